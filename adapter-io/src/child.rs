@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_talks_without_end_is_killed_when_its_grace_is_over_and_its_status_is_known() {
+    fn a_child_that_writes_without_end_is_killed_after_its_grace_and_its_status_is_known() {
         let world = Stubborn::default();
         let mut child = Child::new(world.clone(), world.clone(), world.clone()).with_exit_grace(Duration::from_millis(300));
         let mut cx = Context::from_waker(Waker::noop());
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn the_exit_of_a_child_is_the_end_of_its_output_although_another_process_holds_the_pipe() {
+    fn the_output_of_a_child_ends_with_its_exit_although_another_process_holds_the_pipe() {
         let world = Stubborn::default();
         let mut child = Child::new(world.clone(), world.clone(), world.clone());
         let mut cx = Context::from_waker(Waker::noop());

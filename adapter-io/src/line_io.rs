@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_without_a_line_feed_lets_others_have_their_turn() {
+    fn a_flood_without_a_line_feed_does_not_block_other_tasks() {
         let mut io = io(&[Some(b"x".as_slice()); MAX_READS_IN_A_ROW + 1], Sink::default());
         assert!(io.poll_recv(&mut cx()).is_pending());
         assert_eq!(io.ends.reader.len(), 1);
@@ -306,7 +306,7 @@ mod tests {
 
     /// Without this wake, a long line over a socket that stays readable is never read to its end, since nothing else wakes the task.
     #[test]
-    fn after_a_full_turn_of_reads_the_task_is_woken_to_read_on() {
+    fn after_the_maximum_number_of_reads_the_task_is_woken_to_continue() {
         #[derive(Default)]
         struct Wakes(std::sync::atomic::AtomicUsize);
         impl std::task::Wake for Wakes {
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_gathered_until_more_than_64_kib_wait() {
+    fn frames_are_collected_until_more_than_64_kib_are_queued() {
         let mut io = io(&[], Sink { step: usize::MAX, ..Sink::default() });
         let mut gathered = 0;
         while io.ends.writer.as_ref().is_some_and(|writer| writer.taken.is_empty()) {
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_that_takes_no_more_is_an_error() {
+    fn a_writer_that_accepts_no_more_bytes_is_an_error() {
         let mut io = io(&[], Sink::default());
         io.start_send(Transmit::new(Bytes::from_static(b"{}"))).unwrap();
         let Poll::Ready(Err(error)) = io.poll_flush(&mut cx()) else { panic!("nothing was taken") };
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_stream_is_read_on_when_our_direction_has_ended_and_written_no_longer() {
+    fn a_stream_is_still_read_but_not_written_after_our_direction_has_ended() {
         /// A reader and a writer in one.
         struct Both(Pieces, Sink);
         impl ByteIo<Both, Both> for Memory {
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn closing_twice_is_closing_and_a_peer_that_went_first_is_no_error() {
+    fn closing_twice_or_after_the_peer_is_not_an_error() {
         let gone = Sink { refuses_to_close: Some(io::ErrorKind::NotConnected), ..Sink::default() };
         let mut io = io(&[], gone);
         for _ in 0..2 {

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_comes_is_handed_on_and_then_the_end() {
+    fn all_bytes_are_returned_before_the_end_of_input() {
         let (mut stdin, sender, _) = stdin();
         for piece in ["one", "two", "three"] {
             sender.send(Ok(piece.into())).unwrap();
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_comes_behind_what_was_read_before_it() {
+    fn an_error_is_returned_after_the_bytes_read_before_it() {
         let (mut stdin, sender, is_dropped) = stdin();
         sender.send(Ok(b"one".to_vec())).unwrap();
         sender.send(Err(io::ErrorKind::BrokenPipe.into())).unwrap();
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_thread_ends_when_nobody_takes_what_it_reads() {
+    fn the_thread_ends_when_its_reader_is_dropped() {
         let (stdin, sender, is_dropped) = stdin();
         for _ in 0..3 {
             let _ = sender.send(Ok(b"one".to_vec()));

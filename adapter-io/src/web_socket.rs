@@ -219,7 +219,7 @@ impl<B: StreamIo<S>, S> FrameIo for WebSocket<B, S> {
         let text = Utf8Bytes::try_from(transmit.frame).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         let mut stream = Ready::<B, S> { stream: &mut self.stream, cx: None, reads: 0, io: PhantomData };
         match self.context.write(&mut stream, Message::Text(text)) {
-            // The message is in the buffer of the library nevertheless.
+            // The library has put the message into its buffer nevertheless.
             Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => self.blocked = true,
             result => result.map_err(broken)?,
         }
@@ -236,7 +236,7 @@ impl<B: StreamIo<S>, S> FrameIo for WebSocket<B, S> {
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.closing {
             self.closing = true;
-            // Written only as far as that is possible at once, so that a peer that does not read cannot delay the end.
+            // Only the bytes that can be written at once are written, so that a peer that does not read cannot delay the end.
             let goodbye = self.goodbye.clone();
             let _ = self.poll(cx, |context, stream| context.close(stream, Some(goodbye)));
         }
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn text_and_binary_messages_are_frames_however_they_were_split() {
+    fn text_and_binary_messages_are_frames_however_they_are_fragmented() {
         let mut bytes = masked(TEXT, b"{}");
         bytes.extend(masked(BINARY, b"[1]"));
         // One message in two fragments, with a ping between them.
@@ -398,12 +398,12 @@ mod tests {
     fn a_read_takes_sixteen_kibibytes_of_a_long_message() {
         let mut socket = server([masked(TEXT, &[b' '; 64 << 10])]);
         assert_eq!(received(&mut socket).len(), 1);
-        // The last of them takes what the head of the message has pushed back.
+        // The last read takes the bytes for which the head of the message left no room.
         assert_eq!(socket.stream.reads, 5);
     }
 
     #[test]
-    fn a_ping_is_answered_without_anybody_sending_anything() {
+    fn a_ping_is_answered_although_no_frame_is_sent() {
         let mut socket = server([masked(PING, b"hello")]);
         assert!(received(&mut socket).is_empty());
         assert!(received(&mut socket).is_empty());
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_pings_without_end_and_reads_no_answer_is_not_read_from_any_longer() {
+    fn a_peer_that_pings_without_end_and_reads_no_pong_is_no_longer_read() {
         let mut socket = server(vec![masked(PING, b""); 3 * MAX_PINGS]);
         socket.stream.room = 0;
         for _ in 0..MAX_PINGS {
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_is_text_in_one_piece_and_gathered() {
+    fn frames_are_sent_as_unfragmented_text_messages_in_one_write() {
         let mut socket = server([]);
         send(&mut socket, "{}");
         send(&mut socket, "[\"\u{e9}\"]");
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_gateway_sends_is_masked() {
+    fn messages_of_a_gateway_are_masked() {
         let mut socket = WebSocket::<Memory, _>::new(Wire { room: usize::MAX, ..Wire::default() }, Role::Client, Vec::new());
         send(&mut socket, "{}");
         assert!(matches!(socket.poll_flush(&mut noop()), Poll::Ready(Ok(()))));
@@ -447,13 +447,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_utf_8_cannot_be_sent() {
+    fn a_frame_that_is_not_utf_8_cannot_be_sent() {
         let mut socket = server([]);
         assert_eq!(socket.start_send(Transmit::new(Bytes::from_static(b"\xff"))).unwrap_err().kind(), io::ErrorKind::InvalidData);
     }
 
     #[test]
-    fn no_frame_is_taken_while_too_much_waits_to_be_written() {
+    fn no_frame_is_accepted_while_too_many_bytes_are_queued() {
         const LONG: &str = match str::from_utf8(&[b'x'; 40 * 1024]) {
             Ok(long) => long,
             Err(_) => "",
@@ -471,13 +471,13 @@ mod tests {
     }
 
     #[test]
-    fn a_message_over_the_limit_is_one_frame_that_is_too_long_and_the_last_and_our_close_says_so() {
+    fn a_message_over_the_limit_is_the_last_frame_and_closes_with_the_code_for_too_long() {
         let fits = masked(TEXT, b"12345678");
         for too_long in [
             masked(TEXT, b"123456789"),
-            // Only the header of a message that would fill the memory.
+            // Only the header is sent, of a message that would fill the memory.
             vec![TEXT, 0xff, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0],
-            // Each of its fragments is short enough.
+            // Each fragment of the message is short enough.
             [masked(0x01, b"12345"), masked(0x80, b"67890")].concat(),
         ] {
             let mut socket = server([fits.clone(), too_long, fits.clone()]);
@@ -489,14 +489,14 @@ mod tests {
     }
 
     #[test]
-    fn without_a_limit_there_is_still_one() {
+    fn without_a_configured_limit_a_default_limit_applies() {
         let mut socket = server([vec![TEXT, 0xff, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]]);
         socket.set_frame_limit(usize::MAX);
         assert_eq!(received(&mut socket), ["InvalidData"]);
     }
 
     #[test]
-    fn a_close_of_the_peer_is_its_end_whatever_its_code_and_is_answered() {
+    fn a_close_with_any_code_is_answered_and_ends_the_input() {
         for payload in [&b""[..], b"\x03\xe8bye", b"\x03\xe9", b"\x0f\xa0own", b"\x03\xed"] {
             let mut socket = server([masked(TEXT, b"{}"), masked(CLOSE, payload), masked(TEXT, b"late")]);
             assert_eq!(received(&mut socket), ["{}", "the end"]);
@@ -511,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_just_ends_is_an_end() {
+    fn a_stream_that_ends_without_a_close_is_the_end_of_input() {
         for bytes in [vec![], masked(TEXT, b"{}")[..5].to_vec()] {
             let mut socket = server([bytes].into_iter().filter(|bytes| !bytes.is_empty()));
             socket.stream.ends = true;
@@ -521,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_the_protocol_is_an_error_and_the_last_and_our_close_says_what_it_was() {
+    fn a_breach_of_the_protocol_is_an_error_and_our_close_has_its_code() {
         let (framing, text) = (close(1002, "the framing is broken"), close(1007, "the text is not UTF-8"));
         for (bytes, close) in [
             (unmasked(TEXT, b"{}"), &framing),
@@ -546,7 +546,7 @@ mod tests {
     }
 
     #[test]
-    fn our_close_says_1000_and_why_and_comes_behind_what_was_sent() {
+    fn our_close_has_code_1000_and_a_reason_and_follows_all_frames() {
         let mut socket = server([]);
         send(&mut socket, "{}");
         assert!(matches!(socket.poll_close(&mut noop()), Poll::Ready(Ok(()))));
@@ -566,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_lets_others_have_their_turn() {
+    fn a_flood_of_messages_does_not_block_other_tasks() {
         struct Woken(AtomicUsize);
         impl Wake for Woken {
             fn wake(self: Arc<Self>) {

@@ -109,7 +109,7 @@ mod tests {
 
     /// A deadline that has passed already is ready at once, each time that it is polled, and replaces the one that was set before.
     #[test]
-    fn a_deadline_that_has_passed_rings_at_once_whatever_was_set_before() {
+    fn a_deadline_that_has_passed_is_ready_at_once_whatever_was_set_before() {
         let mut alarm = Clock::start().alarm();
         let mut cx = Context::from_waker(Waker::noop());
         let far = Instant::from_micros(3_600_000_000);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn random_bytes_are_those_of_the_system() {
+    fn random_bytes_come_from_the_operating_system() {
         let (clock, mut bytes) = (Clock::start(), [[0; 32]; 2]);
         for bytes in &mut bytes {
             Runtime::fill_random(&clock, bytes).unwrap();

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_to_standard_output_leaves_by_its_pipe() {
+    fn bytes_written_to_standard_output_reach_its_pipe() {
         let (mut far, pipe) = io::pipe().expect("a pipe");
         let mut stdout = Stdout(Output::Pipe(Async::new(File::from(OwnedFd::from(pipe))).expect("it can be polled")));
         smol::block_on(async {

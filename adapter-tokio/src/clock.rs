@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn random_bytes_are_those_of_the_system() {
+    async fn random_bytes_come_from_the_operating_system() {
         let (clock, mut bytes) = (Clock::start(), [[0; 32]; 2]);
         for bytes in &mut bytes {
             Runtime::fill_random(&clock, bytes).unwrap();

@@ -60,7 +60,7 @@ mod tests {
 
     /// A task whose budget was used up made a call and blocked its thread until the answer came. The call was not sent before the task yielded.
     #[test]
-    fn regression_what_leaves_needs_nothing_of_the_budget_of_whoever_writes_it() {
+    fn regression_a_write_does_not_depend_on_the_budget_of_the_calling_task() {
         let task = async {
             let (mut one, _other) = duplex(64);
             while coop::has_budget_remaining() {

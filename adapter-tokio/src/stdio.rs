@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_written_to_standard_output_leaves_by_its_pipe() {
+    async fn bytes_written_to_standard_output_reach_its_pipe() {
         let (pipe, mut far) = pipe::pipe().expect("a pipe");
         let mut stdout = Stdout(Output::Pipe(pipe));
         stdout.write_all(b"one ").await.expect("it is written");

@@ -20,7 +20,7 @@ const MAX_DEPTH: usize = 640;
 
 /// The number of schemas that a value may be checked against, whatever its size. Checking that many takes about a tenth of a second.
 const MAX_STEPS: usize = 1 << 18;
-/// The number of further ones for each byte of its JSON.
+/// The number of further schemas for each byte of the value's JSON.
 const MAX_STEPS_PER_BYTE: usize = 16;
 
 /// The JSON pointer of the first keyword in `schema` that is not checked here.
@@ -52,7 +52,7 @@ impl Checker {
     }
 }
 
-/// A JSON pointer into a value or a schema, which follows a walk.
+/// The JSON pointer of the place that a walk has reached in a value or a schema.
 #[derive(Default)]
 struct Pointer(String);
 
@@ -299,7 +299,7 @@ impl Walk<'_> {
                 if matches!(self.found, Found::Any(_)) {
                     return self.wrong("fits no alternative");
                 }
-                // An `Option`: the errors of the type itself say more than that no alternative fits.
+                // An `Option`: the errors of its type are more useful than the error that no alternative fits.
                 let mut some = parts.iter().filter(|schema| schema.get("type").is_none_or(|kind| kind != "null"));
                 if let (Some(only), None, false) = (some.next(), some.next(), value.is_null()) {
                     return self.schema(only, value);

@@ -47,7 +47,7 @@ pub trait Client: Send + Sync + 'static {
     /// Asks the user whether to open a URL, and opens it if they agree. An implementation must not fetch anything from the URL before that
     /// (MCP, client/elicitation, "Safe URL Handling"). Declines by default.
     ///
-    /// It answers as soon as the user has agreed or declined, and does not wait until they are done at that URL. The server may notify the
+    /// An implementation answers once the user has agreed or declined, and does not wait until they are done there. The server may notify the
     /// client of that: [`Client::notice`] receives a [`Notice::ElicitationComplete`]. One with an unknown id is to be ignored.
     ///
     /// # Cancel safety

@@ -599,7 +599,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_in_passing_is_read_alike_by_way_of_the_validator() {
+    fn values_are_read_alike_with_and_without_the_validator() {
         let mut dice = Dice(20);
         let (mut quick, mut invalid) = (0, 0);
         for _ in 0..200 {

@@ -383,7 +383,7 @@ mod tests {
     const HELLO: &str = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"a","version":"1"}}}"#;
 
     #[test]
-    fn a_driver_is_not_woken_for_what_it_does_itself_and_its_waker_runs_under_no_lock() {
+    fn a_driver_is_not_woken_by_its_own_work_and_its_waker_runs_under_no_lock() {
         let bridge = bridge();
         let mut agent = bridge.leg(Leg::Agent);
         let (looks, waker) = looks(&bridge);
@@ -397,7 +397,7 @@ mod tests {
 
     /// A regression: the clone that was kept for the next poll belonged to a task that no longer polls.
     #[test]
-    fn regression_an_owner_that_changes_its_task_is_woken_as_the_new_one() {
+    fn regression_an_owner_that_moves_to_another_task_is_woken_there() {
         let bridge = bridge();
         let ((first, before), (second, after)) = (looks(&bridge), looks(&bridge));
         let mut next = Box::pin(bridge.next_event());

@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fence_around_the_answer_is_passed_over() {
+    fn a_markdown_fence_around_the_answer_is_removed() {
         assert_eq!(unfenced(" {\"a\":1}\n"), "{\"a\":1}");
         assert_eq!(unfenced("```json\n{\"a\":1}\n```"), "{\"a\":1}");
         assert_eq!(unfenced("```\n[1]\n```\n"), "[1]");

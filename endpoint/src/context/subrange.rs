@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_that_make_no_sense_are_moved() {
+    fn invalid_bounds_of_a_part_are_clamped() {
         assert_eq!(Part::WHOLE.part(0.8..0.2), Part { from: 0.8, to: 0.8 });
         assert_eq!(Part::WHOLE.part(-3.0..9.0), Part::WHOLE);
         assert_eq!(Part::WHOLE.part(f64::NAN..f64::INFINITY), Part::WHOLE);

@@ -59,7 +59,7 @@ pub struct Endpoint {
     frame_limit: usize,
     /// The session wanted input at the end of the last turn, and only verbs have run since then.
     wants_input: bool,
-    /// A clone of the driver's waker, for the next time that it is parked.
+    /// A clone of the driver's waker, to register again when the driver waits.
     spare: Option<Waker>,
 }
 
@@ -72,16 +72,16 @@ enum Side {
     Client(Arc<dyn Client>),
 }
 
-/// Work that comes of an event, and is done in order after the lock is released.
+/// Work that an event causes. It is done in order after the lock is released.
 enum Work {
     Wake(Waker),
     Serve(Arc<ServedCall>, Request),
     Answer(Arc<InputRequest>, Ask),
-    // Boxed, since they are the largest and the rarest.
+    // Boxed, since this variant is the largest and the rarest.
     Log(Box<LogRecord>),
     Notice(Box<Notice>),
     Diagnose(Note),
-    /// To be dropped outside of the lock, since it may hold a waker.
+    /// A value to drop outside of the lock, since it may hold a waker.
     Forget(Arc<InputRequest>),
 }
 
@@ -181,7 +181,7 @@ impl Endpoint {
     /// Handles the loss of a lane or of an exchange; see [`Session::handle_gone`].
     ///
     /// # Errors
-    /// [`NotLive`] if it is not open.
+    /// [`NotLive`] if the lane or the exchange is not open.
     pub fn handle_gone(&mut self, gone: Gone, now: Instant) -> Result<(), NotLive> {
         let mut noted = Ok(());
         self.dispatch(
@@ -220,7 +220,7 @@ impl Endpoint {
         first: impl FnOnce(&mut State, &mut VecDeque<Work>) -> Option<Instant>,
         then: impl FnOnce(&mut State, Instant) -> T,
     ) -> T {
-        // Set again by the end of a turn, which is not reached if a waker panics.
+        // The end of the turn sets the flag again; a turn in which a waker panics does not reach its end.
         self.wants_input = false;
         let mut state = self.shared.lock();
         self.now = first(&mut state, &mut self.late).unwrap_or(self.now);
@@ -246,7 +246,7 @@ impl Endpoint {
             }
             state = self.shared.lock();
         }
-        // A panic of a waker may have left it set.
+        // A waker that panicked may have left the flag set.
         state.driver.set_polling(false);
         let value = then(&mut state, self.now);
         drop(state);
@@ -444,7 +444,7 @@ impl Machine for Endpoint {
                 state.driver.park(waker, &mut spare);
                 let now = clock();
                 state.session.handle_frames(frames, now);
-                // If no frame was handled, the session is given the time here, since the deadlines of what is written next count from it.
+                // If no frame was handled, the session is given the time here: the deadlines of the frames written next count from it.
                 if !state.session.wants_input(Lane::CHANNEL) || state.driver_deadline().is_some_and(|at| at <= now) {
                     state.handle_timeout(now, late);
                 }

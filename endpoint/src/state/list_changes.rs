@@ -68,7 +68,7 @@ mod tests {
 
     /// Two threads add a tool each, and store their notices in the opposite order.
     #[test]
-    fn of_two_notices_of_a_list_the_one_about_the_later_change_counts() {
+    fn of_two_notices_about_a_list_the_later_change_counts() {
         let list = |names: &str| Notice::Actions(Json::parse(String::from(names)).unwrap());
         let mut changes = ListChanges::default();
         changes.put(ListKind::Tools, 2, list("[1,2]"));

@@ -4,8 +4,8 @@ use super::harness::{Harness, Interruption, Run};
 
 /// Runs a handler once for each of its awaits, and cancels its call while it is suspended there. Gives the runs, in order.
 ///
-/// `harness` makes the caller of one run, and `call` makes the call. A first run, which is not interrupted, counts the awaits; one that is
-/// ready at once is none. Every run must be like the first up to its await: a handler that draws random numbers may not be.
+/// `harness` makes the caller of one run, and `call` makes the call. A first run, which is not interrupted, counts the awaits; an await
+/// that is ready at once does not count. Every run must do the same as the first up to its await, so the handler must be deterministic.
 ///
 /// # Panics
 /// With the number of the await, if
@@ -79,7 +79,7 @@ mod tests {
         harness.call_tool("t", Json::empty_object())
     }
 
-    /// Sleeps, asks, and sleeps again; counts what is dropped.
+    /// A handler that sleeps, asks, and sleeps again; `dropped` counts the values that it has dropped.
     fn asking(dropped: &Arc<AtomicUsize>) -> Harness {
         struct Held(Arc<AtomicUsize>);
         impl Drop for Held {
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handler_that_is_dropped_at_each_await_drops_what_it_holds() {
+    fn a_handler_that_is_dropped_at_each_await_drops_its_values() {
         let dropped = Arc::new(AtomicUsize::new(0));
         let runs = every_drop_point(|| asking(&dropped), call);
         assert_eq!((runs.len(), dropped.load(Ordering::Relaxed)), (3, 4));

@@ -23,7 +23,7 @@ pub struct Executor {
     shared: Arc<Shared>,
 }
 
-/// More polls than this while time stands still never end.
+/// The maximum number of polls while time stands still: after more, the executor panics.
 const MOST_POLLS: u32 = 10_000_000;
 
 #[derive(Default)]
@@ -45,7 +45,7 @@ struct State {
 struct Task {
     id: u64,
     executor: Weak<Shared>,
-    /// Taken out while it is polled.
+    /// The future is `None` while it is polled.
     future: Mutex<Option<BoxFuture<'static, ()>>>,
     queued: AtomicBool,
 }
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_run_in_the_order_in_which_their_time_comes() {
+    fn tasks_run_in_the_order_of_their_timers() {
         let executor = Executor::new();
         let seen = Arc::new(Mutex::new(Vec::new()));
         for seconds in [3, 1, 2] {
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn block_on_says_when_nothing_will_ever_happen() {
+    fn block_on_returns_none_if_the_future_can_never_be_ready() {
         let executor = Executor::new();
         assert_eq!(executor.block_on(core::future::pending::<u8>()), None);
         assert_eq!(executor.block_on(async { 1 }), Some(1));
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn shutdown_drops_what_has_not_ended() {
+    fn shutdown_drops_all_tasks_that_have_not_ended() {
         let executor = Executor::new();
         let held = Arc::new(());
         let inside = Arc::clone(&held);

@@ -39,16 +39,16 @@ pub struct Harness {
     limit: Duration,
 }
 
-/// An end that comes while a handler is suspended at a certain await.
+/// How a handler is ended while it is suspended at a certain await.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Interruption {
-    /// Its caller cancels.
+    /// The caller cancels the call.
     Cancel,
-    /// Its runtime ends, and drops it where it stands.
+    /// The runtime drops the handler.
     Drop,
 }
 
-/// More polls of the handler's tasks than this while time stands still never end.
+/// The maximum number of polls of the handler's tasks while time stands still: after more, the run panics.
 const MOST_POLLS: usize = 100_000;
 
 type Answerer = dyn FnMut(&Ask) -> Option<Answer>;

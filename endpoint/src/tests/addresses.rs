@@ -25,7 +25,7 @@ fn opens() -> Tool {
 }
 
 #[test]
-fn each_decision_comes_back_and_each_address_has_an_id_of_its_own() {
+fn the_handler_gets_each_decision_and_each_url_has_its_own_id() {
     let run = || {
         let harness = harness(opens()).answer(Answer::OpenUrl(Consent::Accept)).answer(Answer::OpenUrl(Consent::Cancel));
         let run = harness.call_tool("opens", Json::empty_object());
@@ -54,7 +54,7 @@ impl Runtime for Poor {
 }
 
 #[test]
-fn each_address_has_an_id_of_its_own_with_random_bytes_and_without() {
+fn each_url_has_its_own_id_with_or_without_random_bytes() {
     let ids = |rich: bool| {
         let names = Tool::new("names", async |context: Context, (): ()| {
             Ok([context.new_url("Sign in?", URL).id, context.new_url("Sign in?", URL).id])
@@ -75,7 +75,7 @@ fn each_address_has_an_id_of_its_own_with_random_bytes_and_without() {
 }
 
 #[test]
-fn what_the_caller_does_not_offer_and_what_is_no_address_is_known_before_anything_is_sent() {
+fn a_missing_capability_or_an_invalid_url_is_refused_before_anything_is_sent() {
     let failed = |url: &'static str, change: fn(&mut Config)| {
         let tool = Tool::new("opens", move |context: Context, (): ()| async move {
             Ok(context.elicit_url("?", url).await.map_err(|failed| format!("{} {failed}", failed.code())).unwrap_err())
@@ -95,7 +95,7 @@ fn what_the_caller_does_not_offer_and_what_is_no_address_is_known_before_anythin
 }
 
 #[test]
-fn a_call_that_needs_addresses_opened_first_fails_with_an_error_that_lists_them() {
+fn a_call_that_requires_opened_urls_fails_with_an_error_that_lists_the_urls() {
     let requires = |urls: &'static [&'static str]| {
         Tool::new("requires", move |context: Context, (): ()| async move {
             let urls = urls.iter().map(|url| context.new_url("Sign in", *url));
@@ -148,7 +148,7 @@ impl Client for Opens {
 }
 
 #[test]
-fn a_client_is_told_when_it_is_done_even_after_the_call() {
+fn a_client_is_notified_that_an_elicitation_is_complete_even_after_the_call() {
     let kept = Arc::new(Mutex::new(None));
     let inside = Arc::clone(&kept);
     let tool = Tool::new("opens", move |context: Context, (): ()| {
@@ -180,7 +180,7 @@ fn a_client_is_told_when_it_is_done_even_after_the_call() {
 }
 
 #[test]
-fn a_client_that_says_nothing_declines() {
+fn a_client_without_its_own_answer_declines() {
     struct Quiet;
     impl Client for Quiet {
         fn capabilities(&self) -> Capabilities {

@@ -124,7 +124,7 @@ fn a_call_made_before_the_handshake_is_held_and_then_answered() {
 }
 
 #[test]
-fn a_call_yields_all_its_progress_and_then_its_end() {
+fn a_call_yields_all_its_progress_and_then_its_outcome() {
     let ends = Arc::default();
     let pair = pair([counter(&ends)]);
     let mut call = pair.call("count");
@@ -143,7 +143,7 @@ fn a_call_yields_all_its_progress_and_then_its_end() {
 }
 
 #[test]
-fn progress_that_comes_with_the_result_is_handed_on_first() {
+fn progress_that_arrives_with_the_result_is_yielded_before_the_result() {
     let burst = Tool::new("burst", async |context: Context, (): ()| {
         (1..=100).for_each(|step| context.count(step, 100));
         Ok(())
@@ -195,7 +195,7 @@ fn dropping_a_call_cancels_it_also_from_another_thread() {
 }
 
 #[test]
-fn a_call_dropped_before_it_left_is_never_sent() {
+fn a_call_dropped_before_its_frame_is_written_is_never_sent() {
     let ends = Arc::default();
     let pair = pair([counter(&ends)]);
     drop(pair.call("count"));
@@ -215,7 +215,7 @@ fn dropping_a_call_that_has_ended_sends_nothing() {
 }
 
 #[test]
-fn a_detached_call_goes_on() {
+fn a_detached_call_continues() {
     let ends = Arc::default();
     let pair = pair([counter(&ends)]);
     pair.call("count").detach();
@@ -264,7 +264,7 @@ fn a_call_polled_for_its_end_is_not_woken_by_progress() {
 }
 
 #[test]
-fn a_quick_call_passes_a_slow_one_and_calls_leave_in_order() {
+fn a_quick_call_overtakes_a_slow_call_and_calls_are_sent_in_order() {
     let order = Arc::new(Mutex::new(Vec::new()));
     let inside = Arc::clone(&order);
     let notes = Tool::new("notes", move |_: Context, given: serde_json::Map<String, serde_json::Value>| {
@@ -284,7 +284,7 @@ fn a_quick_call_passes_a_slow_one_and_calls_leave_in_order() {
 }
 
 #[test]
-fn more_calls_than_the_limit_are_refused_and_handed_back() {
+fn calls_above_the_limit_are_refused_and_returned_to_the_caller() {
     let stuck = Tool::new("stuck", async |_: Context, (): ()| {
         core::future::pending::<()>().await;
         Ok(())
@@ -307,7 +307,7 @@ fn more_calls_than_the_limit_are_refused_and_handed_back() {
 }
 
 #[test]
-fn arguments_that_are_no_object_are_refused() {
+fn arguments_that_are_not_an_object_are_refused() {
     let pair = pair([echo()]);
     let refused = pair.client.call_tool("echo", Json::parse("[1]").unwrap()).unwrap_err();
     assert_eq!(refused.why, Refused::Params);
@@ -318,7 +318,7 @@ fn arguments_that_are_no_object_are_refused() {
 }
 
 #[test]
-fn arguments_of_a_type_of_ones_own_arrive_as_their_json() {
+fn arguments_of_a_user_defined_type_arrive_as_json() {
     let pair = pair([echo()]);
     let written = |arguments| pair.wait(pair.client.call_tool_with("echo", arguments).unwrap()).result().unwrap();
     let arguments = BTreeMap::from([("a", "x".repeat(300)), ("b \"\n", String::new())]);
@@ -372,7 +372,7 @@ fn a_call_is_made_while_its_thread_ends() {
 }
 
 #[test]
-fn a_peer_lists_what_there_is_over_all_pages() {
+fn a_peer_lists_the_items_of_all_pages() {
     let tool = |n| Tool::new(format!("t{n:02}"), async |_: Context, (): ()| Ok(()));
     let pair = pair_of((0..25).map(tool).fold(service().page_size(4), Service::tool), Arc::new(()));
     let tools = pair.wait(pair.client.list_tools()).unwrap();
@@ -388,7 +388,7 @@ fn a_peer_lists_what_there_is_over_all_pages() {
 }
 
 #[test]
-fn logs_and_news_reach_the_client_in_order() {
+fn logs_and_notices_reach_the_client_in_order() {
     #[derive(Default)]
     struct Hears(Mutex<Vec<String>>);
     impl Client for Hears {
@@ -428,7 +428,7 @@ fn close_ends_both_ends() {
 }
 
 #[test]
-fn a_tool_that_failed_says_so_in_its_result() {
+fn the_result_of_a_failed_tool_has_the_error_flag() {
     let pair = pair([echo(), Tool::new("fails", async |_: Context, (): ()| Err::<(), _>("no ink".into()))]);
     let tool = |name: &str| pair.wait(pair.client.call_tool(name, text(json!({}))).unwrap()).tool().unwrap();
     let failed = tool("fails");

@@ -28,7 +28,7 @@ fn peer_said(reason: &str) -> CancelReason {
 const TOLD: &str = "the harness was told to";
 
 #[test]
-fn a_cancelled_handler_is_told_and_its_cleanup_is_awaited() {
+fn a_cancelled_handler_gets_the_reason_and_its_cleanup_is_awaited() {
     let (saw, look) = seen();
     let tool = Tool::new("cleans", move |context: Context, (): ()| {
         let saw = Arc::clone(&saw);
@@ -61,7 +61,7 @@ fn a_cancelled_handler_is_told_and_its_cleanup_is_awaited() {
 }
 
 #[test]
-fn a_handler_that_does_not_look_is_dropped_when_its_grace_is_over() {
+fn a_handler_that_ignores_its_cancel_is_dropped_when_its_grace_is_over() {
     struct Dropped(Seen<&'static str>);
     impl Drop for Dropped {
         fn drop(&mut self) {
@@ -100,7 +100,7 @@ fn the_grace_can_be_set_and_a_deadline_frees_the_caller_at_once() {
 }
 
 #[test]
-fn sleep_ends_early_when_the_handler_shall_stop() {
+fn sleep_ends_early_when_the_handler_has_to_stop() {
     let (saw, look) = seen();
     let tool = Tool::new("sleeps", move |context: Context, (): ()| {
         let saw = Arc::clone(&saw);
@@ -205,7 +205,7 @@ fn with_timeout_drops_a_stuck_future_and_the_handler_goes_on() {
 }
 
 #[test]
-fn a_limit_of_nothing_still_looks_once() {
+fn a_limit_of_zero_still_polls_the_future_once() {
     let run = run(Tool::new("looks", async |context: Context, (): ()| {
         let ready = context.with_timeout(async { 1 }, Duration::ZERO).await;
         let never = context.with_timeout(core::future::pending::<u8>(), Duration::ZERO).await;
@@ -217,7 +217,7 @@ fn a_limit_of_nothing_still_looks_once() {
 }
 
 #[test]
-fn a_context_kept_beyond_its_handler_does_nothing() {
+fn a_context_that_outlives_its_handler_has_no_effect() {
     let (saw, look) = seen();
     let tool = Tool::new("leaks", move |context: Context, (): ()| {
         saw.lock().unwrap().push(context);
@@ -232,7 +232,7 @@ fn a_context_kept_beyond_its_handler_does_nothing() {
     context.checkpoint(&serde_json::json!({}));
 }
 
-/// Handles all `frames`, and then polls all that is to be sent. Returns the number of frames that were polled.
+/// Handles all `frames`, and then polls all frames to send. Returns the number of frames that were polled.
 fn turn(server: &mut Endpoint, frames: &[String]) -> usize {
     for frame in frames {
         server.handle_frame(frame.clone().into(), Instant::ZERO).unwrap();
@@ -248,9 +248,9 @@ fn cancel(id: usize) -> String {
     format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)
 }
 
-/// Also if the previous call ended in place, was cancelled, or still has a context.
+/// This also holds if the previous call ended in place, was cancelled, or still has a context.
 #[test]
-fn an_invocation_has_nothing_of_those_before_it() {
+fn an_invocation_keeps_no_state_of_earlier_invocations() {
     let (saw, look) = seen();
     let notes = move |context: &Context| {
         let mut saw = saw.lock().unwrap();

@@ -61,7 +61,7 @@ impl Served {
         sent.map(|sent| serde_json::from_slice(&sent.frame).unwrap()).collect()
     }
 
-    /// The methods of the notifications that are to be sent.
+    /// The methods of the notifications in the outbox.
     fn told(&mut self) -> Vec<String> {
         self.sent().iter().map(|frame| frame["method"].as_str().unwrap().into()).collect()
     }
@@ -98,7 +98,7 @@ fn resource(uri: &str) -> Resource {
 }
 
 #[test]
-fn what_is_added_and_removed_while_served_is_told_listed_and_served() {
+fn items_added_or_removed_while_served_are_announced_and_listed() {
     let (mut served, capabilities) = Served::new(service().tool(tool("first"))).welcomed();
     let declared = json!({"listChanged": true});
     let all = (&capabilities["tools"], &capabilities["prompts"], &capabilities["resources"]);
@@ -147,7 +147,7 @@ fn a_service_without_a_catalog_declares_no_changes() {
 }
 
 #[test]
-fn changes_in_a_row_are_told_once_and_what_changes_nothing_is_not_told() {
+fn consecutive_changes_are_announced_once_and_a_change_without_effect_never() {
     let (mut served, _) = Served::new(service()).welcomed();
     for number in 0..100 {
         served.catalog.add_tool(tool(&number.to_string())).unwrap();
@@ -159,7 +159,7 @@ fn changes_in_a_row_are_told_once_and_what_changes_nothing_is_not_told() {
 }
 
 #[test]
-fn a_change_before_the_handshake_is_told_after_it() {
+fn a_change_before_the_handshake_is_announced_after_the_handshake() {
     let mut served = Served::new(service());
     served.catalog.add_tool(tool("early")).unwrap();
     assert!(served.sent().is_empty());
@@ -171,7 +171,7 @@ fn a_change_before_the_handshake_is_told_after_it() {
 }
 
 #[test]
-fn a_change_that_finds_the_queue_full_is_told_when_there_is_room() {
+fn a_change_while_the_queue_is_full_is_announced_when_there_is_room() {
     let (mut served, _) = Served::configured(service(), |config| config.limits.output_bytes = 512).welcomed();
     let peer = served.endpoint.peer();
     let notice = || Notice::Custom { method: "x/filler".into(), params: None };
@@ -187,7 +187,7 @@ fn a_change_that_finds_the_queue_full_is_told_when_there_is_room() {
 }
 
 #[test]
-fn a_call_goes_on_when_its_tool_is_removed() {
+fn a_call_continues_when_its_tool_is_removed() {
     let nap = Tool::new("nap", async |context: Context, ()| {
         context.sleep(super::ms(10)).await?;
         Ok("slept")
@@ -215,7 +215,7 @@ impl Drop for RemovesOnDrop {
 }
 
 #[test]
-fn code_of_the_user_may_change_the_catalog_wherever_it_runs() {
+fn user_code_may_change_the_catalog_wherever_the_code_runs() {
     let place = Arc::new(Mutex::new(None));
     let captured = RemovesOnDrop(Arc::clone(&place));
     let held = Tool::new("held", move |_: Context, (): ()| {
@@ -278,7 +278,7 @@ fn a_driver_that_waits_is_woken_by_a_change() {
 }
 
 #[test]
-fn each_session_of_a_service_is_told_and_one_that_is_gone_is_forgotten() {
+fn a_change_is_announced_to_each_live_session_of_a_service() {
     let mut service = service();
     let catalog = service.catalog();
     let service = Arc::new(service);
@@ -294,7 +294,7 @@ fn each_session_of_a_service_is_told_and_one_that_is_gone_is_forgotten() {
 }
 
 #[test]
-fn a_gateway_is_told_the_whole_list() {
+fn a_gateway_gets_the_whole_list_after_a_change() {
     let mut service = service().tool(tool("first"));
     let catalog = service.catalog();
     let config = service.app(&AppId::parse("ledger").unwrap(), App::default());

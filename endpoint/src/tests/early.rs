@@ -35,7 +35,7 @@ struct Bench {
     peer: Peer,
     far: Pipe,
     act: Act,
-    /// The future that drives it, which the test may drop.
+    /// The future that drives the client; the test may drop it.
     driven: Arc<Mutex<Option<Driven>>>,
     end: Arc<Mutex<Vec<Result<CloseReason, PipeBroken>>>>,
 }
@@ -106,7 +106,7 @@ impl Bench {
 }
 
 #[test]
-fn a_call_that_is_alone_leaves_before_the_verb_returns_and_needs_no_turn() {
+fn a_single_call_is_sent_before_the_verb_returns_and_needs_no_turn() {
     let mut bench = Bench::new();
     for id in 3..6 {
         let call = bench.call();
@@ -118,7 +118,7 @@ fn a_call_that_is_alone_leaves_before_the_verb_returns_and_needs_no_turn() {
 }
 
 #[test]
-fn calls_beside_another_are_gathered_for_a_turn() {
+fn a_call_made_while_another_is_open_is_sent_by_a_turn() {
     let mut bench = Bench::new();
     let calls: Vec<Call> = (0..3).map(|_| bench.call()).collect();
     assert_eq!(bench.left(), [3]);
@@ -129,7 +129,7 @@ fn calls_beside_another_are_gathered_for_a_turn() {
 
 /// Calls that were answered together are likely to be followed by others that can be written together.
 #[test]
-fn a_call_beside_an_answer_that_nobody_has_read_is_gathered_for_a_turn() {
+fn a_call_made_before_an_answer_is_read_is_sent_by_a_turn() {
     let mut bench = Bench::new();
     let (first, second) = (bench.call(), bench.call());
     bench.executor.run_until_stalled();
@@ -144,7 +144,7 @@ fn a_call_beside_an_answer_that_nobody_has_read_is_gathered_for_a_turn() {
 }
 
 #[test]
-fn calls_that_nobody_holds_are_gathered_like_others() {
+fn detached_calls_are_sent_by_a_turn_as_other_calls_are() {
     let mut bench = Bench::new();
     (0..3).for_each(|_| bench.call().detach());
     assert_eq!(bench.left(), [3]);
@@ -153,7 +153,7 @@ fn calls_that_nobody_holds_are_gathered_like_others() {
 }
 
 #[test]
-fn a_call_behind_what_woke_the_driver_leaves_together_with_it() {
+fn a_call_made_after_the_driver_was_woken_is_sent_with_the_queued_frames() {
     let mut bench = Bench::new();
     drop(bench.call());
     assert_eq!(bench.left(), [3]);
@@ -166,7 +166,7 @@ fn a_call_behind_what_woke_the_driver_leaves_together_with_it() {
 }
 
 #[test]
-fn a_transport_that_does_not_say_so_is_written_to_by_its_task_alone() {
+fn a_transport_without_sends_anywhere_is_written_by_its_task_only() {
     let mut bench = Bench::over(false);
     let call = bench.call();
     assert!(bench.left().is_empty());
@@ -176,7 +176,7 @@ fn a_transport_that_does_not_say_so_is_written_to_by_its_task_alone() {
 }
 
 #[test]
-fn a_call_that_left_early_times_out_at_its_own_deadline() {
+fn a_call_that_was_sent_early_times_out_at_its_deadline() {
     let bench = Bench::new();
     bench.executor.run_for(ms(59_000));
     let call = bench.call();
@@ -190,7 +190,7 @@ fn a_call_that_left_early_times_out_at_its_own_deadline() {
 }
 
 #[test]
-fn a_call_that_is_made_while_another_leaves_early_leaves_behind_it() {
+fn a_call_made_during_an_early_send_is_sent_after_it() {
     let mut bench = Bench::new();
     let (peer, second) = (bench.peer.clone(), Arc::<Mutex<Option<Call>>>::default());
     let held = Arc::clone(&second);
@@ -206,7 +206,7 @@ fn a_call_that_is_made_while_another_leaves_early_leaves_behind_it() {
 
 /// Another thread may poll the task while a verb writes. It must not block until the verb has ended.
 #[test]
-fn a_task_that_is_polled_while_a_verb_sends_comes_again() {
+fn a_task_that_is_polled_during_an_early_send_is_polled_again() {
     struct Woken(AtomicUsize);
     impl Wake for Woken {
         fn wake(self: Arc<Self>) {
@@ -241,7 +241,7 @@ impl Drop for CallsOnDrop {
 }
 
 #[test]
-fn a_waker_that_was_left_as_word_is_dropped_with_nothing_locked() {
+fn a_waker_that_was_stored_during_an_early_send_is_dropped_outside_of_all_locks() {
     let mut bench = Bench::new();
     let (driven, peer) = (Arc::clone(&bench.driven), bench.peer.clone());
     bench.within_the_flush(move || {
@@ -258,7 +258,7 @@ fn a_waker_that_was_left_as_word_is_dropped_with_nothing_locked() {
 }
 
 #[test]
-fn a_task_that_ends_while_a_verb_sends_takes_the_connection_with_it() {
+fn a_task_that_ends_during_an_early_send_drops_the_connection() {
     let mut bench = Bench::new();
     let driven = Arc::clone(&bench.driven);
     bench.within_the_flush(move || *driven.lock().unwrap() = None);
@@ -274,7 +274,7 @@ fn a_task_that_ends_while_a_verb_sends_takes_the_connection_with_it() {
 }
 
 #[test]
-fn a_transport_that_panics_while_a_verb_sends_ends_its_task_and_not_the_verb() {
+fn a_transport_that_panics_during_an_early_send_ends_its_task_and_not_the_verb() {
     let bench = Bench::new();
     bench.within_the_flush(|| std::panic::panic_any("the transport"));
     let call = bench.call();
@@ -287,7 +287,7 @@ fn a_transport_that_panics_while_a_verb_sends_ends_its_task_and_not_the_verb() {
 }
 
 #[test]
-fn a_transport_that_fails_while_a_verb_sends_is_broken_as_ever() {
+fn a_transport_that_fails_during_an_early_send_is_reported_as_broken() {
     let mut bench = Bench::new();
     let (peer, broken) = pipe();
     drop(core::mem::replace(&mut bench.far, peer));
@@ -342,14 +342,14 @@ impl Napping {
 }
 
 #[test]
-fn the_answer_of_the_only_handler_leaves_with_it_and_needs_no_turn() {
+fn the_answer_of_a_single_handler_is_sent_when_the_handler_ends() {
     let mut napping = Napping::new(1);
     napping.executor.run_for(ms(1000));
     assert_eq!((napping.left(), napping.turns.load(Ordering::Relaxed)), (1, 1), "the turn rang the alarm");
 }
 
 #[test]
-fn answers_of_handlers_that_end_together_are_gathered_for_a_turn() {
+fn answers_of_handlers_that_end_together_are_sent_by_a_turn() {
     let mut napping = Napping::new(5);
     napping.executor.run_for(ms(1000));
     assert_eq!((napping.left(), napping.turns.load(Ordering::Relaxed)), (5, 2));
@@ -357,7 +357,7 @@ fn answers_of_handlers_that_end_together_are_gathered_for_a_turn() {
 
 /// The verb that wrote the last answer did not wake the driver, so the end of the session was not noticed.
 #[test]
-fn the_last_answer_of_a_session_that_closes_is_the_end_of_it() {
+fn a_closing_session_ends_after_its_last_answer() {
     let mut napping = Napping::new(1);
     napping.peer.close(Close::Graceful { grace: ms(5000) });
     napping.executor.run_until_stalled();
@@ -414,7 +414,7 @@ impl Runtime for AtOnce {
 /// The answer arrived while the call was still being written further up on the same stack. The driver's task found the slot locked, and woke
 /// itself again and again without end.
 #[test]
-fn regression_a_task_that_finds_a_verb_sending_waits_for_its_word() {
+fn regression_a_task_that_is_polled_during_an_early_send_waits_for_its_end() {
     let runtime = Arc::new(AtOnce);
     let greet = Tool::new("greet", async |_: Context, (): ()| Ok("hello"));
     let server = Endpoint::server(Arc::new(service().tool(greet)), runtime.clone());
@@ -559,7 +559,7 @@ fn ends_of(seed: u64, stalls: bool, sends_anywhere: bool) -> Vec<String> {
 }
 
 #[test]
-fn what_happens_and_when_does_not_hang_on_who_writes() {
+fn early_sends_change_neither_the_outcome_nor_the_time_of_a_call() {
     for seed in 0..60 {
         for stalls in [false, true] {
             assert_eq!(ends_of(seed, stalls, true), ends_of(seed, stalls, false), "seed {seed}, stalls: {stalls}");

@@ -60,7 +60,7 @@ impl Ends {
 }
 
 #[test]
-fn a_graceful_close_waits_for_what_runs() {
+fn a_graceful_close_waits_for_running_calls() {
     let ends = ends(false);
     let call = ends.call();
     ends.server.close(Close::Graceful { grace: ms(120_000) });
@@ -72,7 +72,7 @@ fn a_graceful_close_waits_for_what_runs() {
 }
 
 #[test]
-fn a_graceful_close_cancels_what_takes_too_long() {
+fn a_graceful_close_cancels_a_call_that_takes_too_long() {
     let ends = ends(false);
     let call = ends.call();
     ends.server.close(Close::Graceful { grace: ms(2000) });
@@ -114,7 +114,7 @@ fn the_grace_for_the_last_answer_counts_from_the_answer() {
 }
 
 #[test]
-fn an_endpoint_that_is_dropped_loses_its_calls_and_tells_its_handlers() {
+fn dropping_an_endpoint_loses_its_calls_and_cancels_its_handlers() {
     let executor = Executor::new();
     let seen = Seen::default();
     let server = Endpoint::server(Arc::new(service().tool(sleeper(&seen, true))), executor.runtime());
@@ -186,7 +186,7 @@ fn at_the_end_of_input_a_handler_may_finish_within_the_close_grace() {
 }
 
 #[test]
-fn what_was_read_before_the_end_of_input_is_answered() {
+fn requests_read_before_the_end_of_input_are_answered() {
     let seen = Seen::default();
     let (executor, peer, mut near, over) = served(&seen, false);
     for id in 3..23 {
@@ -242,7 +242,7 @@ fn a_call_times_out_at_its_deadline_while_the_peer_does_not_read() {
 }
 
 #[test]
-fn the_driver_goes_on_until_told_handlers_have_ended_or_used_up_their_grace() {
+fn the_driver_runs_until_cancelled_handlers_have_ended_or_their_grace_is_over() {
     let seen = Seen::default();
     let (executor, peer, mut near, over) = served(&seen, true);
     near.end();

@@ -48,7 +48,7 @@ fn samples() -> Tool {
 }
 
 #[test]
-fn an_answer_that_does_not_fit_says_what_of_it() {
+fn the_error_for_an_answer_of_the_wrong_shape_names_the_fault() {
     const FORM: &str = r#"{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}"#;
     let asks = || {
         asker(async |context: Context| {
@@ -66,14 +66,14 @@ fn an_answer_that_does_not_fit_says_what_of_it() {
 }
 
 #[test]
-fn a_model_is_asked_and_its_answer_comes_back() {
+fn a_handler_gets_the_answer_of_the_model() {
     let run = harness(samples()).answer(sampled("because")).call_tool("asks", Json::empty_object());
     assert_eq!(run.text(), r#""because""#);
     assert!(matches!(&run.asks[..], [(_, Ask::Sample(sample))] if sample.prompt == "why?"));
 }
 
 #[test]
-fn a_missing_capability_is_known_before_anything_is_sent() {
+fn a_missing_capability_is_an_error_before_anything_is_sent() {
     let without = |tool| harness(tool).configure(|config| config.capabilities = Capabilities::default());
     assert_eq!(ask(without(samples())), "-32006 the caller does not offer sampling");
     let elicits = asker(async |context: Context| context.elicit_typed::<Form>("who?").await.map(|form| form.is_some()));
@@ -197,7 +197,7 @@ fn confirm_never_fails() {
 }
 
 #[test]
-fn a_question_that_a_handler_gives_up_is_taken_back() {
+fn an_input_request_that_its_handler_drops_is_cancelled() {
     let run = harness(Tool::new("asks", async |context: Context, (): ()| {
         let asked = context.with_timeout(context.sample(Sample::new("slow?")), ms(100)).await;
         assert!(asked.is_err());
@@ -214,7 +214,7 @@ fn a_question_that_a_handler_gives_up_is_taken_back() {
 }
 
 #[test]
-fn a_question_of_a_cancelled_handler_ends_at_once() {
+fn an_input_request_of_a_cancelled_handler_ends_at_once() {
     let saw = Arc::new(Mutex::new(None));
     let inside = Arc::clone(&saw);
     let tool = Tool::new("asks", move |context: Context, (): ()| {
@@ -281,7 +281,7 @@ fn nest() -> Service {
 }
 
 #[test]
-fn nested_sampling_counts_its_depth_by_itself_and_stops_at_three() {
+fn the_depth_of_nested_sampling_is_counted_and_limited_to_three() {
     let executor = Executor::new();
     let depths = Arc::new(Mutex::new(Vec::new()));
     let client = Nests { depths: Arc::clone(&depths) };
@@ -297,7 +297,7 @@ fn nested_sampling_counts_its_depth_by_itself_and_stops_at_three() {
 }
 
 #[test]
-fn an_answer_that_panics_is_an_error_and_one_that_is_not_wanted_is_dropped() {
+fn a_panic_of_a_client_is_an_error_and_an_abandoned_answer_is_dropped() {
     struct Odd(Arc<()>);
     impl Client for Odd {
         fn capabilities(&self) -> Capabilities {
@@ -337,7 +337,7 @@ fn an_answer_that_panics_is_an_error_and_one_that_is_not_wanted_is_dropped() {
 }
 
 #[test]
-fn who_calls_and_what_it_can_is_known_to_the_handler() {
+fn a_handler_knows_the_identity_and_the_capabilities_of_its_caller() {
     let run = run(Tool::new("who", async |context: Context, (): ()| {
         let offers = context.capabilities();
         Ok((context.agent().name, context.client().version, offers.sampling && offers.roots, context.depth()))

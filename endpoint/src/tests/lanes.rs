@@ -92,7 +92,7 @@ fn each_handler_sees_what_the_transport_attached_to_its_own_lane() {
 }
 
 #[test]
-fn what_is_attached_lives_as_long_as_the_handler_and_no_longer() {
+fn the_extensions_of_a_frame_are_dropped_when_its_handler_ends() {
     let (release, released) = (Arc::new(AtomicUsize::new(1)), Arc::new(AtomicUsize::new(1)));
     let quick = Tool::new("quick", async |_: Context, (): ()| Ok("done")).inline();
     let mut bench = Bench::new([quick, whoami()]);
@@ -110,7 +110,7 @@ fn what_is_attached_lives_as_long_as_the_handler_and_no_longer() {
 }
 
 #[test]
-fn a_lane_that_is_stopped_keeps_its_reply_until_it_may_be_written() {
+fn a_stopped_lane_keeps_its_reply_until_the_lane_is_writable() {
     let quick = Tool::new("quick", async |_: Context, (): ()| Ok("done")).inline();
     let mut bench = Bench::new([quick, whoami()]);
     bench.call(1, "whoami", Extensions::new());

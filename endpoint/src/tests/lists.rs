@@ -75,7 +75,7 @@ fn a_cursor_that_was_never_handed_out_is_refused() {
 }
 
 #[test]
-fn what_is_registered_twice_is_there_once() {
+fn an_item_that_is_registered_twice_is_listed_once() {
     let service = service().tool(tool("a").title("old")).tool(tool("a").title("new"));
     let run = Harness::new(service).request(Op::ListTools, Json::empty_object());
     assert_eq!(value(&run.result())["tools"].as_array().unwrap().len(), 1);
@@ -101,7 +101,7 @@ fn arguments(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn a_prompt_is_listed_and_brings_its_messages_with_progress() {
+fn a_prompt_is_listed_and_returns_messages_with_progress() {
     let run = Harness::new(service().prompt(workflow())).request(Op::ListPrompts, Json::empty_object());
     let told = json!({"prompts": [{"name": "workflow", "description": "Works",
         "arguments": [{"name": "topic", "description": "What about", "required": true}]}]});
@@ -159,7 +159,7 @@ fn resources_are_listed_and_read_by_uri_or_template() {
 }
 
 #[test]
-fn a_resource_that_is_not_there_is_named() {
+fn the_error_for_a_missing_resource_names_its_uri() {
     for uri in ["book://two", "book://a/lost"] {
         let run = Harness::new(library()).request(Op::ReadResource, text(json!({"uri": uri})));
         let error = run.error().unwrap();
@@ -220,7 +220,7 @@ fn review() -> Prompt {
 }
 
 #[test]
-fn the_arguments_of_a_typed_prompt_are_described_by_their_fields_and_read_as_them() {
+fn the_arguments_of_a_typed_prompt_are_listed_and_read_as_fields_of_its_type() {
     let run = Harness::new(service().prompt(review())).request(Op::ListPrompts, Json::empty_object());
     let told = json!([
         {"name": "text", "description": "The text to be reviewed", "required": true},
@@ -282,7 +282,7 @@ fn a_typed_prompt_may_have_arguments_of_a_type_that_contains_itself() {
 }
 
 #[test]
-fn what_is_not_registered_is_not_declared() {
+fn a_service_does_not_declare_a_list_without_items() {
     for op in [Op::ListPrompts, Op::ListResources, Op::ListResourceTemplates, Op::Complete, Op::ListTools] {
         // The call waits for the handshake and is then refused. The requests that are sent are answered with an error by the server's session.
         let run = Harness::new(service()).request(op, Json::empty_object());
@@ -294,7 +294,7 @@ fn what_is_not_registered_is_not_declared() {
 }
 
 #[test]
-fn every_list_comes_typed_and_over_all_its_pages() {
+fn every_list_is_typed_and_complete() {
     let prompt =
         |name: &str| Prompt::new(name, async |_: Context, _| Ok(PromptOutput::new([]))).argument("topic", "What about", true);
     let service = library()

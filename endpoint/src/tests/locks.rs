@@ -110,7 +110,7 @@ fn no_waker_and_no_drop_of_the_user_runs_under_the_lock() {
     assert!(poll(ready.as_mut(), &caller, &woken).is_ready());
     callee.log(LogRecord::new(Level::Error, Json::null()));
 
-    // Wakers of all the kinds that a handler can park, each of them parked several times.
+    // Every kind of waker that a handler can register, each of them several times.
     let context = contexts.lock().unwrap().take().unwrap();
     let mut cancelled = Box::pin(context.cancelled());
     let mut sleep = Box::pin(context.sleep(ms(50)));

@@ -24,7 +24,7 @@ fn a_thousand_updates_in_a_loop_all_arrive_in_order_before_the_response() {
 }
 
 #[test]
-fn what_a_rate_window_keeps_is_merged_and_goes_out_in_time() {
+fn updates_that_a_rate_window_delays_are_merged_and_sent_in_time() {
     let run = run(Tool::new("bursts", async |context: Context, (): ()| {
         for step in 1..=50 {
             context.progress(Progress::count(step, 100).with_message(format!("step {step}")));
@@ -39,7 +39,7 @@ fn what_a_rate_window_keeps_is_merged_and_goes_out_in_time() {
 
 /// To a user, ten updates at once and then none for a second look as if the tool hung.
 #[test]
-fn updates_that_are_reported_faster_than_they_may_go_out_are_evenly_spaced() {
+fn updates_that_are_reported_faster_than_the_rate_are_sent_evenly_spaced() {
     let run = run(Tool::new("steps", async |context: Context, (): ()| {
         for step in 1..=33 {
             context.count(step, 33);
@@ -117,7 +117,7 @@ fn logs_are_sent_with_their_level_and_logger() {
 }
 
 #[test]
-fn the_last_checkpoint_is_what_a_deadline_leaves() {
+fn a_call_past_its_deadline_returns_the_last_checkpoint() {
     let run = run(Tool::new("saves", async |context: Context, (): ()| {
         for done in 1..10 {
             context.checkpoint(&json!({"done": done}));

@@ -108,7 +108,7 @@ impl Channel {
 
 /// The gateway of the reference implementation does not subscribe again after a resume.
 #[test]
-fn what_a_gateway_does_not_subscribe_to_again_lives_on_over_any_number_of_resumes() {
+fn subscriptions_survive_any_number_of_resumes() {
     let mut channel = Channel::first().subscribed("balance", "inv_1").subscribed("rate", "inv_2");
     for _ in 0..3 {
         channel.lose();
@@ -135,13 +135,13 @@ fn a_gateway_that_subscribes_again_hears_each_value_once_by_whatever_name() {
 }
 
 #[test]
-fn a_name_of_before_may_be_given_to_another_resource() {
+fn an_earlier_subscription_id_may_be_used_for_another_resource() {
     let mut channel = Channel::after(&Channel::first().subscribed("balance", "sub_1")).subscribed("rate", "sub_1");
     assert_eq!((channel.update("balance"), channel.update("rate")), (vec![], vec!["sub_1".to_owned()]));
 }
 
 #[test]
-fn what_is_carried_over_is_bounded_and_gives_way() {
+fn subscriptions_that_are_carried_over_are_bounded_and_replaced_by_new_ones() {
     let mut channel = Channel::first();
     for name in ["a", "b", "c", "d"] {
         channel = channel.subscribed("balance", name);

@@ -252,7 +252,7 @@ fn one_caller_at_a_time_is_answered_while_others_keep_the_driver_busy() {
 }
 
 #[test]
-fn calls_dropped_together_tell_every_handler_and_leave_nothing() {
+fn calls_dropped_together_cancel_every_handler_and_leave_no_state() {
     let told = Arc::new(AtomicUsize::new(0));
     let inside = Arc::clone(&told);
     let waits = Tool::new("waits", move |context: Context, (): ()| {
@@ -312,7 +312,7 @@ fn two_threads_that_report_at_once_share_one_increasing_progress() {
 }
 
 #[test]
-fn a_blocking_handler_is_told_of_its_cancellation_and_holds_nothing_up() {
+fn a_blocking_handler_sees_its_cancellation_and_delays_no_other_call() {
     let told = Arc::new(AtomicUsize::new(0));
     let inside = Arc::clone(&told);
     let threads = Threads::start(2);

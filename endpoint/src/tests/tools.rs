@@ -56,7 +56,7 @@ fn a_string_is_a_member_of_structured_content_and_shows_itself_as_text() {
 }
 
 #[test]
-fn a_tool_with_a_schema_of_run_time_is_told_word_for_word_and_checked() {
+fn a_schema_given_at_run_time_is_listed_unchanged_and_checked() {
     let schema = r#"{"type":"object", "properties":{"city":{"type":"string"}},"required":["city"]}"#;
     let weather = || {
         let say = async |_: Context, arguments: Json| Ok(ToolOutput::text(arguments.as_str()));
@@ -70,7 +70,7 @@ fn a_tool_with_a_schema_of_run_time_is_told_word_for_word_and_checked() {
 }
 
 #[test]
-fn a_schema_of_run_time_that_is_none_of_an_object_is_an_error_that_names_tool_and_fault() {
+fn a_schema_that_is_not_of_an_object_is_an_error_that_names_the_tool_and_the_fault() {
     let make = |schema: &'static str| Tool::raw("t", Json::parse(schema).unwrap(), async |_: Context, _| Ok(ToolOutput::default()));
     for none in [r#"{"type":"string"}"#, "{}", "true", "[1]"] {
         let error = make(none).unwrap_err().to_string();
@@ -134,7 +134,7 @@ fn an_unknown_tool_is_a_protocol_error() {
 }
 
 #[test]
-fn a_tool_is_told_with_its_schemas_and_without_noise() {
+fn a_tool_is_listed_with_its_schemas_and_without_empty_members() {
     let told = told(stepper().title("Steps").description("Takes steps").read_only().idempotent().destructive(false));
     assert_eq!(
         told,
@@ -161,7 +161,7 @@ fn a_tool_is_told_with_its_schemas_and_without_noise() {
 }
 
 #[test]
-fn nested_types_are_told_without_references() {
+fn the_schemas_of_nested_types_have_no_references() {
     #[derive(Deserialize, JsonSchema)]
     #[allow(dead_code, reason = "only its schema is looked at")]
     struct Outer {
@@ -179,7 +179,7 @@ fn nested_types_are_told_without_references() {
 }
 
 #[test]
-fn the_unit_type_is_no_arguments_and_no_content() {
+fn the_unit_type_means_no_arguments_and_no_content() {
     let nothing = || Tool::new("nothing", async |_: Context, (): ()| Ok(()));
     assert_eq!(told(nothing())["inputSchema"], json!({"type": "object", "properties": {}, "additionalProperties": false}));
     assert_eq!(told(nothing()).get("outputSchema"), None);
@@ -188,7 +188,7 @@ fn the_unit_type_is_no_arguments_and_no_content() {
 }
 
 #[test]
-fn a_result_that_is_no_object_is_the_member_result_of_one() {
+fn a_result_that_is_not_an_object_is_wrapped_in_the_member_result() {
     let list = || Tool::new("list", async |_: Context, (): ()| Ok([1_u8, 2]));
     assert_eq!(told(list())["outputSchema"]["required"], json!(["result"]));
     assert_eq!(run(list()).structured().unwrap().as_str(), r#"{"result":[1,2]}"#);
@@ -311,7 +311,7 @@ fn an_inline_tool_answers_at_once_and_may_still_wait() {
 
 /// The values of a handler are dropped before its result is serialized, which runs code of the user.
 #[test]
-fn what_a_handler_holds_is_gone_when_its_result_is_written() {
+fn the_values_of_a_handler_are_dropped_before_its_result_is_serialized() {
     struct Held(Arc<AtomicBool>);
     impl Drop for Held {
         fn drop(&mut self) {
@@ -341,7 +341,7 @@ fn what_a_handler_holds_is_gone_when_its_result_is_written() {
 }
 
 #[test]
-fn a_handler_that_never_ends_is_seen_to_do_so() {
+fn a_run_whose_handler_never_ends_has_no_end_time() {
     let run = run(Tool::new("waits", async |_: Context, (): ()| {
         core::future::pending::<()>().await;
         Ok(())
@@ -351,7 +351,7 @@ fn a_handler_that_never_ends_is_seen_to_do_so() {
 }
 
 #[test]
-fn a_reply_of_ours_is_what_the_caller_gets() {
+fn a_reply_that_a_handler_writes_itself_reaches_the_caller_unchanged() {
     // The harness returns the JSON of the reply byte for byte.
     let raw = Reply::Tool(ToolOutput::structured(json_of("{\"a\":[1.50,\"\\u00e9\"]}")));
     let Reply::Tool(output) = raw else { return };

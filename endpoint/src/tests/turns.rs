@@ -54,7 +54,7 @@ impl Bench {
         Self::serving("2025-06-18", [], |_| {})
     }
 
-    /// The same, with more tools, another configuration, and the given revision.
+    /// A server after its handshake, with more tools, a changed configuration, and the given revision.
     fn serving(revision: &str, tools: impl IntoIterator<Item = Tool>, configure: impl FnOnce(&mut Config)) -> Self {
         let quick = Tool::new("quick", async |_: Context, (): ()| Ok("done")).inline();
         let service = tools.into_iter().fold(service().tool(quick), Service::tool);
@@ -124,7 +124,7 @@ fn assert_pending(future: Pin<&mut impl Future>, waker: Arc<impl Wake + Send + S
 }
 
 #[test]
-fn what_is_answered_in_place_leaves_in_the_same_turn_and_asks_for_no_other() {
+fn a_reply_made_in_place_is_sent_in_the_same_turn_and_needs_no_other_turn() {
     let mut bench = Bench::server();
     bench.wakes();
     for _ in 0..3 {
@@ -136,7 +136,7 @@ fn what_is_answered_in_place_leaves_in_the_same_turn_and_asks_for_no_other() {
 }
 
 #[test]
-fn what_is_answered_in_place_while_nothing_can_leave_does_so_later() {
+fn a_reply_made_while_the_transport_is_not_ready_is_sent_later() {
     let mut bench = Bench::server();
     bench.room.store(0, Ordering::Relaxed);
     for id in 10..30 {
@@ -151,7 +151,7 @@ fn what_is_answered_in_place_while_nothing_can_leave_does_so_later() {
 
 /// The peer has five seconds to read another reply. The session did not learn the time before the write, so the deadline was set too early.
 #[test]
-fn regression_an_endpoint_that_reads_nothing_tells_the_time_before_it_writes() {
+fn regression_the_session_learns_the_time_before_a_turn_writes() {
     let mut bench = Bench::serving("2025-03-26", [], |config| (config.limits.unsolicited_replies, config.limits.batch) = (4, 100));
     bench.room.store(0, Ordering::Relaxed);
     let pings: Vec<_> = (0..100).map(|n| format!(r#"{{"jsonrpc":"2.0","id":{n},"method":"ping"}}"#)).collect();
@@ -199,7 +199,7 @@ fn calls_again() -> (Bench, Arc<Calls>, Pin<Box<Call>>) {
 }
 
 #[test]
-fn a_call_that_is_made_while_events_are_handed_out_leaves_whenever_that_is() {
+fn a_call_that_is_made_while_events_are_handled_is_sent() {
     for late in [false, true] {
         let (mut bench, calls, first) = calls_again();
         if late {
@@ -239,9 +239,9 @@ impl Wake for Restless {
     }
 }
 
-/// A call that is cancelled before it was sent ends at once. Each such event woke the waker that caused the next, and the turn never ended.
+/// A call that is cancelled before it was sent ends at once. Its event woke a waker that made and cancelled another call, without end.
 #[test]
-fn regression_events_that_bring_events_do_not_hold_a_turn_for_ever() {
+fn regression_events_that_cause_events_do_not_prolong_a_turn_without_end() {
     let (mut bench, peer) = Bench::client();
     Arc::new(Restless(peer, Mutex::default())).wake();
     for _ in 0..3 {
@@ -260,7 +260,7 @@ fn an_endpoint_closed_through_a_handle_between_turns_wants_no_input() {
 }
 
 #[test]
-fn a_deadline_set_while_events_are_handed_out_is_waited_for() {
+fn the_driver_waits_for_a_deadline_set_while_events_are_handled() {
     let (mut bench, calls, _first) = calls_again();
     bench.turn();
     bench.executor.advance_to(protocol_core::Instant::from_millis(10));
@@ -277,7 +277,7 @@ fn a_deadline_set_while_events_are_handed_out_is_waited_for() {
 
 /// The last time that the session knows is long ago.
 #[test]
-fn the_clocks_of_a_call_start_when_it_is_made_and_not_when_a_turn_was_last() {
+fn the_time_limits_of_a_call_start_when_the_call_is_made() {
     let (mut bench, peer) = Bench::client();
     bench.turn();
     bench.executor.advance_to(protocol_core::Instant::from_millis(10_000));
@@ -385,7 +385,7 @@ fn regression_a_waker_that_panics_leaves_a_driver_that_is_woken() {
 
 /// A turn closed the session and then panicked. The endpoint still wanted input, as after the turn before.
 #[test]
-fn regression_what_closed_in_a_turn_that_panicked_wants_no_input() {
+fn regression_an_endpoint_closed_in_a_turn_that_panicked_wants_no_input() {
     let (mut bench, _peer, _first) = about_to_panic();
     assert!(bench.driver.machine().wants_input());
     bench.arrives(&" ".repeat(bench.driver.machine().frame_limit() + 1));
@@ -450,7 +450,7 @@ fn regression_a_waker_that_panics_takes_no_invocation_with_it() {
 
 /// A waker of a sleeping handler panicked. Other sleeping handlers were not woken.
 #[test]
-fn regression_a_sleeper_that_panics_lets_no_other_oversleep() {
+fn regression_a_sleeper_that_panics_does_not_delay_other_sleepers() {
     let (mut bench, context) = with_context();
     let wakes: Arc<Wakes> = Arc::default();
     let (mut first, mut second) = (Box::pin(context.sleep(ms(1_000))), Box::pin(context.sleep(ms(1_000))));

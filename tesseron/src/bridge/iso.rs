@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_those_of_the_calendar() {
+    fn times_are_written_as_calendar_dates() {
         for (epoch_ms, iso) in [
             (0, "1970-01-01T00:00:00.000Z"),
             (DAY_MS - 1, "1970-01-01T23:59:59.999Z"),

@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_of_a_resource_comes_back_out_of_its_uri() {
+    fn every_resource_name_can_be_read_back_from_its_uri() {
         for name in ["balance", "a b", "100%", "x?y#z", "ü/ö", "%41", "a%2", "\u{1f600}"] {
             let uri = uri_of("app", name);
             assert!(!uri.contains(' ') && !uri.contains('#') && !uri.contains('?'), "{uri}");

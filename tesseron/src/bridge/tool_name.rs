@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_mcp_allows_stays_as_it_is() {
+    fn names_that_mcp_allows_are_unchanged() {
         let longest = "a".repeat(LONGEST - "ledger__".len());
         for action in ["t", "post_entry", "Post.Entry-2", "a__b", "", "x--", "x--0123456789abcde", "x--0123456789ABCDEF", &longest]
         {
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_has_an_alias_that_tells_its_beginning() {
+    fn other_names_get_an_alias_that_begins_like_the_name() {
         for (action, alias) in [
             ("post entry", "ledger__post_entry--"),
             ("Eintrag löschen", "ledger__Eintrag_l_schen--"),
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_app_of_an_alias_is_what_stands_before_its_last_separator() {
+    fn the_app_of_an_alias_is_the_text_before_its_last_separator() {
         for app in ["a", "a_", "a__", "a__b", "a___b__", &"a_".repeat(40), &"a_".repeat(41), &"_".repeat(128)] {
             for action in ["", " ", "_", "__", "_ x", "__ x", "x __", "x __ y", "\u{e4}", &"y z".repeat(100)] {
                 let alias = alias(app, action);

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newcomer_always_has_a_place_and_the_oldest_makes_room() {
+    fn a_new_connection_always_gets_a_place_and_the_oldest_is_closed() {
         let (mut backlog, places) = filled(many(Peer::Unknown, PLACES));
         for place in places {
             assert_eq!(backlog.arrive(Peer::Unknown, PLACES).evicted, Some(place));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn another_user_who_takes_all_places_makes_room_for_this_one_and_never_the_other_way_round() {
+    fn connections_of_another_user_are_closed_for_this_user_and_never_the_reverse() {
         let other = Peer::OtherUser(7);
         let (mut backlog, places) = filled(many(other, PLACES));
         let mut ours = Vec::new();
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_other_users_the_one_that_has_the_most_makes_room() {
+    fn of_two_other_users_the_one_with_most_connections_loses_one() {
         let (few, greedy) = (Peer::OtherUser(1), Peer::OtherUser(2));
         let (mut backlog, places) = filled(many(few, 10).chain(many(greedy, PLACES - 10)));
         assert_eq!(backlog.arrive(few, PLACES).evicted, Some(places[10]));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn one_place_is_enough_to_go_on_and_none_counts_as_one() {
+    fn a_backlog_of_one_place_works_and_zero_counts_as_one() {
         for max in [0, 1] {
             let mut backlog = Backlog::default();
             let mut before = backlog.arrive(Peer::Unknown, max).place;

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_repeats_one_byte_for_ever_hangs_nobody() {
+    fn a_random_source_that_repeats_one_byte_does_not_loop_for_ever() {
         assert_eq!(draw::<2>(ALPHABET, &mut |out: &mut [u8]| out.fill(255)), *b"HH");
     }
 }

@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_sockets_that_wait_the_first_one_to_bind_has_the_claim() {
+    fn of_two_waiting_sockets_the_first_to_bind_gets_the_claim() {
         let mut host = host();
         let (mut slow, mut quick) = (gate(&mut host), gate(&mut host));
         let bind = right(&host);
@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn while_a_bind_is_looked_at_no_frame_is_taken() {
+    fn no_frame_is_accepted_while_a_bind_is_checked() {
         let mut host = host();
         assert_eq!(shown(&gate(&mut host).handle_frame(bind("WRONG"), &mut host, at(0))), r#""bind" -32009, close"#);
         let (mut patient, mut hasty) = (gate(&mut host), gate(&mut host));
@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_bind_is_handed_on_as_it_is() {
+    fn frames_after_the_bind_are_passed_on_unchanged() {
         let mut host = host();
         let mut gate = gate(&mut host);
         let bind = right(&host);
@@ -560,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn the_two_gates_open_for_each_other() {
+    fn the_gates_of_a_host_and_a_gateway_open_for_each_other() {
         let mut host = host();
         let mut app = gate(&mut host);
         let mut gateway = DialGate::new(&host.claim().unwrap().code, DialGate::WAIT, at(0));

@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn item_113_wrong_codes_lock_nobody_out() {
+    fn item_113_wrong_codes_lock_no_peer_out() {
         let mut host = minting();
         for _ in 0..1000 {
             assert_eq!(dial(&mut host, Some("WRONG"), at(0)), Err(BindRefused::Mismatch));
@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_for_another_reason_than_its_code_is_no_failure() {
+    fn only_a_wrong_code_counts_as_a_failed_attempt() {
         let mut host = minting();
         for _ in 0..20 {
             assert_eq!(dial(&mut host, None, at(0)), Err(BindRefused::Unbound));
@@ -644,7 +644,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_happens_only_the_current_code_lets_in_and_only_an_unspent_claim_is_shown() {
+    fn only_the_current_code_is_accepted_and_only_an_unspent_claim_is_shown() {
         const STEPS: [fn(&mut Host, &mut Seen); 8] = [
             |host, seen| seen.dialled(host, true),
             |host, seen| {

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_gateway_sends_a_host_reads() {
+    fn a_host_reads_the_offer_that_a_gateway_writes() {
         let code = ClaimCode::parse("PQ7N-4D").unwrap();
         assert_eq!(Offer::header(None), "tesseron-gateway");
         assert_eq!(Offer::header(Some(&code)), "tesseron-gateway,tesseron-bind.PQ7N-4D");

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_carries_no_code_is_answered_at_once() {
+    fn a_request_without_a_code_is_answered_at_once() {
         let mut host = minting();
         for _ in 0..10 {
             dial(&mut host, Peer::Unknown, wrong(), 0);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn sixty_four_silent_connections_keep_nobody_out() {
+    fn sixty_four_silent_connections_keep_no_other_connection_out() {
         let mut host = minting();
         let silent: Vec<_> = (0..64).map(|_| gate(&mut host, Peer::Unknown, 0)).collect();
         let arrival = host.accept(Peer::Unknown).unwrap();
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_code_protects_the_app_a_peer_that_is_not_known_is_turned_away() {
+    fn an_app_without_a_code_refuses_a_peer_of_an_unknown_user() {
         let mut plain = Host::plain();
         assert_eq!(plain.accept(Peer::Unknown), Err(BindRefused::Foreign));
         assert_eq!(plain.accept(Peer::OtherUser(7)), Err(BindRefused::Foreign));

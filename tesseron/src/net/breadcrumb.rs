@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_nobody_should_be_shown_is_replaced_by_the_id_of_the_app() {
+    fn an_app_name_that_is_unsafe_to_show_is_replaced_by_the_id_of_the_app() {
         let (scratch, pending) = (Scratch::new(), pending());
         for name in ["", "two\nlines", "\u{1b}[2J", &"x".repeat(257)] {
             let _breadcrumb = Breadcrumb::leave(&scratch.home(), &pending, name).unwrap();
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_is_told_to_be_that_of_a_gateway_that_lives_of_one_that_has_ended_or_of_this_one() {
+    fn the_message_for_a_code_tells_which_gateway_minted_it() {
         let scratch = Scratch::new();
         let (dead, here) = (dead(), std::process::id());
         for (process, words) in [
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_breadcrumb_says_nothing() {
+    fn a_file_that_is_not_a_breadcrumb_is_ignored() {
         let scratch = Scratch::new();
         let long = "x".repeat(257);
         let whole = of(parent());
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_and_what_others_may_write_say_nothing() {
+    fn a_link_and_a_file_that_others_may_write_are_ignored() {
         let scratch = Scratch::new();
         let path = scratch.put("PQ7N-4D.json", &of(parent()));
         for mode in [0o620, 0o602] {
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_dead_have_left_and_what_is_old_is_swept_and_nothing_else() {
+    fn a_sweep_removes_only_stale_breadcrumbs() {
         let scratch = Scratch::new();
         sweep(&scratch.home(), NOW).unwrap();
         let of_code = |code: &str, document: String| document.replace("PQ7N-4D", code);

@@ -77,7 +77,7 @@ impl Instance {
     fn document(&self) -> Document<'_> {
         let transport = match &self.address {
             Address::WebSocket(url) => Transport::Ws { url: url.as_str().into() },
-            // Our own paths are UTF-8: others were refused.
+            // Our own paths are UTF-8, since other paths were refused.
             Address::Unix(path) => Transport::Uds { path: path.to_string_lossy() },
         };
         Document {
@@ -170,25 +170,25 @@ impl ManifestRefused {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RefusedFor {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error(transparent)]
     Unreadable(#[from] io::Error),
-    /// It is not a regular file, but a link, a folder, a pipe or the like.
+    /// The path names a link, a folder, a pipe or the like, and not a regular file.
     #[error("it is no plain file")]
     NotAFile,
-    /// It belongs to another user.
+    /// The file belongs to another user.
     #[error("it belongs to somebody else")]
     Foreign,
     /// Other users may write it. Contains its permissions.
     #[error("others may write it (mode {0:o})")]
     Open(u32),
-    /// It has more than 64 KiB.
+    /// The file has more than 64 KiB.
     #[error("it is too large")]
     TooLarge,
-    /// It is not a JSON object.
+    /// The content is not a JSON object.
     #[error("it is no JSON object")]
     NoObject,
-    /// Its version is missing, or not 2.
+    /// The version of the manifest is missing, or not 2.
     #[error("it is not of version {VERSION}")]
     Version,
     /// A member is missing or has another type.
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn one_without_claim_one_that_is_bound_and_one_with_unknown_members_are_read() {
+    fn manifests_without_claim_or_bound_or_with_unknown_members_are_read() {
         let plain = parsed(&with("hostMintedClaim", serde_json::Value::Null)).unwrap();
         assert!(plain.claim.is_none() && !plain.is_claimable(0));
         let bound = parsed(&with("/hostMintedClaim/boundAgent", serde_json::json!({"id": "a", "name": "An agent"}))).unwrap();
@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_manifest_is_refused_for_a_reason() {
+    fn a_file_that_is_not_a_manifest_is_refused_with_a_reason() {
         let long = "x".repeat(300);
         for (manifest, reason) in [
             (String::new(), "it is no JSON object"),
@@ -520,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_leads_elsewhere_is_refused() {
+    fn a_manifest_with_an_unsafe_address_is_refused() {
         for url in ["ws://10.0.0.1:80/", "wss://127.0.0.1:80/", "ws://127.0.0.1:80@example.com/", "file:///etc/passwd"] {
             assert!(matches!(parsed(&with("/transport/url", url.into())), Err(RefusedFor::NotLoopback(NotLoopback))), "{url}");
         }
@@ -540,12 +540,12 @@ mod tests {
     }
 
     #[test]
-    fn where_no_folder_is_there_are_no_apps() {
+    fn without_a_folder_of_manifests_no_app_is_listed() {
         assert!(Scratch::new().home().read_instances().unwrap().is_empty());
     }
 
     #[test]
-    fn what_we_write_we_read_and_it_goes_with_its_owner() {
+    fn a_manifest_that_we_write_can_be_read_and_is_removed_with_its_owner() {
         let scratch = Scratch::new();
         let instance = parsed(&with("pid", std::process::id().into())).unwrap();
         let claim = instance.claim.clone();
@@ -568,7 +568,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_somebody_put_in_our_place_is_left_alone() {
+    fn a_manifest_that_replaced_ours_is_not_removed() {
         let scratch = Scratch::new();
         let mut manifest = Manifest::new(&scratch.home(), parsed(RECORDED).unwrap()).unwrap();
         manifest.publish(None).unwrap();
@@ -615,7 +615,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_no_plain_file_is_refused_and_not_opened() {
+        fn a_manifest_that_is_not_a_plain_file_is_refused_and_not_opened() {
             let scratch = Scratch::new();
             let elsewhere = scratch.put("elsewhere", RECORDED);
             let path = scratch.home().instances().join("inst-mwqdc9dk-65806c3c.json");
@@ -634,7 +634,7 @@ mod tests {
         }
 
         #[test]
-        fn one_that_others_may_write_is_refused_and_one_that_they_may_read_is_not() {
+        fn a_manifest_that_others_may_write_is_refused_but_a_readable_one_is_not() {
             let scratch = Scratch::new();
             let path = scratch.put("inst-mwqdc9dk-65806c3c.json", RECORDED);
             for mode in [0o660, 0o602] {
@@ -658,7 +658,7 @@ mod tests {
         }
 
         #[test]
-        fn a_folder_of_ours_is_ours_alone_or_nothing_is_written() {
+        fn a_folder_is_private_to_this_user_or_nothing_is_written() {
             let scratch = Scratch::new();
             let folder = scratch.home().instances();
             home::make_private_folder(&folder).unwrap();
@@ -681,14 +681,14 @@ mod tests {
         }
 
         #[test]
-        fn what_belongs_to_somebody_else_is_foreign() {
+        fn a_manifest_of_another_user_is_foreign() {
             // A superuser may own all files; the check is skipped then.
             let Some(theirs) = ["/", "/etc"].into_iter().find(|path| !home::is_ours(&fs::metadata(path).unwrap())) else { return };
             assert!(matches!(home::check_folder(Path::new(theirs), 0), Err(FolderRefused::Foreign)));
         }
 
         #[test]
-        fn only_what_a_dead_process_left_is_removed_and_only_that_very_file() {
+        fn only_the_manifest_of_a_dead_process_is_removed() {
             let mut child = Command::new("true").spawn().unwrap();
             let dead = child.id();
             child.wait().unwrap();
@@ -713,7 +713,7 @@ mod tests {
         }
 
         #[test]
-        fn a_manifest_and_what_it_is_written_in_are_for_us_alone() {
+        fn a_manifest_is_private_to_this_user() {
             let scratch = Scratch::new();
             let mut manifest = Manifest::new(&scratch.home(), parsed(RECORDED).unwrap()).unwrap();
             manifest.publish(None).unwrap();

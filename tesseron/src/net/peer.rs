@@ -64,7 +64,7 @@ mod linux {
         for _ in 0..LOOKS {
             for table in [TABLE, TABLE_OF_IPV6] {
                 if let (true, Ok(table)) = (wanted.is_incomplete(), File::open(table)) {
-                    // What was found before an unreadable line is still used.
+                    // The sockets found before an unreadable line are still used.
                     let _ = wanted.read(BufReader::new(table.take(LARGEST)));
                 }
             }
@@ -211,7 +211,7 @@ mod linux {
 
         #[cfg(target_endian = "little")]
         #[test]
-        fn lines_that_cannot_be_read_are_passed_over() {
+        fn lines_that_cannot_be_parsed_are_skipped() {
             let whole = RECORDED.lines().nth(2).unwrap();
             for line in
                 ["", " ", "\u{e4}", "1: 0700007F:CFC7", &whole[..60], &whole.replace("1000", "-1"), &whole.replace("18338", "x")]
@@ -240,7 +240,7 @@ mod linux {
         }
 
         #[test]
-        fn only_a_socket_that_a_process_of_this_user_has_is_that_of_this_user() {
+        fn only_a_socket_held_by_a_process_of_this_user_belongs_to_this_user() {
             let peer = |user, inode, this_user| Socket { user, inode }.peer(this_user);
             assert_eq!(peer(1000, 1, 1000), Some(Peer::ThisUser));
             assert_eq!(peer(1001, 1, 1000), Some(Peer::OtherUser(1001)));
@@ -271,7 +271,7 @@ mod linux {
             assert_eq!(found(&far), Some(Peer::ThisUser));
             drop(near);
             assert_ne!(found(&far), Some(Peer::ThisUser), "it has hung up");
-            // Without IPv6 there are no connections by it.
+            // A machine without IPv6 has no such connections.
             if let Some((_listener, _near, far)) = connected("[::ffff:127.0.0.1]") {
                 assert_eq!(found(&far), Some(Peer::ThisUser));
             }

@@ -135,7 +135,7 @@ fn item_27_a_hello_with_a_reserved_or_malformed_app_id_is_refused() {
 }
 
 #[test]
-fn what_is_said_on_a_channel_that_is_not_open_is_refused() {
+fn a_request_on_a_channel_that_is_not_open_is_refused() {
     let mut gateway = Gateway::new();
     let (channel, admission) = gateway.claimed("ledger");
     gateway.registry.handle_closed(channel, at(0));
@@ -203,7 +203,7 @@ fn item_35_a_repeated_claim_of_a_live_session_succeeds_and_changes_nothing() {
 }
 
 #[test]
-fn a_code_that_is_nobodys_is_a_typed_miss() {
+fn a_code_of_no_session_is_a_typed_error() {
     let mut gateway = Gateway::new();
     let (channel, admission) = gateway.hello("ledger");
     assert_eq!(gateway.registry.claim("ABCD-EF", 0), Err(ClaimMissed::Unknown));
@@ -236,7 +236,7 @@ fn bug_18_a_hostile_claim_code_is_refused_before_anything_is_looked_up() {
 }
 
 #[test]
-fn who_waits_to_be_claimed_is_listed_newest_first_whatever_the_clock_says() {
+fn unclaimed_sessions_are_listed_newest_first_whatever_the_clock_says() {
     let mut gateway = Gateway::new();
     let mut expected = Vec::new();
     for (app, epoch_ms) in [("a", 500), ("b", 300), ("c", 400)] {
@@ -266,7 +266,7 @@ fn item_117_a_hello_on_a_bound_dial_adopts_the_session_of_the_manifest_and_is_bo
 }
 
 #[test]
-fn one_claim_is_not_dialled_twice_at_a_time() {
+fn a_claim_is_not_dialled_twice_at_the_same_time() {
     let mut gateway = Gateway::new();
     let claim = manifest("s_host", "token");
     let first = gateway.registry.open(Dial::Bound(claim.clone())).unwrap();
@@ -433,7 +433,7 @@ fn item_108_beyond_the_number_the_oldest_makes_room() {
 }
 
 #[test]
-fn item_108_what_waits_too_long_is_forgotten() {
+fn item_108_a_session_that_waits_too_long_is_removed() {
     let mut gateway = Gateway::new();
     let (first, _) = gateway.claimed("ledger");
     let (second, last) = gateway.claimed("ledger");
@@ -581,7 +581,7 @@ fn item_120_bug_19_a_tool_name_leads_to_the_longest_app_id_it_begins_with() {
 }
 
 #[test]
-fn a_tool_name_leads_where_the_app_is_routed() {
+fn a_tool_name_leads_to_the_session_of_its_app() {
     let mut gateway = Gateway::new();
     gateway.claimed("ledger");
     let (newest, _) = gateway.claimed("ledger");
