@@ -39,7 +39,7 @@ pub struct Harness {
     limit: Duration,
 }
 
-/// How a handler is ended while it is suspended at a certain await.
+/// The end of a handler that is suspended at a certain await.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Interruption {
     /// The caller cancels the call.

@@ -29,10 +29,21 @@ pub(super) struct Subscriber {
 
 #[derive(Clone, Debug)]
 pub(super) struct Subscription {
-    pub(super) exchange: ExchangeId,
-    pub(super) ticket: Ticket,
+    exchange: ExchangeId,
+    ticket: Ticket,
     /// The kinds that the peer has agreed to; `None` until it has acknowledged the subscription.
     accepted: Option<SubscriptionFilter>,
+}
+
+impl Subscription {
+    pub(super) fn exchange(&self) -> ExchangeId {
+        self.exchange
+    }
+
+    /// The ticket of its request.
+    pub(super) fn ticket(&self) -> Ticket {
+        self.ticket
+    }
 }
 
 /// A change of the wanted kinds.

@@ -71,10 +71,10 @@ impl Session {
 
     /// Cancels a subscription of ours.
     fn end_subscription(&mut self, ended: &Subscription) {
-        let unsent = self.outbox.withdraw(ended.ticket);
+        let unsent = self.outbox.withdraw(ended.ticket());
         self.serve_lane(Lane::CHANNEL);
         if !unsent {
-            self.push_cancel(ended.exchange, None);
+            self.push_cancel(ended.exchange(), None);
         }
     }
 
