@@ -2,8 +2,10 @@
 //! session.
 //!
 //! ```text
-//! instructions KIND floor|session COUNT
+//! instructions [stateless-]KIND floor|session COUNT
 //! ```
+//!
+//! `stateless-` before a kind makes it a message of MCP 2026-07-28, whose requests name their caller and whose results name their server.
 //!
 //! Everything is prepared for [`MOST`] messages whatever COUNT is, so two runs differ by the messages between their counts and by nothing
 //! else. The result depends neither on time nor on the machine.
@@ -14,6 +16,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use protocol_core::lines::LineDecoder;
+use protocol_core::mcp::Era;
 use protocol_core::{
     Config, Event, Identity, InboundId, Instant, Invoke, Json, Lane, Op, Progress, RateWindow, Reply, Session, Text, ToolOutput,
 };
@@ -26,11 +29,15 @@ const MOST: u64 = 2_000;
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [kind, how, count] = &arguments[..] else { usage() };
-    let Some((_, kind)) = KINDS.into_iter().find(|(name, _)| name == kind) else { usage() };
+    let (name, era) = kind.strip_prefix("stateless-").map_or((kind.as_str(), Era::Legacy), |name| (name, Era::Modern));
+    let Some((_, kind)) = KINDS.into_iter().find(|(other, _)| *other == name) else { usage() };
+    if era == Era::Modern && !matches!(kind, Kind::RequestIn | Kind::RequestOut | Kind::ResponseIn | Kind::ResponseOut) {
+        usage();
+    }
     let Ok(count @ 0..=MOST) = count.parse() else { usage() };
     match how.as_str() {
-        "floor" => floor(kind, count),
-        "session" => session(kind, count),
+        "floor" => floor(kind, era, count),
+        "session" => session(kind, era, count),
         _ => usage(),
     }
     // At once, so that messages that were prepared and not used are not dropped.
@@ -39,7 +46,7 @@ fn main() {
 
 fn usage() -> ! {
     let kinds = KINDS.map(|(name, _)| name).join("|");
-    eprintln!("usage: instructions {kinds} floor|session COUNT, at most {MOST}");
+    eprintln!("usage: instructions [stateless-]{kinds} floor|session COUNT, at most {MOST}");
     exit(2)
 }
 
@@ -75,19 +82,25 @@ const HANDSHAKE: [&str; 2] = [
 const PARAMS: &str = r#"{"name":"long_running","arguments":{"steps":20,"step_ms":100,"label":"a label"}}"#;
 const STRUCTURED: &str = r#"{"steps":20,"notified":true,"done":true}"#;
 
+/// The members of `_meta` by which a stateless request names its caller.
+const CALLER: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"instructions","version":"1"},"#;
+const SERVER: &str = r#","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"instructions","version":"1"}}"#;
+
 /// A message as it is on the wire. `number` is its id, its token or its progress.
-fn text(kind: Kind, number: u64) -> String {
+fn text(kind: Kind, era: Era, number: u64) -> String {
+    let is_stateless = era == Era::Modern;
+    let (caller, result_type, server) = if is_stateless { (CALLER, r#""resultType":"complete","#, SERVER) } else { ("", "", "") };
     match kind {
         Kind::RequestIn | Kind::RequestOut | Kind::Life => {
             let params = PARAMS.trim_end_matches('}');
             format!(
-                r#"{{"jsonrpc":"2.0","id":{number},"method":"tools/call","params":{params}}},"_meta":{{"progressToken":{number}}}}}}}"#
+                r#"{{"jsonrpc":"2.0","id":{number},"method":"tools/call","params":{params}}},"_meta":{{{caller}"progressToken":{number}}}}}}}"#
             )
         }
         Kind::ResponseIn | Kind::ResponseOut => {
             let content = STRUCTURED.replace('"', r#"\""#);
             format!(
-                r#"{{"jsonrpc":"2.0","id":{number},"result":{{"content":[{{"type":"text","text":"{content}"}}],"structuredContent":{STRUCTURED}}}}}"#
+                r#"{{"jsonrpc":"2.0","id":{number},"result":{{{result_type}"content":[{{"type":"text","text":"{content}"}}],"structuredContent":{STRUCTURED}{server}}}}}"#
             )
         }
         Kind::ProgressIn | Kind::ProgressOut => format!(
@@ -130,11 +143,11 @@ fn envelope(frame: &[u8]) -> Envelope<'_> {
 }
 
 /// Reads or writes envelopes, with borrowed members.
-fn floor(kind: Kind, count: u64) {
+fn floor(kind: Kind, era: Era, count: u64) {
     if let Kind::Life = kind {
         return floor_of_life(count);
     }
-    let frames = frames(kind);
+    let frames = frames(kind, era);
     let writes = matches!(kind, Kind::RequestOut | Kind::ResponseOut | Kind::ProgressOut);
     let envelopes: Vec<Envelope<'_>> = frames.iter().map(|frame| envelope(frame)).collect();
     for (frame, message) in frames.iter().zip(&envelopes).take(count as usize) {
@@ -148,10 +161,10 @@ fn floor(kind: Kind, count: u64) {
 
 /// Reads the envelopes of the three frames that arrive, and writes those of the two that leave.
 fn floor_of_life(count: u64) {
-    let request = text(Kind::RequestIn, 1);
+    let request = text(Kind::RequestIn, Era::Legacy, 1);
     let (greeting, response) = (
         r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"instructions","version":"1"}}}"#,
-        text(Kind::ResponseOut, 1),
+        text(Kind::ResponseOut, Era::Legacy, 1),
     );
     let answers = [greeting, &response].map(|frame| envelope(frame.as_bytes()));
     for _ in 0..count {
@@ -165,27 +178,27 @@ fn floor_of_life(count: u64) {
 }
 
 /// The whole work of a session: read, check, look up, hand out; or check, remember, write.
-fn session(kind: Kind, count: u64) {
-    let (mut client, mut server) = ready_pair();
+fn session(kind: Kind, era: Era, count: u64) {
+    let (mut client, mut server) = ready_pair(era);
     let now = Instant::from_millis(1);
     match kind {
-        Kind::RequestIn => take_each(&mut server, frames(kind), count),
+        Kind::RequestIn => take_each(&mut server, frames(kind, era), count),
         Kind::ResponseIn => {
             let ids = (0..MOST).map(|_| {
                 client.invoke(call(), now).unwrap();
                 number_of(&client.poll_transmit().unwrap().frame)
             });
-            let answers = ids.collect::<Vec<_>>().into_iter().map(|id| text(kind, id));
+            let answers = ids.collect::<Vec<_>>().into_iter().map(|id| text(kind, era, id));
             take_each(&mut client, frames_of(answers), count);
         }
         Kind::ProgressIn => {
             client.invoke(call(), now).unwrap();
             assert_eq!(number_of(&client.poll_transmit().unwrap().frame), 2, "the token that the text has");
-            take_each(&mut client, frames(kind), count);
+            take_each(&mut client, frames(kind, era), count);
         }
         Kind::CancelIn => {
-            requests(&mut server);
-            take_each(&mut server, frames(kind), count);
+            requests(&mut server, era);
+            take_each(&mut server, frames(kind, era), count);
         }
         Kind::RequestOut => {
             let call = call();
@@ -197,7 +210,7 @@ fn session(kind: Kind, count: u64) {
         Kind::ResponseOut => {
             let output = ToolOutput::structured(Json::parse(STRUCTURED).unwrap());
             let mut answers =
-                requests(&mut server).into_iter().map(|id| (id, Reply::Tool(output.clone()))).collect::<Vec<_>>().into_iter();
+                requests(&mut server, era).into_iter().map(|id| (id, Reply::Tool(output.clone()))).collect::<Vec<_>>().into_iter();
             for (id, answer) in answers.by_ref().take(count as usize) {
                 server.respond(id, answer, now).unwrap();
                 black_box(server.poll_transmit().unwrap());
@@ -208,7 +221,7 @@ fn session(kind: Kind, count: u64) {
             let config = Arc::new(server.config().clone());
             let output = ToolOutput::structured(Json::parse(STRUCTURED).unwrap());
             let frames = HANDSHAKE.map(|text| Bytes::from_static(text.as_bytes()));
-            let request = Bytes::from(text(Kind::RequestIn, 1));
+            let request = Bytes::from(text(Kind::RequestIn, Era::Legacy, 1));
             for _ in 0..count {
                 let mut session = Session::new(Arc::clone(&config), now);
                 for frame in frames.iter().chain([&request]) {
@@ -225,7 +238,7 @@ fn session(kind: Kind, count: u64) {
             }
         }
         Kind::ProgressOut => {
-            let id = requests(&mut server)[0];
+            let id = requests(&mut server, era)[0];
             let words = Text::from_static("a step of many");
             for step in 1..=count {
                 server.progress(id, Progress::count(step, 100_000).with_message(words.clone()), now).unwrap();
@@ -235,8 +248,8 @@ fn session(kind: Kind, count: u64) {
     }
 }
 
-fn frames(kind: Kind) -> Vec<Bytes> {
-    frames_of((1..=MOST).map(|number| text(kind, number)))
+fn frames(kind: Kind, era: Era) -> Vec<Bytes> {
+    frames_of((1..=MOST).map(|number| text(kind, era, number)))
 }
 
 fn take_each(session: &mut Session, frames: Vec<Bytes>, count: u64) {
@@ -250,13 +263,13 @@ fn take_each(session: &mut Session, frames: Vec<Bytes>, count: u64) {
 }
 
 /// Requests that are in flight.
-fn requests(server: &mut Session) -> Vec<InboundId> {
+fn requests(server: &mut Session, era: Era) -> Vec<InboundId> {
     let take = |frame| {
         server.handle_frame(frame, Lane::CHANNEL, Instant::ZERO).unwrap();
         let Some(Event::Request { id, .. }) = server.poll_event() else { panic!("a request") };
         id
     };
-    frames(Kind::RequestIn).into_iter().map(take).collect()
+    frames(Kind::RequestIn, era).into_iter().map(take).collect()
 }
 
 fn number_of(frame: &[u8]) -> u64 {
@@ -267,11 +280,12 @@ fn call() -> Invoke {
     Invoke::new(Op::CallTool, Json::parse(PARAMS).unwrap())
 }
 
-/// A client and a server after the handshake, with room for everything and no rate of progress.
-fn ready_pair() -> (Session, Session) {
+/// A client and a server of that era that are ready, with room for everything and no rate of progress.
+fn ready_pair(era: Era) -> (Session, Session) {
     let identity = || Identity::new("instructions", "1");
     let (mut client, mut server) = (Config::mcp_client(identity()), Config::mcp_server(identity()));
     for config in [&mut client, &mut server] {
+        config.era = era;
         config.limits.in_flight = 2 * MOST as usize;
         config.progress.window = RateWindow::UNLIMITED;
     }
@@ -285,6 +299,6 @@ fn ready_pair() -> (Session, Session) {
         }
     }
     while client.poll_event().is_some() || server.poll_event().is_some() {}
-    assert!(client.is_ready() && server.is_ready());
+    assert!(client.is_ready() && server.is_ready() == (era == Era::Legacy));
     (client, server)
 }
