@@ -138,6 +138,11 @@ impl Mcp {
     /// Checks the type of a result (Basic, "Responses"): an input request as a result needs a capability that this end does not declare, and
     /// all other types belong to extensions.
     pub(super) fn check_type(result: &Json) -> ResultFit {
+        /// The beginning of most results. The others are searched, in a time in proportion to their length.
+        const COMPLETE: &[u8] = br#"{"resultType":"complete","#;
+        if result.as_bytes().starts_with(COMPLETE) {
+            return ResultFit::Fits;
+        }
         match result.member("resultType") {
             None => ResultFit::Fits,
             Some(kind) if string(kind.as_bytes()).is_some_and(|kind| kind == "complete") => ResultFit::Fits,
