@@ -109,7 +109,8 @@ fn to_a_server(data: &[u8], verdict: &Verdict<'_>) {
                     assert_eq!(served.as_str(), params.unwrap_or("{}"), "G13");
                     let params = params.unwrap_or("{}").replace(['\r', '\n'], " ");
                     if is_stateless {
-                        for (key, value) in members(&params).expect("an object").iter().filter(|(key, _)| key != "_meta") {
+                        // Not looked at if a name has half of a surrogate pair, which `serde_json` cannot read.
+                        for (key, value) in members(&params).unwrap_or_default().iter().filter(|(key, _)| key != "_meta") {
                             assert!(raw[0].contains(value.get()), "G13: {key}: {raw:?}");
                         }
                     } else {
