@@ -64,6 +64,7 @@ pub mod config;
 pub mod dialect;
 pub mod drive;
 pub mod error;
+pub mod http;
 pub mod json;
 pub mod limits;
 pub mod lines;

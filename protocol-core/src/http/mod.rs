@@ -1,0 +1,3 @@
+//! MCP over Streamable HTTP, as sans-IO machines.
+
+pub mod sse;
