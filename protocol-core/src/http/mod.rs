@@ -1,3 +1,21 @@
-//! MCP over Streamable HTTP, as sans-IO machines.
+//! MCP over Streamable HTTP, as sans-IO machines: everything between the head and the body of an HTTP request and the frames of a session.
+//!
+//! Parsing HTTP and keeping its connections is left to a library. Every module here takes values and returns values:
+//!
+//! | Module | Contents |
+//! |---|---|
+//! | [`sse`] | streams of events: a decoder and an encoder |
+//! | [`header`] | the names of header fields, and the values that repeat a part of the body |
+//! | [`accept`], [`origin`], [`era`], [`status`] | the rules of media types, of hosts and origins, of the two eras, and of status codes |
 
+pub mod accept;
+pub mod era;
+mod head;
+pub mod header;
+mod limits;
+pub mod origin;
 pub mod sse;
+pub mod status;
+
+pub use head::{AmbiguousHeader, Headers, Method, RequestHead, ResponseHead};
+pub use limits::{HttpLimits, HttpTimeouts};
