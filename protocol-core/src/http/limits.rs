@@ -24,6 +24,8 @@ pub struct HttpLimits {
     pub output_bytes: usize,
     /// The maximum number of events of one stream that are kept for replay. The oldest are dropped. Default: 256.
     pub replay_events: usize,
+    /// The maximum number of streams of one session that are kept for replay alone. The oldest are forgotten. Default: 256.
+    pub replay_streams: usize,
     /// The maximum number of bytes of one session that are kept for replay, over all its streams. Default: 4 MiB.
     pub replay_bytes: usize,
 }
@@ -40,6 +42,7 @@ impl Default for HttpLimits {
             waiting_frames: 64,
             output_bytes: 256 << 10,
             replay_events: 256,
+            replay_streams: 256,
             replay_bytes: 4 << 20,
         }
     }

@@ -1,6 +1,6 @@
 //! MCP over Streamable HTTP, as sans-IO machines: everything between the head and the body of an HTTP request and the frames of a session.
 //!
-//! Parsing HTTP and keeping its connections is left to a library. Every module here takes values and returns values:
+//! [`HttpServer`] is the server's end. Parsing HTTP and keeping its connections is left to a library. Every other module takes values and returns values:
 //!
 //! | Module | Contents |
 //! |---|---|
@@ -13,9 +13,14 @@ pub mod era;
 mod head;
 pub mod header;
 mod limits;
+mod message;
 pub mod origin;
+mod server;
 pub mod sse;
 pub mod status;
 
 pub use head::{AmbiguousHeader, Headers, Method, RequestHead, ResponseHead};
 pub use limits::{HttpLimits, HttpTimeouts};
+pub use server::{
+    HttpContext, HttpEvent, HttpExchangeId, HttpRequest, HttpServer, HttpServerConfig, NotResumable, ResponsePart, SessionKey,
+};
