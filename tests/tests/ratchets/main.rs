@@ -87,8 +87,15 @@ const MACHINE: [&str; 8] =
     ["std::env", "std::fs", "std::net", "std::os", "std::process", "std::thread", "thread_local!", "extern crate std"];
 
 /// The machines: of no type in what begins so may other files see a field.
-const MACHINES: [&str; 7] =
-    ["engine/", "protocol-core/http/", "protocol-core/session/", "tesseron/bridge/", "tesseron/claims/", "tesseron/legs.rs", "tesseron/net/"];
+const MACHINES: [&str; 7] = [
+    "engine/",
+    "protocol-core/http/",
+    "protocol-core/session/",
+    "tesseron/bridge/",
+    "tesseron/claims/",
+    "tesseron/legs.rs",
+    "tesseron/net/",
+];
 
 /// Types among them that are no machines, and why their fields may be seen.
 const PLAIN_DATA: [(&str, &[&str], &str); 21] = [
