@@ -5,6 +5,7 @@ mod explore;
 mod gateway;
 mod guarantees;
 mod hostile_peer;
+mod http;
 mod lanes;
 mod model;
 mod traces;

@@ -87,11 +87,30 @@ const MACHINE: [&str; 8] =
     ["std::env", "std::fs", "std::net", "std::os", "std::process", "std::thread", "thread_local!", "extern crate std"];
 
 /// The machines: of no type in what begins so may other files see a field.
-const MACHINES: [&str; 6] =
-    ["engine/", "protocol-core/session/", "tesseron/bridge/", "tesseron/claims/", "tesseron/legs.rs", "tesseron/net/"];
+const MACHINES: [&str; 7] = [
+    "engine/",
+    "protocol-core/http/",
+    "protocol-core/session/",
+    "tesseron/bridge/",
+    "tesseron/claims/",
+    "tesseron/legs.rs",
+    "tesseron/net/",
+];
 
 /// Types among them that are no machines, and why their fields may be seen.
-const PLAIN_DATA: [(&str, &[&str], &str); 13] = [
+const PLAIN_DATA: [(&str, &[&str], &str); 21] = [
+    ("protocol-core/http/accept.rs", &["Accepted"], "the result of reading a header is read by name"),
+    ("protocol-core/http/head.rs", &["RequestHead", "ResponseHead"], "the owner fills in one head and takes the other apart"),
+    ("protocol-core/http/header.rs", &["WrongArgument"], "an error names the header that it is about"),
+    ("protocol-core/http/limits.rs", &["HttpLimits", "HttpTimeouts"], "the owner fills in limits"),
+    ("protocol-core/http/message.rs", &["Batch", "Request"], "the result of reading a body is read by name"),
+    (
+        "protocol-core/http/server/mod.rs",
+        &["HttpRequest", "HttpServerConfig"],
+        "the owner fills in a configuration, and a request that it has received",
+    ),
+    ("protocol-core/http/server/refusal.rs", &["Refusal"], "a response that is on its way has no state"),
+    ("protocol-core/http/sse.rs", &["DecoderLimits", "Event", "EventId"], "the owner fills in limits, and takes an event apart"),
     ("protocol-core/session/event.rs", &["$name"], "ids are numbers that the whole core makes"),
     ("protocol-core/session/route.rs", &["Received", "Route", "Transmit"], "the transport takes apart what it is given"),
     ("protocol-core/session/stats.rs", &["Stats"], "counters are read by name"),

@@ -1,0 +1,156 @@
+//! One HTTP exchange: a request, and the response that is polled for it.
+//!
+//! ```text
+//!            open                      finish
+//!   Pending -------> Open --- event --+------> Ending ---- everything was polled ---> (gone)
+//!      |              |  ^            |           ^   |
+//!      |              |  `------------'           |   | loss
+//!      |  complete    `--- loss ---> (gone)       |   v
+//!      `------------------------------------------'  (gone)
+//! ```
+//!
+//! A head is made by `open` or `complete` and in no other place, and each leaves `Pending`: so there is exactly one. The end is polled once
+//! everything before it was, and the exchange is gone with it.
+
+use alloc::borrow::Cow;
+
+use bytes::Bytes;
+
+use super::timers::Armed;
+use super::{ResponsePart, SessionKey};
+use crate::http::accept::{EVENT_STREAM, JSON};
+use crate::http::head::{Headers, ResponseHead};
+use crate::http::header;
+use crate::http::sse::Encoder;
+use crate::session::Lane;
+use crate::sink::FrameSink;
+use crate::time::Instant;
+
+#[derive(Debug)]
+pub(super) struct Exchange {
+    state: State,
+    /// The head and its body, or the length of a stream: none.
+    head: Option<(ResponseHead<'static>, Option<usize>)>,
+    body: Option<Bytes>,
+    events: Encoder,
+    /// The session and the stream that the response comes from; none for one that is refused, or only acknowledged.
+    source: Option<(SessionKey, Lane)>,
+    /// The time of the last output.
+    last_output: Instant,
+    keep_alive: Armed,
+    /// `true` once the owner was told that there is something to poll.
+    is_announced: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Pending,
+    Open,
+    Ending,
+}
+
+impl Exchange {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            state: State::Pending,
+            head: None,
+            body: None,
+            events: Encoder::new(),
+            source: None,
+            last_output: now,
+            keep_alive: Armed::default(),
+            is_announced: false,
+        }
+    }
+
+    pub(super) fn source(&self) -> Option<(SessionKey, Lane)> {
+        self.source
+    }
+
+    /// The stream that the response comes from.
+    pub(super) fn set_source(&mut self, session: SessionKey, lane: Lane) {
+        self.source = Some((session, lane));
+    }
+
+    pub(super) fn keep_alive(&mut self) -> &mut Armed {
+        &mut self.keep_alive
+    }
+
+    pub(super) fn is_pending(&self) -> bool {
+        self.state == State::Pending
+    }
+
+    pub(super) fn last_output(&self) -> Instant {
+        self.last_output
+    }
+
+    /// Bytes of events that wait to be polled.
+    pub(super) fn held(&self) -> usize {
+        self.events.held()
+    }
+
+    /// Makes the whole response, if none was begun.
+    pub(super) fn complete(&mut self, status: u16, mut headers: Headers<'static>, body: Option<Bytes>) {
+        if self.state != State::Pending {
+            return;
+        }
+        if body.is_some() {
+            headers.push(header::CONTENT_TYPE, JSON);
+        }
+        self.head = Some((ResponseHead::new(status, headers), Some(body.as_ref().map_or(0, Bytes::len))));
+        self.body = body.filter(|body| !body.is_empty());
+        self.state = State::Ending;
+        self.source = None;
+    }
+
+    /// Begins a stream of events, if no response was begun.
+    pub(super) fn open(&mut self, now: Instant) {
+        if self.state != State::Pending {
+            return;
+        }
+        let mut headers = Headers::new();
+        headers.push(header::CONTENT_TYPE, EVENT_STREAM);
+        headers.push(header::CACHE_CONTROL, Cow::Borrowed("no-cache, no-transform"));
+        headers.push(header::X_ACCEL_BUFFERING, "no");
+        self.head = Some((ResponseHead::new(200, headers), None));
+        self.state = State::Open;
+        self.last_output = now;
+    }
+
+    /// Writes events on an open stream.
+    pub(super) fn write(&mut self, now: Instant, write: impl FnOnce(&mut Encoder)) {
+        if self.state == State::Open {
+            write(&mut self.events);
+            self.last_output = now;
+        }
+    }
+
+    /// Ends an open stream.
+    pub(super) fn finish(&mut self) {
+        if self.state == State::Open {
+            self.state = State::Ending;
+            self.source = None;
+        }
+    }
+
+    /// Returns `true` if something became pollable of which the owner was not told.
+    pub(super) fn announce(&mut self) -> bool {
+        let has_output = self.state == State::Ending || self.head.is_some() || self.events.held() > 0;
+        has_output && !core::mem::replace(&mut self.is_announced, true)
+    }
+
+    /// The next part of the response. The exchange is over after its end.
+    pub(super) fn poll(&mut self) -> Option<ResponsePart> {
+        if let Some((head, length)) = self.head.take() {
+            return Some(ResponsePart::Head { head, length });
+        }
+        if let Some(chunk) = self.body.take().or_else(|| self.events.next_chunk()) {
+            return Some(ResponsePart::Chunk(chunk));
+        }
+        if self.state == State::Ending {
+            return Some(ResponsePart::End);
+        }
+        self.is_announced = false;
+        None
+    }
+}

@@ -1,0 +1,548 @@
+//! The server's end of Streamable HTTP.
+//!
+//! A stream of a POST with a request, in a session with a handshake (Transports 2025-11-25, "Sending Messages to the Server" and
+//! "Resumability and Redelivery"):
+//!
+//! | State | On | Effect |
+//! |---|---|---|
+//! | waiting | a result or an error | the response is JSON, with 200; the stream is gone |
+//! | | any other frame, or nothing for [`HttpTimeouts::keep_alive`] | the response is a stream of events, primed from 2025-11-25 on; live |
+//! | | the client is gone | detached |
+//! | live | a frame | it is written, and kept if the stream can be resumed |
+//! | | nothing for [`HttpTimeouts::keep_alive`] | a comment |
+//! | | the last reply | it is written, the response ends; done |
+//! | | the client is gone | detached |
+//! | | [`HttpServer::suspend`] | the time to come back is written, the response ends; detached |
+//! | detached | a frame | it is kept, or dropped if the stream cannot be resumed |
+//! | | a GET with an id of it | what was missed is written; live |
+//! | | the last reply | it is kept; done |
+//! | | [`HttpTimeouts::detached`] is over | the stream is gone, and later frames of it are dropped |
+//! | done | a GET with an id of it | the rest is written, the response ends |
+//! | | [`HttpTimeouts::replay`] is over | the stream is gone |
+//!
+//! Without a handshake, the client that is gone ends the request and its session, and there are no ids.
+
+mod exchange;
+mod refusal;
+mod requests;
+mod responses;
+mod session;
+mod stream;
+mod timers;
+
+#[cfg(test)]
+mod tests;
+
+use alloc::collections::{BTreeMap, VecDeque};
+use core::fmt;
+
+use bytes::Bytes;
+
+use super::era::Era;
+use super::head::{Headers, Method, RequestHead, ResponseHead};
+use super::header::ParamHeaders;
+use super::limits::{HttpLimits, HttpTimeouts};
+use super::message::ErrorId;
+use super::origin::Allowed;
+use crate::json::Text;
+use crate::mcp;
+use crate::session::{Lane, RouteKind, Transmit};
+use crate::shared::Arc;
+use crate::time::Instant;
+
+use exchange::Exchange;
+use refusal::Refusal;
+use requests::{check_head, names_modern};
+use responses::{no_id, primes};
+use session::HttpSession;
+use stream::State;
+use timers::{TimerKey, Timers};
+
+/// The number of an HTTP exchange: one request and its response. No number is used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HttpExchangeId(u64);
+
+impl fmt::Display for HttpExchangeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "http-{}", self.0)
+    }
+}
+
+/// The number of a session of a server. No number is used twice; it is not the id that the client knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionKey(u64);
+
+impl fmt::Display for SessionKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "session-{}", self.0)
+    }
+}
+
+/// The configuration of an [`HttpServer`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HttpServerConfig {
+    /// The eras that are served. Default: both.
+    pub era: mcp::Era,
+    /// The hosts that requests may be made to. Default: this machine.
+    pub hosts: Allowed,
+    /// The origins of pages that may make requests. Default: this machine.
+    pub origins: Allowed,
+    /// `true` if streams of sessions with a handshake can be resumed. Default: `true`.
+    pub resumable: bool,
+    /// The bounds.
+    pub limits: HttpLimits,
+    /// The times.
+    pub timeouts: HttpTimeouts,
+}
+
+impl Default for HttpServerConfig {
+    fn default() -> Self {
+        Self {
+            era: mcp::Era::Auto,
+            hosts: Allowed::default(),
+            origins: Allowed::default(),
+            resumable: true,
+            limits: HttpLimits::default(),
+            timeouts: HttpTimeouts::default(),
+        }
+    }
+}
+
+/// An HTTP request to the endpoint.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct HttpRequest<'a> {
+    /// The head.
+    pub head: RequestHead<'a>,
+    /// The body. It may be cut off after [`HttpLimits::body_bytes`] and one more byte.
+    pub body: Bytes,
+    /// The name of the authenticated caller, if there is one. A session belongs to the caller that opened it; for any other it does not
+    /// exist.
+    pub principal: Option<&'a str>,
+}
+
+impl<'a> HttpRequest<'a> {
+    /// A request of nobody in particular.
+    #[must_use]
+    pub const fn new(head: RequestHead<'a>, body: Bytes) -> Self {
+        Self { head, body, principal: None }
+    }
+}
+
+/// The knowledge of the owner that a request may need.
+pub trait HttpContext {
+    /// Bytes of a cryptographically secure generator, for the id of a new session.
+    fn random(&mut self) -> [u8; 16];
+
+    /// The arguments of a tool that headers repeat, for the tool as this caller sees it. `None` if there is no such tool.
+    fn param_headers(&mut self, tool: &str) -> Option<Arc<ParamHeaders>> {
+        let _ = tool;
+        None
+    }
+}
+
+/// A part of a response. Each exchange has one head, then any number of chunks, then one end; if it is [lost](HttpServer::handle_lost),
+/// nothing more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ResponsePart {
+    /// The head, and the length of the body if it is known: then the body is one chunk, or none if the length is 0.
+    Head {
+        /// The head.
+        head: ResponseHead<'static>,
+        /// The length of the body in bytes; `None` for a stream of events.
+        length: Option<usize>,
+    },
+    /// A part of the body. It is not empty.
+    Chunk(Bytes),
+    /// The end of the response. The exchange is over.
+    End,
+}
+
+/// An instruction to the owner of an [`HttpServer`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HttpEvent {
+    /// Create the session: an MCP server whose era is [`Era::config`].
+    Open {
+        /// Its number.
+        session: SessionKey,
+        /// Its era.
+        era: Era,
+    },
+    /// Pass the frame to the session, and the result to [`HttpServer::handle_received`] or [`HttpServer::handle_full`].
+    Frame {
+        /// The session.
+        session: SessionKey,
+        /// The exchange that brought it.
+        exchange: HttpExchangeId,
+        /// The lane that it came by.
+        lane: Lane,
+        /// The frame.
+        frame: Bytes,
+    },
+    /// Stop or resume the lane of the session ([`Session::set_writable`](crate::Session::set_writable)); it may be closed already.
+    Writable {
+        /// The session.
+        session: SessionKey,
+        /// The lane.
+        lane: Lane,
+        /// `false` to stop it.
+        is_writable: bool,
+    },
+    /// Drop the session, and so cancel what it is doing. It is not mentioned again.
+    Close {
+        /// The session.
+        session: SessionKey,
+    },
+    /// There is something to poll of this exchange. It comes once until [`HttpServer::poll_response`] has returned `None`.
+    Readable {
+        /// The exchange.
+        exchange: HttpExchangeId,
+    },
+}
+
+/// The client cannot come back to this exchange: it has ended, it is not the stream of a POST, or its session has no ids of events or is
+/// older than 2025-11-25.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the stream of this exchange cannot be resumed")]
+pub struct NotResumable;
+
+/// The server's end of Streamable HTTP, for both eras on one path.
+///
+/// It joins HTTP exchanges with the lanes of sessions. It owns neither: its owner has a [`Session`](crate::Session) for each
+/// [`SessionKey`], and an HTTP library.
+///
+/// * A request goes in by [`handle_request`](Self::handle_request), with its whole body; [`wants_body`](Self::wants_body) says if the body
+///   is needed. If a client disconnects, or drops a response, that is [`handle_lost`](Self::handle_lost).
+/// * [`poll_event`](Self::poll_event) tells the owner to open sessions, to pass frames to them, and to drop them.
+/// * Every frame that a session returns goes in by [`handle_transmit`](Self::handle_transmit).
+/// * [`poll_response`](Self::poll_response) returns the parts of a response, and [`poll_timeout`](Self::poll_timeout) the next deadline.
+///
+/// After each method, poll events, and after the method of a session, its frames and events. If an event of a session says that a request
+/// was cancelled, call [`handle_settled`](Self::handle_settled) for the [lanes](Self::lanes_at_work) that the session owes no reply any
+/// longer; if a session has closed, call [`handle_closed`](Self::handle_closed).
+///
+/// A request without a handshake gets a session of its own, which lives as long as its response is being made. So no such request needs
+/// anything but its own exchange.
+///
+/// # What always holds
+///
+/// | | |
+/// |---|---|
+/// | G17 | Every exchange gets exactly one head and exactly one end; after its end or loss, no byte. |
+/// | G18 | An event is replayed at most once for each resumption, in order, and on its own stream of its own session only. |
+///
+/// # Example
+///
+/// ```
+/// use protocol_core::http::{
+///     Headers, HttpContext, HttpEvent, HttpRequest, HttpServer, HttpServerConfig, Method, RequestHead, ResponsePart,
+/// };
+/// use protocol_core::{Config, Identity, Instant, Protocol, Session};
+///
+/// struct Context;
+/// impl HttpContext for Context {
+///     fn random(&mut self) -> [u8; 16] {
+///         [7; 16] // From a secure generator, in a program.
+///     }
+/// }
+///
+/// let now = Instant::ZERO;
+/// let mut server = HttpServer::new(HttpServerConfig::default(), now);
+/// let headers = [("host", "localhost"), ("content-type", "application/json"), ("accept", "*/*")];
+/// let head = RequestHead::new(Method::Post, headers.into_iter().collect());
+/// let body = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
+/// let exchange = server.handle_request(&HttpRequest::new(head, body.into()), &mut Context, now);
+///
+/// let mut session = None;
+/// while let Some(event) = server.poll_event() {
+///     match event {
+///         HttpEvent::Open { .. } => session = Some(Session::new(Config::mcp_server(Identity::new("server", "1")), now)),
+///         HttpEvent::Frame { session: key, exchange, lane, frame } => {
+///             let Some(session) = &mut session else { continue };
+///             match session.handle_frame(frame, lane, now) {
+///                 Ok(received) => server.handle_received(exchange, received.replies, now),
+///                 Err(_) => server.handle_full(exchange, now),
+///             }
+///             while let Some(transmit) = session.poll_transmit() {
+///                 server.handle_transmit(key, transmit, now);
+///             }
+///         }
+///         _ => {}
+///     }
+/// }
+/// let Some(ResponsePart::Head { head, .. }) = server.poll_response(exchange, now) else { panic!("a head") };
+/// assert_eq!(head.status, 200);
+/// assert_eq!(head.headers.only("mcp-session-id"), Ok(Some("07070707070707070707070707070707")));
+/// assert!(matches!(server.poll_response(exchange, now), Some(ResponsePart::Chunk(_))));
+/// assert_eq!(server.poll_response(exchange, now), Some(ResponsePart::End));
+/// ```
+#[derive(Debug)]
+pub struct HttpServer {
+    config: Arc<HttpServerConfig>,
+    now: Instant,
+    exchanges: BTreeMap<HttpExchangeId, Exchange>,
+    sessions: BTreeMap<SessionKey, HttpSession>,
+    /// Sessions by the id that the client knows. An index of `sessions`.
+    ids: BTreeMap<Text, SessionKey>,
+    /// The number of sessions with a handshake, those that are opening included.
+    legacy_sessions: usize,
+    /// The number of sessions that serve a `subscriptions/listen`.
+    listens: usize,
+    next_number: u64,
+    timers: Timers,
+    events: VecDeque<HttpEvent>,
+}
+
+impl HttpServer {
+    /// A server without sessions.
+    #[must_use]
+    pub fn new(config: impl Into<Arc<HttpServerConfig>>, now: Instant) -> Self {
+        Self {
+            config: config.into(),
+            now,
+            exchanges: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            ids: BTreeMap::new(),
+            legacy_sessions: 0,
+            listens: 0,
+            next_number: 1,
+            timers: Timers::default(),
+            events: VecDeque::new(),
+        }
+    }
+
+    // ---- In ----
+
+    /// Returns `true` if the body of a request is needed. Otherwise the request has none, or will be refused whatever the body is, and
+    /// [`handle_request`](Self::handle_request) takes an empty one. Read at most [`HttpLimits::body_bytes`] and one more byte.
+    #[must_use]
+    pub fn wants_body(&self, head: &RequestHead<'_>) -> bool {
+        head.method == Method::Post && check_head(head, &self.config).is_ok()
+    }
+
+    /// Takes a request. The response is polled by the number that is returned.
+    pub fn handle_request(&mut self, request: &HttpRequest<'_>, context: &mut dyn HttpContext, now: Instant) -> HttpExchangeId {
+        self.advance(now);
+        let id = HttpExchangeId(self.number());
+        self.exchanges.insert(id, Exchange::new(self.now));
+        if let Err(refusal) = self.dispatch(id, request, context) {
+            let era = if names_modern(&request.head.headers) { Era::Modern } else { Era::Legacy };
+            self.refuse(id, refusal, no_id(era));
+        }
+        id
+    }
+
+    /// Takes the number of replies that a frame will cause ([`Received::replies`](crate::Received::replies)). Call it before the frames of
+    /// the session are polled. No effect on an exchange that is over.
+    pub fn handle_received(&mut self, exchange: HttpExchangeId, replies: usize, now: Instant) {
+        self.advance(now);
+        let Some(found) = self.exchanges.get_mut(&exchange).filter(|found| found.is_pending()) else { return };
+        match found.source() {
+            None => {
+                found.complete(202, Headers::new(), None);
+                self.announce(exchange);
+            }
+            Some((key, lane)) if replies == 0 => {
+                let refusal = Refusal::new(400, "this request is not answered");
+                let no_id = self.no_id(key);
+                self.refuse(exchange, refusal, no_id);
+                self.end_stream(key, lane);
+            }
+            Some((key, lane)) => {
+                if let Some(session) = self.sessions.get_mut(&key) {
+                    session.with_stream(lane, |stream| stream.set_owed(replies));
+                }
+            }
+        }
+    }
+
+    /// Answers an exchange with 503, since the session did not take its frame ([`Full`](crate::Full)). No effect on an exchange that is
+    /// over.
+    pub fn handle_full(&mut self, exchange: HttpExchangeId, now: Instant) {
+        self.advance(now);
+        let Some(found) = self.exchanges.get(&exchange).filter(|found| found.is_pending()) else { return };
+        let source = found.source();
+        let no_id = source.map_or(ErrorId::Null, |(key, _)| self.no_id(key));
+        self.refuse(exchange, Refusal::overloaded("the session is overloaded"), no_id);
+        if let Some((key, lane)) = source {
+            self.end_stream(key, lane);
+        }
+    }
+
+    /// Takes a frame that a session returned. A frame of a lane that is over is dropped.
+    pub fn handle_transmit(&mut self, session: SessionKey, transmit: Transmit, now: Instant) {
+        self.advance(now);
+        let Transmit { frame, route } = transmit;
+        let Some(found) = self.sessions.get(&session) else { return };
+        if route.lane == Lane::CHANNEL {
+            // A session without a handshake says nothing that belongs to no request.
+            if found.is_open() {
+                self.transmit_on_channel(session, frame);
+            }
+            return;
+        }
+        let Some(stream) = found.stream(route.lane) else { return };
+        match (stream.state(), route.kind) {
+            (State::Waiting(exchange), RouteKind::Reply(kind)) if stream.fits_json() => {
+                self.reply_by_json(session, route.lane, exchange, kind, frame);
+            }
+            (State::Waiting(_), _) if found.is_opening() => {}
+            (State::Done, _) => {}
+            (State::Waiting(_), kind) => {
+                self.begin_stream(session, route.lane);
+                self.write_frame(session, route.lane, &frame, matches!(kind, RouteKind::Reply(_)));
+            }
+            (State::Live(_) | State::Detached, kind) => {
+                self.write_frame(session, route.lane, &frame, matches!(kind, RouteKind::Reply(_)));
+            }
+        }
+    }
+
+    /// Ends the response on a lane that the session owes no reply any longer, because the client has cancelled the request. Poll the frames
+    /// of the lane first.
+    pub fn handle_settled(&mut self, session: SessionKey, lane: Lane, now: Instant) {
+        self.advance(now);
+        let Some(stream) = self.sessions.get(&session).and_then(|session| session.stream(lane)) else { return };
+        if !stream.is_at_work() {
+            return;
+        }
+        if let Some(exchange) = stream.exchange().and_then(|exchange| self.exchanges.get_mut(&exchange)) {
+            exchange.open(self.now);
+        }
+        self.end_stream(session, lane);
+    }
+
+    /// Handles the loss of an exchange: the client has disconnected or reset the stream, or the response was dropped, before its head or
+    /// after. Without a handshake, that cancels the request. No effect on an exchange that is over.
+    pub fn handle_lost(&mut self, exchange: HttpExchangeId, now: Instant) {
+        self.advance(now);
+        let Some(source) = self.remove_exchange(exchange) else { return };
+        if let Some((key, lane)) = source {
+            self.detach(key, lane);
+        }
+    }
+
+    /// Handles a session that has closed by itself: its exchanges end, and its id is forgotten. No effect on a session that is gone.
+    pub fn handle_closed(&mut self, session: SessionKey, now: Instant) {
+        self.advance(now);
+        self.close(session, false);
+    }
+
+    /// Ends a session: its exchanges end, its id is forgotten, and the owner is told to drop it. No effect on a session that is gone.
+    pub fn close_session(&mut self, session: SessionKey, now: Instant) {
+        self.advance(now);
+        self.close(session, true);
+    }
+
+    /// Ends the response of a stream that goes on, so that the client comes back for the rest after [`HttpTimeouts::retry`]: for work that
+    /// takes longer than a connection should be held.
+    ///
+    /// # Errors
+    /// [`NotResumable`]; nothing has changed.
+    pub fn suspend(&mut self, exchange: HttpExchangeId, now: Instant) -> Result<(), NotResumable> {
+        self.advance(now);
+        let (key, lane) = self.exchanges.get(&exchange).and_then(Exchange::source).ok_or(NotResumable)?;
+        let session = self.sessions.get(&key).ok_or(NotResumable)?;
+        let stream = session.stream(lane).filter(|stream| stream.can_resume() && !stream.is_get()).ok_or(NotResumable)?;
+        if !session.revision().is_some_and(primes) {
+            return Err(NotResumable);
+        }
+        if matches!(stream.state(), State::Waiting(_)) {
+            self.begin_stream(key, lane);
+        }
+        let wait = self.config.timeouts.retry;
+        if let Some(exchange) = self.exchanges.get_mut(&exchange) {
+            exchange.write(self.now, |events| events.retry(wait));
+        }
+        self.finish_exchange(exchange);
+        self.detach(key, lane);
+        Ok(())
+    }
+
+    /// Handles every deadline that is not after `now`. Harmless if called early or repeatedly.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.advance(now);
+        while let Some(key) = self.timers.take_due(self.now) {
+            match key {
+                TimerKey::KeepAlive(exchange) => self.keep_alive(exchange),
+                TimerKey::Retention(key, lane) => {
+                    let Some(session) = self.sessions.get_mut(&key) else { continue };
+                    session.with_stream(lane, |stream| stream.retention().forget());
+                    let was_active = session.is_active();
+                    session.remove_stream(lane, &mut self.timers);
+                    // A stream that was kept for replay alone did not keep the session from being idle.
+                    if was_active && !session.is_active() {
+                        self.arm_idle(key);
+                    }
+                }
+                TimerKey::Idle(key) => {
+                    if let Some(session) = self.sessions.get_mut(&key) {
+                        session.idle().forget();
+                    }
+                    self.close(key, true);
+                }
+            }
+        }
+    }
+
+    // ---- Out ----
+
+    /// The next instruction.
+    #[must_use = "an event that is polled is not repeated"]
+    pub fn poll_event(&mut self) -> Option<HttpEvent> {
+        self.events.pop_front()
+    }
+
+    /// The next part of the response of an exchange; `None` if there is none yet, or the exchange is over.
+    #[must_use = "a part that is polled and not written is lost"]
+    pub fn poll_response(&mut self, exchange: HttpExchangeId, now: Instant) -> Option<ResponsePart> {
+        self.advance(now);
+        let found = self.exchanges.get_mut(&exchange)?;
+        let part = found.poll();
+        let has_room = found.held() <= self.config.limits.output_bytes / 2;
+        let source = found.source();
+        if part == Some(ResponsePart::End) {
+            self.remove_exchange(exchange);
+        } else if let Some((key, lane)) = source.filter(|_| has_room) {
+            self.set_stopped(key, lane, false);
+        }
+        part
+    }
+
+    /// The next deadline, at which [`handle_timeout`](Self::handle_timeout) must be called; `None` if there is none.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.timers.next()
+    }
+
+    /// The lanes of a session on which a reply is owed.
+    pub fn lanes_at_work(&self, session: SessionKey) -> impl Iterator<Item = Lane> {
+        self.sessions.get(&session).into_iter().flat_map(HttpSession::lanes_at_work)
+    }
+
+    /// The number of sessions: those with a handshake, and one for each request without.
+    #[must_use]
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// The number of exchanges that are not over.
+    #[must_use]
+    pub fn exchanges(&self) -> usize {
+        self.exchanges.len()
+    }
+
+    /// Advances the time, which never runs backwards.
+    fn advance(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+    }
+
+    fn number(&mut self) -> u64 {
+        let number = self.next_number;
+        self.next_number = self.next_number.saturating_add(1);
+        number
+    }
+}

@@ -1,0 +1,44 @@
+//! Responses of the server itself, without a session.
+
+use alloc::format;
+use alloc::string::ToString as _;
+
+use crate::error::RpcError;
+use crate::http::head::Headers;
+use crate::http::header;
+use crate::json::Text;
+use crate::wire::WireId;
+
+/// A response that no session has made: a status, and an error for the body.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) status: u16,
+    pub(super) error: RpcError,
+    /// The id of the request, if it is known and its error may name it.
+    pub(super) id: Option<WireId>,
+    pub(super) headers: Headers<'static>,
+}
+
+impl Refusal {
+    pub(super) fn new(status: u16, why: impl Into<Text>) -> Self {
+        Self { status, error: RpcError::new(RpcError::INVALID_REQUEST, why), id: None, headers: Headers::new() }
+    }
+
+    /// The method is not served.
+    pub(super) fn method(allowed: &'static str) -> Self {
+        let mut refusal = Self::new(405, format!("only {allowed} is served here"));
+        refusal.headers.push(header::ALLOW, allowed);
+        refusal
+    }
+
+    /// A limit is reached. The client may try again after a second.
+    pub(super) fn overloaded(why: &'static str) -> Self {
+        let mut refusal = Self { error: RpcError::fixed(RpcError::INTERNAL, why), ..Self::new(503, "") };
+        refusal.headers.push(header::RETRY_AFTER, 1.to_string());
+        refusal
+    }
+
+    pub(super) fn with_error(status: u16, error: RpcError, id: Option<WireId>) -> Self {
+        Self { status, error, id, headers: Headers::new() }
+    }
+}

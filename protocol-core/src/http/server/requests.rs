@@ -1,0 +1,345 @@
+//! The effect of a request: its checks in their order, and the start of its response.
+
+use alloc::borrow::Cow;
+use alloc::format;
+use alloc::string::String;
+use core::fmt::Write as _;
+
+use bytes::Bytes;
+
+use super::refusal::Refusal;
+use super::responses::primes;
+use super::session::HttpSession;
+use super::stream::Stream;
+use super::timers::TimerKey;
+use super::{HttpContext, HttpEvent, HttpExchangeId, HttpRequest, HttpServer, HttpServerConfig, SessionKey};
+use crate::error::RpcError;
+use crate::http::accept::{Accepted, JSON, is_media_type};
+use crate::http::era::{Destination, Era, NamedVersion, Posted, classify};
+use crate::http::head::{Headers, Method, RequestHead};
+use crate::http::header::{self, Mismatch};
+use crate::http::message::{self, Body, Message};
+use crate::http::origin;
+use crate::http::sse::EventId;
+use crate::http::status::HEADER_MISMATCH;
+use crate::json::Text;
+use crate::mcp::{self, Revision};
+use crate::session::Lane;
+
+impl HttpServer {
+    /// Checks a request, in the order in which faults are to be reported, and starts it.
+    pub(super) fn dispatch(
+        &mut self,
+        id: HttpExchangeId,
+        request: &HttpRequest<'_>,
+        context: &mut dyn HttpContext,
+    ) -> Result<(), Refusal> {
+        let head = &request.head;
+        check_head(head, &self.config)?;
+        if self.exchanges.len() > self.config.limits.exchanges {
+            return Err(Refusal::overloaded("too many requests at once"));
+        }
+        match head.method {
+            Method::Get => self.dispatch_get(id, request),
+            Method::Delete => self.dispatch_delete(id, request),
+            Method::Post | Method::Other => self.dispatch_post(id, request, context),
+        }
+    }
+
+    fn dispatch_post(
+        &mut self,
+        id: HttpExchangeId,
+        request: &HttpRequest<'_>,
+        context: &mut dyn HttpContext,
+    ) -> Result<(), Refusal> {
+        if request.body.len() > self.config.limits.body_bytes {
+            return Err(Refusal::new(413, format!("a body has at most {} bytes", self.config.limits.body_bytes)));
+        }
+        let (body, posted) = match message::read(&request.body, self.config.limits.batch) {
+            Body::Malformed(id, error) => return Err(Refusal::with_error(400, error, id)),
+            Body::Message(message) => {
+                let posted = match &message {
+                    Message::Request(request) => request.posted(),
+                    Message::Notification => Posted::Notification,
+                    Message::Response => Posted::Response,
+                };
+                (Body::Message(message), posted)
+            }
+            batch @ Body::Batch(_) => (batch, Posted::Batch),
+        };
+        let session = self.session_of(request);
+        match classify(posted, named_version(&request.head.headers), session.is_ok(), self.config.era) {
+            Destination::Drop => {
+                if let Some(exchange) = self.exchanges.get_mut(&id) {
+                    exchange.complete(202, Headers::new(), None);
+                }
+                self.announce(id);
+                Ok(())
+            }
+            Destination::Serve(Era::Modern) => match body {
+                Body::Message(Message::Request(message)) => self.serve_modern(id, request, &message, context),
+                _ => Err(Refusal::new(400, "the body must be one request or notification")),
+            },
+            Destination::Serve(Era::Legacy) => self.serve_legacy(id, request, &body, session, context),
+        }
+    }
+
+    /// Starts a request without a handshake in a session of its own, unless its headers contradict it.
+    fn serve_modern(
+        &mut self,
+        id: HttpExchangeId,
+        request: &HttpRequest<'_>,
+        message: &message::Request,
+        context: &mut dyn HttpContext,
+    ) -> Result<(), Refusal> {
+        check_mirrors(message, &request.head.headers, context).map_err(|mismatch| {
+            let error = RpcError::new(HEADER_MISMATCH, format!("{mismatch}"));
+            Refusal::with_error(400, error, Some(message.id.clone()))
+        })?;
+        let listens = message.listens();
+        if listens && self.listens >= self.config.limits.listens {
+            return Err(Refusal { id: Some(message.id.clone()), ..Refusal::overloaded("too many subscriptions") });
+        }
+        self.listens = self.listens.saturating_add(usize::from(listens));
+        let key = SessionKey(self.number());
+        self.sessions.insert(key, HttpSession::stateless(key, listens));
+        self.events.push_back(HttpEvent::Open { session: key, era: Era::Modern });
+        self.deliver(key, id, request.body.clone(), 1, true);
+        Ok(())
+    }
+
+    fn serve_legacy(
+        &mut self,
+        id: HttpExchangeId,
+        request: &HttpRequest<'_>,
+        body: &Body,
+        session: Result<SessionKey, Refusal>,
+        context: &mut dyn HttpContext,
+    ) -> Result<(), Refusal> {
+        let opens = matches!(body, Body::Message(Message::Request(message)) if message.opens_session());
+        let key = match session {
+            // A second handshake: the session refuses it.
+            Ok(key) => key,
+            Err(_) if opens => return self.open_session(id, request, context),
+            Err(refusal) => return Err(refusal),
+        };
+        if !opens {
+            check_version(&request.head.headers)?;
+        }
+        let (replies, is_single) = match body {
+            Body::Batch(batch) => {
+                let revision = self.sessions.get(&key).and_then(HttpSession::revision);
+                if revision != Some(Revision::R2025_03_26) {
+                    return Err(Refusal::new(400, "the body must be one message"));
+                }
+                (batch.replies, false)
+            }
+            Body::Message(Message::Request(_)) => (1, true),
+            _ => (0, true),
+        };
+        self.deliver(key, id, request.body.clone(), replies, is_single);
+        Ok(())
+    }
+
+    fn open_session(
+        &mut self,
+        id: HttpExchangeId,
+        request: &HttpRequest<'_>,
+        context: &mut dyn HttpContext,
+    ) -> Result<(), Refusal> {
+        if self.legacy_sessions >= self.config.limits.sessions {
+            return Err(Refusal::overloaded("too many sessions"));
+        }
+        let mut text = String::with_capacity(32);
+        for byte in context.random() {
+            // Writing to a string does not fail.
+            let _ = write!(text, "{byte:02x}");
+        }
+        self.legacy_sessions = self.legacy_sessions.saturating_add(1);
+        let key = SessionKey(self.number());
+        self.sessions.insert(key, HttpSession::opening(key, text.into(), request.principal));
+        self.events.push_back(HttpEvent::Open { session: key, era: Era::Legacy });
+        self.deliver(key, id, request.body.clone(), 1, true);
+        Ok(())
+    }
+
+    /// Passes a frame on to a session, by a lane of its own if it causes replies.
+    fn deliver(&mut self, key: SessionKey, id: HttpExchangeId, frame: Bytes, replies: usize, is_single: bool) {
+        let Some(session) = self.sessions.get_mut(&key) else { return };
+        session.confirm();
+        let mut lane = Lane::CHANNEL;
+        if replies > 0 {
+            lane = session.next_lane();
+            let can_resume = self.config.resumable && session.is_open();
+            session.add_stream(lane, Stream::post(lane, id, replies, is_single, can_resume));
+            if let Some(exchange) = self.exchanges.get_mut(&id) {
+                exchange.set_source(key, lane);
+            }
+        }
+        self.events.push_back(HttpEvent::Frame { session: key, exchange: id, lane, frame });
+        self.arm_keep_alive(id);
+        self.arm_idle(key);
+    }
+
+    fn dispatch_get(&mut self, id: HttpExchangeId, request: &HttpRequest<'_>) -> Result<(), Refusal> {
+        let key = self.session_of(request)?;
+        check_version(&request.head.headers)?;
+        let Some(session) = self.sessions.get_mut(&key) else { return Ok(()) };
+        session.confirm();
+        let resumed = request.head.headers.get_all(header::LAST_EVENT_ID).next().is_some();
+        if resumed {
+            let last = request.head.headers.only(header::LAST_EVENT_ID).unwrap_or_default();
+            self.resume(key, id, last.and_then(EventId::parse));
+        } else {
+            self.open_get(key, id);
+        }
+        self.arm_keep_alive(id);
+        self.arm_idle(key);
+        self.announce(id);
+        Ok(())
+    }
+
+    fn open_get(&mut self, key: SessionKey, id: HttpExchangeId) {
+        let Some(session) = self.sessions.get(&key) else { return };
+        if let Some(oldest) = session.surplus_get(self.config.limits.get_streams) {
+            if let Some(exchange) = session.stream(oldest).and_then(Stream::exchange) {
+                self.finish_exchange(exchange);
+            }
+            self.detach(key, oldest);
+        }
+        let Some(session) = self.sessions.get_mut(&key) else { return };
+        let lane = session.next_lane();
+        let stream = Stream::get(lane, id, self.config.resumable);
+        let primer = (stream.can_resume() && session.revision().is_some_and(primes)).then(|| stream.first_id());
+        session.add_stream(lane, stream);
+        if let Some(exchange) = self.exchanges.get_mut(&id) {
+            exchange.set_source(key, lane);
+            exchange.open(self.now);
+            if let Some(primer) = primer {
+                exchange.write(self.now, |events| events.prime(primer));
+            }
+        }
+        self.send_waiting(key);
+    }
+
+    /// Continues a stream after an event, on another exchange. If that is not possible, the response is a stream that ends at once: clients
+    /// take an error for a reason to try again.
+    fn resume(&mut self, key: SessionKey, id: HttpExchangeId, last: Option<EventId>) {
+        let Some(exchange) = self.exchanges.get_mut(&id) else { return };
+        exchange.open(self.now);
+        let Some(session) = self.sessions.get(&key) else { return };
+        let Some(last) = last.filter(|last| session.is_resumable(last.stream, last.number)) else {
+            return exchange.finish();
+        };
+        let lane = last.stream;
+        if let Some(previous) = session.stream(lane).and_then(Stream::exchange) {
+            self.finish_exchange(previous);
+        }
+        let (Some(session), Some(exchange)) = (self.sessions.get_mut(&key), self.exchanges.get_mut(&id)) else { return };
+        if let Some(stream) = session.stream(lane) {
+            exchange.write(self.now, |events| stream.write_after(last.number, events));
+        }
+        if session.with_stream(lane, |stream| stream.resume(id)) == Some(true) {
+            exchange.set_source(key, lane);
+            session.with_stream(lane, |stream| self.timers.set(stream.retention(), TimerKey::Retention(key, lane), None));
+            self.send_waiting(key);
+        } else {
+            exchange.finish();
+        }
+    }
+
+    fn dispatch_delete(&mut self, id: HttpExchangeId, request: &HttpRequest<'_>) -> Result<(), Refusal> {
+        let key = self.session_of(request)?;
+        self.close(key, true);
+        if let Some(exchange) = self.exchanges.get_mut(&id) {
+            exchange.complete(204, Headers::new(), None);
+        }
+        self.announce(id);
+        Ok(())
+    }
+
+    /// The session that a request names, if it lives and belongs to the caller.
+    fn session_of(&self, request: &HttpRequest<'_>) -> Result<SessionKey, Refusal> {
+        let id = request.head.headers.only(header::SESSION_ID);
+        let id = id.map_err(|_| Refusal::new(400, "the header Mcp-Session-Id is repeated or not text"))?;
+        let id = id.ok_or_else(|| Refusal::new(400, "the header Mcp-Session-Id is missing"))?;
+        let session = self.ids.get(&Text::from(id)).and_then(|key| self.sessions.get(key).map(|session| (*key, session)));
+        let session = session.filter(|(_, session)| session.belongs_to(request.principal));
+        session.map(|(key, _)| key).ok_or_else(|| Refusal::new(404, "there is no such session"))
+    }
+}
+
+/// The checks that need neither the body nor a session.
+pub(super) fn check_head(head: &RequestHead<'_>, config: &HttpServerConfig) -> Result<(), Refusal> {
+    origin::check(head, &config.hosts, &config.origins).map_err(|forbidden| Refusal::new(403, format!("{forbidden}")))?;
+    let accepted = || Accepted::read(head.headers.get_all(header::ACCEPT));
+    match (head.method, config.era) {
+        (Method::Post, _) => {
+            let types = head.headers.only(header::CONTENT_TYPE);
+            if !types.ok().flatten().is_some_and(|value| is_media_type(value.as_bytes(), JSON)) {
+                return Err(Refusal::new(415, "the header Content-Type must be application/json"));
+            }
+            if !(accepted().json && accepted().event_stream) {
+                return Err(Refusal::new(406, "the header Accept must list application/json and text/event-stream"));
+            }
+            Ok(())
+        }
+        (_, mcp::Era::Modern) => Err(Refusal::method("POST")),
+        (Method::Get, _) if !accepted().event_stream => Err(Refusal::new(406, "the header Accept must list text/event-stream")),
+        (Method::Get | Method::Delete, _) => Ok(()),
+        (Method::Other, _) => Err(Refusal::method("GET, POST, DELETE")),
+    }
+}
+
+fn named_version(headers: &Headers<'_>) -> NamedVersion {
+    headers.only(header::VERSION).map_or(NamedVersion::Unknown, NamedVersion::of)
+}
+
+pub(super) fn names_modern(headers: &Headers<'_>) -> bool {
+    matches!(named_version(headers), NamedVersion::Known(revision) if !revision.has_handshake())
+}
+
+/// Checks the version of a request within a session. Any that is served will do; that of the session counts.
+fn check_version(headers: &Headers<'_>) -> Result<(), Refusal> {
+    match named_version(headers) {
+        NamedVersion::Absent | NamedVersion::Known(_) => Ok(()),
+        NamedVersion::Newer | NamedVersion::Unknown => {
+            Err(Refusal::new(400, "the header MCP-Protocol-Version names no version that is served"))
+        }
+    }
+}
+
+/// Checks the headers that repeat a part of a request without a handshake. Headers that are missing come first, then members of `_meta`
+/// that are missing, which the session reports, and then headers that say something else.
+fn check_mirrors(message: &message::Request, headers: &Headers<'_>, context: &mut dyn HttpContext) -> Result<(), Mismatch> {
+    let plain = |name: &'static str| match headers.only(name) {
+        Ok(Some(value)) => Ok(value),
+        Ok(None) => Err(Mismatch::Missing(Text::from_static(name))),
+        Err(_) => Err(Mismatch::Unreadable(Text::from_static(name))),
+    };
+    let version = plain(header::VERSION)?;
+    let method = plain(header::METHOD)?;
+    let expected = message.name();
+    let name = match &expected {
+        Some(_) => Some(header::decoded(headers, header::NAME)?.ok_or(Mismatch::Missing(Text::from_static(header::NAME)))?),
+        None => None,
+    };
+    let Some(meta) = message.version() else { return Ok(()) };
+    let differs = |name| Err(Mismatch::Different(Text::from_static(name)));
+    if version != meta {
+        return differs(header::VERSION);
+    }
+    if method != &*message.method {
+        return differs(header::METHOD);
+    }
+    // Without a name in the body, the session refuses its parameters.
+    let expected: Option<Cow<'_, str>> = expected.flatten();
+    if expected.is_some() && expected != name {
+        return differs(header::NAME);
+    }
+    let tool = expected.filter(|_| message.calls_tool() && meta == Revision::NEWEST.as_str());
+    match tool.and_then(|tool| context.param_headers(&tool)) {
+        Some(params) => params.check(message.arguments(), headers),
+        None => Ok(()),
+    }
+}

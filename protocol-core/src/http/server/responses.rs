@@ -1,0 +1,333 @@
+//! The making of responses: streams that begin, go on and end, sessions that end, back-pressure and deadlines.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+
+use super::exchange::Exchange;
+use super::refusal::Refusal;
+use super::session::HttpSession;
+use super::stream::Stream;
+use super::timers::TimerKey;
+use super::{HttpEvent, HttpExchangeId, HttpServer, SessionKey};
+use crate::http::era::Era;
+use crate::http::head::Headers;
+use crate::http::header;
+use crate::http::message::{self, ErrorId};
+use crate::http::status;
+use crate::mcp::Revision;
+use crate::session::{Lane, ReplyKind};
+
+impl HttpServer {
+    pub(super) fn refuse(&mut self, id: HttpExchangeId, refusal: Refusal, otherwise: ErrorId) {
+        let Refusal { status, error, id: named, headers } = refusal;
+        let body = message::error(&named.map_or(otherwise, ErrorId::Of), &error);
+        self.disarm_keep_alive(id);
+        if let Some(exchange) = self.exchanges.get_mut(&id) {
+            exchange.complete(status, headers, Some(body));
+        }
+        self.announce(id);
+    }
+
+    /// The id of an error that belongs to no request of a session.
+    pub(super) fn no_id(&self, key: SessionKey) -> ErrorId {
+        self.sessions.get(&key).map_or(ErrorId::Null, |session| no_id(session.era()))
+    }
+
+    /// Makes a reply the whole response.
+    pub(super) fn reply_by_json(&mut self, key: SessionKey, lane: Lane, id: HttpExchangeId, kind: ReplyKind, frame: Bytes) {
+        let Some(session) = self.sessions.get_mut(&key) else { return };
+        let mut headers = Headers::new();
+        if session.is_opening() && kind == ReplyKind::Result {
+            let version = message::agreed_version(&frame);
+            let revision = version.as_deref().and_then(Revision::from_name).unwrap_or(Revision::NEWEST_LEGACY);
+            session.open(revision);
+            if let Some(id) = session.id() {
+                headers.push(header::SESSION_ID, String::from(&**id));
+                self.ids.insert(id.clone(), key);
+            }
+        }
+        let status = status::of_reply(session.era(), kind, &frame);
+        self.disarm_keep_alive(id);
+        if let Some(exchange) = self.exchanges.get_mut(&id) {
+            exchange.complete(status, headers, Some(frame));
+        }
+        self.announce(id);
+        self.end_stream(key, lane);
+    }
+
+    /// Begins the stream of events of a response that has not begun.
+    pub(super) fn begin_stream(&mut self, key: SessionKey, lane: Lane) {
+        let Some(session) = self.sessions.get_mut(&key) else { return };
+        let primes = session.revision().is_some_and(primes);
+        let Some((exchange, primer)) = session.with_stream(lane, |stream| {
+            stream.begin();
+            (stream.exchange(), (stream.can_resume() && primes).then(|| stream.first_id()))
+        }) else {
+            return;
+        };
+        let Some((id, exchange)) = exchange.and_then(|id| self.exchanges.get_mut(&id).map(|exchange| (id, exchange))) else {
+            return;
+        };
+        exchange.open(self.now);
+        if let Some(primer) = primer {
+            exchange.write(self.now, |events| events.prime(primer));
+        }
+        self.announce(id);
+    }
+
+    /// Writes a frame on a stream that has begun, or keeps it.
+    pub(super) fn write_frame(&mut self, key: SessionKey, lane: Lane, frame: &Bytes, is_reply: bool) {
+        let Some(session) = self.sessions.get_mut(&key) else { return };
+        let event = session.keep(lane, frame, &self.config.limits, &mut self.timers);
+        let exchange = session.stream(lane).and_then(Stream::exchange);
+        let is_last = is_reply && session.with_stream(lane, Stream::count_reply) == Some(true);
+        let mut is_full = false;
+        if let Some((id, exchange)) = exchange.and_then(|id| self.exchanges.get_mut(&id).map(|exchange| (id, exchange))) {
+            exchange.write(self.now, |events| events.event(event, frame.clone()));
+            is_full = exchange.held() > self.config.limits.output_bytes;
+            self.announce(id);
+        }
+        if is_last {
+            if let Some(id) = exchange {
+                self.finish_exchange(id);
+            }
+            self.retire(key, lane);
+        } else if is_full {
+            self.set_stopped(key, lane, true);
+        }
+    }
+
+    pub(super) fn transmit_on_channel(&mut self, key: SessionKey, frame: Bytes) {
+        let Some(session) = self.sessions.get_mut(&key) else { return };
+        if let Some(lane) = session.newest_get() {
+            return self.write_frame(key, lane, &frame, false);
+        }
+        let most = self.config.limits.waiting_frames;
+        session.wait(frame, most);
+        if session.waits_for_too_much(most) {
+            self.stop_channel(key, true);
+        }
+    }
+
+    /// Sends what waits for a GET stream, now that there is one.
+    pub(super) fn send_waiting(&mut self, key: SessionKey) {
+        while let Some(session) = self.sessions.get_mut(&key) {
+            let Some(lane) = session.newest_get() else { return };
+            let Some(frame) = session.next_waiting() else { break };
+            self.write_frame(key, lane, &frame, false);
+        }
+        let held =
+            |lane| self.sessions.get(&key)?.stream(lane)?.exchange().and_then(|id| self.exchanges.get(&id)).map(Exchange::held);
+        let newest = self.sessions.get(&key).and_then(HttpSession::newest_get).and_then(held);
+        if newest.is_some_and(|held| held <= self.config.limits.output_bytes) {
+            self.stop_channel(key, false);
+        }
+    }
+
+    /// Ends the exchange of a stream that needs no other one.
+    pub(super) fn finish_exchange(&mut self, id: HttpExchangeId) {
+        self.disarm_keep_alive(id);
+        if let Some(exchange) = self.exchanges.get_mut(&id) {
+            exchange.finish();
+        }
+        self.announce(id);
+    }
+
+    /// Ends a stream that will have no further frame, and of which no event is kept.
+    pub(super) fn end_stream(&mut self, key: SessionKey, lane: Lane) {
+        let Some(session) = self.sessions.get_mut(&key) else { return };
+        let exchange = session.stream(lane).and_then(Stream::exchange);
+        session.remove_stream(lane, &mut self.timers);
+        if let Some(exchange) = exchange {
+            self.finish_exchange(exchange);
+        }
+        self.leave(key);
+    }
+
+    /// Keeps a stream whose last reply was made for replay, or forgets it.
+    fn retire(&mut self, key: SessionKey, lane: Lane) {
+        let Some(session) = self.sessions.get_mut(&key) else { return };
+        if session.stream(lane).is_some_and(Stream::can_resume) {
+            let until = self.now.saturating_add(self.config.timeouts.replay);
+            session.with_stream(lane, |stream| {
+                self.timers.set(stream.retention(), TimerKey::Retention(key, lane), Some(until));
+            });
+            session.bound_ended(self.config.limits.replay_streams, &mut self.timers);
+        } else {
+            session.remove_stream(lane, &mut self.timers);
+        }
+        self.leave(key);
+    }
+
+    /// Closes a session that was there for the stream that has just ended; otherwise it may be idle now.
+    fn leave(&mut self, key: SessionKey) {
+        if self.sessions.get(&key).is_some_and(HttpSession::is_open) {
+            self.arm_idle(key);
+        } else {
+            self.close(key, true);
+        }
+    }
+
+    /// Takes a stream off its exchange, which is over.
+    pub(super) fn detach(&mut self, key: SessionKey, lane: Lane) {
+        let Some(session) = self.sessions.get_mut(&key) else { return };
+        if !session.is_open() {
+            return self.close(key, true);
+        }
+        self.set_stopped(key, lane, false);
+        let timeouts = &self.config.timeouts;
+        let Some(session) = self.sessions.get_mut(&key) else { return };
+        session.with_stream(lane, Stream::detach);
+        let Some(stream) = session.stream(lane) else { return };
+        let (is_at_work, can_resume) = (stream.is_at_work(), stream.can_resume());
+        if is_at_work || can_resume {
+            let kept_for = if is_at_work { timeouts.detached } else { timeouts.replay };
+            let until = self.now.saturating_add(kept_for);
+            session.with_stream(lane, |stream| {
+                self.timers.set(stream.retention(), TimerKey::Retention(key, lane), Some(until));
+            });
+            session.bound_ended(self.config.limits.replay_streams, &mut self.timers);
+        } else {
+            session.remove_stream(lane, &mut self.timers);
+        }
+        self.arm_idle(key);
+    }
+
+    /// Forgets a session with its streams. A response that has not begun becomes an error, any other one ends.
+    pub(super) fn close(&mut self, key: SessionKey, tells_owner: bool) {
+        let Some(mut session) = self.sessions.remove(&key) else { return };
+        self.timers.set(session.idle(), TimerKey::Idle(key), None);
+        if session.era() == Era::Legacy {
+            self.legacy_sessions = self.legacy_sessions.saturating_sub(1);
+        }
+        self.listens = self.listens.saturating_sub(usize::from(session.listens()));
+        if let Some(id) = session.id().filter(|_| session.is_open()) {
+            self.ids.remove(id);
+        }
+        for lane in session.lanes().collect::<Vec<_>>() {
+            if let Some(exchange) = session.stream(lane).and_then(Stream::exchange) {
+                let refusal = match session.is_open() {
+                    true => Refusal::new(404, "the session has ended"),
+                    false => Refusal::overloaded("the request was given up"),
+                };
+                // No effect on a response that has begun.
+                self.refuse(exchange, refusal, no_id(session.era()));
+                self.finish_exchange(exchange);
+            }
+            session.remove_stream(lane, &mut self.timers);
+        }
+        if tells_owner {
+            self.events.push_back(HttpEvent::Close { session: key });
+        }
+    }
+
+    /// Removes an exchange, and returns the stream that it carried. `None` if it is over.
+    pub(super) fn remove_exchange(&mut self, id: HttpExchangeId) -> Option<Option<(SessionKey, Lane)>> {
+        self.disarm_keep_alive(id);
+        self.exchanges.remove(&id).map(|exchange| exchange.source())
+    }
+
+    /// Tells the owner that there is something to poll.
+    pub(super) fn announce(&mut self, id: HttpExchangeId) {
+        if self.exchanges.get_mut(&id).is_some_and(Exchange::announce) {
+            self.events.push_back(HttpEvent::Readable { exchange: id });
+        }
+    }
+
+    // ---- Back-pressure ----
+
+    /// Tells the owner to stop or to resume the lane of a stream. That of a GET is the channel, if it is the newest.
+    pub(super) fn set_stopped(&mut self, key: SessionKey, lane: Lane, is_stopped: bool) {
+        let Some(session) = self.sessions.get_mut(&key) else { return };
+        let Some(stream) = session.stream(lane) else { return };
+        if stream.is_get() {
+            if session.newest_get() == Some(lane) {
+                self.stop_channel(key, is_stopped);
+            }
+        } else if session.with_stream(lane, |stream| stream.set_stopped(is_stopped)) == Some(true) {
+            self.events.push_back(HttpEvent::Writable { session: key, lane, is_writable: !is_stopped });
+        }
+    }
+
+    fn stop_channel(&mut self, key: SessionKey, is_stopped: bool) {
+        let Some(session) = self.sessions.get_mut(&key) else { return };
+        if session.set_channel_stopped(is_stopped) {
+            self.events.push_back(HttpEvent::Writable { session: key, lane: Lane::CHANNEL, is_writable: !is_stopped });
+        }
+    }
+
+    // ---- Deadlines ----
+
+    /// Nothing was sent for a while: a response that has not begun becomes a stream, and a stream gets a comment.
+    pub(super) fn keep_alive(&mut self, id: HttpExchangeId) {
+        let Some(exchange) = self.exchanges.get_mut(&id) else { return };
+        exchange.keep_alive().forget();
+        let is_due = exchange.last_output().saturating_add(self.config.timeouts.keep_alive) <= self.now;
+        match exchange.source() {
+            Some((key, lane)) if is_due && exchange.is_pending() => {
+                self.begin_stream(key, lane);
+                // An unprimed stream has no byte yet.
+                self.comment(id);
+            }
+            Some(_) if is_due => self.comment(id),
+            _ => {}
+        }
+        self.arm_keep_alive(id);
+    }
+
+    /// Writes a comment, unless something waits to be polled.
+    fn comment(&mut self, id: HttpExchangeId) {
+        let Some(exchange) = self.exchanges.get_mut(&id) else { return };
+        let is_empty = exchange.held() == 0;
+        exchange.write(self.now, |events| {
+            if is_empty {
+                events.comment();
+            }
+        });
+        self.announce(id);
+    }
+
+    /// Arms the clock of an exchange that has a stream. That of `initialize` has none: its response has the id of the session only if it
+    /// waits for the result.
+    pub(super) fn arm_keep_alive(&mut self, id: HttpExchangeId) {
+        let Some(exchange) = self.exchanges.get_mut(&id) else { return };
+        let Some((key, _)) = exchange.source() else { return };
+        if self.sessions.get(&key).is_none_or(HttpSession::is_opening) {
+            return;
+        }
+        let at = exchange.last_output().saturating_add(self.config.timeouts.keep_alive);
+        self.timers.set(exchange.keep_alive(), TimerKey::KeepAlive(id), Some(at));
+    }
+
+    fn disarm_keep_alive(&mut self, id: HttpExchangeId) {
+        if let Some(exchange) = self.exchanges.get_mut(&id) {
+            self.timers.set(exchange.keep_alive(), TimerKey::KeepAlive(id), None);
+        }
+    }
+
+    /// Arms the clock of a session if it is idle, and stops it otherwise.
+    pub(super) fn arm_idle(&mut self, key: SessionKey) {
+        let Some(session) = self.sessions.get_mut(&key) else { return };
+        let timeouts = &self.config.timeouts;
+        let limit = match session.is_confirmed() {
+            true => timeouts.session_idle,
+            false => timeouts.initialized.min(timeouts.session_idle),
+        };
+        let at = (session.is_open() && !session.is_active()).then(|| self.now.saturating_add(limit));
+        self.timers.set(session.idle(), TimerKey::Idle(key), at);
+    }
+}
+
+pub(super) const fn no_id(era: Era) -> ErrorId {
+    match era {
+        Era::Legacy => ErrorId::Null,
+        Era::Modern => ErrorId::Absent,
+    }
+}
+
+/// Returns `true` if the streams of a revision begin with an event without a frame.
+pub(super) fn primes(revision: Revision) -> bool {
+    revision >= Revision::R2025_11_25
+}

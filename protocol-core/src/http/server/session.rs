@@ -1,0 +1,295 @@
+//! The part of a session that HTTP knows: its id, its revision and its streams.
+//!
+//! ```text
+//!   Opening --- initialize has a result ---> Open --- DELETE, idle for too long, ended by the owner ---> (gone)
+//!      |
+//!      `--- initialize fails, or its exchange is lost ---> (gone)
+//!
+//!   Stateless --- the reply was made, or the exchange is lost ---> (gone)
+//! ```
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+
+use super::SessionKey;
+use super::stream::{State as StreamState, Stream};
+use super::timers::{Armed, TimerKey, Timers};
+use crate::http::HttpLimits;
+use crate::http::era::Era;
+use crate::http::sse::EventId;
+use crate::json::Text;
+use crate::mcp::Revision;
+use crate::session::Lane;
+
+#[derive(Debug)]
+pub(super) struct HttpSession {
+    key: SessionKey,
+    state: State,
+    principal: Option<Box<str>>,
+    streams: BTreeMap<Lane, Stream>,
+    /// The number of streams that an exchange carries, or that owe a reply.
+    active: usize,
+    /// The lanes of streams that are kept for replay alone, oldest first.
+    ended: VecDeque<Lane>,
+    /// Bytes of all events that are kept.
+    kept_bytes: usize,
+    /// The lanes of GET streams that an exchange carries, newest last.
+    gets: Vec<Lane>,
+    /// Frames that wait for a GET stream.
+    waiting: VecDeque<Bytes>,
+    /// `true` if the owner was told to stop the channel.
+    is_channel_stopped: bool,
+    last_lane: u32,
+    idle: Armed,
+}
+
+#[derive(Debug)]
+enum State {
+    /// `initialize` has no reply yet.
+    Opening { id: Text },
+    /// The client knows the id.
+    Open { id: Text, revision: Revision, is_confirmed: bool },
+    /// It serves one request, and has no id.
+    Stateless { listens: bool },
+}
+
+impl HttpSession {
+    pub(super) fn opening(key: SessionKey, id: Text, principal: Option<&str>) -> Self {
+        Self::new(key, State::Opening { id }, principal)
+    }
+
+    pub(super) fn stateless(key: SessionKey, listens: bool) -> Self {
+        Self::new(key, State::Stateless { listens }, None)
+    }
+
+    fn new(key: SessionKey, state: State, principal: Option<&str>) -> Self {
+        Self {
+            key,
+            state,
+            principal: principal.map(Box::from),
+            streams: BTreeMap::new(),
+            active: 0,
+            ended: VecDeque::new(),
+            kept_bytes: 0,
+            gets: Vec::new(),
+            waiting: VecDeque::new(),
+            is_channel_stopped: false,
+            last_lane: 0,
+            idle: Armed::default(),
+        }
+    }
+
+    pub(super) fn era(&self) -> Era {
+        if matches!(self.state, State::Stateless { .. }) { Era::Modern } else { Era::Legacy }
+    }
+
+    pub(super) fn is_opening(&self) -> bool {
+        matches!(self.state, State::Opening { .. })
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.state, State::Open { .. })
+    }
+
+    pub(super) fn is_confirmed(&self) -> bool {
+        matches!(self.state, State::Open { is_confirmed: true, .. })
+    }
+
+    pub(super) fn listens(&self) -> bool {
+        matches!(self.state, State::Stateless { listens: true })
+    }
+
+    pub(super) fn id(&self) -> Option<&Text> {
+        match &self.state {
+            State::Opening { id } | State::Open { id, .. } => Some(id),
+            State::Stateless { .. } => None,
+        }
+    }
+
+    pub(super) fn revision(&self) -> Option<Revision> {
+        match self.state {
+            State::Open { revision, .. } => Some(revision),
+            State::Opening { .. } | State::Stateless { .. } => None,
+        }
+    }
+
+    pub(super) fn belongs_to(&self, principal: Option<&str>) -> bool {
+        self.principal.as_deref() == principal
+    }
+
+    pub(super) fn idle(&mut self) -> &mut Armed {
+        &mut self.idle
+    }
+
+    // ---- Transitions ----
+
+    /// `Opening` becomes `Open`.
+    pub(super) fn open(&mut self, revision: Revision) {
+        if let State::Opening { id } = &self.state {
+            self.state = State::Open { id: id.clone(), revision, is_confirmed: false };
+        }
+    }
+
+    /// The client has used its id.
+    pub(super) fn confirm(&mut self) {
+        if let State::Open { is_confirmed, .. } = &mut self.state {
+            *is_confirmed = true;
+        }
+    }
+
+    // ---- Streams ----
+
+    /// The number of a lane that no stream has.
+    pub(super) fn next_lane(&mut self) -> Lane {
+        loop {
+            self.last_lane = self.last_lane.wrapping_add(1);
+            let lane = Lane::new(self.last_lane);
+            if lane != Lane::CHANNEL && !self.streams.contains_key(&lane) {
+                return lane;
+            }
+        }
+    }
+
+    pub(super) fn stream(&self, lane: Lane) -> Option<&Stream> {
+        self.streams.get(&lane)
+    }
+
+    pub(super) fn lanes(&self) -> impl Iterator<Item = Lane> {
+        self.streams.keys().copied()
+    }
+
+    /// Lanes that owe a reply.
+    pub(super) fn lanes_at_work(&self) -> impl Iterator<Item = Lane> {
+        self.streams.iter().filter(|(_, stream)| stream.is_at_work()).map(|(lane, _)| *lane)
+    }
+
+    pub(super) fn is_active(&self) -> bool {
+        self.active > 0
+    }
+
+    pub(super) fn add_stream(&mut self, lane: Lane, stream: Stream) {
+        self.active = self.active.saturating_add(usize::from(stream.is_active()));
+        if stream.is_get() {
+            self.gets.push(lane);
+        }
+        self.streams.insert(lane, stream);
+    }
+
+    /// Changes a stream by one of its transitions.
+    pub(super) fn with_stream<T>(&mut self, lane: Lane, change: impl FnOnce(&mut Stream) -> T) -> Option<T> {
+        let stream = self.streams.get_mut(&lane)?;
+        let was_active = stream.is_active();
+        let had_exchange = stream.exchange().is_some();
+        let changed = change(stream);
+        let is_carried = stream.exchange().is_some();
+        match (was_active, stream.is_active()) {
+            (true, false) => {
+                self.active = self.active.saturating_sub(1);
+                self.ended.push_back(lane);
+            }
+            (false, true) => {
+                self.active = self.active.saturating_add(1);
+                self.ended.retain(|ended| *ended != lane);
+            }
+            _ => {}
+        }
+        if stream.is_get() && (had_exchange || is_carried) {
+            self.gets.retain(|get| *get != lane);
+            if is_carried {
+                self.gets.push(lane);
+            }
+        }
+        Some(changed)
+    }
+
+    pub(super) fn remove_stream(&mut self, lane: Lane, timers: &mut Timers) {
+        let Some(mut stream) = self.streams.remove(&lane) else { return };
+        timers.set(stream.retention(), TimerKey::Retention(self.key, lane), None);
+        self.kept_bytes = self.kept_bytes.saturating_sub(stream.kept_bytes());
+        if stream.is_active() {
+            self.active = self.active.saturating_sub(1);
+        } else {
+            self.ended.retain(|ended| *ended != lane);
+        }
+        self.gets.retain(|get| *get != lane);
+    }
+
+    /// Keeps a frame for replay, if the stream can be resumed; drops the oldest events of the session that exceed the limits: those of
+    /// streams that have ended first, and then those of this stream.
+    pub(super) fn keep(&mut self, lane: Lane, frame: &Bytes, limits: &HttpLimits, timers: &mut Timers) -> Option<EventId> {
+        let stream = self.streams.get_mut(&lane)?;
+        let id = stream.keep(frame)?;
+        self.kept_bytes = self.kept_bytes.saturating_add(frame.len());
+        while self.streams.get(&lane).is_some_and(|stream| stream.kept_events() > limits.replay_events) {
+            self.drop_oldest_event(lane);
+        }
+        while self.kept_bytes > limits.replay_bytes {
+            if let Some(ended) = self.ended.iter().copied().find(|ended| *ended != lane) {
+                self.remove_stream(ended, timers);
+            } else if self.streams.get(&lane).is_some_and(|stream| stream.kept_events() > 0) {
+                self.drop_oldest_event(lane);
+            } else {
+                break;
+            }
+        }
+        Some(id)
+    }
+
+    fn drop_oldest_event(&mut self, lane: Lane) {
+        let Some(stream) = self.streams.get_mut(&lane) else { return };
+        let before = stream.kept_bytes();
+        stream.drop_oldest_event();
+        self.kept_bytes = self.kept_bytes.saturating_sub(before.saturating_sub(stream.kept_bytes()));
+    }
+
+    /// Removes streams that are kept for replay alone, oldest first, until `most` are left.
+    pub(super) fn bound_ended(&mut self, most: usize, timers: &mut Timers) {
+        while self.ended.len() > most {
+            let Some(oldest) = self.ended.front().copied() else { return };
+            self.remove_stream(oldest, timers);
+        }
+    }
+
+    // ---- The channel ----
+
+    /// The newest GET stream.
+    pub(super) fn newest_get(&self) -> Option<Lane> {
+        self.gets.last().copied()
+    }
+
+    /// The oldest GET stream, if there are `most` or more.
+    pub(super) fn surplus_get(&self, most: usize) -> Option<Lane> {
+        self.gets.first().copied().filter(|_| self.gets.len() >= most)
+    }
+
+    /// Keeps a frame until there is a GET stream. Beyond twice the limit the oldest is dropped: the owner was told to stop long before.
+    pub(super) fn wait(&mut self, frame: Bytes, most: usize) {
+        self.waiting.push_back(frame);
+        if self.waiting.len() > most.saturating_mul(2) {
+            self.waiting.pop_front();
+        }
+    }
+
+    pub(super) fn next_waiting(&mut self) -> Option<Bytes> {
+        self.waiting.pop_front()
+    }
+
+    pub(super) fn waits_for_too_much(&self, most: usize) -> bool {
+        self.waiting.len() >= most
+    }
+
+    /// Returns `true` if the owner is to be told that the channel is writable or not.
+    pub(super) fn set_channel_stopped(&mut self, is_stopped: bool) -> bool {
+        core::mem::replace(&mut self.is_channel_stopped, is_stopped) != is_stopped
+    }
+
+    /// Returns `true` if a lane can be resumed from by a client: an event of it may have been sent.
+    pub(super) fn is_resumable(&self, lane: Lane, number: u64) -> bool {
+        self.streams
+            .get(&lane)
+            .is_some_and(|stream| !matches!(stream.state(), StreamState::Waiting(_)) && stream.has_all_after(number))
+    }
+}

@@ -1,0 +1,1037 @@
+use super::*;
+use crate::error::RpcError;
+use crate::session::ReplyKind;
+use crate::session::Route;
+use crate::{Config, Event, Gone, Identity, InboundId, Progress, Reply, Session, ToolOutput};
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+/// Random bytes that are all different, and one tool with an argument that a header repeats.
+struct Context(u8);
+
+impl HttpContext for Context {
+    fn random(&mut self) -> [u8; 16] {
+        self.0 += 1;
+        [self.0; 16]
+    }
+
+    fn param_headers(&mut self, tool: &str) -> Option<Arc<ParamHeaders>> {
+        let schema = r#"{"properties":{"region":{"type":"string","x-mcp-header":"Region"}}}"#;
+        (tool == "t").then(|| Arc::new(ParamHeaders::of_schema(&crate::Json::parse(schema).unwrap()).unwrap()))
+    }
+}
+
+/// The response of an exchange so far.
+#[derive(Debug, Default, PartialEq)]
+struct Response {
+    /// 0 before the head.
+    status: u16,
+    fields: Vec<(String, String)>,
+    body: String,
+    has_ended: bool,
+}
+
+impl Response {
+    fn field(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// A server, whose sessions the test plays itself or has as real ones.
+struct Bench {
+    server: HttpServer,
+    context: Context,
+    now: Instant,
+    real: BTreeMap<SessionKey, Session>,
+    /// The requests that real sessions returned.
+    requests: Vec<(SessionKey, InboundId)>,
+}
+
+type Fields<'a> = &'a [(&'a str, &'a str)];
+
+const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
+const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+const CALL: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}"#;
+const RESULT: &str = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
+const PROGRESS: &str = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{}}"#;
+const MODERN: Fields<'static> = &[("mcp-protocol-version", "2026-07-28")];
+
+/// A request without a handshake.
+fn modern(method: &str, params: &str) -> String {
+    modern_of("2026-07-28", method, params)
+}
+
+fn modern_of(version: &str, method: &str, params: &str) -> String {
+    let meta = format!(
+        r#""_meta":{{"io.modelcontextprotocol/protocolVersion":"{version}","io.modelcontextprotocol/clientCapabilities":{{}}}}"#
+    );
+    format!(r#"{{"jsonrpc":"2.0","id":9,"method":"{method}","params":{{{params}{meta}}}}}"#)
+}
+
+fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    fn with(change: impl FnOnce(&mut HttpServerConfig)) -> Self {
+        let mut config = HttpServerConfig::default();
+        change(&mut config);
+        Self {
+            server: HttpServer::new(config, Instant::ZERO),
+            context: Context(0),
+            now: Instant::ZERO,
+            real: BTreeMap::new(),
+            requests: Vec::new(),
+        }
+    }
+
+    fn send(&mut self, method: Method, fields: Fields<'_>, body: &str) -> HttpExchangeId {
+        self.send_as(None, method, fields, body)
+    }
+
+    fn send_as(&mut self, principal: Option<&str>, method: Method, fields: Fields<'_>, body: &str) -> HttpExchangeId {
+        let usual =
+            [("host", "localhost"), ("content-type", "application/json"), ("accept", "application/json, text/event-stream")];
+        let headers =
+            usual.into_iter().filter(|(name, _)| !fields.iter().any(|(field, _)| field == name)).chain(fields.iter().copied());
+        let head = RequestHead::new(method, headers.filter(|(_, value)| *value != "-").collect());
+        let mut request = HttpRequest::new(head, Bytes::copy_from_slice(body.as_bytes()));
+        request.principal = principal;
+        self.server.handle_request(&request, &mut self.context, self.now)
+    }
+
+    fn post(&mut self, fields: Fields<'_>, body: &str) -> HttpExchangeId {
+        self.send(Method::Post, fields, body)
+    }
+
+    fn events(&mut self) -> Vec<HttpEvent> {
+        let all = core::iter::from_fn(|| self.server.poll_event());
+        all.filter(|event| !matches!(event, HttpEvent::Readable { .. })).collect()
+    }
+
+    /// The session and the lane of the only frame among the events, which causes that many replies.
+    fn accept(&mut self, replies: usize) -> (SessionKey, Lane) {
+        let frames = self.events().into_iter().filter_map(|event| match event {
+            HttpEvent::Frame { session, lane, exchange, .. } => Some((session, lane, exchange)),
+            _ => None,
+        });
+        let [(session, lane, exchange)] = frames.collect::<Vec<_>>()[..] else { panic!("one frame") };
+        self.server.handle_received(exchange, replies, self.now);
+        (session, lane)
+    }
+
+    fn transmit(&mut self, session: SessionKey, lane: Lane, kind: RouteKind, frame: &str) {
+        let frame = Bytes::copy_from_slice(frame.as_bytes());
+        self.server.handle_transmit(session, Transmit { frame, route: Route { lane, kind } }, self.now);
+    }
+
+    fn reply(&mut self, (session, lane): (SessionKey, Lane), frame: &str) {
+        self.transmit(session, lane, RouteKind::Reply(ReplyKind::Result), frame);
+    }
+
+    fn within(&mut self, (session, lane): (SessionKey, Lane), frame: &str) {
+        self.transmit(session, lane, RouteKind::Within, frame);
+    }
+
+    /// Everything that can be polled of an exchange.
+    fn response(&mut self, id: HttpExchangeId) -> Response {
+        let mut response = Response::default();
+        while let Some(part) = self.server.poll_response(id, self.now) {
+            assert!(!response.has_ended, "nothing follows the end");
+            match part {
+                ResponsePart::Head { head, .. } => {
+                    assert_eq!((response.status, &*response.body), (0, ""), "one head, before everything");
+                    response.status = head.status;
+                    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+                    response.fields = head.headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect();
+                }
+                ResponsePart::Chunk(chunk) => response.body.push_str(core::str::from_utf8(&chunk).unwrap()),
+                ResponsePart::End => response.has_ended = true,
+            }
+        }
+        response
+    }
+
+    /// The status and the body of a response that is complete.
+    fn complete(&mut self, id: HttpExchangeId) -> (u16, String) {
+        let response = self.response(id);
+        assert!(response.has_ended, "{response:?}");
+        (response.status, response.body)
+    }
+
+    /// What is new of a stream, and if it has ended.
+    fn stream(&mut self, id: HttpExchangeId) -> (String, bool) {
+        let response = self.response(id);
+        (response.body, response.has_ended)
+    }
+
+    /// Opens a session of a revision; the number of the session and its id.
+    fn open(&mut self, revision: &str) -> (SessionKey, String) {
+        let id = self.post(&[], INITIALIZE);
+        let lane = self.accept(1);
+        self.reply(lane, &format!(r#"{{"jsonrpc":"2.0","id":0,"result":{{"protocolVersion":"{revision}"}}}}"#));
+        let response = self.response(id);
+        assert_eq!((response.status, response.has_ended), (200, true));
+        (lane.0, response.field("mcp-session-id").expect("an id").to_string())
+    }
+
+    /// Posts a call in a session: its exchange and its lane.
+    fn call(&mut self, session: &str) -> (HttpExchangeId, (SessionKey, Lane)) {
+        let id = self.post(&[("mcp-session-id", session)], CALL);
+        (id, self.accept(1))
+    }
+
+    fn get(&mut self, session: &str, last: Option<&str>) -> HttpExchangeId {
+        let mut fields = vec![("mcp-session-id", session)];
+        fields.extend(last.map(|last| ("last-event-id", last)));
+        self.send(Method::Get, &fields, "")
+    }
+
+    fn advance(&mut self, by: Duration) {
+        self.now = self.now.saturating_add(by);
+        self.server.handle_timeout(self.now);
+        assert!(self.server.poll_timeout().is_none_or(|at| at > self.now), "no deadline is left in the past");
+    }
+
+    /// Passes everything on between the server and real sessions.
+    fn pump(&mut self) {
+        while let Some(event) = self.server.poll_event() {
+            match event {
+                HttpEvent::Open { session, era } => {
+                    let mut config = Config::mcp_server(Identity::new("server", "1"));
+                    config.era = era.config();
+                    self.real.insert(session, Session::new(config, self.now));
+                }
+                HttpEvent::Frame { session, exchange, lane, frame } => {
+                    let Some(real) = self.real.get_mut(&session) else { continue };
+                    match real.handle_frame(frame, lane, self.now) {
+                        Ok(received) => self.server.handle_received(exchange, received.replies, self.now),
+                        Err(_) => self.server.handle_full(exchange, self.now),
+                    }
+                    self.pump_session(session);
+                }
+                HttpEvent::Close { session } => {
+                    self.real.remove(&session);
+                    self.requests.retain(|(of, _)| *of != session);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn pump_session(&mut self, key: SessionKey) {
+        let Some(real) = self.real.get_mut(&key) else { return };
+        let mut has_cancelled = false;
+        while let Some(event) = real.poll_event() {
+            match event {
+                Event::Request { id, .. } => self.requests.push((key, id)),
+                Event::Cancelled { .. } => has_cancelled = true,
+                _ => {}
+            }
+        }
+        while let Some(transmit) = real.poll_transmit() {
+            self.server.handle_transmit(key, transmit, self.now);
+        }
+        if has_cancelled {
+            for lane in self.server.lanes_at_work(key).collect::<Vec<_>>() {
+                if real.replies_owed(lane) == 0 {
+                    self.server.handle_settled(key, lane, self.now);
+                }
+            }
+        }
+    }
+
+    /// Posts a body to real sessions; the response.
+    fn ask(&mut self, fields: Fields<'_>, body: &str) -> Response {
+        let id = self.post(fields, body);
+        self.pump();
+        self.response(id)
+    }
+
+    /// Posts a request without a handshake and with the headers that repeat it; the status and the code of the error.
+    fn ask_modern(&mut self, fields: Fields<'_>, body: &str) -> (u16, Option<i64>) {
+        let usual = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call"), ("mcp-name", "t")];
+        let mut all: Vec<_> = usual.into_iter().filter(|(name, _)| !fields.iter().any(|(field, _)| field == name)).collect();
+        all.extend(fields);
+        let response = self.ask(&all, body);
+        let code = response.body.split(r#""code":"#).nth(1).and_then(|rest| rest.split(',').next()?.parse().ok());
+        assert!(response.has_ended || response.status == 0, "{response:?}");
+        assert_eq!(response.field("mcp-session-id"), None);
+        (response.status, code)
+    }
+}
+
+// ---- The order of the checks ----
+
+/// Each fault is reported though all later ones are there, too.
+#[test]
+fn faults_of_a_post_are_reported_in_their_order() {
+    let long = "x".repeat(100);
+    // Each row: the part of a request that is wrong from here up to the beginning, and the status.
+    let faults: [(&str, &str, u16); 8] = [
+        ("host", "evil.example.com", 403),
+        ("origin", "http://evil.example.com", 403),
+        ("content-type", "text/plain", 415),
+        ("accept", "application/json", 406),
+        ("body", &long, 413),
+        ("body", "{", 400),
+        ("body", "[]", 400),
+        ("mcp-session-id", "unknown", 404),
+    ];
+    for (at, (part, value, status)) in faults.into_iter().enumerate() {
+        let mut bench = Bench::with(|config| config.limits.body_bytes = 90);
+        // Of parts that can be wrong in several ways, the first way counts.
+        let mut wrong: Vec<(&str, &str)> = vec![(part, value)];
+        for (part, value, _) in &faults[at..] {
+            if !wrong.iter().any(|(name, _)| name == part) {
+                wrong.push((part, value));
+            }
+        }
+        let body = wrong.iter().find(|(part, _)| *part == "body").map_or(CALL, |(_, body)| body);
+        wrong.retain(|(part, _)| *part != "body");
+        let id = bench.post(&wrong, body);
+        let (seen, answer) = bench.complete(id);
+        assert_eq!(seen, status, "{part}: {value}");
+        assert!(answer.starts_with(r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32"#), "{answer}");
+        assert_eq!(bench.server.sessions(), 0);
+        assert_eq!(bench.events(), [], "a request that is refused has no effect");
+    }
+}
+
+#[test]
+fn a_body_is_wanted_only_if_the_head_passes() {
+    let bench = Bench::new();
+    let head = |method, host| {
+        let fields = [("host", host), ("content-type", "application/json"), ("accept", "*/*")];
+        RequestHead::new(method, fields.into_iter().collect())
+    };
+    assert!(bench.server.wants_body(&head(Method::Post, "localhost")));
+    assert!(!bench.server.wants_body(&head(Method::Post, "evil.example.com")));
+    assert!(!bench.server.wants_body(&head(Method::Get, "localhost")));
+}
+
+#[test]
+fn a_method_that_is_not_served_is_405_with_those_that_are() {
+    for (era, method, allowed) in [
+        (mcp::Era::Auto, Method::Other, "GET, POST, DELETE"),
+        (mcp::Era::Legacy, Method::Other, "GET, POST, DELETE"),
+        (mcp::Era::Modern, Method::Other, "POST"),
+        (mcp::Era::Modern, Method::Get, "POST"),
+        (mcp::Era::Modern, Method::Delete, "POST"),
+    ] {
+        let mut bench = Bench::with(|config| config.era = era);
+        let id = bench.send(method, &[("mcp-session-id", "x"), ("last-event-id", "1-1")], "");
+        let response = bench.response(id);
+        assert_eq!((response.status, response.field("allow")), (405, Some(allowed)), "{era:?} {method:?}");
+    }
+}
+
+#[test]
+fn a_body_that_is_not_json_has_an_answer_with_the_id_null_or_none_by_the_version_it_names() {
+    let mut bench = Bench::new();
+    let id = bench.post(&[], "\u{feff}{}x");
+    let (status, body) = bench.complete(id);
+    assert!(status == 400 && body.starts_with(r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700"#), "{body}");
+    let id = bench.post(MODERN, "nonsense");
+    let (status, body) = bench.complete(id);
+    assert!(status == 400 && body.starts_with(r#"{"jsonrpc":"2.0","error":{"code":-32700"#), "{body}");
+    let id = bench.post(&[], r#"{"jsonrpc":"1.0","id":3,"method":"x"}"#);
+    let (status, body) = bench.complete(id);
+    assert!(status == 400 && body.starts_with(r#"{"jsonrpc":"2.0","id":3,"error":{"code":-32600"#), "{body}");
+}
+
+// ---- Sessions ----
+
+#[test]
+fn the_result_of_a_handshake_brings_the_id_of_the_session_and_its_error_none() {
+    let mut bench = Bench::new();
+    let response = bench.ask(&[("mcp-protocol-version", "nonsense")], INITIALIZE);
+    assert_eq!(
+        (response.status, response.field("content-type")),
+        (200, Some("application/json")),
+        "the header does not count here"
+    );
+    let id = response.field("mcp-session-id").expect("an id").to_string();
+    assert_eq!(id, "01".repeat(16));
+    assert!(response.body.contains(r#""protocolVersion":"2025-11-25""#));
+    let with = [("mcp-session-id", &*id)];
+    assert_eq!(bench.ask(&with, INITIALIZED), Response { status: 202, has_ended: true, ..Response::default() });
+    let again = bench.ask(&with, INITIALIZE);
+    assert!(
+        again.status == 200 && again.body.contains("-32600"),
+        "a second handshake within a session is refused by it: {again:?}"
+    );
+    assert_eq!((again.field("mcp-session-id"), bench.server.sessions()), (None, 1));
+    let stale = bench.ask(&[("mcp-session-id", "stale")], INITIALIZE);
+    assert_eq!(stale.field("mcp-session-id"), Some(&*"02".repeat(16)), "one with an id that is not known opens another session");
+    let failed = bench.ask(&[], r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#);
+    assert!(failed.status == 200 && failed.body.contains(r#""error""#), "{failed:?}");
+    assert_eq!((failed.field("mcp-session-id"), bench.server.sessions(), bench.real.len()), (None, 2, 2), "nothing is left of it");
+}
+
+#[test]
+fn a_request_must_name_a_session_that_lives_and_is_its_own() {
+    let mut bench = Bench::new();
+    let opened = bench.send_as(Some("ann"), Method::Post, &[], INITIALIZE);
+    let lane = bench.accept(1);
+    bench.reply(lane, r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-06-18"}}"#);
+    let id = bench.response(opened).field("mcp-session-id").unwrap().to_string();
+    for method in [Method::Post, Method::Get, Method::Delete] {
+        let mut status = |principal, fields: Fields<'_>| {
+            let id = bench.send_as(principal, method, fields, CALL);
+            bench.complete(id).0
+        };
+        assert_eq!(status(Some("ann"), &[]), 400);
+        assert_eq!(status(Some("ann"), &[("mcp-session-id", "x")]), 404);
+        assert_eq!(status(Some("ann"), &[("mcp-session-id", &id), ("Mcp-Session-Id", &id)]), 400);
+        assert_eq!(status(Some("bob"), &[("mcp-session-id", &id)]), 404, "it belongs to another");
+        assert_eq!(status(None, &[("mcp-session-id", &id)]), 404);
+    }
+    assert_eq!(bench.server.sessions(), 1, "and nobody else has ended it");
+}
+
+#[test]
+fn the_version_header_of_a_later_request_must_be_one_that_is_served() {
+    let mut bench = Bench::new();
+    let (_, id) = bench.open("2025-06-18");
+    for (version, status) in
+        [("-", 202), ("2025-06-18", 202), ("2025-03-26", 202), ("2024-11-05", 400), ("2099-01-01", 400), ("x", 400)]
+    {
+        let posted = bench.post(&[("mcp-session-id", &id), ("mcp-protocol-version", version)], INITIALIZED);
+        if status == 202 {
+            bench.accept(0);
+        }
+        assert_eq!(bench.complete(posted).0, status, "{version}");
+    }
+    let twice = [("mcp-session-id", &*id), ("mcp-protocol-version", "2025-06-18"), ("mcp-protocol-version", "2025-06-18")];
+    let posted = bench.post(&twice, INITIALIZED);
+    assert_eq!(bench.complete(posted).0, 400);
+    let got = bench.send(Method::Get, &[("mcp-session-id", &id), ("mcp-protocol-version", "x")], "");
+    assert_eq!(bench.complete(got).0, 400);
+}
+
+#[test]
+fn a_delete_ends_the_session_with_all_its_streams() {
+    let mut bench = Bench::new();
+    let (key, id) = bench.open("2025-11-25");
+    let (waiting, _) = bench.call(&id);
+    let (live, lane) = bench.call(&id);
+    bench.within(lane, PROGRESS);
+    let listening = bench.get(&id, None);
+    let deleted = bench.send(Method::Delete, &[("mcp-session-id", &id)], "");
+    assert_eq!(bench.complete(deleted), (204, String::new()));
+    assert!(bench.events().contains(&HttpEvent::Close { session: key }), "its handlers are cancelled");
+    assert_eq!(bench.complete(waiting).0, 404);
+    assert!(bench.complete(live).0 == 200 && bench.complete(listening).0 == 200);
+    for method in [Method::Post, Method::Get, Method::Delete] {
+        let late = bench.send(method, &[("mcp-session-id", &id)], CALL);
+        assert_eq!(bench.complete(late).0, 404, "{method:?}");
+    }
+    assert_eq!((bench.server.sessions(), bench.server.exchanges(), bench.server.poll_timeout()), (0, 0, None));
+}
+
+#[test]
+fn sessions_exchanges_and_subscriptions_are_bounded() {
+    let overloaded = |bench: &mut Bench, id| {
+        let response = bench.response(id);
+        assert_eq!((response.status, response.field("retry-after")), (503, Some("1")));
+    };
+    let mut bench = Bench::with(|config| (config.limits.sessions, config.limits.listens) = (2, 1));
+    bench.open("2025-11-25");
+    bench.post(&[], INITIALIZE);
+    let third = bench.post(&[], INITIALIZE);
+    overloaded(&mut bench, third);
+    let listen = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "subscriptions/listen")];
+    let body = modern("subscriptions/listen", r#""notifications":{},"#);
+    let first = bench.post(&listen, &body);
+    let second = bench.post(&listen, &body);
+    overloaded(&mut bench, second);
+    bench.server.handle_lost(first, bench.now);
+    let next = bench.post(&listen, &body);
+    assert_eq!(bench.response(next), Response::default(), "there is room again");
+    let mut bench = Bench::with(|config| config.limits.exchanges = 1);
+    let first = bench.post(&[], INITIALIZE);
+    let second = bench.post(&[], INITIALIZE);
+    overloaded(&mut bench, second);
+    bench.server.handle_lost(first, bench.now);
+    assert_eq!((bench.server.sessions(), bench.server.exchanges()), (0, 0));
+}
+
+#[test]
+fn a_session_ends_when_it_was_idle_and_a_stream_or_a_request_at_work_is_life() {
+    let mut bench = Bench::new();
+    let (key, _) = bench.open("2025-11-25");
+    bench.advance(millis(59_999));
+    assert_eq!(bench.events(), []);
+    bench.advance(millis(1));
+    assert_eq!(bench.events(), [HttpEvent::Close { session: key }], "it was never used");
+
+    let mut bench = Bench::with(|config| config.timeouts.detached = Duration::from_secs(36_000));
+    let (key, id_of_used) = bench.open("2025-11-25");
+    let listening = bench.get(&id_of_used, None);
+    let (lost, lane) = bench.call(&id_of_used);
+    bench.server.handle_lost(lost, bench.now);
+    let hour = Duration::from_secs(3600);
+    bench.advance(hour);
+    bench.stream(listening);
+    bench.server.handle_lost(listening, bench.now);
+    bench.advance(hour);
+    assert_eq!(bench.events(), [], "a request is at work");
+    bench.reply(lane, RESULT);
+    let again = bench.get(&id_of_used, None);
+    bench.advance(hour);
+    assert_eq!(bench.events(), [], "a stream is open");
+    bench.server.handle_lost(again, bench.now);
+    bench.advance(Duration::from_secs(29 * 60));
+    assert_eq!(bench.events(), [], "that its events are forgotten by now is no life");
+    bench.advance(Duration::from_secs(60));
+    assert_eq!(bench.events(), [HttpEvent::Close { session: key }]);
+    let late = bench.post(&[("mcp-session-id", &id_of_used)], CALL);
+    assert_eq!(bench.complete(late).0, 404);
+}
+
+#[test]
+fn a_client_that_is_gone_before_the_handshake_was_answered_leaves_no_session() {
+    let mut bench = Bench::new();
+    let id = bench.post(&[], INITIALIZE);
+    let lane = bench.accept(1);
+    bench.server.handle_lost(id, bench.now);
+    assert_eq!(bench.events(), [HttpEvent::Close { session: lane.0 }]);
+    bench.reply(lane, RESULT);
+    assert_eq!((bench.server.sessions(), bench.response(id)), (0, Response::default()));
+    let id = bench.post(&[], INITIALIZE);
+    bench.advance(Duration::from_secs(100));
+    assert_eq!(bench.response(id), Response::default(), "its response never becomes a stream: the id would be missing");
+}
+
+// ---- The states of a stream, row by row ----
+
+/// A call in a session of a revision that has been brought into a state.
+fn in_state(bench: &mut Bench, state: &str, revision: &str) -> (HttpExchangeId, (SessionKey, Lane), String) {
+    let (_, session) = bench.open(revision);
+    let (id, lane) = bench.call(&session);
+    if state != "waiting" {
+        bench.within(lane, "1");
+        bench.stream(id);
+    }
+    if matches!(state, "detached" | "done") {
+        bench.server.handle_lost(id, bench.now);
+    }
+    if state == "done" {
+        bench.reply(lane, RESULT);
+    }
+    bench.events();
+    (id, lane, session)
+}
+
+#[test]
+fn waiting_a_reply_is_json() {
+    for kind in [ReplyKind::Result, ReplyKind::Error, ReplyKind::Refused] {
+        let mut bench = Bench::new();
+        let (id, lane, session) = in_state(&mut bench, "waiting", "2025-11-25");
+        let error = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}"#;
+        bench.transmit(lane.0, lane.1, RouteKind::Reply(kind), error);
+        assert_eq!(bench.complete(id), (200, error.to_string()), "with a handshake, every reply is 200");
+        bench.within(lane, "late");
+        let resumed = bench.get(&session, Some(&format!("{}-0", lane.1.number())));
+        assert_eq!(bench.stream(resumed), (String::new(), true), "nothing of it is kept");
+    }
+}
+
+#[test]
+fn waiting_any_other_frame_or_silence_begins_a_stream() {
+    for revision in ["2025-03-26", "2025-06-18", "2025-11-25"] {
+        let primer =
+            |lane: Lane| if revision == "2025-11-25" { format!("id: {}-0\ndata:\n\n", lane.number()) } else { String::new() };
+        let mut bench = Bench::new();
+        let (id, lane, _) = in_state(&mut bench, "waiting", revision);
+        bench.within(lane, "1");
+        let response = bench.response(id);
+        assert_eq!((response.status, response.field("content-type")), (200, Some("text/event-stream")));
+        assert_eq!(response.field("cache-control"), Some("no-cache, no-transform"));
+        assert_eq!(response.field("x-accel-buffering"), Some("no"));
+        assert_eq!(response.body, format!("{}id: {}-1\ndata: 1\n\n", primer(lane.1), lane.1.number()));
+
+        let (id, lane, _) = in_state(&mut bench, "waiting", revision);
+        bench.advance(millis(14_999));
+        assert_eq!(bench.response(id), Response::default());
+        bench.advance(millis(1));
+        let response = bench.response(id);
+        let silence = if revision == "2025-11-25" { primer(lane.1) } else { ":\n\n".to_string() };
+        assert_eq!((response.status, response.body), (200, silence), "{revision}");
+    }
+}
+
+#[test]
+fn waiting_a_client_that_is_gone_does_not_cancel() {
+    let mut bench = Bench::new();
+    let (id, lane, session) = in_state(&mut bench, "waiting", "2025-11-25");
+    bench.server.handle_lost(id, bench.now);
+    assert_eq!(bench.events(), []);
+    bench.reply(lane, RESULT);
+    assert_eq!(bench.response(id), Response::default(), "no byte after the loss");
+    let resumed = bench.get(&session, Some(&format!("{}-0", lane.1.number())));
+    assert_eq!(bench.stream(resumed), (format!("id: {}-1\ndata: {RESULT}\n\n", lane.1.number()), true));
+}
+
+#[test]
+fn live_frames_are_written_silence_is_commented_and_the_last_reply_ends_it() {
+    let mut bench = Bench::new();
+    let (id, lane, _) = in_state(&mut bench, "live", "2025-06-18");
+    bench.within(lane, "2");
+    assert_eq!(bench.stream(id), (format!("id: {}-2\ndata: 2\n\n", lane.1.number()), false));
+    bench.advance(millis(15_000));
+    assert_eq!(bench.stream(id), (":\n\n".to_string(), false));
+    bench.advance(millis(10_000));
+    bench.within(lane, "3");
+    bench.advance(millis(10_000));
+    bench.advance(millis(100_000));
+    assert_eq!(
+        bench.stream(id),
+        (format!("id: {}-3\ndata: 3\n\n", lane.1.number()), false),
+        "output that is not read needs no comment"
+    );
+    bench.reply(lane, RESULT);
+    bench.within(lane, "late");
+    assert_eq!(bench.stream(id), (format!("id: {}-4\ndata: {RESULT}\n\n", lane.1.number()), true));
+    bench.advance(millis(15_000));
+    assert_eq!(bench.response(id), Response::default());
+}
+
+#[test]
+fn live_the_server_can_let_the_client_come_back_later() {
+    let mut bench = Bench::new();
+    let (id, lane, session) = in_state(&mut bench, "live", "2025-11-25");
+    assert_eq!(bench.server.suspend(id, bench.now), Ok(()));
+    assert_eq!(bench.stream(id), ("retry: 1000\n\n".to_string(), true));
+    bench.within(lane, "2");
+    let resumed = bench.get(&session, Some(&format!("{}-1", lane.1.number())));
+    assert_eq!(bench.stream(resumed), (format!("id: {}-2\ndata: 2\n\n", lane.1.number()), false));
+    assert_eq!(bench.server.suspend(id, bench.now), Err(NotResumable), "it is over");
+    let (waiting, lane, _) = in_state(&mut bench, "waiting", "2025-11-25");
+    assert_eq!(bench.server.suspend(waiting, bench.now), Ok(()));
+    assert_eq!(bench.stream(waiting), (format!("id: {}-0\ndata:\n\nretry: 1000\n\n", lane.1.number()), true));
+    let (old, ..) = in_state(&mut bench, "live", "2025-06-18");
+    assert_eq!(bench.server.suspend(old, bench.now), Err(NotResumable), "its client would not come back");
+}
+
+#[test]
+fn detached_frames_are_kept_and_a_get_with_an_id_of_the_stream_goes_on() {
+    let mut bench = Bench::new();
+    let (_, lane, session) = in_state(&mut bench, "detached", "2025-11-25");
+    let number = lane.1.number();
+    for frame in ["2", "3"] {
+        bench.within(lane, frame);
+    }
+    let first = bench.get(&session, Some(&format!("{number}-1")));
+    assert_eq!(bench.stream(first), (format!("id: {number}-2\ndata: 2\n\nid: {number}-3\ndata: 3\n\n"), false));
+    bench.within(lane, "4");
+    assert_eq!(bench.stream(first), (format!("id: {number}-4\ndata: 4\n\n"), false));
+    // The client came back before the loss of the first was noticed.
+    let second = bench.get(&session, Some(&format!("{number}-3")));
+    assert_eq!(bench.stream(first), (String::new(), true));
+    bench.server.handle_lost(first, bench.now);
+    assert_eq!(bench.stream(second), (format!("id: {number}-4\ndata: 4\n\n"), false));
+    bench.reply(lane, RESULT);
+    assert_eq!(bench.stream(second), (format!("id: {number}-5\ndata: {RESULT}\n\n"), true));
+}
+
+#[test]
+fn detached_frames_are_dropped_without_replay_and_after_a_time() {
+    let mut bench = Bench::with(|config| config.resumable = false);
+    let (_, lane, session) = in_state(&mut bench, "detached", "2025-11-25");
+    bench.reply(lane, RESULT);
+    let resumed = bench.get(&session, Some(&format!("{}-0", lane.1.number())));
+    assert_eq!(bench.stream(resumed), (String::new(), true));
+
+    let mut bench = Bench::new();
+    let (_, lane, session) = in_state(&mut bench, "detached", "2025-11-25");
+    bench.advance(Duration::from_secs(30 * 60) - millis(1));
+    bench.within(lane, "2");
+    bench.advance(millis(1));
+    bench.within(lane, "3");
+    let resumed = bench.get(&session, Some(&format!("{}-1", lane.1.number())));
+    assert_eq!(bench.stream(resumed), (String::new(), true));
+}
+
+#[test]
+fn done_the_rest_is_replayed_until_it_is_forgotten() {
+    let mut bench = Bench::new();
+    let (_, lane, session) = in_state(&mut bench, "done", "2025-11-25");
+    let number = lane.1.number();
+    for _ in 0..2 {
+        let resumed = bench.get(&session, Some(&format!("{number}-1")));
+        assert_eq!(bench.stream(resumed), (format!("id: {number}-2\ndata: {RESULT}\n\n"), true));
+    }
+    let all_seen = bench.get(&session, Some(&format!("{number}-2")));
+    assert_eq!(bench.stream(all_seen), (String::new(), true));
+    bench.advance(Duration::from_secs(120));
+    let late = bench.get(&session, Some(&format!("{number}-1")));
+    assert_eq!(bench.stream(late), (String::new(), true));
+}
+
+// ---- Replay ----
+
+#[test]
+fn an_id_of_another_session_or_of_no_event_replays_nothing_and_disturbs_nothing() {
+    let mut bench = Bench::new();
+    let (live, lane, _) = in_state(&mut bench, "live", "2025-11-25");
+    let number = lane.1.number();
+    let (_, other) = bench.open("2025-11-25");
+    let (waiting, _) = bench.call(&other);
+    let mut foreign = vec![format!("{number}-0"), format!("{number}-1")];
+    foreign.extend(["", "x", "99-0", "1-99", "2-0", "18446744073709551616-0"].map(str::to_string));
+    for id in foreign {
+        let resumed = bench.get(&other, Some(&id));
+        let response = bench.response(resumed);
+        assert_eq!((response.status, &*response.body, response.has_ended), (200, "", true), "{id:?}");
+    }
+    bench.within(lane, "2");
+    assert_eq!(bench.stream(live), (format!("id: {number}-2\ndata: 2\n\n"), false));
+    assert_eq!(bench.response(waiting), Response::default());
+}
+
+#[test]
+fn events_that_are_kept_are_bounded_and_a_gap_is_not_replayed() {
+    let mut bench = Bench::with(|config| (config.limits.replay_events, config.limits.replay_bytes) = (3, 20));
+    let (_, lane, session) = in_state(&mut bench, "detached", "2025-11-25");
+    let number = lane.1.number();
+    for frame in ["2", "3", "4"] {
+        bench.within(lane, frame);
+    }
+    let gap = bench.get(&session, Some(&format!("{number}-0")));
+    assert_eq!(bench.stream(gap), (String::new(), true), "the first event is gone");
+    let resumed = bench.get(&session, Some(&format!("{number}-1")));
+    assert!(bench.stream(resumed).0.starts_with(&format!("id: {number}-2\n")));
+    bench.server.handle_lost(resumed, bench.now);
+    // One that has ended gives way first.
+    let (ended, done) = bench.call(&session);
+    bench.within(done, "12345678");
+    bench.reply(done, "12345678");
+    assert!(bench.stream(ended).1);
+    bench.within(lane, "12345");
+    let late = bench.get(&session, Some(&format!("{}-0", done.1.number())));
+    assert_eq!(bench.stream(late), (String::new(), true));
+    let resumed = bench.get(&session, Some(&format!("{number}-2")));
+    assert_eq!(bench.stream(resumed).0.matches("data:").count(), 3);
+    bench.server.handle_lost(resumed, bench.now);
+    bench.within(lane, &"x".repeat(21));
+    let resumed = bench.get(&session, Some(&format!("{number}-5")));
+    assert_eq!(bench.stream(resumed), (String::new(), true), "one that is too long for the buffer is not kept");
+}
+
+#[test]
+fn streams_that_are_kept_for_replay_alone_are_bounded() {
+    let mut bench = Bench::with(|config| config.limits.replay_streams = 2);
+    let (_, session) = bench.open("2025-11-25");
+    let mut lanes = Vec::new();
+    for _ in 0..3 {
+        let (id, lane) = bench.call(&session);
+        bench.within(lane, "1");
+        bench.reply(lane, RESULT);
+        assert!(bench.stream(id).1);
+        lanes.push(lane.1.number());
+    }
+    let replayed: Vec<_> = lanes
+        .into_iter()
+        .map(|lane| {
+            let id = bench.get(&session, Some(&format!("{lane}-1")));
+            bench.stream(id).0.is_empty()
+        })
+        .collect();
+    assert_eq!(replayed, [true, false, false]);
+}
+
+// ---- The channel ----
+
+#[test]
+fn frames_of_no_request_wait_for_a_get_and_go_to_the_newest() {
+    let mut bench = Bench::with(|config| config.limits.waiting_frames = 2);
+    let (key, session) = bench.open("2025-11-25");
+    let notice = |bench: &mut Bench, text: &str| bench.transmit(key, Lane::CHANNEL, RouteKind::Notice, text);
+    notice(&mut bench, "1");
+    assert_eq!(bench.events(), []);
+    notice(&mut bench, "2");
+    let writable = |is_writable| HttpEvent::Writable { session: key, lane: Lane::CHANNEL, is_writable };
+    assert_eq!(bench.events(), [writable(false)]);
+    let first = bench.get(&session, None);
+    assert_eq!(bench.events(), [writable(true)]);
+    let (text, _) = bench.stream(first);
+    assert_eq!(text.matches("data:").count(), 3, "a primer and both: {text}");
+    let second = bench.get(&session, None);
+    bench.stream(second);
+    notice(&mut bench, "3");
+    assert_eq!((bench.stream(first).0, bench.stream(second).0.contains("data: 3")), (String::new(), true), "never on two streams");
+    bench.server.handle_lost(second, bench.now);
+    notice(&mut bench, "4");
+    assert!(bench.stream(first).0.contains("data: 4"));
+}
+
+#[test]
+fn a_get_stream_is_resumed_on_its_own_and_one_too_many_ends_the_oldest() {
+    let mut bench = Bench::with(|config| config.limits.get_streams = 2);
+    let (key, session) = bench.open("2025-06-18");
+    let first = bench.get(&session, None);
+    bench.transmit(key, Lane::CHANNEL, RouteKind::Notice, "1");
+    let (text, _) = bench.stream(first);
+    let id = text.strip_prefix("id: ").and_then(|rest| rest.split('\n').next()).unwrap().replace("-1", "-0");
+    bench.server.handle_lost(first, bench.now);
+    bench.transmit(key, Lane::CHANNEL, RouteKind::Notice, "2");
+    let again = bench.get(&session, Some(&id));
+    assert_eq!(
+        bench.stream(again).0.replace(|digit: char| digit.is_ascii_digit() || digit == '-', "").matches("id: \ndata: \n\n").count(),
+        2
+    );
+    let second = bench.get(&session, None);
+    let third = bench.get(&session, None);
+    assert!(bench.stream(again).1, "the oldest");
+    assert!(!bench.stream(second).1 && !bench.stream(third).1);
+    let not_accepted = bench.send(Method::Get, &[("accept", "application/json"), ("mcp-session-id", &session)], "");
+    assert_eq!(bench.complete(not_accepted).0, 406);
+}
+
+#[test]
+fn a_reader_that_is_slow_stops_its_own_lane_until_half_of_it_was_read() {
+    let mut bench = Bench::with(|config| config.limits.output_bytes = 100);
+    let (_, session) = bench.open("2025-06-18");
+    let (slow, lane) = bench.call(&session);
+    let (other, free) = bench.call(&session);
+    bench.events();
+    for _ in 0..10 {
+        bench.within(lane, "12345678901234567890");
+        bench.within(free, "1");
+        bench.stream(other);
+    }
+    let writable = |is_writable| HttpEvent::Writable { session: lane.0, lane: lane.1, is_writable };
+    assert_eq!(bench.events(), [writable(false)]);
+    bench.stream(slow);
+    assert_eq!(bench.events(), [writable(true)]);
+    for _ in 0..10 {
+        bench.within(lane, "12345678901234567890");
+    }
+    assert_eq!(bench.events(), [writable(false)]);
+    bench.server.handle_lost(slow, bench.now);
+    assert_eq!(bench.events(), [writable(true)], "what is lost stops nobody");
+}
+
+// ---- Posts without replies, and with several ----
+
+#[test]
+fn a_notification_is_202_once_the_session_has_taken_it_and_503_if_it_does_not() {
+    let mut bench = Bench::new();
+    let (_, session) = bench.open("2025-11-25");
+    for body in [INITIALIZED, r#"{"jsonrpc":"2.0","id":77,"result":{}}"#] {
+        let id = bench.post(&[("mcp-session-id", &session)], body);
+        assert_eq!(bench.response(id), Response::default());
+        assert_eq!(bench.accept(0).1, Lane::CHANNEL);
+        assert_eq!(bench.complete(id), (202, String::new()));
+    }
+    for body in [INITIALIZED, CALL] {
+        let id = bench.post(&[("mcp-session-id", &session)], body);
+        bench.server.handle_full(id, bench.now);
+        assert_eq!(bench.complete(id).0, 503);
+    }
+    let id = bench.post(&[("mcp-session-id", &session)], CALL);
+    bench.events();
+    bench.server.handle_received(id, 0, bench.now);
+    assert_eq!(bench.complete(id).0, 400, "a request that gets no reply does not hang");
+}
+
+#[test]
+fn a_batch_is_taken_only_in_the_revision_that_has_it_and_answered_by_a_stream() {
+    let batch = r#"[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":2,"method":"ping"}]"#;
+    let mut bench = Bench::new();
+    for revision in ["2025-06-18", "2025-11-25"] {
+        let (_, session) = bench.open(revision);
+        let id = bench.post(&[("mcp-session-id", &session)], batch);
+        let (status, body) = bench.complete(id);
+        assert!(status == 400 && body.contains("-32600"), "{revision}");
+    }
+    let (_, session) = bench.open("2025-03-26");
+    let id = bench.post(&[("mcp-session-id", &session)], batch);
+    let lane = bench.accept(2);
+    bench.reply(lane, "1");
+    assert!(!bench.stream(id).1);
+    bench.reply(lane, "2");
+    assert!(bench.stream(id).1);
+    let none = bench.post(&[("mcp-session-id", &session)], &format!("[{INITIALIZED}]"));
+    bench.accept(0);
+    assert_eq!(bench.complete(none).0, 202);
+    let many = format!("[{}]", [INITIALIZED; 65].join(","));
+    let id = bench.post(&[("mcp-session-id", &session)], &many);
+    assert_eq!(bench.complete(id).0, 400);
+}
+
+#[test]
+fn a_request_that_its_client_cancels_ends_without_a_reply() {
+    let mut bench = Bench::new();
+    let response = bench.ask(&[], INITIALIZE);
+    let id = response.field("mcp-session-id").unwrap().to_string();
+    let with = [("mcp-session-id", &*id)];
+    bench.ask(&with, INITIALIZED);
+    let call = bench.post(&with, CALL);
+    bench.pump();
+    assert_eq!(bench.response(call), Response::default());
+    bench.ask(&with, r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
+    let key = bench.requests[0].0;
+    bench.pump_session(key);
+    let response = bench.response(call);
+    assert_eq!((response.status, &*response.body, response.has_ended), (200, "", true));
+}
+
+// ---- Without a handshake ----
+
+#[test]
+fn headers_that_are_missing_or_contradict_the_body_are_refused_in_their_order() {
+    let call = modern("tools/call", r#""name":"t","arguments":{},"#);
+    let mut bench = Bench::new();
+    let headers = Some(-32020);
+    for (fields, body, expected) in [
+        (&[("mcp-method", "-")][..], call.clone(), (400, headers)),
+        (&[("mcp-method", "TOOLS/CALL")], call.clone(), (400, headers)),
+        (&[("mcp-method", "tools/list")], call.clone(), (400, headers)),
+        (&[("mcp-method", "tools/call"), ("Mcp-Method", "tools/call")], call.clone(), (400, headers)),
+        (&[("mcp-name", "-")], call.clone(), (400, headers)),
+        (&[("mcp-name", "T")], call.clone(), (400, headers)),
+        (&[("mcp-name", "=?base64?*?=")], call.clone(), (400, headers)),
+        (&[("mcp-protocol-version", "-")], call.clone(), (400, headers)),
+        (&[("mcp-protocol-version", "2025-11-25")], call.clone(), (400, headers)),
+        (&[("mcp-param-region", "x")], call.clone(), (400, headers)),
+        (&[], modern("tools/call", r#""name":"t","arguments":{"region":"x"},"#), (400, headers)),
+        // A mismatch outranks a version that is not served, and a missing member of `_meta` outranks a mismatch.
+        (&[], modern_of("v999.0.0", "tools/call", r#""name":"t","#), (400, headers)),
+        (&[("mcp-protocol-version", "v999.0.0")], modern_of("v999.0.0", "tools/call", r#""name":"t","#), (400, Some(-32022))),
+        (&[("mcp-method", "x")], call.replace("clientCapabilities", "other"), (400, Some(-32602))),
+        (&[("mcp-method", "-")], call.replace("clientCapabilities", "other"), (400, headers)),
+        (&[], CALL.replace("\"x\"", "\"t\""), (400, Some(-32602))),
+        (&[("mcp-protocol-version", "2099-01-01")], CALL.replace("\"x\"", "\"t\""), (400, Some(-32602))),
+        (&[("mcp-method", "no/such")], modern("no/such", ""), (404, Some(-32601))),
+        (&[("mcp-method", "initialize")], modern("initialize", ""), (404, Some(-32601))),
+        (&[], modern("tools/call", ""), (400, Some(-32602))),
+    ] {
+        assert_eq!(bench.ask_modern(fields, &body), expected, "{fields:?} {body}");
+        assert_eq!((bench.server.sessions(), bench.real.len()), (0, 0), "nothing is left of it");
+    }
+    for fields in
+        [&[("mcp-name", " \tt ")][..], &[("mcp-name", "=?base64?dA==?=")], &[("mcp-session-id", "x"), ("last-event-id", "1-1")]]
+    {
+        assert_eq!(bench.ask_modern(fields, &call), (0, None), "{fields:?} is served");
+    }
+}
+
+#[test]
+fn a_body_without_a_handshake_is_one_request_and_a_notification_is_dropped() {
+    let mut bench = Bench::with(|config| config.era = mcp::Era::Modern);
+    for body in [r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, "[]", &format!("[{CALL}]")] {
+        assert_eq!(bench.ask_modern(&[], body), (400, Some(-32600)), "{body}");
+    }
+    let dropped = bench.ask(MODERN, r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":9}}"#);
+    assert_eq!(dropped, Response { status: 202, has_ended: true, ..Response::default() });
+    assert_eq!(bench.server.sessions(), 0);
+    let (status, code) = bench.ask_modern(&[("mcp-method", "initialize")], INITIALIZE);
+    assert_eq!((status, code), (400, Some(-32022)), "an error that names the versions that are served");
+}
+
+#[test]
+fn an_error_of_a_handler_is_200_and_its_session_is_gone_with_the_response() {
+    let mut bench = Bench::new();
+    let fields = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call"), ("mcp-name", "t")];
+    let id = bench.post(&fields, &modern("tools/call", r#""name":"t","#));
+    bench.pump();
+    let [(key, inbound)] = bench.requests[..] else { panic!("one request") };
+    let now = bench.now;
+    bench.real.get_mut(&key).unwrap().respond(inbound, Reply::Error(RpcError::invalid_params("unknown tool")), now).unwrap();
+    bench.pump_session(key);
+    bench.pump();
+    assert_eq!(bench.complete(id).0, 200);
+    assert_eq!((bench.server.sessions(), bench.real.len(), bench.server.poll_timeout()), (0, 0, None));
+}
+
+#[test]
+fn a_stream_without_a_handshake_has_no_ids_and_its_loss_cancels_before_the_head_and_after() {
+    let mut bench = Bench::new();
+    let fields = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call"), ("mcp-name", "t")];
+    for has_begun in [false, true] {
+        let id = bench.post(&fields, &modern("tools/call", r#""name":"t","_meta2":0,"#));
+        let lane = bench.accept(1);
+        if has_begun {
+            bench.within(lane, PROGRESS);
+            let response = bench.response(id);
+            assert_eq!((response.status, &*response.body), (200, &*format!("data: {PROGRESS}\n\n")));
+            bench.transmit(lane.0, Lane::CHANNEL, RouteKind::Notice, "of no request");
+            assert_eq!(bench.stream(id), (String::new(), false));
+            assert_eq!(bench.server.suspend(id, bench.now), Err(NotResumable));
+        }
+        bench.server.handle_lost(id, bench.now);
+        assert_eq!(bench.events(), [HttpEvent::Close { session: lane.0 }]);
+        bench.reply(lane, RESULT);
+        assert_eq!((bench.response(id), bench.server.exchanges()), (Response::default(), 0));
+    }
+    let id = bench.post(&fields, &modern("tools/call", r#""name":"t","#));
+    let lane = bench.accept(1);
+    bench.within(lane, PROGRESS);
+    bench.transmit(lane.0, lane.1, RouteKind::Reply(ReplyKind::Refused), r#"{"error":{"code":-32602}}"#);
+    let response = bench.response(id);
+    assert_eq!((response.status, response.has_ended), (200, true), "a status that was sent is final");
+}
+
+#[test]
+fn a_session_that_closes_by_itself_ends_its_exchanges() {
+    let mut bench = Bench::new();
+    let (key, session) = bench.open("2025-11-25");
+    let (id, _) = bench.call(&session);
+    bench.server.handle_closed(key, bench.now);
+    assert_eq!((bench.complete(id).0, bench.events()), (404, vec![]));
+    let fields = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call"), ("mcp-name", "t")];
+    let id = bench.post(&fields, &modern("tools/call", r#""name":"t","#));
+    let (key, _) = bench.accept(1);
+    bench.server.close_session(key, bench.now);
+    assert_eq!((bench.complete(id).0, bench.events()), (503, vec![HttpEvent::Close { session: key }]));
+}
+
+#[test]
+fn both_eras_are_served_side_by_side() {
+    let mut bench = Bench::new();
+    let response = bench.ask(&[], INITIALIZE);
+    let id = response.field("mcp-session-id").unwrap().to_string();
+    let discover = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "server/discover")];
+    assert_eq!(bench.ask(&discover, &modern("server/discover", "")).status, 200);
+    let with = [("mcp-session-id", &*id), ("mcp-protocol-version", "2025-11-25")];
+    assert_eq!(bench.ask(&with, INITIALIZED).status, 202);
+    let ping = bench.ask(&with, r#"{"jsonrpc":"2.0","id":5,"method":"ping"}"#);
+    assert_eq!((ping.status, &*ping.body), (200, r#"{"jsonrpc":"2.0","id":5,"result":{}}"#));
+    let probe = bench.ask(&[("mcp-method", "server/discover")], r#"{"jsonrpc":"2.0","id":5,"method":"server/discover"}"#);
+    assert_eq!(probe.status, 400);
+}
+
+#[test]
+fn a_slow_call_with_progress_goes_over_real_sessions_and_is_resumed() {
+    let mut bench = Bench::new();
+    let id = bench.ask(&[], INITIALIZE).field("mcp-session-id").unwrap().to_string();
+    let with = [("mcp-session-id", &*id)];
+    bench.ask(&with, INITIALIZED);
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","_meta":{"progressToken":7}}}"#;
+    let call = bench.post(&with, body);
+    bench.pump();
+    let [(key, inbound)] = bench.requests[..] else { panic!("one request") };
+    let now = bench.now;
+    bench.real.get_mut(&key).unwrap().progress(inbound, Progress::count(1, 2), now).unwrap();
+    bench.pump_session(key);
+    let (text, _) = bench.stream(call);
+    let last = text.rsplit("id: ").next().unwrap().split('\n').next().unwrap().to_string();
+    bench.server.handle_lost(call, now);
+    let real = bench.real.get_mut(&key).unwrap();
+    assert!(real.handle_gone(Gone::Lane(Lane::new(99)), now).is_err());
+    real.respond(inbound, Reply::Tool(ToolOutput::text("done")), now).unwrap();
+    bench.pump_session(key);
+    let resumed = bench.get(&id, Some(&last));
+    let (text, has_ended) = bench.stream(resumed);
+    assert!(has_ended && text.contains(r#""text":"done""#) && text.matches("data:").count() == 1, "{text}");
+}
