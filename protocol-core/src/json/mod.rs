@@ -124,10 +124,11 @@ impl Json {
         self.0.first() == Some(&b'[')
     }
 
-    /// The text of a string. `None` for another value, and for a string with half a surrogate pair.
+    /// The text of a string, a slice of this text if nothing is escaped. `None` for another value, and for a string with half a surrogate
+    /// pair.
     #[must_use]
     pub fn as_text(&self) -> Option<Text> {
-        read::string(self.as_bytes()).map(|text| Text::from(&*text))
+        self.text_of(self.as_bytes())
     }
 
     /// The member `name`, if this is an object that has it; the last one if it is repeated.
@@ -141,6 +142,12 @@ impl Json {
         read::elements(self.as_bytes()).into_iter().map(|value| self.part(value))
     }
 
+    /// The JSON itself, as text.
+    #[must_use]
+    pub fn into_text(self) -> Text {
+        Text(self.0)
+    }
+
     /// Copies the text, so that it does not keep the frame alive that it arrived in.
     pub fn detach(&mut self) {
         self.0 = Bytes::copy_from_slice(&self.0);
@@ -149,6 +156,11 @@ impl Json {
     /// The value at `value`, which must be a slice of this text.
     pub(crate) fn part(&self, value: &[u8]) -> Self {
         Self(self.0.slice_ref(value))
+    }
+
+    /// The text of the JSON string at `value`, which must be a slice of this text.
+    pub(crate) fn text_of(&self, value: &[u8]) -> Option<Text> {
+        Frame::new(&self.0).text(value)
     }
 
     /// Replaces the text by the part in `place`, which must be a value.
