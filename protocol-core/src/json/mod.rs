@@ -3,6 +3,7 @@
 mod pretty;
 pub mod read;
 pub(crate) mod scan;
+mod serialize;
 pub mod write;
 
 use alloc::borrow::Cow;
@@ -62,10 +63,10 @@ impl Json {
     /// [`JsonError::Encode`] if `Serialize` fails, as for a map whose keys are not text, and [`JsonError::Syntax`] if the value is nested
     /// more than 120 deep.
     pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Self, JsonError> {
-        match serde_json::to_vec(value) {
-            Ok(text) => check_depth(&text).map(|()| Self::written(text)),
-            Err(error) => Err(JsonError::unwritten(&error)),
-        }
+        /// Enough for most values.
+        const USUAL: usize = 128;
+        let mut text = Vec::with_capacity(USUAL);
+        serialize::serialize(&mut text, value).map(|()| Self::written(text))
     }
 
     /// Deserializes the text as a `T`, which may borrow from it.
@@ -259,15 +260,6 @@ impl JsonError {
     pub(crate) fn unwritten(error: &serde_json::Error) -> Self {
         Self::Encode(describe(error))
     }
-}
-
-/// Checks the nesting of text that serde_json wrote.
-pub(crate) fn check_depth(written: &[u8]) -> Result<(), JsonError> {
-    // Text with few bytes or few brackets cannot be nested deep.
-    let brackets = || written.iter().filter(|byte| matches!(byte, b'{' | b'[')).count();
-    let is_flat = written.len() <= usize::from(DEPTH) || brackets() <= usize::from(DEPTH);
-    let is_json = || Cursor::new(written, DEPTH).whole().is_ok();
-    if is_flat || is_json() { Ok(()) } else { Err(JsonError::Syntax) }
 }
 
 fn describe(error: &serde_json::Error) -> String {

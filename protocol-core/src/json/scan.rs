@@ -353,10 +353,10 @@ pub(crate) fn any_part<const LENGTH: usize>(text: &[u8], overlap: usize, has: im
 #[inline(never)]
 fn skip_plain_run(text: &[u8], mut at: usize) -> usize {
     // The loop over a block has no exit, so that the compiler vectorizes it.
-    let (blocks, _) = text.get(at..).unwrap_or_default().as_chunks::<64>();
+    let (blocks, _) = text.get(at..).unwrap_or_default().as_chunks::<32>();
     let is_special = |byte: &u8| (*byte < b' ') | (*byte == b'"') | (*byte == b'\\');
-    let is_plain = |block: &&[u8; 64]| !block.iter().fold(false, |found, byte| found | is_special(byte));
-    at = at.wrapping_add(blocks.iter().take_while(is_plain).count() << 6);
+    let is_plain = |block: &&[u8; 32]| !block.iter().fold(false, |found, byte| found | is_special(byte));
+    at = at.wrapping_add(blocks.iter().take_while(is_plain).count() << 5);
     let (words, _) = text.get(at..).unwrap_or_default().as_chunks();
     for word in words {
         let marks = specials(u64::from_le_bytes(*word));
