@@ -5,7 +5,8 @@ use core::fmt;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::de::value::StringDeserializer;
+use serde::de::{DeserializeOwned, IntoDeserializer as _};
 use serde_json::{Map, Value, json};
 
 #[cfg(feature = "validate")]
@@ -217,6 +218,8 @@ pub(crate) enum Output {
     Wrapped(Json),
     /// The type is `()`: there is no content.
     Unit,
+    /// The result is any string, and is sent once, as text.
+    Text,
     /// The schema allows any value: an object becomes structured content, anything else text.
     Any,
 }
@@ -226,6 +229,9 @@ impl Output {
         let mut schema = schema_of::<T>(SchemaSettings::draft2020_12().for_serialize());
         if schema.get("type").is_some_and(|kind| kind == "null") {
             return Self::Unit;
+        }
+        if is_string(&schema) {
+            return Self::Text;
         }
         if schema.as_bool() == Some(true) || schema.as_object().is_some_and(Map::is_empty) {
             return Self::Any;
@@ -253,7 +259,7 @@ impl Output {
     pub(crate) fn schema(&self) -> Option<&Json> {
         match self {
             Self::Object(schema) | Self::Wrapped(schema) => Some(schema),
-            Self::Unit | Self::Any => None,
+            Self::Unit | Self::Text | Self::Any => None,
         }
     }
 
@@ -261,6 +267,12 @@ impl Output {
     pub(crate) fn read<T: DeserializeOwned>(&self, result: &ToolResult) -> Result<T, JsonError> {
         match (self, &result.structured) {
             (Self::Unit, _) => Json::null().decode(),
+            // Other servers wrap strings, too, and the output of a Tesseron action is the string itself.
+            (Self::Text, Some(structured)) => structured.member("result").as_ref().unwrap_or(structured).decode(),
+            (Self::Text, None) => {
+                let text: StringDeserializer<serde::de::value::Error> = result.text().into_deserializer();
+                T::deserialize(text).map_err(|error| JsonError::Decode(error.to_string()))
+            }
             (Self::Wrapped(_), Some(structured)) => structured.member("result").unwrap_or_default().decode(),
             (_, Some(structured)) => structured.decode(),
             (_, None) => {
@@ -270,30 +282,40 @@ impl Output {
         }
     }
 
-    /// Converts a result into structured content and a block of text with the same JSON. The text of a string is the string itself.
+    /// Converts a result into structured content and a block of text with the same bytes. A string becomes text only.
     pub(crate) fn shape<T: Serialize>(&self, value: &T) -> Result<ToolOutput, JsonError> {
         Ok(match self {
             Self::Object(_) => ToolOutput::structured(Json::encode(value)?),
             Self::Wrapped(_) => {
-                let json = Json::encode(value)?;
-                let mut output = ToolOutput::structured(Object::value(|wrapped| wrapped.json("result", &json)));
-                if let Some(text) = json.as_text() {
+                let mut written = Ok(());
+                let structured = Object::value(|wrapped| written = wrapped.encode("result", value));
+                written?;
+                let text = structured.member("result").and_then(|result| result.as_text());
+                let mut output = ToolOutput::structured(structured);
+                if let Some(text) = text {
                     output.content = Content::Text(text).into();
                 }
                 output
             }
             Self::Unit => ToolOutput::default(),
+            Self::Text => ToolOutput::text(shown(Json::encode(value)?)),
             Self::Any => {
                 let json = Json::encode(value)?;
-                if json.is_object() { ToolOutput::structured(json) } else { ToolOutput::text(shown(&json)) }
+                if json.is_object() { ToolOutput::structured(json) } else { ToolOutput::text(shown(json)) }
             }
         })
     }
 }
 
 /// The value of a string, or the JSON of anything else.
-fn shown(json: &Json) -> Text {
-    json.as_text().unwrap_or_else(|| json.as_str().into())
+fn shown(json: Json) -> Text {
+    json.as_text().unwrap_or_else(|| json.into_text())
+}
+
+/// Returns `true` for the schema of any string.
+fn is_string(schema: &Value) -> bool {
+    let is_annotation = |key: &String| matches!(&**key, "type" | "title" | "description");
+    schema.get("type").is_some_and(|kind| kind == "string") && schema.as_object().is_some_and(|all| all.keys().all(is_annotation))
 }
 
 fn is_object(schema: &Value) -> bool {

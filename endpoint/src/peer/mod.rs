@@ -414,7 +414,11 @@ fn encode(value: &(impl Serialize + ?Sized)) -> Result<Json, JsonError> {
     // Taken and not borrowed, since the serialization of the arguments may itself call a tool. At the end of a thread the buffer may have been
     // destroyed already.
     let mut draft = DRAFT.try_with(Cell::take).unwrap_or_default();
-    let written = write_value(&mut draft, value).map(|()| Json::written(draft.to_vec()));
+    let written = write_value(&mut draft, value).map(|()| match draft.len() > KEPT {
+        // Long arguments leave with the buffer.
+        true => Json::written(core::mem::take(&mut draft)),
+        false => Json::written(draft.to_vec()),
+    });
     draft.clear();
     draft.shrink_to(KEPT);
     let _ = DRAFT.try_with(|cell| cell.set(draft));

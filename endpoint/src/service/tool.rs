@@ -120,7 +120,8 @@ impl Tool {
     /// A tool with typed arguments and a typed result.
     ///
     /// The result is sent as structured content, and once more as a block of text with the same JSON. Structured content must be an object
-    /// (MCP, server/tools, "Structured Content"), so a result of another type is wrapped: `7` becomes `{"result":7}`. `()` has no content.
+    /// (MCP, server/tools, "Structured Content"), so a result of another type is wrapped: `7` becomes `{"result":7}`. A string is sent as
+    /// text only, and `()` has no content. The text is left out if the result would exceed the frame limit with it.
     pub fn new<A, R, F, Fut>(name: impl Into<String>, handler: F) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,

@@ -168,7 +168,7 @@ fn a_client_is_notified_that_an_elicitation_is_complete_even_after_the_call() {
     let peer = client.peer();
     connect(&executor, server, client);
     let done = executor.block_on(peer.call_tool("opens", Json::empty_object()).unwrap()).unwrap();
-    assert_eq!(done.result().unwrap().member("structuredContent").unwrap().as_str(), r#"{"result":"accept"}"#);
+    assert_eq!(done.tool().unwrap().text(), "accept");
 
     let context = kept.lock().unwrap().take().unwrap();
     assert_eq!(executor.block_on(context.elicit_url("?", URL)), Some(Err(AskFailed::Over)), "nothing is asked any longer");
@@ -193,5 +193,5 @@ fn a_client_without_its_own_answer_declines() {
     let peer = client.peer();
     connect(&executor, server, client);
     let done = executor.block_on(peer.call_tool("opens", Json::empty_object()).unwrap()).unwrap();
-    assert_eq!(done.result().unwrap().member("structuredContent").unwrap().as_str(), r#"{"result":"decline decline"}"#);
+    assert_eq!(done.tool().unwrap().text(), "decline decline");
 }

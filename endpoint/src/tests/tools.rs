@@ -48,11 +48,39 @@ fn a_typed_result_is_structured_content_and_the_same_json_as_text() {
 }
 
 #[test]
-fn a_string_is_a_member_of_structured_content_and_shows_itself_as_text() {
-    let said = run(Tool::new("say", async |_: Context, ()| Ok("two \"words\"")));
-    assert_eq!((said.text().as_str(), said.structured().unwrap().as_str()), (r#"two "words""#, r#"{"result":"two \"words\""}"#));
+fn a_string_is_sent_once_as_text_and_another_scalar_is_a_member_of_structured_content() {
+    let say = || Tool::new("say", async |_: Context, ()| Ok("two \"words\""));
+    assert_eq!((run(say()).text().as_str(), run(say()).structured()), (r#"two "words""#, None));
+    assert_eq!(told(say()).get("outputSchema"), None);
     let counted = run(Tool::new("count", async |_: Context, ()| Ok(vec![1, 2])));
     assert_eq!((counted.text().as_str(), counted.structured().unwrap().as_str()), (r#"{"result":[1,2]}"#, r#"{"result":[1,2]}"#));
+    let choice = run(Tool::new("choose", async |_: Context, ()| Ok(Choice::Second)));
+    assert_eq!((choice.text().as_str(), choice.structured().unwrap().as_str()), ("Second", r#"{"result":"Second"}"#));
+}
+
+#[derive(Serialize, JsonSchema)]
+enum Choice {
+    #[allow(dead_code, reason = "the other is returned")]
+    First,
+    Second,
+}
+
+#[test]
+fn a_result_that_fits_a_frame_only_once_is_not_repeated_as_text() {
+    #[derive(Serialize, JsonSchema)]
+    struct Long {
+        text: String,
+    }
+    let long = |length: usize| Tool::new("long", move |_: Context, ()| core::future::ready(Ok(Long { text: "x".repeat(length) })));
+    let twice = run(long(7 << 20));
+    assert_eq!((twice.text().len(), twice.structured().unwrap().as_bytes().len()), ((7 << 20) + 11, (7 << 20) + 11));
+    let once = run(long(15 << 20));
+    assert_eq!(once.structured().unwrap().as_bytes().len(), (15 << 20) + 11);
+    assert_eq!(once.text(), "The result is in the structured content, and too long to be repeated as text.");
+    let never = run(long(16 << 20));
+    let never = &never.error().unwrap().message;
+    assert!(never.starts_with("the result is larger than a frame may be (167773"), "{never}");
+    assert!(never.ends_with(" of 16777216 bytes)"), "{never}");
 }
 
 #[test]

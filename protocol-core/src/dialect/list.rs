@@ -194,18 +194,25 @@ impl ToolResult {
     #[must_use]
     pub fn read(json: &Json) -> Option<Self> {
         use super::Content;
-        let block = |block: Json| match plain_text(&block) {
+        let block = |block| match plain_text(json, block) {
             Some(text) => Content::Text(text),
-            None => Content::Raw(block),
+            None => Content::Raw(json.part(block)),
         };
-        let content = json.member("content").filter(Json::is_array);
+        // The text may be long, so it is walked once for all members.
+        let (mut content, mut structured, mut output, mut is_error) = (None, None, None, false);
+        read::for_each_member(json.as_bytes(), |name, value| match name {
+            "content" => content = Some(value).filter(|value| Kind::of(value) == Kind::Array),
+            "structuredContent" => structured = Some(value).filter(|value| Kind::of(value) == Kind::Object),
+            "isError" => is_error = value == b"true",
+            "output" => output = Some(value),
+            _ => {}
+        });
         if let Some(content) = content {
-            let is_error = json.member("isError").is_some_and(|failed| failed.as_str() == "true");
-            let structured = json.member("structuredContent").filter(Json::is_object);
-            return Some(Self { content: content.elements().map(block).collect(), structured, is_error, json: json.clone() });
+            let content = read::elements(content).into_iter().map(block).collect();
+            return Some(Self { content, structured: structured.map(|value| json.part(value)), is_error, json: json.clone() });
         }
-        let output = json.member("output")?;
-        let text = Content::Text(output.as_text().unwrap_or_else(|| Text::from(output.as_str())));
+        let output = json.part(output?);
+        let text = Content::Text(output.as_text().unwrap_or_else(|| output.clone().into_text()));
         Some(Self { content: text.into(), structured: Some(output), is_error: false, json: json.clone() })
     }
 
@@ -216,7 +223,10 @@ impl ToolResult {
             super::Content::Text(text) => Some(Text::clone(text)),
             super::Content::Raw(block) => (text(block, "type")? == "text").then(|| text(block, "text"))?,
         });
-        let mut all = alloc::string::String::new();
+        let length = |block: &super::Content| {
+            if let super::Content::Text(text) = block { text.as_bytes().len().saturating_add(1) } else { 0 }
+        };
+        let mut all = alloc::string::String::with_capacity(self.content.iter().map(length).fold(0, usize::saturating_add));
         for (index, text) in texts.enumerate() {
             if index > 0 {
                 all.push('\n');
@@ -233,15 +243,15 @@ impl ToolResult {
     }
 }
 
-/// The text of a block of text, if it has no further members.
-fn plain_text(block: &Json) -> Option<Text> {
+/// The text of `block`, a part of `result`, if it is a block of text without further members.
+fn plain_text(result: &Json, block: &[u8]) -> Option<Text> {
     let (mut is_text, mut said, mut more) = (false, None, false);
-    read::for_each_member(block.as_bytes(), |name, value| match name {
+    read::for_each_member(block, |name, value| match name {
         "type" => is_text = value == br#""text""#,
         "text" if Kind::of(value) == Kind::String => said = Some(value),
         _ => more = true,
     });
-    if is_text && !more { read::string(said?).map(|text| Text::from(&*text)) } else { None }
+    if is_text && !more { result.text_of(said?) } else { None }
 }
 
 #[cfg(test)]

@@ -369,9 +369,14 @@ impl ToolOutput {
     /// Structured content, and the same JSON as one block of text, for clients that read only text.
     #[must_use]
     pub fn structured(value: Json) -> Self {
-        let mut output = Self::text(value.as_str());
+        let mut output = Self::text(value.clone().into_text());
         output.structured = Some(value);
         output
+    }
+
+    /// Returns `true` if the content is the text of the structured content.
+    pub(crate) fn repeats_structured(&self) -> bool {
+        matches!((&*self.content, &self.structured), ([Content::Text(text)], Some(value)) if text.as_bytes() == value.as_bytes())
     }
 
     /// The output of a tool that failed, with a message for the model.

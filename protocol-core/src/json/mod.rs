@@ -3,6 +3,7 @@
 mod pretty;
 pub mod read;
 pub(crate) mod scan;
+mod serialize;
 pub mod write;
 
 use alloc::borrow::Cow;
@@ -62,10 +63,10 @@ impl Json {
     /// [`JsonError::Encode`] if `Serialize` fails, as for a map whose keys are not text, and [`JsonError::Syntax`] if the value is nested
     /// more than 120 deep.
     pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Self, JsonError> {
-        match serde_json::to_vec(value) {
-            Ok(text) => check_depth(&text).map(|()| Self::written(text)),
-            Err(error) => Err(JsonError::unwritten(&error)),
-        }
+        /// Enough for most values.
+        const USUAL: usize = 128;
+        let mut text = Vec::with_capacity(USUAL);
+        serialize::serialize(&mut text, value).map(|()| Self::written(text))
     }
 
     /// Deserializes the text as a `T`, which may borrow from it.
@@ -124,10 +125,11 @@ impl Json {
         self.0.first() == Some(&b'[')
     }
 
-    /// The text of a string. `None` for another value, and for a string with half a surrogate pair.
+    /// The text of a string, a slice of this text if nothing is escaped. `None` for another value, and for a string with half a surrogate
+    /// pair.
     #[must_use]
     pub fn as_text(&self) -> Option<Text> {
-        read::string(self.as_bytes()).map(|text| Text::from(&*text))
+        self.text_of(self.as_bytes())
     }
 
     /// The member `name`, if this is an object that has it; the last one if it is repeated.
@@ -141,6 +143,12 @@ impl Json {
         read::elements(self.as_bytes()).into_iter().map(|value| self.part(value))
     }
 
+    /// The JSON itself, as text.
+    #[must_use]
+    pub fn into_text(self) -> Text {
+        Text(self.0)
+    }
+
     /// Copies the text, so that it does not keep the frame alive that it arrived in.
     pub fn detach(&mut self) {
         self.0 = Bytes::copy_from_slice(&self.0);
@@ -149,6 +157,11 @@ impl Json {
     /// The value at `value`, which must be a slice of this text.
     pub(crate) fn part(&self, value: &[u8]) -> Self {
         Self(self.0.slice_ref(value))
+    }
+
+    /// The text of the JSON string at `value`, which must be a slice of this text.
+    pub(crate) fn text_of(&self, value: &[u8]) -> Option<Text> {
+        Frame::new(&self.0).text(value)
     }
 
     /// Replaces the text by the part in `place`, which must be a value.
@@ -247,15 +260,6 @@ impl JsonError {
     pub(crate) fn unwritten(error: &serde_json::Error) -> Self {
         Self::Encode(describe(error))
     }
-}
-
-/// Checks the nesting of text that serde_json wrote.
-pub(crate) fn check_depth(written: &[u8]) -> Result<(), JsonError> {
-    // Text with few bytes or few brackets cannot be nested deep.
-    let brackets = || written.iter().filter(|byte| matches!(byte, b'{' | b'[')).count();
-    let is_flat = written.len() <= usize::from(DEPTH) || brackets() <= usize::from(DEPTH);
-    let is_json = || Cursor::new(written, DEPTH).whole().is_ok();
-    if is_flat || is_json() { Ok(()) } else { Err(JsonError::Syntax) }
 }
 
 fn describe(error: &serde_json::Error) -> String {

@@ -29,7 +29,7 @@ impl<'a> Key<'a> {
     pub fn name(self) -> Cow<'a, str> {
         match self.plain() {
             Some(plain) => Cow::Borrowed(core::str::from_utf8(plain).unwrap_or_default()),
-            None => Cow::Owned(unescape(self.quoted).unwrap_or_default()),
+            None => Cow::Owned(unescape(self.quoted).and_then(|name| String::from_utf8(name).ok()).unwrap_or_default()),
         }
     }
 
@@ -188,11 +188,7 @@ pub fn string_bytes(value: &[u8]) -> Option<Cow<'_, [u8]>> {
         return None;
     }
     let end = skip_plain(value, 1);
-    if byte(value, end) == b'"' {
-        value.get(1..end).map(Cow::Borrowed)
-    } else {
-        unescape(value).map(|text| Cow::Owned(text.into_bytes()))
-    }
+    if byte(value, end) == b'"' { value.get(1..end).map(Cow::Borrowed) } else { unescape(value).map(Cow::Owned) }
 }
 
 /// Decodes a JSON string. `None` if `value` is not a string, or has an unpaired surrogate.
@@ -203,8 +199,50 @@ pub fn string(value: &[u8]) -> Option<Cow<'_, str>> {
     }
 }
 
-fn unescape(quoted: &[u8]) -> Option<String> {
-    serde_json::from_slice(quoted).ok()
+/// Decodes a string with escapes. `None` if it has an unpaired surrogate.
+fn unescape(quoted: &[u8]) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(quoted.len());
+    let mut at = 1;
+    loop {
+        let end = skip_plain(quoted, at);
+        out.extend_from_slice(quoted.get(at..end).unwrap_or_default());
+        let (letter, length) = match quoted.get(end..).unwrap_or_default() {
+            [b'"', ..] => return Some(out),
+            [b'\\', b'u', digits @ ..] => escaped_letter(digits)?,
+            [b'\\', byte, ..] => (simple_escape(*byte)?, 2),
+            _ => return None,
+        };
+        match u8::try_from(letter) {
+            Ok(byte) if byte.is_ascii() => out.push(byte),
+            _ => out.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+        at = end.wrapping_add(length);
+    }
+}
+
+/// The character that a backslash and `byte` stand for.
+fn simple_escape(byte: u8) -> Option<char> {
+    Some(match byte {
+        b'n' => '\n',
+        b'"' | b'\\' | b'/' => char::from(byte),
+        b't' => '\t',
+        b'r' => '\r',
+        b'b' => '\x08',
+        b'f' => '\x0c',
+        _ => return None,
+    })
+}
+
+/// The character of an escape by number, of which `digits` follows the `\u`, and the length of the escape: one, or two for a surrogate pair.
+fn escaped_letter(digits: &[u8]) -> Option<(char, usize)> {
+    let unit = |digits: &[u8]| u32::from_str_radix(core::str::from_utf8(digits.get(..4)?).ok()?, 16).ok();
+    let first = unit(digits)?;
+    if let Some(letter) = char::from_u32(first) {
+        return Some((letter, 6));
+    }
+    let second = unit(digits.get(4..)?.strip_prefix(b"\\u")?)?;
+    let pair = char::decode_utf16([u16::try_from(first).ok()?, u16::try_from(second).ok()?]).next()?.ok()?;
+    Some((pair, 12))
 }
 
 /// The value of a JSON number. `None` if `value` is not a number, or too large to be finite.
@@ -282,6 +320,35 @@ mod tests {
         assert_eq!(string(br#""a\tb""#).as_deref(), Some("a\tb"));
         assert_eq!(string(br#""\ud800""#), None);
         assert_eq!(string(b"1"), None);
+    }
+
+    #[test]
+    fn escapes_are_read_as_serde_json_reads_them() {
+        let pieces = [
+            "",
+            "plain and a little more",
+            "\\n",
+            "\\\"",
+            "\\\\",
+            "\\/",
+            "\\b\\f\\r\\t",
+            "\\u0041",
+            "\\u00e9",
+            "\\u20AC",
+            "\\ud83d",
+            "\\uDE00",
+            "\\u0000",
+            "\u{e9}",
+        ];
+        for (one, two, three) in pieces
+            .iter()
+            .flat_map(|one| pieces.iter().map(move |two| (one, two)))
+            .flat_map(|(one, two)| pieces.iter().map(move |three| (one, two, three)))
+        {
+            let text = alloc::format!("\"{one}{two}{three}\"");
+            let expected: Option<String> = serde_json::from_str(&text).ok();
+            assert_eq!(string(text.as_bytes()).as_deref(), expected.as_deref(), "{text}");
+        }
     }
 
     #[test]

@@ -352,6 +352,11 @@ pub(crate) fn any_part<const LENGTH: usize>(text: &[u8], overlap: usize, has: im
 /// [`skip_plain`] for long runs. A function of its own, so that short texts take few instructions.
 #[inline(never)]
 fn skip_plain_run(text: &[u8], mut at: usize) -> usize {
+    // The loop over a block has no exit, so that the compiler vectorizes it.
+    let (blocks, _) = text.get(at..).unwrap_or_default().as_chunks::<32>();
+    let is_special = |byte: &u8| (*byte < b' ') | (*byte == b'"') | (*byte == b'\\');
+    let is_plain = |block: &&[u8; 32]| !block.iter().fold(false, |found, byte| found | is_special(byte));
+    at = at.wrapping_add(blocks.iter().take_while(is_plain).count() << 5);
     let (words, _) = text.get(at..).unwrap_or_default().as_chunks();
     for word in words {
         let marks = specials(u64::from_le_bytes(*word));
@@ -712,9 +717,9 @@ mod tests {
     #[test]
     fn plain_bytes_are_passed_over_up_to_the_first_special_one_or_the_end() {
         for special in [b'"', b'\\', 0, b'\n', 0x1f] {
-            for length in 0..25 {
+            for length in (0..25).chain(140..160) {
                 for place in 0..=length {
-                    let mut text = [b' ', b'!', b'#', 0x7f, 0x80, 0xff, b'[', b']'].repeat(4);
+                    let mut text = [b' ', b'!', b'#', 0x7f, 0x80, 0xff, b'[', b']'].repeat(20);
                     text.truncate(length);
                     if let Some(byte) = text.get_mut(place) {
                         *byte = special;

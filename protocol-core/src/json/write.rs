@@ -9,7 +9,8 @@ use serde::Serialize;
 pub use super::pretty::pretty;
 use super::read::Key;
 use super::scan::{self, any_part};
-use super::{Json, JsonError, Text, check_depth};
+use super::serialize::serialize;
+use super::{Json, JsonError, Text};
 
 /// Encodes bytes in base64 with padding (RFC 4648, section 4), as both protocols do.
 #[must_use]
@@ -205,19 +206,18 @@ fn may_have_line_break(text: &[u8]) -> bool {
 /// # Errors
 /// As for [`Json::encode`]. The bytes that were appended by then must be discarded.
 pub fn write_value<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> Result<(), JsonError> {
-    let start = out.len();
-    append(out, value).map_err(|error| JsonError::unwritten(&error))?;
-    check_depth(out.get(start..).unwrap_or_default())
+    serialize(out, value)
 }
 
+/// Appends `value` as serde_json writes it.
 #[cfg(feature = "std")]
-fn append<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> serde_json::Result<()> {
+pub(super) fn append<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> serde_json::Result<()> {
     serde_json::to_writer(out, value)
 }
 
-/// Appends `value`, serialized. Through a second buffer, since serde_json cannot write into one without `std`.
+/// Appends `value` as serde_json writes it. Through a second buffer, since serde_json cannot write into one without `std`.
 #[cfg(not(feature = "std"))]
-fn append<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> serde_json::Result<()> {
+pub(super) fn append<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> serde_json::Result<()> {
     out.append(&mut serde_json::to_vec(value)?);
     Ok(())
 }
@@ -236,12 +236,15 @@ pub(crate) fn text_size(text: &[u8]) -> usize {
 }
 
 fn long_text_size(text: &[u8]) -> usize {
-    let size = |byte: u8| match byte {
-        b'"' | b'\\' | b'\n' | b'\r' | b'\t' => 2,
-        0..b' ' => 6,
-        _ => 1,
+    // Counted in bytes, and in pieces of which none has more than a byte can count, so that the compiler vectorizes it.
+    let count = |is: fn(&u8) -> bool| {
+        let in_piece = |piece: &[u8]| usize::from(piece.iter().fold(0_u8, |count, byte| count.wrapping_add(u8::from(is(byte)))));
+        text.chunks(255).map(in_piece).fold(0, usize::saturating_add)
     };
-    text.iter().copied().map(size).fold(2, usize::saturating_add)
+    // A line feed, the most frequent control character by far, takes two bytes, others up to six.
+    let of_two = count(|byte| (*byte == b'"') | (*byte == b'\\') | (*byte == b'\n'));
+    let of_six = count(|byte| (*byte < b' ') & (*byte != b'\n'));
+    [2, of_two, of_six.saturating_mul(5)].into_iter().fold(text.len(), usize::saturating_add)
 }
 
 /// Appends `text`, which must be UTF-8, as a JSON string.
@@ -258,6 +261,8 @@ pub fn write_text(out: &mut Vec<u8>, text: &[u8]) {
             b'\n' => out.extend_from_slice(b"\\n"),
             b'\r' => out.extend_from_slice(b"\\r"),
             b'\t' => out.extend_from_slice(b"\\t"),
+            b'\x08' => out.extend_from_slice(b"\\b"),
+            b'\x0c' => out.extend_from_slice(b"\\f"),
             other => {
                 const HEX: [u8; 16] = *b"0123456789abcdef";
                 let digit = |nibble: u8| HEX.get(usize::from(nibble)).copied().unwrap_or(b'0');

@@ -267,8 +267,9 @@ impl Session {
         let (request, partial) = (inbound.answered(), inbound.checkpoint());
         let dialect = inbound.rules().dialect;
         let frame = dialect.write_reply(self.outbox.frames(), request, reply, partial, &self.config.local_end());
-        Some(match frame.len() > self.config.limits.frame_bytes {
-            true => dialect.write_error(self.outbox.frames(), Some(request.id), &too_large()),
+        let (length, limit) = (frame.len(), self.config.limits.frame_bytes);
+        Some(match length > limit {
+            true => dialect.write_error(self.outbox.frames(), Some(request.id), &too_large(length, limit)),
             false => frame,
         })
     }

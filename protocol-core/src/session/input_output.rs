@@ -332,8 +332,9 @@ impl Session {
 
     /// Replaces a reply that is longer than [`crate::Limits::frame_bytes`] by an error.
     pub(super) fn bounded_reply(&mut self, frame: WrittenFrame, exchange: &WireId) -> WrittenFrame {
-        match frame.len() > self.config.limits.frame_bytes {
-            true => self.rules.dialect.write_error(self.outbox.frames(), Some(exchange), &too_large()),
+        let (length, limit) = (frame.len(), self.config.limits.frame_bytes);
+        match length > limit {
+            true => self.rules.dialect.write_error(self.outbox.frames(), Some(exchange), &too_large(length, limit)),
             false => frame,
         }
     }
@@ -361,7 +362,8 @@ impl Session {
     }
 }
 
-/// The error that replaces a reply which is too long for a frame.
-pub(super) fn too_large() -> RpcError {
-    RpcError::fixed(RpcError::INTERNAL, "the result is larger than a frame may be")
+/// The error that replaces a reply whose frame would have `length` bytes, more than `limit`.
+pub(super) fn too_large(length: usize, limit: usize) -> RpcError {
+    let why = alloc::format!("the result is larger than a frame may be ({length} of {limit} bytes)");
+    RpcError::new(RpcError::INTERNAL, why)
 }

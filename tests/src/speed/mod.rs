@@ -10,6 +10,7 @@ mod contender;
 pub mod floor;
 pub mod ours;
 mod parts;
+pub mod payload;
 mod report;
 mod row;
 mod table;

@@ -153,7 +153,7 @@ fn a_result_over_the_frame_limit_is_internal() {
     let mut app = Scripted::app(with(app_config(), |config| config.limits.frame_bytes = 1024));
     let id = app.receive_invoke(7, "i1");
     app.reply(id, Reply::Tool(ToolOutput::text("a".repeat(2000))));
-    assert_eq!(app.sent(), [error(7, -32603, "the result is larger than a frame may be")]);
+    assert_eq!(app.sent(), [error(7, -32603, "the result is larger than a frame may be (2067 of 1024 bytes)")]);
 }
 
 // ---- Deadlines, cancels and their races ----

@@ -14,10 +14,10 @@ use crate::dialect::{
     Notice, Op, Outgoing, Parts, Progress, Reply, Sample, Sampled, ToolOutput, list_of,
 };
 use crate::error::RpcError;
-use crate::json::Json;
 use crate::json::read::{Kind, for_each_key, for_each_member};
 use crate::json::scan::any_part;
-use crate::json::write::{Object, push_json, write_string, write_text};
+use crate::json::write::{Object, push_json, text_size, write_string, write_text};
+use crate::json::{Json, Text};
 use crate::wire::{FrameBuffer, WireId, WrittenFrame};
 
 /// The members that the session adds to `params._meta` of a request.
@@ -256,9 +256,14 @@ impl Mcp {
             Reply::Done => self.write_result(frames, id, op, 2, local, |_| {}),
             Reply::Raw(_) => frames.error(Some(id), &misfit("the handler's result is not an object")),
             Reply::Tool(output) if op == Op::CallTool => {
-                let size = output.content.iter().map(Content::size).fold(0_usize, usize::saturating_add);
                 let failed = failed.filter(|_| output.is_error);
-                self.write_result(frames, id, op, size, local, |object| self.write_output(object, output, failed.as_ref()))
+                let structured = self.structured(output, failed.as_ref()).map_or(0, |value| value.as_bytes().len());
+                let size = output.content.iter().map(Content::size).fold(structured, usize::saturating_add);
+                // The text of structured content is for clients that read only text ("Tools", "Structured Content"). A result that is too long
+                // for a frame because of it is sent without.
+                let is_cut = size > local.limits.frame_bytes && structured > 0 && output.repeats_structured();
+                let size = if is_cut { structured } else { size };
+                self.write_result(frames, id, op, size, local, |object| self.write_output(object, output, failed.as_ref(), is_cut))
             }
             Reply::Tool(_) => frames.error(Some(id), &misfit("a tool's output answers only a call of a tool")),
             Reply::Contents(contents) if op == Op::ReadResource => {
@@ -329,10 +334,18 @@ impl Mcp {
         Cow::Owned(RpcError { code, ..error.clone() })
     }
 
-    fn write_output(self, object: &mut Object<'_>, output: &ToolOutput, failed: Option<&Json>) {
-        object.array("content", &output.content, |out, block| block.write(out));
-        let structured = output.structured.as_ref().or(failed);
-        if let (Some(structured), true) = (structured, self.revision() >= Revision::R2025_06_18) {
+    /// The structured content of a result, if this revision has it.
+    fn structured<'a>(self, output: &'a ToolOutput, failed: Option<&'a Json>) -> Option<&'a Json> {
+        output.structured.as_ref().or(failed).filter(|_| self.revision() >= Revision::R2025_06_18)
+    }
+
+    /// Writes the members of a result. If `is_cut`, its content is not repeated as text.
+    fn write_output(self, object: &mut Object<'_>, output: &ToolOutput, failed: Option<&Json>, is_cut: bool) {
+        const CUT: Content =
+            Content::Text(Text::from_static("The result is in the structured content, and too long to be repeated as text."));
+        let content = if is_cut { &[CUT] } else { &*output.content };
+        object.array("content", content, |out, block| block.write(out));
+        if let Some(structured) = self.structured(output, failed) {
             object.json("structuredContent", structured);
         }
         if output.is_error {
@@ -564,8 +577,12 @@ impl Content {
         }
     }
 
+    /// An estimate of its length, which for long text is an upper bound.
     fn size(&self) -> usize {
+        /// Counting the escapes of shorter text would take longer than a second allocation.
+        const LONG: usize = 1024;
         match self {
+            Self::Text(text) if text.as_bytes().len() >= LONG => text_size(text.as_bytes()).saturating_add(32),
             Self::Text(text) => text.as_bytes().len().saturating_add(32),
             Self::Raw(block) => block.as_bytes().len(),
         }

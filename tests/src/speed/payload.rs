@@ -1,0 +1,176 @@
+//! Calls with large results and large arguments, through two endpoints over a pair of pipes in memory.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use endpoint::{Call, CallOutcome, Context, Peer, Service, Tool};
+use protocol_core::{Config, Identity, Json, Text, ToolOutput};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use programs::adapter::{Adapter, Link};
+
+/// The sizes of the payloads in bytes.
+pub const SIZES: [usize; 4] = [1 << 10, 64 << 10, 1 << 20, 15 << 20];
+
+/// The payload of a call, with the end that is measured by its side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// A result of one block of text, which the caller leaves as it arrived.
+    Result,
+    /// The same, whose text the caller reads.
+    ResultRead,
+    /// The same, of lines that end in a line feed, which is an escape in JSON.
+    LinesRead,
+    /// A typed result of [`Tool::new`] that is a string, read as a string.
+    TypedString,
+    /// A typed result of [`Tool::new`] that is a struct with a string, read as a struct.
+    TypedStruct,
+    /// Arguments with a string, which the tool takes as JSON.
+    Arguments,
+    /// The same, which the tool takes as a struct.
+    ArgumentsRead,
+    /// The same, of lines.
+    LinesTaken,
+    /// The same string in a struct within the arguments.
+    NestedTaken,
+}
+
+impl Payload {
+    /// All of them, with the name of each.
+    pub const ALL: [(Self, &'static str); 9] = [
+        (Self::Result, "result"),
+        (Self::ResultRead, "result-read"),
+        (Self::LinesRead, "result-lines-read"),
+        (Self::TypedString, "typed-string-read"),
+        (Self::TypedStruct, "typed-struct-read"),
+        (Self::Arguments, "arguments"),
+        (Self::ArgumentsRead, "arguments-read"),
+        (Self::LinesTaken, "arguments-lines-read"),
+        (Self::NestedTaken, "arguments-nested-read"),
+    ];
+
+    const fn has_lines(self) -> bool {
+        matches!(self, Self::LinesRead | Self::LinesTaken)
+    }
+
+    /// The text of `size` bytes, which is made once.
+    fn text(self, size: usize) -> &'static str {
+        static MADE: Mutex<BTreeMap<(bool, usize), &'static str>> = Mutex::new(BTreeMap::new());
+        let make = || {
+            let line = if self.has_lines() {
+                "the quick brown fox jumps over the lazy dog, again and again, line by line\n"
+            } else {
+                "the quick brown fox "
+            };
+            let text: String = line.chars().cycle().take(size).collect();
+            &*text.leak()
+        };
+        MADE.lock().unwrap_or_else(PoisonError::into_inner).entry((self.has_lines(), size)).or_insert_with(make)
+    }
+}
+
+#[derive(Clone, Deserialize, JsonSchema, Serialize)]
+struct Wanted {
+    size: usize,
+    lines: bool,
+}
+
+impl Wanted {
+    fn text(&self) -> &'static str {
+        if self.lines { Payload::LinesRead.text(self.size) } else { Payload::Result.text(self.size) }
+    }
+}
+
+#[derive(Deserialize, JsonSchema, Serialize)]
+struct Note<'a> {
+    text: Cow<'a, str>,
+}
+
+#[derive(Deserialize, JsonSchema, Serialize)]
+struct Place<'a> {
+    line: u32,
+    note: Note<'a>,
+}
+
+#[derive(Deserialize, JsonSchema, Serialize)]
+struct Nested<'a> {
+    at: Place<'a>,
+}
+
+fn service() -> Service {
+    let whole = async |_: Context, wanted: Wanted| Ok(ToolOutput::text(Text::from_static(wanted.text())));
+    let string = async |_: Context, wanted: Wanted| Ok(wanted.text());
+    let note = async |_: Context, wanted: Wanted| Ok(Note { text: Cow::Borrowed(wanted.text()) });
+    let given = async |_: Context, given: Json| Ok(size(given.as_bytes().len()));
+    let taken = async |_: Context, note: Note<'static>| Ok(size(note.text.len()));
+    let nested = async |_: Context, nested: Nested<'static>| Ok(size(nested.at.note.text.len()));
+    let schema = Json::parse(
+        r#"{"type":"object","properties":{"text":{"type":"string"}},"required":["text"],"additionalProperties":false}"#,
+    );
+    let given = Tool::raw("given", schema.expect("a schema"), given).expect("the schema of an object");
+    Service::new(Identity::new("payload", "1"))
+        .tool(Tool::with_output("result", whole).inline())
+        .tool(Tool::new("string", string).inline())
+        .tool(Tool::new("note", note).inline())
+        .tool(given.inline())
+        .tool(Tool::with_output("taken", taken).inline())
+        .tool(Tool::with_output("nested", nested).inline())
+}
+
+fn size(bytes: usize) -> ToolOutput {
+    ToolOutput::text(bytes.to_string())
+}
+
+/// Two endpoints that are connected.
+pub struct Payloads {
+    peer: Peer,
+    /// Held, or the connection ends.
+    _links: [Link; 2],
+}
+
+impl Payloads {
+    /// Connects two endpoints by pipes of 64 KiB.
+    pub async fn connect<A: Adapter>(adapter: &A) -> Self {
+        let (one, other) = adapter.duplex(64 * 1024);
+        let client = adapter.connect(Arc::new(()), Config::mcp_client(Identity::new("payload", "1")), one);
+        let server = adapter.serve(Arc::new(service()), other);
+        let peer = client.peer.clone();
+        peer.ready().await.expect("a handshake");
+        Self { peer, _links: [client, server] }
+    }
+
+    /// Makes one call with a payload of `size` bytes of text. Fails with the error of the call.
+    pub async fn pass(&self, payload: Payload, size: usize) -> Result<(), String> {
+        let wanted = Wanted { size, lines: payload.has_lines() };
+        let text = || Cow::Borrowed(payload.text(size));
+        let read = match payload {
+            Payload::Result => self.call("result", &wanted)?.await.result().map_err(shown)?.as_bytes().len(),
+            Payload::ResultRead | Payload::LinesRead => self.call("result", &wanted)?.await.tool().map_err(shown)?.text().len(),
+            Payload::TypedString => self.call("string", &wanted)?.await.tool_as::<String>().map_err(shown)?.len(),
+            Payload::TypedStruct => self.call("note", &wanted)?.await.tool_as::<Note<'static>>().map_err(shown)?.text.len(),
+            Payload::Arguments => counted(self.call("given", &Note { text: text() })?.await)?,
+            Payload::ArgumentsRead | Payload::LinesTaken => counted(self.call("taken", &Note { text: text() })?.await)?,
+            Payload::NestedTaken => {
+                let nested = Nested { at: Place { line: 7, note: Note { text: text() } } };
+                counted(self.call("nested", &nested)?.await)?
+            }
+        };
+        assert!(read >= size, "{read} of {size} bytes arrived");
+        Ok(())
+    }
+
+    fn call(&self, tool: &str, arguments: &impl Serialize) -> Result<Call, String> {
+        self.peer.call_tool_with(tool, arguments).map_err(shown)
+    }
+}
+
+fn shown(error: impl ToString) -> String {
+    error.to_string()
+}
+
+/// The number that a tool answered with.
+fn counted(outcome: CallOutcome) -> Result<usize, String> {
+    outcome.tool().map_err(shown)?.text().parse().map_err(shown)
+}
