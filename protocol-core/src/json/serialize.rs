@@ -392,8 +392,8 @@ mod tests {
         #[derive(Serialize)]
         #[serde(untagged)]
         enum Nest {
-            List(Vec<Nest>),
-            Map(BTreeMap<u8, Nest>),
+            List(Vec<Self>),
+            Map(BTreeMap<u8, Self>),
             Raw(alloc::boxed::Box<RawValue>),
             End(()),
         }
