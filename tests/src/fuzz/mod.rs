@@ -6,24 +6,36 @@
 mod bridge;
 mod endpoint;
 mod envelope;
+mod headers;
 mod judge;
 mod lines;
 mod pair;
 mod session;
+mod sse;
 
 pub use bridge::bridge;
 pub use endpoint::endpoint;
 pub use envelope::envelope;
+pub use headers::headers;
 pub use lines::lines;
 pub use pair::pair;
 pub use session::session;
+pub use sse::sse;
 
 /// What a fuzz target does with its bytes.
 pub type Target = fn(&[u8]);
 
 /// Every target, under the name of its corpus.
-pub const TARGETS: [(&str, Target); 6] =
-    [("bridge", bridge), ("endpoint", endpoint), ("envelope", envelope), ("lines", lines), ("pair", pair), ("session", session)];
+pub const TARGETS: [(&str, Target); 8] = [
+    ("bridge", bridge),
+    ("endpoint", endpoint),
+    ("envelope", envelope),
+    ("headers", headers),
+    ("lines", lines),
+    ("pair", pair),
+    ("session", session),
+    ("sse", sse),
+];
 
 /// The first bytes of a case choose; those that are missing are zero.
 fn head<const COUNT: usize>(data: &[u8]) -> ([u8; COUNT], &[u8]) {

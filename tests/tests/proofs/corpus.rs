@@ -32,6 +32,11 @@ fn the_stored_cases_of_envelope_hold() {
 }
 
 #[test]
+fn the_stored_cases_of_headers_hold() {
+    assert_eq!(failures("headers"), [""; 0]);
+}
+
+#[test]
 fn the_stored_cases_of_lines_hold() {
     assert_eq!(failures("lines"), [""; 0]);
 }
@@ -39,6 +44,11 @@ fn the_stored_cases_of_lines_hold() {
 #[test]
 fn the_stored_cases_of_session_hold() {
     assert_eq!(failures("session"), [""; 0]);
+}
+
+#[test]
+fn the_stored_cases_of_sse_hold() {
+    assert_eq!(failures("sse"), [""; 0]);
 }
 
 #[test]

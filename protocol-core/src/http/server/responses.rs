@@ -137,6 +137,8 @@ impl HttpServer {
 
     /// Ends a stream that will have no further frame, and of which no event is kept.
     pub(super) fn end_stream(&mut self, key: SessionKey, lane: Lane) {
+        // A lane that stays stopped would stay open in its session.
+        self.set_stopped(key, lane, false);
         let Some(session) = self.sessions.get_mut(&key) else { return };
         let exchange = session.stream(lane).and_then(Stream::exchange);
         session.remove_stream(lane, &mut self.timers);
@@ -148,6 +150,8 @@ impl HttpServer {
 
     /// Keeps a stream whose last reply was made for replay, or forgets it.
     fn retire(&mut self, key: SessionKey, lane: Lane) {
+        // A lane that stays stopped would stay open in its session.
+        self.set_stopped(key, lane, false);
         let Some(session) = self.sessions.get_mut(&key) else { return };
         if session.stream(lane).is_some_and(Stream::can_resume) {
             let until = self.now.saturating_add(self.config.timeouts.replay);

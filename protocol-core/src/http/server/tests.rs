@@ -819,6 +819,15 @@ fn a_reader_that_is_slow_stops_its_own_lane_until_half_of_it_was_read() {
     assert_eq!(bench.events(), [writable(false)]);
     bench.server.handle_lost(slow, bench.now);
     assert_eq!(bench.events(), [writable(true)], "what is lost stops nobody");
+    let (ending, lane) = bench.call(&session);
+    bench.events();
+    for _ in 0..10 {
+        bench.within(lane, "12345678901234567890");
+    }
+    bench.reply(lane, RESULT);
+    let writable = |is_writable| HttpEvent::Writable { session: lane.0, lane: lane.1, is_writable };
+    assert_eq!(bench.events(), [writable(false), writable(true)], "nor does one that is over");
+    assert!(bench.stream(ending).1);
 }
 
 // ---- Posts without replies, and with several ----
