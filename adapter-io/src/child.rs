@@ -176,6 +176,10 @@ impl<P: Process, I: FrameIo<Error = io::Error>, T: Timer> FrameIo for Child<P, I
         self.io.set_frame_limit(bytes);
     }
 
+    fn release_memory(&mut self) {
+        self.io.release_memory();
+    }
+
     fn sends_anywhere(&self) -> bool {
         self.io.sends_anywhere()
     }

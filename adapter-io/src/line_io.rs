@@ -225,6 +225,10 @@ impl<B: ByteIo<E::Reader, E::Writer>, E: Ends> FrameIo for LineIo<B, E> {
         self.decoder.set_limit(bytes);
     }
 
+    fn release_memory(&mut self) {
+        self.decoder.release_memory();
+    }
+
     fn sends_anywhere(&self) -> bool {
         self.sends_anywhere
     }

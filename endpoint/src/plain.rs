@@ -1,5 +1,5 @@
-//! A quick check for the arguments that most tools take: an object of scalars, choices and lists of them. It works on the text, without
-//! parsing it into a tree.
+//! A quick check for the arguments that most tools take: an object of scalars, choices, and lists and objects of them. It works on the text,
+//! without parsing it into a tree.
 //!
 //! It only recognizes valid arguments. If it is in doubt, the checker decides, which also produces the error messages.
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use protocol_core::json::{Json, read};
 
-/// A schema with no keywords but those that this check supports.
+/// The schema of an object, with no keywords but those that this check supports.
 #[derive(Default)]
 pub(crate) struct Plain {
     members: Vec<(String, Field)>,
@@ -27,34 +27,35 @@ struct Field {
     number: bool,
     string: bool,
     list: bool,
+    object: bool,
     min: Option<i64>,
     max: Option<i64>,
     /// The JSON of the values of `enum`, if there are any.
     choices: Vec<String>,
     /// The values that each element of a list may have.
     items: Option<Box<Self>>,
+    /// The members that an object has. It is not known here whether it may have others.
+    members: Option<Box<Plain>>,
 }
 
 impl Plain {
     /// Returns `None` if the schema has a keyword that this check does not support.
     pub(crate) fn of(schema: &Value) -> Option<Self> {
-        let mut plain = Self::default();
         let schema = schema.as_object()?;
-        let is_closed_object = schema.get("type")? == "object" && schema.get("additionalProperties")? == false;
-        let properties = schema.get("properties")?.as_object().filter(|all| is_closed_object && all.len() <= MAX_MEMBERS)?;
-        for (name, field) in properties {
+        let is_object = schema.get("type")? == "object" && schema.get("additionalProperties")? == false;
+        Field::of(schema).filter(|_| is_object)?.members.map(|members| *members)
+    }
+
+    /// The members of the schema of an object, which lists them.
+    fn members(schema: &Map<String, Value>) -> Option<Self> {
+        let mut plain = Self::default();
+        for (name, field) in schema.get("properties")?.as_object().filter(|all| all.len() <= MAX_MEMBERS)? {
             plain.members.push((name.clone(), Field::of(field.as_object()?)?));
         }
-        for (key, value) in schema {
-            match key.as_str() {
-                "type" | "additionalProperties" | "properties" => {}
-                "required" => {
-                    for name in value.as_array()? {
-                        let bit = plain.member(name.as_str()?.as_bytes())?.1;
-                        plain.required = Some(plain.required | bit).filter(|all| *all != plain.required)?;
-                    }
-                }
-                _ => is_annotation(key, value).then_some(())?,
+        if let Some(required) = schema.get("required") {
+            for name in required.as_array()? {
+                let bit = plain.member(name.as_str()?.as_bytes())?.1;
+                plain.required = Some(plain.required | bit).filter(|all| *all != plain.required)?;
             }
         }
         Some(plain)
@@ -62,7 +63,11 @@ impl Plain {
 
     /// Returns `true` if `arguments` are certainly valid, and decode to the same value from their text as from a tree.
     pub(crate) fn fits(&self, arguments: &Json) -> bool {
-        let Some(members) = read::Members::of(arguments.as_bytes()) else { return false };
+        self.fits_object(arguments.as_bytes())
+    }
+
+    fn fits_object(&self, object: &[u8]) -> bool {
+        let Some(members) = read::Members::of(object) else { return false };
         let mut given = 0;
         for (key, value) in members {
             let Some((field, bit)) = key.plain().and_then(|name| self.member(name)) else { return false };
@@ -80,11 +85,6 @@ impl Plain {
     }
 }
 
-/// Returns `true` if a string has escape sequences.
-fn has_escapes(text: &[u8]) -> bool {
-    text.contains(&b'\\')
-}
-
 /// Returns `true` for a keyword that is only an annotation, as `format` is in draft 2020-12.
 fn is_annotation(key: &str, value: &Value) -> bool {
     key == "default" || (matches!(key, "title" | "description" | "format") && value.is_string())
@@ -93,8 +93,12 @@ fn is_annotation(key: &str, value: &Value) -> bool {
 impl Field {
     fn of(schema: &Map<String, Value>) -> Option<Self> {
         let mut field = Self::default();
+        if schema.contains_key("properties") {
+            field.members = Some(Box::new(Plain::members(schema)?));
+        }
         for (key, value) in schema {
             match (key.as_str(), value) {
+                ("properties" | "required", _) | ("additionalProperties", Value::Bool(false)) if field.members.is_some() => {}
                 ("type", Value::String(kind)) => field.allow(kind)?,
                 ("type", Value::Array(kinds)) => kinds.iter().try_for_each(|kind| field.allow(kind.as_str()?))?,
                 ("minimum", limit) => field.min = Some(limit.as_i64()?),
@@ -118,6 +122,7 @@ impl Field {
             "number" => &mut self.number,
             "string" => &mut self.string,
             "array" => &mut self.list,
+            "object" => &mut self.object,
             _ => return None,
         };
         (!core::mem::replace(allowed, true)).then_some(())
@@ -128,8 +133,9 @@ impl Field {
             return false;
         }
         match value {
-            // `\u` may begin half of a surrogate pair, which some types ignore and a tree refuses.
-            [b'"', ..] => self.string && !(has_escapes(value) && value.windows(2).any(|two| two == b"\\u")),
+            // A tree refuses half of a surrogate pair, which some types ignore.
+            [b'"', ..] => self.string && read::is_unicode(value),
+            [b'{', ..] => self.object && self.members.as_ref().is_some_and(|members| members.fits_object(value)),
             [b'0'..=b'9' | b'-', ..] => self.fits_number(value),
             [b'[', ..] => {
                 let item = self.items.as_ref().filter(|_| self.list);

@@ -266,19 +266,27 @@ impl Output {
     /// Decodes a result of this form. Without structured content it is decoded from the text: as JSON, or as a string.
     pub(crate) fn read<T: DeserializeOwned>(&self, result: &ToolResult) -> Result<T, JsonError> {
         match (self, &result.structured) {
-            (Self::Unit, _) => Json::null().decode(),
-            // Other servers wrap strings, too, and the output of a Tesseron action is the string itself.
-            (Self::Text, Some(structured)) => structured.member("result").as_ref().unwrap_or(structured).decode(),
+            (_, Some(structured)) => self.read_structured(structured),
+            (Self::Unit, None) => Json::null().decode(),
             (Self::Text, None) => {
                 let text: StringDeserializer<serde::de::value::Error> = result.text().into_deserializer();
                 T::deserialize(text).map_err(|error| JsonError::Decode(error.to_string()))
             }
-            (Self::Wrapped(_), Some(structured)) => structured.member("result").unwrap_or_default().decode(),
-            (_, Some(structured)) => structured.decode(),
             (_, None) => {
                 let text = result.text();
                 Json::parse(text.clone()).and_then(|json| json.decode()).or_else(|_| Json::string(&text).decode())
             }
+        }
+    }
+
+    /// Decodes structured content of this form.
+    pub(crate) fn read_structured<T: DeserializeOwned>(&self, structured: &Json) -> Result<T, JsonError> {
+        match self {
+            Self::Unit => Json::null().decode(),
+            Self::Wrapped(_) => structured.member("result").unwrap_or_default().decode(),
+            // Other servers wrap strings, too, and the output of a Tesseron action is the string itself.
+            Self::Text => structured.member("result").as_ref().unwrap_or(structured).decode(),
+            Self::Object(_) | Self::Any => structured.decode(),
         }
     }
 
@@ -499,7 +507,7 @@ mod tests {
 
         /// The schema of a field: mostly one that [`Plain`] supports, sometimes one that only the validator supports.
         fn field(&mut self) -> Value {
-            let mut field = match self.roll(12) {
+            let mut field = match self.roll(14) {
                 0..=1 => json!({"type": "string"}),
                 2 => json!({"type": ["integer", "null"]}),
                 3 => json!({"type": "number"}),
@@ -510,6 +518,7 @@ mod tests {
                 8 => json!({"type": "number", "minimum": -1, "maximum": 3}),
                 9 => json!({"type": "string", "format": "date-time", "title": "When"}),
                 10 => json!({"type": "array"}),
+                11..=12 => self.schema(),
                 _ => json!({"type": "object"}),
             };
             let more = match self.roll(60) {
@@ -537,6 +546,7 @@ mod tests {
                 1..=3 => schema["required"] = json!(["b"]),
                 4 => schema["required"] = json!(["d"]),
                 5 => schema["additionalProperties"] = json!(true),
+                6 => drop(schema.as_object_mut().unwrap().remove("additionalProperties")),
                 _ => {}
             }
             schema
@@ -593,13 +603,14 @@ mod tests {
             let kind = schema["type"].as_str().or_else(|| schema["type"][0].as_str()).unwrap_or_default();
             match kind {
                 _ if self.roll(8) == 0 => self.value(),
-                "string" => String::from(self.pick(&[r#""fast""#, r#""slow""#, r#""fast""#, r#""a\nb""#, r#""ä""#])),
+                "string" => String::from(self.pick(&[r#""fast""#, r#""slow""#, r#""\u0066ast""#, r#""a\nb""#, r#""ä""#])),
                 "integer" => String::from(self.pick(&["1", "0", "7", "255"])),
                 "number" => String::from(self.pick(&["1", "0", "3", "-1", "2.50"])),
                 "boolean" => String::from(self.pick(&["true", "false"])),
                 "array" if self.roll(3) > 0 => {
                     format!("[{} , {}]", self.value_of(&schema["items"]), self.value_of(&schema["items"]))
                 }
+                "object" if schema.get("properties").is_some() => self.arguments(schema),
                 _ => String::from("[]"),
             }
         }
@@ -624,7 +635,7 @@ mod tests {
     fn values_are_read_alike_with_and_without_the_validator() {
         let mut dice = Dice(20);
         let (mut quick, mut invalid) = (0, 0);
-        for _ in 0..200 {
+        for _ in 0..400 {
             let schema = dice.schema();
             let shape = Shape::new(schema.clone(), false);
             for _ in 0..100 {

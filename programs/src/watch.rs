@@ -227,6 +227,10 @@ impl FrameIo for Watched {
         self.io.set_frame_limit(bytes);
     }
 
+    fn release_memory(&mut self) {
+        self.io.release_memory();
+    }
+
     fn sends_anywhere(&self) -> bool {
         self.io.sends_anywhere()
     }

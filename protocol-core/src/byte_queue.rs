@@ -11,6 +11,12 @@ pub(crate) const BASE_CAPACITY: usize = 4 * 1024;
 /// A burst is over after this many reads (or writes) in a row that needed no more than [`BASE_CAPACITY`].
 pub(crate) const QUIET_READS: u8 = 16;
 
+/// Memory of this size or more is kept after a long frame, for the next one: the allocator would return it to the operating system, and
+/// each page of it would be mapped and zeroed again.
+pub(crate) const LONG: usize = 32 * 1024;
+/// The memory of a long frame is freed after this many shorter ones, or by a call of `release_memory`.
+pub(crate) const KEPT_FRAMES: u8 = 64;
+
 /// A queue of bytes, appended at its end and removed at its front. Its length is not bounded; the memory of a burst is freed afterwards.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ByteQueue {

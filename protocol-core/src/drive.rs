@@ -19,6 +19,9 @@
 //!
 //! The clock is read after the frames. Time that passes during the rest of the turn counts in the next one, which the timer causes.
 //!
+//! The memory of a long frame, of 32 KiB or more, is kept for the next one, on both sides of the driver. It is freed once there was none for
+//! two seconds ([`Machine::release_memory`], [`FrameIo::release_memory`]).
+//!
 //! Between two turns a method that changes the machine may write its frames itself, if no other output is queued and the transport allows
 //! it ([`FrameIo::sends_anywhere`]); this *early send* saves a wake and a turn. Reading, events and the timer are left to turns.
 //!
@@ -41,6 +44,7 @@ use core::time::Duration;
 
 use bytes::{Buf, Bytes};
 
+use crate::byte_queue::LONG;
 use crate::limits::Limits;
 use crate::lines::LineEncoder;
 use crate::session::{Event, Full, Lane, Session, Transmit, TransportEnd};
@@ -58,6 +62,9 @@ const FAR: Duration = Duration::from_secs(24 * 3600);
 /// The time for which input is still read after a write failed. Input that is not ready is no sign of its end: the runtime may not have
 /// polled it yet.
 const READ_GRACE: Duration = Duration::from_millis(500);
+/// The time for which the memory of a long frame is kept for the next one. Longer than [`NEAR`], so that the turns of a busy connection do
+/// not poll the timer for it.
+const MEMORY_GRACE: Duration = Duration::from_secs(2);
 /// The longest time that writing the last output may take once the machine is closed.
 const FLUSH_GRACE: Duration = Duration::from_secs(5);
 
@@ -112,6 +119,9 @@ pub trait Machine {
     fn frame_limit(&self) -> usize {
         Limits::default().frame_bytes
     }
+
+    /// Frees memory that is kept only for the next long frame. The driver calls it when there was none for a while.
+    fn release_memory(&mut self) {}
 
     /// Stores this waker, in place of an earlier one; the driver registers it again in each turn. A method that changes the machine from
     /// outside the driver must wake it, once, if there is now a frame to write, an event, an earlier deadline, or new room for input. A
@@ -207,6 +217,10 @@ impl Machine for Session {
         self.config().limits.frame_bytes
     }
 
+    fn release_memory(&mut self) {
+        Self::release_memory(self);
+    }
+
     /// Does nothing: the methods of a session need `&mut Session`, so they cannot be called while `next_event` is pending, and the next
     /// turn sees their effect.
     fn register(&mut self, _waker: &Waker) {}
@@ -244,6 +258,9 @@ pub trait FrameIo {
     fn set_frame_limit(&mut self, bytes: usize) {
         let _ = bytes;
     }
+
+    /// Frees memory that is kept only for the next long frame. The driver calls it when there was none for a while.
+    fn release_memory(&mut self) {}
 
     /// Returns `true` if [`Self::poll_ready`], [`Self::start_send`], [`Self::start_sends`] and [`Self::poll_flush`] may also be called
     /// outside of the task that receives: on any thread, inside a runtime or not, though never at the same time as another method of it.
@@ -286,6 +303,10 @@ impl<I: FrameIo + ?Sized> FrameIo for Box<I> {
 
     fn set_frame_limit(&mut self, bytes: usize) {
         (**self).set_frame_limit(bytes);
+    }
+
+    fn release_memory(&mut self) {
+        (**self).release_memory();
     }
 
     fn sends_anywhere(&self) -> bool {
@@ -334,6 +355,10 @@ pub struct Driver<M, I: FrameIo, T> {
     error: Option<I::Error>,
     /// The deadline for writing the last output, set once the machine is closed.
     flush_by: Option<Instant>,
+    /// `true` if a long frame was read or written since [`Self::release_at`] was set.
+    moved_long: bool,
+    /// The time at which the memory of the last long frame is freed.
+    release_at: Option<Instant>,
     /// The task that took the last turn, which the transport wakes.
     task: Option<Waker>,
     /// The time for which the timer is set, for `task`, if it is certain to cause the next turn.
@@ -359,6 +384,8 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
             read_by: None,
             error: None,
             flush_by: None,
+            moved_long: false,
+            release_at: None,
             task: None,
             alarm: None,
             over: false,
@@ -417,13 +444,29 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
             ready!(self.close(cx, more_to_write));
             return Poll::Ready(self.error.take().map_or(Ok(None), Err));
         }
+        if self.moved_long || self.release_at.is_some() {
+            self.keep_memory(standing.now);
+        }
         let until = earlier(standing.until, self.read_by.filter(|_| self.is_hearing()));
+        let until = earlier(until, self.release_at);
         // Writing, or polling an event, may have made room for frames that were not taken.
         let more_to_read = self.unasked && self.is_hearing() && standing.wants_input;
         // After the last frame the end itself needs no room.
         let at_the_end = self.ending.is_some() && self.arrived.is_empty();
         self.wait(cx, standing.now, until, more_to_read || at_the_end || more_to_write);
         Poll::Pending
+    }
+
+    /// Frees the memory of long frames, or sets the time for it.
+    #[cold]
+    fn keep_memory(&mut self, now: Instant) {
+        if core::mem::take(&mut self.moved_long) {
+            self.release_at = Some(now.saturating_add(MEMORY_GRACE));
+        } else if self.release_at.is_some_and(|at| at <= now) {
+            self.release_at = None;
+            self.io.release_memory();
+            self.machine.release_memory();
+        }
     }
 
     /// Returns `true` while the machine has not taken all that the peer sent.
@@ -443,6 +486,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
             match self.io.poll_recv(cx) {
                 Poll::Ready(Ok(Some(frame))) => {
                     bytes = bytes.saturating_add(frame.len());
+                    self.moved_long |= frame.len() >= LONG;
                     self.arrived.push_back(frame);
                 }
                 Poll::Ready(Ok(None)) => return self.ends(TransportEnd::Eof),
@@ -537,7 +581,8 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         self.write(|driver| driver.send(cx, &mut bytes));
         self.flush(cx, standing.has_output);
         self.task = Some(task);
-        let more = standing.has_output || bytes >= BYTES_A_TURN || has_events || standing.is_closed || !self.writing;
+        let more =
+            standing.has_output || bytes >= BYTES_A_TURN || has_events || standing.is_closed || !self.writing || self.moved_long;
         // Only a turn sets the timer: some timers can be set only inside their runtime.
         !more && standing.until.is_none_or(|at| self.rings_by(at).is_some())
     }
@@ -550,6 +595,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
                 return Ok(true);
             }
             self.unwritten = true;
+            self.moved_long |= waiting >= LONG;
             self.io.start_sends(&mut self.leaving)?;
             *bytes = bytes.saturating_add(waiting.saturating_sub(self.leaving.remaining()));
         }
@@ -753,6 +799,8 @@ mod tests {
         closing_takes_polls: usize,
         closed: bool,
         limit: usize,
+        /// The number of times that its memory was released.
+        released: usize,
     }
 
     type Shared<P> = Rc<RefCell<P>>;
@@ -798,6 +846,10 @@ mod tests {
             }
             pipe.closed = true;
             Poll::Ready(if pipe.breaks_on_close { Err(Broken::Close) } else { Ok(()) })
+        }
+
+        fn release_memory(&mut self) {
+            self.borrow_mut().released += 1;
         }
 
         fn set_frame_limit(&mut self, bytes: usize) {
@@ -1193,6 +1245,24 @@ mod tests {
         clock.now.set(4000);
         pipe.borrow_mut().room = Some(1);
         assert_eq!(turn(), Some(Instant::from_millis(9000)));
+    }
+
+    #[test]
+    fn the_memory_of_a_long_frame_is_released_once_there_was_none_for_two_seconds() {
+        let mut bench = Bench::new(Echo { mute: true, ..Echo::default() });
+        bench.arrives("short");
+        assert_eq!((bench.turn(), bench.clock.alarm.get()), (Poll::Pending, None));
+        for now in [1000, 2000] {
+            bench.clock.now.set(now);
+            bench.pipe.borrow_mut().incoming.push_back(Ok(Some(Bytes::from(alloc::vec![b'x'; LONG]))));
+            assert_eq!((bench.turn(), bench.pipe.borrow().released), (Poll::Pending, 0));
+        }
+        bench.clock.now.set(3999);
+        assert_eq!((bench.turn(), bench.clock.alarm.get(), bench.pipe.borrow().released), (Poll::Pending, Some(4000), 0));
+        bench.clock.now.set(4000);
+        assert_eq!((bench.turn(), bench.pipe.borrow().released), (Poll::Pending, 1));
+        bench.clock.now.set(9000);
+        assert_eq!((bench.turn(), bench.pipe.borrow().released), (Poll::Pending, 1));
     }
 
     #[test]

@@ -24,7 +24,7 @@ use core::mem;
 use bytes::buf::Limit;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use crate::byte_queue::{BASE_CAPACITY, ByteQueue, QUIET_READS};
+use crate::byte_queue::{BASE_CAPACITY, ByteQueue, KEPT_FRAMES, LONG, QUIET_READS};
 use crate::sink::FrameSink;
 
 /// The largest buffer that is kept when one of [`BASE_CAPACITY`] would do.
@@ -53,7 +53,8 @@ const GATHERED: usize = 4 * 1024;
 ///
 /// Frames are slices of the read buffer. A frame keeps alive either a buffer of a few reads (at most 16 KiB) or no more than eight times
 /// its own length: short frames that arrived after a long one are copied out of its large buffer. The decoder itself never holds more than
-/// the limit and one read, and frees a large buffer once the long line was returned.
+/// the limit and one read. It keeps a large buffer for the next long line, until 64 shorter ones were returned or
+/// [`LineDecoder::release_memory`] is called.
 #[derive(Debug)]
 pub struct LineDecoder {
     /// The bytes that were read and not yet returned, followed by `spare` bytes.
@@ -67,15 +68,36 @@ pub struct LineDecoder {
     /// The number of bytes at the beginning of `buffer` that hold no line feed.
     searched: usize,
     limit: usize,
+    /// The memory of the last long line, empty and perhaps still in use by its frame.
+    kept: Option<KeptBuffer>,
     /// `true` while the rest of a line that is too long is discarded.
     discarding: bool,
+}
+
+/// The memory of a long line, for the next one.
+#[derive(Debug)]
+struct KeptBuffer {
+    memory: BytesMut,
+    /// Its capacity.
+    made: usize,
+    /// The number of shorter lines that were returned since.
+    unused_for: u8,
 }
 
 impl LineDecoder {
     /// A decoder of frames of at most `limit` bytes. It takes no memory before the first read.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        Self { buffer: BytesMut::new(), spare: 0, made: 0, quiet_reads: QUIET_READS, searched: 0, limit, discarding: false }
+        Self {
+            buffer: BytesMut::new(),
+            spare: 0,
+            made: 0,
+            quiet_reads: QUIET_READS,
+            searched: 0,
+            limit,
+            kept: None,
+            discarding: false,
+        }
     }
 
     /// Changes the limit for the lines that are not yet complete.
@@ -114,6 +136,15 @@ impl LineDecoder {
         self.buffer.extend_from_slice(bytes);
     }
 
+    /// Frees the memory that is kept for the next long line. For a connection that has been idle for a while; [`crate::drive::Driver`]
+    /// calls it through [`crate::drive::FrameIo::release_memory`].
+    pub fn release_memory(&mut self) {
+        self.kept = None;
+        if self.made > BASE_KEPT && self.held() == 0 {
+            (self.buffer, self.spare, self.made) = (BytesMut::new(), 0, 0);
+        }
+    }
+
     /// The number of bytes that were read and not yet returned.
     fn held(&self) -> usize {
         self.buffer.len().saturating_sub(self.spare)
@@ -148,10 +179,36 @@ impl LineDecoder {
         }
         // Doubles, so that each byte of a long line is copied a constant number of times on average.
         let max = self.limit.saturating_add(TRIMMED).saturating_add(BASE_CAPACITY);
-        self.made = held.saturating_add(held.max(plain)).min(max).max(held.saturating_add(least));
-        let mut larger = BytesMut::with_capacity(self.made);
-        larger.extend_from_slice(&self.buffer);
-        self.buffer = larger;
+        let wanted = held.saturating_add(held.max(plain)).min(max).max(held.saturating_add(least));
+        let (mut memory, made) = match self.take_kept(wanted) {
+            Some(kept) => kept,
+            None => (BytesMut::with_capacity(wanted), wanted),
+        };
+        memory.extend_from_slice(&self.buffer);
+        let (mut before, made_before) = (mem::replace(&mut self.buffer, memory), mem::replace(&mut self.made, made));
+        if too_large && made_before >= LONG {
+            before.clear();
+            self.kept = Some(KeptBuffer { memory: before, made: made_before, unused_for: 0 });
+        }
+    }
+
+    /// The memory of the last long line for a line of `wanted` bytes, if that is long. While its frame is alive there is only its size, so
+    /// that the line is not copied as it grows.
+    fn take_kept(&mut self, wanted: usize) -> Option<(BytesMut, usize)> {
+        let KeptBuffer { mut memory, made, .. } = if wanted >= LONG { self.kept.take()? } else { return None };
+        let is_free = memory.try_reclaim(made);
+        (made >= wanted).then(|| (if is_free { memory } else { BytesMut::with_capacity(made) }, made))
+    }
+
+    /// Counts a line that was returned, and frees memory that is not needed by it or those before.
+    #[cold]
+    fn count_unused(&mut self) {
+        if let Some(kept) = &mut self.kept {
+            kept.unused_for = kept.unused_for.saturating_add(1);
+            if kept.unused_for >= KEPT_FRAMES {
+                self.kept = None;
+            }
+        }
     }
 
     /// The next frame, or `None` if its line is not complete.
@@ -169,6 +226,9 @@ impl LineDecoder {
             let line = self.buffer.split_to(self.searched.saturating_add(found)).freeze();
             self.buffer.advance(1);
             self.searched = 0;
+            if self.kept.is_some() {
+                self.count_unused();
+            }
             if mem::take(&mut self.discarding) {
                 continue;
             }
@@ -515,6 +575,54 @@ mod tests {
         assert!(decoder.made <= BURST && decoder.buffer.capacity() <= BURST);
         decoder.feed(b"\n");
         assert_eq!(decoder.next_frame().unwrap(), "{}");
+    }
+
+    /// Reads a line of `length` bytes, and returns its frame.
+    fn read_long(decoder: &mut LineDecoder, length: usize) -> Bytes {
+        let mut left = length;
+        while left > 0 {
+            let mut space = decoder.space();
+            let step = space.remaining_mut().min(left);
+            space.put_bytes(b'q', step);
+            left -= step;
+            assert_eq!(decoder.next_frame(), None);
+        }
+        decoder.space().put_slice(b"\n");
+        let frame = decoder.next_frame().unwrap();
+        assert_eq!((frame.len(), decoder.next_frame()), (length, None));
+        frame
+    }
+
+    #[test]
+    fn the_memory_of_a_long_line_is_used_for_the_next_once_its_frame_is_gone() {
+        let mut decoder = LineDecoder::new(16 << 20);
+        let place = read_long(&mut decoder, 3 << 20).as_ptr();
+        for length in [3 << 20, 2 << 20, (3 << 20) + 7] {
+            assert_eq!(read_long(&mut decoder, length).as_ptr(), place);
+        }
+        let held = read_long(&mut decoder, 3 << 20);
+        assert_eq!(held.as_ptr(), place);
+        assert_ne!(read_long(&mut decoder, 3 << 20).as_ptr(), place, "it is still in use");
+        assert!(held.iter().all(|byte| *byte == b'q'));
+    }
+
+    #[test]
+    fn the_memory_of_a_long_line_is_freed_after_many_short_ones_or_when_it_is_released() {
+        for is_released in [false, true] {
+            let mut decoder = LineDecoder::new(16 << 20);
+            drop(read_long(&mut decoder, 3 << 20));
+            if is_released {
+                decoder.release_memory();
+                assert!(decoder.kept.is_none() && decoder.made == 0);
+                continue;
+            }
+            for _ in 0..KEPT_FRAMES {
+                decoder.space().put_slice(b"{}\n");
+                assert!(decoder.kept.is_some());
+                assert_eq!(decoder.next_frame().unwrap(), "{}");
+            }
+            assert!(decoder.kept.is_none());
+        }
     }
 
     #[test]

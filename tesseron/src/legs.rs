@@ -252,6 +252,10 @@ impl Machine for BridgeLeg {
         self.driven(Instant::ZERO, |state| state.bridge.poll_transmit(self.leg))
     }
 
+    fn release_memory(&mut self) {
+        self.driven(Instant::ZERO, |state| state.bridge.release_memory(self.leg));
+    }
+
     fn poll_event(&mut self) -> Option<Infallible> {
         None
     }

@@ -424,6 +424,10 @@ impl Machine for Endpoint {
         self.frame_limit
     }
 
+    fn release_memory(&mut self) {
+        self.shared.lock().session.release_memory();
+    }
+
     fn register(&mut self, waker: &Waker) {
         let mut spare = self.spare(waker);
         self.shared.look(|state| state.driver.park(waker, &mut spare));

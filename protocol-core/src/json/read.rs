@@ -199,6 +199,27 @@ pub fn string(value: &[u8]) -> Option<Cow<'_, str>> {
     }
 }
 
+/// Returns `true` for a JSON string that is Unicode text: no surrogate in it is unpaired.
+#[must_use]
+pub fn is_unicode(value: &[u8]) -> bool {
+    if byte(value, 0) != b'"' {
+        return false;
+    }
+    let mut at = 1;
+    loop {
+        at = skip_plain(value, at);
+        at = at.wrapping_add(match value.get(at..).unwrap_or_default() {
+            [b'"', ..] => return true,
+            [b'\\', b'u', digits @ ..] => match escaped_letter(digits) {
+                Some((_, length)) => length,
+                None => return false,
+            },
+            [b'\\', ..] => 2,
+            _ => return false,
+        });
+    }
+}
+
 /// Decodes a string with escapes. `None` if it has an unpaired surrogate.
 fn unescape(quoted: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(quoted.len());
@@ -348,6 +369,7 @@ mod tests {
             let text = alloc::format!("\"{one}{two}{three}\"");
             let expected: Option<String> = serde_json::from_str(&text).ok();
             assert_eq!(string(text.as_bytes()).as_deref(), expected.as_deref(), "{text}");
+            assert_eq!(is_unicode(text.as_bytes()), expected.is_some(), "{text}");
         }
     }
 
@@ -365,7 +387,7 @@ mod tests {
                 assert!(key.quoted().len() + value.len() + key.name().len() <= 3 * text.len());
             }
             assert!(elements(&text).len() <= text.len());
-            let _ = (member(&text, "a"), string(&text));
+            let _ = (member(&text, "a"), string(&text), is_unicode(&text));
             index += 1;
         }
     }

@@ -351,21 +351,34 @@ pub(crate) fn any_part<const LENGTH: usize>(text: &[u8], overlap: usize, has: im
 
 /// [`skip_plain`] for long runs. A function of its own, so that short texts take few instructions.
 #[inline(never)]
-fn skip_plain_run(text: &[u8], mut at: usize) -> usize {
-    // The loop over a block has no exit, so that the compiler vectorizes it.
-    let (blocks, _) = text.get(at..).unwrap_or_default().as_chunks::<32>();
+fn skip_plain_run(text: &[u8], at: usize) -> usize {
+    /// A run that ends within so many words, as a line does, is checked by words alone.
+    const SOON: usize = 8;
+    let (at, has_ended) = skip_plain_words(text, at, SOON);
+    if has_ended {
+        return at;
+    }
+    let (blocks, _) = text.get(at..).unwrap_or_default().as_chunks::<64>();
     let is_special = |byte: &u8| (*byte < b' ') | (*byte == b'"') | (*byte == b'\\');
-    let is_plain = |block: &&[u8; 32]| !block.iter().fold(false, |found, byte| found | is_special(byte));
-    at = at.wrapping_add(blocks.iter().take_while(is_plain).count() << 5);
+    // The loop over a block has no exit, so that the compiler vectorizes it.
+    let is_plain = |block: &&[u8; 64]| !block.iter().fold(false, |found, byte| found | is_special(byte));
+    let at = at.wrapping_add(blocks.iter().take_while(is_plain).count() << 6);
+    let (at, has_ended) = skip_plain_words(text, at, usize::MAX);
+    if has_ended { at } else { skip_plain_tail(text, at) }
+}
+
+/// Skips at most `max` words of plain bytes. Also returns `true` if a special byte follows.
+#[inline]
+fn skip_plain_words(text: &[u8], mut at: usize, max: usize) -> (usize, bool) {
     let (words, _) = text.get(at..).unwrap_or_default().as_chunks();
-    for word in words {
+    for word in words.iter().take(max) {
         let marks = specials(u64::from_le_bytes(*word));
         if marks != 0 {
-            return first_marked(at, marks);
+            return (first_marked(at, marks), true);
         }
         at = at.wrapping_add(8);
     }
-    skip_plain_tail(text, at)
+    (at, false)
 }
 
 /// [`skip_plain`] for the last bytes, fewer than eight.

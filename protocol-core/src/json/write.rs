@@ -236,15 +236,19 @@ pub(crate) fn text_size(text: &[u8]) -> usize {
 }
 
 fn long_text_size(text: &[u8]) -> usize {
-    // Counted in bytes, and in pieces of which none has more than a byte can count, so that the compiler vectorizes it.
-    let count = |is: fn(&u8) -> bool| {
-        let in_piece = |piece: &[u8]| usize::from(piece.iter().fold(0_u8, |count, byte| count.wrapping_add(u8::from(is(byte)))));
-        text.chunks(255).map(in_piece).fold(0, usize::saturating_add)
-    };
     // A line feed, the most frequent control character by far, takes two bytes, others up to six.
-    let of_two = count(|byte| (*byte == b'"') | (*byte == b'\\') | (*byte == b'\n'));
-    let of_six = count(|byte| (*byte < b' ') & (*byte != b'\n'));
+    let of_two = count_bytes(text, |byte| (byte == b'"') | (byte == b'\\') | (byte == b'\n'));
+    let of_six = count_bytes(text, |byte| (byte < b' ') & (byte != b'\n'));
     [2, of_two, of_six.saturating_mul(5)].into_iter().fold(text.len(), usize::saturating_add)
+}
+
+/// Counts the bytes for which `is` holds.
+#[inline]
+fn count_bytes(text: &[u8], is: impl Fn(u8) -> bool) -> usize {
+    // In pieces whose counts fit into a byte, so that the compiler vectorizes it.
+    let (pieces, rest) = text.as_chunks::<128>();
+    let count = |piece: &[u8]| usize::from(piece.iter().fold(0_u8, |count, byte| count.wrapping_add(u8::from(is(*byte)))));
+    pieces.iter().map(|piece| count(piece)).fold(count(rest), usize::saturating_add)
 }
 
 /// Appends `text`, which must be UTF-8, as a JSON string.

@@ -154,6 +154,12 @@ impl Session {
         Some(transmit)
     }
 
+    /// Frees the memory that is kept for the next long frame: that of the last one, of 32 KiB or more. It is also freed after 64 shorter
+    /// frames. For a session that has been idle for a while; [`crate::drive::Driver`] calls it.
+    pub fn release_memory(&mut self) {
+        self.outbox.release_memory();
+    }
+
     /// Pushes the next frames of the channel into `into`, up to 64 frames or until it holds 32 KiB. Returns `true` if there may be more.
     /// For transports with no other lane: cheaper than [`poll_transmit`](Self::poll_transmit).
     pub fn poll_transmits(&mut self, into: &mut impl FrameSink) -> bool {

@@ -71,6 +71,11 @@ impl Outbox {
         &mut self.frames
     }
 
+    /// Frees the memory that is kept for the next long frame.
+    pub(super) fn release_memory(&mut self) {
+        self.frames.release_memory();
+    }
+
     // ---- Frames ----
 
     /// Queues the frame that was written last; drops it if the lane is not open.

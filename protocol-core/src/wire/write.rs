@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use bytes::{Bytes, BytesMut};
 
 use super::WireId;
-use crate::byte_queue::ByteQueue;
+use crate::byte_queue::{ByteQueue, KEPT_FRAMES, LONG};
 use crate::error::RpcError;
 use crate::json::Json;
 use crate::json::write::{Object, push_json, write_integer};
@@ -25,6 +25,18 @@ pub(crate) struct FrameBuffer {
     long: Vec<u8>,
     /// The memory shared by short frames that are taken one by one.
     block: BytesMut,
+    /// The last long frame that was taken, for its memory.
+    sent: Option<SentFrame>,
+}
+
+/// A long frame that was taken. Its memory is used for the next one, if it has been written by then.
+#[derive(Clone, Debug)]
+struct SentFrame {
+    frame: Bytes,
+    /// The capacity of its memory.
+    capacity: usize,
+    /// The number of shorter frames that were written since.
+    unused_for: u8,
 }
 
 /// The frame that was written last. Writing another frame discards it, so queue or take it first.
@@ -98,7 +110,12 @@ impl FrameBuffer {
     /// Takes the frame that was written last, without queueing it.
     pub(crate) fn take(&mut self, frame: WrittenFrame) -> Bytes {
         if frame.is_long {
-            return core::mem::take(&mut self.long).into();
+            let capacity = self.long.capacity();
+            let frame = Bytes::from(core::mem::take(&mut self.long));
+            if capacity >= LONG {
+                self.sent = Some(SentFrame { frame: frame.clone(), capacity, unused_for: 0 });
+            }
+            return frame;
         }
         // A frame that fills most of the memory takes the memory with it.
         if self.queued == 0 && frame.length >= self.short.capacity() / 2 {
@@ -107,6 +124,30 @@ impl FrameBuffer {
         let taken = Bytes::copy_from_slice(self.short.as_slice().get(self.queued..).unwrap_or_default());
         self.short.truncate(self.queued);
         taken
+    }
+
+    /// Frees the memory that is kept for the next long frame.
+    pub(crate) fn release_memory(&mut self) {
+        self.sent = None;
+    }
+
+    /// Uses the memory of the last long frame for one of `length` bytes, if it is no longer in use and of about that size.
+    fn reuse(&mut self, length: usize) {
+        /// The maximum factor by which memory may be larger than its frame, which keeps it alive until it is written.
+        const MAX_FACTOR: usize = 8;
+        let Some(sent) = &mut self.sent else { return };
+        if length < LONG {
+            sent.unused_for = sent.unused_for.saturating_add(1);
+            if sent.unused_for >= KEPT_FRAMES {
+                self.sent = None;
+            }
+        } else if sent.capacity >= length && sent.capacity / MAX_FACTOR <= length {
+            let memory = self.sent.take().and_then(|sent| sent.frame.try_into_mut().ok());
+            if let Some(mut memory) = memory {
+                memory.clear();
+                self.long = memory.into();
+            }
+        }
     }
 
     /// A frame without bytes, for a message that cannot be written.
@@ -224,6 +265,9 @@ impl FrameBuffer {
     fn frame(&mut self, hint: usize, members: impl FnOnce(&mut Object<'_>)) -> WrittenFrame {
         self.discard_unqueued();
         let is_long = hint > Self::SHARING;
+        if self.sent.is_some() {
+            self.reuse(hint.saturating_add(ENVELOPE));
+        }
         let out = if is_long { &mut self.long } else { self.short.buffer() };
         let start = out.len();
         out.reserve(ENVELOPE.saturating_add(hint));
@@ -348,6 +392,31 @@ mod tests {
                 assert!(memory(&frames) <= 4 * KEPT_CAPACITY, "{} bytes are kept beside a short one", memory(&frames));
             }
         }
+    }
+
+    #[test]
+    fn the_memory_of_a_long_frame_is_used_for_the_next_once_it_is_written_and_freed_when_it_is_not_needed() {
+        const LARGE: usize = 1 << 20;
+        let mut frames = FrameBuffer::default();
+        let write = |frames: &mut FrameBuffer, length: usize| {
+            let frame = frames.response(&WireId::Int(1), length, |out| out.resize(out.len() + length, b'1'));
+            frames.take(frame)
+        };
+        let place = write(&mut frames, LARGE).as_ptr();
+        for length in [LARGE, LARGE / 2, LARGE] {
+            assert_eq!(write(&mut frames, length).as_ptr(), place);
+        }
+        assert_ne!(write(&mut frames, LARGE / 16).as_ptr(), place, "it would keep too much alive");
+        let waiting = write(&mut frames, LARGE);
+        assert_ne!(write(&mut frames, LARGE).as_ptr(), waiting.as_ptr(), "it is not written");
+        for _ in 0..KEPT_FRAMES {
+            assert!(frames.sent.is_some());
+            let _ = write(&mut frames, 10);
+        }
+        assert!(frames.sent.is_none());
+        let _ = write(&mut frames, LARGE);
+        frames.release_memory();
+        assert!(frames.sent.is_none());
     }
 
     #[test]

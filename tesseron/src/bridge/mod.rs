@@ -373,6 +373,13 @@ impl Bridge {
 
     // ---- Output ----
 
+    /// Frees the memory that the session of a leg keeps for its next long frame ([`Session::release_memory`]).
+    pub fn release_memory(&mut self, leg: Leg) {
+        if let Some(session) = self.session_mut(leg) {
+            session.release_memory();
+        }
+    }
+
     /// The next frame to write on a leg.
     #[must_use = "a frame that is polled and not written is lost"]
     pub fn poll_transmit(&mut self, leg: Leg) -> Option<Transmit> {

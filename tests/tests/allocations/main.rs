@@ -2,3 +2,4 @@
 
 mod hot_paths;
 mod load;
+mod payloads;

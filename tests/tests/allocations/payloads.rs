@@ -1,0 +1,37 @@
+//! What the connection takes of the heap for a long result or long arguments.
+
+use allocation_counter::measure;
+use programs::adapter::Adapter as _;
+use programs::tokio::Tokio;
+use tests::speed::payload::{Payload, Payloads};
+
+/// The calls before those that are counted, after which a connection has made all the memory that it keeps.
+const BEFORE: u64 = 4;
+const COUNTED: u64 = 4;
+
+/// The bytes that a number of calls allocate, at both ends.
+fn allocated(payload: Payload, size: usize, calls: u64) -> u64 {
+    let run = || {
+        Tokio::run(Some(1), |adapter| async move {
+            let payloads = Payloads::connect(&adapter).await;
+            for _ in 0..calls {
+                payloads.pass(payload, size).await.unwrap();
+            }
+        });
+    };
+    measure(run).bytes_total
+}
+
+#[test]
+fn a_long_payload_allocates_little_more_than_what_its_ends_make_of_it() {
+    const SIZE: usize = 256 * 1024;
+    for (payload, name) in Payload::ALL {
+        // The text is made in the first call.
+        allocated(payload, SIZE, 1);
+        let before = allocated(payload, SIZE, BEFORE);
+        let each = (allocated(payload, SIZE, BEFORE + COUNTED) - before) as f64 / (COUNTED * SIZE as u64) as f64;
+        // A string with escapes is decoded by serde_json, which copies it as it grows.
+        let most = if payload == Payload::LinesTaken { 4.5 } else { 2.2 };
+        assert!(each <= most, "{name}: {each} for each byte of text");
+    }
+}
