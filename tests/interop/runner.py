@@ -23,6 +23,8 @@ CLIENTS = {
     "call-everything": [sys.executable, HERE / "call/everything.py"],
     "typescript": ["node", HERE / "clients/typescript.mjs"],
     "gateway": ["node", HERE / "clients/gateway.mjs"],
+    "call-modern": [sys.executable, HERE / "call/modern.py"],
+    "typescript2": ["node", HERE / "clients/typescript2.mjs"],
     "mcp1": [DEPS / "mcp1/bin/python", HERE / "clients/mcp1.py"],
     "mcp2": [DEPS / "mcp2/bin/python", HERE / "clients/mcp2.py"],
     "call-faults": [sys.executable, HERE / "call/faults.py"],
