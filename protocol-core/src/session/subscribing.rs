@@ -50,7 +50,7 @@ impl Session {
         if !self.subscriber.with_change(&change).is_empty() {
             return false;
         }
-        if let Some(ended) = self.subscriber.stop(&change) {
+        if let Some(ended) = self.subscriber.stop() {
             self.end_subscription(&ended);
         }
         true

@@ -467,6 +467,57 @@ fn the_last_resource_that_leaves_ends_the_subscription() {
     assert_eq!(client.session.stats().exchanges_out, 0);
 }
 
+/// The successor that the first one asks for is acknowledged when the second one has ended everything.
+#[test]
+fn resources_that_leave_at_once_leave_nothing() {
+    let mut client = modern();
+    client.invoke(Invoke::subscribe("u:"));
+    client.drain();
+    client.frame(&acknowledged(2, r#""resourceSubscriptions":["u:"]"#));
+    client.invoke(Invoke::subscribe("v:"));
+    client.drain();
+    client.frame(&acknowledged(3, r#""resourceSubscriptions":["u:","v:"]"#)).drain();
+    client.invoke(Invoke::unsubscribe("u:"));
+    client.invoke(Invoke::unsubscribe("v:"));
+    assert_eq!(
+        (client.outcome(), client.sent()),
+        (Outcome::Result(json("{}")), vec![listen(4, r#""resourceSubscriptions":["v:"]"#), cancelled(3)])
+    );
+    client.frame(&acknowledged(4, r#""resourceSubscriptions":["v:"]"#));
+    assert_eq!((client.outcome(), client.sent()), (Outcome::Result(json("{}")), vec![cancelled(4)]));
+    client.frame(&updated(4, "v:"));
+    client.expect_silence();
+    assert_eq!(client.session.stats().exchanges_out, 0);
+}
+
+#[test]
+fn a_resource_that_leaves_before_it_has_joined_is_not_subscribed_to() {
+    let mut client = modern();
+    client.invoke(Invoke::subscribe("u:"));
+    client.invoke(Invoke::unsubscribe("u:"));
+    client.drain();
+    client.frame(&acknowledged(2, r#""resourceSubscriptions":["u:"]"#));
+    assert_eq!((client.outcome(), client.sent()), (Outcome::Result(json("{}")), vec![cancelled(2)]));
+    assert_eq!(client.session.stats().exchanges_out, 0);
+}
+
+#[test]
+fn of_two_changes_of_a_resource_the_later_one_counts_whatever_the_order_of_their_acknowledgements() {
+    let (with, without) = (r#""toolsListChanged":true,"resourceSubscriptions":["u:"]"#, r#""toolsListChanged":true"#);
+    for is_in_order in [true, false] {
+        let mut client = listening();
+        client.invoke(Invoke::subscribe("u:"));
+        client.invoke(Invoke::unsubscribe("u:"));
+        client.drain();
+        match is_in_order {
+            true => client.frame(&acknowledged(3, with)).frame(&acknowledged(4, without)).drain(),
+            false => client.frame(&acknowledged(4, without)).frame(&acknowledged(3, with)).drain(),
+        };
+        client.invoke(Invoke::subscribe("v:"));
+        assert_eq!(client.sent(), [listen(5, r#""toolsListChanged":true,"resourceSubscriptions":["v:"]"#)]);
+    }
+}
+
 #[test]
 fn a_resource_that_the_server_does_not_agree_to_is_unsupported_and_the_subscription_stays() {
     let mut client = listening();
