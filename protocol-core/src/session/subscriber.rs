@@ -165,6 +165,11 @@ impl Subscriber {
         self.current.as_ref().is_some_and(|current| current.exchange == exchange)
     }
 
+    /// The ticket of the request of `exchange`, if that is the current subscription.
+    pub(super) fn ticket_of(&self, exchange: ExchangeId) -> Option<Ticket> {
+        self.current.as_ref().filter(|current| current.exchange == exchange).map(Subscription::ticket)
+    }
+
     /// The number of exchanges of ours beside those of calls.
     pub(super) fn open_exchanges(&self) -> usize {
         usize::from(self.current.is_some())

@@ -519,6 +519,29 @@ fn of_two_changes_of_a_resource_the_later_one_counts_whatever_the_order_of_their
 }
 
 #[test]
+fn frames_for_a_subscription_whose_request_was_not_sent_have_no_effect() {
+    let tools = r#""toolsListChanged":true"#;
+    let (unknown, response) = (vec![Violation::UnknownSubscription], vec![Violation::UnknownResponse]);
+    for (guess, violations) in [(acknowledged(2, tools), unknown), (result(2), response), (cancelled(2), vec![])] {
+        let mut client = client(Era::Auto);
+        client.drain();
+        client.frame(&discovered(1, r#""2026-07-28""#, r#"{"tools":{"listChanged":true}}"#)).events();
+        client.frame(&guess);
+        assert_eq!(client.violations(), violations, "{guess}");
+        assert_eq!(client.sent(), [listen(2, tools)]);
+        client.frame(&acknowledged(2, tools)).frame(&published(2, "tools/list_changed", ""));
+        assert_eq!(client.events(), [Event::Notice(Notice::ToolsChanged)], "{guess}");
+    }
+    let mut client = modern();
+    client.invoke(Invoke::subscribe("u:"));
+    client.frame(&cancelled(2));
+    assert_eq!(client.events(), [], "the call goes on");
+    client.drain();
+    client.frame(&acknowledged(2, r#""resourceSubscriptions":["u:"]"#));
+    assert_eq!(client.outcome(), Outcome::Result(json("{}")));
+}
+
+#[test]
 fn a_resource_that_the_server_does_not_agree_to_is_unsupported_and_the_subscription_stays() {
     let mut client = listening();
     client.invoke(Invoke::subscribe("u:"));
