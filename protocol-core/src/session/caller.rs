@@ -86,7 +86,8 @@ impl Session {
         } else if self.rules.dialect.check_call(outgoing, &Capabilities::default()) == Err(Unfit::WrongEnd) {
             return Err(Refused::WrongEnd);
         }
-        if self.rules.dialect.call_size(outgoing).saturating_add(self.stamp.len()) > self.config.limits.frame_bytes {
+        let size = self.rules.dialect.call_size(outgoing).saturating_add(self.stamp.len());
+        if size > self.config.limits.frame_bytes || !self.may_subscribe(outgoing) {
             return Err(Refused::TooLarge);
         }
         let in_flight = self.outbound_calls.len().saturating_add(self.events.settled());
@@ -149,6 +150,9 @@ impl Session {
         }
         if self.rules.stateless && self.serve_locally(&request) {
             return self.finish_call(id, Outcome::Result(Json::empty_object()));
+        }
+        if !self.may_subscribe(&request) {
+            return self.settle_call(id, Outcome::Invalid(Invalid::Unsupported), None);
         }
         let ticket = self.push_request(id, &request, observed, depth);
         let Some(call) = self.outbound_calls.get_mut(&id) else { return };

@@ -56,6 +56,17 @@ impl Session {
         true
     }
 
+    /// Returns `false` for a call that adds a resource beyond [`crate::Limits::subscriptions`], or beyond the length of a frame.
+    pub(super) fn may_subscribe(&self, call: &Outgoing) -> bool {
+        if !self.rules.stateless || call.op != Op::Subscribe {
+            return true;
+        }
+        let Some(change) = change_of(call) else { return true };
+        let (filter, limits) = (self.subscriber.with_change(&change), &self.config.limits);
+        let length = self.rules.dialect.listen_size(&filter).saturating_add(self.stamp.len());
+        filter.uris.len() <= limits.subscriptions && length <= limits.frame_bytes
+    }
+
     /// Queues the request of a call, and returns its ticket.
     pub(super) fn push_request(&mut self, id: OutboundId, call: &Outgoing, observed: bool, depth: u8) -> Ticket {
         if self.rules.stateless

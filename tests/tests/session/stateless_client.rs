@@ -542,6 +542,34 @@ fn frames_for_a_subscription_whose_request_was_not_sent_have_no_effect() {
 }
 
 #[test]
+fn a_subscription_never_exceeds_its_limit_or_the_length_of_a_frame() {
+    let long = "x".repeat(400);
+    for (most, length) in [(2, 1 << 20), (1024, 1500)] {
+        for is_held in [false, true] {
+            let mut client = Scripted::new(with(client_config(), |config| {
+                (config.era, config.limits.subscriptions, config.limits.frame_bytes) = (Era::Auto, most, length);
+            }));
+            client.drain();
+            if !is_held {
+                client.frame(&discovered_quietly(1)).drain();
+            }
+            let calls = ["a:", "b:", "c:"].map(|scheme| Invoke::subscribe(format!("{scheme}{long}").as_str()));
+            let refused: Vec<_> = calls.into_iter().filter_map(|call| client.session.invoke(call, client.now).err()).collect();
+            if is_held {
+                assert!(refused.is_empty());
+                client.frame(&discovered_quietly(1));
+                assert_eq!(client.outcome(), Outcome::Invalid(Invalid::Unsupported));
+            } else {
+                assert!(matches!(refused.as_slice(), [refused] if refused.why == Refused::TooLarge), "{refused:?}");
+            }
+            let sent = client.sent();
+            assert_eq!(sent.len(), 2);
+            assert!(sent.iter().all(|frame| frame.len() <= length));
+        }
+    }
+}
+
+#[test]
 fn a_resource_that_the_server_does_not_agree_to_is_unsupported_and_the_subscription_stays() {
     let mut client = listening();
     client.invoke(Invoke::subscribe("u:"));
