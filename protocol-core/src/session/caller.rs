@@ -70,7 +70,7 @@ impl Session {
             return Err(Refused::Closing);
         }
         let outgoing = call.outgoing();
-        if !self.rules.dialect.is_proper(outgoing) {
+        if !self.rules.dialect.is_proper(outgoing) || (self.rules.stateless && !outgoing.is_understood()) {
             return Err(Refused::Params);
         }
         let depth = match call.parent {
@@ -141,7 +141,9 @@ impl Session {
         let Some(call) = self.outbound_calls.get_mut(&id) else { return };
         let Some((request, timeouts)) = call.request() else { return };
         let (request, bytes, observed, depth) = (request.clone(), call.held_bytes(), call.is_observed(), call.depth());
-        if self.peer.as_ref().is_some_and(|peer| self.rules.dialect.check_call(&request, &peer.capabilities).is_err()) {
+        let is_strange = self.rules.stateless && !request.is_understood();
+        if is_strange || self.peer.as_ref().is_some_and(|peer| self.rules.dialect.check_call(&request, &peer.capabilities).is_err())
+        {
             return self.settle_call(id, Outcome::Invalid(Invalid::Unsupported), None);
         }
         let clocks = Clocks::start(timeouts, self.now);

@@ -157,7 +157,8 @@ impl Session {
         }
     }
 
-    fn take_subscription_end(&mut self, exchange: ExchangeId) {
+    /// The peer, or the loss of its exchange, has ended the current subscription.
+    pub(super) fn take_subscription_end(&mut self, exchange: ExchangeId) {
         if self.subscriber.end(exchange) {
             self.push_event(Event::Notice(Notice::SubscriptionEnded));
         }

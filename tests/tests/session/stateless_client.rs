@@ -570,6 +570,34 @@ fn a_subscription_never_exceeds_its_limit_or_the_length_of_a_frame() {
 }
 
 #[test]
+fn a_level_or_a_subscription_without_its_parameter_is_not_sent() {
+    use protocol_core::Op;
+    for (op, params) in [(Op::SetLogLevel, r#"{"level":"loud"}"#), (Op::Subscribe, "{}"), (Op::Unsubscribe, r#"{"uri":7}"#)] {
+        let call = Invoke::new(op, json(params));
+        let mut client = modern();
+        assert_eq!(client.session.invoke(call.clone(), client.now).unwrap_err().why, Refused::Params, "{op:?}");
+        client.expect_silence();
+        let mut client = self::client(Era::Auto);
+        client.invoke(call);
+        client.drain();
+        client.frame(&discovered_quietly(1));
+        assert_eq!(client.outcome(), Outcome::Invalid(Invalid::Unsupported), "{op:?}");
+        assert!(client.sent().is_empty(), "{op:?}");
+    }
+}
+
+#[test]
+fn the_loss_of_its_exchange_ends_the_subscription() {
+    let mut client = listening();
+    let exchange = Gone::Exchange(protocol_core::ExchangeId::from_number(2));
+    client.session.handle_gone(exchange, client.now).unwrap();
+    assert_eq!(client.events(), [Event::Notice(Notice::SubscriptionEnded)]);
+    assert!(client.session.handle_gone(exchange, client.now).is_err(), "it is over");
+    client.expect_silence();
+    assert_eq!(client.session.stats().exchanges_out, 0);
+}
+
+#[test]
 fn a_resource_that_the_server_does_not_agree_to_is_unsupported_and_the_subscription_stays() {
     let mut client = listening();
     client.invoke(Invoke::subscribe("u:"));
