@@ -127,14 +127,18 @@ impl Subscriber {
     /// if a newer one was acknowledged before it, which has its kinds, or if a later change of its resource has taken effect.
     pub(super) fn replace(&mut self, id: OutboundId, ticket: Ticket, accepted: &SubscriptionFilter) -> Option<Subscription> {
         let successor = Subscription { exchange: ExchangeId(id.0), ticket, accepted: Some(accepted.clone()) };
-        let pending = self.changes.iter().position(|pending| pending.call == id).map(|at| self.changes.remove(at));
-        let Some(PendingChange { change, .. }) = pending.filter(|pending| !pending.is_superseded) else { return Some(successor) };
+        let Some(at) = self.changes.iter().position(|pending| pending.call == id) else { return Some(successor) };
+        let PendingChange { change, is_superseded, .. } = self.changes.remove(at);
+        if is_superseded {
+            return Some(successor);
+        }
         change.apply(&mut self.wanted);
-        for older in self.changes.iter_mut().filter(|older| older.call < id && older.change.uri() == change.uri()) {
+        for older in self.changes.iter_mut().take(at).filter(|older| older.change.uri() == change.uri()) {
             older.is_superseded = true;
         }
         match &self.current {
-            Some(current) if current.exchange > successor.exchange => Some(successor),
+            // Not by its exchange: a call that was held has an older number than the first subscription, and a newer request.
+            Some(current) if current.ticket > successor.ticket => Some(successor),
             _ => self.current.replace(successor),
         }
     }

@@ -597,6 +597,21 @@ fn the_loss_of_its_exchange_ends_the_subscription() {
     assert_eq!(client.session.stats().exchanges_out, 0);
 }
 
+/// Its number is older than that of the first subscription, and its request is newer.
+#[test]
+fn a_resource_that_waited_for_the_handshake_joins_the_subscription_to_lists() {
+    let mut client = client(Era::Auto);
+    client.invoke(Invoke::subscribe("u:"));
+    client.drain();
+    client.frame(&discovered(1, r#""2026-07-28""#, r#"{"tools":{"listChanged":true},"resources":{"subscribe":true}}"#));
+    let (lists, both) = (r#""toolsListChanged":true"#, r#""toolsListChanged":true,"resourceSubscriptions":["u:"]"#);
+    assert_eq!(client.sent(), [listen(3, lists), listen(2, both)]);
+    client.frame(&acknowledged(3, lists)).frame(&acknowledged(2, both));
+    assert_eq!((client.outcome(), client.sent()), (Outcome::Result(json("{}")), vec![cancelled(3)]));
+    client.frame(&updated(2, "u:")).frame(&published(2, "tools/list_changed", ""));
+    assert_eq!(client.events(), [update("u:"), Event::Notice(Notice::ToolsChanged)]);
+}
+
 #[test]
 fn a_resource_that_the_server_does_not_agree_to_is_unsupported_and_the_subscription_stays() {
     let mut client = listening();
