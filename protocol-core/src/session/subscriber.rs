@@ -120,7 +120,17 @@ impl Subscriber {
     /// Forgets the change of a call that ends.
     #[inline]
     pub(super) fn forget_change(&mut self, id: OutboundId) {
-        self.changes.retain(|pending| pending.call != id);
+        if !self.changes.is_empty() {
+            self.changes.retain(|pending| pending.call != id);
+            self.forget_unwanted();
+        }
+    }
+
+    /// Forgets the wanted kinds if no subscription brings them, and none is requested that would.
+    fn forget_unwanted(&mut self) {
+        if self.current.is_none() && self.changes.iter().all(|pending| pending.is_superseded) {
+            self.wanted = SubscriptionFilter::default();
+        }
     }
 
     /// The successor of a call is acknowledged: makes it the current subscription, and returns the one to end. That is the successor itself
@@ -150,12 +160,10 @@ impl Subscriber {
         self.current.take()
     }
 
-    /// Current -> None: the peer has ended the subscription. Returns `true` if it was acknowledged before.
+    /// Current -> None: the peer has ended the subscription. A successor that is requested still brings its kinds. Returns `true` if it was acknowledged before.
     pub(super) fn end(&mut self, exchange: ExchangeId) -> bool {
         let ended = self.current.take_if(|current| current.exchange == exchange);
-        if ended.is_some() {
-            self.wanted = SubscriptionFilter::default();
-        }
+        self.forget_unwanted();
         ended.is_some_and(|ended| ended.accepted.is_some())
     }
 

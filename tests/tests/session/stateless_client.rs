@@ -613,6 +613,24 @@ fn a_resource_that_waited_for_the_handshake_joins_the_subscription_to_lists() {
 }
 
 #[test]
+fn a_successor_keeps_its_kinds_when_the_subscription_ends_before_it_is_acknowledged() {
+    let (lists, one) = (r#""toolsListChanged":true"#, r#""toolsListChanged":true,"resourceSubscriptions":["u:"]"#);
+    for is_acknowledged in [true, false] {
+        let mut client = listening();
+        client.invoke(Invoke::subscribe("u:"));
+        assert_eq!(client.sent(), [listen(3, one)]);
+        client.frame(&result(2)).frame(&if is_acknowledged { acknowledged(3, one) } else { error(3, 1, "no") }).drain();
+        client.invoke(Invoke::subscribe("v:"));
+        let next = if is_acknowledged {
+            format!(r#"{lists},"resourceSubscriptions":["u:","v:"]"#)
+        } else {
+            r#""resourceSubscriptions":["v:"]"#.into()
+        };
+        assert_eq!(client.sent(), [listen(4, &next)]);
+    }
+}
+
+#[test]
 fn a_resource_that_the_server_does_not_agree_to_is_unsupported_and_the_subscription_stays() {
     let mut client = listening();
     client.invoke(Invoke::subscribe("u:"));
