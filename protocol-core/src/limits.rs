@@ -18,7 +18,8 @@ pub struct Limits {
     /// may send that many requests at once, and then one more each time that a token is refilled. A request above the rate is answered with
     /// [`crate::RpcError::BUSY`]. Pings are not counted. Default: `None`, no bound.
     pub requests_per_second: Option<u32>,
-    /// The maximum number of resources in one `subscriptions/listen` (MCP 2026-07-28); a longer list is refused. Default: 1024.
+    /// The maximum number of resources in one `subscriptions/listen` (MCP 2026-07-28), in both directions; a longer list is refused. Default:
+    /// 1024.
     pub subscriptions: usize,
     /// The maximum number of messages in a batch (MCP 2025-03-26 only). Default: 64.
     pub batch: usize,

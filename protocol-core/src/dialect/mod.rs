@@ -24,6 +24,7 @@ use alloc::string::String;
 use bytes::Bytes;
 
 use crate::error::RpcError;
+use crate::json::write::text_size;
 use crate::json::{Json, Text};
 use crate::limits::Limits;
 use crate::wire::{FrameBuffer, WireId, WrittenFrame};
@@ -291,6 +292,13 @@ impl Dialect {
     /// Writes a subscription of ours at a peer with stateless requests.
     pub(crate) fn write_listen(self, frames: &mut FrameBuffer, id: u64, filter: &SubscriptionFilter, stamp: &[u8]) -> WrittenFrame {
         mcp::write_listen(frames, id, filter, stamp)
+    }
+
+    /// An upper bound on the length of [`Self::write_listen`] in bytes, without the stamp.
+    pub(crate) fn listen_size(self, filter: &SubscriptionFilter) -> usize {
+        /// `jsonrpc`, the id, the method, and the names of the members.
+        const MEMBERS: usize = 256;
+        filter.uris.iter().map(|uri| text_size(uri.as_bytes()).saturating_add(1)).fold(MEMBERS, usize::saturating_add)
     }
 
     /// Writes a request of ours. `stamp` is that of [`Self::stamp`].

@@ -42,6 +42,16 @@ impl Outgoing {
         Self { op, parts, meta: None }
     }
 
+    /// Returns `true` if the session can serve it by other means than a request of its own: a log level is one of the eight, and a subscription
+    /// names a resource.
+    pub(crate) fn is_understood(&self) -> bool {
+        match self.op {
+            Op::SetLogLevel => self.level().is_some(),
+            Op::Subscribe | Op::Unsubscribe => self.target().is_some(),
+            _ => true,
+        }
+    }
+
     /// Returns `true` if it can be written: parameters and `_meta` are objects, arguments are an object unless `any_arguments`, and a
     /// custom method has a name.
     pub(crate) fn is_proper(&self, any_arguments: bool) -> bool {

@@ -70,7 +70,7 @@ impl Session {
             return Err(Refused::Closing);
         }
         let outgoing = call.outgoing();
-        if !self.rules.dialect.is_proper(outgoing) {
+        if !self.rules.dialect.is_proper(outgoing) || (self.rules.stateless && !outgoing.is_understood()) {
             return Err(Refused::Params);
         }
         let depth = match call.parent {
@@ -86,7 +86,8 @@ impl Session {
         } else if self.rules.dialect.check_call(outgoing, &Capabilities::default()) == Err(Unfit::WrongEnd) {
             return Err(Refused::WrongEnd);
         }
-        if self.rules.dialect.call_size(outgoing).saturating_add(self.stamp.len()) > self.config.limits.frame_bytes {
+        let size = self.rules.dialect.call_size(outgoing).saturating_add(self.stamp.len());
+        if size > self.config.limits.frame_bytes || !self.may_subscribe(outgoing) {
             return Err(Refused::TooLarge);
         }
         let in_flight = self.outbound_calls.len().saturating_add(self.events.settled());
@@ -140,7 +141,9 @@ impl Session {
         let Some(call) = self.outbound_calls.get_mut(&id) else { return };
         let Some((request, timeouts)) = call.request() else { return };
         let (request, bytes, observed, depth) = (request.clone(), call.held_bytes(), call.is_observed(), call.depth());
-        if self.peer.as_ref().is_some_and(|peer| self.rules.dialect.check_call(&request, &peer.capabilities).is_err()) {
+        let is_strange = self.rules.stateless && !request.is_understood();
+        if is_strange || self.peer.as_ref().is_some_and(|peer| self.rules.dialect.check_call(&request, &peer.capabilities).is_err())
+        {
             return self.settle_call(id, Outcome::Invalid(Invalid::Unsupported), None);
         }
         let clocks = Clocks::start(timeouts, self.now);
@@ -149,6 +152,9 @@ impl Session {
         }
         if self.rules.stateless && self.serve_locally(&request) {
             return self.finish_call(id, Outcome::Result(Json::empty_object()));
+        }
+        if !self.may_subscribe(&request) {
+            return self.settle_call(id, Outcome::Invalid(Invalid::Unsupported), None);
         }
         let ticket = self.push_request(id, &request, observed, depth);
         let Some(call) = self.outbound_calls.get_mut(&id) else { return };

@@ -189,7 +189,9 @@ pub enum TimeoutKind {
 pub enum Invalid {
     /// The response is neither a result object nor a valid error.
     Response,
-    /// The call was never sent: it was held for the handshake, in which the peer did not declare the capability that the call needs.
+    /// The call was never sent: it was held for the handshake, in which the peer did not declare the capability that the call needs, or which
+    /// chose a revision that has no room for it ([`Refused::TooLarge`](crate::Refused::TooLarge)). Or the peer does not agree to a subscription
+    /// to the resource.
     Unsupported,
 }
 

@@ -107,6 +107,7 @@ impl Session {
         match gone {
             Gone::Lane(lane) if !self.outbox.is_open(lane) => return Err(NotLive),
             Gone::Lane(lane) => self.lose_lane(lane),
+            Gone::Exchange(exchange) if self.subscriber.is_open(exchange) => self.take_subscription_end(exchange),
             Gone::Exchange(exchange) => {
                 let id = OutboundId(exchange.0);
                 let call = self.outbound_calls.get(&id).filter(|call| !call.is_held()).ok_or(NotLive)?;

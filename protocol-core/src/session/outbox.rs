@@ -24,8 +24,8 @@ use crate::session::{InboundId, Lane, Route, Transmit};
 use crate::sink::FrameSink;
 use crate::wire::{FrameBuffer, QueuedFrame, WrittenFrame};
 
-/// Identifies a queued frame, by its lane and its number among all frames of the session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Identifies a queued frame, by its lane and its number among all frames of the session. A later frame has the greater ticket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Ticket {
     number: u64,
     lane: Lane,

@@ -111,7 +111,7 @@ impl Session {
         let Some(call) = self.outbound_calls.get_mut(&id).filter(|call| !call.is_held()) else {
             return match self.response_target(number) {
                 Some(ResponseTarget::Opening(opening)) => self.take_opening_answer(opening, body),
-                Some(ResponseTarget::Subscription) => self.take_subscription_end(ExchangeId(number)),
+                Some(ResponseTarget::Subscription) => self.take_subscription_response(ExchangeId(number)),
                 Some(ResponseTarget::OutboundInput(key)) => self.take_answer(key, body),
                 Some(ResponseTarget::OutboundCall(_)) | None => self.stats.late_frames = self.stats.late_frames.saturating_add(1),
             };

@@ -23,8 +23,17 @@ pub(super) struct Subscriber {
     /// The kinds that are wanted, without the changes that are not acknowledged.
     wanted: SubscriptionFilter,
     current: Option<Subscription>,
-    /// The calls whose exchange is to be the successor, oldest first.
-    changes: Vec<(OutboundId, Change)>,
+    /// The changes whose call has not ended, oldest first.
+    changes: Vec<PendingChange>,
+}
+
+/// The change of a call whose exchange is to be the successor.
+#[derive(Clone, Debug)]
+struct PendingChange {
+    call: OutboundId,
+    change: Change,
+    /// `true` if a later change of the same resource has taken effect: this one has none any longer, whatever its outcome.
+    is_superseded: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -54,6 +63,12 @@ pub(super) enum Change {
 }
 
 impl Change {
+    fn uri(&self) -> &Text {
+        match self {
+            Self::Add(uri) | Self::Remove(uri) => uri,
+        }
+    }
+
     fn apply(&self, filter: &mut SubscriptionFilter) {
         match self {
             Self::Add(uri) if filter.uris.contains(uri) => {}
@@ -87,52 +102,68 @@ impl Subscriber {
     /// The kinds that a successor with `change` asks for: those that are wanted, with all changes that are not acknowledged.
     pub(super) fn with_change(&self, change: &Change) -> SubscriptionFilter {
         let mut filter = self.wanted.clone();
-        self.changes.iter().map(|(_, change)| change).chain([change]).for_each(|change| change.apply(&mut filter));
+        let pending = self.changes.iter().filter(|pending| !pending.is_superseded).map(|pending| &pending.change);
+        pending.chain([change]).for_each(|change| change.apply(&mut filter));
         filter
     }
 
     /// Notes that the exchange of a call is the successor with this change.
     pub(super) fn change(&mut self, id: OutboundId, change: Change) {
-        self.changes.push((id, change));
+        self.changes.push(PendingChange { call: id, change, is_superseded: false });
     }
 
     /// The change that a call is made for.
     pub(super) fn change_of(&self, id: OutboundId) -> Option<&Change> {
-        self.changes.iter().find(|(of, _)| *of == id).map(|(_, change)| change)
+        self.changes.iter().find(|pending| pending.call == id).map(|pending| &pending.change)
     }
 
     /// Forgets the change of a call that ends.
     #[inline]
     pub(super) fn forget_change(&mut self, id: OutboundId) {
-        self.changes.retain(|(of, _)| *of != id);
+        if !self.changes.is_empty() {
+            self.changes.retain(|pending| pending.call != id);
+            self.forget_unwanted();
+        }
+    }
+
+    /// Forgets the wanted kinds if no subscription brings them, and none is requested that would.
+    fn forget_unwanted(&mut self) {
+        if self.current.is_none() && self.changes.iter().all(|pending| pending.is_superseded) {
+            self.wanted = SubscriptionFilter::default();
+        }
     }
 
     /// The successor of a call is acknowledged: makes it the current subscription, and returns the one to end. That is the successor itself
-    /// if a newer one was acknowledged before it, which has its kinds.
+    /// if a newer one was acknowledged before it, which has its kinds, or if a later change of its resource has taken effect.
     pub(super) fn replace(&mut self, id: OutboundId, ticket: Ticket, accepted: &SubscriptionFilter) -> Option<Subscription> {
-        if let Some(change) = self.change_of(id).cloned() {
-            change.apply(&mut self.wanted);
-        }
-        self.forget_change(id);
         let successor = Subscription { exchange: ExchangeId(id.0), ticket, accepted: Some(accepted.clone()) };
+        let Some(at) = self.changes.iter().position(|pending| pending.call == id) else { return Some(successor) };
+        let PendingChange { change, is_superseded, .. } = self.changes.remove(at);
+        if is_superseded {
+            return Some(successor);
+        }
+        change.apply(&mut self.wanted);
+        for older in self.changes.iter_mut().take(at).filter(|older| older.change.uri() == change.uri()) {
+            older.is_superseded = true;
+        }
         match &self.current {
-            Some(current) if current.exchange > successor.exchange => Some(successor),
+            // Not by its exchange: a call that was held has an older number than the first subscription, and a newer request.
+            Some(current) if current.ticket > successor.ticket => Some(successor),
             _ => self.current.replace(successor),
         }
     }
 
-    /// Current -> None, after a change that leaves no kind. Returns the subscription to end.
-    pub(super) fn stop(&mut self, change: &Change) -> Option<Subscription> {
-        change.apply(&mut self.wanted);
+    /// Current -> None: the last change leaves no kind, with all changes that are not acknowledged. Returns the subscription to end.
+    pub(super) fn stop(&mut self) -> Option<Subscription> {
+        self.wanted = SubscriptionFilter::default();
+        self.changes.iter_mut().for_each(|pending| pending.is_superseded = true);
         self.current.take()
     }
 
-    /// Current -> None: the peer has ended the subscription. Returns `true` if it was acknowledged before.
+    /// Current -> None: the peer has ended the subscription. A successor that is requested still brings its kinds. Returns `true` if it was acknowledged before.
     pub(super) fn end(&mut self, exchange: ExchangeId) -> bool {
         let ended = self.current.take_if(|current| current.exchange == exchange);
-        if ended.is_some() {
-            self.wanted = SubscriptionFilter::default();
-        }
+        self.forget_unwanted();
         ended.is_some_and(|ended| ended.accepted.is_some())
     }
 
@@ -144,6 +175,11 @@ impl Subscriber {
     /// Returns `true` if `exchange` is the current subscription.
     pub(super) fn is_open(&self, exchange: ExchangeId) -> bool {
         self.current.as_ref().is_some_and(|current| current.exchange == exchange)
+    }
+
+    /// The ticket of the request of `exchange`, if that is the current subscription.
+    pub(super) fn ticket_of(&self, exchange: ExchangeId) -> Option<Ticket> {
+        self.current.as_ref().filter(|current| current.exchange == exchange).map(Subscription::ticket)
     }
 
     /// The number of exchanges of ours beside those of calls.

@@ -50,10 +50,21 @@ impl Session {
         if !self.subscriber.with_change(&change).is_empty() {
             return false;
         }
-        if let Some(ended) = self.subscriber.stop(&change) {
+        if let Some(ended) = self.subscriber.stop() {
             self.end_subscription(&ended);
         }
         true
+    }
+
+    /// Returns `false` for a call that adds a resource beyond [`crate::Limits::subscriptions`], or beyond the length of a frame.
+    pub(super) fn may_subscribe(&self, call: &Outgoing) -> bool {
+        if !self.rules.stateless || call.op != Op::Subscribe {
+            return true;
+        }
+        let Some(change) = change_of(call) else { return true };
+        let (filter, limits) = (self.subscriber.with_change(&change), &self.config.limits);
+        let length = self.rules.dialect.listen_size(&filter).saturating_add(self.stamp.len());
+        filter.uris.len() <= limits.subscriptions && length <= limits.frame_bytes
     }
 
     /// Queues the request of a call, and returns its ticket.
@@ -85,6 +96,9 @@ impl Session {
         let Some(exchange) = number.map(ExchangeId).filter(|exchange| exchange.0 < self.next) else {
             return self.violation(Violation::UnknownSubscription);
         };
+        if self.is_unsent_subscription(exchange) {
+            return self.violation(Violation::UnknownSubscription);
+        }
         if self.subscriber.acknowledge(exchange, accepted) {
             return;
         }
@@ -130,22 +144,40 @@ impl Session {
         }
     }
 
+    /// Returns `true` for the current subscription if its request was not polled: the peer guessed its number.
+    fn is_unsent_subscription(&self, exchange: ExchangeId) -> bool {
+        self.subscriber.ticket_of(exchange).is_some_and(|ticket| self.outbox.holds(ticket))
+    }
+
     /// Handles the response to the current subscription: the peer has ended it, or refused the first one.
+    pub(super) fn take_subscription_response(&mut self, exchange: ExchangeId) {
+        match self.is_unsent_subscription(exchange) {
+            true => self.violation(Violation::UnknownResponse),
+            false => self.take_subscription_end(exchange),
+        }
+    }
+
+    /// The peer, or the loss of its exchange, has ended the current subscription.
     pub(super) fn take_subscription_end(&mut self, exchange: ExchangeId) {
         if self.subscriber.end(exchange) {
             self.push_event(Event::Notice(Notice::SubscriptionEnded));
         }
     }
 
-    /// Handles a cancel of the peer. A peer with stateless requests makes none of its own: it can only cancel a subscription of ours.
+    /// Handles a cancel of the peer. A peer with stateless requests makes none of its own: it can only cancel a subscription of ours. A cancel
+    /// of anything else, or of a request that was not polled, is ignored.
     pub(super) fn take_subscription_cancel(&mut self, number: Option<u64>) {
         let Some(number) = number else { return };
         let id = OutboundId(number);
         let is_listening = |op: Op| op.is_subscription() || self.subscriber.change_of(id).is_some();
-        if self.outbound_calls.get(&id).is_some_and(|call| is_listening(call.op())) {
-            self.finish_call(id, Outcome::Lost);
-        } else {
-            self.take_subscription_end(ExchangeId(number));
+        match self.outbound_calls.get(&id) {
+            Some(call) => {
+                if is_listening(call.op()) && call.ticket().is_some_and(|ticket| !self.outbox.holds(ticket)) {
+                    self.finish_call(id, Outcome::Lost);
+                }
+            }
+            None if self.is_unsent_subscription(ExchangeId(number)) => {}
+            None => self.take_subscription_end(ExchangeId(number)),
         }
     }
 }

@@ -225,10 +225,12 @@ pub enum Refused {
     /// Only the other end of the protocol may send it.
     #[error("only the other end of the protocol may send this")]
     WrongEnd,
-    /// The parameters, the arguments or the `_meta` are not an object, or a custom method has an empty name.
+    /// The parameters, the arguments or the `_meta` are not an object, or a custom method has an empty name. Where requests are stateless, also
+    /// a log level that is not one, and a subscription without a URI.
     #[error("parameters, arguments and _meta must be JSON objects")]
     Params,
-    /// Longer than [`crate::Limits::frame_bytes`].
+    /// Longer than [`crate::Limits::frame_bytes`]; or one resource more than [`crate::Limits::subscriptions`], where one request subscribes to
+    /// all of them (MCP 2026-07-28, Subscriptions).
     #[error("longer than a frame may be")]
     TooLarge,
     /// The input request given as its parent is not open.

@@ -467,6 +467,169 @@ fn the_last_resource_that_leaves_ends_the_subscription() {
     assert_eq!(client.session.stats().exchanges_out, 0);
 }
 
+/// The successor that the first one asks for is acknowledged when the second one has ended everything.
+#[test]
+fn resources_that_leave_at_once_leave_nothing() {
+    let mut client = modern();
+    client.invoke(Invoke::subscribe("u:"));
+    client.drain();
+    client.frame(&acknowledged(2, r#""resourceSubscriptions":["u:"]"#));
+    client.invoke(Invoke::subscribe("v:"));
+    client.drain();
+    client.frame(&acknowledged(3, r#""resourceSubscriptions":["u:","v:"]"#)).drain();
+    client.invoke(Invoke::unsubscribe("u:"));
+    client.invoke(Invoke::unsubscribe("v:"));
+    assert_eq!(
+        (client.outcome(), client.sent()),
+        (Outcome::Result(json("{}")), vec![listen(4, r#""resourceSubscriptions":["v:"]"#), cancelled(3)])
+    );
+    client.frame(&acknowledged(4, r#""resourceSubscriptions":["v:"]"#));
+    assert_eq!((client.outcome(), client.sent()), (Outcome::Result(json("{}")), vec![cancelled(4)]));
+    client.frame(&updated(4, "v:"));
+    client.expect_silence();
+    assert_eq!(client.session.stats().exchanges_out, 0);
+}
+
+#[test]
+fn a_resource_that_leaves_before_it_has_joined_is_not_subscribed_to() {
+    let mut client = modern();
+    client.invoke(Invoke::subscribe("u:"));
+    client.invoke(Invoke::unsubscribe("u:"));
+    client.drain();
+    client.frame(&acknowledged(2, r#""resourceSubscriptions":["u:"]"#));
+    assert_eq!((client.outcome(), client.sent()), (Outcome::Result(json("{}")), vec![cancelled(2)]));
+    assert_eq!(client.session.stats().exchanges_out, 0);
+}
+
+#[test]
+fn of_two_changes_of_a_resource_the_later_one_counts_whatever_the_order_of_their_acknowledgements() {
+    let (with, without) = (r#""toolsListChanged":true,"resourceSubscriptions":["u:"]"#, r#""toolsListChanged":true"#);
+    for is_in_order in [true, false] {
+        let mut client = listening();
+        client.invoke(Invoke::subscribe("u:"));
+        client.invoke(Invoke::unsubscribe("u:"));
+        client.drain();
+        match is_in_order {
+            true => client.frame(&acknowledged(3, with)).frame(&acknowledged(4, without)).drain(),
+            false => client.frame(&acknowledged(4, without)).frame(&acknowledged(3, with)).drain(),
+        };
+        client.invoke(Invoke::subscribe("v:"));
+        assert_eq!(client.sent(), [listen(5, r#""toolsListChanged":true,"resourceSubscriptions":["v:"]"#)]);
+    }
+}
+
+#[test]
+fn frames_for_a_subscription_whose_request_was_not_sent_have_no_effect() {
+    let tools = r#""toolsListChanged":true"#;
+    let (unknown, response) = (vec![Violation::UnknownSubscription], vec![Violation::UnknownResponse]);
+    for (guess, violations) in [(acknowledged(2, tools), unknown), (result(2), response), (cancelled(2), vec![])] {
+        let mut client = client(Era::Auto);
+        client.drain();
+        client.frame(&discovered(1, r#""2026-07-28""#, r#"{"tools":{"listChanged":true}}"#)).events();
+        client.frame(&guess);
+        assert_eq!(client.violations(), violations, "{guess}");
+        assert_eq!(client.sent(), [listen(2, tools)]);
+        client.frame(&acknowledged(2, tools)).frame(&published(2, "tools/list_changed", ""));
+        assert_eq!(client.events(), [Event::Notice(Notice::ToolsChanged)], "{guess}");
+    }
+    let mut client = modern();
+    client.invoke(Invoke::subscribe("u:"));
+    client.frame(&cancelled(2));
+    assert_eq!(client.events(), [], "the call goes on");
+    client.drain();
+    client.frame(&acknowledged(2, r#""resourceSubscriptions":["u:"]"#));
+    assert_eq!(client.outcome(), Outcome::Result(json("{}")));
+}
+
+#[test]
+fn a_subscription_never_exceeds_its_limit_or_the_length_of_a_frame() {
+    let long = "x".repeat(400);
+    for (most, length) in [(2, 1 << 20), (1024, 1500)] {
+        for is_held in [false, true] {
+            let mut client = Scripted::new(with(client_config(), |config| {
+                (config.era, config.limits.subscriptions, config.limits.frame_bytes) = (Era::Auto, most, length);
+            }));
+            client.drain();
+            if !is_held {
+                client.frame(&discovered_quietly(1)).drain();
+            }
+            let calls = ["a:", "b:", "c:"].map(|scheme| Invoke::subscribe(format!("{scheme}{long}").as_str()));
+            let refused: Vec<_> = calls.into_iter().filter_map(|call| client.session.invoke(call, client.now).err()).collect();
+            if is_held {
+                assert!(refused.is_empty());
+                client.frame(&discovered_quietly(1));
+                assert_eq!(client.outcome(), Outcome::Invalid(Invalid::Unsupported));
+            } else {
+                assert!(matches!(refused.as_slice(), [refused] if refused.why == Refused::TooLarge), "{refused:?}");
+            }
+            let sent = client.sent();
+            assert_eq!(sent.len(), 2);
+            assert!(sent.iter().all(|frame| frame.len() <= length));
+        }
+    }
+}
+
+#[test]
+fn a_level_or_a_subscription_without_its_parameter_is_not_sent() {
+    use protocol_core::Op;
+    for (op, params) in [(Op::SetLogLevel, r#"{"level":"loud"}"#), (Op::Subscribe, "{}"), (Op::Unsubscribe, r#"{"uri":7}"#)] {
+        let call = Invoke::new(op, json(params));
+        let mut client = modern();
+        assert_eq!(client.session.invoke(call.clone(), client.now).unwrap_err().why, Refused::Params, "{op:?}");
+        client.expect_silence();
+        let mut client = self::client(Era::Auto);
+        client.invoke(call);
+        client.drain();
+        client.frame(&discovered_quietly(1));
+        assert_eq!(client.outcome(), Outcome::Invalid(Invalid::Unsupported), "{op:?}");
+        assert!(client.sent().is_empty(), "{op:?}");
+    }
+}
+
+#[test]
+fn the_loss_of_its_exchange_ends_the_subscription() {
+    let mut client = listening();
+    let exchange = Gone::Exchange(protocol_core::ExchangeId::from_number(2));
+    client.session.handle_gone(exchange, client.now).unwrap();
+    assert_eq!(client.events(), [Event::Notice(Notice::SubscriptionEnded)]);
+    assert!(client.session.handle_gone(exchange, client.now).is_err(), "it is over");
+    client.expect_silence();
+    assert_eq!(client.session.stats().exchanges_out, 0);
+}
+
+/// Its number is older than that of the first subscription, and its request is newer.
+#[test]
+fn a_resource_that_waited_for_the_handshake_joins_the_subscription_to_lists() {
+    let mut client = client(Era::Auto);
+    client.invoke(Invoke::subscribe("u:"));
+    client.drain();
+    client.frame(&discovered(1, r#""2026-07-28""#, r#"{"tools":{"listChanged":true},"resources":{"subscribe":true}}"#));
+    let (lists, both) = (r#""toolsListChanged":true"#, r#""toolsListChanged":true,"resourceSubscriptions":["u:"]"#);
+    assert_eq!(client.sent(), [listen(3, lists), listen(2, both)]);
+    client.frame(&acknowledged(3, lists)).frame(&acknowledged(2, both));
+    assert_eq!((client.outcome(), client.sent()), (Outcome::Result(json("{}")), vec![cancelled(3)]));
+    client.frame(&updated(2, "u:")).frame(&published(2, "tools/list_changed", ""));
+    assert_eq!(client.events(), [update("u:"), Event::Notice(Notice::ToolsChanged)]);
+}
+
+#[test]
+fn a_successor_keeps_its_kinds_when_the_subscription_ends_before_it_is_acknowledged() {
+    let (lists, one) = (r#""toolsListChanged":true"#, r#""toolsListChanged":true,"resourceSubscriptions":["u:"]"#);
+    for is_acknowledged in [true, false] {
+        let mut client = listening();
+        client.invoke(Invoke::subscribe("u:"));
+        assert_eq!(client.sent(), [listen(3, one)]);
+        client.frame(&result(2)).frame(&if is_acknowledged { acknowledged(3, one) } else { error(3, 1, "no") }).drain();
+        client.invoke(Invoke::subscribe("v:"));
+        let next = if is_acknowledged {
+            format!(r#"{lists},"resourceSubscriptions":["u:","v:"]"#)
+        } else {
+            r#""resourceSubscriptions":["v:"]"#.into()
+        };
+        assert_eq!(client.sent(), [listen(4, &next)]);
+    }
+}
+
 #[test]
 fn a_resource_that_the_server_does_not_agree_to_is_unsupported_and_the_subscription_stays() {
     let mut client = listening();
