@@ -266,7 +266,7 @@ async fn reach<A: Adapter>(adapter: &A, server: Server, calling: &Calling) -> Re
     Ok((connect(calling.config.clone(), transport), Exit::default()))
 }
 
-/// Waits until the era of a server is chosen. Returns `true` if the server ended the connection before it had answered anything, as old
+/// Waits until the era of a server is chosen. Returns `true` if the server ended the connection before that, as old
 /// servers do that exit on an unknown method.
 async fn has_left(link: &mut Link) -> bool {
     let mut end = None;

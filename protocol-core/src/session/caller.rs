@@ -153,7 +153,7 @@ impl Session {
         if self.rules.stateless && self.serve_locally(&request) {
             return self.finish_call(id, Outcome::Result(Json::empty_object()));
         }
-        if !self.may_subscribe(&request) {
+        if !self.may_subscribe(&request) || !self.has_room_for(&request) {
             return self.settle_call(id, Outcome::Invalid(Invalid::Unsupported), None);
         }
         let ticket = self.push_request(id, &request, observed, depth);

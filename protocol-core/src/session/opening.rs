@@ -149,6 +149,11 @@ impl Session {
 
     /// Handles the response to a request that opened the handshake.
     pub(super) fn take_opening_answer(&mut self, opening: Opening, body: ResponseBody) {
+        // A session that is finishing still opens, for the calls that are held; one that sends no more requests does not.
+        if !self.ending.may_write() {
+            self.stats.late_frames = self.stats.late_frames.saturating_add(1);
+            return;
+        }
         match opening {
             Opening::Probe { is_last } => self.take_probe_answer(is_last, body),
             Opening::Handshake => self.take_handshake_answer(body),

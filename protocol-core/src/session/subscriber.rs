@@ -40,7 +40,7 @@ struct PendingChange {
 pub(super) struct Subscription {
     exchange: ExchangeId,
     ticket: Ticket,
-    /// The kinds that the peer has agreed to; `None` until it has acknowledged the subscription.
+    /// The kinds that are wanted and that the peer has agreed to; `None` until it has acknowledged the subscription.
     accepted: Option<SubscriptionFilter>,
 }
 
@@ -96,7 +96,7 @@ impl Subscriber {
     /// Requested -> acknowledged. `false`, and no change, if `exchange` is not a current subscription that was requested.
     pub(super) fn acknowledge(&mut self, exchange: ExchangeId, accepted: &SubscriptionFilter) -> bool {
         let current = self.current.as_mut().filter(|current| current.exchange == exchange && current.accepted.is_none());
-        current.map(|current| current.accepted = Some(accepted.clone())).is_some()
+        current.map(|current| current.accepted = Some(accepted.and(&self.wanted))).is_some()
     }
 
     /// The kinds that a successor with `change` asks for: those that are wanted, with all changes that are not acknowledged.
@@ -136,13 +136,14 @@ impl Subscriber {
     /// The successor of a call is acknowledged: makes it the current subscription, and returns the one to end. That is the successor itself
     /// if a newer one was acknowledged before it, which has its kinds, or if a later change of its resource has taken effect.
     pub(super) fn replace(&mut self, id: OutboundId, ticket: Ticket, accepted: &SubscriptionFilter) -> Option<Subscription> {
-        let successor = Subscription { exchange: ExchangeId(id.0), ticket, accepted: Some(accepted.clone()) };
+        let mut successor = Subscription { exchange: ExchangeId(id.0), ticket, accepted: None };
         let Some(at) = self.changes.iter().position(|pending| pending.call == id) else { return Some(successor) };
         let PendingChange { change, is_superseded, .. } = self.changes.remove(at);
         if is_superseded {
             return Some(successor);
         }
         change.apply(&mut self.wanted);
+        successor.accepted = Some(accepted.and(&self.wanted));
         for older in self.changes.iter_mut().take(at).filter(|older| older.change.uri() == change.uri()) {
             older.is_superseded = true;
         }
@@ -160,7 +161,8 @@ impl Subscriber {
         self.current.take()
     }
 
-    /// Current -> None: the peer has ended the subscription. A successor that is requested still brings its kinds. Returns `true` if it was acknowledged before.
+    /// Current -> None: the peer has ended the subscription. A successor that is requested still brings its kinds. Returns `true` if it was
+    /// acknowledged before.
     pub(super) fn end(&mut self, exchange: ExchangeId) -> bool {
         let ended = self.current.take_if(|current| current.exchange == exchange);
         self.forget_unwanted();

@@ -19,7 +19,8 @@ impl Session {
 
     /// Subscribes to the changes of all lists that the peer notifies of, as peers with a handshake do unasked.
     pub(super) fn listen_for_lists(&mut self) {
-        let Some(peer) = self.peer.as_ref().filter(|_| self.config.list_changes) else { return };
+        let is_wanted = self.config.list_changes && self.ending.is_open();
+        let Some(peer) = self.peer.as_ref().filter(|_| is_wanted) else { return };
         let lists = SubscriptionFilter {
             tools: peer.capabilities.tools_list_changed,
             prompts: peer.capabilities.prompts_list_changed,
@@ -65,6 +66,13 @@ impl Session {
         let (filter, limits) = (self.subscriber.with_change(&change), &self.config.limits);
         let length = self.rules.dialect.listen_size(&filter).saturating_add(self.stamp.len());
         filter.uris.len() <= limits.subscriptions && length <= limits.frame_bytes
+    }
+
+    /// Returns `false` for a change of the subscription while too much output is queued. Each change repeats all kinds, so that the frames of
+    /// the changes that the handshake has held can take much more than the calls did.
+    pub(super) fn has_room_for(&self, call: &Outgoing) -> bool {
+        let is_change = self.rules.stateless && change_of(call).is_some();
+        !is_change || self.outbox.bytes_of(Lane::CHANNEL) < self.config.limits.output_bytes
     }
 
     /// Queues the request of a call, and returns its ticket.

@@ -3,7 +3,8 @@
 
 use protocol_core::mcp::Era;
 use protocol_core::{
-    CloseReason, Event, Gone, Invalid, Invoke, Lane, Level, Notice, Outcome, Refused, RpcError, Text, TransportEnd, Violation,
+    Close, CloseReason, Event, Gone, Invalid, Invoke, Lane, Level, Notice, Outcome, Refused, RpcError, Text, TransportEnd,
+    Violation,
 };
 
 use testkit::Scripted;
@@ -710,6 +711,48 @@ fn nothing_of_a_subscription_is_left_when_the_session_has_closed() {
     );
     assert!(client.session.handle_frame(published(2, "tools/list_changed", "").into(), Lane::CHANNEL, client.now).is_ok());
     client.expect_silence();
+}
+
+/// A server that adds kinds to an acknowledgement could send notices that no one has asked for.
+#[test]
+fn regression_a_kind_that_was_not_asked_for_stays_unwanted_although_the_server_acknowledges_it() {
+    let mut client = listening();
+    client.invoke(Invoke::subscribe("u:"));
+    client.drain();
+    let more = r#""toolsListChanged":true,"promptsListChanged":true,"resourceSubscriptions":["u:","v:"]"#;
+    client.frame(&acknowledged(3, more)).drain();
+    client.frame(&published(3, "prompts/list_changed", ""));
+    assert_eq!(client.events(), [Event::Violation(Violation::UnknownSubscription)]);
+}
+
+/// The answer to a probe queued another request, or made the session ready, after it had been closed.
+#[test]
+fn regression_a_session_that_is_closing_opens_nothing() {
+    for answer in [discovered_quietly(1), error(1, -32601, "x"), unsupported(1, r#""2026-07-28""#), error(1, -32021, "x")] {
+        let mut client = client(Era::Auto);
+        client.session.close(Close::Now, client.now);
+        client.frame(&answer);
+        assert_eq!(client.sent(), [probe(1)], "{answer}");
+        assert_eq!(client.events(), [Event::Closed(CloseReason::Local)], "{answer}");
+    }
+}
+
+/// Each held subscription was released as a request for all of them: 500 of 900 bytes became more than 100 MB, and the session closed.
+#[test]
+fn regression_held_subscriptions_do_not_close_the_session_by_the_length_of_their_requests() {
+    let mut client = client(Era::Auto);
+    for number in 0..500 {
+        client.invoke(Invoke::subscribe(format!("u:{number}{}", "x".repeat(900))));
+    }
+    client.frame(&discovered_quietly(1));
+    let limit = client.session.config().limits.output_bytes;
+    assert!(client.session.stats().queued_bytes < 2 * limit, "{}", client.session.stats().queued_bytes);
+    let refused = client
+        .events()
+        .iter()
+        .filter(|event| matches!(event, Event::Done { outcome: Outcome::Invalid(Invalid::Unsupported), .. }))
+        .count();
+    assert!(refused > 0 && !client.session.is_closed());
 }
 
 trait CallFrame {
