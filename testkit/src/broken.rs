@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use protocol_core::{
-    Event, Full, Gone, Instant, Lane, NotLive, Received, ReplyKind, RouteKind, Session, Stats, Transmit, TransportEnd,
+    Caller, Event, ExchangeId, Full, Gone, Instant, Lane, NotLive, Received, ReplyKind, RouteKind, Session, Stats, Transmit,
+    TransportEnd,
 };
 
 use crate::{Guarantee, Subject};
@@ -64,11 +65,17 @@ pub enum Fault {
     MixesParts,
     /// A lane is owed more replies than it will get.
     Miscounts,
+    /// A server without a handshake sends a request.
+    AsksWithoutHandshake,
+    /// A stateless request is said to be of the caller of the one before it.
+    MixesCallers,
+    /// A subscription gets a notice of a resource that another one wants.
+    MixesSubscriptions,
 }
 
 impl Fault {
     /// Every fault.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 28] = [
         Self::LosesDone,
         Self::RepeatsDone,
         Self::RepeatsFrames,
@@ -94,6 +101,9 @@ impl Fault {
         Self::IgnoresLosses,
         Self::MixesParts,
         Self::Miscounts,
+        Self::AsksWithoutHandshake,
+        Self::MixesCallers,
+        Self::MixesSubscriptions,
     ];
 
     /// The guarantee that it breaks. `None` if it breaks a rule that only a prediction knows, or, for [`Self::Chatters`], never lets a
@@ -117,6 +127,8 @@ impl Fault {
             Self::MixesLanes | Self::IgnoresStops | Self::IgnoresLosses | Self::MixesParts | Self::Miscounts => {
                 Guarantee::RightLane
             }
+            Self::AsksWithoutHandshake => Guarantee::OneDirection,
+            Self::MixesCallers | Self::MixesSubscriptions => Guarantee::CallersApart,
             Self::FailsOnEof | Self::IgnoresCancels | Self::Chatters => return None,
         })
     }
@@ -125,6 +137,14 @@ impl Fault {
     #[must_use]
     pub const fn is_of_lanes(self) -> bool {
         matches!(self, Self::MixesLanes | Self::IgnoresStops | Self::IgnoresLosses)
+    }
+}
+
+impl Fault {
+    /// Returns `true` if it shows only at a server with stateless requests.
+    #[must_use]
+    pub const fn is_of_callers(self) -> bool {
+        matches!(self, Self::AsksWithoutHandshake | Self::MixesCallers | Self::MixesSubscriptions)
     }
 }
 
@@ -142,6 +162,8 @@ pub struct Broken {
     timed: Instant,
     /// The lane of the newest frame.
     newest: Lane,
+    /// The caller of the newest request.
+    caller: Option<Caller>,
     over: bool,
     number: usize,
 }
@@ -159,6 +181,7 @@ impl Broken {
             released: true,
             timed: Instant::ZERO,
             newest: Lane::CHANNEL,
+            caller: None,
             over: false,
             number: MADE.fetch_add(1, Ordering::Relaxed),
         }
@@ -206,6 +229,12 @@ impl Subject for Broken {
                 let more = Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/x"}"#);
                 self.frames.push_back(Transmit::new(more));
             }
+            Fault::AsksWithoutHandshake if text.contains(r#""method":"tools/call""#) && text.contains("/protocolVersion") => {
+                let id = 1_000_000 + self.number as u64;
+                let mut out = Transmit::new(format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#).into());
+                out.route.kind = RouteKind::Request(ExchangeId::from_number(id));
+                self.frames.push_back(out);
+            }
             _ => {}
         }
         let mut received = self.session.handle_frame(frame, lane, now)?;
@@ -252,6 +281,9 @@ impl Subject for Broken {
             (Fault::MixesParts, RouteKind::Reply(ReplyKind::Error)) => out.route.kind = RouteKind::Reply(ReplyKind::Refused),
             _ => {}
         }
+        if self.fault == Fault::MixesSubscriptions && Self::text(&out.frame).contains(r#""notifications/resources/updated""#) {
+            out.frame = Self::text(&out.frame).replacen(r#""uri":""#, r#""uri":"another-"#, 1).into();
+        }
         if self.fault == Fault::Flickers {
             let blanks = " ".repeat(self.number % 7);
             out.frame = [&out.frame[..], blanks.as_bytes()].concat().into();
@@ -269,7 +301,11 @@ impl Subject for Broken {
     }
 
     fn poll_event(&mut self) -> Option<Event> {
-        let event = self.events.pop_front().or_else(|| self.session.poll_event())?;
+        let mut event = self.events.pop_front().or_else(|| self.session.poll_event())?;
+        if let (Event::Request { caller, .. }, Fault::MixesCallers) = (&mut event, self.fault) {
+            let newest = self.caller.replace(caller.clone());
+            *caller = newest.unwrap_or_else(|| caller.clone());
+        }
         match (&event, self.fault) {
             (Event::InputRequested { .. }, Fault::NestsDeeper) => {
                 let Event::InputRequested { key, parent, ask, .. } = event else { return Some(event) };

@@ -12,8 +12,8 @@ use protocol_core::drive::Machine;
 use protocol_core::{
     AlarmId, Answer, Ask, AskError, Capabilities, CheckpointError, Close, Config, Event, ExchangeId, Full, Gone, Identity,
     InboundId, InputKey, Instant, Invoke, InvokeError, Json, Lane, LogRecord, Logged, NotLive, Notice, OutboundId, Progress,
-    ProgressError, Protocol, Received, Refused, Reply, Reported, ServeOptions, Session, TooManyAlarms, Transmit, TransportEnd,
-    Violation,
+    ProgressError, Protocol, Received, Refused, Reply, Reported, ServeOptions, Session, SubscriptionFilter, TooManyAlarms,
+    Transmit, TransportEnd, Violation,
 };
 
 use crate::coverage::Coverage;
@@ -395,6 +395,27 @@ impl<S: Subject> Watched<S> {
         let logged = self.verb(now, "log", run, named, |model| model.log(id.map(number), &copy, now.as_micros()));
         self.after();
         logged
+    }
+
+    /// [`Session::accept_subscription`]. Not predicted by a model.
+    ///
+    /// # Errors
+    /// As there.
+    #[track_caller]
+    pub fn accept_subscription(&mut self, id: InboundId, offered: &SubscriptionFilter, now: Instant) -> Result<(), NotLive> {
+        let done = self.run("accept_subscription", |subject| subject.session_mut().accept_subscription(id, offered, now));
+        self.note(|| format!("accept_subscription -> {done:?}"));
+        self.after();
+        done
+    }
+
+    /// [`Session::publish`]. Not predicted by a model.
+    #[track_caller]
+    pub fn publish(&mut self, notice: &Notice, now: Instant) -> usize {
+        let reached = self.run("publish", |subject| subject.session_mut().publish(notice, now));
+        self.note(|| format!("publish -> {reached}"));
+        self.after();
+        reached
     }
 
     /// [`Session::notify`].

@@ -81,6 +81,10 @@ impl Session {
             let wrong_end = self.rules.dialect.check_call(outgoing, &Capabilities::default()) == Err(Unfit::WrongEnd);
             return Err(if wrong_end { Refused::WrongEnd } else { Refused::NotReady });
         }
+        // Even a ping is a request, and a server sends none to a peer without a handshake.
+        if self.handshake.is_forgone() && call.op().is_probe() {
+            return Err(Refused::NotReady);
+        }
         if let Some(peer) = &self.peer {
             self.rules.dialect.check_call(outgoing, &peer.capabilities).map_err(Refused::from)?;
         } else if self.rules.dialect.check_call(outgoing, &Capabilities::default()) == Err(Unfit::WrongEnd) {

@@ -30,6 +30,8 @@ pub(super) struct Handshake {
     state: State,
     /// The deadline of the handshake, as it is armed in the session's timers.
     armed: Option<Instant>,
+    /// Stateless requests came before any handshake, which may never come.
+    is_optional: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -72,7 +74,7 @@ pub(super) enum Opening {
 
 impl Handshake {
     pub(super) const fn new() -> Self {
-        Self { state: State::Fresh, armed: None }
+        Self { state: State::Fresh, armed: None, is_optional: false }
     }
 
     // ---- Transitions ----
@@ -140,7 +142,17 @@ impl Handshake {
         self.armed = None;
     }
 
+    /// Fresh -> Fresh, in which the peer may never make a handshake, and takes no request of ours before it does.
+    pub(super) fn make_optional(&mut self) {
+        self.is_optional = true;
+    }
+
     // ---- State ----
+
+    /// Returns `true` if the peer has made no handshake, and sends stateless requests instead.
+    pub(super) fn is_forgone(&self) -> bool {
+        self.is_optional && self.is_fresh()
+    }
 
     pub(super) fn is_fresh(&self) -> bool {
         matches!(self.state, State::Fresh)

@@ -118,6 +118,8 @@ pub use verbs::{
 /// | G11 | The ids and tokens `1` and `"1"` are different. The ids of the two directions are independent. |
 /// | G12 | Sampling never nests deeper than [`crate::DepthPolicy::max`], provided that the message or the owner says which call a request belongs to. |
 /// | G13 | Payloads are passed on byte for byte, except that CR and LF between tokens become spaces. A message that repeats a member of its envelope or `_meta` is refused. |
+/// | G15 | For a stateless exchange a server sends no request, and nothing after its result; a client sends no response (MCP 2026-07-28). |
+/// | G16 | Nothing that is sent for one caller is visible to another: ids, progress tokens, log levels, capabilities and subscriptions never cross two requests of a stateless server (MCP 2026-07-28). |
 ///
 /// # Example
 ///

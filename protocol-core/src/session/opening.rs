@@ -28,6 +28,8 @@ impl Session {
             self.open_handshake(None);
         } else if self.config.era.has_legacy() {
             self.limit_handshake();
+        } else {
+            self.handshake.make_optional();
         }
     }
 
@@ -74,6 +76,7 @@ impl Session {
     #[inline]
     pub(super) fn await_no_handshake(&mut self) {
         if self.handshake.is_fresh() {
+            self.handshake.make_optional();
             self.handshake.arm(None, &mut self.timers);
         }
     }

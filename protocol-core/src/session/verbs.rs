@@ -107,7 +107,8 @@ impl Invoke {
         Self::of(Op::SetLogLevel, Parts::Level(level))
     }
 
-    /// Sends a ping.
+    /// Sends a ping. A server whose peer has made no handshake, and sends stateless requests instead, refuses it with
+    /// [`Refused::NotReady`] (MCP 2026-07-28).
     #[must_use]
     pub fn ping() -> Self {
         Self::of(Op::Ping, Parts::Nothing)

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::ledger::{CANCELS, Ledger, PROGRESS, cancelled_request, is_request, progress_of};
 use super::members::{carries, repeated};
+use super::stateless::{Stamp, subscription};
 use super::{Fact, Guarantee, Read};
 use crate::summary::number;
 
@@ -13,7 +14,7 @@ type Fault = Result<(), String>;
 type Check = fn(&Ledger, &Fact<'_>, Option<&Read<'_>>) -> Fault;
 
 /// Every check that looks at one session. [`Guarantee::Deterministic`] needs two runs.
-pub(super) const ALL: [(Guarantee, Check); 13] = [
+pub(super) const ALL: [(Guarantee, Check); 15] = [
     (Guarantee::RightLane, right_lane),
     (Guarantee::TypedIds, typed_ids),
     (Guarantee::DoneOnce, done_once),
@@ -27,6 +28,8 @@ pub(super) const ALL: [(Guarantee, Check); 13] = [
     (Guarantee::OnlyTimeoutExpires, only_timeout_expires),
     (Guarantee::DepthBounded, depth_bounded),
     (Guarantee::PayloadUnchanged, payload_unchanged),
+    (Guarantee::OneDirection, one_direction),
+    (Guarantee::CallersApart, callers_apart),
 ];
 
 fn must(holds: bool, what: impl FnOnce() -> String) -> Fault {
@@ -190,7 +193,9 @@ fn typed_ids(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Fault
         }
         Fact::Polled { event: event @ Event::Done { id, outcome, .. }, .. } => match outcome {
             Outcome::Result(_) | Outcome::Error(_) => {
-                let is_answered = ledger.missed || ledger.requests.responses.contains_key(&number(id));
+                // An acknowledgement answers a change of a subscription, and a level for records is not sent at all.
+                let is_local = ledger.calls.get(&number(id)).is_some_and(|call| call.is_of_session) && ledger.era.calls_stateless;
+                let is_answered = ledger.missed || is_local || ledger.requests.responses.contains_key(&number(id));
                 must(is_answered, || format!("no response had its id: {event:?}"))
             }
             Outcome::Invalid(_) => {
@@ -263,6 +268,85 @@ fn payload_unchanged(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) 
     }
 }
 
+/// G15.
+fn one_direction(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Fault {
+    match fact {
+        Fact::Asked { id, .. } => {
+            let is_stateless = ledger.serves.get(&number(id)).is_some_and(|serve| serve.is_stateless);
+            must(!is_stateless, || format!("the caller of {id} was asked something"))
+        }
+        Fact::Sent { transmit, .. } => {
+            let Some(Read { text, value }) = read else { return Ok(()) };
+            match (value["method"].as_str(), value.get("id")) {
+                (Some(_), Some(_)) => {
+                    must(!ledger.era.serves_stateless_alone(), || format!("a request of a server without a handshake: {text}"))
+                }
+                (None, Some(id)) if !id.is_null() => {
+                    must(!ledger.era.calls_stateless, || format!("a response of a client: {text}"))
+                }
+                (Some(_), None) => {
+                    let Some(id) = subscription(value).filter(|_| !ledger.missed) else { return Ok(()) };
+                    let is_open = |lane| ledger.pending_of(lane, &id).is_some();
+                    let of_any = || ledger.pending.iter().any(|pending| pending.id == id);
+                    must(is_open(transmit.route.lane) || of_any(), || format!("after the result of its subscription: {text}"))
+                }
+                _ => Ok(()),
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
+/// G16.
+fn callers_apart(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Fault {
+    match fact {
+        Fact::Sent { transmit, .. } if !ledger.missed => {
+            let Some(Read { text, value }) = read else { return Ok(()) };
+            let lane = transmit.route.lane;
+            if let Some(id) = subscription(value).filter(|_| value.get("method").is_some()) {
+                let mut own = ledger.pending.iter().filter(|pending| pending.lane == lane && pending.id == id);
+                let wants = |stamp: &Stamp| stamp.wants(value);
+                let is_wanted = own.any(|pending| pending.stamp.as_ref().is_some_and(wants));
+                return must(is_wanted, || format!("no subscription by {lane} wants it: {text}"));
+            }
+            if !ledger.era.serves_stateless_alone() {
+                return Ok(());
+            }
+            let mut of_lane = ledger.pending.iter().filter(|pending| pending.lane == lane);
+            match (value["method"].as_str(), value.get("id")) {
+                (Some("notifications/message"), None) => {
+                    let admits = |stamp: &Stamp| stamp.admits(&value["params"]["level"]);
+                    let is_wanted = of_lane.any(|pending| pending.stamp.as_ref().is_some_and(admits));
+                    must(is_wanted, || format!("a record that no request by {lane} has asked for: {text}"))
+                }
+                (None, Some(id)) if value.get("result").is_some() => {
+                    let id = id.to_string();
+                    let Some(pending) = of_lane.find(|pending| pending.id == id) else { return Ok(()) };
+                    let is_stateless = value["result"].get("resultType").is_some();
+                    must(!pending.taken || pending.stamp.is_none() || is_stateless, || {
+                        format!("a result in the other era's form: {text}")
+                    })
+                }
+                _ => Ok(()),
+            }
+        }
+        Fact::Polled { event: Event::Request { id, caller, .. }, .. } => {
+            let Some(arrived) = ledger.arrived.front().filter(|_| !ledger.missed) else { return Ok(()) };
+            let stamp = arrived.stamp.as_ref();
+            match stamp {
+                Some(stamp) if caller.protocol() == stamp.protocol => {
+                    must(stamp.names(caller), || format!("{caller:?} of {id} came of {}", arrived.frame))
+                }
+                Some(_) => must(!ledger.era.serves_stateless_alone(), || format!("{caller:?} of {id} came of {}", arrived.frame)),
+                None => must(caller.protocol() != super::stateless::REVISION, || {
+                    format!("{caller:?} of {id} came of a frame without a caller: {}", arrived.frame)
+                }),
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
 /// No number.
 fn right_lane(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Fault {
     match fact {
@@ -327,6 +411,14 @@ fn right_lane(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Faul
                     let Some(name) = params.get("invocationId").map(Value::to_string) else { return Ok(()) };
                     let is_known = ledger.altered || ledger.missed || ledger.reported_by(lane, &name).is_some();
                     must(is_known, || format!("a log record by {lane} of another call: {text}"))
+                }
+                (Some(_), None) if subscription(value).is_some() => {
+                    let id = subscription(value).unwrap_or_default();
+                    if ledger.pending_of(lane, &id).is_some() {
+                        return belongs(lane, kind == RouteKind::Within);
+                    }
+                    let other = ledger.pending.iter().find(|pending| pending.id == id);
+                    other.filter(|_| !ledger.missed).map_or(Ok(()), |other| belongs(other.lane, false))
                 }
                 // What has a method and no id is a notification, or a log record of no call.
                 (Some(_), None) => belongs(channel, kind == RouteKind::Notice),

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
 
-use protocol_core::{Event, Instant, Lane, Reply, Reported};
+use protocol_core::{Event, Instant, Lane, Op, Outcome, Reply, Reported};
 use serde_json::Value;
 
+use super::stateless::{Eras, REVISION, Stamp};
 use super::{Effect, Fact, Read};
 use crate::summary::number;
 
@@ -34,6 +35,8 @@ pub(super) struct Ledger {
     pub(super) peer_questions: BTreeMap<u64, u64>,
     /// The handshake is done.
     pub(super) ready: bool,
+    /// The eras of MCP that this end speaks.
+    pub(super) era: Eras,
     /// Alarms that are set.
     pub(super) alarms: BTreeMap<u64, Expiry>,
     /// Requests of ours on the wire.
@@ -82,6 +85,8 @@ pub(super) struct Expiry {
 pub(super) struct Call {
     pub(super) expiry: Expiry,
     pub(super) cancelled: bool,
+    /// It changes a subscription or the level of records, which are matters of the session where requests are stateless.
+    pub(super) is_of_session: bool,
     /// Questions of the peer that are open under it.
     pub(super) questions: u32,
     /// The JSON that it was made of, until it is on the wire.
@@ -91,6 +96,8 @@ pub(super) struct Call {
 /// A call of the peer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Serve {
+    /// Its request named its caller, and there was no handshake.
+    pub(super) is_stateless: bool,
     pub(super) lane: Lane,
     pub(super) wire: String,
     pub(super) expiry: Expiry,
@@ -109,6 +116,7 @@ pub(super) struct Arrived {
     pub(super) wire: String,
     /// The frame.
     pub(super) frame: String,
+    pub(super) stamp: Option<Stamp>,
 }
 
 /// A question of ours.
@@ -159,6 +167,8 @@ pub(super) struct Pending {
     pub(super) token: Option<String>,
     /// The bits of the last value.
     pub(super) last: Option<u64>,
+    /// The caller that it names.
+    pub(super) stamp: Option<Stamp>,
     /// The exact result that its handler gave.
     pub(super) result: Option<String>,
 }
@@ -200,8 +210,9 @@ impl Ledger {
             Fact::Called { id, call, at_once } => {
                 self.newest = number(id);
                 let payload = call.given().map(|given| given.as_str().to_owned());
+                let is_of_session = matches!(call.op(), Op::Subscribe | Op::Unsubscribe | Op::SetLogLevel);
                 let expiry = Expiry { is_possible: *at_once };
-                self.calls.insert(number(id), Call { expiry, cancelled: false, questions: 0, payload });
+                self.calls.insert(number(id), Call { expiry, cancelled: false, is_of_session, questions: 0, payload });
             }
             Fact::Cancelled { id } => {
                 if let Some(call) = self.calls.get_mut(&number(id)) {
@@ -283,6 +294,7 @@ impl Ledger {
     }
 
     fn send(&mut self, Read { value, .. }: &Read<'_>, lane: Lane) {
+        self.era.send(value);
         let params = &value["params"];
         match (value["method"].as_str(), value.get("id")) {
             (Some(_), Some(id)) => {
@@ -329,9 +341,10 @@ impl Ledger {
         if !is_proper(value) {
             self.altered = true;
         }
+        self.era.receive(value, effect.began);
         if effect.began {
             let wire = value.get("id").map(Value::to_string).unwrap_or_default();
-            self.arrived.push_back(Arrived { lane, wire, frame: (*text).to_owned() });
+            self.arrived.push_back(Arrived { lane, wire, frame: (*text).to_owned(), stamp: Stamp::read(value) });
             self.served.extend(Some(lane).filter(|lane| *lane != Lane::CHANNEL));
         }
         if value.is_array() {
@@ -343,7 +356,15 @@ impl Ledger {
             Some(id) if (is_request(value) || !is_proper(value)) && !effect.dropped => {
                 let token = params["_meta"].get("progressToken").or_else(|| params.get("invocationId")).map(Value::to_string);
                 let (taken, token) = (effect.began, token.filter(|_| effect.began));
-                self.pending.push(Pending { lane, id: id.to_string(), taken, token, last: None, result: None });
+                self.pending.push(Pending {
+                    lane,
+                    id: id.to_string(),
+                    taken,
+                    token,
+                    last: None,
+                    stamp: Stamp::read(value),
+                    result: None,
+                });
             }
             _ if effect.cancelled && value["method"] == "notifications/cancelled" => {
                 let id = params["requestId"].to_string();
@@ -365,12 +386,16 @@ impl Ledger {
 
     fn poll(&mut self, event: &Event) {
         match event {
-            Event::Request { id, .. } => {
-                let Arrived { lane, wire, .. } =
-                    self.arrived.pop_front().unwrap_or(Arrived { lane: Lane::CHANNEL, wire: String::new(), frame: String::new() });
+            Event::Request { id, caller, .. } => {
+                let nothing = || Arrived { lane: Lane::CHANNEL, wire: String::new(), frame: String::new(), stamp: None };
+                let Arrived { lane, wire, .. } = self.arrived.pop_front().unwrap_or_else(nothing);
+                let is_stateless = caller.protocol() == REVISION;
                 // Its clock began with its frame, and it may have expired before its event was polled.
                 let expiry = Expiry { is_possible: self.was_due };
-                self.serves.insert(number(id), Serve { lane, wire, expiry, configured: false, kept: false, reported: false });
+                self.serves.insert(
+                    number(id),
+                    Serve { is_stateless, lane, wire, expiry, configured: false, kept: false, reported: false },
+                );
             }
             Event::Cancelled { id, .. } => {
                 self.serves.remove(&number(id));
@@ -379,12 +404,15 @@ impl Ledger {
             Event::Input { key, .. } => drop(self.questions.remove(&number(key))),
             Event::Done { id, outcome, .. } => {
                 self.calls.remove(&number(id));
-                self.requests.responses.remove(&number(id));
-                if matches!(outcome, protocol_core::Outcome::Result(_) | protocol_core::Outcome::Error(_)) {
+                let had_response = self.requests.responses.remove(&number(id)).is_some();
+                if had_response && matches!(outcome, Outcome::Result(_) | Outcome::Error(_)) {
                     self.requests.open.remove(&number(id));
                 }
             }
-            Event::Ready(_) => self.ready = true,
+            Event::Ready(peer) => {
+                self.ready = true;
+                self.era.begin(&peer.protocol);
+            }
             Event::InputRequested { key, parent: Some(id), .. } => {
                 self.peer_questions.insert(number(key), number(id));
                 if let Some(call) = self.calls.get_mut(&number(id)) {

@@ -1,4 +1,4 @@
-//! The guarantees of a session, G1 to G13, each as a check of its own over what crosses the boundary of one session.
+//! The guarantees of a session, G1 to G13, G15 and G16, each as a check of its own over what crosses the boundary of one session.
 //!
 //! A [`Judge`] is given [`Fact`]s in the order in which they happen: what the owner called, which frames arrived and left, which events
 //! were polled. It keeps a ledger of them and runs one check for each [`Guarantee`]. It reads frames with `serde_json`, and never asks the
@@ -8,6 +8,7 @@ mod checks;
 mod counting;
 mod ledger;
 mod members;
+mod stateless;
 mod transitions;
 
 use std::fmt;
@@ -57,13 +58,19 @@ pub enum Guarantee {
     /// G13. Judged of calls, requests and results: each member of the payload must be found, byte for byte, on the other side of the
     /// session. Messages and texts that the session writes itself (progress, logs, errors) are no payload.
     PayloadUnchanged,
+    /// G15. Requests of a server are judged until a peer makes the handshake with it; from then on they are for that peer, and only
+    /// questions are told apart.
+    OneDirection,
+    /// G16. Judged of the caller in the event of a request, and of records, results and notices of subscriptions. A record is judged by
+    /// its lane while no peer has made the handshake, since it does not name its request.
+    CallersApart,
     /// No number: a frame leaves by the lane that it belongs to, and as what it is.
     RightLane,
 }
 
 impl Guarantee {
     /// Every guarantee, in the order of their numbers.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::DoneOnce,
         Self::OneResponse,
         Self::ProgressRises,
@@ -77,10 +84,12 @@ impl Guarantee {
         Self::TypedIds,
         Self::DepthBounded,
         Self::PayloadUnchanged,
+        Self::OneDirection,
+        Self::CallersApart,
         Self::RightLane,
     ];
 
-    /// Its number in the documentation of `Session`, `G1` to `G13`; `lanes` for the one without a number.
+    /// Its number in the documentation of `Session`, `G1` to `G16`; `lanes` for the one without a number.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -97,6 +106,8 @@ impl Guarantee {
             Self::TypedIds => "G11",
             Self::DepthBounded => "G12",
             Self::PayloadUnchanged => "G13",
+            Self::OneDirection => "G15",
+            Self::CallersApart => "G16",
             Self::RightLane => "lanes",
         }
     }
@@ -118,6 +129,10 @@ impl Guarantee {
             Self::TypedIds => "ids and tokens are typed, and the ids of the two directions never meet",
             Self::DepthBounded => "sampling never nests deeper than the limit",
             Self::PayloadUnchanged => "payload bytes cross unchanged, but for line breaks between tokens",
+            Self::OneDirection => {
+                "for stateless requests a server sends no request and nothing after its result, a client no response"
+            }
+            Self::CallersApart => "nothing of one stateless request is visible in another",
             Self::RightLane => "a frame leaves by the lane that it belongs to, as what it is",
         }
     }

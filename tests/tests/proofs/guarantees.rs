@@ -1,15 +1,16 @@
-//! G1 to G13, each by its name. What a single scenario can show is shown by one; what must hold on every interleaving is watched in
+//! G1 to G13, G15 and G16, each by its name. What a single scenario can show is shown by one; what must hold on every interleaving is watched in
 //! storms of random operations.
 
 use std::time::Duration;
 
 use bytes::Bytes;
+use protocol_core::mcp::Era;
 use protocol_core::{
-    Ask, AskError, CallTimeouts, Close, CloseReason, Event, Instant, Invoke, Lane, Op, Outcome, Progress, RateWindow, Reply,
-    Sample, ServeOptions, ToolOutput, TransportEnd,
+    Ask, AskError, CallTimeouts, Close, CloseReason, Event, Instant, Invoke, Lane, Level, LogRecord, Op, Outcome, Progress,
+    RateWindow, Reply, Sample, ServeOptions, ToolOutput, TransportEnd,
 };
 use testkit::config::{client_config, server_config, with};
-use testkit::scripted::{call_tool, cancelled, json, progress, result};
+use testkit::scripted::{call_tool, cancelled, json, progress, request, result};
 use testkit::world::{Wire, World};
 use testkit::{Pair, Rng, Scripted};
 
@@ -293,6 +294,43 @@ fn g13_payloads_cross_byte_for_byte() {
     pair.run();
     let Some(Event::Done { outcome: Outcome::Result(back), .. }) = pair.client_events().pop() else { panic!("a result") };
     assert_eq!(back.as_str(), odd.replace('\n', " "));
+}
+
+const CALLER: &str =
+    r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"sampling":{}}"#;
+
+/// A stateless call of a tool, whose `_meta` has also `more`.
+fn stateless_call(id: u64, more: &str) -> String {
+    request(id, "tools/call", &format!(r#"{{"name":"t","_meta":{{{CALLER}{more}}}}}"#))
+}
+
+#[test]
+fn g15_a_server_sends_no_request_for_a_stateless_call_and_nothing_after_its_result_and_a_client_no_response() {
+    let mut server = Scripted::new(server_config());
+    server.frame(&stateless_call(1, r#","progressToken":1,"io.modelcontextprotocol/logLevel":"debug""#));
+    let id = server.request();
+    assert_eq!(server.session.request_input(id, Ask::from(Sample::new("?")), server.now), Err(AskError::Unsupported));
+    server.session.respond(id, Reply::Tool(ToolOutput::default()), server.now).unwrap();
+    server.session.progress(id, Progress::value(1.0), server.now).unwrap_err();
+    server.session.log(Some(id), LogRecord::new(Level::Error, json("1")), server.now).unwrap_err();
+    assert_eq!(server.sent().len(), 1, "the result");
+
+    let mut client = Scripted::new(with(client_config(), |config| config.era = Era::Modern));
+    client.frame(r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{},"ttlMs":0,"cacheScope":"private"}}"#);
+    client.drain().frame(&request(7, "ping", "{}"));
+    assert_eq!(client.sent(), [""; 0]);
+}
+
+#[test]
+fn g16_the_level_and_the_token_of_one_stateless_call_are_not_those_of_another() {
+    let mut server = Scripted::new(server_config());
+    server.frame(&stateless_call(1, r#","progressToken":1,"io.modelcontextprotocol/logLevel":"debug""#));
+    server.request();
+    server.frame(&stateless_call(2, ""));
+    let second = server.request();
+    server.session.progress(second, Progress::value(1.0), server.now).unwrap();
+    server.session.log(Some(second), LogRecord::new(Level::Error, json("1")), server.now).unwrap();
+    assert_eq!(server.sent(), [""; 0]);
 }
 
 fn no_clocks(params: &str) -> Invoke {

@@ -1,5 +1,6 @@
 //! Proofs about every run rather than one: model, search, storms, and stored cases, recordings and tables.
 
+mod callers;
 mod corpus;
 mod explore;
 mod gateway;

@@ -429,9 +429,9 @@ fn every_fault_is_objected_to_by_the_model() {
     }
 }
 
-/// On MCP a call goes on when its lane is lost.
+/// On MCP a call goes on when its lane is lost. What only stateless requests show is caught in `callers.rs`.
 fn shows(spoken: Spoken, fault: Fault) -> bool {
-    spoken == Spoken::Tesseron || fault != Fault::IgnoresLosses
+    !fault.is_of_callers() && (spoken == Spoken::Tesseron || fault != Fault::IgnoresLosses)
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use protocol_core::mcp::{CacheHint, Era};
 use protocol_core::{
-    Ask, AskError, CancelReason, Close, CloseReason, Event, Gone, InboundId, Instant, Lane, Level, LogRecord, Logged, NotFound,
-    NotLive, Notice, Page, Progress, Reply, ReplyKind, Reported, RouteKind, RpcError, SubscriptionFilter, Text, ToolOutput,
-    Violation,
+    Ask, AskError, CancelReason, Close, CloseReason, Event, Gone, InboundId, Instant, Invoke, Lane, Level, LogRecord, Logged,
+    NotFound, NotLive, Notice, Page, Progress, Refused, Reply, ReplyKind, Reported, RouteKind, RpcError, SubscriptionFilter, Text,
+    ToolOutput, Violation,
 };
 use std::time::Duration;
 
@@ -269,6 +269,20 @@ fn a_stateless_call_cannot_ask_its_caller_even_if_another_caller_could_be_asked(
         assert_eq!(server.session.request_input(id, ask, server.now), Err(AskError::Unsupported));
     }
     assert_eq!(server.sent(), [""; 0]);
+}
+
+/// G15. A regression: the ping left by the channel, for a peer that answers no request.
+#[test]
+fn a_server_pings_no_peer_that_sends_stateless_requests_until_there_is_a_handshake() {
+    for first in [call(1, ""), stateless(1, "server/discover", "", "")] {
+        let mut server = Scripted::new(server_config());
+        server.frame(&first).drain();
+        assert_eq!(server.session.invoke(Invoke::ping(), server.now).unwrap_err().why, Refused::NotReady, "{first}");
+        server.frame(&initialize(2, "2025-06-18", "{}")).frame(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).drain();
+        server.invoke(Invoke::ping());
+        assert_eq!(server.sent().len(), 1);
+    }
+    assert_eq!(modern().session.invoke(Invoke::ping(), Instant::ZERO).unwrap_err().why, Refused::NotReady);
 }
 
 #[test]

@@ -1,0 +1,111 @@
+//! Stateless requests (MCP 2026-07-28) as frames show them: the caller that a request names, and what it asks for.
+
+use protocol_core::Caller;
+use serde_json::Value;
+
+/// The revision without a handshake.
+pub(super) const REVISION: &str = "2026-07-28";
+
+const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
+
+fn severity(level: &Value) -> Option<usize> {
+    let level = level.as_str()?;
+    LEVELS.iter().position(|other| *other == level)
+}
+
+/// The id of the subscription that a notice names, as JSON.
+pub(super) fn subscription(frame: &Value) -> Option<String> {
+    frame["params"]["_meta"].get("io.modelcontextprotocol/subscriptionId").map(Value::to_string)
+}
+
+/// The caller of a stateless request, and what it asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Stamp {
+    pub(super) protocol: String,
+    name: String,
+    can_sample: bool,
+    /// The least severe level of records.
+    level: Option<usize>,
+    /// The kinds that a request for a subscription asks for, as JSON.
+    wanted: Option<String>,
+}
+
+impl Stamp {
+    /// Reads the parameters of a request. `None` if they name no caller.
+    pub(super) fn read(frame: &Value) -> Option<Self> {
+        let params = &frame["params"];
+        let meta = |name: &str| &params["_meta"][format!("io.modelcontextprotocol/{name}")];
+        let protocol = meta("protocolVersion").as_str()?.to_owned();
+        let listens = frame["method"] == "subscriptions/listen";
+        Some(Self {
+            protocol,
+            name: meta("clientInfo")["name"].as_str().unwrap_or_default().to_owned(),
+            can_sample: meta("clientCapabilities").get("sampling").is_some(),
+            level: severity(meta("logLevel")),
+            wanted: listens.then(|| params["notifications"].to_string()),
+        })
+    }
+
+    /// Returns `true` if this is the caller that the session tells its owner.
+    pub(super) fn names(&self, caller: &Caller) -> bool {
+        let level = caller.log_level().map(|level| format!("{level:?}").to_lowercase());
+        let level = level.and_then(|level| LEVELS.iter().position(|other| *other == level));
+        // A subscription gets no records, whatever it asks for.
+        let is_level = level == self.level || self.wanted.is_some();
+        caller.identity().name == self.name && caller.capabilities().sampling == self.can_sample && is_level
+    }
+
+    /// Returns `true` if it asks for records of such a level.
+    pub(super) fn admits(&self, level: &Value) -> bool {
+        self.level.is_some_and(|least| severity(level).is_some_and(|level| level >= least))
+    }
+
+    /// Returns `true` if it is the request for a subscription that wants such a notice.
+    pub(super) fn wants(&self, notice: &Value) -> bool {
+        let Some(wanted) = self.wanted.as_ref().and_then(|wanted| serde_json::from_str::<Value>(wanted).ok()) else { return false };
+        match notice["method"].as_str() {
+            Some("notifications/tools/list_changed") => wanted["toolsListChanged"] == true,
+            Some("notifications/prompts/list_changed") => wanted["promptsListChanged"] == true,
+            Some("notifications/resources/list_changed") => wanted["resourcesListChanged"] == true,
+            Some("notifications/resources/updated") => {
+                wanted["resourceSubscriptions"].as_array().is_some_and(|uris| uris.contains(&notice["params"]["uri"]))
+            }
+            _ => true,
+        }
+    }
+}
+
+/// The eras that one end was seen to speak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Eras {
+    /// It has opened a handshake or probed, as clients do.
+    is_client: bool,
+    /// The peer, or one of its clients, has begun a handshake.
+    was_greeted: bool,
+    /// It has taken a stateless request.
+    serves_stateless: bool,
+    /// As a client it has chosen stateless requests.
+    pub(super) calls_stateless: bool,
+}
+
+impl Eras {
+    /// Returns `true` if it is a server and every call of its peer was stateless.
+    pub(super) fn serves_stateless_alone(self) -> bool {
+        self.serves_stateless && !self.was_greeted && !self.is_client
+    }
+
+    pub(super) fn send(&mut self, frame: &Value) {
+        let opens = ["initialize", "server/discover", "tesseron/hello"];
+        self.is_client |= frame["method"].as_str().is_some_and(|method| opens.contains(&method));
+    }
+
+    pub(super) fn receive(&mut self, frame: &Value, began: bool) {
+        self.was_greeted |= ["initialize", "tesseron/hello"].iter().any(|greeting| frame["method"] == *greeting);
+        self.serves_stateless |= began && Stamp::read(frame).is_some();
+    }
+
+    /// The peer is ready, with this revision.
+    pub(super) fn begin(&mut self, protocol: &str) {
+        self.calls_stateless |= protocol == REVISION;
+    }
+}

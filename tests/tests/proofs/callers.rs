@@ -1,0 +1,227 @@
+//! One server session for three clients of different eras, each on its own lane: the handshake, stateless requests after a probe, and
+//! stateless requests without one. Their ids are equal, and their frames come in any order. Each gets its own replies, records, progress
+//! and notices, and nothing of another (G15, G16).
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use bytes::Bytes;
+use protocol_core::mcp::Era;
+use protocol_core::{
+    Answer, Ask, Event, InboundId, Instant, Invoke, Lane, Level, LogRecord, Notice, Op, Outcome, Progress, Reply, Request,
+    RpcError, Sample, Session, SubscriptionFilter, Text, ToolOutput,
+};
+use testkit::broken::{Broken, Fault};
+use testkit::config::{client_config, server_config, with};
+use testkit::scripted::json;
+use testkit::{Rng, Subject, Watched};
+
+/// The names of the clients, by their lanes: the channel is that of the handshake, since what belongs to no call leaves by it.
+const NAMES: [&str; 3] = ["greeter", "prober", "stranger"];
+const NOW: Instant = Instant::ZERO;
+
+/// The answer to a probe that the last client has from elsewhere.
+const DISCOVERED: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"resources":{"subscribe":true},"logging":{}},"ttlMs":0,"cacheScope":"private"}}"#;
+
+fn client(at: usize) -> Watched {
+    let config = with(client_config(), |config| {
+        config.identity.name = NAMES[at].to_owned();
+        config.era = [Era::Legacy, Era::Auto, Era::Modern][at];
+        config.capabilities.sampling = at != 2;
+    });
+    let mut client = Watched::new(Session::new(config, NOW), NOW);
+    if at == 2 {
+        client.poll_transmit().expect("the probe");
+        client.handle_frame(DISCOVERED.into(), Lane::CHANNEL, NOW).expect("it takes frames");
+        assert!(client.is_ready());
+    }
+    client
+}
+
+/// Counts of what has crossed, by client.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    results: [usize; 3],
+    cancelled: usize,
+    records: [usize; 3],
+    notices: [usize; 3],
+    asked: [usize; 3],
+}
+
+struct Crowd<S: Subject> {
+    server: Watched<S>,
+    clients: [Watched; 3],
+    /// Frames on their way to the server and from it.
+    ways: [[VecDeque<Bytes>; 2]; 3],
+    serves: Vec<(usize, InboundId)>,
+    seen: Seen,
+}
+
+impl<S: Subject> Crowd<S> {
+    fn new(server: S) -> Self {
+        let (ways, serves, seen) = Default::default();
+        Self { server: Watched::new(server, NOW), clients: [0, 1, 2].map(client), ways, serves, seen }
+    }
+
+    /// Frames leave, and each client is told what it has got.
+    fn listen(&mut self) {
+        while let Some(out) = self.server.poll_transmit() {
+            let at = usize::try_from(out.route.lane.number()).expect("a lane of a client");
+            let text = std::str::from_utf8(&out.frame).expect("UTF-8");
+            let of_others = NAMES.iter().enumerate().filter(|(other, _)| *other != at);
+            of_others.for_each(|(_, name)| assert!(!text.contains(name), "{} got what is of {name}: {text}", NAMES[at]));
+            self.seen.records[at] += usize::from(text.contains("notifications/message"));
+            self.seen.notices[at] += usize::from(text.contains("notifications/resources/updated"));
+            self.ways[at][1].push_back(out.frame);
+        }
+        for at in 0..3 {
+            while let Some(out) = self.clients[at].poll_transmit() {
+                self.ways[at][0].push_back(out.frame);
+            }
+            while let Some(event) = self.clients[at].poll_event() {
+                self.hear(at, &event);
+            }
+        }
+    }
+
+    fn hear(&mut self, at: usize, event: &Event) {
+        match event {
+            Event::Done { outcome: Outcome::Result(result), .. } => {
+                self.seen.results[at] += usize::from(result.as_str().contains(NAMES[at]));
+            }
+            Event::Done { outcome: Outcome::Cancelled, .. } => self.seen.cancelled += 1,
+            Event::InputRequested { key, .. } => {
+                assert_eq!(at, 0, "a client without a handshake was asked: {event:?}");
+                self.seen.asked[at] += 1;
+                self.clients[at].provide_input(*key, Answer::Refused(RpcError::internal("no")), NOW).expect("it is open");
+            }
+            Event::Violation(_) | Event::Done { outcome: Outcome::Error(_) | Outcome::Invalid(_), .. } => {
+                panic!("{}: {event:?}", NAMES[at])
+            }
+            _ => {}
+        }
+    }
+
+    /// A client does something.
+    fn act(&mut self, at: usize, number: u64) {
+        let client = &mut self.clients[at];
+        match number % 8 {
+            0..=3 => {
+                let params = format!(r#"{{"name":"t","arguments":{{"of":"{}"}}}}"#, NAMES[at]);
+                let _ = client.invoke(Invoke::new(Op::CallTool, json(&params)), NOW);
+            }
+            4 => {
+                if let Some(call) = client.known.calls.last().copied() {
+                    let _ = client.cancel(call, None, NOW);
+                }
+            }
+            5 if at == 2 => drop(client.invoke(Invoke::set_log_level(Level::Info), NOW)),
+            6 if at > 0 && client.is_ready() => drop(client.invoke(Invoke::subscribe(format!("u:{}", NAMES[at])), NOW)),
+            7 if at > 0 && client.is_ready() => drop(client.invoke(Invoke::unsubscribe(format!("u:{}", NAMES[at])), NOW)),
+            _ => {}
+        }
+    }
+
+    /// A frame of a client arrives at the server, which tells who has sent what.
+    fn arrive(&mut self, at: usize) {
+        let Some(frame) = self.ways[at][0].pop_front() else { return };
+        let lane = Lane::new(u32::try_from(at).expect("small"));
+        self.server.handle_frame(frame, lane, NOW).expect("it takes frames");
+        while let Some(event) = self.server.poll_event() {
+            match event {
+                Event::Request { id, request: Request::Listen(_), .. } => {
+                    let mut offered = SubscriptionFilter::default();
+                    offered.uris = NAMES.iter().map(|name| Text::from(format!("u:{name}"))).collect();
+                    self.server.accept_subscription(id, &offered, NOW).expect("it is open");
+                    self.serves.push((usize::MAX, id));
+                }
+                Event::Request { id, caller, .. } => {
+                    assert_eq!(caller.identity().name, NAMES[at]);
+                    self.serves.push((at, id));
+                }
+                Event::Cancelled { id, .. } => {
+                    self.serves.retain(|(_, other)| *other != id);
+                    self.server.respond(id, Reply::Done, NOW).unwrap_err();
+                }
+                Event::Violation(rule) => panic!("a proper client broke {rule:?}"),
+                _ => {}
+            }
+        }
+    }
+
+    /// The server does something for one of its calls.
+    fn serve(&mut self, which: usize, number: u64) {
+        let calls: Vec<_> = self.serves.iter().filter(|(at, _)| *at < 3).copied().collect();
+        let Some((at, id)) = calls.get(which % calls.len().max(1)).copied() else { return };
+        let name = NAMES[at];
+        match number % 8 {
+            0 | 1 => {
+                self.serves.retain(|(_, other)| *other != id);
+                self.server.respond(id, Reply::Tool(ToolOutput::text(name)), NOW).expect("it is open");
+            }
+            2 | 3 => {
+                let record = LogRecord::new(Level::Error, json(&format!("\"{name}\"")));
+                self.server.log(Some(id), record, NOW).expect("it is open");
+            }
+            4 => drop(self.server.progress(id, Progress::value(f64::from(number as u32)).with_message(name), NOW)),
+            5 => {
+                let asked = self.server.request_input(id, Ask::from(Sample::new(name)), NOW);
+                assert!(at == 0 || asked.is_err(), "{name} was asked");
+            }
+            _ => drop(self.server.publish(&Notice::ResourceUpdated { uri: Text::from(format!("u:{name}")) }, NOW)),
+        }
+    }
+
+    fn run(mut self, seed: u64, steps: usize) -> Seen {
+        let mut rng = Rng::new(seed);
+        for _ in 0..steps {
+            let (at, number) = (rng.below(3), rng.number());
+            match rng.below(8) {
+                0 => self.act(at, number),
+                1..=3 => self.arrive(at),
+                4 | 5 => {
+                    if let Some(frame) = self.ways[at][1].pop_front() {
+                        self.clients[at].handle_frame(frame, Lane::CHANNEL, NOW).expect("it takes frames");
+                    }
+                }
+                _ => self.serve(rng.below(64), number),
+            }
+            self.listen();
+        }
+        self.seen
+    }
+}
+
+#[test]
+fn three_clients_of_different_eras_each_get_their_own_and_nothing_of_another() {
+    let mut all = Seen::default();
+    for seed in 0..120 {
+        let seen = Crowd::new(Session::new(server_config(), NOW)).run(seed, 700);
+        for at in 0..3 {
+            all.results[at] += seen.results[at];
+            all.records[at] += seen.records[at];
+            all.notices[at] += seen.notices[at];
+            all.asked[at] += seen.asked[at];
+        }
+        all.cancelled += seen.cancelled;
+    }
+    println!("{all:?}");
+    assert!(all.results.iter().all(|count| *count > 300) && all.cancelled > 100, "{all:?}");
+    assert!(all.records[0] > 100 && all.records[1] == 0 && all.records[2] > 100, "{all:?}");
+    assert!(all.notices[0] == 0 && all.notices[1] > 50 && all.notices[2] > 50, "{all:?}");
+    assert!(all.asked[0] > 50 && all.asked[1..] == [0; 2], "{all:?}");
+}
+
+#[test]
+fn what_crosses_from_one_caller_to_another_is_objected_to_by_its_guarantee() {
+    for fault in Fault::ALL.into_iter().filter(|fault| fault.is_of_callers()) {
+        let named = format!("{}: ", fault.breaks().expect("a guarantee"));
+        let says = |seed| {
+            let server = Broken::new(Session::new(server_config(), NOW), fault);
+            let said = catch_unwind(AssertUnwindSafe(|| Crowd::new(server).run(seed, 300))).err()?;
+            said.downcast_ref::<String>().cloned()
+        };
+        let said: Vec<_> = (0..40).filter_map(says).collect();
+        assert!(said.iter().any(|what| what.starts_with(&named)), "{fault:?} is no matter of {named}{said:?}");
+    }
+}
