@@ -23,6 +23,8 @@ pub enum Happening {
     Invalid,
     /// A call of the peer began.
     Request,
+    /// A stateless request arrived, and began a call (MCP 2026-07-28).
+    StatelessRequest,
     /// The peer cancelled a call that we serve.
     PeerCancel,
     /// A call that we serve ran into its deadline.
@@ -57,7 +59,7 @@ pub enum Happening {
 
 impl Happening {
     /// Every happening.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::Call,
         Self::Result,
         Self::Error,
@@ -66,6 +68,7 @@ impl Happening {
         Self::Lost,
         Self::Invalid,
         Self::Request,
+        Self::StatelessRequest,
         Self::PeerCancel,
         Self::Deadline,
         Self::Report,
@@ -94,6 +97,7 @@ impl Happening {
             Self::Lost => "no call was lost with its channel",
             Self::Invalid => "no response was unreadable",
             Self::Request => "no request arrived",
+            Self::StatelessRequest => "no stateless request arrived",
             Self::PeerCancel => "the peer cancelled nothing",
             Self::Deadline => "no handler ran into its deadline",
             Self::Report => "no progress was reported",

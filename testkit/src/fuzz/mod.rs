@@ -12,7 +12,7 @@ use crate::world::ops::{self, Operation};
 pub const DICTIONARY: &str = include_str!("json.dict");
 
 /// Frames of both protocols to begin with, each with a name for its file.
-pub const SEEDS: [(&str, &str); 16] = [
+pub const SEEDS: [(&str, &str); 20] = [
     (
         "initialize",
         r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"sampling":{},"elicitation":{}},"clientInfo":{"name":"c","version":"1"}}}"#,
@@ -44,6 +44,22 @@ pub const SEEDS: [(&str, &str); 16] = [
     ("roots", r#"{"jsonrpc":"2.0","id":"r","method":"roots/list"}"#),
     ("ping", r#"{"jsonrpc":"2.0","id":9,"method":"ping"}"#),
     ("batch", r#"[{"jsonrpc":"2.0","id":3,"method":"ping"},{"jsonrpc":"2.0","method":"notifications/initialized"}]"#),
+    (
+        "stateless-call",
+        r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"t","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/logLevel":"debug","progressToken":2}}}"#,
+    ),
+    (
+        "discovered",
+        r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"logging":{}},"ttlMs":0,"cacheScope":"private"}}"#,
+    ),
+    (
+        "listen",
+        r#"{"jsonrpc":"2.0","id":3,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["u:"]},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#,
+    ),
+    (
+        "acknowledged",
+        r#"{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true},"_meta":{"io.modelcontextprotocol/subscriptionId":2}}}"#,
+    ),
     (
         "hello",
         r#"{"jsonrpc":"2.0","id":1,"method":"tesseron/hello","params":{"protocolVersion":"1.2.0","app":{"id":"ledger","name":"Ledger","origin":"unknown"},"actions":[],"resources":[],"capabilities":{"streaming":true,"subscriptions":true,"sampling":true,"elicitation":true}}}"#,

@@ -87,6 +87,8 @@ pub(super) struct Call {
     pub(super) cancelled: bool,
     /// It changes a subscription or the level of records, which are matters of the session where requests are stateless.
     pub(super) is_of_session: bool,
+    /// It was made before any stateless request of the peer.
+    pub(super) is_early: bool,
     /// Questions of the peer that are open under it.
     pub(super) questions: u32,
     /// The JSON that it was made of, until it is on the wire.
@@ -212,7 +214,17 @@ impl Ledger {
                 let payload = call.given().map(|given| given.as_str().to_owned());
                 let is_of_session = matches!(call.op(), Op::Subscribe | Op::Unsubscribe | Op::SetLogLevel);
                 let expiry = Expiry { is_possible: *at_once };
-                self.calls.insert(number(id), Call { expiry, cancelled: false, is_of_session, questions: 0, payload });
+                self.calls.insert(
+                    number(id),
+                    Call {
+                        expiry,
+                        cancelled: false,
+                        is_early: !self.era.serves_stateless_alone(),
+                        is_of_session,
+                        questions: 0,
+                        payload,
+                    },
+                );
             }
             Fact::Cancelled { id } => {
                 if let Some(call) = self.calls.get_mut(&number(id)) {

@@ -84,6 +84,10 @@ pub(super) struct Eras {
     was_greeted: bool,
     /// It has taken a stateless request.
     serves_stateless: bool,
+    /// As a client it has asked for the revisions of the server.
+    has_probed: bool,
+    /// A handshake is done.
+    is_greeted: bool,
     /// As a client it has chosen stateless requests.
     pub(super) calls_stateless: bool,
 }
@@ -94,7 +98,13 @@ impl Eras {
         self.serves_stateless && !self.was_greeted && !self.is_client
     }
 
+    /// Returns `true` if it is a client that may have chosen stateless requests: it answers nothing then.
+    pub(super) fn may_be_a_stateless_client(self) -> bool {
+        self.has_probed && !self.is_greeted
+    }
+
     pub(super) fn send(&mut self, frame: &Value) {
+        self.has_probed |= frame["method"] == "server/discover";
         let opens = ["initialize", "server/discover", "tesseron/hello"];
         self.is_client |= frame["method"].as_str().is_some_and(|method| opens.contains(&method));
     }
@@ -107,5 +117,6 @@ impl Eras {
     /// The peer is ready, with this revision.
     pub(super) fn begin(&mut self, protocol: &str) {
         self.calls_stateless |= protocol == REVISION;
+        self.is_greeted |= protocol != REVISION;
     }
 }

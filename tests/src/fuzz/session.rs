@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
+use protocol_core::mcp::Era;
 use protocol_core::{
     Answer, Ask, CallTimeouts, Close, Config, Consent, Elicited, Event, InboundId, InputKey, Instant, Invoke, Json, Lane, Level,
     LogRecord, Op, OpenUrl, OutboundId, Progress, RateWindow, Received, Reply, RpcError, Sample, Sampled, ServeOptions, Session,
@@ -21,7 +22,7 @@ use testkit::scripted::{initialize, json};
 /// Byte 0: the role (bit 0), whether the handshake was made (bit 1), the revision (bits 2 and 3), the limits (bit 4), whether the
 /// application polls only when it is told to (bit 5), whether a call, an invocation and a question are open before (bit 6), whether
 /// it is Tesseron (bit 7; then bits 2 and 3 say how it stands, see [`tesseron`]). Byte 1: the clocks; on Tesseron also whether what
-/// is cancelled may still answer (bit 3) and whether the session is closing (bit 4). Then lines: each is a frame, and one that
+/// is cancelled may still answer (bit 3, which on MCP lets a client choose the era) and whether the session is closing (bit 4). Then lines: each is a frame, and one that
 /// begins with the byte 1 is what the application does, see [`Fuzzed::act`].
 pub fn session(data: &[u8]) {
     let ([kind, clocks], rest) = super::head(data);
@@ -40,6 +41,9 @@ pub fn session(data: &[u8]) {
 }
 
 const REVISIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+
+/// The answer to a probe that leads to stateless requests and a subscription.
+const DISCOVERED: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true},"prompts":{},"resources":{"subscribe":true},"completions":{},"logging":{}},"ttlMs":0,"cacheScope":"private"}}"#;
 
 struct Fuzzed {
     session: Session,
@@ -92,6 +96,9 @@ impl Fuzzed {
             config.progress.repeat_value_for_message = true;
             config.progress.partial_on_progress = true;
         }
+        if is_client && !is_tesseron && clocks & 8 != 0 {
+            config.era = Era::Auto;
+        }
         let now = Instant::ZERO;
         let mut fuzzed = Self {
             session: Session::new(config, now),
@@ -136,7 +143,9 @@ impl Fuzzed {
 
     fn greet(&mut self, is_client: bool, revision: &str) {
         self.poll();
-        if is_client {
+        if is_client && self.session.config().era == Era::Auto {
+            self.frame(DISCOVERED.as_bytes());
+        } else if is_client {
             let greeting = format!(
                 r#"{{"jsonrpc":"2.0","id":1,"result":{{"protocolVersion":"{revision}","capabilities":{{"tools":{{}},"prompts":{{}},"resources":{{"subscribe":true}},"completions":{{}},"logging":{{}}}},"serverInfo":{{"name":"s","version":"1"}}}}}}"#
             );

@@ -84,3 +84,33 @@ fn every_target_has_a_corpus_and_every_corpus_a_target() {
     let found: Vec<_> = listed("../fuzz/fuzz_targets", ".rs").into_iter().filter(|name| name != "template").collect();
     assert_eq!(found, targets);
 }
+
+/// What a corpus of the older era does not have: clients that choose the era.
+#[test]
+fn clients_that_choose_the_era_hold_against_frames_in_any_order() {
+    const FRAMES: [&str; 9] = [
+        r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}"#,
+        r#"{"jsonrpc":"2.0","id":2,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#,
+        r#"{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{"toolsListChanged":true},"_meta":{"io.modelcontextprotocol/subscriptionId":2}}}"#,
+        r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":2}}}"#,
+        r#"{"jsonrpc":"2.0","id":3,"result":{"resultType":"complete","content":[]}}"#,
+        r#"{"jsonrpc":"2.0","id":2,"result":{"resultType":"complete"}}"#,
+        r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#,
+        r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":3,"progress":1}}"#,
+    ];
+    let mut rng = testkit::Rng::new(28);
+    for _ in 0..1_500 {
+        let kind = (rng.number() as u8) & 0x72;
+        let mut data = vec![kind, 8 | (rng.number() as u8 & 7)];
+        for _ in 0..rng.below(16) {
+            if rng.chance(128) {
+                data.extend([1, rng.number() as u8 & 31, rng.number() as u8 | 0x80]);
+            } else {
+                data.extend(FRAMES[rng.below(FRAMES.len())].as_bytes());
+            }
+            data.push(b'\n');
+        }
+        tests::fuzz::session(&data);
+    }
+}

@@ -12,12 +12,14 @@ use protocol_core::{
 use testkit::config::{client_config, server_config, with};
 use testkit::scripted::{call_tool, cancelled, json, progress, request, result};
 use testkit::world::{Wire, World};
-use testkit::{Pair, Rng, Scripted};
+use testkit::{Coverage, Happening, Pair, Rng, Scripted};
 
 /// A storm of random operations on a world of two ends, watched after every call, and its trace. Sizes are in play that the model does
-/// not know (a congested outbox, few events), so the judge is alone; `model.rs` has the storms that are predicted.
-fn storm(seed: u64, steps: usize) -> [Vec<String>; 2] {
+/// not know (a congested outbox, few events), so the judge is alone; `model.rs` has the storms that are predicted. Two clients in four
+/// make stateless requests, after a probe.
+fn storm(seed: u64, steps: usize) -> World {
     let client = with(client_config(), |config| {
+        config.era = [Era::Legacy, Era::Auto, Era::Legacy, Era::Modern][(seed % 4) as usize];
         config.timeouts.call = CallTimeouts::NONE
             .with_idle(Some(Duration::from_secs(2)))
             .with_max_total(Some(Duration::from_secs(9)))
@@ -41,24 +43,35 @@ fn storm(seed: u64, steps: usize) -> [Vec<String>; 2] {
     world.run_until(Instant::from_millis(1));
     testkit::world::storm(&mut world, seed, steps);
     world.finish(seed as u8);
-    world.trace()
+    world
 }
 
 #[test]
 fn g1_to_g5_g7_and_g12_hold_in_every_storm() {
     let (mut done, mut congested) = (0, 0);
+    let mut stateless = Coverage::default();
     for seed in 0..60 {
-        let trace = storm(seed, 1_200).concat();
+        let world = storm(seed, 1_200);
+        if seed % 2 == 1 {
+            stateless.add(&world.coverage());
+        }
+        let trace = world.trace().concat();
         done += trace.iter().filter(|line| line.contains("Done {")).count();
         congested += trace.iter().filter(|line| line.contains("Coalesced") || line.contains("Full")).count();
     }
     assert!(done > 2_000 && congested > 200, "a breeze: {done} calls done, {congested} verbs met a full outbox");
+    println!("{stateless}");
+    assert!(stateless.of(Happening::StatelessRequest) > 500, "{stateless}");
+    let wanted = [Happening::Result, Happening::Cancel, Happening::PeerCancel, Happening::Timeout, Happening::Deadline];
+    for happening in wanted.into_iter().chain([Happening::Lost, Happening::Report, Happening::Progress, Happening::Closed]) {
+        assert!(stateless.of(happening) > 10, "{happening:?} with stateless requests:\n{stateless}");
+    }
 }
 
 #[test]
 fn g10_equal_operations_give_equal_output() {
     for seed in 0..12 {
-        assert_eq!(storm(seed, 600), storm(seed, 600));
+        assert_eq!(storm(seed, 600).trace(), storm(seed, 600).trace());
     }
 }
 
