@@ -17,6 +17,8 @@ PATIENCE = 30  # seconds for one run
 DEPS = Path(os.environ["DEPS"])
 EVERYTHING = ["node", DEPS / "node/node_modules/@modelcontextprotocol/server-everything/dist/index.js", "stdio"]
 PYTHON = [DEPS / "mcp1/bin/python", Path(__file__).parent.parent / "server.py"]
+PYTHON_2 = [DEPS / "mcp2/bin/python", Path(__file__).parent.parent / "server2.py"]
+TYPESCRIPT_2 = ["node", Path(__file__).parent.parent / "server2.mjs"]
 
 # What `call` prints for an update when it is not on a terminal.
 UPDATE = re.compile(r"\s*(\d+)/(\d+)\s+(\d+)\s*%(?:\s+(.*))?")
