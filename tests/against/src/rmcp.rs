@@ -18,7 +18,7 @@ use rmcp::{ClientHandler, Peer, RoleClient, RoleServer, ServerHandler, ServiceEx
 use serde_json::{Value, json};
 use tests::speed::{About, Caller, Contender, Kind, Leave, Listener, Over, Program, Row, Running, Updates};
 
-const VERSION: &str = "rmcp 3.9.0";
+const VERSION: &str = "rmcp 3.11.0";
 
 fn main() -> ExitCode {
     Program::new().with::<Rmcp<false>>().with::<Rmcp<true>>().main()

@@ -7,15 +7,12 @@ from tap import UP
 REVISION = "2026-07-28"
 ONLY_MODERN = [*TYPESCRIPT_2, "--modern"]
 
-# `call` must speak 2026-07-28 to each, in both of these eras.
-SERVERS = {
-    "TypeScript of both eras": TYPESCRIPT_2,
-    "TypeScript of 2026-07-28 alone": ONLY_MODERN,
-    "Python of both eras": PYTHON_2,
-}
+DUAL = {"TypeScript of both eras": TYPESCRIPT_2, "Python of both eras": PYTHON_2}
+MODERN = {**DUAL, "TypeScript of 2026-07-28 alone": ONLY_MODERN}
+OLD = {"server-everything": EVERYTHING, "Python 1.x": PYTHON}
 
 
-def each(sentence, servers=SERVERS, eras=("auto", "modern")):
+def each(sentence, servers=MODERN, eras=("auto", "modern")):
     """Declares the scenario once for each server and era."""
 
     def declare(body):
@@ -60,7 +57,7 @@ def progress(server, era):
     spoke_without_a_handshake(traffic)
 
 
-@each("--cancel-after cancels once, and no answer follows", eras=["modern"])
+@each("--cancel-after cancels once, and no answer follows", DUAL, eras=["modern"])
 def cancel(server, era):
     run, traffic = call_tapped("--era", era, "--cancel-after", 2, "work", '{"steps": 50, "step_ms": 200}', server=server)
     run.ended(130)
@@ -71,7 +68,7 @@ def cancel(server, era):
     server_ended_well(traffic)
 
 
-@each("a tool error is printed and is exit status 1, and so is an unknown tool", eras=["modern"])
+@each("a tool error is printed and is exit status 1, and so is an unknown tool", DUAL, eras=["modern"])
 def errors(server, era):
     run = call("--era", era, "fail", server=server)
     run.ended(1)
@@ -81,7 +78,7 @@ def errors(server, era):
     holds(f"expected the name of the tool, came {run}", "nope" in repr(run))
 
 
-@each("a tool that would ask is refused, as nobody is offered to answer", eras=["modern"])
+@each("a tool that would ask is refused, as nobody is offered to answer", DUAL, eras=["modern"])
 def asks(server, era):
     run, traffic = call_tapped("--era", era, "--accept", "ask_user", server=server)
     run.ended(1)
@@ -102,7 +99,7 @@ def log_level():
     equal("log messages", traffic.came("notifications/message"), [])
 
 
-@each("the handshake of --era legacy is served by a server of both eras", {"TypeScript": TYPESCRIPT_2, "Python": PYTHON_2}, ["legacy"])
+@each("the handshake is served", DUAL, eras=["legacy"])
 def legacy(server, era):
     run, traffic = call_tapped("--era", era, "work", '{"steps": 2, "step_ms": 50}', server=server)
     run.ended(0)
@@ -118,10 +115,7 @@ def refused():
     run.complained("-32022", REVISION)
 
 
-OLD = {"server-everything": EVERYTHING, "Python 1.x": PYTHON}
-
-
-@each("the refusal of the probe is followed by the handshake", OLD, ["auto"])
+@each("the refusal of the probe is followed by the handshake", OLD, eras=["auto"])
 def falls_back(server, era):
     run, traffic = call_tapped("--era", era, "--list", server=server)
     run.ended(0)
@@ -146,7 +140,7 @@ def old_python():
     cancelled_once(traffic)
 
 
-@each("the older revisions alone are no server for it", OLD, ["modern"])
+@each("the older revisions alone are no server for it", OLD, eras=["modern"])
 def too_old(server, era):
     run, traffic = call_tapped("--era", era, "--list", server=server)
     run.ended(4)

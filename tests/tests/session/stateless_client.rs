@@ -291,7 +291,10 @@ fn requests_that_the_newer_era_has_removed_are_refused() {
     for call in [Invoke::ping(), Invoke::custom("ping", json("{}")), Invoke::custom("logging/setLevel", json("{}"))] {
         assert_eq!(client.session.invoke(call.clone(), client.now).unwrap_err().why, Refused::Unsupported, "{call:?}");
     }
-    assert_eq!(client.session.notify(Notice::RootsChanged, client.now), Err(Refused::Unsupported));
+    let custom = Notice::Custom { method: "notifications/x".into(), params: None };
+    for notice in [Notice::RootsChanged, custom] {
+        assert_eq!(client.session.notify(notice, client.now), Err(Refused::Unsupported));
+    }
     client.expect_silence();
 }
 

@@ -285,7 +285,8 @@ impl Mcp {
             // Only the client declares the capability, which is not known before the handshake.
             Notice::ElicitationComplete { .. } => (Side::Server, self.agreed.is_none() || self.has_urls()),
             Notice::Custom { method, .. } if is_ours(method) || op_of(method.as_bytes()).is_some() => return Err(Unfit::WrongEnd),
-            Notice::Custom { .. } => (self.side, true),
+            // A client without a handshake sends no notification but a cancel (2026-07-28, Basic, "Notifications").
+            Notice::Custom { .. } => (self.side, !self.is_stateless_client()),
             Notice::Actions(_) | Notice::Resources(_) | Notice::SubscriptionEnded => return Err(Unfit::Unsupported),
         };
         match (side == self.side, declared) {
