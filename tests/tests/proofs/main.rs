@@ -9,6 +9,7 @@ mod hostile_peer;
 mod http;
 mod lanes;
 mod model;
+mod stateless;
 mod traces;
 mod transitions;
 mod world;
