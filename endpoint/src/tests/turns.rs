@@ -330,7 +330,7 @@ fn server_of_many(look: impl Fn(usize, &mut Session) + Send + Sync + 'static) ->
     endpoint
 }
 
-/// What one invocation gives back to the allocator serves the next, and other threads get the lock in between.
+/// The next invocation uses the memory that the last one has freed, and other threads get the lock in between.
 #[test]
 fn many_events_are_served_a_few_at_a_time_and_none_is_left() {
     let unread = Arc::new(Mutex::new(Vec::new()));

@@ -123,7 +123,7 @@ fn event(name: &str, data: Vec<u8>) -> Item {
     Item::Event(event)
 }
 
-/// What an encoder is given is decoded again, with its line ends as line feeds.
+/// Decodes again the frames that an encoder was given, with their line ends as line feeds.
 fn encode(stream: &[u8], rng: &mut Rng) {
     let Ok(text) = core::str::from_utf8(stream) else { return };
     let frames: Vec<_> = text.split('\0').collect();

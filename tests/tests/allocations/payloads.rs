@@ -1,4 +1,4 @@
-//! What the connection takes of the heap for a long result or long arguments.
+//! The memory that a connection allocates for a long result or long arguments.
 
 use allocation_counter::measure;
 use programs::adapter::Adapter as _;

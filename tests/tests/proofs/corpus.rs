@@ -85,7 +85,7 @@ fn every_target_has_a_corpus_and_every_corpus_a_target() {
     assert_eq!(found, targets);
 }
 
-/// What a corpus of the older era does not have: clients that choose the era.
+/// Clients that choose the era, which a corpus of the older era does not have.
 #[test]
 fn clients_that_choose_the_era_hold_against_frames_in_any_order() {
     const FRAMES: [&str; 9] = [

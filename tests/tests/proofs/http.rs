@@ -58,7 +58,7 @@ struct Exchange {
     is_stale: bool,
 }
 
-/// How often the campaign met what it is about.
+/// The number of times that the campaign met what it is about.
 #[derive(Debug, Default)]
 struct Coverage {
     json: usize,

@@ -166,7 +166,7 @@ impl Bench {
         (response.status, response.body)
     }
 
-    /// What is new of a stream, and if it has ended.
+    /// The part of a stream that is new, and `true` if the stream has ended.
     fn stream(&mut self, id: HttpExchangeId) -> (String, bool) {
         let response = self.response(id);
         (response.body, response.has_ended)
