@@ -89,13 +89,14 @@ fn the_answer_to_a_probe_decides_the_era() {
     let modern = r#""2026-07-28""#;
     let legacy = r#""2025-11-25","2024-11-05""#;
     let unknown = r#""2031-01-01""#;
-    let rows: [(String, Next); 17] = [
+    let rows: [(String, Next); 18] = [
         (discovered(1, modern, "{}"), Ready),
         (discovered(1, &format!("{unknown},{modern},{legacy}"), "{}"), Ready),
         (discovered(1, legacy, "{}"), Sends("initialize")),
         (discovered(1, unknown, "{}"), Closes(CloseReason::VersionMismatch)),
         (discovered(1, "", "{}"), Closes(CloseReason::VersionMismatch)),
         (discovered(1, modern, "7"), Closes(CloseReason::HandshakeRefused)),
+        (discovered(1, modern, "{}").replace("complete", "input_required"), Sends("initialize")),
         (unsupported(1, modern), Sends("probe")),
         (unsupported(1, legacy), Sends("initialize")),
         (unsupported(1, unknown), Closes(CloseReason::VersionMismatch)),

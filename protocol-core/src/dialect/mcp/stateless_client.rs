@@ -68,6 +68,9 @@ fn read_discovered(result: &Json, local: &LocalEnd<'_>) -> ProbeVerdict {
     let Some(versions) = result.member("supportedVersions").filter(|versions| Kind::of(versions.as_bytes()) == Kind::Array) else {
         return ProbeVerdict::Legacy;
     };
+    if Mcp::check_type(result) == ResultFit::Wrong {
+        return ProbeVerdict::Legacy;
+    }
     if !lists_revision(&versions, |revision| revision == REVISION) {
         return if has_legacy(Some(&versions), local) { ProbeVerdict::Legacy } else { ProbeVerdict::Mismatch };
     }
