@@ -35,6 +35,8 @@ impl RpcError {
     pub const RESOURCE_NOT_FOUND: i64 = -32002;
     /// The user must open URLs first (MCP 2025-11-25): see [`RpcError::required_urls`].
     pub const URL_ELICITATION_REQUIRED: i64 = -32042;
+    /// An HTTP header contradicts the body of the request, or is missing (MCP 2026-07-28, Streamable HTTP).
+    pub const HEADER_MISMATCH: i64 = -32020;
     /// The request needs a capability that the client did not declare (MCP 2026-07-28).
     pub const MISSING_CAPABILITY: i64 = -32021;
     /// The version that the request names is not served (MCP 2026-07-28). Its data lists those that are: `{supported, requested}`.

@@ -5,9 +5,6 @@ use crate::error::RpcError;
 use crate::json::read::{integer, member};
 use crate::session::ReplyKind;
 
-/// The code of the error for a header that is missing, or says something else than the body (MCP 2026-07-28).
-pub const HEADER_MISMATCH: i64 = -32020;
-
 /// The status of a response whose first frame is this reply.
 ///
 /// In the era of the handshake it is always 200. In the other it is 404 if a session does not know the method, 400 if a session refuses a
@@ -25,7 +22,7 @@ pub fn of_reply(era: Era, kind: ReplyKind, frame: &[u8]) -> u16 {
 
 fn of_error(kind: ReplyKind, code: Option<i64>) -> u16 {
     match code {
-        Some(HEADER_MISMATCH | RpcError::MISSING_CAPABILITY | RpcError::UNSUPPORTED_VERSION) => 400,
+        Some(RpcError::HEADER_MISMATCH | RpcError::MISSING_CAPABILITY | RpcError::UNSUPPORTED_VERSION) => 400,
         Some(RpcError::METHOD_NOT_FOUND) if kind == ReplyKind::Refused => 404,
         Some(RpcError::PARSE | RpcError::INVALID_REQUEST | RpcError::INVALID_PARAMS) if kind == ReplyKind::Refused => 400,
         _ => 200,

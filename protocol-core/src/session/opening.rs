@@ -54,19 +54,22 @@ impl Session {
     /// Starts the deadline of the current request of the handshake.
     fn limit_handshake(&mut self) {
         let timeouts = &self.config.timeouts;
-        let may_fall_back = self.handshake.open_probe().is_some() && self.config.era.has_legacy();
-        let probe = timeouts.probe.filter(|_| may_fall_back);
-        let span = timeouts.handshake.map_or(probe, |span| Some(probe.map_or(span, |probe| probe.min(span))));
+        let probe = timeouts.probe.filter(|_| self.probe_before_handshake().is_some());
+        let span = [timeouts.handshake, probe].into_iter().flatten().min();
         match span.map(|span| self.now.saturating_add(span)) {
-            Some(at) if at <= self.now && may_fall_back => self.expire_handshake(),
-            Some(at) if at <= self.now => self.fail(CloseReason::HandshakeTimeout),
+            Some(at) if at <= self.now => self.expire_handshake(),
             at => self.handshake.arm(at, &mut self.timers),
         }
     }
 
+    /// The open probe, if the handshake request may follow it.
+    fn probe_before_handshake(&self) -> Option<u64> {
+        self.handshake.open_probe().filter(|_| self.config.era.has_legacy())
+    }
+
     /// The deadline of the handshake has passed. A server that does not answer a probe is taken for one that does not know it.
     pub(super) fn expire_handshake(&mut self) {
-        match self.handshake.open_probe().filter(|_| self.config.era.has_legacy()) {
+        match self.probe_before_handshake() {
             Some(probe) => self.open_handshake(Some(probe)),
             None => self.fail(CloseReason::HandshakeTimeout),
         }

@@ -20,9 +20,6 @@ use crate::json::write::Object;
 use crate::json::{Json, Text};
 use crate::wire::{FrameBuffer, WireId, WrittenFrame};
 
-/// The error that an HTTP header and the body of a request contradict each other. Only a server without a handshake sends it.
-const HEADER_MISMATCH: i64 = -32020;
-
 /// Writes the request for the revisions of the server (Discovery).
 pub(crate) fn write_probe(frames: &mut FrameBuffer, id: u64, local: &LocalEnd<'_>) -> WrittenFrame {
     frames.request(id, "server/discover", 256, |out| {
@@ -55,7 +52,7 @@ pub(crate) fn read_probe_answer(body: &ResponseBody, local: &LocalEnd<'_>) -> Pr
                 ProbeVerdict::Legacy
             }
             RpcError::UNSUPPORTED_VERSION => ProbeVerdict::Mismatch,
-            HEADER_MISMATCH | RpcError::MISSING_CAPABILITY => ProbeVerdict::Refused,
+            RpcError::HEADER_MISMATCH | RpcError::MISSING_CAPABILITY => ProbeVerdict::Refused,
             // Servers with a handshake answer an unknown method with any code.
             _ => ProbeVerdict::Legacy,
         },

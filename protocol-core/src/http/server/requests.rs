@@ -21,7 +21,6 @@ use crate::http::header::{self, Mismatch};
 use crate::http::message::{self, Body, Message};
 use crate::http::origin;
 use crate::http::sse::EventId;
-use crate::http::status::HEADER_MISMATCH;
 use crate::json::Text;
 use crate::mcp::{self, Revision};
 use crate::session::Lane;
@@ -93,7 +92,7 @@ impl HttpServer {
         context: &mut dyn HttpContext,
     ) -> Result<(), Refusal> {
         check_mirrors(message, &request.head.headers, context).map_err(|mismatch| {
-            let error = RpcError::new(HEADER_MISMATCH, format!("{mismatch}"));
+            let error = RpcError::new(RpcError::HEADER_MISMATCH, format!("{mismatch}"));
             Refusal::with_error(400, error, Some(message.id.clone()))
         })?;
         let listens = message.listens();
