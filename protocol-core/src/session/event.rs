@@ -193,6 +193,13 @@ pub enum Invalid {
     /// chose a revision that has no room for it ([`Refused::TooLarge`](crate::Refused::TooLarge)). Or the peer does not agree to a subscription
     /// to the resource.
     Unsupported,
+    /// The peer asked for input once more than [`crate::Limits::input_rounds`] times (MCP 2026-07-28).
+    TooManyRounds,
+    /// The peer asked for sampling that would be nested deeper than [`crate::DepthPolicy::max`] (MCP 2026-07-28).
+    TooDeep,
+    /// An input request of the peer has no answer that a retry of the call could carry: this end refused to sample or to list its roots, or the
+    /// answers are longer than a frame may be (MCP 2026-07-28).
+    Unanswered,
 }
 
 /// The cause of the cancel of an inbound call.
