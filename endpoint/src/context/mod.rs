@@ -1,8 +1,12 @@
 //! The handle that a handler has on its call.
 
 mod ask;
+mod once;
+mod question;
 mod subrange;
 
+pub use once::EffectKey;
+pub use question::Question;
 pub use subrange::Subrange;
 
 use core::fmt;
@@ -204,7 +208,7 @@ impl Context {
     /// The sampling depth: the number of sampling requests that the call is nested in.
     #[must_use]
     pub fn depth(&self) -> u8 {
-        self.served.depth
+        self.served.depth()
     }
 
     /// The caller: the peer's identity and capabilities at the time of the request, and the metadata of the request.
@@ -238,6 +242,9 @@ impl Context {
     }
 
     fn peer(&self) -> Option<PeerInfo> {
+        if self.served.is_stateless() {
+            return Some(self.served.caller.peer().clone());
+        }
         self.served.shared.look(|state| state.session.peer().cloned())
     }
 }

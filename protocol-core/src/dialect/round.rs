@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::mcp::Mcp;
-use super::{Answer, Ask};
+use super::{Answer, Ask, Capabilities};
 use crate::json::{Json, Text};
 
 /// The input requests that end one exchange of a call. The caller answers them by a retry of its request
@@ -97,6 +97,22 @@ impl Ask {
     #[must_use]
     pub fn method_and_params(&self) -> (&'static str, Json) {
         Mcp::STATELESS_SERVER.ask_request(self)
+    }
+
+    /// The capabilities that a caller must declare to be asked for this.
+    #[must_use]
+    pub fn required_capabilities(&self) -> Capabilities {
+        let mut required = Capabilities::default();
+        match self {
+            Self::Sample(sample) => {
+                required.sampling = true;
+                required.sampling_tools = sample.params.as_ref().is_some_and(|params| params.member("tools").is_some());
+            }
+            Self::Elicit(_) | Self::Confirm { .. } => required.elicitation = true,
+            Self::OpenUrl(_) => required.elicitation_url = true,
+            Self::Roots => required.roots = true,
+        }
+        required
     }
 
     /// Returns `true` if a user answers it, who can decline or make no decision.

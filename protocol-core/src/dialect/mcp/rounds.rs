@@ -4,11 +4,11 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::stateless::write_server;
-use super::write::{Added, answer_error, push_answer};
+use super::write::{Added, answer_error, push_answer, write_capabilities};
 use super::{Mcp, Revision, Side};
 use crate::dialect::round::RoundInput;
 use crate::dialect::{Answer, Capabilities, Elicited, InputRound, LocalEnd, Op, Retry};
-use crate::error::Violation;
+use crate::error::{RpcError, Violation};
 use crate::json::read::{Kind, for_each_member, integer, member, string};
 use crate::json::scan::IndexedObject;
 use crate::json::write::{Object, push_json, text_size};
@@ -70,6 +70,19 @@ pub(crate) fn round_size(round: &InputRound) -> usize {
         let (_, params) = Mcp::STATELESS_SERVER.ask_request(&input.ask);
         sum.saturating_add(text_size(input.name.as_bytes())).saturating_add(params.as_bytes().len()).saturating_add(AROUND)
     })
+}
+
+impl RpcError {
+    /// The error for a request that cannot be served unless its caller declares these capabilities ([`RpcError::MISSING_CAPABILITY`]).
+    #[must_use]
+    pub fn missing_capability(required: &Capabilities) -> Self {
+        let data = Object::value(|object| {
+            object.object("requiredCapabilities", |object| {
+                write_capabilities(object, Side::Client, Revision::R2026_07_28, required);
+            });
+        });
+        Self::fixed(Self::MISSING_CAPABILITY, "the request needs a capability that its client did not declare").with_data(data)
+    }
 }
 
 // ---- The client's end ----

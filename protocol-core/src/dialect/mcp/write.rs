@@ -187,6 +187,7 @@ impl Mcp {
     }
 
     /// Writes the retry of a request with the answers to its input requests.
+    #[allow(clippy::too_many_arguments, reason = "those of a request, and the members of the retry")]
     pub(crate) fn write_retry(
         self,
         frames: &mut FrameBuffer,
