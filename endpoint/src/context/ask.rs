@@ -152,6 +152,9 @@ impl Context {
     /// # Errors
     /// [`Refused`]: nothing was sent. [`Refused::Unsupported`] if the protocol has no such notification.
     pub fn complete_url(&self, id: impl Into<Text>) -> Result<(), Refused> {
+        if self.served.is_stateless() {
+            return Err(Refused::Unsupported);
+        }
         Peer::new(Arc::clone(&self.served.shared)).notify(Notice::ElicitationComplete { id: id.into() })
     }
 

@@ -98,6 +98,13 @@ impl Context {
         self.served.is_cancelled()
     }
 
+    /// Returns `true` once the request of the handler has ended with its input requests (MCP 2026-07-28): the handler is dropped, and runs again
+    /// from its first line when the caller has answered. For guards whose drop would otherwise report the end of the call.
+    #[must_use]
+    pub fn will_run_again(&self) -> bool {
+        self.served.has_left()
+    }
+
     /// Waits until the call is cancelled, as [`is_cancelled`](Self::is_cancelled) tells, and returns the reason. Never resolves if the
     /// handler ends first.
     ///

@@ -103,7 +103,7 @@ impl Sealer {
             return None;
         }
         let keys = self.keys(runtime)?;
-        keys.all().filter(|key| key_id(*key) == *id).find_map(|key| cipher::decrypt(key, nonce, sealed, bound))
+        keys.all().filter(|key| key_id(key) == *id).find_map(|key| cipher::decrypt(key, nonce, sealed, bound))
     }
 }
 

@@ -118,7 +118,10 @@ impl ServedCall {
             Leave::Round { round, log } => {
                 let sealed = self.sealing().and_then(|(kit, bound, _)| kit.sealer.seal(&log, &bound, &**self.shared.runtime()));
                 match sealed {
-                    Some(state) if state.len() <= LONGEST_STATE => Reply::Input(Box::new(round.with_state(state))),
+                    Some(state) if state.len() <= LONGEST_STATE => {
+                        self.note_left();
+                        Reply::Input(Box::new(round.with_state(state)))
+                    }
                     Some(state) => Reply::Error(RpcError::internal(format!(
                         "the state of the call is too large ({} of {LONGEST_STATE} bytes)",
                         state.len()
@@ -141,7 +144,12 @@ impl ServedCall {
             Reply::Error(error) => *error.message == *failed.to_string(),
             _ => false,
         };
-        if is_reported { Reply::Error(RpcError::missing_capability(required)) } else { reply }
+        if !is_reported {
+            return reply;
+        }
+        let mut error = RpcError::missing_capability(required);
+        error.message = failed.to_string().into();
+        Reply::Error(error)
     }
 
     /// The sealer, the digest that a state is bound to, and the time.

@@ -2,7 +2,7 @@
 
 use core::fmt;
 use core::pin::Pin;
-use core::sync::atomic::{AtomicU8, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use core::task::{Context as TaskContext, Poll};
 use core::time::Duration;
 use std::any::Any;
@@ -31,6 +31,8 @@ pub(crate) struct ServedCall {
     depth: AtomicU8,
     /// Its request, if its caller is asked in rounds: a state is bound to it.
     rounds_of: Option<Request>,
+    /// Its request has ended with input requests.
+    has_left: AtomicBool,
     pub(crate) observed: bool,
     /// The values that the transport attached to the frame of its request.
     pub(crate) extensions: Extensions,
@@ -56,6 +58,7 @@ impl ServedCall {
             id,
             depth: AtomicU8::new(depth),
             rounds_of,
+            has_left: AtomicBool::new(false),
             observed,
             caller,
             extensions,
@@ -224,6 +227,16 @@ impl ServedCall {
     /// The request that a state is bound to, if its caller is asked in rounds.
     pub(super) fn rounds_of(&self) -> Option<&Request> {
         self.rounds_of.as_ref()
+    }
+
+    /// Returns `true` once its request has ended with input requests.
+    pub(crate) fn has_left(&self) -> bool {
+        self.has_left.load(Ordering::Relaxed)
+    }
+
+    /// Notes that its request ends with input requests.
+    pub(super) fn note_left(&self) {
+        self.has_left.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn depth(&self) -> u8 {

@@ -347,11 +347,11 @@ impl Dialect {
         }
     }
 
-    /// The answer as it is sent in a retry; `None` if a retry cannot say it.
-    pub(crate) fn round_answer(self, answer: &Answer, can_decline: bool) -> Option<Json> {
+    /// The answer as it is sent in a retry. The error takes its place if a retry cannot carry it.
+    pub(crate) fn round_answer(self, answer: &Answer, can_decline: bool) -> Result<Json, RpcError> {
         match self {
             Self::Mcp(protocol) => protocol.round_answer(answer, can_decline),
-            Self::Tesseron(_) => None,
+            Self::Tesseron(protocol) => Err(protocol.no_such_call()),
         }
     }
 

@@ -48,7 +48,7 @@ impl Session {
 
     /// Answers an input request of the peer ([`Event::InputRequested`]). If it came with a result of the peer, the answer to the last one of that
     /// result sends the call again (MCP 2026-07-28, Multi Round-Trip Requests). There a user's answer that is [`Answer::Refused`] is sent as a
-    /// form that was dismissed, and any other refusal ends the call with [`Invalid::Unanswered`].
+    /// form that was dismissed, and any other refusal ends the call with [`Outcome::Unanswered`].
     ///
     /// # Errors
     /// [`NotLive`] if the input request was answered before, or no longer needs an answer ([`Event::InputGone`]).

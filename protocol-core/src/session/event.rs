@@ -172,6 +172,9 @@ pub enum Outcome {
     Lost,
     /// The call could not be sent, or its response could not be read.
     Invalid(Invalid),
+    /// The peer ended its exchange with an input request for which a retry can carry no answer (MCP 2026-07-28): the error of this end, which
+    /// refused to sample or to list its roots, or whose answers are longer than a frame may be. Nothing was sent.
+    Unanswered(RpcError),
 }
 
 /// The time limit that a call ran into; see [`crate::CallTimeouts`].
@@ -197,9 +200,6 @@ pub enum Invalid {
     TooManyRounds,
     /// The peer asked for sampling that would be nested deeper than [`crate::DepthPolicy::max`] (MCP 2026-07-28).
     TooDeep,
-    /// An input request of the peer has no answer that a retry of the call could carry: this end refused to sample or to list its roots, or the
-    /// answers are longer than a frame may be (MCP 2026-07-28).
-    Unanswered,
 }
 
 /// The cause of the cancel of an inbound call.

@@ -372,7 +372,7 @@ impl Session {
     }
 }
 
-/// The error that replaces a reply whose frame would have `length` bytes, more than `limit`.
+/// The error that replaces a reply or a retry whose frame would have `length` bytes, more than `limit`.
 pub(super) fn too_large(length: usize, limit: usize) -> RpcError {
     let why = alloc::format!("the result is larger than a frame may be ({length} of {limit} bytes)");
     RpcError::new(RpcError::INTERNAL, why)

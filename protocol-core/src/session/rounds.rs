@@ -6,6 +6,7 @@ use core::time::Duration;
 
 use super::depth;
 use super::input::InboundInput;
+use super::input_output::too_large;
 use super::lane_queue::Class;
 use super::route::Lane;
 use super::{Event, ExchangeId, InputKey, Invalid, OutboundId, Outcome, Session};
@@ -79,8 +80,8 @@ impl Session {
         let Some(parent) = input.parent() else { return };
         self.close_input_of_call(Some(parent), key);
         match input.rules().dialect.round_answer(answer, input.can_be_declined()) {
-            None => self.finish_call(parent, Outcome::Invalid(Invalid::Unanswered)),
-            Some(answer) => {
+            Err(error) => self.finish_call(parent, Outcome::Unanswered(error)),
+            Ok(answer) => {
                 if self.outbound_calls.get_mut(&parent).is_some_and(|call| call.answer(key, answer)) {
                     self.retry_call(parent);
                 }
@@ -97,8 +98,9 @@ impl Session {
         let frames = self.outbox.frames();
         let frame = rules.dialect.write_retry(frames, exchange.0, retry.request, observed, depth, &self.stamp, retry.members());
         if frame.len() > self.config.limits.frame_bytes {
+            let error = too_large(frame.len(), self.config.limits.frame_bytes);
             frames.discard(frame);
-            return self.finish_call(id, Outcome::Invalid(Invalid::Unanswered));
+            return self.finish_call(id, Outcome::Unanswered(error));
         }
         let ticket = self.outbox.push(Lane::CHANNEL, Class::Request(exchange), frame);
         call.restart(exchange, ticket);

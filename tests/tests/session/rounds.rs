@@ -435,7 +435,7 @@ fn an_answer_that_a_retry_cannot_carry_ends_the_call_and_one_of_a_user_counts_as
     client.session.provide_input(keys[0], refused(), client.now).unwrap();
     let events = client.events();
     assert_eq!(events[0], Event::InputGone { key: keys[1] });
-    assert!(matches!(&events[1], Event::Done { outcome: Outcome::Invalid(Invalid::Unanswered), .. }), "{events:?}");
+    assert!(matches!(&events[1], Event::Done { outcome: Outcome::Unanswered(_), .. }), "{events:?}");
     client.expect_silence();
 }
 
@@ -447,7 +447,7 @@ fn answers_longer_than_a_frame_end_the_call() {
     client.frame(&asks_once(2, "s"));
     let key = keys(&mut client)[0];
     client.session.provide_input(key, accepted(&"x".repeat(900)), client.now).unwrap();
-    assert_eq!(client.outcome(), Outcome::Invalid(Invalid::Unanswered));
+    assert!(matches!(client.outcome(), Outcome::Unanswered(_)));
     client.expect_silence();
 }
 

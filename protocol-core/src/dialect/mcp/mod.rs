@@ -81,11 +81,10 @@ impl Revision {
 }
 
 /// The revisions that an end of MCP speaks (Versioning, 2026-07-28).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Era {
-    /// The revisions with a handshake only. The default: a handler can ask its caller only in these.
-    #[default]
+    /// The revisions with a handshake only.
     Legacy,
     /// Both eras. A server serves each request in the era that it comes in, interleaved in any order. A client asks the server for its
     /// revisions first, and prefers one without a handshake.

@@ -131,17 +131,17 @@ impl Mcp {
         Ok(RoundInput { name: Text::from(name), ask, depth })
     }
 
-    /// The answer as it is sent in a retry; `None` if a retry cannot say it.
-    pub(crate) fn round_answer(self, answer: &Answer, can_decline: bool) -> Option<Json> {
+    /// The answer as it is sent in a retry. The error takes its place if a retry cannot carry it.
+    pub(crate) fn round_answer(self, answer: &Answer, can_decline: bool) -> Result<Json, RpcError> {
         let dismissed = Answer::Elicit(Elicited::Cancel);
         // An error is no decision of the user.
         let answer = if can_decline && matches!(answer, Answer::Refused(_)) { &dismissed } else { answer };
-        if answer_error(answer).is_some() {
-            return None;
+        if let Some(error) = answer_error(answer) {
+            return Err(error);
         }
         let mut out = Vec::new();
         push_answer(&mut out, answer);
-        Some(Json::written(out))
+        Ok(Json::written(out))
     }
 }
 
