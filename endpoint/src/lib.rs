@@ -92,7 +92,7 @@ mod text_shape;
 mod validation_errors;
 
 pub use client::{Client, InputContext};
-pub use context::{Cancellation, Cancelled, Context, EffectKey, Question, Subrange, TimeoutError};
+pub use context::{AskFuture, Cancellation, Cancelled, Context, EffectKey, Subrange, TimeoutError};
 pub use endpoint::{Endpoint, drive};
 pub use engine::{BoxFuture, Runtime};
 pub use extensions::{Extensions, Principal};

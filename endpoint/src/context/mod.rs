@@ -1,12 +1,12 @@
 //! The handle that a handler has on its call.
 
 mod ask;
+mod ask_future;
 mod once;
-mod question;
 mod subrange;
 
+pub use ask_future::AskFuture;
 pub use once::EffectKey;
-pub use question::Question;
 pub use subrange::Subrange;
 
 use core::fmt;
@@ -245,7 +245,7 @@ impl Context {
     /// The capabilities that the caller offers now: sampling, elicitation by form and by URL, roots.
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
-        self.peer().map(|peer| peer.capabilities).unwrap_or_default()
+        self.served.capabilities()
     }
 
     fn peer(&self) -> Option<PeerInfo> {

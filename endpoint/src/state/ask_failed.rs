@@ -1,7 +1,7 @@
 //! The error of an input request to the caller.
 
 use super::cancel_reason;
-use protocol_core::dialect::{Ask, depth_data, tesseron};
+use protocol_core::dialect::{Ask, Capabilities, depth_data, tesseron};
 use protocol_core::error::RpcError;
 use protocol_core::session::{CancelReason, InputFailed};
 
@@ -84,6 +84,13 @@ impl AskFailed {
             Ask::Roots => Self::NoRoots,
             _ => Self::NoElicitation,
         }
+    }
+
+    /// The error for a request whose caller lacks the capabilities `required` for an input request (MCP 2026-07-28).
+    pub(crate) fn missing(&self, required: &Capabilities) -> RpcError {
+        let mut error = RpcError::missing_capability(required);
+        error.message = std::string::ToString::to_string(self).into();
+        error
     }
 
     /// The error that is sent where failures of tools are JSON-RPC errors, as on Tesseron (docs/protocols/tesseron.md, "Error codes"). The

@@ -144,12 +144,7 @@ impl ServedCall {
             Reply::Error(error) => *error.message == *failed.to_string(),
             _ => false,
         };
-        if !is_reported {
-            return reply;
-        }
-        let mut error = RpcError::missing_capability(required);
-        error.message = failed.to_string().into();
-        Reply::Error(error)
+        if is_reported { Reply::Error(failed.missing(required)) } else { reply }
     }
 
     /// The sealer, the digest that a state is bound to, and the time.

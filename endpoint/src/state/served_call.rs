@@ -15,7 +15,7 @@ use super::served_call_slot::InputSlot;
 use super::{AskFailed, Shared, State};
 use crate::extensions::Extensions;
 use engine::{AbortHandle, End, TaskOwner, park};
-use protocol_core::dialect::{Answer, Ask, Caller, LogRecord, Progress, Reply, Request, SubscriptionFilter};
+use protocol_core::dialect::{Answer, Ask, Caller, Capabilities, LogRecord, Progress, Reply, Request, SubscriptionFilter};
 use protocol_core::error::RpcError;
 use protocol_core::json::{Json, Text};
 use protocol_core::session::{
@@ -212,6 +212,14 @@ impl ServedCall {
     /// Returns `true` if its caller made no handshake, but named itself in the request.
     pub(crate) fn is_stateless(&self) -> bool {
         self.caller.is_stateless()
+    }
+
+    /// The capabilities that its caller offers now.
+    pub(crate) fn capabilities(&self) -> Capabilities {
+        if self.is_stateless() {
+            return self.caller.capabilities();
+        }
+        self.shared.look(|state| state.session.peer().map(|peer| peer.capabilities)).unwrap_or_default()
     }
 
     /// The waker of its task, to be woken outside of the lock.
