@@ -7,9 +7,9 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 use super::{AskFuture, Context};
+use crate::ask_failed::AskFailed;
 use crate::peer::Peer;
 use crate::schema::{Shape, flat};
-use crate::state::AskFailed;
 use protocol_core::dialect::{Answer, Ask, Consent, Elicit, Elicited, Notice, OpenUrl, Sample, Sampled};
 use protocol_core::json::{Json, Text};
 use protocol_core::session::Refused;

@@ -6,8 +6,9 @@ use core::task::{Context as TaskContext, Poll};
 use core::time::Duration;
 use std::sync::Arc;
 
-use crate::rounds::Asking;
-use crate::state::{AlarmWait, AnswerWait, AskFailed, RoundStep, RoundWait, ServedCall};
+use crate::ask_failed::AskFailed;
+use crate::rounds::{Asking, is_in_effect};
+use crate::state::{AlarmWait, AnswerWait, RoundStep, RoundWait, ServedCall};
 use protocol_core::dialect::{Answer, Ask};
 use protocol_core::json::Text;
 
@@ -76,7 +77,7 @@ impl<T> AskFuture<T> {
 
     /// Sends the input request, or looks its answer up in the log.
     fn begin(served: &Arc<ServedCall>, ask: Ask, key: Option<Text>, within: Option<Duration>) -> Result<Begun, AskFailed> {
-        if super::once::is_in_effect() {
+        if is_in_effect() {
             return Err(AskFailed::Invalid(String::from("it stands in an effect of `once`")));
         }
         if served.asks_in_rounds() {

@@ -2,11 +2,9 @@
 
 mod ask;
 mod ask_future;
-mod once;
 mod subrange;
 
 pub use ask_future::AskFuture;
-pub use once::EffectKey;
 pub use subrange::Subrange;
 
 use core::fmt;
@@ -19,8 +17,9 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::ask_failed::cancel_reason;
 use crate::extensions::Extensions;
-use crate::state::{ServedCall, cancel_reason};
+use crate::state::ServedCall;
 use protocol_core::dialect::{Caller, Capabilities, Identity, Level, LogRecord, PeerInfo, Progress};
 use protocol_core::json::{Json, Text};
 use protocol_core::session::{CancelReason, CheckpointError, NotLive, ProgressError, Reported, ServeOptions};

@@ -12,10 +12,11 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::ask_failed::AskFailed;
 use crate::context::{Cancelled, Context, TimeoutError};
 use crate::schema::{Output, Shape};
 use crate::service::SchemaInvalid;
-use crate::state::{AskFailed, ServedCall};
+use crate::state::ServedCall;
 use engine::BoxFuture;
 use engine::Task;
 use protocol_core::config::RateWindow;

@@ -6,7 +6,8 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use super::served_call::CancelledWait;
-use super::{AskFailed, ServedCall, State};
+use super::{ServedCall, State};
+use crate::ask_failed::AskFailed;
 use crate::extensions::Principal;
 use crate::rounds::{AskStep, Asking, Digest, EffectStep, LONGEST_STATE, Leave, Outcome, RoundLog, bound_to, not_accepted};
 use protocol_core::dialect::{Answer, Reply, Retry};

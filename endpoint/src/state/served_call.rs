@@ -12,7 +12,8 @@ use std::task::Waker;
 use super::alarms::{AlarmKey, Alarmed};
 use super::diagnose::{self, Answered, Span};
 use super::served_call_slot::InputSlot;
-use super::{AskFailed, Shared, State};
+use super::{Shared, State};
+use crate::ask_failed::AskFailed;
 use crate::extensions::Extensions;
 use engine::{AbortHandle, End, TaskOwner, park};
 use protocol_core::dialect::{Answer, Ask, Caller, Capabilities, LogRecord, Progress, Reply, Request, SubscriptionFilter};
@@ -329,16 +330,6 @@ impl TaskOwner for ServedCall {
             }
         };
         self.respond(reply);
-    }
-}
-
-/// The reason of a cancellation, in words.
-pub(crate) const fn cancel_reason(why: &CancelReason) -> &'static str {
-    match why {
-        CancelReason::Peer(_) => "the caller cancelled the call",
-        CancelReason::Deadline => "the call's deadline has passed",
-        CancelReason::Disconnected => "the connection has ended",
-        _ => "this end is closing",
     }
 }
 

@@ -1,6 +1,5 @@
 //! The error of an input request to the caller.
 
-use super::cancel_reason;
 use protocol_core::dialect::{Ask, Capabilities, depth_data, tesseron};
 use protocol_core::error::RpcError;
 use protocol_core::session::{CancelReason, InputFailed};
@@ -118,5 +117,15 @@ impl From<InputFailed> for AskFailed {
             InputFailed::TimedOut => Self::TimedOut,
             _ => Self::Lost,
         }
+    }
+}
+
+/// The reason of a cancellation, in words.
+pub(crate) const fn cancel_reason(why: &CancelReason) -> &'static str {
+    match why {
+        CancelReason::Peer(_) => "the caller cancelled the call",
+        CancelReason::Deadline => "the call's deadline has passed",
+        CancelReason::Disconnected => "the connection has ended",
+        _ => "this end is closing",
     }
 }
