@@ -184,7 +184,8 @@ mod cipher {
     }
 }
 
-#[cfg(all(test, feature = "seal"))]
+#[cfg(test)]
+#[cfg(feature = "seal")]
 mod tests {
     use super::*;
     use crate::testing::Executor;
