@@ -142,11 +142,11 @@ mod tests {
             stdout.write_all(b"one ").await.expect("it is written");
             let count = stdout.write_vectored(&[IoSlice::new(b"two "), IoSlice::new(b"three")]).await.expect("it is written");
             assert_eq!(count, 9);
-            stdout.close().await.expect("it has left");
+            stdout.close().await.expect("it is closed");
         });
         drop(stdout);
         let mut read = String::new();
-        far.read_to_string(&mut read).expect("it has come");
+        far.read_to_string(&mut read).expect("it is read");
         assert_eq!(read, "one two three");
     }
 }

@@ -58,7 +58,8 @@ mod tests {
 
     use super::*;
 
-    /// A task whose budget was used up made a call and blocked its thread until the answer came. The call was not sent before the task yielded.
+    /// The bug: a task whose budget was used up made a call, and blocked its thread until the answer came. The call was not sent before the
+    /// task yielded.
     #[test]
     fn regression_a_write_does_not_depend_on_the_budget_of_the_calling_task() {
         let task = async {
@@ -70,6 +71,6 @@ mod tests {
             assert!(one.poll_flush(&mut Context::from_waker(Waker::noop())).is_ready());
         };
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-        runtime.block_on(async { tokio::spawn(task).await }).expect("it left");
+        runtime.block_on(async { tokio::spawn(task).await }).expect("it is written");
     }
 }

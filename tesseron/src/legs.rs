@@ -394,9 +394,9 @@ mod tests {
         assert!(turn(&mut agent, &waker, &[HELLO]) > 0, "the answer");
         assert_eq!(looks.wakes.load(Ordering::Relaxed), 0);
         bridge.close(Close::Now);
-        assert_eq!(looks.wakes.load(Ordering::Relaxed), 1, "the end comes from elsewhere");
+        assert_eq!(looks.wakes.load(Ordering::Relaxed), 1, "another task has closed the bridge");
         bridge.close(Close::Now);
-        assert_eq!(looks.wakes.load(Ordering::Relaxed), 1, "a driver that was woken comes by itself");
+        assert_eq!(looks.wakes.load(Ordering::Relaxed), 1, "a driver that was woken is not woken again before it runs");
     }
 
     /// A regression: the clone that was kept for the next poll belonged to a task that no longer polls.
@@ -431,6 +431,6 @@ mod tests {
         let channel = bridge.open().expect("a channel");
         assert_eq!(looks.wakes.load(Ordering::Relaxed), 1, "the app has 5 s for its hello");
         assert_eq!(agent.poll_timeout(), Some(Instant::from_millis(5001)));
-        assert_eq!(bridge.leg(Leg::App(channel)).poll_timeout(), None, "the agent has the alarm of all");
+        assert_eq!(bridge.leg(Leg::App(channel)).poll_timeout(), None, "the agent's driver has the timer of all legs");
     }
 }

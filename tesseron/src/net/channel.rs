@@ -117,8 +117,8 @@ impl FrameIo for TesseronTransport {
         self.io.start_send(transmit)
     }
 
-    fn start_sends(&mut self, leaving: &mut LineEncoder) -> io::Result<()> {
-        self.io.start_sends(leaving)
+    fn start_sends(&mut self, frames: &mut LineEncoder) -> io::Result<()> {
+        self.io.start_sends(frames)
     }
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

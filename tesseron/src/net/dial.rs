@@ -8,8 +8,8 @@ use crate::net::TesseronError;
 use crate::net::{Address, Instance, Sockets, TesseronTransport};
 use adapter_io::Error as TransportError;
 
-/// Connects to an app as a gateway, with its claim code if the app has made one. Connecting with the upgrade, and the answer to a bind, may
-/// take 5 seconds each.
+/// Connects to an app as a gateway, with its claim code if the app has made one. Connecting (with the upgrade, on a WebSocket) and waiting
+/// for the answer to a bind take at most 5 seconds each.
 ///
 /// # Cancel safety
 /// Not cancel safe: the connection is closed, and if the app has already accepted `code`, that code is spent.
@@ -44,7 +44,7 @@ pub async fn dial<S: Sockets>(
 #[derive(Debug)]
 pub(super) enum Failed {
     Io(io::Error),
-    /// The upgrade was answered with this status, for this reason if it is a known one.
+    /// The upgrade was answered with this HTTP status, and this reason if its text is a known one.
     #[cfg(feature = "websocket")]
     Refused(u16, Option<BindRefused>),
     /// The bind failed.
@@ -120,7 +120,7 @@ mod unix {
         Ok(TesseronTransport::dialled(Box::new(io)))
     }
 
-    /// Checks that a socket belongs to this user: a manifest may contain any path, and whoever listens there gets the code.
+    /// Checks that a socket belongs to this user: a manifest may contain any path, and the process that listens there gets the code.
     fn check(path: &Path) -> io::Result<()> {
         let file = fs::symlink_metadata(path)?;
         if file.file_type().is_socket() && home::is_ours(&file) {
