@@ -76,7 +76,7 @@ impl PartialResult {
         self.results.push(ItemResult { id: id.into(), status: String::from("ok") });
     }
 
-    /// Records that an item failed; the job goes on.
+    /// Records that an item failed; the job continues.
     pub fn fail(&mut self, id: impl Into<String>, error: impl Into<String>) {
         self.failed = self.failed.saturating_add(1);
         self.remaining = self.remaining.saturating_sub(1);

@@ -180,7 +180,8 @@ impl Dialect {
         mcp::read_probe_answer(body, local)
     }
 
-    /// Returns `true` for an error to our handshake request that asks for requests without a handshake, which this end can send.
+    /// Returns `true` for an error response to our handshake request that names a revision without a handshake, which this end can use
+    /// instead.
     pub(crate) fn asks_for_probe(self, error: &RpcError, local: &LocalEnd<'_>) -> bool {
         self.probes(local) && mcp::names_our_revision(error)
     }
@@ -280,8 +281,8 @@ impl Dialect {
         mcp::write_probe(frames, id, local)
     }
 
-    /// The members of `_meta` that name this end in each of its requests, as JSON with a comma between them; empty where the handshake names
-    /// it. With the least severe log record that it wants.
+    /// The members of `_meta` that describe this end in each of its requests, among them the least severe log record that it wants. They
+    /// are JSON with a comma between them. Empty in a revision in which the handshake describes this end.
     pub(crate) fn stamp(self, local: &LocalEnd<'_>, level: Option<Level>) -> Box<[u8]> {
         match self {
             Self::Mcp(protocol) => protocol.stamp(local, level),
@@ -419,7 +420,7 @@ impl Dialect {
         delegate!(self, protocol => protocol.busy(closing))
     }
 
-    /// The answer to an input request of a call that is over.
+    /// The answer to an input request of a call that has ended.
     pub(crate) fn call_is_over(self) -> RpcError {
         delegate!(self, protocol => protocol.call_is_over())
     }
@@ -445,8 +446,8 @@ pub fn depth_data(depth: u8, max: u8) -> Json {
 }
 
 /// Shortens text of the peer, to quote it in messages of ours.
-fn excerpt(said: &str) -> String {
-    said.chars().take(64).collect()
+fn excerpt(text: &str) -> String {
+    text.chars().take(64).collect()
 }
 
 /// The verdict on the shape of a result.
