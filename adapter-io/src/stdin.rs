@@ -10,7 +10,7 @@ const READ_BYTES: usize = 64 * 1024;
 /// Standard input, read by a thread of its own.
 ///
 /// A blocking read of a terminal or a pipe cannot be interrupted. With the standard input of most runtimes, a pending read delays their
-/// shutdown until the next line comes. This thread does not: it ends with the process. It reads one piece of up to 64 KiB ahead.
+/// shutdown until the next line arrives. This thread does not: it ends with the process. It reads one piece of up to 64 KiB ahead.
 #[derive(Debug)]
 pub struct Stdin {
     inbox: Arc<Inbox>,

@@ -8,7 +8,7 @@ use bytes::{Buf, Bytes};
 pub(crate) const KEPT_CAPACITY: usize = 64 * 1024;
 /// The capacity that an idle connection keeps.
 pub(crate) const BASE_CAPACITY: usize = 4 * 1024;
-/// A burst is over after this many reads (or writes) in a row that needed no more than [`BASE_CAPACITY`].
+/// A burst ends after this many reads (or writes) in a row that needed no more than [`BASE_CAPACITY`].
 pub(crate) const QUIET_READS: u8 = 16;
 
 /// Memory of this size or more is kept after a long frame, for the next one: the allocator would return it to the operating system, and
@@ -72,7 +72,7 @@ impl ByteQueue {
         self.bytes.clear();
     }
 
-    /// Empties the queue, and frees the memory of a burst that is over.
+    /// Empties the queue, and frees the memory of a burst that has ended.
     fn shrink(&mut self) {
         self.quiet_reads = if self.bytes.len() > BASE_CAPACITY { 0 } else { self.quiet_reads.saturating_add(1) };
         self.bytes.clear();

@@ -9,7 +9,7 @@
 //! 1. reads up to 64 frames or 1 MiB, if the machine wants input;
 //! 2. calls [`Machine::turn`], again if there is more output than fits into one call. The machine reads the *clock*, takes the frames, and
 //!    returns frames to write, an event and the next deadline. Since it reads the clock in each turn, a flood of frames cannot starve a
-//!    timeout (some runtimes leave a timer that is due pending). Frames that the machine has no room for are kept and passed again, and
+//!    timeout (on some runtimes a timer that is due may stay pending). Frames that the machine has no room for are kept and passed again, and
 //!    nothing more is read before;
 //! 3. writes up to 1 MiB while the transport is ready, and flushes once. A transport that is not ready stops only the writing: two peers
 //!    that both stopped reading until they can write would wait for each other for ever;
@@ -23,7 +23,7 @@
 //! two seconds ([`Machine::release_memory`], [`FrameIo::release_memory`]).
 //!
 //! Between two turns a method that changes the machine may write its frames itself, if no other output is queued and the transport allows
-//! it ([`FrameIo::sends_anywhere`]); this *early send* saves a wake and a turn. Reading, events and the timer are left to turns.
+//! it ([`FrameIo::sends_anywhere`]); this *early send* saves a wake and a turn. Only turns read, return events and set the timer.
 //!
 //! # Endings
 //! * The peer ends its side: the machine gets [`TransportEnd::Eof`], reading stops, writing continues.
@@ -52,9 +52,9 @@ use crate::sink::FrameSink as _;
 use crate::time::{Instant, earlier};
 
 /// Frames read in one turn.
-const FRAMES_A_TURN: usize = 64;
+const FRAMES_PER_TURN: usize = 64;
 /// Bytes read in one turn, and bytes written in one turn. Exceeded by at most one frame.
-const BYTES_A_TURN: usize = 1 << 20;
+const BYTES_PER_TURN: usize = 1 << 20;
 /// A timer that is due within this time is polled in each turn, since it may wake the task up to this much too early.
 const NEAR: Duration = Duration::from_secs(1);
 /// The longest time that the timer is set for, since many timers have a limit. For a later deadline it is set again.
@@ -112,7 +112,7 @@ pub trait Machine {
     /// Returns `true` if frames should be read. `false` once closed.
     fn wants_input(&self) -> bool;
 
-    /// Returns `true` once the machine has closed: reading stops, and only the frames and events that are left are handled.
+    /// Returns `true` once the machine has closed: reading stops, and only the remaining frames and events are handled.
     fn is_closed(&self) -> bool;
 
     /// The longest frame that the machine takes, in bytes. The driver passes it to [`FrameIo::set_frame_limit`].
@@ -483,7 +483,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
             return;
         }
         let mut bytes: usize = 0;
-        while self.arrived.len() < FRAMES_A_TURN && bytes < BYTES_A_TURN {
+        while self.arrived.len() < FRAMES_PER_TURN && bytes < BYTES_PER_TURN {
             match self.io.poll_recv(cx) {
                 Poll::Ready(Ok(Some(frame))) => {
                     bytes = bytes.saturating_add(frame.len());
@@ -552,7 +552,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         };
         self.read_unfinished |= !self.arrived.is_empty();
         self.flush(cx, outcome.has_output);
-        (outcome, bytes >= BYTES_A_TURN || was_writing && !self.writing)
+        (outcome, bytes >= BYTES_PER_TURN || was_writing && !self.writing)
     }
 
     /// Flushes once, if necessary. `has_output` is `true` if the machine has more output.
@@ -564,8 +564,8 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         }
     }
 
-    /// Returns `true` if a frame may be written between two turns, as far as the driver knows: every earlier frame is written, and neither
-    /// side has ended. The transport must [send anywhere](FrameIo::sends_anywhere), too.
+    /// Returns `true` if the state of the driver allows that a frame is written between two turns: every earlier frame is written, and
+    /// neither side has ended. The transport must [send anywhere](FrameIo::sends_anywhere), too.
     pub fn sends_early(&self) -> bool {
         let is_idle = !self.unwritten && self.arrived.is_empty() && self.reading && self.writing;
         // Without a task there was no turn yet, or `send_early` has panicked.
@@ -583,15 +583,19 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         self.write(|driver| driver.send(cx, &mut bytes));
         self.flush(cx, outcome.has_output);
         self.task = Some(task);
-        let more =
-            outcome.has_output || bytes >= BYTES_A_TURN || has_events || outcome.is_closed || !self.writing || self.had_long_frame;
+        let more = outcome.has_output
+            || bytes >= BYTES_PER_TURN
+            || has_events
+            || outcome.is_closed
+            || !self.writing
+            || self.had_long_frame;
         // Only a turn sets the timer: some timers can be set only inside their runtime.
         !more && outcome.until.is_none_or(|at| self.alarm_until(at).is_some())
     }
 
     /// Passes the frames in `outgoing` to the transport, and returns `true` if it would take more in this turn.
     fn send(&mut self, cx: &mut Context<'_>, bytes: &mut usize) -> Result<bool, I::Error> {
-        while *bytes < BYTES_A_TURN && self.io.poll_ready(cx)?.is_ready() {
+        while *bytes < BYTES_PER_TURN && self.io.poll_ready(cx)?.is_ready() {
             let waiting = self.outgoing.remaining();
             if waiting == 0 {
                 return Ok(true);
@@ -1068,7 +1072,7 @@ mod tests {
         assert!(!sends(vec![b'1'], true, false, false));
         assert!(!sends(vec![b'1'], false, true, false));
         assert!(!sends(vec![b'1'], false, false, true));
-        assert!(!sends(vec![b'1'; BYTES_A_TURN], false, false, false), "that was a turn's share");
+        assert!(!sends(vec![b'1'; BYTES_PER_TURN], false, false, false), "that was a turn's share");
     }
 
     #[test]
@@ -1367,7 +1371,7 @@ mod tests {
     }
 
     #[test]
-    fn closing_writes_and_flushes_what_is_queued_before_the_transport_is_closed() {
+    fn closing_writes_and_flushes_queued_frames_before_the_transport_is_closed() {
         let mut bench = Bench::new(Echo::default());
         bench.pipe.borrow_mut().room = Some(1);
         bench.pipe.borrow_mut().closing_takes_polls = 1;

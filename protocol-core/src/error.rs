@@ -85,7 +85,7 @@ impl RpcError {
 
 macro_rules! violations {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
-        /// A rule that the peer broke. The session goes on, except after [`Violation::FrameTooLarge`].
+        /// A rule that the peer broke. The session continues, except after [`Violation::FrameTooLarge`].
         ///
         /// There is one variant for each rule. [`crate::Stats::violations`] counts each of them.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

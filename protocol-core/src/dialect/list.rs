@@ -33,7 +33,7 @@ impl Page {
     /// Reads the result of a list that `op` requested.
     ///
     /// # Errors
-    /// A description of the first thing that is wrong with the result.
+    /// A description of the first fault of the result.
     pub fn read(op: Op, result: &Json) -> Result<Self, Text> {
         let name = list_of(op).ok_or_else(|| Text::from_static("nothing that was asked for has pages"))?;
         let list = result.member(name).ok_or_else(|| alloc::format!("`{name}` is missing"))?;

@@ -58,8 +58,8 @@ pub enum Protocol {
     Mcp {
         /// Client or server.
         side: mcp::Side,
-        /// The newest revision to agree on in a handshake; older ones are spoken too. [`Config::era`](crate::Config::era) says if
-        /// revisions without a handshake are.
+        /// The newest revision to agree on in a handshake; older ones are spoken, too. [`Config::era`](crate::Config::era) decides about
+        /// revisions without a handshake.
         newest: mcp::Revision,
     },
     /// Tesseron 1.2.
@@ -214,7 +214,7 @@ impl Dialect {
         call.size().saturating_add(method)
     }
 
-    /// Reads the answer to an input request of ours. The error says what is wrong with its shape.
+    /// Reads the answer to an input request of ours. The error describes what is wrong with its shape.
     pub(crate) fn read_answer(self, ask: &Ask, result: &Json) -> Result<Answer, Text> {
         delegate!(self, protocol => protocol.read_answer(ask, result))
     }

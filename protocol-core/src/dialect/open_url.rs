@@ -78,7 +78,7 @@ impl OpenUrl {
     /// Checks the URL and the id.
     ///
     /// # Errors
-    /// A description of the first thing that is wrong.
+    /// A description of the first fault.
     pub fn check(&self) -> Result<(), String> {
         authority(&self.url)?;
         match self.id.len() {

@@ -444,7 +444,7 @@ impl Member {
 }
 
 impl RawParams {
-    /// Reads a request for `op` with the parameters `given`, if there are any, whose text is `json`. The error says what is wrong.
+    /// Reads a request for `op` with the parameters `given`, if there are any, whose text is `json`. The error describes the fault.
     #[inline]
     pub(crate) fn read(
         op: Op,
@@ -574,7 +574,7 @@ pub(crate) fn read_filter(params: &[u8], limit: usize) -> Result<SubscriptionFil
     }
 }
 
-/// Reads a completion request of MCP. The error says what is wrong.
+/// Reads a completion request of MCP. The error describes the fault.
 pub(crate) fn read_completion(params: &[u8]) -> Result<CompletionRequest, Text> {
     let object = |of: &[u8], name: &str| read::member(of, name).filter(|value| Kind::of(value) == Kind::Object).map(<[u8]>::to_vec);
     let text = |of: &[u8], name: &str| read::member(of, name).and_then(read::string).map(Cow::into_owned);

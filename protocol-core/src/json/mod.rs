@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_becomes_json_and_what_is_too_deep_in_it_null() {
+    fn parts_of_a_value_that_are_nested_too_deep_become_null() {
         let nested = |depth: usize, inner: Value| (0..depth).fold(inner, |inner, _| serde_json::json!([inner]));
         let written = |depth, inner| Json::from(nested(depth, inner));
         assert_eq!(Json::from(serde_json::json!({ "a": [1.5, "x", null, true] })).as_str(), r#"{"a":[1.5,"x",null,true]}"#);
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_is_the_frame_itself_and_no_second_handle_of_it() {
+    fn a_payload_is_a_slice_of_its_frame_and_the_only_reference_to_it() {
         let frame = Bytes::from(Vec::from(*br#"{"jsonrpc":"2.0","id":1,"result":{"a":1}}"#));
         let memory = frame.as_ptr_range();
         let payload = payload(&frame, r#"{"a":1}"#);

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_is_that_of_javascript_and_numbers_keep_their_digits() {
+    fn text_is_indented_as_in_javascript_and_numbers_keep_their_digits() {
         let text = r#"{"a":[1.50,{"b":"x: {\"y\"}, \\"},[],{}],"c":null}"#;
         let expected = "{\n  \"a\": [\n    1.50,\n    {\n      \"b\": \"x: {\\\"y\\\"}, \\\\\"\n    },\n    [],\n    {}\n  ],\n  \"c\": null\n}";
         assert_eq!(pretty(text), expected);

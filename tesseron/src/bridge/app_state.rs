@@ -38,7 +38,7 @@ pub(super) struct App {
 }
 
 /// The maximum number of subscriptions that are renewed at once, so that they use only a small part of the limits on calls and output.
-const RENEWALS: usize = 16;
+const MAX_RENEWALS: usize = 16;
 
 impl App {
     pub(super) fn new(session: Session) -> Self {
@@ -152,7 +152,7 @@ impl App {
 
     /// The next subscription to renew, if one more may be in flight.
     pub(super) fn next_renewal(&mut self) -> Option<Text> {
-        if self.renewing < RENEWALS { self.renewals.pop_front() } else { None }
+        if self.renewing < MAX_RENEWALS { self.renewals.pop_front() } else { None }
     }
 
     /// Puts back a subscription whose renewal the session had no room for.

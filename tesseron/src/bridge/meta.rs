@@ -215,7 +215,7 @@ impl Bridge {
         self.emit(BridgeEvent::ClaimWanted { claim: ClaimId::of(id), code });
     }
 
-    /// Records that the app on `channel` was connected for a claim. Closes it if the claim is gone.
+    /// Records that the app on `channel` was connected for a claim. Closes it if the claim has ended.
     pub(super) fn wait_for_hello(&mut self, claim: ClaimId, channel: ChannelId) {
         match self.claiming.get_mut(&claim.invocation()) {
             Some(claiming) => claiming.channel = Some(channel),

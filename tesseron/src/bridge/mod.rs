@@ -140,14 +140,14 @@ impl BridgeConfig {
         config.limits = self.app_limits;
         config.timeouts.call = self.call;
         config.timeouts.handshake = Some(self.hello);
-        config.first_id = channel.number().saturating_mul(IDS_A_CHANNEL).saturating_add(1);
+        config.first_id = channel.number().saturating_mul(IDS_PER_CHANNEL).saturating_add(1);
         config
     }
 }
 
-/// The number of ids that each channel has of its own, since a resumed app may still refer to calls of its previous channel. They stay
+/// The number of request ids that only one channel uses, since a resumed app may still refer to calls of its previous channel. The ids stay
 /// below 2^53 for sixteen million channels.
-const IDS_A_CHANNEL: u64 = 1 << 28;
+const IDS_PER_CHANNEL: u64 = 1 << 28;
 
 /// An input request of an app that was passed on to the agent and has no answer yet.
 #[derive(Clone, Copy, Debug)]
@@ -170,7 +170,7 @@ enum Route {
 
 /// A gateway, which owns the sessions of its legs; see the [module](self).
 ///
-/// The methods with a [`Leg`] are those of [`Session`]; on a leg that is gone they do nothing. After [`Leg::Agent`] has closed, the
+/// The methods with a [`Leg`] are those of [`Session`]; on a leg that has ended they do nothing. After [`Leg::Agent`] has closed, the
 /// sessions of all apps are closed, too.
 ///
 /// `Send` and not `Sync`, as [`Random`] need not be. With the feature `std`, `legs::SharedBridge` is both.
@@ -202,7 +202,7 @@ pub struct Bridge {
     /// Legs whose sessions may have events that are not handled yet. Each method call on a session adds its leg; only
     /// [`Self::process_events`] removes it.
     unprocessed: BTreeSet<Leg>,
-    /// Legs whose drivers must run, until [`Self::poll_touched`] returns them. A leg that is gone stays here, too, since its driver must
+    /// Legs whose drivers must run, until [`Self::poll_touched`] returns them. A leg that has ended stays here, too, since its driver must
     /// close the connection.
     touched: BTreeSet<Leg>,
     /// The deadline of the session of each leg, and the legs by deadline.
@@ -273,7 +273,7 @@ impl Bridge {
             return Err(OpenRefused::Full);
         }
         let channel = self.registry.open(dial)?;
-        // Removes the legs of apps that are gone: an owner that drives all legs in one loop never polls them.
+        // Removes the legs of apps that have ended: an owner that drives all legs in one loop never polls them.
         let apps = &self.apps;
         self.touched.retain(|leg| matches!(leg, Leg::App(known) if apps.contains_key(known)) || *leg == Leg::Agent);
         let session = Session::new(self.config.app(&self.agent_profile, channel), self.now);
@@ -284,7 +284,7 @@ impl Bridge {
     }
 
     /// Fails the claim of [`BridgeEvent::ClaimWanted`]: no app has its code, or the app could not be connected. `why` is shown to the
-    /// agent. No effect if the claim is gone.
+    /// agent. No effect if the claim has ended.
     pub fn refuse_claim(&mut self, claim: ClaimId, why: &str, now: Instant) {
         self.advance(now);
         self.fail_claim(claim, why);
@@ -296,7 +296,7 @@ impl Bridge {
         self.advertised = apps;
     }
 
-    /// Takes a frame that arrived on a leg. Frames of a leg that is gone are dropped.
+    /// Takes a frame that arrived on a leg. Frames of a leg that has ended are dropped.
     ///
     /// # Errors
     /// [`Full`] hands the frame back, as [`Session::handle_frame`] does.

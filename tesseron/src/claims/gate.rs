@@ -74,7 +74,7 @@ pub struct HostStep {
 pub enum HostNext {
     /// Read the next frame.
     Keep,
-    /// It is bound: start its session. Call [`Host::handle_closed`] when the channel is gone.
+    /// It is bound: start its session. Call [`Host::handle_closed`] when the channel has ended.
     Open(HostChannel),
     /// After [`Self::Open`]: pass this frame to the session.
     Deliver(Bytes),
@@ -129,7 +129,7 @@ impl HostGate {
         }
     }
 
-    /// Checks a code whose delay is over, and closes a socket that was not bound in time. Harmless if called early or repeatedly. `host`
+    /// Checks a code whose delay has passed, and closes a socket that was not bound in time. Harmless if called early or repeatedly. `host`
     /// must be the one that made the gate.
     pub fn handle_timeout(&mut self, host: &mut Host, now: Instant) -> HostStep {
         if self.poll_timeout().is_none_or(|at| now < at) {
@@ -158,9 +158,9 @@ impl HostGate {
 
     /// Counts a refused bind. Returns `true` if there were too many.
     fn exceeds_attempts(&mut self) -> bool {
-        let left = self.attempts.checked_sub(1);
-        self.attempts = left.unwrap_or_default();
-        left.is_none()
+        let remaining = self.attempts.checked_sub(1);
+        self.attempts = remaining.unwrap_or_default();
+        remaining.is_none()
     }
 }
 
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn item_112_the_bind_table_of_section_7_6_row_by_row_with_the_socket_kept_or_closed() {
+    fn item_112_every_row_of_the_bind_table_keeps_or_closes_the_socket() {
         let mut host = host();
         let of = |host: &mut Host, frame: Bytes| shown(&answer(&mut gate(host), frame, host));
 
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn item_114_bug_9_a_socket_that_does_not_bind_is_refused_also_after_the_bound_peer_has_left() {
+    fn item_114_bug_9_after_the_bound_gateway_has_disconnected_a_socket_without_a_bind_is_refused() {
         let mut host = host();
         let frame_of_a_session = frame(r#"{"jsonrpc":"2.0","id":1,"method":"actions/invoke","params":{}}"#);
         for _ in 0..2 {

@@ -5,7 +5,7 @@
 //!   Free -------------------------------> Held, not known --------------------------> Held, known
 //!    ^                                           |                                         |
 //!    '-------------------------------------------+-----------------------------------------'
-//!          the channel is gone: a new claim, with a new code, session id and token
+//!          the channel has ended: a new claim, with a new code, session id and token
 //! ```
 //!
 //! While it is Free, the expiry of the claim is postponed every `refresh`. Once it is Held, the claim is spent, and the manifest shows
@@ -156,8 +156,8 @@ pub enum UnixChannel {
 /// The app's end of claims: its claim, its backlog, and its one channel.
 ///
 /// Pass each connection to [`accept`](Self::accept), and then to [`accept_web_socket`](Self::accept_web_socket) or
-/// [`accept_unix`](Self::accept_unix); call [`leave`](Self::leave) when it is gone. After every method call
-/// [`poll_claim`](Self::poll_claim), and write the manifest if it returns a claim. When an admitted channel is gone, or its upgrade could
+/// [`accept_unix`](Self::accept_unix); call [`leave`](Self::leave) when it has ended. After every method call
+/// [`poll_claim`](Self::poll_claim), and write the manifest if it returns a claim. When an admitted channel has ended, or its upgrade could
 /// not be completed, call [`handle_closed`](Self::handle_closed): until then the app is occupied.
 #[derive(Clone, Debug)]
 pub struct Host {
@@ -233,7 +233,7 @@ impl Host {
         }
     }
 
-    /// Adds a new connection to the backlog, until it is admitted or gone.
+    /// Adds a new connection to the backlog, until it is admitted or has ended.
     ///
     /// # Errors
     /// [`BindRefused::Foreign`]; close the connection, which has no place.
@@ -247,7 +247,7 @@ impl Host {
         if counts { Ok(self.backlog.arrive(peer, self.policy.places)) } else { Err(BindRefused::Foreign) }
     }
 
-    /// Removes a connection that is gone from the backlog. No effect on one that was admitted or evicted.
+    /// Removes a connection that has ended from the backlog. No effect on one that was admitted or evicted.
     pub fn leave(&mut self, place: Place) {
         self.backlog.leave(place);
     }
@@ -326,7 +326,7 @@ impl Host {
         }
     }
 
-    /// Frees the host after its channel is gone. Makes a new claim, unless the host is plain. No effect if `channel` is not the admitted
+    /// Frees the host after its channel has ended. Makes a new claim, unless the host is plain. No effect if `channel` is not the admitted
     /// one.
     pub fn handle_closed(&mut self, channel: HostChannel, now: Instant, epoch_ms: u64, random: &mut dyn FnMut(&mut [u8])) {
         if self.channel() != Some(channel) {
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn the_upgrade_table_of_section_7_5_row_by_row() {
+    fn every_row_of_the_table_of_upgrades() {
         let offer = |header: &str| Offer::parse([header]);
         let refused = |host: &mut Host, header: &str| {
             let refused = upgrade(host, &offer(header), at(0)).unwrap_err();
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_wrong_code_counts_as_a_failed_attempt() {
+    fn only_a_wrong_code_delays_the_next_one() {
         let mut host = minting();
         for _ in 0..20 {
             assert_eq!(dial(&mut host, None, at(0)), Err(BindRefused::Unbound));
@@ -537,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn item_114_bug_9_after_the_bound_peer_has_left_an_unbound_dial_is_still_refused() {
+    fn item_114_bug_9_after_the_bound_gateway_has_disconnected_one_without_a_code_is_refused() {
         let mut host = minting();
         let mut random = sequence(9);
         for _ in 0..3 {

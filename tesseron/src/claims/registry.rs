@@ -190,8 +190,8 @@ pub struct Resolved<'a> {
 
 /// The channels of a gateway to apps, and the sessions that have a channel or may be resumed.
 ///
-/// Call [`open`](Self::open) for a new channel, and [`handle_closed`](Self::handle_closed) when it is gone. Call [`hello`](Self::hello) or
-/// [`resume`](Self::resume) for the first frame of the app, and [`confirm`](Self::confirm) for every later one.
+/// Call [`open`](Self::open) for a new channel, and [`handle_closed`](Self::handle_closed) when it has ended. Call [`hello`](Self::hello)
+/// or [`resume`](Self::resume) for the first frame of the app, and [`confirm`](Self::confirm) for every later one.
 ///
 /// All tables are bounded by [`RegistryPolicy`], the same sequence of methods has the same results, and only
 /// [`handle_timeout`](Self::handle_timeout) expires a session. A `now` before the latest one counts as the latest one.
@@ -372,8 +372,8 @@ impl SessionRegistry {
         Ok(self.admit(channel, session_id, session, ClaimState::Bound))
     }
 
-    /// Handles a resume: moves a claimed session to this channel, whether or not its previous channel is gone. It gets a new token; the one
-    /// that was used stays valid until [`Self::confirm`], in case the answer is lost.
+    /// Handles a resume: moves a claimed session to this channel, whether or not its previous channel has ended. It gets a new token; the
+    /// one that was used stays valid until [`Self::confirm`], in case the answer is lost.
     ///
     /// # Errors
     /// [`ResumeRefused`]; the first reason in its order. Nothing has changed, and a hello on the same channel is still possible.
@@ -468,7 +468,7 @@ impl SessionRegistry {
         self.zombies.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Forgets the sessions whose time to be resumed is over. Harmless if called early or repeatedly.
+    /// Forgets the sessions that can no longer be resumed. Harmless if called early or repeatedly.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = self.now.max(now);
         while self.poll_timeout().is_some_and(|due| due <= self.now) {
@@ -567,7 +567,7 @@ impl SessionRegistry {
         (found != 0).then_some(ChannelId(found))
     }
 
-    /// Connects a channel and a session. A known session leaves its previous channel.
+    /// Attaches a session to a channel. A known session is detached from its previous channel.
     fn admit(&mut self, channel: ChannelId, id: SessionId, session: Session, standing: ClaimState) -> Admission {
         let supersedes = self.detach(&id);
         let admission = Admission {

@@ -76,7 +76,8 @@ impl UpgradeGate {
         }
     }
 
-    /// Checks a code whose delay is over, and closes a connection that has sent no request in time. Harmless if called early or repeatedly.
+    /// Checks a code whose delay has passed, and closes a connection that has sent no request in time. Harmless if called early or
+    /// repeatedly.
     pub fn handle_timeout(&mut self, host: &mut Host, now: Instant) -> UpgradeStep {
         if self.poll_timeout().is_none_or(|at| now < at) {
             return UpgradeStep::Wait;

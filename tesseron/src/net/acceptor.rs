@@ -119,7 +119,7 @@ mod tcp {
     pub(crate) struct TcpAcceptor<S: Sockets> {
         listener: S::TcpListener,
         address: SocketAddr,
-        /// `true` if the system can tell which user has connected.
+        /// `true` if the system can report which user has connected.
         knows_users: bool,
         sockets: S,
     }
@@ -222,7 +222,7 @@ mod unix {
     use crate::claims::{HostGate, HostNext, Peer, UnixChannel};
     use crate::net::TesseronError;
     use crate::net::host::{ChannelGuard, Dialler, Shared};
-    use crate::net::{Address, BIND_LINE, Home, Sockets, TesseronTransport, home, in_time, instance, until};
+    use crate::net::{Address, Home, MAX_BIND_LINE, Sockets, TesseronTransport, home, in_time, instance, until};
     use adapter_io::{Accept, Error as TransportError, ListenUnix, SocketFile};
     use protocol_core::drive::{FrameIo, Timer};
     use protocol_core::limits::Limits;
@@ -274,7 +274,7 @@ mod unix {
         shared: &Arc<Shared>,
         alarm: &mut (impl Timer + Send),
     ) -> Option<TesseronTransport> {
-        io.set_frame_limit(BIND_LINE);
+        io.set_frame_limit(MAX_BIND_LINE);
         while let Some(due) = gate.poll_timeout() {
             let step = if gate.is_deciding() {
                 let _ = until(alarm, due, pending::<()>()).await;

@@ -1,8 +1,8 @@
 //! Breadcrumbs: files in which a gateway announces each unclaimed code that it has made. Another gateway of the same user, if its agent
 //! sends it such a code, can then name the right gateway (`docs/protocols/tesseron.md`, "Files").
 //!
-//! The name of the file is the code. Only this user can read it. It is removed when its session is claimed or gone; other gateways remove
-//! it some time after its process has died. A breadcrumb gives no access to an app: its contents are only shown.
+//! The name of the file is the code. Only this user can read it. It is removed when its session is claimed or has ended; other gateways
+//! remove it some time after its process has died. A breadcrumb gives no access to an app: its contents are only shown.
 
 use std::borrow::Cow;
 use std::format;
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_breadcrumb_has_the_members_of_section_7_8_is_private_and_is_removed_with_its_session() {
+    fn a_breadcrumb_has_the_specified_members_is_private_and_is_removed_with_its_session() {
         let (scratch, pending) = (Scratch::new(), pending());
         let code = pending.code.reveal();
         let breadcrumb = Breadcrumb::write(&scratch.home(), &pending, "Ledger").unwrap();

@@ -102,7 +102,7 @@ mod unix {
 
     use super::Failed;
     use crate::claims::{ClaimCode, DialGate, DialStep};
-    use crate::net::{BIND_LINE, Sockets, TesseronTransport, home, in_time, until};
+    use crate::net::{MAX_BIND_LINE, Sockets, TesseronTransport, home, in_time, until};
     use protocol_core::drive::{FrameIo, Timer};
     use protocol_core::limits::Limits;
     use protocol_core::session::Transmit;
@@ -132,7 +132,7 @@ mod unix {
     /// Sends the code, and waits until the app has accepted it.
     async fn bind(io: &mut impl FrameIo<Error = io::Error>, code: &ClaimCode, alarm: &mut impl Timer) -> Result<(), Failed> {
         let mut gate = DialGate::new(code, DialGate::WAIT, alarm.now());
-        io.set_frame_limit(BIND_LINE);
+        io.set_frame_limit(MAX_BIND_LINE);
         while let Some(bind) = gate.poll_transmit() {
             io.start_send(Transmit::new(bind))?;
         }

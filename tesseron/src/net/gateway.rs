@@ -70,7 +70,7 @@ pub struct Scan {
 }
 
 /// The maximum length of [`Scan::unreachable`].
-const UNREACHABLE: usize = 64;
+const MAX_UNREACHABLE: usize = 64;
 
 impl<S: Sockets> Clone for Gateway<S> {
     fn clone(&self) -> Self {
@@ -305,7 +305,7 @@ impl Shared {
     fn record_unreachable(&self, instance: &Instance, error: TesseronError) {
         let mut apps = self.lock();
         apps.dialled.remove(&instance.id);
-        if apps.unreachable.len() < UNREACHABLE {
+        if apps.unreachable.len() < MAX_UNREACHABLE {
             apps.unreachable.push((instance.app_name.clone(), error));
         }
     }

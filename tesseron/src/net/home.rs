@@ -18,7 +18,7 @@ impl Home {
     /// The folder of the user who runs this program.
     ///
     /// # Errors
-    /// [`TesseronError::NoHome`] if the system knows no home folder.
+    /// [`TesseronError::NoHome`] if the system has no home folder for this user.
     pub fn of_user() -> Result<Self, TesseronError> {
         std::env::home_dir().filter(|home| home.is_absolute()).map(Self::at).ok_or(TesseronError::NoHome)
     }
@@ -200,7 +200,7 @@ fn create(path: &Path, bytes: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
-/// Returns `true` if `path` still leads to the open `file`. Inode numbers can tell, since they are not reused while a file is open.
+/// Returns `true` if `path` still leads to the open `file`. Compares inode numbers, which are not reused while a file is open.
 pub(super) fn is_at(file: &File, path: &Path) -> bool {
     #[cfg(unix)]
     {

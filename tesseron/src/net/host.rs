@@ -127,11 +127,11 @@ impl State {
 }
 
 /// The maximum number of stored wakers, some of whose tasks may no longer wait.
-const WAITING: usize = 1024;
+const MAX_WAITING: usize = 1024;
 
 /// Stores `waker`, which the next change wakes. Releases the lock before it runs code of a waker.
 fn wait(mut state: MutexGuard<'_, State>, waker: Waker) {
-    let too_many = if state.waiting.len() < WAITING { Vec::new() } else { core::mem::take(&mut state.waiting) };
+    let too_many = if state.waiting.len() < MAX_WAITING { Vec::new() } else { core::mem::take(&mut state.waiting) };
     let known = state.waiting.iter().any(|waiting| waiting.will_wake(&waker));
     let spare = if known {
         Some(waker)
@@ -292,7 +292,7 @@ impl Shared {
         drop(rejected);
     }
 
-    /// Frees the app after its channel is gone.
+    /// Frees the app after its channel has ended.
     fn leave(&self, channel: HostChannel) {
         let epoch_ms = self.sources.epoch_ms();
         self.change(|state, now| {

@@ -54,7 +54,7 @@ const IO_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The maximum length of a line before a Unix socket is bound, in bytes.
 #[cfg(unix)]
-const BIND_LINE: usize = 4096;
+const MAX_BIND_LINE: usize = 4096;
 
 /// A runtime as Tesseron needs it. Beside tasks and a clock it has timers, the wall clock, and raw sockets.
 pub trait Sockets: Runtime + Clone {

@@ -13,7 +13,7 @@ use crate::claims::Peer;
 #[cfg(target_os = "linux")]
 pub(super) use linux::{can_be_known, find_all};
 
-/// Returns `true` if this system tells which user has connected.
+/// Returns `true` if this system reports which user has connected.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn can_be_known() -> bool {
     false
@@ -46,12 +46,12 @@ mod linux {
 
     /// The number of times that a table is read if it lacks a socket: reading it is not atomic, so that sockets which are opened and closed
     /// meanwhile can hide others.
-    const LOOKS: usize = 2;
+    const PASSES: usize = 2;
 
     /// The number for all users that this user namespace does not map.
     const OVERFLOW: u32 = 65534;
 
-    /// Returns `true` if this system tells which user has connected.
+    /// Returns `true` if this system reports which user has connected.
     pub(crate) fn can_be_known() -> bool {
         File::open(TABLE).is_ok()
     }
@@ -61,7 +61,7 @@ mod linux {
     pub(crate) fn find_all(local: SocketAddr, remotes: &[SocketAddr]) -> Vec<Option<Peer>> {
         let this_user = rustix::process::geteuid().as_raw();
         let mut wanted = Wanted::new(local, remotes);
-        for _ in 0..LOOKS {
+        for _ in 0..PASSES {
             for table in [TABLE, TABLE_OF_IPV6] {
                 if let (true, Ok(table)) = (wanted.is_incomplete(), File::open(table)) {
                     // The sockets found before an unreadable line are still used.
@@ -226,7 +226,7 @@ mod linux {
 
         #[cfg(target_endian = "little")]
         #[test]
-        fn many_are_found_in_one_pass_which_stops_at_the_last_one() {
+        fn many_users_are_found_in_one_pass_which_stops_at_the_last_one() {
             let remotes = ["127.0.0.7:53191", "127.0.0.9:1", "127.0.0.1:53192"].map(|remote| remote.parse().unwrap());
             let local = "127.0.0.1:58937".parse().unwrap();
             let mut wanted = Wanted::new(local, &remotes);

@@ -18,9 +18,9 @@ use crate::net::dial::Failed;
 use adapter_io::{StreamIo, WebSocket};
 
 /// The maximum length of the head of a request or of an answer, in bytes.
-const HEAD: usize = 8 * 1024;
+const MAX_HEAD: usize = 8 * 1024;
 /// The number of bytes of one read.
-const READ: usize = 1024;
+const READ_BYTES: usize = 1024;
 
 const PROTOCOL: &str = "Sec-WebSocket-Protocol";
 
@@ -31,8 +31,8 @@ fn invalid(why: impl Into<std::boxed::Box<dyn core::error::Error + Send + Sync>>
 /// Reads a head, and returns it with the bytes that followed.
 async fn read_head<B: StreamIo<S>, S, H: TryParse>(stream: &mut S) -> io::Result<(H, Vec<u8>)> {
     let mut read = Vec::new();
-    let mut piece = [0; READ];
-    while read.len() < HEAD {
+    let mut piece = [0; READ_BYTES];
+    while read.len() < MAX_HEAD {
         let count = poll_fn(|cx| B::poll_read(stream, cx, &mut piece)).await?;
         if count == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -130,13 +130,13 @@ pub(super) async fn dial<B: StreamIo<S>, S>(
 }
 
 /// The maximum length of the text of an answer, in bytes.
-const WHY: usize = 256;
+const MAX_REASON: usize = 256;
 
 /// Reads the text of an answer; empty if it cannot be read, or is longer than any text of our own apps.
 async fn read_body<B: StreamIo<S>, S>(stream: &mut S, answer: &Answer, mut read: Vec<u8>) -> String {
     let length = answer.headers().get("Content-Length").and_then(|length| length.to_str().ok()?.parse().ok());
-    let Some(length) = length.filter(|length| *length <= WHY) else { return String::new() };
-    let mut piece = [0; WHY];
+    let Some(length) = length.filter(|length| *length <= MAX_REASON) else { return String::new() };
+    let mut piece = [0; MAX_REASON];
     while read.len() < length {
         match poll_fn(|cx| B::poll_read(stream, cx, &mut piece)).await {
             Ok(count @ 1..) => read.extend_from_slice(piece.get(..count).unwrap_or_default()),

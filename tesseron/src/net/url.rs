@@ -138,7 +138,7 @@ mod tests {
 
     #[cfg(feature = "websocket")]
     #[test]
-    fn a_request_asks_for_the_path_and_names_the_host() {
+    fn the_host_and_the_path_of_a_request_are_taken_from_the_url() {
         for (url, authority, target) in [
             ("ws://127.0.0.1:1", "127.0.0.1:1", "/"),
             ("ws://127.0.0.1:1?a", "127.0.0.1:1", "/?a"),

@@ -112,7 +112,7 @@ fn a_hello_on_a_plain_dial_waits_to_be_claimed() {
 }
 
 #[test]
-fn item_28_a_second_hello_or_a_resume_on_a_channel_is_refused_and_the_session_goes_on() {
+fn item_28_a_second_hello_or_a_resume_on_a_channel_is_refused_and_the_session_continues() {
     let mut gateway = Gateway::new();
     let (channel, admission) = gateway.claimed("ledger");
     let refused = gateway.registry.hello(channel, "ledger", 0, &mut gateway.random).unwrap_err();
@@ -210,7 +210,7 @@ fn a_code_of_no_session_is_a_typed_error() {
     assert_eq!(gateway.registry.claim("", 0), Err(ClaimMissed::Malformed(ClaimCodeError::Length)));
     assert!(!gateway.registry.is_claimed(channel));
     gateway.registry.handle_closed(channel, at(0));
-    assert_eq!(gateway.registry.claim(code(&admission), 0), Err(ClaimMissed::Unknown), "its channel is gone");
+    assert_eq!(gateway.registry.claim(code(&admission), 0), Err(ClaimMissed::Unknown), "its channel has ended");
 }
 
 #[test]
@@ -504,7 +504,7 @@ fn bug_12_a_session_that_loses_its_channel_twice_has_one_deadline() {
     gateway.registry.handle_closed(channel, at(HOUR));
     assert_eq!(gateway.registry.poll_timeout(), Some(at(5 * HOUR)));
     gateway.registry.handle_timeout(at(4 * HOUR));
-    assert!(gateway.resume(&last, "ledger").is_ok(), "the first deadline is gone");
+    assert!(gateway.resume(&last, "ledger").is_ok(), "the first deadline no longer applies");
     assert_eq!(gateway.registry.poll_timeout(), None);
 }
 
