@@ -45,8 +45,8 @@ pub trait Process {
 /// (default: 5 s), it is killed. Then its exit status is read, so that no zombie remains. If the transport is dropped instead, the child is
 /// killed at once, and its runtime reaps it.
 ///
-/// The exit of the child also ends its output, after what it has written was read. Processes that it has started, and that share the pipe, do
-/// not keep the connection open.
+/// The exit of the child also ends its output, once the bytes that it has written were read. Processes that it has started, and that share
+/// the pipe, do not keep the connection open.
 #[derive(Debug)]
 pub struct Child<P, I, T> {
     process: P,

@@ -20,7 +20,7 @@ where
     Connection::start(None, transport, |runtime| Endpoint::server(service, runtime))
 }
 
-/// Does what [`serve`] does, on `executor`.
+/// Serves as [`serve`] does, in a task on `executor`.
 pub fn serve_on<I>(executor: &Arc<Executor<'static>>, service: Arc<Service>, transport: I) -> Connection
 where
     I: FrameIo<Error: Into<BoxError> + Send> + Send + 'static,
@@ -36,7 +36,7 @@ where
     Connection::start(None, transport, |runtime| Endpoint::serving(service, config, runtime))
 }
 
-/// Does what [`serve_as`] does, on `executor`.
+/// Serves as [`serve_as`] does, in a task on `executor`.
 pub fn serve_as_on<I>(executor: &Arc<Executor<'static>>, service: Arc<Service>, config: Config, transport: I) -> Connection
 where
     I: FrameIo<Error: Into<BoxError> + Send> + Send + 'static,
@@ -52,7 +52,7 @@ where
     Connection::start(None, transport, |runtime| Endpoint::client(client, config, runtime))
 }
 
-/// Does what [`connect`] does, on `executor`.
+/// Connects as [`connect`] does, in a task on `executor`.
 pub fn connect_on<I>(executor: &Arc<Executor<'static>>, client: Arc<dyn Client>, config: Config, transport: I) -> Connection
 where
     I: FrameIo<Error: Into<BoxError> + Send> + Send + 'static,

@@ -74,7 +74,7 @@ impl After {
     }
 }
 
-/// The waker of a driver, and what is needed to decide whether it must be woken.
+/// The waker of a driver, and the state that decides whether the driver must be woken.
 #[derive(Debug, Default)]
 pub struct DriverSlot {
     /// Taken when the driver is woken, and parked again in its next turn.

@@ -321,9 +321,9 @@ fn find_line_feed(bytes: &[u8]) -> Option<usize> {
 
 /// Joins frames into bytes to write, with a line feed after each.
 ///
-/// It is a [`Buf`]: write from [`Buf::chunk`] (or, with the feature `std`, from `chunks_vectored`) and [`Buf::advance`] by what was
-/// written. Short frames are copied into one piece, long ones are not copied. It is not bounded: stop pushing while [`Buf::remaining`] is
-/// too large.
+/// It is a [`Buf`]: write from [`Buf::chunk`] (or, with the feature `std`, from `chunks_vectored`) and [`Buf::advance`] by the number of
+/// bytes that were written. Short frames are copied into one piece, long ones are not copied. It is not bounded: stop pushing while
+/// [`Buf::remaining`] is too large.
 #[derive(Debug, Default)]
 pub struct LineEncoder {
     /// The pieces that are written first.

@@ -75,7 +75,7 @@ impl Tool {
         Self::ALL.into_iter().find(|(_, known)| *known == name).map(|(tool, _)| tool)
     }
 
-    /// The description for the model: the purpose of the tool, and what to do if it fails.
+    /// The description for the model: the purpose of the tool, and the next step if it fails.
     const fn description(self) -> &'static str {
         match self {
             Self::ClaimSession => {
