@@ -36,6 +36,7 @@
 //!
 //! | Feature | Default | |
 //! |---|---|---|
+//! | `seal` | on | handlers can ask their callers in MCP 2026-07-28, too |
 //! | `validate` | on | checks values against schemas with any keyword |
 //! | `tracing` | on | spans and events for a `tracing` subscriber |
 //! | `testing` | off | the module `testing`: runs a handler in virtual time, without a peer and without a runtime |
@@ -79,6 +80,7 @@ mod endpoint;
 mod extensions;
 mod peer;
 mod plain;
+mod rounds;
 mod schema;
 mod service;
 mod state;
@@ -90,11 +92,12 @@ mod text_shape;
 mod validation_errors;
 
 pub use client::{Client, InputContext};
-pub use context::{Cancellation, Cancelled, Context, Subrange, TimeoutError};
+pub use context::{Cancellation, Cancelled, Context, EffectKey, Question, Subrange, TimeoutError};
 pub use endpoint::{Endpoint, drive};
 pub use engine::{BoxFuture, Runtime};
-pub use extensions::Extensions;
+pub use extensions::{Extensions, Principal};
 pub use peer::{Call, Canceller, Peer};
+pub use rounds::SealKeys;
 pub use service::{
     Catalog, Completion, CompletionOf, CompletionRequest, Prompt, PromptMessage, PromptOutput, Resource, ResourceContents,
     ResourceTemplate, ResourceUri, SchemaInvalid, SchemaUnchecked, Service, Tool, ToolError,

@@ -32,9 +32,9 @@ line of the audit is written.
 With --partial-on-progress each update of progress brings along what is done so far, so that a client
 that cancels has it too: MCP lets nothing follow a cancel.
 
-The revision 2026-07-28 of MCP has no handshake, and is served with --era auto, or with --era modern alone.
-Its clients cannot be asked yet: summarise, delete and rename then fail as with a client that has nobody to
-ask.
+The revision 2026-07-28 of MCP has no handshake, and is served beside the older ones; --era modern serves it
+alone, --era legacy not at all. There a tool that asks ends its request, and runs again from its first line
+when the client sends the request again with the answer.
 
 With --tesseron the same tools are the actions of a Tesseron app, with a resource `clock` that can be
 subscribed. It listens on a WebSocket of this machine, or with --unix on a socket in the home, says so in
@@ -98,7 +98,7 @@ pub(super) struct ToolsLine {
     #[arg(long)]
     pub(super) partial_on_progress: bool,
     /// Serve the revisions of MCP of this ERA: legacy, modern or auto, which is both.
-    #[arg(long, value_name = "ERA", value_parser = era, default_value = "legacy", conflicts_with = "tesseron")]
+    #[arg(long, value_name = "ERA", value_parser = era, default_value = "auto", conflicts_with = "tesseron")]
     pub(super) era: Era,
     /// Append one line of JSON for each call to FILE.
     #[arg(long, value_name = "FILE")]
@@ -169,9 +169,9 @@ at the question, or by --open-urls. xdg-open opens it (open on macOS, rundll32 o
 one call, and only http and https. --answer agrees to no address. An error that wants addresses opened
 first shows each of them, and opens none.
 
-With --era auto the server is first asked for its revisions, and one that does not answer within 10 seconds
-is taken for an old one. A server that call has started and that exits instead is started once more. In the
-revision 2026-07-28, which has no handshake, a server cannot ask yet: it is told that there is nobody to ask.
+The server is first asked for its revisions, and one that does not answer within 10 seconds is taken for an
+old one. A server that call has started and that exits instead is started once more. --era legacy does not
+ask, for servers that cannot bear it.
 
 Ctrl-C and SIGTERM cancel the call and say what was done so far. Afterwards a server that call has started
 is to exit at the end of its stdin. One that does not within 2 seconds is sent SIGTERM, and SIGKILL half a
@@ -217,7 +217,7 @@ struct CallLine {
     #[arg(long, value_name = "PATH")]
     unix: Option<PathBuf>,
     /// Speak the revisions of MCP with a handshake (legacy), those without (modern), or what the server prefers (auto).
-    #[arg(long, value_name = "ERA", value_parser = era, default_value = "legacy")]
+    #[arg(long, value_name = "ERA", value_parser = era, default_value = "auto")]
     era: Era,
     /// Give up when the server has not started within S seconds, its handshake done [default: 60 for one that
     /// is started here, else 10].

@@ -1,8 +1,12 @@
 //! The handle that a handler has on its call.
 
 mod ask;
+mod once;
+mod question;
 mod subrange;
 
+pub use once::EffectKey;
+pub use question::Question;
 pub use subrange::Subrange;
 
 use core::fmt;
@@ -92,6 +96,13 @@ impl Context {
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.served.is_cancelled()
+    }
+
+    /// Returns `true` once the request of the handler has ended with its input requests (MCP 2026-07-28): the handler is dropped, and runs again
+    /// from its first line when the caller has answered. For guards whose drop would otherwise report the end of the call.
+    #[must_use]
+    pub fn will_run_again(&self) -> bool {
+        self.served.has_left()
     }
 
     /// Waits until the call is cancelled, as [`is_cancelled`](Self::is_cancelled) tells, and returns the reason. Never resolves if the
@@ -204,7 +215,7 @@ impl Context {
     /// The sampling depth: the number of sampling requests that the call is nested in.
     #[must_use]
     pub fn depth(&self) -> u8 {
-        self.served.depth
+        self.served.depth()
     }
 
     /// The caller: the peer's identity and capabilities at the time of the request, and the metadata of the request.
@@ -238,6 +249,9 @@ impl Context {
     }
 
     fn peer(&self) -> Option<PeerInfo> {
+        if self.served.is_stateless() {
+            return Some(self.served.caller.peer().clone());
+        }
         self.served.shared.look(|state| state.session.peer().cloned())
     }
 }

@@ -447,7 +447,8 @@ impl ToolError {
     /// client shows them to the user, and may call again afterwards.
     ///
     /// If the caller of `context` does not support elicitation by URL, this is a [`ToolError::Ask`] with [`AskFailed::NoUrlElicitation`]
-    /// instead; if `urls` is empty or one of them is not valid, one with [`AskFailed::Invalid`].
+    /// instead; if `urls` is empty or one of them is not valid, one with [`AskFailed::Invalid`]. MCP 2026-07-28 has no such error: there it is a
+    /// [`ToolError::Failed`] that names the addresses.
     #[must_use]
     pub fn urls_required(context: &Context, urls: impl IntoIterator<Item = OpenUrl>) -> Self {
         if !context.capabilities().elicitation_url {
@@ -457,6 +458,10 @@ impl ToolError {
         match urls.iter().find_map(|open| open.check().err()) {
             Some(why) => Self::Ask(AskFailed::Invalid(why)),
             None if urls.is_empty() => Self::Ask(AskFailed::Invalid(String::from("there is no address to open"))),
+            None if context.caller().is_stateless() => {
+                let urls: Vec<_> = urls.iter().map(|open| format!("{} ({})", open.url, open.message)).collect();
+                Self::failed(format!("to be opened first: {}", urls.join(", ")))
+            }
             None => Self::Rpc(RpcError::url_elicitation_required(&urls)),
         }
     }

@@ -1,9 +1,9 @@
 //! The error of an input request to the caller.
 
 use super::cancel_reason;
-use protocol_core::dialect::{depth_data, tesseron};
+use protocol_core::dialect::{Ask, depth_data, tesseron};
 use protocol_core::error::RpcError;
-use protocol_core::session::CancelReason;
+use protocol_core::session::{CancelReason, InputFailed};
 
 /// The error of an input request without an answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -76,6 +76,16 @@ impl AskFailed {
 }
 
 impl AskFailed {
+    /// The failure of an input request for which the caller lacks the capability.
+    pub(crate) const fn unsupported(ask: &Ask) -> Self {
+        match ask {
+            Ask::Sample(_) => Self::NoSampling,
+            Ask::OpenUrl(_) => Self::NoUrlElicitation,
+            Ask::Roots => Self::NoRoots,
+            _ => Self::NoElicitation,
+        }
+    }
+
     /// The error that is sent where failures of tools are JSON-RPC errors, as on Tesseron (docs/protocols/tesseron.md, "Error codes"). The
     /// caller's own error is sent back as it is.
     pub(crate) fn fault(&self) -> RpcError {
@@ -89,6 +99,17 @@ impl AskFailed {
         match self {
             Self::TooDeep { depth, max } => error.with_data(depth_data(*depth, *max)),
             _ => error,
+        }
+    }
+}
+
+impl From<InputFailed> for AskFailed {
+    fn from(failed: InputFailed) -> Self {
+        match failed {
+            InputFailed::Refused(error) => Self::Refused(error),
+            InputFailed::Invalid(why) => Self::Mismatch(String::from(&*why)),
+            InputFailed::TimedOut => Self::TimedOut,
+            _ => Self::Lost,
         }
     }
 }

@@ -11,6 +11,7 @@ mod call_slot;
 pub(crate) mod diagnose;
 mod input_request;
 mod list_changes;
+mod rounds;
 mod served_call;
 mod served_call_slot;
 mod subscriptions;
@@ -21,9 +22,10 @@ pub use call_outcome::{CallError, CallOutcome};
 pub(crate) use call_slot::{CallSlot, CallStage, Unread};
 pub(crate) use input_request::InputRequest;
 pub(crate) use list_changes::ListKind;
+pub(crate) use rounds::{RoundKit, RoundStep, RoundWait};
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use served_call::polls;
-pub(crate) use served_call::{ServedCall, cancel_reason};
+pub(crate) use served_call::{AlarmWait, AnswerWait, ServedCall, cancel_reason};
 pub(crate) use served_call_slot::ServedCallSlot;
 
 use core::time::Duration;
@@ -72,6 +74,8 @@ pub(crate) struct State {
     pub(crate) arriving: Option<(Lane, Extensions)>,
     /// The checkpoints of handlers, recorded under test.
     pub(crate) checkpoints: Option<Vec<(Instant, Json)>>,
+    /// The parts that states are sealed with, if callers can be asked in rounds.
+    pub(crate) round_kit: Option<RoundKit>,
 }
 
 /// The counters of an endpoint beside [`protocol_core::Stats`], since it was made.
@@ -141,6 +145,7 @@ impl State {
             counters: Counters::default(),
             arriving: None,
             checkpoints: None,
+            round_kit: None,
         }
     }
 

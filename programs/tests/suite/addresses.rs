@@ -48,7 +48,7 @@ fn says(ended: &Ended, words: &str) -> bool {
 
 #[test]
 fn an_address_is_agreed_to_or_not_from_the_command_line_and_shown_whole() {
-    let ended = call(&["--accept", "connect", r#"{"url":"https://login.example.com:8443/a?b=c#d"}"#]).with(0);
+    let ended = call(&["--era", "legacy", "--accept", "connect", r#"{"url":"https://login.example.com:8443/a?b=c#d"}"#]).with(0);
     assert_eq!(ended.out, "{\"decided\":\"accept\"}\n");
     for said in [
         "call: the server asks to open an address (--accept): Connect your account",
@@ -58,6 +58,9 @@ fn an_address_is_agreed_to_or_not_from_the_command_line_and_shown_whole() {
     ] {
         assert!(ended.err.iter().any(|line| line == said), "{said}: {ended:?}");
     }
+    // Without a handshake no notification says that it is done.
+    let ended = call(&["--accept", "connect"]).with(0);
+    assert_eq!((&*ended.out, ended.err.len()), ("{\"decided\":\"accept\"}\n", 3), "{ended:?}");
     let ended = call(&["--decline", "connect"]).with(0);
     assert_eq!((&*ended.out, &ended.err[..]), ("{\"decided\":\"decline\"}\n", &[][..]));
 }
@@ -110,7 +113,7 @@ fn a_server_cannot_open_any_number_of_addresses() {
 #[test]
 fn an_error_that_wants_addresses_opened_first_shows_each_and_opens_none() {
     let browser = Browser::new();
-    let ended = browser.call(&["--accept", "--open-urls", "connect", r#"{"require":true}"#]).with(1);
+    let ended = browser.call(&["--era", "legacy", "--accept", "--open-urls", "connect", r#"{"require":true}"#]).with(1);
     assert_eq!(ended.out, "");
     assert_eq!(
         ended.err,

@@ -352,8 +352,12 @@ fn questions_are_answered_from_the_command_line() {
     assert_eq!(call(&["--answer", r#"{"newName":"final"}"#, "rename", name]).with(0).out, renamed);
     assert_eq!(call(&["--decline", "rename", name]).with(0).out, "{\"cancelled\":true}\n");
     call(&["rename", name]).complained(1, "elicitation");
-    let ended = call(&["--accept", "rename", name]).with(1);
-    assert!(ended.err.iter().any(|line| line.contains("newName")), "{ended:?}");
+    // An error is no decision of the user: without a handshake the form counts as closed.
+    for (era, status) in [("legacy", 1), ("modern", 0)] {
+        let ended = call(&["--era", era, "--accept", "rename", name]).with(status);
+        assert!(ended.err.iter().any(|line| line.contains("newName")), "{ended:?}");
+        assert_eq!(ended.out, if era == "legacy" { "" } else { "{\"cancelled\":true}\n" });
+    }
 }
 
 #[test]
@@ -633,17 +637,21 @@ fn a_caller_has_its_result_from_a_server_that_is_told_to_end_and_the_next_caller
 #[test]
 fn a_server_that_refuses_the_handshake_is_quoted() {
     let refuses = r#"read hello; echo '{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"not today"}}'; cat > /dev/null"#;
-    call(&["chatty", "--", "sh", "-c", refuses]).complained(4, "the server refused the handshake: not today (-32000)");
+    call(&["--era", "legacy", "chatty", "--", "sh", "-c", refuses])
+        .complained(4, "the server refused the handshake: not today (-32000)");
 }
 
-/// A shell script that is a server. It does the handshake, reads the call, runs the shell command `call`, and exits at the end of its
-/// input. `$hello` and `$call` hold what it has read.
+/// A shell script that is a server with a handshake. It refuses the probe, does the handshake, reads the call, runs the shell command
+/// `call`, and exits at the end of its input. `$hello` and `$call` hold what it has read, `$id` the id of the call.
 pub(super) fn scripted(call: &str) -> String {
     format!(
-        r#"read -r hello
-        echo '{{"jsonrpc":"2.0","id":1,"result":{{"protocolVersion":"2025-11-25","capabilities":{{"tools":{{}}}},"serverInfo":{{"name":"s","version":"1"}}}}}}'
+        r#"read -r hello; id=1
+        case $hello in *server/discover*)
+            echo '{{"jsonrpc":"2.0","id":1,"error":{{"code":-32601,"message":"Method not found"}}}}'; read -r hello; id=2;;
+        esac
+        echo '{{"jsonrpc":"2.0","id":'$id',"result":{{"protocolVersion":"2025-11-25","capabilities":{{"tools":{{}}}},"serverInfo":{{"name":"s","version":"1"}}}}}}'
         read -r initialized
-        read -r call
+        read -r call; id=$((id+1))
         {call}
         cat > /dev/null"#
     )
@@ -651,7 +659,7 @@ pub(super) fn scripted(call: &str) -> String {
 
 /// The part of a script that answers the call.
 pub(super) fn answer(result: &str) -> String {
-    format!("echo '{{\"jsonrpc\":\"2.0\",\"id\":2,{result}}}'")
+    format!("echo '{{\"jsonrpc\":\"2.0\",\"id\":'$id',{result}}}'")
 }
 
 // ---- The eras of MCP ----
@@ -664,13 +672,20 @@ fn a_server_without_a_handshake_is_called_with_progress_and_its_answer() {
         call_tools(&["--era", era, "chatty"], &["--era", "auto"]).with(0);
     }
     let told = "the server refused the handshake: only revisions without a handshake are served (-32022): it speaks 2026-07-28, not 2025-11-25";
-    call_tools(&["chatty"], &["--era", "modern"]).complained(4, told);
+    call_tools(&["--era", "legacy", "chatty"], &["--era", "modern"]).complained(4, told);
 }
 
 #[test]
-fn a_tool_that_asks_a_stateless_caller_gets_no_consent() {
-    let ended = call_tools(&["--era", "modern", "--accept", "delete", r#"{"name":"draft"}"#], &["--era", "modern"]).with(0);
-    assert_eq!(ended.out, "{\"cancelled\":true}\n", "{ended:?}");
+fn a_tool_asks_its_caller_in_every_era_and_gives_the_same_result() {
+    let asked = ["--answer", r#"{"name":"Ada"}"#, "--sample-reply", "It is fine.", "survey", r#"{"topic":"tea"}"#];
+    for era in ["legacy", "modern"] {
+        let ended = call_tools(&[&["--era", era][..], &asked].concat(), &[]).with(0);
+        let expected = r#"{"participant":"Ada","number":1,"opinion":"It is fine.","publish":true}"#;
+        assert_eq!(ended.out, format!("{expected}\n"), "{ended:?}");
+        assert_eq!(ended.err.last().map(String::as_str), Some("3/3 100%"), "{ended:?}");
+        let ended = call_tools(&["--era", era, "--accept", "delete", r#"{"name":"draft"}"#], &[]).with(0);
+        assert_eq!(ended.out, "{\"deleted\":\"draft\"}\n", "{ended:?}");
+    }
 }
 
 #[test]
@@ -839,6 +854,6 @@ fn a_server_that_speaks_other_versions_says_which() {
     let error = r#""error":{"code":-32022,"message":"unsupported","data":{"supported":["2026-07-28","2027-01-01"],"requested":"2025-11-25"}}"#;
     let told = "unsupported (-32022): it speaks 2026-07-28, 2027-01-01, not 2025-11-25";
     let refuses = format!("read -r hello; echo '{{\"jsonrpc\":\"2.0\",\"id\":1,{error}}}'; cat > /dev/null");
-    call(&["chatty", "--", "sh", "-c", &refuses]).complained(4, told);
+    call(&["--era", "legacy", "chatty", "--", "sh", "-c", &refuses]).complained(4, told);
     call(&["chatty", "--", "sh", "-c", &scripted(&answer(error))]).complained(1, told);
 }

@@ -18,6 +18,7 @@ mod ping;
 mod questions_of_the_peer;
 mod receiving_progress;
 mod reporting;
+mod rounds;
 mod serving;
 mod stateless;
 mod stateless_client;

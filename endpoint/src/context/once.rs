@@ -1,0 +1,153 @@
+//! Effects of a handler that are not repeated when it runs again.
+
+use core::cell::Cell;
+use core::fmt;
+use core::future::poll_fn;
+use core::pin::pin;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::Context;
+use crate::rounds::{EffectStep, Outcome};
+use crate::service::ToolError;
+use crate::state::ServedCall;
+use protocol_core::json::Json;
+
+/// The key of an effect ([`Context::once`]), for the provider's own idempotency: 43 letters, digits, `-` and `_`. It is the same whenever the
+/// handler of one call comes to the effect, in any process.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct EffectKey(String);
+
+impl EffectKey {
+    /// The key as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for EffectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+std::thread_local! {
+    static IN_EFFECT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns `true` while an effect is polled on this thread.
+pub(super) fn is_in_effect() -> bool {
+    IN_EFFECT.with(Cell::get)
+}
+
+impl Context {
+    /// Runs an effect, and records its value or error under `name`: when the handler runs again because its caller has answered an input
+    /// request (MCP 2026-07-28), the effect is not run, and the recorded outcome is returned.
+    ///
+    /// **At most once along one chain of states, each presented once. A repeated first request, a repeated or older state, a lost response or a
+    /// crash may run it again.** So `effect` gets a key, for the provider's own idempotency. The key survives an older state and a lost
+    /// response, but not a repeated first request; use [`Context::once_sealed`] for that.
+    ///
+    /// Under one name, effects are told apart by their order. No input request may stand in an effect, and no other effect. While an effect is
+    /// under way, the input requests of the handler wait for its end. A cancelled handler with an effect under way may go on for 30 s.
+    ///
+    /// Where the caller makes a handshake, a handler runs only once, and so does the effect.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: if it is dropped, the effect may have happened, and nothing is recorded.
+    ///
+    /// # Errors
+    /// The error of `effect`; [`ToolError::Failed`] if its value has no JSON, if it stands in another effect, or if another one of this name is
+    /// under way.
+    pub async fn once<T, F, Fut>(&self, name: &str, effect: F) -> Result<T, ToolError>
+    where
+        T: Serialize + DeserializeOwned,
+        F: FnOnce(EffectKey) -> Fut,
+        Fut: Future<Output = Result<T, ToolError>>,
+    {
+        self.effect(name, false, effect).await
+    }
+
+    /// Runs an effect as [`once`](Self::once) does, with a key that survives a repeated first request, too: where the caller is asked in rounds,
+    /// the first request of the call ends with a state alone, before the effect. The caller sends it again without asking its user.
+    ///
+    /// # Cancel safety
+    /// As for [`once`](Self::once).
+    ///
+    /// # Errors
+    /// As for [`once`](Self::once).
+    pub async fn once_sealed<T, F, Fut>(&self, name: &str, effect: F) -> Result<T, ToolError>
+    where
+        T: Serialize + DeserializeOwned,
+        F: FnOnce(EffectKey) -> Fut,
+        Fut: Future<Output = Result<T, ToolError>>,
+    {
+        self.effect(name, true, effect).await
+    }
+
+    async fn effect<T, F, Fut>(&self, name: &str, must_be_sealed: bool, effect: F) -> Result<T, ToolError>
+    where
+        T: Serialize + DeserializeOwned,
+        F: FnOnce(EffectKey) -> Fut,
+        Fut: Future<Output = Result<T, ToolError>>,
+    {
+        if is_in_effect() {
+            return Err(ToolError::failed("an effect stands in another one"));
+        }
+        let (key, nth) = match self.served.begin_effect(name, must_be_sealed) {
+            None => return Err(ToolError::Cancelled),
+            Some(EffectStep::Busy) => return Err(ToolError::failed(format!("the effect {name:?} is under way"))),
+            Some(EffectStep::NeedsRound) => {
+                self.served.cancelled().await;
+                return Err(ToolError::Cancelled);
+            }
+            Some(EffectStep::Done(outcome)) => return Ok(outcome.into_result()?.decode()?),
+            Some(EffectStep::Run { key, nth }) => (EffectKey(key), nth),
+        };
+        let mut running = Running { served: &self.served, name, nth, outcome: None };
+        let mut future = pin!(effect(key));
+        let value = poll_fn(|cx| {
+            let _marked = Marked::set();
+            future.as_mut().poll(cx)
+        })
+        .await;
+        let recorded = value.and_then(|value| Ok((Json::encode(&value)?, value)));
+        running.outcome = Some(match &recorded {
+            Ok((json, _)) => Outcome::Value(json.clone()),
+            Err(error) => Outcome::of_error(error),
+        });
+        recorded.map(|(_, value)| value)
+    }
+}
+
+/// An effect under way. Its drop records the outcome.
+struct Running<'a> {
+    served: &'a ServedCall,
+    name: &'a str,
+    nth: u16,
+    outcome: Option<Outcome>,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.served.end_effect(self.name, self.nth, self.outcome.take());
+    }
+}
+
+/// Marks the thread while an effect is polled.
+struct Marked;
+
+impl Marked {
+    fn set() -> Self {
+        IN_EFFECT.with(|marked| marked.set(true));
+        Self
+    }
+}
+
+impl Drop for Marked {
+    fn drop(&mut self) {
+        IN_EFFECT.with(|marked| marked.set(false));
+    }
+}
