@@ -1,4 +1,4 @@
-//! A session of MCP, frame by frame and in virtual time: a module for each behaviour.
+//! Sessions of MCP, frame by frame and in virtual time: one module for each behaviour.
 
 mod addresses;
 mod asking;
