@@ -47,7 +47,7 @@ mod rows {
         once_the_gateway_has_left_there_is_a_new_code_and_the_old_one_is_spent
         the_next_gateway_claims_anew_what_it_does_not_know
         several_apps_run_at_once_and_the_newest_of_twins_answers
-        ten_updates_half_a_second_apart_arrive_half_a_second_apart
+        ten_updates_half_a_second_apart_are_each_forwarded_at_once
         a_cancelled_call_stops_at_the_app_and_what_was_done_is_kept
         what_a_deadline_cut_short_is_told_with_what_was_done
         an_agent_that_leaves_cancels_what_it_had_running
@@ -408,7 +408,7 @@ fn several_apps_run_at_once_and_the_newest_of_twins_answers(programs: &Programs)
 
 // ---- Calls ----
 
-fn ten_updates_half_a_second_apart_arrive_half_a_second_apart(programs: &Programs) {
+fn ten_updates_half_a_second_apart_are_each_forwarded_at_once(programs: &Programs) {
     let home = Home::new();
     let app = App::start(programs, &home, ["--ws"]);
     let mut agent = Agent::start(programs, &home, &[]);

@@ -173,7 +173,7 @@ fn g5_nothing_grows_with_the_age_of_a_session() {
 }
 
 #[test]
-fn g6_no_bytes_whatever_panic() {
+fn g6_no_bytes_cause_a_panic() {
     let seeds: Vec<String> = vec![
         call_tool(1, true),
         testkit::scripted::initialize(1, "2025-11-25", "{}"),
@@ -249,7 +249,7 @@ fn g8_output_is_ready_when_a_verb_returns() {
 }
 
 #[test]
-fn g9_a_frame_that_comes_late_wins_over_a_deadline_that_nobody_has_looked_at() {
+fn g9_a_late_frame_wins_over_a_deadline_that_handle_timeout_has_not_expired() {
     let mut client = Scripted::client(client_config());
     client.call();
     client.sent();

@@ -1,4 +1,4 @@
-//! What the gateway carries while a call runs: the call, its progress, its cancel, its questions, its log records, its end.
+//! A call through a bridge: the invocation, its progress, cancels, input requests, log records and the end.
 
 use protocol_core::{Level, LogRecord, Logged};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ fn house() -> (House, usize) {
 // ---- The call ----
 
 #[test]
-fn a_call_becomes_an_invocation_and_its_output_the_result() {
+fn a_tool_call_becomes_an_invocation_and_its_output_becomes_the_result() {
     let (mut house, app) = house();
     house.agent(&call_tool("7", "ledger__t", r#"{"cents":4200}"#, None));
     let call = house.invoked(app);
@@ -28,7 +28,7 @@ fn a_call_becomes_an_invocation_and_its_output_the_result() {
 }
 
 #[test]
-fn ids_of_one_leg_never_stand_on_another() {
+fn ids_of_one_leg_are_never_used_on_another() {
     let (mut house, app) = house();
     for id in ["\"call-of-the-agent\"", "9007199254740991", "-5", "\"1\"", "1"] {
         house.agent(&call_tool(id, "ledger__t", "{}", Some("\"token-of-the-agent\"")));
@@ -39,13 +39,13 @@ fn ids_of_one_leg_never_stand_on_another() {
         let heard = house.heard();
         assert_eq!(heard.len(), 2);
         assert_eq!(value(&heard[0])["params"]["progressToken"], "token-of-the-agent");
-        assert_eq!(value(&heard[1])["id"].to_string(), id, "in value and type");
+        assert_eq!(value(&heard[1])["id"].to_string(), id, "the id has the value and the type of the request");
         assert!(!heard.concat().contains(&call.invocation), "{heard:?}");
     }
 }
 
 #[test]
-fn the_bytes_of_arguments_cross_unchanged() {
+fn the_arguments_of_a_call_are_forwarded_byte_for_byte() {
     let (mut house, app) = house();
     let odd = r#"{"n":123456789012345678901234567890.10,"e":1E+400,"half":"\ud800","a":1,"a":2,"\u0061":3,"s":"caf\u00e9 é","deep":[[[{}]]]}"#;
     house.agent(&call_tool("1", "ledger__t", odd, None));
@@ -54,14 +54,14 @@ fn the_bytes_of_arguments_cross_unchanged() {
 }
 
 #[test]
-fn a_call_without_arguments_has_none() {
+fn a_call_without_arguments_is_forwarded_without_arguments() {
     let (mut house, app) = house();
     house.agent(&request(1, "tools/call", r#"{"name":"ledger__t"}"#));
     assert_eq!(value(&house.invoked(app).text)["params"]["input"], json!({}));
 }
 
 #[test]
-fn an_output_is_shown_as_what_it_is() {
+fn an_output_becomes_text_and_structured_content_by_its_type() {
     let (mut house, app) = house();
     for (number, output, shown) in [
         (1, r#""plain text""#, "plain text"),
@@ -83,7 +83,7 @@ fn an_output_is_shown_as_what_it_is() {
 }
 
 #[test]
-fn an_action_that_the_app_does_not_know_is_the_apps_to_refuse() {
+fn a_call_of_an_unknown_action_is_forwarded_and_refused_by_the_app() {
     let (mut house, app) = house();
     house.call(1, "ledger__nothing");
     let call = house.invoked(app);
@@ -108,7 +108,7 @@ fn an_error_keeps_its_code_its_message_and_its_data() {
 }
 
 #[test]
-fn an_app_ends_a_call_on_its_own_account_and_the_agent_is_told_how_far_it_was() {
+fn a_call_that_the_app_ends_by_itself_fails_with_its_last_progress() {
     let (mut house, app) = house();
     for (number, code, message) in [(1, -32001, "Action invocation was cancelled."), (2, -32002, "Action timed out after 60000ms.")]
     {
@@ -125,7 +125,7 @@ fn an_app_ends_a_call_on_its_own_account_and_the_agent_is_told_how_far_it_was() 
 }
 
 #[test]
-fn answers_come_back_in_any_order_and_each_to_its_own_call() {
+fn responses_come_in_any_order_and_each_ends_its_own_call() {
     let mut house = House::new();
     let apps = ["a", "b"].map(|id| house.join(id));
     for number in 0..20 {
@@ -149,7 +149,7 @@ fn answers_come_back_in_any_order_and_each_to_its_own_call() {
 // ---- Progress ----
 
 #[test]
-fn progress_crosses_with_its_message_and_its_data() {
+fn progress_is_forwarded_with_its_message_and_its_data() {
     let (mut house, app) = house();
     house.call(5, "ledger__t");
     let call = house.invoked(app);
@@ -164,7 +164,7 @@ fn progress_crosses_with_its_message_and_its_data() {
 }
 
 #[test]
-fn an_update_with_only_a_message_repeats_the_last_value_and_the_first_has_none_of_it() {
+fn an_update_with_only_a_message_repeats_the_last_value_or_starts_at_zero() {
     let (mut house, app) = house();
     house.call(5, "ledger__t");
     let call = house.invoked(app);
@@ -184,7 +184,7 @@ fn an_update_with_only_a_message_repeats_the_last_value_and_the_first_has_none_o
     assert_eq!(house.progress(), expected);
 }
 
-/// MCP says that each update increases: the reference sends every one of these, and none tells the agent anything.
+/// MCP demands that each update increases. The reference gateway forwards these updates, which tell the agent nothing new.
 #[test]
 fn an_update_without_a_new_value_or_message_is_withheld() {
     let (mut house, app) = house();
@@ -193,7 +193,7 @@ fn an_update_without_a_new_value_or_message_is_withheld() {
     for members in ["", r#","data":{"row":0}"#] {
         house.app(app, &call.progress(members));
     }
-    assert_eq!(house.progress(), [], "the first has a value or words");
+    assert_eq!(house.progress(), [], "the first update has a value or a message");
     for members in [r#","percent":30,"message":"m""#, "", r#","message":"m""#, r#","percent":30"#, r#","percent":20,"message":"m""#]
     {
         house.app(app, &call.progress(members));
@@ -207,7 +207,7 @@ fn an_update_without_a_new_value_or_message_is_withheld() {
     let said = |text: &str| Some(text.to_owned());
     assert_eq!(house.progress(), [(30.0, said("n")), (30.0, said("m")), (31.0, None), (32.0, said("m"))]);
     house.app(app, &call.output("1"));
-    assert_eq!(house.heard().len(), 1, "what was withheld does not come with the result");
+    assert_eq!(house.heard().len(), 1, "a withheld update is not sent with the result either");
 }
 
 #[test]
@@ -225,9 +225,9 @@ fn data_alone_waits_for_the_next_value_or_message() {
     assert_eq!(shown, [(Some(30.0), &Value::Null), (Some(30.0), &json!(2)), (Some(40.0), &json!(3))]);
 }
 
-/// The reference keeps the value and forwards the words (`docs/protocols/tesseron.md`, "Progress").
+/// The reference keeps the value and forwards the message (`docs/protocols/tesseron.md`, "Progress").
 #[test]
-fn an_update_that_goes_back_keeps_the_value_and_loses_no_words() {
+fn an_update_with_a_lower_value_keeps_the_previous_value_and_its_message() {
     let (mut house, app) = house();
     house.call(5, "ledger__t");
     let call = house.invoked(app);
@@ -237,7 +237,7 @@ fn an_update_that_goes_back_keeps_the_value_and_loses_no_words() {
 }
 
 #[test]
-fn item_74_values_are_clamped_to_a_hundred() {
+fn item_74_progress_values_are_limited_to_a_hundred() {
     let (mut house, app) = house();
     house.call(5, "ledger__t");
     let call = house.invoked(app);
@@ -271,7 +271,7 @@ fn item_77_a_token_keeps_its_type_and_its_value() {
 }
 
 #[test]
-fn item_75_two_calls_that_share_a_token_have_a_floor_each() {
+fn item_75_two_calls_that_share_a_token_have_independent_progress() {
     let (mut house, app) = house();
     for id in ["1", "2"] {
         house.agent(&call_tool(id, "ledger__t", "{}", Some("\"shared\"")));
@@ -283,11 +283,11 @@ fn item_75_two_calls_that_share_a_token_have_a_floor_each() {
     let values: Vec<f64> = house.progress().into_iter().map(|(value, _)| value).collect();
     assert_eq!(values, [60.0, 5.0, 61.0, 6.0]);
     house.app(app, &calls[0].output("1")).app(app, &calls[1].progress(r#","percent":7"#));
-    assert_eq!(house.progress(), [(7.0, None)], "the end of one is not the end of the other");
+    assert_eq!(house.progress(), [(7.0, None)], "the other call goes on");
 }
 
 #[test]
-fn the_gateway_throttles_nothing_since_the_app_does() {
+fn the_bridge_does_not_limit_the_rate_of_progress_since_the_app_does() {
     let (mut house, app) = house();
     house.call(5, "ledger__t");
     let call = house.invoked(app);
@@ -300,7 +300,7 @@ fn the_gateway_throttles_nothing_since_the_app_does() {
 // ---- Cancel ----
 
 #[test]
-fn a_cancel_reaches_the_app_and_frees_the_agent_at_once() {
+fn a_cancel_of_the_agent_is_forwarded_to_the_app_and_ends_the_call_at_once() {
     let (mut house, app) = house();
     house.call(5, "ledger__t");
     let call = house.invoked(app);
@@ -309,14 +309,14 @@ fn a_cancel_reaches_the_app_and_frees_the_agent_at_once() {
     let heard: Vec<Value> = house.app_heard(app).iter().map(|text| value(text)).collect();
     assert_eq!(heard, [cancel]);
     house.assert_idle();
-    // Whatever else is said of it is said to nobody.
+    // Later frames of the app about this call are dropped.
     house.agent(&cancelled(5)).app(app, &call.progress(r#","percent":90"#)).app(app, &call.output("1"));
     assert_eq!((house.heard(), house.app_heard(app)), (vec![], vec![]));
     house.assert_idle();
 }
 
 #[test]
-fn a_success_that_lost_against_the_cancel_is_not_surfaced_and_the_id_is_free() {
+fn after_a_cancel_a_late_result_is_dropped_and_the_id_can_be_reused() {
     let (mut house, app) = house();
     house.call(5, "ledger__t");
     let first = house.invoked(app);
@@ -328,7 +328,7 @@ fn a_success_that_lost_against_the_cancel_is_not_surfaced_and_the_id_is_free() {
 }
 
 #[test]
-fn cancels_of_what_was_never_called_or_is_over_go_nowhere() {
+fn a_cancel_of_an_unknown_or_ended_call_is_not_forwarded() {
     let (mut house, app) = house();
     house.call(5, "ledger__t");
     let call = house.invoked(app);
@@ -346,7 +346,7 @@ fn cancels_of_what_was_never_called_or_is_over_go_nowhere() {
 // ---- Sampling ----
 
 #[test]
-fn a_sampling_crosses_and_its_answer_is_the_text() {
+fn a_sampling_request_is_forwarded_and_answered_with_the_text() {
     let (mut house, app) = house();
     house.call(5, "ledger__t");
     let call = house.invoked(app);
@@ -364,7 +364,7 @@ fn a_sampling_crosses_and_its_answer_is_the_text() {
 }
 
 #[test]
-fn the_schema_of_a_sampling_is_told_to_the_model() {
+fn the_schema_of_a_sampling_request_is_added_to_its_prompt() {
     let (mut house, app) = house();
     house.call(5, "ledger__t");
     let call = house.invoked(app);
@@ -378,7 +378,7 @@ fn the_schema_of_a_sampling_is_told_to_the_model() {
 }
 
 #[test]
-fn an_answer_of_another_kind_is_its_json() {
+fn a_sampling_answer_that_is_not_text_is_forwarded_as_json() {
     let (mut house, app) = house();
     house.call(5, "ledger__t");
     let call = house.invoked(app);
@@ -389,9 +389,9 @@ fn an_answer_of_another_kind_is_its_json() {
     assert_eq!(house.app_response(app, 2)["result"]["content"], image);
 }
 
-/// A call that arrives while the agent samples belongs to that sampling: MCP does not say so.
+/// The bridge takes a call that arrives while the agent samples for a part of that sampling; MCP has no rule for it.
 #[test]
-fn item_90_sampling_nests_three_deep_and_not_four() {
+fn item_90_sampling_may_be_nested_three_deep_but_not_four() {
     let mut house = House::new();
     let apps = [house.join("a"), house.join("b")];
     let mut open = Vec::new();
@@ -406,7 +406,7 @@ fn item_90_sampling_nests_three_deep_and_not_four() {
         }
     }
     let (app, deepest) = open.pop().unwrap();
-    assert_eq!(house.heard(), Vec::<String>::new(), "nothing reached the agent");
+    assert_eq!(house.heard(), Vec::<String>::new(), "no frame reached the agent");
     let refused = house.app_response(app, 103)["error"].clone();
     assert_eq!((refused["code"].clone(), refused["data"].clone()), (json!(-32008), json!({"depth": 4, "max": 3})));
     house.app(app, &deepest.output("1"));
@@ -414,7 +414,7 @@ fn item_90_sampling_nests_three_deep_and_not_four() {
 }
 
 #[test]
-fn samplings_side_by_side_share_a_depth_and_those_one_after_another_do_not_add_up() {
+fn sampling_requests_side_by_side_or_in_sequence_have_the_same_depth() {
     let (mut house, app) = house();
     house.call(1, "ledger__t");
     let call = house.invoked(app);
@@ -433,7 +433,7 @@ fn samplings_side_by_side_share_a_depth_and_those_one_after_another_do_not_add_u
 }
 
 #[test]
-fn an_agent_that_refuses_to_sample_is_quoted() {
+fn the_error_of_an_agent_that_refuses_to_sample_is_quoted_to_the_app() {
     let (mut house, app) = house();
     house.call(5, "ledger__t");
     let call = house.invoked(app);
@@ -448,7 +448,7 @@ fn an_agent_that_refuses_to_sample_is_quoted() {
 }
 
 #[test]
-fn an_answer_that_makes_no_sense_is_an_error_and_nothing_hangs() {
+fn an_invalid_answer_of_the_agent_becomes_an_error_for_the_app() {
     let (mut house, app) = house();
     house.call(5, "ledger__t");
     let call = house.invoked(app);
@@ -461,7 +461,7 @@ fn an_answer_that_makes_no_sense_is_an_error_and_nothing_hangs() {
 }
 
 #[test]
-fn item_80_what_the_agent_did_not_declare_is_refused_with_its_name() {
+fn item_80_an_input_request_that_the_agent_did_not_declare_is_refused_with_the_name_of_the_agent() {
     let mut house = House::for_agent(config(), "2025-11-25", "{}");
     let app = house.join("ledger");
     house.call(5, "ledger__t");
@@ -473,9 +473,9 @@ fn item_80_what_the_agent_did_not_declare_is_refused_with_its_name() {
     assert!(house.heard().is_empty());
 }
 
-/// Elicitation is younger than this revision, whatever the agent says.
+/// Revision 2025-03-26 has no elicitation, even if the agent declares it.
 #[test]
-fn an_agent_of_an_old_revision_cannot_be_asked_by_form_and_the_app_hears_the_number_of_that() {
+fn a_form_for_an_agent_of_an_old_revision_is_refused_with_its_own_error_code() {
     let mut house = House::for_agent(config(), "2025-03-26", DECLARES);
     let app = house.join("ledger");
     house.call(5, "ledger__t");
@@ -485,14 +485,14 @@ fn an_agent_of_an_old_revision_cannot_be_asked_by_form_and_the_app_hears_the_num
 }
 
 #[test]
-fn an_agent_that_only_opens_addresses_is_asked_nothing_by_an_app() {
+fn an_agent_that_declares_only_url_mode_gets_no_input_request_of_an_app() {
     let mut house = House::for_agent(config(), "2025-11-25", r#"{"elicitation":{"url":{}}}"#);
     let app = house.join("ledger");
     house.call(5, "ledger__t");
     let call = house.invoked(app);
     house.app(app, &call.confirm(3));
     assert_eq!(house.app_response(app, 3)["error"]["code"], -32007);
-    // Nor does an address get through as a form.
+    // A form with members of an address is still sent as a form.
     let mut house = House::for_agent(config(), "2025-11-25", r#"{"elicitation":{"form":{},"url":{}}}"#);
     let app = house.join("ledger");
     house.call(5, "ledger__t");
@@ -504,7 +504,7 @@ fn an_agent_that_only_opens_addresses_is_asked_nothing_by_an_app() {
     );
     house.app(app, &by_url);
     let (_, params) = house.asked("elicitation/create");
-    assert_eq!((params.get("url"), params.get("mode")), (None, None), "it is the form that it is on Tesseron");
+    assert_eq!((params.get("url"), params.get("mode")), (None, None), "only the members of a form are forwarded");
 }
 
 // ---- Forms ----
@@ -512,7 +512,7 @@ fn an_agent_that_only_opens_addresses_is_asked_nothing_by_an_app() {
 const FORM: &str = r#"{"type":"object","properties":{"name":{"type":"string","minLength":2}},"required":["name"]}"#;
 
 #[test]
-fn a_form_crosses_and_so_does_every_answer() {
+fn a_form_and_each_kind_of_answer_are_forwarded() {
     let (mut house, app) = house();
     house.call(5, "ledger__t");
     let call = house.invoked(app);
@@ -530,7 +530,7 @@ fn a_form_crosses_and_so_does_every_answer() {
 }
 
 #[test]
-fn a_confirmation_is_a_form_without_fields_and_may_be_accepted_with_nothing() {
+fn a_confirmation_is_forwarded_as_a_form_without_fields_and_accepted_without_content() {
     let (mut house, app) = house();
     house.call(5, "ledger__t");
     let call = house.invoked(app);
@@ -549,18 +549,18 @@ fn a_confirmation_is_a_form_without_fields_and_may_be_accepted_with_nothing() {
 }
 
 #[test]
-fn an_agent_that_has_no_forms_after_all_is_one_that_does_not_offer_them() {
+fn an_agent_that_refuses_forms_as_unknown_counts_as_one_without_forms() {
     let (mut house, app) = house();
     house.call(5, "ledger__t");
     let call = house.invoked(app);
     house.app(app, &call.confirm(2));
     let (asked, _) = house.asked("elicitation/create");
     house.agent(&refused(&asked, -32601, "Method not found"));
-    assert_eq!(house.app_response(app, 2)["error"]["code"], -32007, "so that a confirmation is a no, and not a failure");
+    assert_eq!(house.app_response(app, 2)["error"]["code"], -32007, "the code that makes a confirmation a no instead of a failure");
 }
 
 #[test]
-fn an_answer_that_does_not_fit_its_form_does_not_reach_the_app() {
+fn an_answer_that_does_not_fit_its_form_is_not_forwarded() {
     let (mut house, app) = house();
     house.call(5, "ledger__t");
     let call = house.invoked(app);
@@ -573,10 +573,10 @@ fn an_answer_that_does_not_fit_its_form_does_not_reach_the_app() {
     }
 }
 
-// ---- Questions and the life of their call ----
+// ---- Input requests and the end of their call ----
 
 #[test]
-fn item_89_a_question_for_a_call_that_is_over_or_never_was_is_refused() {
+fn item_89_an_input_request_of_an_ended_or_unknown_invocation_is_refused() {
     let (mut house, app) = house();
     house.call(5, "ledger__t");
     let call = house.invoked(app);
@@ -588,10 +588,10 @@ fn item_89_a_question_for_a_call_that_is_over_or_never_was_is_refused() {
 }
 
 #[test]
-fn a_question_in_the_name_of_another_apps_call_is_refused() {
+fn an_input_request_for_an_invocation_of_another_app_is_refused() {
     let mut house = House::new();
     let (victim, thief) = (house.join("victim"), house.join("thief"));
-    // Its own numbers are other ones.
+    // The ids of its own invocations are different.
     for number in 0..3 {
         house.call(number, "victim__t");
     }
@@ -602,7 +602,7 @@ fn a_question_in_the_name_of_another_apps_call_is_refused() {
             .app(thief, &call.progress(r#","percent":99"#))
             .app(thief, &call.output("\"stolen\""));
     }
-    assert!(house.heard().is_empty(), "the agent hears nothing of it");
+    assert!(house.heard().is_empty(), "nothing is sent to the agent");
     for (number, call) in (0..).zip(&calls) {
         house.app(victim, &call.output("\"mine\""));
         assert_eq!(house.response(number)["result"]["content"][0]["text"], "mine");
@@ -610,7 +610,7 @@ fn a_question_in_the_name_of_another_apps_call_is_refused() {
 }
 
 #[test]
-fn item_91_the_end_of_a_call_takes_its_question_back_at_the_agent() {
+fn item_91_the_end_of_a_call_cancels_its_input_request_at_the_agent() {
     type End = fn(&mut House, usize, &tests::bridge::Invoked);
     let ends: [(&str, End); 3] = [
         ("a result", |house, app, call| {
@@ -634,15 +634,15 @@ fn item_91_the_end_of_a_call_takes_its_question_back_at_the_agent() {
         let place =
             |wanted: &dyn Fn(&Value) -> bool| frames.iter().position(wanted).unwrap_or_else(|| panic!("{name}: {frames:?}"));
         let taken = place(&|frame| frame["method"] == "notifications/cancelled" && frame["params"]["requestId"] == asked);
-        assert!(taken < place(&|frame| frame["id"] == 5 && frame.get("result").is_some()), "{name}: before the answer");
-        // The model answers all the same.
+        assert!(taken < place(&|frame| frame["id"] == 5 && frame.get("result").is_some()), "{name}: before the response");
+        // The agent's answer comes although the request was cancelled.
         house.agent(&sampled(&asked, "late"));
         house.assert_idle();
     }
 }
 
 #[test]
-fn a_cancel_takes_the_question_of_its_call_back_and_answers_it_to_the_app() {
+fn a_cancelled_call_cancels_its_input_request_at_the_agent_and_refuses_it_to_the_app() {
     let (mut house, app) = house();
     house.call(5, "ledger__t");
     let call = house.invoked(app);
@@ -662,7 +662,7 @@ fn a_cancel_takes_the_question_of_its_call_back_and_answers_it_to_the_app() {
 // ---- Log records ----
 
 #[test]
-fn item_78_log_levels_are_mapped_and_what_lies_beside_the_message_cannot_be_taken_for_it() {
+fn item_78_log_levels_are_translated_and_meta_cannot_replace_the_message() {
     let (mut house, app) = house();
     house.agent(&request(8, "logging/setLevel", r#"{"level":"debug"}"#)).call(5, "ledger__t");
     let call = house.invoked(app);
@@ -679,14 +679,14 @@ fn item_78_log_levels_are_mapped_and_what_lies_beside_the_message_cannot_be_take
 }
 
 #[test]
-fn item_79_a_record_that_belongs_to_no_call_is_told_too() {
+fn item_79_a_record_that_belongs_to_no_call_is_forwarded() {
     let (mut house, app) = house();
     house.app(app, &notification("log", r#"{"level":"warn","message":"disk"}"#));
     assert_eq!(house.notifications("notifications/message")[0]["data"], json!({"message": "disk"}));
 }
 
 #[test]
-fn an_agent_that_has_set_no_level_hears_every_record() {
+fn an_agent_that_has_set_no_level_gets_every_record() {
     for revision in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
         let mut house = House::for_agent(config(), revision, DECLARES);
         let app = house.join("ledger");
@@ -698,9 +698,9 @@ fn an_agent_that_has_set_no_level_hears_every_record() {
     }
 }
 
-/// Both hops: a handler of an app of ours logs a value, and the agent reads that value, not a text of it.
+/// A value that a handler of an app logs reaches the agent as that value, not as JSON text.
 #[test]
-fn what_an_app_of_ours_logs_is_encoded_once_on_its_way_to_the_agent() {
+fn a_logged_value_reaches_the_agent_as_json_and_not_as_json_in_text() {
     let mut house = House::new();
     let app = house.join_session(app_config("ledger"));
     for (data, told) in [
@@ -719,7 +719,7 @@ fn what_an_app_of_ours_logs_is_encoded_once_on_its_way_to_the_agent() {
 }
 
 #[test]
-fn records_below_the_level_of_the_agent_are_kept_from_it() {
+fn records_below_the_level_of_the_agent_are_not_forwarded() {
     let (mut house, app) = house();
     house.agent(&request(8, "logging/setLevel", r#"{"level":"error"}"#)).forget();
     house.app(app, &notification("log", r#"{"level":"warn","message":"w"}"#));
@@ -731,7 +731,7 @@ fn records_below_the_level_of_the_agent_are_kept_from_it() {
 // ---- The list of tools ----
 
 #[test]
-fn the_actions_of_an_app_are_tools_with_its_words_and_hints() {
+fn the_actions_of_an_app_are_listed_as_tools_with_their_descriptions_and_hints() {
     let actions = r#"[
         {"name":"post","description":"Book an entry","inputSchema":{"type":"object","properties":{"c":{"type":"integer"}}},"annotations":{"readOnly":false,"destructive":true,"requiresConfirmation":true},"timeoutMs":60000},
         {"name":"look","description":"","inputSchema":{},"annotations":{"readOnly":true}},
@@ -756,7 +756,7 @@ fn the_actions_of_an_app_are_tools_with_its_words_and_hints() {
 }
 
 #[test]
-fn tools_are_listed_in_the_order_in_which_the_app_names_them() {
+fn tools_are_listed_in_the_order_of_the_apps_actions() {
     let mut house = House::new();
     house.join_with(
         "ledger",
@@ -767,7 +767,7 @@ fn tools_are_listed_in_the_order_in_which_the_app_names_them() {
 }
 
 #[test]
-fn item_100_a_new_list_of_actions_replaces_the_old_one_and_the_agent_is_told() {
+fn item_100_a_new_list_of_actions_replaces_the_old_one_and_the_agent_is_notified() {
     let (mut house, app) = house();
     let list = r#"{"actions":[{"name":"void_entry","description":"","inputSchema":{"type":"object"}}]}"#;
     house.app(app, &notification("actions/list_changed", list));
@@ -778,7 +778,7 @@ fn item_100_a_new_list_of_actions_replaces_the_old_one_and_the_agent_is_told() {
 }
 
 #[test]
-fn actions_without_a_name_and_second_ones_of_a_name_are_left_out() {
+fn actions_without_a_name_or_with_a_repeated_name_are_not_listed() {
     let mut house = House::new();
     house.join_with(
         "ledger",
@@ -792,7 +792,7 @@ fn actions_without_a_name_and_second_ones_of_a_name_are_left_out() {
 }
 
 #[test]
-fn methods_that_a_gateway_has_no_use_for_are_refused() {
+fn methods_that_a_gateway_does_not_support_are_refused() {
     let (mut house, _) = house();
     for (id, method) in [(1, "prompts/list"), (2, "prompts/get"), (3, "completion/complete"), (4, "nonsense")] {
         house.agent(&request(id, method, "{}"));

@@ -1,5 +1,5 @@
-//! Who may speak at the gateway: claims by code, apps that are dialled for one, apps that come back, twins, and what the agent sees of all
-//! that.
+//! Claims at the gateway: by code, by connecting to an app ("dialling" it), apps that resume, several apps with one id, and the tools of the
+//! gateway itself.
 
 use protocol_core::{Close, TransportEnd};
 use serde_json::{Value, json};
@@ -12,21 +12,21 @@ const CLAIM: &str = "tesseron__claim_session";
 const META: [&str; 5] =
     [CLAIM, "tesseron__list_actions", "tesseron__invoke_action", "tesseron__read_resource", "tesseron__list_pending_claims"];
 
-/// The agent says a code.
-fn say(house: &mut House, id: u64, code: &str) {
+/// Lets the agent call the claim tool with `code`.
+fn claim_by_code(house: &mut House, id: u64, code: &str) {
     house.agent(&call_tool(&id.to_string(), CLAIM, &json!({"code": code}).to_string(), None));
 }
 
-/// An app that was dialled for the code `PQ7N-4D` has said hello.
+/// An app that was dialled for the code `PQ7N-4D`, after its hello.
 fn bound_app(house: &mut House) -> usize {
-    say(house, 1, "PQ7N-4D");
+    claim_by_code(house, 1, "PQ7N-4D");
     let (claim, _) = house.wanted();
     let app = house.dial_claimed(claim, bound("PQ7N-4D", "s_1", "rt_1")).unwrap();
     house.app(app, &hello("ledger", ACTIONS, RESOURCES));
     app
 }
 
-/// A claimed app with what resumes it.
+/// A claimed app, its session id and its resume token.
 fn with_credentials(house: &mut House, id: &str) -> (usize, String, String) {
     let app = house.dial();
     house.app(app, &hello(id, ACTIONS, RESOURCES));
@@ -38,7 +38,7 @@ fn with_credentials(house: &mut House, id: &str) -> (usize, String, String) {
 // ---- By code ----
 
 #[test]
-fn an_app_is_welcomed_with_a_code_and_means_nothing_until_it_is_claimed() {
+fn an_app_is_welcomed_with_a_code_and_forwards_nothing_until_it_is_claimed() {
     let mut house = House::new();
     let app = house.dial();
     house.app(app, &hello("ledger", ACTIONS, RESOURCES));
@@ -49,7 +49,7 @@ fn an_app_is_welcomed_with_a_code_and_means_nothing_until_it_is_claimed() {
     assert!(matches!(&house.events()[..], [BridgeEvent::AppReady { code: Some(_), .. }]));
     assert_eq!(house.app_tools(), Vec::<String>::new());
     let (text, failed) = house.ask_text(1, "ledger__t", "{}");
-    assert!(failed && text.contains(welcome["claimCode"].as_str().unwrap()), "it says how to go on: {text}");
+    assert!(failed && text.contains(welcome["claimCode"].as_str().unwrap()), "the error names the code: {text}");
     house.app(app, &notification("actions/list_changed", r#"{"actions":[]}"#));
     house.app(app, &notification("log", r#"{"level":"error","message":"spam"}"#));
     assert!(house.heard().is_empty());
@@ -57,12 +57,12 @@ fn an_app_is_welcomed_with_a_code_and_means_nothing_until_it_is_claimed() {
 }
 
 #[test]
-fn item_34_a_code_claims_in_any_case_and_the_app_hears_of_it_once() {
+fn item_34_a_code_claims_in_upper_or_lower_case_and_the_app_is_notified_once() {
     let mut house = House::new();
     let app = house.greet("ledger");
     let code = house.guests[app].code.clone().unwrap();
     for (id, said) in [(1, code.to_lowercase()), (2, code.clone()), (3, code.to_uppercase())] {
-        say(&mut house, id, &said);
+        claim_by_code(&mut house, id, &said);
         let (text, failed) = tests::bridge::text_of(&house.response(id)["result"]);
         assert!(!failed && text.contains("ledger__t") && text.contains("tesseron://ledger/balance"), "{text}");
     }
@@ -79,42 +79,42 @@ fn item_34_a_code_claims_in_any_case_and_the_app_hears_of_it_once() {
 }
 
 #[test]
-fn a_claim_tells_the_agent_that_tools_and_resources_have_changed() {
+fn a_claim_notifies_the_agent_that_tools_and_resources_have_changed() {
     let mut house = House::new();
     let app = house.greet("ledger");
     let code = house.guests[app].code.clone().unwrap();
-    say(&mut house, 1, &code);
+    claim_by_code(&mut house, 1, &code);
     let mut methods: Vec<Value> = house.heard().iter().map(|text| value(text)["method"].clone()).collect();
     methods.sort_by_key(ToString::to_string);
     assert_eq!(methods, [json!("notifications/resources/list_changed"), json!("notifications/tools/list_changed"), Value::Null]);
     assert_eq!(house.app_tools(), ["ledger__t"]);
-    say(&mut house, 2, &code);
-    assert_eq!(house.heard().len(), 1, "a second time nothing has changed");
+    claim_by_code(&mut house, 2, &code);
+    assert_eq!(house.heard().len(), 1, "a second claim changes nothing");
     house.lose(app);
     assert_eq!(house.notifications("notifications/tools/list_changed").len(), 1);
     assert_eq!(house.app_tools(), Vec::<String>::new());
 }
 
 #[test]
-fn the_time_of_a_claim_is_that_of_the_wall_clock() {
+fn a_claim_has_the_time_of_the_wall_clock() {
     let mut house = House::new();
     let app = house.greet("ledger");
     house.at(90_000);
     let code = house.guests[app].code.clone().unwrap();
-    say(&mut house, 1, &code);
+    claim_by_code(&mut house, 1, &code);
     assert_eq!(value(&house.app_heard(app)[0])["params"]["claimedAt"], EPOCH_MS + 90_000);
 }
 
 #[test]
-fn a_text_that_is_no_code_claims_nothing_and_nobody_is_sent_to_look_for_it() {
+fn a_text_that_is_no_code_is_refused_without_looking_for_an_app() {
     let mut house = House::new();
     house.greet("ledger");
     for (id, said) in ["", " ", "../../etc/passwd", "a/b", "A B", "%41", "\u{e4}"].into_iter().enumerate() {
-        say(&mut house, id as u64, said);
+        claim_by_code(&mut house, id as u64, said);
         let (text, failed) = tests::bridge::text_of(&house.response(id as u64)["result"]);
         assert!(failed && !text.is_empty(), "{said:?}");
     }
-    say(&mut house, 10, &"x".repeat(65));
+    claim_by_code(&mut house, 10, &"x".repeat(65));
     assert!(tests::bridge::text_of(&house.response(10)["result"]).1);
     for (id, arguments) in [(11, "{}"), (12, r#"{"code":7}"#), (13, "[]"), (14, r#""PQ7N-4D""#)] {
         assert!(house.ask_text(id, CLAIM, arguments).1, "{arguments}");
@@ -125,9 +125,9 @@ fn a_text_that_is_no_code_claims_nothing_and_nobody_is_sent_to_look_for_it() {
 // ---- By a dial ----
 
 #[test]
-fn a_code_that_nobody_on_a_channel_has_is_looked_for_outside() {
+fn a_code_of_no_connected_app_is_passed_to_the_owner_to_dial() {
     let mut house = House::new();
-    say(&mut house, 1, "pq7n-4d");
+    claim_by_code(&mut house, 1, "pq7n-4d");
     assert!(house.heard().is_empty(), "the agent waits");
     let (claim, code) = house.wanted();
     assert_eq!(code.reveal(), "PQ7N-4D");
@@ -141,31 +141,31 @@ fn a_code_that_nobody_on_a_channel_has_is_looked_for_outside() {
 }
 
 #[test]
-fn item_38_an_app_that_was_dialled_is_born_claimed_and_hears_so_after_its_welcome() {
+fn item_38_a_dialled_app_is_claimed_from_the_start_and_notified_after_its_welcome() {
     let mut house = House::new();
     let app = bound_app(&mut house);
     let heard: Vec<Value> = house.app_heard(app).iter().map(|text| value(text)).collect();
     assert_eq!(heard.len(), 2);
     assert_eq!(heard[0]["result"]["sessionId"], "s_1");
     assert_eq!(heard[0]["result"]["resumeToken"], "rt_1");
-    assert!(heard[0]["result"].get("claimCode").is_none(), "a bound session is told no code");
+    assert!(heard[0]["result"].get("claimCode").is_none(), "a bound session gets no code");
     assert_eq!((heard[1]["method"].clone(), heard[1]["params"]["agent"]["id"].clone()), (json!("tesseron/claimed"), json!("c")));
     let (text, failed) = tests::bridge::text_of(&house.response(1)["result"]);
     assert!(!failed && text.contains("ledger__t"), "{text}");
     assert!(house.events().iter().any(|event| matches!(event, BridgeEvent::AppClaimed { .. })));
     assert_eq!(house.app_tools(), ["ledger__t"]);
-    say(&mut house, 2, "PQ7N-4D");
-    assert!(!tests::bridge::text_of(&house.response(2)["result"]).1, "claimed again it is found, and not dialled again");
+    claim_by_code(&mut house, 2, "PQ7N-4D");
+    assert!(!tests::bridge::text_of(&house.response(2)["result"]).1, "the second claim finds the app and does not dial");
     assert!(house.events().is_empty());
     house.call(3, "ledger__t");
     house.invoked(app);
 }
 
 #[test]
-fn an_app_that_is_reached_and_says_no_hello_is_given_up_after_five_seconds() {
+fn a_dialled_app_that_sends_no_hello_is_disconnected_after_five_seconds() {
     let mut house = House::new();
     house.at(1000);
-    say(&mut house, 1, "PQ7N-4D");
+    claim_by_code(&mut house, 1, "PQ7N-4D");
     let (claim, _) = house.wanted();
     house.at(3000);
     let app = house.dial_claimed(claim, bound("PQ7N-4D", "s_1", "rt_1")).unwrap();
@@ -179,7 +179,7 @@ fn an_app_that_is_reached_and_says_no_hello_is_given_up_after_five_seconds() {
 }
 
 #[test]
-fn an_app_that_hangs_up_or_is_refused_before_its_hello_ends_the_claim_at_once() {
+fn a_dialled_app_that_disconnects_or_is_refused_before_its_hello_fails_the_claim_at_once() {
     type Fail = fn(&mut House, usize);
     let ways: [(&str, Fail); 4] = [
         ("eof", |house, app| {
@@ -198,7 +198,7 @@ fn an_app_that_hangs_up_or_is_refused_before_its_hello_ends_the_claim_at_once() 
     ];
     for (name, fail) in ways {
         let mut house = House::new();
-        say(&mut house, 1, "PQ7N-4D");
+        claim_by_code(&mut house, 1, "PQ7N-4D");
         let (claim, _) = house.wanted();
         let app = house.dial_claimed(claim, bound("PQ7N-4D", "s_1", "rt_1")).unwrap();
         fail(&mut house, app);
@@ -209,9 +209,9 @@ fn an_app_that_hangs_up_or_is_refused_before_its_hello_ends_the_claim_at_once() 
 }
 
 #[test]
-fn an_agent_that_gives_a_claim_up_stops_the_dial_wherever_it_is() {
+fn an_agent_that_cancels_a_claim_stops_the_dial_at_any_point() {
     let mut house = House::new();
-    say(&mut house, 1, "PQ7N-4D");
+    claim_by_code(&mut house, 1, "PQ7N-4D");
     let (claim, _) = house.wanted();
     house.agent(&cancelled(1));
     assert!(matches!(house.events()[..], [BridgeEvent::ClaimGone { claim: gone }] if gone == claim));
@@ -220,20 +220,20 @@ fn an_agent_that_gives_a_claim_up_stops_the_dial_wherever_it_is() {
     house.carry();
     assert!(house.heard().is_empty());
 
-    say(&mut house, 2, "PQ7N-4D");
+    claim_by_code(&mut house, 2, "PQ7N-4D");
     let (claim, _) = house.wanted();
     let app = house.dial_claimed(claim, bound("PQ7N-4D", "s_1", "rt_1")).unwrap();
     house.agent(&cancelled(2));
-    assert!(house.guests[app].gone, "an app that has not said hello is hung up on");
+    assert!(house.guests[app].gone, "the channel of an app that has not sent a hello is closed");
     assert!(house.heard().is_empty());
     house.assert_idle();
     house.at(60_000).assert_idle();
 }
 
 #[test]
-fn an_app_that_was_reached_just_after_the_agent_gave_up_is_hung_up_on() {
+fn an_app_that_is_reached_after_the_agent_cancelled_the_claim_is_disconnected() {
     let mut house = House::new();
-    say(&mut house, 1, "PQ7N-4D");
+    claim_by_code(&mut house, 1, "PQ7N-4D");
     let (claim, _) = house.wanted();
     house.agent(&cancelled(1));
     let app = house.dial_claimed(claim, bound("PQ7N-4D", "s_1", "rt_1")).unwrap();
@@ -244,54 +244,54 @@ fn an_app_that_was_reached_just_after_the_agent_gave_up_is_hung_up_on() {
 }
 
 #[test]
-fn two_claims_of_one_code_do_not_dial_twice() {
+fn two_calls_with_one_code_dial_only_once() {
     let mut house = House::new();
-    say(&mut house, 1, "PQ7N-4D");
+    claim_by_code(&mut house, 1, "PQ7N-4D");
     house.events();
-    say(&mut house, 2, "pq7n-4d");
+    claim_by_code(&mut house, 2, "pq7n-4d");
     assert!(tests::bridge::text_of(&house.response(2)["result"]).1);
     assert!(house.events().is_empty());
 }
 
 #[test]
-fn a_claim_that_is_being_dialled_is_dialled_once() {
+fn a_session_that_is_being_dialled_for_one_claim_cannot_be_dialled_for_another() {
     let mut house = House::new();
-    say(&mut house, 1, "PQ7N-4D");
+    claim_by_code(&mut house, 1, "PQ7N-4D");
     let (first, _) = house.wanted();
     house.dial_claimed(first, bound("PQ7N-4D", "s_1", "rt_1")).unwrap();
-    say(&mut house, 2, "OTHER");
+    claim_by_code(&mut house, 2, "OTHER");
     let (second, _) = house.wanted();
     assert_eq!(house.dial_claimed(second, bound("OTHER", "s_1", "rt_1")).unwrap_err(), OpenRefused::AlreadyDialled);
-    assert!(tests::bridge::text_of(&house.response(2)["result"]).1, "the agent is told");
+    assert!(tests::bridge::text_of(&house.response(2)["result"]).1, "the agent gets an error");
 }
 
 #[test]
-fn the_agent_leaves_while_a_claim_is_dialled() {
+fn an_agent_that_leaves_while_a_claim_is_dialled_ends_the_dial() {
     let mut house = House::new();
-    say(&mut house, 1, "PQ7N-4D");
+    claim_by_code(&mut house, 1, "PQ7N-4D");
     let (claim, _) = house.wanted();
     let app = house.dial_claimed(claim, bound("PQ7N-4D", "s_1", "rt_1")).unwrap();
     house.end(tesseron::bridge::Leg::Agent, TransportEnd::Failed);
     assert!(house.guests[app].gone);
     assert!(house.events().iter().any(|event| matches!(event, BridgeEvent::AgentClosed(_))));
     house.assert_idle();
-    assert_eq!(house.bridge.open(house.now).unwrap_err(), OpenRefused::Full, "an app has nobody to speak to");
+    assert_eq!(house.bridge.open(house.now).unwrap_err(), OpenRefused::Full, "no app can connect without an agent");
 }
 
-// ---- Coming back ----
+// ---- Resuming ----
 
 #[test]
-fn item_105_an_app_comes_back_with_its_token_and_is_claimed_still() {
+fn item_105_an_app_that_resumes_with_its_token_is_still_claimed() {
     let mut house = House::new();
     let (app, session, token) = with_credentials(&mut house, "ledger");
     house.lose(app).later(60_000);
-    assert!(house.ask_text(1, "ledger__t", "{}").1, "while it is away nobody answers");
+    assert!(house.ask_text(1, "ledger__t", "{}").1, "a call fails while the app is away");
     let again = house.dial();
     let late = r#"[{"name":"t"},{"name":"late","description":""}]"#;
     let params = manifest("ledger", late, RESOURCES, &format!(r#""sessionId":"{session}","resumeToken":"{token}","#));
     house.forget().app(again, &request(1, "tesseron/resume", &params));
     let heard: Vec<Value> = house.app_heard(again).iter().map(|text| value(text)).collect();
-    assert_eq!(heard.len(), 1, "no claim is told again: {heard:?}");
+    assert_eq!(heard.len(), 1, "the app is not notified of its claim again: {heard:?}");
     let welcome = &heard[0]["result"];
     assert_eq!(welcome["sessionId"], session);
     assert_ne!(welcome["resumeToken"], token);
@@ -304,13 +304,13 @@ fn item_105_an_app_comes_back_with_its_token_and_is_claimed_still() {
     assert_eq!(house.notifications("notifications/tools/list_changed").len(), 1);
     let mut tools = house.app_tools();
     tools.sort();
-    assert_eq!(tools, ["ledger__late", "ledger__t"], "its new list counts");
+    assert_eq!(tools, ["ledger__late", "ledger__t"], "the list of actions is the new one");
     house.call(2, "ledger__late");
     house.invoked(again);
 }
 
 #[test]
-fn items_106_and_107_a_token_is_good_for_one_time_and_a_refusal_costs_nothing() {
+fn items_106_and_107_a_token_can_be_used_once_and_a_refused_resume_does_not_use_it() {
     let mut house = House::new();
     let (app, session, token) = with_credentials(&mut house, "ledger");
     house.lose(app);
@@ -327,17 +327,17 @@ fn items_106_and_107_a_token_is_good_for_one_time_and_a_refusal_costs_nothing() 
     let again = house.dial();
     house.app(again, &resume("ledger", &session, &token));
     let (_, next) = credentials(&house.app_response(again, 1));
-    // Its first frame says that it has the new token.
+    // The first frame of the app proves that it has received the new token.
     house.app(again, &notification("log", r#"{"level":"info","message":"back"}"#)).lose(again);
     let third = house.dial();
     house.app(third, &resume("ledger", &session, &token));
-    assert_eq!(house.app_response(third, 1)["error"]["code"], -32011, "the old one is spent");
+    assert_eq!(house.app_response(third, 1)["error"]["code"], -32011, "the old token was used already");
     house.app(third, &resume("ledger", &session, &next));
-    assert_eq!(house.app_response(third, 1)["result"]["sessionId"], session, "on the same channel");
+    assert_eq!(house.app_response(third, 1)["result"]["sessionId"], session, "the refusal has left the channel open");
 }
 
 #[test]
-fn an_app_whose_welcome_was_lost_comes_back_with_the_token_it_has() {
+fn an_app_that_missed_its_welcome_can_resume_with_its_previous_token() {
     let mut house = House::new();
     let (app, session, token) = with_credentials(&mut house, "ledger");
     house.lose(app);
@@ -350,7 +350,7 @@ fn an_app_whose_welcome_was_lost_comes_back_with_the_token_it_has() {
 }
 
 #[test]
-fn an_app_takes_its_session_over_from_a_channel_that_nobody_knows_to_be_dead() {
+fn an_app_can_resume_while_its_old_channel_still_seems_open() {
     let mut house = House::new();
     let (app, session, token) = with_credentials(&mut house, "ledger");
     let leg = house.leg(app);
@@ -358,7 +358,7 @@ fn an_app_takes_its_session_over_from_a_channel_that_nobody_knows_to_be_dead() {
     let again = house.dial();
     house.app(again, &resume("ledger", &session, &token));
     let answers: Vec<Value> = house.heard().iter().map(|text| value(text)).filter(|frame| frame.get("id").is_some()).collect();
-    assert_eq!(answers.len(), 2, "what ran on the old channel is told: {answers:?}");
+    assert_eq!(answers.len(), 2, "the calls on the old channel are answered: {answers:?}");
     house.call(3, "ledger__t");
     house.invoked(again);
     house.later(10_000);
@@ -367,7 +367,7 @@ fn an_app_takes_its_session_over_from_a_channel_that_nobody_knows_to_be_dead() {
 }
 
 #[test]
-fn item_108_a_session_waits_as_long_as_the_policy_says_and_no_longer() {
+fn item_108_a_session_can_be_resumed_only_within_the_time_of_the_policy() {
     for (away, comes_back) in [(999, true), (1000, false)] {
         let mut config = config();
         config.registry.resume_ttl = std::time::Duration::from_secs(1);
@@ -389,7 +389,7 @@ fn item_108_a_session_waits_as_long_as_the_policy_says_and_no_longer() {
 }
 
 #[test]
-fn item_109_the_end_of_an_old_channel_ends_nothing_of_the_new_one() {
+fn item_109_the_end_of_the_old_channel_does_not_affect_the_new_one() {
     let mut house = House::new();
     let (app, session, token) = with_credentials(&mut house, "ledger");
     let again = house.dial();
@@ -400,7 +400,7 @@ fn item_109_the_end_of_an_old_channel_ends_nothing_of_the_new_one() {
 }
 
 #[test]
-fn item_110_calls_are_not_carried_over() {
+fn item_110_a_call_does_not_survive_a_resume() {
     let mut house = House::new();
     let (app, session, token) = with_credentials(&mut house, "ledger");
     house.call(1, "ledger__t").lose(app);
@@ -412,10 +412,10 @@ fn item_110_calls_are_not_carried_over() {
     house.assert_idle();
 }
 
-// ---- Several apps, and twins ----
+// ---- Several apps, also with the same id ----
 
 #[test]
-fn apps_are_called_by_their_ids_whatever_those_are() {
+fn tools_of_apps_with_any_valid_id_call_their_own_app() {
     let mut house = House::new();
     let ids = ["a", "a_", "a__b", "a__b__", "z9_x", "tesseron_"];
     let apps = ids.map(|id| house.join(id));
@@ -438,7 +438,7 @@ fn apps_are_called_by_their_ids_whatever_those_are() {
 }
 
 #[test]
-fn every_listed_tool_leads_to_the_app_and_the_action_that_it_was_listed_for() {
+fn every_listed_tool_calls_the_app_and_the_action_that_it_was_listed_for() {
     let mut house = House::new();
     let named =
         |names: &[&str]| json!(names.iter().map(|name| json!({"name": name, "description": ""})).collect::<Vec<_>>()).to_string();
@@ -464,12 +464,12 @@ fn every_listed_tool_leads_to_the_app_and_the_action_that_it_was_listed_for() {
             reached.extend(house.all_invoked(app).into_iter().map(|call| (app, call.name)));
         }
         assert_eq!(reached.len(), 1);
-        assert!(listed(reached[0].0, &reached[0].1), "{tool} leads to {reached:?}");
+        assert!(listed(reached[0].0, &reached[0].1), "{tool} calls {reached:?}");
     }
 }
 
 #[test]
-fn of_twins_the_newest_that_lives_is_called_and_they_are_listed_once() {
+fn of_several_apps_with_one_id_only_the_newest_open_one_is_listed_and_called() {
     let mut house = House::new();
     let twins = [house.join("ledger"), house.join("ledger"), house.join("ledger")];
     assert_eq!(house.app_tools(), ["ledger__t"]);
@@ -487,10 +487,10 @@ fn of_twins_the_newest_that_lives_is_called_and_they_are_listed_once() {
 }
 
 #[test]
-fn item_121_a_twin_that_is_about_to_go_is_not_called_any_longer() {
+fn item_121_of_two_apps_with_one_id_the_newer_is_not_called_while_it_closes() {
     type Go = fn(&mut House, usize);
     let ways: [(&str, Go); 3] = [
-        ("it has ended its side", |house, app| {
+        ("the app has ended its side", |house, app| {
             house.end(house.leg(app), TransportEnd::Eof);
         }),
         ("its owner closes it", |house, app| {
@@ -506,7 +506,7 @@ fn item_121_a_twin_that_is_about_to_go_is_not_called_any_longer() {
     for (name, go) in ways {
         let mut house = House::new();
         let (older, newer) = (house.join("ledger"), house.join("ledger"));
-        // Something that nobody reads and that cannot be taken back.
+        // A queued frame that the app does not read keeps the leg open.
         house.call(1, "ledger__t");
         house.invoked(newer);
         house.stall(house.leg(newer)).agent(&cancelled(1));
@@ -517,18 +517,18 @@ fn item_121_a_twin_that_is_about_to_go_is_not_called_any_longer() {
 }
 
 #[test]
-fn claiming_an_older_twin_again_names_it_properly() {
+fn claiming_the_older_of_two_apps_with_one_id_again_returns_its_own_name() {
     let mut house = House::new();
     let older = house.join("ledger");
     house.join("ledger");
     let code = house.guests[older].code.clone().unwrap();
-    say(&mut house, 1, &code);
+    claim_by_code(&mut house, 1, &code);
     let (text, _) = tests::bridge::text_of(&house.response(1)["result"]);
     assert!(text.contains("(ledger)") && text.contains("ledger__t"), "{text}");
 }
 
 #[test]
-fn an_app_that_calls_itself_like_a_claimed_one_is_nobody_until_it_is_claimed() {
+fn an_unclaimed_app_with_the_id_of_a_claimed_one_is_not_called() {
     let mut house = House::new();
     let ledger = house.join("ledger");
     let impostor = house.greet("ledger");
@@ -539,10 +539,10 @@ fn an_app_that_calls_itself_like_a_claimed_one_is_nobody_until_it_is_claimed() {
     assert!(house.ask_text(2, "ledger__t", "{}").1);
 }
 
-// ---- What the agent is shown ----
+// ---- The tools of the gateway ----
 
 #[test]
-fn a_surface_says_which_tools_are_listed_and_hides_none_from_a_caller() {
+fn a_surface_limits_the_tools_that_are_listed_but_not_those_that_can_be_called() {
     for (surface, listed) in [
         (Surface::Both, META.into_iter().chain(["ledger__t"]).collect::<Vec<_>>()),
         (Surface::Meta, META.to_vec()),
@@ -560,9 +560,9 @@ fn a_surface_says_which_tools_are_listed_and_hides_none_from_a_caller() {
 }
 
 #[test]
-fn list_actions_describes_what_there_is() {
+fn list_actions_describes_every_claimed_app() {
     let mut house = House::new();
-    assert!(!house.ask_text(1, "tesseron__list_actions", "{}").0.starts_with('{'), "a sentence while there is nothing");
+    assert!(!house.ask_text(1, "tesseron__list_actions", "{}").0.starts_with('{'), "it is a sentence if there are no apps");
     house.join("ledger");
     let said = value(&house.ask_text(2, "tesseron__list_actions", "{}").0);
     assert_eq!(said["mcp_server_name"], "gateway");
@@ -578,7 +578,7 @@ fn list_actions_describes_what_there_is() {
 }
 
 #[test]
-fn invoke_action_is_a_call_like_any_other() {
+fn invoke_action_behaves_like_a_call_of_the_tool_itself() {
     let mut house = House::new();
     let app = house.join("ledger");
     let arguments = r#"{"app_id":"ledger","action":"t","args":{"n":1e400}}"#;
@@ -599,7 +599,7 @@ fn invoke_action_is_a_call_like_any_other() {
 }
 
 #[test]
-fn read_resource_gives_the_text_of_a_value() {
+fn read_resource_returns_the_text_of_a_value() {
     let mut house = House::new();
     let app = house.join("ledger");
     house.agent(&call_tool("1", "tesseron__read_resource", r#"{"app_id":"ledger","name":"balance"}"#, None));
@@ -607,7 +607,7 @@ fn read_resource_gives_the_text_of_a_value() {
     house.app(app, &tests::bridge::answered(&asked, r#"{"value":{"cents":991}}"#));
     assert_eq!(tests::bridge::text_of(&house.response(1)["result"]), (r#"{"cents":991}"#.to_owned(), false));
     let (text, failed) = house.ask_text(2, "tesseron__read_resource", r#"{"app_id":"ledger","name":"secret"}"#);
-    assert!(failed && text.contains("balance"), "it says what there is: {text}");
+    assert!(failed && text.contains("balance"), "the error lists the resources: {text}");
     for (id, arguments) in
         [(3, r#"{"name":"balance"}"#), (4, r#"{"app_id":"ledger"}"#), (5, r#"{"app_id":"nobody","name":"balance"}"#)]
     {
@@ -617,7 +617,7 @@ fn read_resource_gives_the_text_of_a_value() {
 }
 
 #[test]
-fn pending_claims_are_listed_newest_first_whether_they_are_on_a_channel_or_announced() {
+fn pending_claims_of_connected_and_announced_apps_are_listed_newest_first() {
     let mut house = House::new();
     assert!(!house.ask_text(1, "tesseron__list_pending_claims", "{}").0.starts_with('{'));
     let first = house.greet("first");
@@ -638,7 +638,7 @@ fn pending_claims_are_listed_newest_first_whether_they_are_on_a_channel_or_annou
     assert_eq!(claims[0]["code"], json!(house.guests[second].code));
     let [minted, third] = [&claims[2], &claims[1]].map(|claim| claim.as_object().unwrap());
     let code = house.guests[first].code.clone().unwrap();
-    // The members and the words of the reference (`docs/protocols/tesseron.md`, "The gateway as an MCP server").
+    // The members and the texts of the reference (`docs/protocols/tesseron.md`, "The gateway as an MCP server").
     let of_gateway = json!({
         "code": code, "app_id": "first", "app_name": "FIRST", "minted_at": EPOCH_MS, "minted_at_iso": "2026-11-21T11:11:02.592Z",
         "source": "gateway-minted",
@@ -652,10 +652,10 @@ fn pending_claims_are_listed_newest_first_whether_they_are_on_a_channel_or_annou
     assert!(said["next_step"].as_str().unwrap().contains(CLAIM));
     house.claim(first);
     let said = value(&house.ask_text(3, "tesseron__list_pending_claims", "{}").0);
-    assert_eq!(said["pending_claims"].as_array().unwrap().len(), 2, "a claimed one waits no longer");
+    assert_eq!(said["pending_claims"].as_array().unwrap().len(), 2, "a claimed app is no longer pending");
 }
 
-/// An app of which only its manifest is known.
+/// An app that is known only by its manifest.
 fn advertised(code: &str, app_name: &str) -> Advertised {
     Advertised {
         code: ClaimCode::parse(code).unwrap(),
@@ -668,7 +668,7 @@ fn advertised(code: &str, app_name: &str) -> Advertised {
 }
 
 #[test]
-fn an_app_whose_id_nobody_knows_is_listed_by_its_name_and_one_that_does_not_expire_without_an_end() {
+fn a_pending_app_without_an_id_is_listed_by_its_name_and_without_an_expiry_if_it_has_none() {
     let mut house = House::new();
     house.bridge.advertise(vec![advertised("PQ7N-4D", "ledger-app")]);
     let said = value(&house.ask_text(1, "tesseron__list_pending_claims", "{}").0);
@@ -677,31 +677,31 @@ fn an_app_whose_id_nobody_knows_is_listed_by_its_name_and_one_that_does_not_expi
     assert!(claim.get("expires_at").is_none() && claim.get("expires_at_iso").is_none(), "{claim}");
 }
 
-/// The manifest of an app that is claimed elsewhere can be out of date: the model was sent back to the code that had just failed.
+/// If an app was claimed elsewhere, its manifest can be out of date. The error then suggested the code that had just failed.
 #[test]
-fn a_hint_never_names_the_code_that_was_just_refused() {
+fn an_error_never_suggests_the_code_that_was_just_refused() {
     let mut house = House::new();
     let (spent, other) = ("PQ7N-4D", "AB3X-7K");
     house.bridge.advertise(vec![advertised(spent, "Spent")]);
-    say(&mut house, 1, &spent.to_lowercase());
+    claim_by_code(&mut house, 1, &spent.to_lowercase());
     let (claim, _) = house.wanted();
     house.bridge.refuse_claim(claim, "the claim is already bound to an agent", house.now);
     house.carry();
     let (text, failed) = tests::bridge::text_of(&house.response(1)["result"]);
     assert!(failed && !text.to_uppercase().contains(spent), "{text}");
-    assert!(text.contains("Ask the user for the code"), "it says how to go on: {text}");
-    // Neither does the next one; what else waits is named.
+    assert!(text.contains("Ask the user for the code"), "the error names the next step: {text}");
+    // The next error does not name it either, but names the other pending code.
     house.bridge.advertise(vec![advertised(spent, "Spent"), advertised(other, "Other")]);
     let (text, _) = house.ask_text(2, "spent__t", "{}");
     assert!(!text.contains(spent) && text.contains(other), "{text}");
-    // Once another code was right, what was refused before is as good as any.
+    // After another claim succeeds, the refused code may be suggested again.
     let app = house.greet("ledger");
     house.claim(app);
     assert!(house.ask_text(4, "spent__t", "{}").0.contains(spent));
 }
 
 #[test]
-fn the_tools_of_the_gateway_say_how_to_go_on() {
+fn the_errors_of_the_gateways_own_tools_name_the_next_step() {
     let mut house = House::new();
     house.agent(&request(1, "tools/list", "{}"));
     let listed = house.response(1)["result"]["tools"].clone();
@@ -713,7 +713,7 @@ fn the_tools_of_the_gateway_say_how_to_go_on() {
 }
 
 #[test]
-fn apps_that_wait_are_bounded() {
+fn the_number_of_unclaimed_apps_is_bounded() {
     let mut config = config();
     config.registry.max_pending = 2;
     config.registry.max_channels = 3;
@@ -726,11 +726,11 @@ fn apps_that_wait_are_bounded() {
     assert!(house.app_response(apps[2], 1).get("error").is_some());
     assert!(house.told.iter().any(|event| matches!(event, BridgeEvent::AppRefused { .. })));
     house.claim(apps[0]).app(apps[2], &hello("ledger", "[]", "[]"));
-    assert!(house.app_response(apps[2], 1).get("result").is_some(), "there is room again, on the same channel");
+    assert!(house.app_response(apps[2], 1).get("result").is_some(), "there is room again on the same channel");
 }
 
 #[test]
-fn an_app_that_never_says_hello_is_hung_up_on() {
+fn an_app_that_never_sends_a_hello_is_disconnected() {
     let mut house = House::new();
     let app = house.dial();
     house.at(4_999);
@@ -741,7 +741,7 @@ fn an_app_that_never_says_hello_is_hung_up_on() {
 }
 
 #[test]
-fn item_29_an_app_that_came_before_the_agent_learns_of_it_by_the_claim() {
+fn item_29_an_app_that_came_before_the_agent_gets_its_name_with_the_claim() {
     let mut house = House::empty(config());
     let app = house.dial();
     house.app(app, &hello("ledger", ACTIONS, RESOURCES));
@@ -750,7 +750,7 @@ fn item_29_an_app_that_came_before_the_agent_learns_of_it_by_the_claim() {
     assert_eq!(welcome["capabilities"]["sampling"], false);
     house.agent(&initialize(0, "2025-11-25", r#"{"sampling":{}}"#)).agent(&notification("notifications/initialized", "{}"));
     let code = house.guests[app].code.clone().unwrap();
-    say(&mut house, 1, &code);
+    claim_by_code(&mut house, 1, &code);
     let claimed = value(&house.app_heard(app)[0])["params"].clone();
     assert_eq!(claimed["agent"]["id"], "c");
     assert_eq!(

@@ -1,4 +1,4 @@
-//! A bridge whose legs are driven one by one: whoever has something to do is woken, and what is over ends.
+//! A bridge whose legs have separate drivers: a driver is woken whenever its leg has something to do, and ends when its leg is closed.
 
 use std::collections::BTreeSet;
 use std::pin::{Pin, pin};
@@ -15,7 +15,7 @@ use tesseron::bridge::{BridgeConfig, Leg, Random};
 use tesseron::legs::SharedBridge;
 use tests::bridge::{ACTIONS, House, RESOURCES, config, hello, value};
 
-/// A clock that stands, and no tasks.
+/// A runtime whose clock stands still, and which runs no tasks.
 struct Still;
 
 impl Runtime for Still {
@@ -55,8 +55,8 @@ fn touched(house: &mut House) -> BTreeSet<Leg> {
 }
 
 #[test]
-fn every_leg_that_ends_in_one_verb_is_told_to_its_driver() {
-    // Only the last one was: the others slept for ever with their sockets open.
+fn regression_the_driver_of_each_leg_that_one_method_ends_is_woken() {
+    // Only the driver of the last leg was woken; the others waited for ever with their sockets open.
     let mut house = House::with(config());
     let apps = [house.join("a"), house.join("b"), house.join("c")];
     let legs = apps.map(|app| house.leg(app));
@@ -69,7 +69,7 @@ fn every_leg_that_ends_in_one_verb_is_told_to_its_driver() {
 }
 
 #[test]
-fn apps_that_say_nothing_are_hung_up_on_together() {
+fn the_driver_of_each_leg_that_times_out_at_the_same_time_is_woken() {
     let mut house = House::with(config());
     let apps = [house.dial(), house.dial()];
     let legs = apps.map(|app| house.leg(app));
@@ -82,13 +82,13 @@ fn apps_that_say_nothing_are_hung_up_on_together() {
 }
 
 #[test]
-fn a_leg_that_was_not_read_for_want_of_an_owner_is_woken_when_the_owner_is_back() {
+fn a_leg_that_paused_for_unpolled_events_is_woken_when_the_owner_polls_them() {
     let shared = shared(|config| config.agent_limits.events = 4);
     let channel = shared.open().expect("there is room");
     let mut leg = shared.leg(Leg::App(channel));
     let woken = Arc::new(Woken::default());
     leg.register(&Waker::from(Arc::clone(&woken)));
-    // Each is refused for its id, and the owner hears of each.
+    // Each of these frames is refused for its app id, and becomes an event for the owner.
     let bad = hello("BAD", "[]", "[]");
     for _ in 0..100 {
         if leg.wants_input() {
@@ -100,12 +100,12 @@ fn a_leg_that_was_not_read_for_want_of_an_owner_is_woken_when_the_owner_is_back(
     let mut cx = Context::from_waker(Waker::noop());
     while pin!(shared.next_event()).poll(&mut cx).is_ready() {}
     assert!(leg.wants_input());
-    assert!(woken.0.load(Ordering::SeqCst) > before, "nobody told the driver of the leg");
+    assert!(woken.0.load(Ordering::SeqCst) > before, "the driver of the leg was not woken");
 }
 
-/// The agent's driver slept on while its leg wanted input again: only legs of apps were given to their drivers.
+/// The driver of the agent was not woken when its leg wanted input again: only those of apps were.
 #[test]
-fn every_leg_is_given_to_its_driver_when_the_owner_is_back() {
+fn regression_the_drivers_of_all_paused_legs_are_woken_when_the_owner_polls_its_events() {
     let mut config = config();
     config.agent_limits.events = 4;
     let mut house = House::with(config);
@@ -125,30 +125,30 @@ fn every_leg_is_given_to_its_driver_when_the_owner_is_back() {
 }
 
 #[test]
-fn an_app_that_reads_nothing_does_not_outlive_the_agent() {
+fn the_leg_of_an_app_that_reads_nothing_is_closed_after_the_agent_has_left() {
     let shared = shared(|_| {});
     let mut agent = shared.leg(Leg::Agent);
     let channel = shared.open().expect("there is room");
     let mut leg = shared.leg(Leg::App(channel));
     leg.handle_frame(Bytes::from(hello("a", "[]", "[]")), Instant::ZERO).expect("it wants input");
-    // Its welcome is never polled. The agent, which had the alarm of all, goes.
+    // The welcome is never polled. The agent, whose leg had the deadline of all legs, disconnects.
     agent.handle_end(TransportEnd::Eof, Instant::ZERO);
     drop(agent);
-    let due = leg.poll_timeout().expect("somebody must have the alarm");
+    let due = leg.poll_timeout().expect("the remaining leg has the deadline");
     assert!(!leg.is_closed() && due <= Instant::ZERO.saturating_add(Duration::from_secs(5)));
     leg.handle_timeout(due);
     assert!(leg.is_closed());
 }
 
 #[test]
-fn a_transport_is_told_the_limit_of_its_leg() {
+fn the_transport_of_each_leg_gets_the_frame_limit_of_that_leg() {
     let shared = shared(|config| (config.agent_limits.frame_bytes, config.app_limits.frame_bytes) = (1000, 2000));
     let channel = shared.open().expect("there is room");
     assert_eq!((shared.leg(Leg::Agent).frame_limit(), shared.leg(Leg::App(channel)).frame_limit()), (1000, 2000));
 }
 
 #[test]
-fn an_unsubscribe_that_a_busy_app_cannot_take_is_not_lost() {
+fn an_unsubscribe_that_is_refused_as_busy_can_be_repeated() {
     let mut config = config();
     config.app_limits.in_flight = 1;
     let mut house = House::with(config);
@@ -169,7 +169,7 @@ fn an_unsubscribe_that_a_busy_app_cannot_take_is_not_lost() {
 }
 
 #[test]
-fn no_secret_is_shown_by_debug() {
+fn debug_output_shows_no_secret() {
     let mut house = House::with(config());
     let app = house.dial();
     house.app(app, &hello("a", "[]", "[]"));

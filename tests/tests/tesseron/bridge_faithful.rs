@@ -1,5 +1,5 @@
-//! What a gateway must not do: keep progress back until the end, make tokens up, merge, reorder or drop content, mangle text, lose how far
-//! a cancelled run was. With bare sessions at all ends, in virtual time.
+//! Faithful forwarding: a bridge must not keep progress until the end, invent tokens, merge, reorder or drop content, change text, or lose the
+//! progress of a cancelled call. The tests use bare sessions at all ends, in virtual time.
 
 use protocol_core::{
     CallTimeouts, Content, Event, InboundId, Invoke, Json, Op, OutboundId, Outcome, Progress, Reply, RpcError, ToolOutput,
@@ -9,7 +9,7 @@ use tesseron::bridge::Leg;
 use testkit::scripted;
 use tests::bridge::{House, app_config, call_tool, config, value};
 
-/// A house of bare sessions with the app `ledger`, and a call of its action that runs.
+/// A bridge between bare sessions with the app `ledger`, and a running call of its action.
 fn running() -> (House, usize, OutboundId, InboundId) {
     let mut house = House::of_sessions(config());
     let app = house.join_session(app_config("ledger"));
@@ -40,7 +40,7 @@ fn texts(result: &Json) -> Vec<String> {
 }
 
 #[test]
-fn ten_updates_half_a_second_apart_arrive_half_a_second_apart() {
+fn ten_updates_half_a_second_apart_are_each_forwarded_at_once() {
     let (mut house, app, _, invocation) = running();
     house.heard_at();
     for step in 1..=10 {
@@ -63,7 +63,7 @@ fn ten_updates_half_a_second_apart_arrive_half_a_second_apart() {
     }
     assert!(frames[10].get("result").is_some());
     let accepted = house.agent_end().events().into_iter().filter(|event| matches!(event, Event::Progress { .. })).count();
-    assert_eq!(accepted, 10, "and the agent's session takes each of them");
+    assert_eq!(accepted, 10, "the session of the agent accepts each of them");
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn every_update_of_a_burst_arrives_before_the_result_in_its_order() {
 }
 
 #[test]
-fn no_token_is_made_up_where_there_was_none_and_none_is_changed() {
+fn a_progress_token_is_neither_invented_nor_changed() {
     let mut house = House::new();
     let app = house.join("ledger");
     for token in [None, Some("\"a b\""), Some("0"), Some("-1")] {
@@ -99,9 +99,9 @@ fn no_token_is_made_up_where_there_was_none_and_none_is_changed() {
     }
 }
 
-/// `chatty`: four blocks, one of them beyond ASCII.
+/// The action `chatty` returns four blocks, one of them with characters beyond ASCII.
 #[test]
-fn blocks_of_content_stay_as_many_and_in_their_order() {
+fn the_number_and_the_order_of_content_blocks_do_not_change() {
     let blocks = [
         "first block: short",
         "second block: a slightly longer string with multiple words",
@@ -115,7 +115,7 @@ fn blocks_of_content_stay_as_many_and_in_their_order() {
     assert_eq!(texts(&result), blocks);
 }
 
-/// `long_output`, with the most that it can be asked for.
+/// The action `long_output` with its greatest number of blocks.
 #[test]
 fn fifty_long_blocks_arrive_byte_for_byte() {
     let block = |number: usize| -> String {
@@ -134,7 +134,7 @@ fn fifty_long_blocks_arrive_byte_for_byte() {
 }
 
 #[test]
-fn blocks_of_every_kind_cross_as_they_are_and_what_only_looks_like_blocks_is_json() {
+fn content_blocks_of_each_kind_are_forwarded_unchanged_and_other_outputs_as_json() {
     let mut house = House::new();
     let app = house.join("ledger");
     let image = r#"{"type":"image","data":"AA==","mimeType":"image/png","annotations":{"n":1.50}}"#;
@@ -159,7 +159,7 @@ fn blocks_of_every_kind_cross_as_they_are_and_what_only_looks_like_blocks_is_jso
 }
 
 #[test]
-fn no_letter_is_mangled_in_words_in_arguments_or_in_results() {
+fn text_beyond_ascii_is_forwarded_unchanged_in_messages_arguments_and_results() {
     let words = "café résumé naïve — 日本語 العربية 👩‍👩‍👧 \u{0} \u{7f} \u{2028} \u{feff} \\ \" / \t";
     let (mut house, app, _, invocation) = running();
     house.heard();
@@ -182,7 +182,7 @@ fn no_letter_is_mangled_in_words_in_arguments_or_in_results() {
 }
 
 #[test]
-fn what_a_run_had_done_when_its_time_was_over_is_told() {
+fn a_call_that_times_out_at_the_app_returns_its_partial_result() {
     let mut house = House::of_sessions(config());
     let mut app_config = app_config("ledger");
     app_config.timeouts.serve = Some(std::time::Duration::from_secs(3));
@@ -198,7 +198,7 @@ fn what_a_run_had_done_when_its_time_was_over_is_told() {
 }
 
 #[test]
-fn how_far_a_run_was_is_known_when_its_app_is_lost_or_the_call_is_given_up() {
+fn the_last_progress_of_a_call_is_kept_when_its_app_is_lost_or_the_call_is_cancelled() {
     let (mut house, app, _, invocation) = running();
     house.app_end(app).report(invocation, Progress::count(2, 5).with_message("2/5"));
     house.carry().lose(app);
@@ -206,7 +206,7 @@ fn how_far_a_run_was_is_known_when_its_app_is_lost_or_the_call_is_given_up() {
     let said = value(result.as_str())["structuredContent"].clone();
     assert_eq!((&said["code"], said["progress"].as_f64()), (&json!(-32010), Some(40.0)));
 
-    // Nothing may follow a cancel on MCP: the last update is what the agent has.
+    // On MCP no frame may follow a cancel, so the agent has the last update instead of a partial result.
     let (mut house, app, call, invocation) = running();
     let data = scripted::json(r#"{"processed":2}"#);
     house.app_end(app).report(invocation, Progress::count(2, 5).with_message("2/5").with_data(data.clone()));
@@ -218,7 +218,7 @@ fn how_far_a_run_was_is_known_when_its_app_is_lost_or_the_call_is_given_up() {
         Event::Done { outcome: Outcome::Cancelled, last, .. } => last,
         _ => None,
     });
-    let last = done.expect("it knows");
+    let last = done.expect("the session keeps the last update");
     assert_eq!((last.value, last.message.as_deref(), last.data), (Some(40.0), Some("2/5"), Some(data)));
     let heard = house.app_end(app).events();
     assert!(heard.iter().any(|event| matches!(event, Event::Cancelled { .. })), "{heard:?}");
@@ -227,7 +227,7 @@ fn how_far_a_run_was_is_known_when_its_app_is_lost_or_the_call_is_given_up() {
 }
 
 #[test]
-fn an_error_of_a_handler_keeps_everything_that_it_says() {
+fn the_error_of_a_handler_is_forwarded_with_its_code_its_message_and_its_data() {
     let (mut house, app, _, invocation) = running();
     let error = RpcError::new(-31_000, "nö").with_data(scripted::json(r#"{"a":[1,2,{"b":null}],"n":1e400}"#));
     house.app_end(app).reply(invocation, Reply::Error(error));
@@ -238,9 +238,9 @@ fn an_error_of_a_handler_keeps_everything_that_it_says() {
     );
 }
 
-/// Two agents would see the same of one app: with the bridge between or without.
+/// An agent gets the same updates through a bridge as it would directly from the app.
 #[test]
-fn updates_that_the_agent_reads_late_are_merged_and_those_that_it_reads_are_not() {
+fn updates_are_merged_only_while_the_agent_does_not_read() {
     let mut slow = config();
     slow.agent_limits.output_bytes = 2048;
     let mut house = House::of_sessions(slow);

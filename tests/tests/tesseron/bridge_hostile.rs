@@ -1,5 +1,5 @@
-//! Bad apps and bad agents at the gateway: each costs only its own leg, whatever runs on the others goes on or is told, and nothing is left
-//! of it.
+//! Misbehaving apps and agents at the gateway: only the leg of the misbehaving end suffers, calls on the other legs go on or fail with an
+//! error, and no state remains afterwards.
 
 use protocol_core::{Close, CloseReason, TransportEnd};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use tesseron::bridge::{BridgeConfig, BridgeEvent, Leg};
 use testkit::scripted::{cancelled, notification, request};
 use tests::bridge::{ACTIONS, House, Invoked, RESOURCES, answered, call_tool, config, hello, manifest, sampled, value};
 
-/// A house with the app `good`, whose call 1 runs, and the app `bad`, whose call 2 does.
+/// A bridge with the apps `good` and `bad`, whose calls 1 and 2 are running.
 struct Street {
     house: House,
     good: usize,
@@ -29,16 +29,16 @@ impl Street {
         Self { house, good, bad, good_call, bad_call }
     }
 
-    /// A small outbox for the agent, so that a flood need not be large.
+    /// Limits the output queue of the agent, so that a flood need not be large.
     fn narrow() -> Self {
         let mut config = config();
         config.agent_limits.output_bytes = 16 << 10;
         Self::with(config)
     }
 
-    /// The call of the good app goes on, is answered, and can be made again.
+    /// Checks that the call of the good app goes on and is answered, and that another one can be made.
     #[track_caller]
-    fn good_goes_on(&mut self) {
+    fn check_good_app(&mut self) {
         let Self { house, good, good_call, .. } = self;
         house.forget().app(*good, &good_call.progress(r#","percent":50"#));
         assert_eq!(house.progress(), [(50.0, None)]);
@@ -56,7 +56,7 @@ impl Street {
 // ---- Apps that flood ----
 
 #[test]
-fn a_flood_of_progress_is_merged_for_an_agent_that_does_not_read_and_stalls_nobody() {
+fn a_flood_of_progress_is_merged_for_an_agent_that_does_not_read_and_delays_no_other_app() {
     let Street { mut house, good, bad, good_call, bad_call } = Street::narrow();
     house.stall(Leg::Agent);
     for step in 0..20_000 {
@@ -64,7 +64,7 @@ fn a_flood_of_progress_is_merged_for_an_agent_that_does_not_read_and_stalls_nobo
         house.app(bad, &bad_call.progress(&format!(r#","percent":{percent},"message":"{step}""#)));
         assert!(house.stats(Leg::Agent).queued_bytes <= 17 << 10);
     }
-    assert_eq!((house.unread(house.leg(bad)), house.unread(house.leg(good))), (0, 0), "apps are read on");
+    assert_eq!((house.unread(house.leg(bad)), house.unread(house.leg(good))), (0, 0), "both apps are still read");
     house.app(good, &good_call.progress(r#","percent":7,"message":"good""#)).app(good, &good_call.output("1"));
     house.read(Leg::Agent);
     let frames: Vec<Value> = house.heard().iter().map(|text| value(text)).collect();
@@ -80,7 +80,7 @@ fn a_flood_of_progress_is_merged_for_an_agent_that_does_not_read_and_stalls_nobo
 }
 
 #[test]
-fn floods_of_what_belongs_to_no_call_are_bounded_and_the_answer_comes_through() {
+fn a_flood_of_notifications_is_bounded_and_does_not_hold_up_responses() {
     type Frame = fn(u64) -> String;
     let floods: [(&str, Frame); 4] = [
         ("log", |step| notification("log", &format!(r#"{{"level":"error","message":"{step}"}}"#))),
@@ -105,7 +105,7 @@ fn floods_of_what_belongs_to_no_call_are_bounded_and_the_answer_comes_through() 
 }
 
 #[test]
-fn news_that_found_no_room_are_told_once_there_is_some() {
+fn a_notification_without_room_in_the_queue_is_sent_once_there_is_room() {
     let Street { mut house, bad, .. } = Street::narrow();
     house.stall(Leg::Agent);
     let spam = "x".repeat(1 << 10);
@@ -120,7 +120,7 @@ fn news_that_found_no_room_are_told_once_there_is_some() {
 }
 
 #[test]
-fn a_flood_of_updates_of_a_resource_is_one_piece_of_news_for_an_agent_that_does_not_read() {
+fn a_flood_of_resource_updates_becomes_few_notifications_for_an_agent_that_does_not_read() {
     let Street { mut house, bad, .. } = Street::narrow();
     house.agent(&request(5, "resources/subscribe", r#"{"uri":"tesseron://bad/balance"}"#));
     let (asked, params) = house.app_asked(bad, "resources/subscribe");
@@ -136,7 +136,7 @@ fn a_flood_of_updates_of_a_resource_is_one_piece_of_news_for_an_agent_that_does_
 }
 
 #[test]
-fn a_flood_of_questions_is_refused_beyond_its_limit_and_leaves_room_for_others() {
+fn a_flood_of_input_requests_is_refused_beyond_the_limit_of_the_app() {
     let mut config = config();
     config.app_limits.in_flight = 16;
     config.agent_limits.in_flight = 64;
@@ -156,7 +156,7 @@ fn a_flood_of_questions_is_refused_beyond_its_limit_and_leaves_room_for_others()
 }
 
 #[test]
-fn an_app_that_makes_the_gateway_refuse_more_than_it_reads_is_read_no_further_and_then_hung_up_on() {
+fn an_app_that_does_not_read_its_refusals_is_no_longer_read_and_then_disconnected() {
     let mut street = Street::new();
     let Street { house, bad, .. } = &mut street;
     let leg = house.leg(*bad);
@@ -164,20 +164,20 @@ fn an_app_that_makes_the_gateway_refuse_more_than_it_reads_is_read_no_further_an
     for id in 0..1_000 {
         house.app(*bad, &request(id, "no/such/method", "{}"));
     }
-    assert!(house.unread(leg) > 700, "it is read no further");
+    assert!(house.unread(leg) > 700, "the app is no longer read");
     assert!(house.stats(leg).queued_bytes < 64 << 10);
-    street.good_goes_on();
+    street.check_good_app();
     let Street { house, bad, .. } = &mut street;
     house.later(6_000);
     assert!(house.guests[*bad].gone);
     assert_eq!(house.response(2)["result"]["structuredContent"]["code"], -32010);
-    street.good_goes_on();
+    street.check_good_app();
 }
 
-// ---- Apps that stall, break off, or speak nonsense ----
+// ---- Apps that stall, disconnect, or send invalid frames ----
 
 #[test]
-fn an_app_that_reads_nothing_fills_only_its_own_leg() {
+fn an_app_that_reads_nothing_fills_only_the_queue_of_its_own_leg() {
     let mut config = config();
     config.app_limits.output_bytes = 4 << 10;
     let mut street = Street::with(config);
@@ -190,22 +190,22 @@ fn an_app_that_reads_nothing_fills_only_its_own_leg() {
         assert!(house.stats(leg).queued_bytes <= 5 << 10);
         refused += house.heard().len();
     }
-    assert!(refused > 200, "what finds no room is told at once: {refused}");
-    street.good_goes_on();
+    assert!(refused > 200, "calls without room in the queue are refused at once: {refused}");
+    street.check_good_app();
     let Street { house, bad, .. } = &mut street;
     let waiting = 300 - refused;
-    // Nothing of what is given up before it left ever leaves.
+    // A call that is cancelled before its invocation was sent is never sent.
     for id in 100..400 {
         house.agent(&cancelled(id));
     }
     house.read(leg);
     assert_eq!(house.all_invoked(*bad).len(), 0);
     assert!(waiting > 0);
-    assert_eq!(house.stats(leg).outbound_calls, 1, "the one that ran before");
+    assert_eq!(house.stats(leg).outbound_calls, 1, "only the call that ran before");
 }
 
 #[test]
-fn an_app_that_leaves_amid_many_calls_costs_one_error_for_each() {
+fn an_app_that_leaves_during_many_calls_fails_each_of_them_once() {
     for (how, graceful) in [(Some(TransportEnd::Failed), false), (Some(TransportEnd::Eof), false), (None, false), (None, true)] {
         let mut street = Street::new();
         let Street { house, bad, .. } = &mut street;
@@ -232,12 +232,12 @@ fn an_app_that_leaves_amid_many_calls_costs_one_error_for_each() {
         ids.sort_unstable();
         assert_eq!(ids, [2].into_iter().chain(100..140).collect::<Vec<_>>());
         assert!(house.guests[*bad].gone);
-        street.good_goes_on();
+        street.check_good_app();
     }
 }
 
 #[test]
-fn an_app_that_its_owner_closes_in_a_while_ends_what_runs_and_begins_nothing() {
+fn an_app_that_is_closed_gracefully_ends_its_running_calls_and_starts_no_new_ones() {
     let mut street = Street::new();
     let Street { house, bad, bad_call, .. } = &mut street;
     let how = Close::Graceful { grace: std::time::Duration::from_secs(5) };
@@ -247,11 +247,11 @@ fn an_app_that_its_owner_closes_in_a_while_ends_what_runs_and_begins_nothing() {
     house.app(*bad, &bad_call.progress(r#","percent":80"#)).app(*bad, &bad_call.output("\"done\""));
     assert_eq!(house.response(2)["result"]["content"][0]["text"], "done");
     assert!(house.guests[*bad].gone);
-    street.good_goes_on();
+    street.check_good_app();
 }
 
 #[test]
-fn a_frame_that_is_too_large_ends_its_own_leg() {
+fn a_frame_that_is_too_large_closes_only_its_own_leg() {
     let mut config = config();
     config.app_limits.frame_bytes = 4 << 10;
     let mut street = Street::with(config);
@@ -259,11 +259,11 @@ fn a_frame_that_is_too_large_ends_its_own_leg() {
     house.app(*bad, &bad_call.output(&format!(r#""{}""#, "x".repeat(5 << 10))));
     assert!(house.told.iter().any(|event| matches!(event, BridgeEvent::AppClosed { reason: CloseReason::FrameTooLarge, .. })));
     assert_eq!(house.response(2)["result"]["structuredContent"]["code"], -32010);
-    street.good_goes_on();
+    street.check_good_app();
 }
 
 #[test]
-fn garbage_is_told_to_the_owner_and_to_nobody_else() {
+fn an_invalid_frame_is_reported_only_to_the_owner() {
     let mut street = Street::new();
     let Street { house, bad, bad_call, .. } = &mut street;
     house.forget();
@@ -276,11 +276,11 @@ fn garbage_is_told_to_the_owner_and_to_nobody_else() {
     assert_eq!(violations, 2_000);
     house.app(*bad, &bad_call.output("1"));
     assert!(house.response(2).get("result").is_some());
-    street.good_goes_on();
+    street.check_good_app();
 }
 
 #[test]
-fn an_owner_that_takes_no_events_stops_the_reading_and_nothing_grows() {
+fn if_the_owner_polls_no_events_no_leg_is_read_and_memory_does_not_grow() {
     let Street { mut house, bad, .. } = Street::new();
     let leg = house.leg(bad);
     let mut read = 0;
@@ -289,13 +289,13 @@ fn an_owner_that_takes_no_events_stops_the_reading_and_nothing_grows() {
         read += 1;
         assert!(read <= 2_000);
     }
-    assert!(house.bridge.handle_frame(leg, bytes::Bytes::from_static(b"{"), house.now).is_err(), "it hands the frame back");
+    assert!(house.bridge.handle_frame(leg, bytes::Bytes::from_static(b"{"), house.now).is_err(), "the frame is handed back");
     house.carry();
     assert!(house.bridge.wants_input(leg));
 }
 
 #[test]
-fn no_app_can_make_the_list_of_tools_too_long_for_all() {
+fn the_actions_of_one_app_cannot_make_the_list_of_tools_too_long() {
     let mut config = config();
     config.agent_limits.frame_bytes = 64 << 10;
     let mut house = House::with(config);
@@ -303,11 +303,11 @@ fn no_app_can_make_the_list_of_tools_too_long_for_all() {
     let long: Vec<Value> = (0..40).map(|n| json!({"name": format!("t{n}"), "description": "x".repeat(1 << 10)})).collect();
     house.join_with("long", &json!(long).to_string(), "[]");
     house.join_with("wide", &json!(long).to_string(), "[]");
-    assert!(house.app_tools().iter().any(|name| name == "good__t"), "the tools of others are listed still");
+    assert!(house.app_tools().iter().any(|name| name == "good__t"), "the tools of other apps are still listed");
 }
 
 #[test]
-fn an_app_with_very_many_actions_costs_no_more_than_the_list_may_hold() {
+fn of_very_many_actions_of_an_app_only_as_many_as_fit_the_list_are_kept() {
     let mut config = config();
     config.agent_limits.frame_bytes = 64 << 10;
     let mut house = House::with(config);
@@ -325,7 +325,7 @@ fn an_app_with_very_many_actions_costs_no_more_than_the_list_may_hold() {
 // ---- Bad agents ----
 
 #[test]
-fn an_agent_that_leaves_while_forty_calls_run_is_missed_by_every_app_and_nothing_is_left() {
+fn an_agent_that_leaves_during_forty_calls_cancels_each_of_them_and_leaves_no_state() {
     for end in [TransportEnd::Failed, TransportEnd::Eof] {
         let mut house = House::new();
         let apps = [house.join("a"), house.join("b")];
@@ -344,7 +344,7 @@ fn an_agent_that_leaves_while_forty_calls_run_is_missed_by_every_app_and_nothing
                     .filter(|text| text.contains("actions/cancel") && text.contains(&format!("\"{}\"", call.invocation)));
                 assert_eq!(cancels.count(), 1, "{end:?}: {heard:?}");
             }
-            assert_eq!(heard.iter().filter(|text| value(text)["id"] == 1).count(), 1, "its question is answered: {heard:?}");
+            assert_eq!(heard.iter().filter(|text| value(text)["id"] == 1).count(), 1, "the input request is answered: {heard:?}");
             assert!(house.guests[app].gone);
         }
         house.assert_idle();
@@ -355,7 +355,7 @@ fn an_agent_that_leaves_while_forty_calls_run_is_missed_by_every_app_and_nothing
 }
 
 #[test]
-fn an_agent_that_has_ended_its_side_is_still_answered_for_a_while() {
+fn an_agent_that_has_ended_its_side_still_gets_responses_for_a_while() {
     let mut house = House::new();
     let app = house.join("a");
     house.call(1, "a__t").call(2, "a__t");
@@ -369,7 +369,7 @@ fn an_agent_that_has_ended_its_side_is_still_answered_for_a_while() {
 }
 
 #[test]
-fn an_agent_that_never_reads_is_hung_up_on_in_the_end_and_until_then_no_app_waits() {
+fn an_agent_that_never_reads_delays_no_app_and_is_disconnected_in_the_end() {
     let mut config = config();
     (config.agent_limits.output_bytes, config.agent_limits.output_bytes_hard) = (16 << 10, 64 << 10);
     let mut house = House::with(config);
@@ -392,7 +392,7 @@ fn an_agent_that_never_reads_is_hung_up_on_in_the_end_and_until_then_no_app_wait
 }
 
 #[test]
-fn an_agent_that_uses_an_id_twice_at_once_gets_one_answer_and_the_first_call_goes_on() {
+fn a_second_call_with_a_running_id_is_not_answered_and_the_first_call_goes_on() {
     let mut house = House::new();
     let app = house.join("a");
     house.call(1, "a__t").call(1, "a__t");
@@ -404,7 +404,7 @@ fn an_agent_that_uses_an_id_twice_at_once_gets_one_answer_and_the_first_call_goe
 }
 
 #[test]
-fn an_agent_that_calls_more_than_an_app_may_have_at_once_is_told() {
+fn calls_beyond_the_limit_of_an_app_are_refused_as_busy() {
     let mut config = config();
     config.app_limits.in_flight = 8;
     let mut house = House::with(config);
@@ -422,7 +422,7 @@ fn an_agent_that_calls_more_than_an_app_may_have_at_once_is_told() {
 }
 
 #[test]
-fn an_agent_cannot_make_the_gateway_remember_subscriptions_without_bound() {
+fn the_number_of_subscriptions_of_an_agent_is_bounded() {
     let mut config = config();
     config.agent_limits.in_flight = 64;
     config.app_limits.in_flight = 64;
@@ -436,20 +436,20 @@ fn an_agent_cannot_make_the_gateway_remember_subscriptions_without_bound() {
         }
         agreed += house.heard().iter().filter(|text| value(text).get("result").is_some()).count();
     }
-    assert!(agreed < 5_000, "there is an end to it");
+    assert!(agreed < 5_000, "the number of subscriptions is bounded");
 }
 
 #[test]
-fn a_very_long_name_of_a_tool_is_looked_up_as_fast_as_a_short_one() {
+fn a_very_long_tool_name_is_looked_up_as_fast_as_a_short_one() {
     let mut house = House::new();
     let app = house.join("a");
     house.call(1, &format!("a{}", "_".repeat(4 << 20)));
     let call = house.invoked(app);
-    assert_eq!(call.name.len(), (4 << 20) - 2, "what it does not know the app refuses");
+    assert_eq!(call.name.len(), (4 << 20) - 2, "an unknown action is refused by the app");
 }
 
 #[test]
-fn before_its_handshake_an_agent_can_do_nothing() {
+fn requests_of_an_agent_before_its_handshake_are_refused() {
     let mut house = House::empty(config());
     let app = house.dial();
     house.app(app, &hello("a", ACTIONS, RESOURCES)).forget();
@@ -462,7 +462,7 @@ fn before_its_handshake_an_agent_can_do_nothing() {
 }
 
 #[test]
-fn an_agent_that_never_introduces_itself_is_hung_up_on_and_so_are_the_apps() {
+fn an_agent_that_never_starts_its_handshake_is_disconnected_with_all_apps() {
     let mut house = House::empty(config());
     let app = house.dial();
     house.app(app, &hello("a", ACTIONS, RESOURCES));
@@ -471,23 +471,23 @@ fn an_agent_that_never_introduces_itself_is_hung_up_on_and_so_are_the_apps() {
     house.assert_idle();
 }
 
-// ---- One leg and another ----
+// ---- Independence of legs ----
 
 #[test]
-fn what_is_carried_to_one_app_never_waits_for_another() {
+fn a_stalled_app_delays_no_frames_to_or_from_another() {
     let mut street = Street::new();
     let Street { house, bad, bad_call, .. } = &mut street;
     let leg = house.leg(*bad);
     house.stall(leg);
     house.app(*bad, &bad_call.sample(3)).app(*bad, &bad_call.progress(r#","percent":10"#));
-    street.good_goes_on();
+    street.check_good_app();
     let Street { house, bad, bad_call, .. } = &mut street;
     house.app(*bad, &bad_call.output("1"));
-    assert!(house.heard().iter().any(|text| value(text)["id"] == 2), "and what the stalled app says is heard");
+    assert!(house.heard().iter().any(|text| value(text)["id"] == 2), "frames from the stalled app are still forwarded");
 }
 
 #[test]
-fn frames_for_legs_that_are_gone_are_nothing() {
+fn frames_for_a_closed_leg_are_ignored() {
     let Street { mut house, bad, bad_call, .. } = Street::new();
     let leg = house.leg(bad);
     house.lose(bad).forget();
@@ -498,7 +498,7 @@ fn frames_for_legs_that_are_gone_are_nothing() {
 }
 
 #[test]
-fn an_app_cannot_speak_for_another_by_resuming_it() {
+fn an_app_cannot_resume_the_session_of_another() {
     let mut street = Street::new();
     let Street { house, .. } = &mut street;
     for (session, token) in [("s_1", "x"), ("", ""), ("../x", "y")] {
@@ -507,5 +507,5 @@ fn an_app_cannot_speak_for_another_by_resuming_it() {
         house.app(thief, &request(1, "tesseron/resume", &manifest("good", ACTIONS, RESOURCES, &credentials)));
         assert_eq!(house.app_response(thief, 1)["error"]["code"], -32011);
     }
-    street.good_goes_on();
+    street.check_good_app();
 }

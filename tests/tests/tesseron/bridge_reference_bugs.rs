@@ -1,6 +1,6 @@
-//! The bugs of the reference gateway (`docs/protocols/tesseron.md`, "Faults of the reference implementation",
-//! numbered in the order of its table): none of them is here. Those that are bugs of its app end alone (2, 5, 9, 21) or of its language (24)
-//! are not the bridge's.
+//! The bugs of the reference gateway (`docs/protocols/tesseron.md`, "Faults of the reference implementation", numbered in the order of its
+//! table): the bridge has none of them. Bugs of the app end alone (2, 5, 9, 21) or of the language of the reference (24) cannot occur in a
+//! bridge.
 
 use protocol_core::{Instant, TransportEnd};
 use serde_json::{Value, json};
@@ -17,19 +17,19 @@ fn house() -> (House, usize) {
     (house, app)
 }
 
-fn say_code(house: &mut House, id: u64, code: &str) {
+fn claim_by_code(house: &mut House, id: u64, code: &str) {
     house.agent(&call_tool(&id.to_string(), "tesseron__claim_session", &json!({"code": code}).to_string(), None));
 }
 
-/// An app that the agent has claimed by dialling it, with the claim of its manifest.
+/// An app that was dialled for the claim code `code`.
 fn dial_bound(house: &mut House, id: u64, code: &str) -> usize {
-    say_code(house, id, code);
+    claim_by_code(house, id, code);
     let (claim, _) = house.wanted();
     house.dial_claimed(claim, bound(code, "s_host", "rt_host")).unwrap()
 }
 
 #[test]
-fn bug_1_no_frame_of_an_app_brings_the_gateway_down() {
+fn bug_1_no_frame_of_an_app_crashes_the_gateway() {
     let (mut house, app) = house();
     house.call(1, "ledger__t");
     let call = house.invoked(app);
@@ -60,7 +60,7 @@ fn bug_1_no_frame_of_an_app_brings_the_gateway_down() {
     assert!(house.carry().heard().is_empty());
     house.app(app, &call.output("\"alive\""));
     assert_eq!(house.response(1)["result"]["content"][0]["text"], "alive");
-    // An error that is no object ends its call, and only that.
+    // An error that is not an object ends only its own call.
     house.call(2, "ledger__t");
     let call = house.invoked(app);
     house.app(app, &format!(r#"{{"jsonrpc":"2.0","id":{},"error":"text"}}"#, call.id));
@@ -77,12 +77,12 @@ fn bug_3_a_second_hello_is_refused_and_the_session_goes_on() {
     assert_eq!(house.app_response(app, 3)["error"]["code"], -32600);
     assert_eq!(house.app_tools(), ["ledger__t"]);
     house.lose(app);
-    assert_eq!(house.app_tools(), Vec::<String>::new(), "and nothing is left of it");
+    assert_eq!(house.app_tools(), Vec::<String>::new(), "the second hello has no effect");
     assert_eq!(house.bridge.channels().count(), 0);
 }
 
 #[test]
-fn bug_3_neither_is_a_hello_after_a_resume() {
+fn bug_3_a_hello_after_a_resume_is_refused() {
     let mut house = House::new();
     let app = house.dial();
     house.app(app, &hello("ledger", ACTIONS, RESOURCES));
@@ -95,7 +95,7 @@ fn bug_3_neither_is_a_hello_after_a_resume() {
 }
 
 #[test]
-fn bug_4_a_call_that_is_cancelled_before_it_left_never_leaves() {
+fn bug_4_a_call_that_is_cancelled_before_it_was_sent_is_never_sent() {
     let (mut house, app) = house();
     let leg = house.leg(app);
     house.stall(leg).call(1, "ledger__t").agent(&cancelled(1)).read(leg);
@@ -104,7 +104,7 @@ fn bug_4_a_call_that_is_cancelled_before_it_left_never_leaves() {
 }
 
 #[test]
-fn bug_6_what_an_app_still_says_of_a_call_that_is_over_reaches_nobody() {
+fn bug_6_late_frames_of_an_app_about_an_ended_call_are_dropped() {
     for how in ["answered", "cancelled"] {
         let (mut house, app) = house();
         house.call(1, "ledger__t");
@@ -122,7 +122,7 @@ fn bug_6_what_an_app_still_says_of_a_call_that_is_over_reaches_nobody() {
 }
 
 #[test]
-fn bug_7_the_claim_of_a_dialled_app_comes_right_after_its_welcome() {
+fn bug_7_a_dialled_app_is_notified_of_its_claim_right_after_its_welcome() {
     let mut house = House::new();
     let app = dial_bound(&mut house, 1, "PQ7N-4D");
     let leg = house.leg(app);
@@ -133,7 +133,7 @@ fn bug_7_the_claim_of_a_dialled_app_comes_right_after_its_welcome() {
 }
 
 #[test]
-fn bug_8_an_app_that_nobody_has_claimed_cannot_drive_the_agent() {
+fn bug_8_an_unclaimed_app_cannot_make_input_requests_to_the_agent() {
     let mut house = House::new();
     let other = house.join("other");
     house.call(1, "other__t");
@@ -147,7 +147,7 @@ fn bug_8_an_app_that_nobody_has_claimed_cannot_drive_the_agent() {
 }
 
 #[test]
-fn bug_10_a_spent_code_is_offered_no_longer_whatever_its_manifest_says() {
+fn bug_10_a_used_code_is_no_longer_listed_even_if_the_manifest_still_has_it() {
     let mut house = House::new();
     let advertise = |house: &mut House| {
         house.bridge.advertise(vec![Advertised {
@@ -164,7 +164,7 @@ fn bug_10_a_spent_code_is_offered_no_longer_whatever_its_manifest_says() {
     assert!(house.ask_text(2, "ledger__t", "{}").0.contains("PQ7N-4D"));
     let app = dial_bound(&mut house, 3, "PQ7N-4D");
     house.app(app, &hello("ledger", ACTIONS, RESOURCES));
-    // The manifest is never rewritten.
+    // The manifest of the app still has the old code.
     advertise(&mut house);
     for (id, tool) in [(4, "tesseron__list_pending_claims"), (5, "nobody__t")] {
         let (text, _) = house.ask_text(id, tool, "{}");
@@ -173,14 +173,14 @@ fn bug_10_a_spent_code_is_offered_no_longer_whatever_its_manifest_says() {
 }
 
 #[test]
-fn bug_11_the_end_of_an_old_channel_does_not_take_the_new_one_along() {
+fn bug_11_the_end_of_an_old_channel_does_not_end_the_new_one() {
     let mut house = House::new();
     let first = dial_bound(&mut house, 1, "PQ7N-4D");
     house.app(first, &hello("ledger", ACTIONS, RESOURCES));
     let leg = house.leg(first);
-    // Its host is dialled anew with the same claim, while the old channel hangs.
+    // The app's host is dialled again with the same session, while the old channel hangs.
     house.call(2, "ledger__t").stall(leg).agent(&cancelled(2)).forget();
-    say_code(&mut house, 3, "OTHER");
+    claim_by_code(&mut house, 3, "OTHER");
     let (claim, _) = house.wanted();
     let second = house.dial_claimed(claim, bound("OTHER", "s_host", "rt_host")).unwrap();
     house.app(second, &hello("ledger", ACTIONS, RESOURCES));
@@ -193,7 +193,7 @@ fn bug_11_the_end_of_an_old_channel_does_not_take_the_new_one_along() {
 }
 
 #[test]
-fn bug_12_a_session_that_waits_a_second_time_waits_its_whole_time() {
+fn bug_12_a_session_that_waits_for_a_second_resume_waits_the_full_time() {
     let mut config = config();
     config.registry.resume_ttl = std::time::Duration::from_secs(10);
     let mut house = House::with(config);
@@ -208,26 +208,26 @@ fn bug_12_a_session_that_waits_a_second_time_waits_its_whole_time() {
     let third = house.dial();
     house.app(third, &resume("ledger", &session, &token));
     assert_eq!(house.app_response(third, 1)["result"]["sessionId"], session);
-    assert_eq!(house.bridge.poll_timeout(), None, "no old clock ticks on");
+    assert_eq!(house.bridge.poll_timeout(), None, "the deadline of the first wait is gone");
 }
 
 #[test]
-fn bug_13_an_app_that_was_dialled_for_a_claim_may_come_back_instead_of_greeting() {
+fn bug_13_a_dialled_app_may_resume_instead_of_sending_a_hello() {
     let mut house = House::new();
     let app = dial_bound(&mut house, 1, "PQ7N-4D");
     house.app(app, &hello("ledger", ACTIONS, RESOURCES)).lose(app).forget();
     let again = dial_bound(&mut house, 2, "NEW-CODE");
     house.app(again, &resume("ledger", "s_host", "rt_host"));
     assert_eq!(house.app_response(again, 1)["result"]["sessionId"], "s_host");
-    assert!(!text_of(&house.response(2)["result"]).1, "at once, and not after 5 s");
-    // One that cannot is told so, and may greet.
+    assert!(!text_of(&house.response(2)["result"]).1, "the claim succeeds at once, not after 5 s");
+    // An app that cannot resume gets an error, and may send a hello.
     let third = dial_bound(&mut house, 3, "THIRD");
     house.app(third, &resume("ledger", "s_unknown", "x"));
     assert_eq!(house.app_response(third, 1)["error"]["code"], -32011);
 }
 
 #[test]
-fn bug_14_twins_are_listed_once() {
+fn bug_14_the_tools_of_several_apps_with_one_id_are_listed_once() {
     let mut house = House::new();
     house.join("ledger");
     house.join("ledger");
@@ -235,7 +235,7 @@ fn bug_14_twins_are_listed_once() {
 }
 
 #[test]
-fn bug_15_a_second_subscribe_leaves_nothing_behind_and_a_failed_one_neither() {
+fn bug_15_a_repeated_or_failed_subscribe_leaves_no_subscription_behind() {
     let (mut house, app) = house();
     let subscribe = |id: u64| request(id, "resources/subscribe", r#"{"uri":"tesseron://ledger/balance"}"#);
     house.agent(&subscribe(1)).agent(&subscribe(2));
@@ -247,10 +247,10 @@ fn bug_15_a_second_subscribe_leaves_nothing_behind_and_a_failed_one_neither() {
     assert!(house.heard().is_empty());
 }
 
-/// The bridge of the reference's Vite plugin swaps a browser's channel without telling the gateway. Here an app that comes back has a new
-/// channel, so whatever that plugin does behind it, this much holds.
+/// The reference's Vite plugin replaces the channel of a browser without notifying the gateway. Here an app that resumes has a new channel, so
+/// these rules hold for such a plugin, too.
 #[test]
-fn bug_16_across_a_refresh_no_call_hangs_tools_are_new_and_the_agent_can_still_be_asked() {
+fn bug_16_after_a_resume_old_calls_have_failed_tools_are_new_and_input_requests_work() {
     let mut house = House::new();
     let app = house.dial();
     house.app(app, &hello("web", ACTIONS, RESOURCES));
@@ -258,7 +258,7 @@ fn bug_16_across_a_refresh_no_call_hangs_tools_are_new_and_the_agent_can_still_b
     house.claim(app).call(1, "web__t").lose(app);
     assert_eq!(house.response(1)["result"]["structuredContent"]["code"], -32010);
     house.call(2, "web__t");
-    assert_eq!(house.response(2)["result"]["isError"], true, "nothing is queued for nobody");
+    assert_eq!(house.response(2)["result"]["isError"], true, "a call is not queued for an absent app");
     let again = house.dial();
     let fresh = r#"[{"name":"t"},{"name":"fresh"}]"#;
     let params = manifest("web", fresh, "[]", &format!(r#""sessionId":"{session}","resumeToken":"{token}","#));
@@ -274,9 +274,9 @@ fn bug_16_across_a_refresh_no_call_hangs_tools_are_new_and_the_agent_can_still_b
     assert_eq!(house.app_response(again, 7)["result"]["action"], "accept");
 }
 
-/// A handler of before may still run, and whatever it says goes out on the new channel.
+/// A handler of the old channel may still run, and its frames are then sent on the new channel.
 #[test]
-fn bug_16_what_is_said_late_of_the_channel_before_hits_no_call_of_the_new_one() {
+fn bug_16_late_frames_about_calls_of_the_old_channel_do_not_affect_calls_of_the_new_one() {
     let mut house = House::new();
     let app = house.dial();
     house.app(app, &hello("ledger", ACTIONS, RESOURCES));
@@ -304,7 +304,7 @@ fn bug_16_what_is_said_late_of_the_channel_before_hits_no_call_of_the_new_one() 
 }
 
 #[test]
-fn bug_17_a_token_that_two_calls_share_keeps_two_floors() {
+fn bug_17_two_calls_that_share_a_token_have_independent_progress() {
     let (mut house, app) = house();
     for id in ["1", "2"] {
         house.agent(&call_tool(id, "ledger__t", "{}", Some("7")));
@@ -319,17 +319,17 @@ fn bug_17_a_token_that_two_calls_share_keeps_two_floors() {
 }
 
 #[test]
-fn bug_18_a_code_is_never_a_path() {
+fn bug_18_a_code_that_could_be_a_path_is_refused() {
     let mut house = House::new();
     for (id, code) in ["../../../etc/passwd", "..", "a/b", "a\\b", "C:x", "x.json", "\u{0}"].into_iter().enumerate() {
-        say_code(&mut house, id as u64, code);
+        claim_by_code(&mut house, id as u64, code);
         assert!(text_of(&house.response(id as u64)["result"]).1, "{code}");
     }
     assert!(house.events().iter().all(|event| !matches!(event, BridgeEvent::ClaimWanted { .. })));
 }
 
 #[test]
-fn bug_19_ids_with_underscores_are_reached_by_their_tools() {
+fn bug_19_the_tools_of_apps_with_underscores_in_their_ids_can_be_called() {
     let mut house = House::new();
     for id in ["a_", "a__b", "a__b__", "x__", "y___z"] {
         let app = house.join(id);
@@ -341,13 +341,13 @@ fn bug_19_ids_with_underscores_are_reached_by_their_tools() {
 }
 
 #[test]
-fn bug_20_an_output_that_is_not_there_is_null() {
+fn bug_20_a_missing_output_is_null() {
     let (mut house, app) = house();
     house.call(1, "ledger__t");
     let call = house.invoked(app);
     house.app(app, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"invocationId":"{}"}}}}"#, call.id, call.invocation));
     assert_eq!(house.response(1)["result"], json!({"content": [{"type": "text", "text": "null"}]}));
-    // A result without its wrapping makes no invalid result of a tool either.
+    // A result that is not an object with an `output` still becomes a valid result of the tool.
     for (id, result) in [(2, r#"{"entry":1}"#), (3, "null"), (4, "7"), (5, "[]"), (6, r#""text""#)] {
         house.call(id, "ledger__t");
         let call = house.invoked(app);
@@ -358,7 +358,7 @@ fn bug_20_an_output_that_is_not_there_is_null() {
 }
 
 #[test]
-fn bug_22_a_form_that_the_agent_would_refuse_is_refused_before_it_gets_there() {
+fn bug_22_a_form_that_the_agent_would_refuse_is_not_forwarded() {
     let (mut house, app) = house();
     house.call(1, "ledger__t");
     let call = house.invoked(app);
@@ -377,7 +377,7 @@ fn bug_22_a_form_that_the_agent_would_refuse_is_refused_before_it_gets_there() {
 }
 
 #[test]
-fn bug_23_a_question_ends_at_the_agent_when_its_call_does() {
+fn bug_23_an_input_request_is_cancelled_at_the_agent_when_its_call_ends() {
     let (mut house, app) = house();
     house.call(1, "ledger__t");
     let call = house.invoked(app);
@@ -397,7 +397,7 @@ fn bug_23_a_question_ends_at_the_agent_when_its_call_does() {
 }
 
 #[test]
-fn the_clock_of_no_leg_is_left_behind_when_everybody_has_gone() {
+fn no_deadline_remains_after_all_legs_have_closed() {
     let (mut house, app) = house();
     house.call(1, "ledger__t");
     let call = house.invoked(app);

@@ -1,4 +1,4 @@
-//! Resources through the gateway: lists, reads, and subscriptions, of which the app has one however often the agent asks.
+//! Resources through a bridge: lists, reads, and subscriptions, of which the app has only one for each resource.
 
 use protocol_core::TransportEnd;
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ fn updated(subscription: &Value, value: &str) -> String {
     notification("resources/updated", &format!(r#"{{"subscriptionId":{subscription},"value":{value}}}"#))
 }
 
-/// The agent subscribes and the app agrees; gives what the app calls the subscription.
+/// The agent subscribes and the app accepts. Returns the id of the subscription at the app.
 fn subscribed(house: &mut House, app: usize, id: u64) -> Value {
     house.agent(&subscribe(id, URI));
     let (asked, params) = house.app_asked(app, "resources/subscribe");
@@ -39,7 +39,7 @@ fn subscribed(house: &mut House, app: usize, id: u64) -> Value {
 }
 
 #[test]
-fn resources_are_listed_with_uris_that_lead_back_to_them() {
+fn each_listed_resource_can_be_read_by_its_uri() {
     let mut house = House::new();
     let names = ["balance", "a b", "100%", "x?y#z", "ü/ö", ""];
     let resources = json!(names.map(|name| json!({"name": name, "description": "d", "subscribable": true}))).to_string();
@@ -58,7 +58,7 @@ fn resources_are_listed_with_uris_that_lead_back_to_them() {
 }
 
 #[test]
-fn a_value_is_text_or_json_as_it_is_written() {
+fn a_value_is_returned_as_text_or_as_json_by_its_type() {
     let (mut house, app) = house();
     for (output, mime, text) in [
         (r#"{"cents":991,"n":1.50}"#, "application/json", r#"{"cents":991,"n":1.50}"#),
@@ -79,7 +79,7 @@ fn a_value_is_text_or_json_as_it_is_written() {
 }
 
 #[test]
-fn what_cannot_be_read_is_an_error_with_the_number_of_the_app() {
+fn a_read_that_the_app_refuses_fails_with_the_error_of_the_app() {
     let (mut house, app) = house();
     house.agent(&read(1, "tesseron://ledger/secret"));
     let (asked, _) = house.app_asked(app, "resources/read");
@@ -100,7 +100,7 @@ fn what_cannot_be_read_is_an_error_with_the_number_of_the_app() {
 }
 
 #[test]
-fn an_app_has_no_address_opened_by_an_error_of_the_agents_protocol() {
+fn an_app_cannot_make_the_agent_open_an_address_with_an_error() {
     const REQUIRED: &str = r#"{"code":-32042,"message":"sign in","data":{"elicitations":[{"mode":"url","message":"?","url":"https://evil.example/","elicitationId":"1"}]}}"#;
     let mut house = House::for_agent(config(), "2025-11-25", r#"{"elicitation":{"form":{},"url":{}}}"#);
     let app = house.join("ledger");
@@ -110,7 +110,7 @@ fn an_app_has_no_address_opened_by_an_error_of_the_agents_protocol() {
         house.app(app, &format!(r#"{{"jsonrpc":"2.0","id":{asked},"error":{REQUIRED}}}"#));
         assert_eq!(house.response(1)["error"], json!({"code": -32603, "message": "sign in"}), "{method}");
     }
-    // A failed tool is a result, which no client takes for the error.
+    // A failed tool is a result, which no client takes for an error of the protocol.
     house.call(5, "ledger__t");
     let (asked, _) = house.app_asked(app, "actions/invoke");
     house.app(app, &format!(r#"{{"jsonrpc":"2.0","id":{asked},"error":{REQUIRED}}}"#));
@@ -118,7 +118,7 @@ fn an_app_has_no_address_opened_by_an_error_of_the_agents_protocol() {
 }
 
 #[test]
-fn a_read_that_the_agent_gives_up_or_the_app_does_not_survive_ends() {
+fn a_read_ends_when_the_agent_cancels_it_or_the_app_disconnects() {
     let (mut house, app) = house();
     house.agent(&read(1, URI)).agent(&cancelled(1));
     house.assert_idle();
@@ -128,7 +128,7 @@ fn a_read_that_the_agent_gives_up_or_the_app_does_not_survive_ends() {
 }
 
 #[test]
-fn an_update_tells_the_uri_and_ends_with_the_subscription() {
+fn an_update_is_notified_with_its_uri_until_the_agent_unsubscribes() {
     let (mut house, app) = house();
     let name = subscribed(&mut house, app, 1);
     house.app(app, &updated(&name, r#"{"cents":1}"#));
@@ -136,14 +136,14 @@ fn an_update_tells_the_uri_and_ends_with_the_subscription() {
     house.agent(&unsubscribe(2, URI));
     let (asked, params) = house.app_asked(app, "resources/unsubscribe");
     assert_eq!(params, json!({"subscriptionId": name}));
-    assert_eq!(house.response(2)["result"], json!({}), "whatever the app says to it");
+    assert_eq!(house.response(2)["result"], json!({}), "it does not wait for the app");
     house.app(app, &answered(&asked, "null")).app(app, &updated(&name, "2"));
     assert!(house.heard().is_empty());
     house.assert_idle();
 }
 
 #[test]
-fn item_98_an_update_that_comes_before_the_answer_is_told_and_one_of_no_subscription_is_not() {
+fn item_98_an_update_before_the_response_is_notified_and_one_of_no_subscription_is_not() {
     let (mut house, app) = house();
     house.agent(&subscribe(1, URI));
     let (asked, params) = house.app_asked(app, "resources/subscribe");
@@ -155,11 +155,11 @@ fn item_98_an_update_that_comes_before_the_answer_is_told_and_one_of_no_subscrip
 }
 
 #[test]
-fn a_resource_is_subscribed_once_however_often_the_agent_asks() {
+fn a_resource_is_subscribed_once_even_if_the_agent_subscribes_twice() {
     let (mut house, app) = house();
     house.agent(&subscribe(1, URI)).agent(&subscribe(2, URI));
     let (asked, params) = house.app_asked(app, "resources/subscribe");
-    assert!(house.heard().is_empty(), "both wait");
+    assert!(house.heard().is_empty(), "neither is answered yet");
     house.app(app, &answered(&asked, "null"));
     let answers: Vec<Value> = house.heard().iter().map(|text| value(text)).collect();
     assert_eq!(answers.iter().map(|answer| answer["id"].clone()).collect::<Vec<_>>(), [1, 2]);
@@ -167,11 +167,11 @@ fn a_resource_is_subscribed_once_however_often_the_agent_asks() {
     assert_eq!(house.response(3)["result"], json!({}));
     assert_eq!(house.app_heard(app), Vec::<String>::new());
     house.app(app, &updated(&params["subscriptionId"], "1"));
-    assert_eq!(house.notifications("notifications/resources/updated").len(), 1, "and told once");
+    assert_eq!(house.notifications("notifications/resources/updated").len(), 1, "the agent is notified once");
 }
 
 #[test]
-fn item_99_a_subscribe_that_fails_leaves_nothing() {
+fn item_99_a_subscribe_that_fails_leaves_no_subscription() {
     let (mut house, app) = house();
     house.agent(&subscribe(1, URI)).agent(&subscribe(2, URI));
     let (asked, params) = house.app_asked(app, "resources/subscribe");
@@ -184,7 +184,7 @@ fn item_99_a_subscribe_that_fails_leaves_nothing() {
 }
 
 #[test]
-fn the_answer_to_an_earlier_subscribe_does_not_settle_a_later_one() {
+fn the_response_to_an_earlier_subscribe_does_not_settle_a_later_one() {
     for first_is_refused in [false, true] {
         let (mut house, app) = house();
         house.agent(&subscribe(1, URI));
@@ -199,7 +199,7 @@ fn the_answer_to_an_earlier_subscribe_does_not_settle_a_later_one() {
         } else {
             house.app(app, &answered(&first, "null"));
         }
-        assert_eq!(house.heard(), Vec::<String>::new(), "the second one is not answered yet");
+        assert_eq!(house.heard(), Vec::<String>::new(), "the second subscribe is not answered yet");
         house.app(app, &answered(&second, "null"));
         assert_eq!(house.response(3)["result"], json!({}));
         house.app(app, &updated(&params["subscriptionId"], "1"));
@@ -208,17 +208,17 @@ fn the_answer_to_an_earlier_subscribe_does_not_settle_a_later_one() {
 }
 
 #[test]
-fn a_subscribe_that_the_agent_gives_up_leaves_no_subscription_at_the_app() {
+fn a_subscribe_that_the_agent_cancels_leaves_no_subscription_at_the_app() {
     let (mut house, app) = house();
     house.agent(&subscribe(1, URI));
     let (asked, params) = house.app_asked(app, "resources/subscribe");
     house.agent(&cancelled(1)).app(app, &answered(&asked, "null"));
     house.forget().app(app, &updated(&params["subscriptionId"], "1"));
-    assert_eq!(house.heard(), Vec::<String>::new(), "nobody has subscribed");
+    assert_eq!(house.heard(), Vec::<String>::new(), "the agent has no subscription");
 }
 
 #[test]
-fn unsubscribing_what_was_never_subscribed_is_well() {
+fn unsubscribing_without_a_subscription_succeeds() {
     let (mut house, app) = house();
     house.agent(&unsubscribe(1, URI));
     assert_eq!(house.response(1)["result"], json!({}));
@@ -226,7 +226,7 @@ fn unsubscribing_what_was_never_subscribed_is_well() {
 }
 
 #[test]
-fn unsubscribing_while_the_app_has_not_answered_answers_both() {
+fn an_unsubscribe_before_the_app_has_answered_answers_both_requests_of_the_agent() {
     let (mut house, app) = house();
     house.agent(&subscribe(1, URI)).agent(&unsubscribe(2, URI));
     let heard: Vec<Value> = house.heard().iter().map(|text| value(text)["id"].clone()).collect();
@@ -242,14 +242,14 @@ fn subscriptions_of_an_app_end_with_it_and_those_of_others_go_on() {
     let name = subscribed(&mut house, other, 1);
     house.agent(&subscribe(2, "tesseron://gone/balance"));
     house.end(house.leg(gone), TransportEnd::Eof);
-    assert!(house.response(2).get("error").is_some(), "who waits is told");
+    assert!(house.response(2).get("error").is_some(), "the open subscribe fails");
     house.forget().app(other, &updated(&name, "1"));
     assert_eq!(house.notifications("notifications/resources/updated"), [json!({"uri": URI})]);
 }
 
 // ---- After a resume ----
 
-/// A claimed app as the reference makes them: it forgets its subscriptions with its channel.
+/// A claimed app like those of the reference: it forgets its subscriptions with its channel.
 struct Resumable {
     app: usize,
     session: String,
@@ -265,7 +265,7 @@ impl Resumable {
         Self { app, session, token }
     }
 
-    /// Comes back on a channel of its own; gives what it hears after its welcome.
+    /// Resumes on a new channel. Returns the frames that the app receives after its welcome.
     fn come_back(&mut self, house: &mut House) -> Vec<Value> {
         self.app = house.dial();
         house.app(self.app, &resume("ledger", &self.session, &self.token));
@@ -277,7 +277,7 @@ impl Resumable {
     }
 }
 
-/// What the only frame is about, and the id and the name of the subscription in it.
+/// Checks that there is just one frame, a request of `method`. Returns its id and the subscription id in it.
 #[track_caller]
 fn only(frames: &[Value], method: &str) -> (Value, Value) {
     assert_eq!(frames.len(), 1, "{frames:?}");
@@ -285,13 +285,13 @@ fn only(frames: &[Value], method: &str) -> (Value, Value) {
     (frames[0]["id"].clone(), frames[0]["params"]["subscriptionId"].clone())
 }
 
-fn told(house: &mut House) -> Vec<Value> {
+fn notified_updates(house: &mut House) -> Vec<Value> {
     house.notifications("notifications/resources/updated")
 }
 
-/// Its SDK forgets them, and its gateway does not ask again, so that an agent watched in vain.
+/// The SDK of the reference forgets its subscriptions, and its gateway does not subscribe again, so the agent gets no more updates.
 #[test]
-fn after_a_resume_a_subscription_lives_on() {
+fn after_a_resume_a_subscription_is_renewed() {
     let mut house = House::new();
     let mut ledger = Resumable::join(&mut house);
     let name = subscribed(&mut house, ledger.app, 1);
@@ -299,39 +299,43 @@ fn after_a_resume_a_subscription_lives_on() {
         house.lose(ledger.app).forget();
         let heard = ledger.come_back(&mut house);
         let (asked, again) = only(&heard, "resources/subscribe");
-        assert_eq!((&again, &heard[0]["params"]["name"]), (&name, &json!("balance")), "an app that has kept it has it once");
+        assert_eq!(
+            (&again, &heard[0]["params"]["name"]),
+            (&name, &json!("balance")),
+            "an app that has kept the subscription gets no second one"
+        );
         house.forget().app(ledger.app, &answered(&asked, "null"));
-        assert_eq!(told(&mut house), [json!({"uri": URI})], "what happened meanwhile was not told");
+        assert_eq!(notified_updates(&mut house), [json!({"uri": URI})], "an update in the meantime would have been missed");
         house.app(ledger.app, &updated(&name, "1"));
-        assert_eq!(told(&mut house), [json!({"uri": URI})]);
+        assert_eq!(notified_updates(&mut house), [json!({"uri": URI})]);
     }
     house.agent(&unsubscribe(2, URI));
     let (_, params) = house.app_asked(ledger.app, "resources/unsubscribe");
     assert_eq!(params["subscriptionId"], name);
     house.app(ledger.app, &updated(&name, "2"));
-    assert_eq!(told(&mut house), Vec::<Value>::new());
+    assert_eq!(notified_updates(&mut house), Vec::<Value>::new());
 }
 
 #[test]
-fn an_app_that_takes_over_from_a_channel_that_only_seems_to_stand_is_subscribed_again() {
+fn an_app_that_resumes_while_its_old_channel_still_seems_open_is_subscribed_again() {
     let mut house = House::new();
     let mut ledger = Resumable::join(&mut house);
     let name = subscribed(&mut house, ledger.app, 1);
-    // Its old channel holds a frame that nobody reads and that cannot be taken back.
+    // A queued frame that the app does not read keeps the old leg open.
     let (old, leg) = (ledger.app, house.leg(ledger.app));
     house.call(2, "ledger__t").stall(leg).agent(&cancelled(2));
     let (asked, _) = only(&ledger.come_back(&mut house), "resources/subscribe");
     house.app(ledger.app, &answered(&asked, "null")).forget();
-    // Neither what the old channel still says nor its end counts.
+    // Later frames of the old channel and its end have no effect.
     house.read(leg).app(old, &updated(&name, "0")).lose(old);
-    assert_eq!(told(&mut house), Vec::<Value>::new());
+    assert_eq!(notified_updates(&mut house), Vec::<Value>::new());
     house.app(ledger.app, &updated(&name, "1"));
-    assert_eq!(told(&mut house), [json!({"uri": URI})]);
+    assert_eq!(notified_updates(&mut house), [json!({"uri": URI})]);
 }
 
-/// A host that keeps its name and token over several claims.
+/// The host of an app keeps its session id and token over several claims.
 #[test]
-fn an_app_that_is_claimed_anew_in_its_session_is_subscribed_again_after_its_claim() {
+fn an_app_that_is_claimed_again_in_its_session_is_subscribed_again_after_the_claim() {
     let mut house = House::new();
     let dial = |house: &mut House, id: u64, code: &str| {
         let arguments = json!({"code": code}).to_string();
@@ -352,7 +356,7 @@ fn an_app_that_is_claimed_anew_in_its_session_is_subscribed_again_after_its_clai
 }
 
 #[test]
-fn while_its_app_is_away_a_subscription_is_agreed_to_and_can_be_taken_back() {
+fn while_an_app_is_away_subscribe_and_unsubscribe_succeed_and_take_effect_at_its_resume() {
     let mut house = House::new();
     let mut ledger = Resumable::join(&mut house);
     let name = subscribed(&mut house, ledger.app, 1);
@@ -361,50 +365,50 @@ fn while_its_app_is_away_a_subscription_is_agreed_to_and_can_be_taken_back() {
     assert_eq!(house.response(2)["result"], json!({}));
     house.agent(&unsubscribe(3, URI));
     assert_eq!(house.response(3)["result"], json!({}));
-    // One that has kept it hears that nobody wants it.
+    // An app that has kept the subscription gets an unsubscribe.
     let (asked, of) = only(&ledger.come_back(&mut house), "resources/unsubscribe");
     assert_eq!(of, name);
     house.app(ledger.app, &answered(&asked, "null"));
-    assert_eq!(told(&mut house), Vec::<Value>::new());
+    assert_eq!(notified_updates(&mut house), Vec::<Value>::new());
     house.lose(ledger.app);
-    assert_eq!(ledger.come_back(&mut house), Vec::<Value>::new(), "that is over");
-    // Taken back and asked for again, it goes on.
+    assert_eq!(ledger.come_back(&mut house), Vec::<Value>::new(), "there is nothing to renew");
+    // After an unsubscribe and a new subscribe the subscription is renewed.
     let name = subscribed(&mut house, ledger.app, 4);
     house.lose(ledger.app).agent(&unsubscribe(5, URI)).agent(&subscribe(6, URI)).forget();
     assert_eq!(only(&ledger.come_back(&mut house), "resources/subscribe").1, name);
 }
 
 #[test]
-fn an_app_that_leaves_before_it_has_agreed_again_is_asked_once_more() {
+fn an_app_that_leaves_before_it_has_accepted_a_renewal_gets_another_one() {
     let mut house = House::new();
     let mut ledger = Resumable::join(&mut house);
     let name = subscribed(&mut house, ledger.app, 1);
     for _ in 0..3 {
         house.lose(ledger.app).forget();
         assert_eq!(only(&ledger.come_back(&mut house), "resources/subscribe").1, name);
-        assert_eq!(told(&mut house), Vec::<Value>::new());
+        assert_eq!(notified_updates(&mut house), Vec::<Value>::new());
     }
     house.lose(ledger.app);
-    assert!(house.heard().iter().all(|text| value(text).get("error").is_none()), "nobody waits");
+    assert!(house.heard().iter().all(|text| value(text).get("error").is_none()), "no request fails");
     house.assert_idle();
 }
 
 #[test]
-fn an_app_that_does_not_agree_again_is_not_subscribed_and_the_agent_looks_once() {
+fn an_app_that_refuses_a_renewal_is_not_subscribed_and_the_agent_is_notified_once() {
     let mut house = House::new();
     let mut ledger = Resumable::join(&mut house);
     let name = subscribed(&mut house, ledger.app, 1);
     house.lose(ledger.app).forget();
     let (asked, _) = only(&ledger.come_back(&mut house), "resources/subscribe");
     house.forget().app(ledger.app, &tests::bridge::refused(&asked, -32003, "Resource not subscribable: balance"));
-    assert_eq!(told(&mut house), [json!({"uri": URI})], "and finds out");
+    assert_eq!(notified_updates(&mut house), [json!({"uri": URI})], "the agent is notified, so that it reads the resource once");
     house.app(ledger.app, &updated(&name, "1"));
-    assert_eq!(told(&mut house), Vec::<Value>::new());
+    assert_eq!(notified_updates(&mut house), Vec::<Value>::new());
     subscribed(&mut house, ledger.app, 2);
 }
 
 #[test]
-fn what_the_app_had_not_agreed_to_ends_with_its_channel() {
+fn a_subscribe_that_the_app_has_not_answered_fails_with_its_channel() {
     let mut house = House::new();
     let mut ledger = Resumable::join(&mut house);
     house.agent(&subscribe(1, URI)).lose(ledger.app);
@@ -413,19 +417,19 @@ fn what_the_app_had_not_agreed_to_ends_with_its_channel() {
 }
 
 #[test]
-fn a_new_session_of_the_app_is_subscribed_when_the_agent_asks_and_the_one_that_is_away_is_not() {
+fn a_subscribe_goes_to_the_new_session_of_an_app_and_not_to_its_absent_one() {
     let mut house = House::new();
     let mut ledger = Resumable::join(&mut house);
     let name = subscribed(&mut house, ledger.app, 1);
     house.lose(ledger.app).forget();
-    // It has lost its token: this is another session.
+    // The app has lost its token, so it has a new session.
     let other = house.join("ledger");
     assert_eq!(house.app_heard(other), Vec::<String>::new());
     let new = subscribed(&mut house, other, 2);
     assert_ne!(new, name);
-    assert_eq!(ledger.come_back(&mut house), Vec::<Value>::new(), "the agent watches the other one");
+    assert_eq!(ledger.come_back(&mut house), Vec::<Value>::new(), "the agent is subscribed to the new session");
     house.forget().app(other, &updated(&new, "1"));
-    assert_eq!(told(&mut house).len(), 1);
+    assert_eq!(notified_updates(&mut house).len(), 1);
 }
 
 #[test]
@@ -450,7 +454,7 @@ fn a_subscription_is_forgotten_with_its_session() {
             _ => &mut house,
         };
         if how != "the agent leaves" {
-            // There is room for one.
+            // There is room for one subscription.
             house.forget().agent(&subscribe(2, "tesseron://other/balance"));
             let (asked, _) = house.app_asked(other, "resources/subscribe");
             house.app(other, &answered(&asked, "null"));
@@ -461,7 +465,7 @@ fn a_subscription_is_forgotten_with_its_session() {
 }
 
 #[test]
-fn as_long_as_the_session_may_come_back_its_subscriptions_take_room() {
+fn the_subscriptions_of_a_session_that_may_resume_count_toward_the_limit() {
     let mut config = config();
     config.agent_limits.in_flight = 1;
     let mut house = House::with(config);
@@ -472,7 +476,7 @@ fn as_long_as_the_session_may_come_back_its_subscriptions_take_room() {
     assert!(house.response(2).get("error").is_some());
 }
 
-/// A few at a time, so that calls of the agent find room beside them.
+/// Only a few are renewed at a time, so that there is room for calls of the agent.
 #[test]
 fn thousands_of_subscriptions_are_renewed_a_few_at_a_time() {
     const MANY: usize = 3000;
@@ -503,12 +507,12 @@ fn thousands_of_subscriptions_are_renewed_a_few_at_a_time() {
         asked.extend(house.app_heard(ledger.app).iter().map(|text| value(text)));
     }
     assert_eq!(names.len(), MANY);
-    assert_eq!(told(&mut house).len(), MANY);
+    assert_eq!(notified_updates(&mut house).len(), MANY);
     house.assert_idle();
 }
 
 #[test]
-fn what_was_taken_back_while_the_app_was_away_is_told_a_few_at_a_time_too() {
+fn unsubscribes_from_while_the_app_was_away_are_sent_a_few_at_a_time() {
     let mut house = House::new();
     let mut ledger = Resumable::join(&mut house);
     for number in 0..100 {
@@ -521,21 +525,21 @@ fn what_was_taken_back_while_the_app_was_away_is_told_a_few_at_a_time_too() {
         house.agent(&unsubscribe(1000 + number, &format!("tesseron://ledger/r{number}")));
     }
     let mut asked = ledger.come_back(&mut house);
-    let mut told = 0;
+    let mut notified_updates = 0;
     while !asked.is_empty() {
         assert!(asked.len() <= 16 && asked.iter().all(|frame| frame["method"] == "resources/unsubscribe"), "{asked:?}");
-        told += asked.len();
+        notified_updates += asked.len();
         for frame in std::mem::take(&mut asked) {
             house.app(ledger.app, &answered(&frame["id"], "null"));
         }
         asked.extend(house.app_heard(ledger.app).iter().map(|text| value(text)));
     }
-    assert_eq!(told, 100);
+    assert_eq!(notified_updates, 100);
     house.assert_idle();
 }
 
 #[test]
-fn renewals_wait_while_the_app_has_no_room_and_go_on_when_it_has() {
+fn renewals_pause_while_the_leg_of_the_app_is_full() {
     let mut config = config();
     config.app_limits.in_flight = 2;
     config.app_limits.output_bytes = 400;
@@ -548,8 +552,8 @@ fn renewals_wait_while_the_app_has_no_room_and_go_on_when_it_has() {
     }
     house.lose(ledger.app).forget();
     let heard = ledger.come_back(&mut house);
-    assert_eq!(heard.len(), 2, "as many as there is room for");
-    // Its calls end with no room for more: long frames wait that it does not read.
+    assert_eq!(heard.len(), 2, "only as many as there is room for");
+    // Its calls end, but there is no room for renewals: long frames are queued that the app does not read.
     let leg = house.leg(ledger.app);
     house.stall(leg);
     for id in 0..4 {
@@ -576,7 +580,7 @@ fn renewals_wait_while_the_app_has_no_room_and_go_on_when_it_has() {
 }
 
 #[test]
-fn a_new_list_of_resources_replaces_the_old_one_and_the_agent_is_told() {
+fn a_new_list_of_resources_replaces_the_old_one_and_the_agent_is_notified() {
     let (mut house, app) = house();
     house.app(
         app,
@@ -592,7 +596,7 @@ fn a_new_list_of_resources_replaces_the_old_one_and_the_agent_is_told() {
 }
 
 #[test]
-fn an_app_without_subscriptions_is_not_asked_for_one() {
+fn a_subscribe_is_not_forwarded_to_an_app_that_does_not_support_subscriptions() {
     let mut house = House::new();
     let app = house.dial();
     let silent = tests::bridge::hello("ledger", "[]", tests::bridge::RESOURCES)

@@ -1,5 +1,5 @@
-//! Storms over a gateway with one agent and up to three apps at a time: random things happen, good and bad, and after each of them everything
-//! that must hold is looked at. A storm is a pure function of its seed.
+//! Storms over a bridge with one agent and up to three apps at a time: random steps, valid and invalid, with a check of all invariants after
+//! each step. A storm is a pure function of its seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,27 +12,27 @@ use tests::bridge::{
     ACTIONS, House, Invoked, RESOURCES, answered, call_tool, config, credentials, hello, refused, resume, sampled, value,
 };
 
-/// A request of the agent that is not answered.
+/// A request of the agent that is not answered yet.
 #[derive(Debug, Default)]
 struct Open {
     /// The last value of its progress.
     last: Option<f64>,
-    /// The agent has given it up; an answer that was on its way may still come, with what goes before it.
+    /// The agent has cancelled the request; frames that were already queued for it may still come.
     given_up: bool,
-    /// Something has come since.
+    /// Progress has come since the cancel.
     late: bool,
 }
 
-/// What an app knows.
+/// The state of an app as it sees it.
 #[derive(Debug, Default)]
 struct Known {
     id: &'static str,
     calls: Vec<Invoked>,
-    /// Calls that it was told to stop.
+    /// Calls that the gateway has cancelled.
     stopped: BTreeSet<String>,
-    /// Requests of the gateway that are no calls.
+    /// Open requests of the gateway other than calls.
     others: Vec<Value>,
-    /// Its questions that are not answered.
+    /// The ids of the app's open input requests.
     asked: BTreeSet<u64>,
     subscriptions: Vec<String>,
     credentials: Option<(String, String)>,
@@ -45,16 +45,16 @@ struct Storm {
     next: u64,
     /// Requests of the agent by their ids.
     open: BTreeMap<u64, Open>,
-    /// Questions to the agent by their ids.
+    /// Open input requests to the agent, by their ids.
     questions: BTreeMap<u64, &'static str>,
-    /// Those that it has answered.
+    /// The ids of input requests that the agent has answered.
     answered: BTreeSet<u64>,
     apps: Vec<Known>,
-    /// What apps that are gone may come back with.
+    /// The app ids, session ids and resume tokens of apps that have disconnected.
     left: Vec<(&'static str, String, String)>,
-    /// Every name that an invocation ever had, and every id.
+    /// Every invocation id and every request id that the gateway has used.
     names: BTreeSet<String>,
-    /// Responses, progress, questions and lost apps, to see that a storm does something.
+    /// Counts of responses, progress, input requests and lost apps, to check that a storm is not idle.
     seen: BTreeMap<&'static str, u64>,
     stalled: BTreeSet<Leg>,
 }
@@ -94,7 +94,7 @@ impl Storm {
         *self.seen.entry(what).or_default() += 1;
     }
 
-    /// An app that lives, if there is one.
+    /// A random connected app, if there is one.
     fn some_app(&mut self) -> Option<usize> {
         let alive: Vec<usize> = (0..self.apps.len()).filter(|app| !self.apps[*app].gone).collect();
         self.rng.pick(&alive)
@@ -105,12 +105,12 @@ impl Storm {
         self.rng.pick(&open)
     }
 
-    // ---- What may happen ----
+    // ---- Random steps ----
 
     fn step(&mut self) {
         match self.rng.below(24) {
             0..=4 => self.agent_calls(),
-            5 => self.agent_gives_up(),
+            5 => self.agent_cancels(),
             6..=7 => self.agent_answers(),
             8 => self.agent_does_something_else(),
             9..=11 => self.app_reports(),
@@ -127,7 +127,7 @@ impl Storm {
             }
         }
         self.house.carry();
-        self.look();
+        self.check_invariants();
     }
 
     fn agent_calls(&mut self) {
@@ -144,7 +144,7 @@ impl Storm {
         self.house.agent(&text);
     }
 
-    fn agent_gives_up(&mut self) {
+    fn agent_cancels(&mut self) {
         if self.rng.chance(64) {
             self.house.agent(&cancelled(999_999_999));
         } else if let Some(id) = self.some_open().filter(|_| self.house.unread(Leg::Agent) == 0) {
@@ -235,7 +235,7 @@ impl Storm {
             _ => call.output(r#""done""#),
         };
         self.house.app(app, &frame);
-        // Now and then it answers twice.
+        // Sometimes it answers twice.
         if !self.rng.chance(32) {
             self.apps[app].calls.retain(|other| other.invocation != call.invocation);
         }
@@ -320,7 +320,7 @@ impl Storm {
         };
         self.apps.push(known);
         self.house.app(app, &frame);
-        self.look();
+        self.check_invariants();
         if let (Some(code), false) = (self.house.guests[app].code.clone(), self.rng.chance(32)) {
             let id = self.number();
             self.open.insert(id, Open::default());
@@ -340,9 +340,9 @@ impl Storm {
         }
     }
 
-    // ---- What must hold ----
+    // ---- Invariants ----
 
-    fn look(&mut self) {
+    fn check_invariants(&mut self) {
         for app in 0..self.apps.len() {
             for text in self.house.app_heard(app) {
                 self.app_hears(app, &text);
@@ -353,8 +353,8 @@ impl Storm {
         }
         for event in self.house.events() {
             if let BridgeEvent::AppClosed { channel, .. } = event {
-                let app = self.house.guests.iter().position(|guest| guest.channel == channel).expect("an app of ours");
-                assert!(!self.apps[app].gone, "an end comes once");
+                let app = self.house.guests.iter().position(|guest| guest.channel == channel).expect("a known app");
+                assert!(!self.apps[app].gone, "the end of an app comes once");
                 self.apps[app].gone = true;
                 self.count("lost");
                 assert_eq!(self.house.bridge.stats(Leg::App(channel)), None);
@@ -373,8 +373,8 @@ impl Storm {
         if !self.stalled.contains(&Leg::Agent) && self.house.unread(Leg::Agent) == 0 && !self.house.bridge.is_closed(Leg::Agent) {
             let stats = self.house.stats(Leg::Agent);
             let waiting = self.open.values().filter(|open| !open.given_up).count();
-            assert_eq!(stats.inbound_calls, waiting, "what the agent waits for is what runs");
-            assert_eq!(stats.exchanges_out, self.questions.len(), "what the agent was asked is what is asked");
+            assert_eq!(stats.inbound_calls, waiting, "the running calls are those that the agent waits for");
+            assert_eq!(stats.exchanges_out, self.questions.len(), "the open input requests are those that the agent has received");
             assert!(self.house.bridge.in_flight() <= 2 * waiting + self.questions.len());
         }
     }
@@ -384,13 +384,13 @@ impl Storm {
         let id = frame["id"].as_u64();
         match (frame["method"].as_str(), id) {
             (None, Some(id)) => {
-                assert!(self.open.remove(&id).is_some(), "an answer to nothing: {text}");
+                assert!(self.open.remove(&id).is_some(), "a response to no request: {text}");
                 self.count("answer");
             }
             (None, None) => assert!(frame.get("error").is_some(), "{text}"),
             (Some("notifications/progress"), _) => {
-                let token = frame["params"]["progressToken"].as_u64().expect("a token of ours");
-                let open = self.open.get_mut(&token).unwrap_or_else(|| panic!("progress of nothing: {text}"));
+                let token = frame["params"]["progressToken"].as_u64().expect("a token of the agent");
+                let open = self.open.get_mut(&token).unwrap_or_else(|| panic!("progress of no call: {text}"));
                 open.late = open.given_up;
                 let now = frame["params"]["progress"].as_f64().expect("a number");
                 let repeats = frame["params"].get("message").is_some() || frame["params"].get("_meta").is_some();
@@ -408,17 +408,17 @@ impl Storm {
                 self.count("question");
             }
             (Some("notifications/cancelled"), _) => {
-                let taken = frame["params"]["requestId"].as_u64().expect("an id of theirs");
-                // It may cross the answer.
-                assert!(self.questions.remove(&taken).is_some() || self.answered.remove(&taken), "a cancel of nothing: {text}");
+                let taken = frame["params"]["requestId"].as_u64().expect("an id of the gateway");
+                // The cancel may cross the answer.
+                assert!(self.questions.remove(&taken).is_some() || self.answered.remove(&taken), "a cancel of no request: {text}");
             }
-            (Some(_), Some(_)) => panic!("a request that nobody knows: {text}"),
+            (Some(_), Some(_)) => panic!("an unknown request: {text}"),
             (Some(_), None) => {}
         }
     }
 
     fn app_hears(&mut self, app: usize, text: &str) {
-        assert!(!self.apps[app].gone, "after its end an app hears nothing: {text}");
+        assert!(!self.apps[app].gone, "a frame for an app that has disconnected: {text}");
         let frame = value(text);
         if let Some(call) = Invoked::read(text) {
             assert!(self.names.insert(call.invocation.clone()) && self.names.insert(call.id.to_string()), "used before: {text}");
@@ -430,7 +430,7 @@ impl Storm {
         match (frame["method"].as_str(), frame.get("id").cloned()) {
             (Some("actions/cancel"), None) => {
                 let name = frame["params"]["invocationId"].as_str().expect("a name").to_owned();
-                assert!(self.names.contains(&name), "a cancel of what was never called: {text}");
+                assert!(self.names.contains(&name), "a cancel of no invocation: {text}");
                 assert!(known.stopped.insert(name), "a second cancel: {text}");
             }
             (Some(_), Some(id)) => {
@@ -445,7 +445,7 @@ impl Storm {
                     known.credentials = Some(credentials(&frame));
                 }
                 if let Some(id) = id.as_u64() {
-                    // Its greeting and what was refused out of hand are no questions.
+                    // Responses to its handshake and refusals belong to no input request.
                     known.asked.remove(&id);
                 }
             }
@@ -453,13 +453,13 @@ impl Storm {
         }
     }
 
-    /// Everybody reads, answers what is open, and goes; then nothing is left.
+    /// All ends read, answer open requests and disconnect; after that no state remains.
     fn finish(&mut self) {
         for leg in self.house.legs() {
             self.stalled.remove(&leg);
             self.house.read(leg);
         }
-        self.look();
+        self.check_invariants();
         for _ in 0..100 {
             for app in 0..self.apps.len() {
                 for call in std::mem::take(&mut self.apps[app].calls) {
@@ -469,13 +469,13 @@ impl Storm {
                     self.house.app(app, &answered(&other, "null"));
                 }
             }
-            self.look();
+            self.check_invariants();
             if self.house.bridge.in_flight() == 0 && self.open.values().all(|open| open.given_up) {
                 break;
             }
         }
         if self.house.bridge.is_closed(Leg::Agent) {
-            // It made the gateway refuse more than it read for too long.
+            // For too long the app has not read the refusals that it caused.
             self.count("hung up on");
             self.open.clear();
             self.questions.clear();
@@ -484,13 +484,13 @@ impl Storm {
         assert!(waiting.is_empty(), "never answered: {waiting:?}");
         let late: Vec<_> = self.open.iter().filter(|(_, open)| open.late).collect();
         assert!(late.is_empty(), "progress after the cancel: {late:?}");
-        assert!(self.questions.is_empty(), "never taken back: {:?}", self.questions);
+        assert!(self.questions.is_empty(), "never cancelled: {:?}", self.questions);
         for known in self.apps.iter().filter(|known| !known.gone) {
             assert!(known.asked.is_empty(), "an app still waits: {:?}", known.asked);
         }
         self.house.assert_idle();
         self.house.end(Leg::Agent, TransportEnd::Eof).later(10_000);
-        self.look();
+        self.check_invariants();
         self.house.assert_idle();
         assert_eq!(self.house.bridge.channels().count(), 0);
         self.house.later(24 * 60 * 60 * 1000);
@@ -511,7 +511,7 @@ fn run(seed: u64, steps: usize) -> Storm {
 }
 
 #[test]
-fn whatever_happens_every_call_ends_once_and_nothing_is_left() {
+fn in_every_storm_each_call_ends_once_and_no_state_remains() {
     let mut seen = BTreeMap::new();
     for seed in 0..60 {
         for (what, count) in run(seed, 400).seen {
@@ -519,12 +519,12 @@ fn whatever_happens_every_call_ends_once_and_nothing_is_left() {
         }
     }
     for what in ["answer", "call", "cancel", "lost", "progress", "question"] {
-        assert!(seen.get(what).is_some_and(|count| *count > 300), "a storm that does nothing: {seen:?}");
+        assert!(seen.get(what).is_some_and(|count| *count > 300), "a storm with too few frames of a kind: {seen:?}");
     }
 }
 
 #[test]
-fn a_storm_is_the_same_every_time_and_another_one_from_another_seed() {
+fn a_storm_is_determined_by_its_seed() {
     let trace = |seed| run(seed, 400).house.trace;
     assert_eq!(trace(7), trace(7));
     assert_ne!(trace(7), trace(8));

@@ -1,4 +1,4 @@
-//! Names of actions that MCP does not allow in the name of a tool: the agent hears of aliases, and the app of none.
+//! Names of actions that MCP does not allow in the name of a tool: the agent sees aliases, and the app its own names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use testkit::scripted::{notification, request};
 use tests::bridge::{House, call_tool};
 
-/// What MCP allows (2025-11-25, Tools, "Tool Names").
+/// Returns `true` if MCP allows the name (2025-11-25, Tools, "Tool Names").
 fn is_allowed(tool: &str) -> bool {
     (1..=128).contains(&tool.len()) && tool.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
 }
@@ -23,7 +23,7 @@ fn actions(names: &[String]) -> String {
     json!(names.iter().map(|name| json!({"name": name, "description": "d"})).collect::<Vec<_>>()).to_string()
 }
 
-/// The tools of one app alone, by the names of its actions.
+/// The tools of an app that is the only one, by the names of its actions.
 fn listed(app: &str, names: &[String]) -> BTreeMap<String, String> {
     let mut house = House::new();
     house.join_with(app, &actions(names), "[]");
@@ -34,7 +34,7 @@ fn listed(app: &str, names: &[String]) -> BTreeMap<String, String> {
     names.into_iter().zip(tools).collect()
 }
 
-/// Calls a tool, and gives what was called at which app.
+/// Calls a tool. Returns the number of the app and the name of the action that was called.
 fn called(house: &mut House, tool: &str) -> Option<(usize, String)> {
     house.agent(&call_tool("1", tool, "{}", None));
     for app in 0..house.guests.len() {
@@ -53,7 +53,7 @@ fn app_id() -> impl Strategy<Value = String> {
         2 => Just(String::from("a")),
         2 => Just(String::from("a__b")),
         1 => Just(String::from("a_")),
-        // Around the lengths that stand in an alias as a whole, and with a beginning in common.
+        // Lengths around the greatest that fits an alias unshortened, all with the same beginning.
         2 => (70_usize..=128).prop_map(|length| "long_".repeat(26)[..length].to_owned()),
     ]
 }
@@ -74,15 +74,15 @@ fn name() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Valid for any client, one for each action, and each leads back to what its app calls it; also where an app calls its actions by what
-    /// look like the aliases of others.
+    /// Each listed name is valid for any client, belongs to one action, and calls this action; even if an app names its actions like the
+    /// aliases of others.
     #[test]
-    fn every_listed_name_is_allowed_and_unique_and_leads_back(
+    fn every_listed_tool_name_is_valid_and_unique_and_calls_its_action(
         apps in prop::collection::btree_map(app_id(), prop::collection::vec(name(), 0..8), 1..4),
     ) {
         let mut apps: Vec<_> = apps.into_iter().collect();
         for _ in 0..2 {
-            // The second time each app names actions as the tools of the first time are named, with its own prefix and without.
+            // In the second round the actions of each app have the names of the tools of the first round, with and without its prefix.
             let mut house = House::new();
             for (app, names) in &apps {
                 house.join_with(app, &actions(names), "[]");
@@ -93,17 +93,17 @@ proptest! {
             for tool in &tools {
                 prop_assert!(is_allowed(tool), "{}", tool);
                 let called = called(&mut house, tool);
-                prop_assert!(called.is_some(), "{} leads nowhere", tool);
+                prop_assert!(called.is_some(), "{} calls no action", tool);
                 let (app, name) = called.expect("seen");
                 prop_assert!(apps[app].1.contains(&name));
                 let own = format!("{}__{name}", apps[app].0);
                 prop_assert!(*tool == own || looks_like_an_alias(tool), "{} is {:?}", tool, name);
                 if is_allowed(&own) && !looks_like_an_alias(&own) {
-                    prop_assert_eq!(tool, &own, "what is named in an ordinary way stays as it is");
+                    prop_assert_eq!(tool, &own, "a valid name has no alias");
                 }
                 prop_assert!(reached.insert((app, name)));
             }
-            // Only that which two apps come to by names of their own is hidden, as it always was.
+            // An action is not listed only if the valid tool names of two apps are equal.
             for (app, (id, names)) in apps.iter().enumerate() {
                 for name in names {
                     let own = format!("{id}__{name}");
@@ -120,9 +120,9 @@ proptest! {
         }
     }
 
-    /// The name of a tool hangs on its app and its action alone: not on the others, their order, or what was there before.
+    /// The name of a tool depends only on its app and its action, not on other actions, their order, or earlier lists.
     #[test]
-    fn a_name_stays_the_same_whatever_stands_beside_it(
+    fn the_tool_name_of_an_action_does_not_depend_on_other_actions(
         app in app_id(),
         names in prop::collection::vec(name(), 1..8),
         others in prop::collection::vec(name(), 0..8),
@@ -138,7 +138,7 @@ proptest! {
 }
 
 #[test]
-fn an_alias_stands_for_its_action_wherever_the_agent_hears_of_it() {
+fn the_agent_sees_and_uses_the_same_alias_of_an_action_everywhere() {
     let mut house = House::new();
     let app = house.dial();
     let names = [String::from("post entry"), String::from("look")];
@@ -169,7 +169,7 @@ fn an_alias_stands_for_its_action_wherever_the_agent_hears_of_it() {
 }
 
 #[test]
-fn an_alias_of_an_action_that_is_gone_leads_nowhere_and_one_that_comes_back_is_the_same() {
+fn the_alias_of_a_removed_action_is_unknown_and_the_same_if_the_action_comes_back() {
     let mut house = House::new();
     let list = |names: &[&str]| {
         let names: Vec<_> = names.iter().map(ToString::to_string).collect();
@@ -178,12 +178,12 @@ fn an_alias_of_an_action_that_is_gone_leads_nowhere_and_one_that_comes_back_is_t
     let app = house.join_with("ledger", "[]", "[]");
     house.app(app, &list(&["a b"]));
     let alias = house.app_tools().remove(0);
-    // An action whose own name is that of the tool that was there is another one.
+    // An action whose own name equals the former alias is another action.
     let own = alias.strip_prefix("ledger__").unwrap();
     house.app(app, &list(&[own]));
     let other = house.app_tools().remove(0);
     assert_ne!(other, alias);
-    assert!(house.ask_text(1, &alias, "{}").1, "it is known no longer");
+    assert!(house.ask_text(1, &alias, "{}").1, "the alias is unknown now");
     assert_eq!(called(&mut house, &other), Some((app, own.to_owned())));
     house.app(app, &list(&[own, "a b"]));
     assert_eq!(house.app_tools(), [other, alias.clone()]);
@@ -191,7 +191,7 @@ fn an_alias_of_an_action_that_is_gone_leads_nowhere_and_one_that_comes_back_is_t
 }
 
 #[test]
-fn an_alias_of_an_app_that_is_gone_or_was_never_there_is_an_error_that_tells_how_to_go_on() {
+fn calling_an_alias_of_an_absent_or_unknown_app_fails_with_the_next_step() {
     let mut house = House::new();
     let app = house.join_with("ledger", r#"[{"name":"a b"}]"#, "[]");
     let alias = house.app_tools().remove(0);
@@ -203,22 +203,22 @@ fn an_alias_of_an_app_that_is_gone_or_was_never_there_is_an_error_that_tells_how
 }
 
 #[test]
-fn a_hostile_app_with_a_list_of_odd_names_costs_its_neighbours_nothing() {
+fn a_hostile_app_with_very_many_odd_names_does_not_affect_other_apps() {
     let mut house = House::new();
     house.join("good");
     let huge = "\u{0}".repeat(1 << 20);
     let names: Vec<_> = (0..5000).map(|number| format!("{number} \u{202e}/../")).chain([huge, String::from(" ")]).collect();
     house.join_with("bad", &actions(&names), "[]");
     let tools = house.app_tools();
-    assert_eq!(tools.len(), 1 + 4096, "as many of an app are known");
+    assert_eq!(tools.len(), 1 + 4096, "the greatest number of actions of an app");
     assert!(tools.iter().all(|tool| is_allowed(tool)) && tools.contains(&String::from("good__t")));
     house.agent(&request(1, "tools/list", "{}"));
-    assert!(house.heard()[0].len() < 2 << 20, "names are short, however long those of the app are");
+    assert!(house.heard()[0].len() < 2 << 20, "aliases are short even for long names");
 }
 
-/// Two names with the same beginning and the same digest, found in three minutes of computing.
+/// Two names with the same beginning and the same digest, found by three minutes of search.
 #[test]
-fn of_two_actions_that_were_made_to_have_one_alias_the_first_is_listed_and_both_can_be_called() {
+fn of_two_actions_with_equal_aliases_the_first_is_listed_and_both_can_be_called() {
     let [first, second] = ["BviEZjJ8yYj", "Y_ayhT8mxbo"].map(|end| format!("pay the bill of the customer {end}"));
     let mut house = House::new();
     let bad = house.join_with("bad", &actions(&[first.clone(), second.clone()]), "[]");
