@@ -1,4 +1,4 @@
-//! Every order of the steps of a gateway with both its legs, by the search that `testkit` offers for machines of other people.
+//! Every order of the steps of a bridge with two legs, with the search that `testkit` offers for any machine.
 
 use std::hash::Hash;
 
@@ -9,17 +9,17 @@ use testkit::explore::{Bounds, Explored, Failure, explore};
 use testkit::scripted::json;
 use tests::bridge::{House, config};
 
-/// A bridge between the session of an agent and that of an app, which are read only when a step says so: so a cancel, a report and a
-/// result can cross.
+/// A bridge between the session of an agent and that of an app. Each is read only by a step of its own, so that a cancel, an update and
+/// a result can cross.
 struct Gateway {
     house: House,
     app: usize,
     calls: Vec<OutboundId>,
     done: Vec<OutboundId>,
     serves: Vec<InboundId>,
-    /// Calls, cancels and reports that may still happen.
+    /// The numbers of calls, cancels and updates that may still happen.
     left: [u8; 3],
-    /// The app answers twice, to see that the search notices.
+    /// If `true`, the app answers twice, which the search must find.
     is_broken: bool,
 }
 
@@ -46,7 +46,7 @@ impl Gateway {
     }
 
     fn unread(&self, name: &str) -> bool {
-        // The output for a leg that is not read shows in its statistics alone.
+        // The queued output of a leg that is not read shows only in its statistics.
         let leg = if name == "agent" { Leg::Agent } else { self.house.leg(self.app) };
         self.house.bridge.stats(leg).is_some_and(|stats| stats.queued_bytes > 0)
     }
@@ -67,7 +67,7 @@ impl Gateway {
                     let end = self.house.app_end(self.app);
                     let _ = end.session.respond(id, Reply::Tool(ToolOutput::text("late")), end.now);
                 }
-                Event::Violation(rule) => panic!("the bridge breaks a rule towards the app: {rule}"),
+                Event::Violation(rule) => panic!("the bridge violates a rule at the app: {rule}"),
                 _ => {}
             }
         }
@@ -112,7 +112,7 @@ impl Explored for Gateway {
             Step::Cancel(place) => {
                 self.left[1] -= 1;
                 let end = self.house.agent_end();
-                end.session.cancel(self.calls[place], None, end.now).expect("it is not done");
+                end.session.cancel(self.calls[place], None, end.now).expect("the call is open");
             }
             Step::Report(place) => {
                 self.left[2] -= 1;
@@ -136,7 +136,7 @@ impl Explored for Gateway {
         self.poll();
     }
 
-    /// Each leg is a function of the frames that it has seen, and the bridge of those that it was given, in their order.
+    /// The state of each end and of the bridge depends only on the frames that it has received, and on their order.
     fn state(&self) -> impl Hash {
         let of = |mark: &str| self.house.trace.iter().filter(|line| line.contains(mark)).cloned().collect::<Vec<_>>();
         (of(" > "), of("agent < "), of("app 0 < "), self.left, self.done.len(), self.serves.len())
@@ -144,7 +144,7 @@ impl Explored for Gateway {
 
     fn check_rest(&self) {
         assert_eq!(self.done.len(), self.calls.len(), "G1: a call of the agent is never done");
-        assert_eq!(self.house.bridge.in_flight(), 0, "the bridge keeps a call that is over");
+        assert_eq!(self.house.bridge.in_flight(), 0, "the bridge keeps a call that has ended");
     }
 }
 
@@ -156,8 +156,8 @@ fn every_order_of_two_calls_a_cancel_and_a_report_ends_each_call_once() {
 }
 
 #[test]
-fn a_broken_gateway_is_found_by_the_shortest_way() {
-    let failure = explore(|| Gateway::new([1, 0, 0], true), Bounds::default()).expect_err("it loses its calls");
+fn a_broken_gateway_is_found_with_the_fewest_steps() {
+    let failure = explore(|| Gateway::new([1, 0, 0], true), Bounds::default()).expect_err("a broken gateway");
     let Failure::Objection { what, way } = failure else { panic!("{failure}") };
     assert!(what.starts_with("G1"), "{what}");
     assert_eq!(way, [Step::Call, Step::ReadApp, Step::Respond(0), Step::ReadAgent]);
