@@ -1,5 +1,5 @@
-//! Random operations on a world of two ends. After each one both ends are compared with the model, and the judge checks the guarantees from
-//! the frames and events. A failing case shrinks to a list of operations that can be pasted into a test.
+//! Every outcome is predicted: random operations on a world of two ends, each compared with the model after every call, and judged by
+//! what has crossed. A failing case shrinks to operations that can be pasted into a test.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,7 +16,7 @@ use testkit::world::ops::{self, Operation};
 use testkit::world::{Wire, World};
 use testkit::{Guarantee, Rng, Subject, strategies};
 
-/// The protocol of the two ends.
+/// Which protocol, and so which ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Spoken {
     /// A client and a server.
@@ -25,7 +25,7 @@ enum Spoken {
     Tesseron,
 }
 
-/// Configurations with timeouts, rates and limits that random operations reach.
+/// Clocks, rates and limits that random operations run into.
 fn configs(spoken: Spoken, variant: u8) -> (Config, Config) {
     let (client, server) = match spoken {
         Spoken::Mcp => (client_config(), server_config()),
@@ -61,15 +61,15 @@ fn configs(spoken: Spoken, variant: u8) -> (Config, Config) {
     (congest(client), congest(server))
 }
 
-/// Returns `true` if the limit on output is so small that the model cannot predict its effects.
+/// Returns `true` if sizes are in play that models do not know: an outbox that is soon congested.
 fn is_congested(variant: u8) -> bool {
     variant >> 6 == 3
 }
 
-/// The operation by which an agent claims the app of a gateway; on MCP it does nothing.
+/// The operation by which an agent claims what a gateway has; on MCP it does nothing.
 const CLAIM: u8 = 32;
 
-/// Gives the links some latency and, in most cases, makes the handshake.
+/// Frames take some time, and most cases begin after the handshake.
 fn begin<S: Subject>(world: &mut World<S>, variant: u8) {
     if is_congested(variant) {
         world.forget_models();
@@ -85,21 +85,21 @@ fn begin<S: Subject>(world: &mut World<S>, variant: u8) {
     }
 }
 
-/// One case: a seed for the links, the kind of the links, and the operations.
+/// One case: a seed for the links, what lies between, and what happens.
 #[derive(Clone)]
 struct Case {
     spoken: Spoken,
     seed: u64,
     wire: Wire,
     variant: u8,
-    /// `true` if end 1 has many lanes.
+    /// End 1 has many lanes.
     has_lanes: bool,
-    /// The opcodes of this case, one bit each; operations of other opcodes are skipped.
+    /// Opcodes whose bit is not set do not happen: each case has its own mix.
     swarm: u64,
     ops: Vec<Operation>,
 }
 
-/// Prints the case as Rust code for a test.
+/// As it can be pasted into a test.
 impl fmt::Debug for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { spoken, seed, wire, variant, has_lanes, swarm, ops } = self;
@@ -112,7 +112,7 @@ impl fmt::Debug for Case {
 }
 
 impl Case {
-    /// Runs the case to its end. Returns `true` if the model predicted everything, and the trace of both ends.
+    /// Runs it to its end; says whether the model was there to the last, and gives the trace.
     fn run(&self, change: impl FnOnce(&mut World)) -> (bool, [Vec<String>; 2]) {
         let (predicted, world) = self.play(change);
         (predicted, world.trace())
@@ -137,14 +137,14 @@ impl Case {
     }
 }
 
-/// A random operation, which rarely closes an end, and may claim.
+/// An operation, which rarely closes an end, and may claim.
 fn operation() -> impl Strategy<Value = Operation> {
     let rare = (prop_oneof![26..28_u8, Just(CLAIM)], any::<u8>(), any::<u8>(), any::<u8>());
     let rare = rare.prop_map(|(opcode, a, b, c)| [opcode, a, b, c]);
     prop_oneof![69 => strategies::operation(), 2 => rare]
 }
 
-/// A random operation; one in eight is about lanes.
+/// An operation, in one of eight cases on lanes.
 fn operation_of_lanes() -> impl Strategy<Value = Operation> {
     let of_lanes = (33..38_u8, any::<u8>(), any::<u8>(), any::<u8>()).prop_map(|(opcode, a, b, c)| [opcode, a, b, c]);
     prop_oneof![7 => operation(), 1 => of_lanes]
@@ -172,7 +172,7 @@ fn case(length: usize) -> impl Strategy<Value = Case> {
     )
 }
 
-/// A case that depends only on its protocol and its number.
+/// A case that depends on nothing but its protocol and its number.
 fn numbered(spoken: Spoken, number: u64, length: usize) -> Case {
     let mut rng = Rng::new(number);
     let wire = if rng.below(3) == 0 { Wire::Bytes } else { Wire::Messages };
@@ -181,7 +181,7 @@ fn numbered(spoken: Spoken, number: u64, length: usize) -> Case {
     Case { spoken, seed: number, wire, variant, has_lanes: false, swarm, ops }
 }
 
-/// A case like that of [`numbered`], with many lanes and operations on them.
+/// The same, with many lanes and with what happens to them.
 fn with_lanes(spoken: Spoken, number: u64, length: usize) -> Case {
     let case = numbered(spoken, number, length);
     let mut rng = Rng::new(!number);
@@ -195,7 +195,7 @@ fn with_lanes(spoken: Spoken, number: u64, length: usize) -> Case {
             ops.push(ops::random_of_lanes(&mut rng));
         }
     }
-    // Every such case has calls and operations on lanes.
+    // Calls, and all that happens to lanes, are in each mix.
     Case { wire: Wire::Messages, has_lanes: true, swarm: case.swarm | 1 | 0b1_1111 << 33, ops, ..case }
 }
 
@@ -222,13 +222,13 @@ proptest! {
     }
 
     #[test]
-    fn g8_a_handle_timeout_before_any_deadline_changes_nothing(case in case(40)) {
+    fn g8_a_needless_handle_timeout_is_invisible_wherever_it_comes(case in case(40)) {
         case.run(World::probe);
     }
 }
 
 #[test]
-fn the_predicted_cases_of_mcp_contain_every_listed_situation() {
+fn what_is_predicted_of_mcp_is_not_the_same_few_things() {
     const MUST_HAPPEN: [&str; 41] = [
         "outcome: Result(",
         "outcome: Error(",
@@ -272,14 +272,14 @@ fn the_predicted_cases_of_mcp_contain_every_listed_situation() {
         "Err(\"NoParent\")",
         "Err(\"Disconnected\")",
     ];
-    // Rare situations: a malformed response to a call in flight, an id that is used again, and a form that is filled in.
+    // What chance rarely brings: a broken answer to a call in flight, an id that is used again, and a form that is filled in.
     let mut ops = vec![[0, 0, 0, 0], [25, 0, 2, 2], [25, 1, 7, 5], [5, 1, 0, 0], [5, 1, 0, 0], [25, 1, 7, 5]];
     ops.extend([[0, 0, 0, 0], [6, 1, 0, 1], [7, 0, 0, 0]]);
     never_happened(Spoken::Mcp, &MUST_HAPPEN, ops);
 }
 
 #[test]
-fn the_predicted_cases_of_tesseron_contain_every_listed_situation() {
+fn what_is_predicted_of_tesseron_is_not_the_same_few_things() {
     const MUST_HAPPEN: [&str; 30] = [
         "outcome: Result(",
         "outcome: Error(",
@@ -312,11 +312,11 @@ fn the_predicted_cases_of_tesseron_contain_every_listed_situation() {
         "Err(\"Unsupported\")",
         "Err(\"WrongEnd\")",
     ];
-    // Rare situations: a form that is filled in, and a malformed response to a call in flight.
+    // A form that is filled in, and a broken answer to a call in flight.
     never_happened(Spoken::Tesseron, &MUST_HAPPEN, vec![[0, 0, 0, 0], [6, 1, 0, 1], [7, 0, 0, 0], [25, 0, 1, 2]]);
 }
 
-/// Runs many cases, and the operations `ops` for rare situations. All texts of `wanted` must occur in traces that were fully predicted.
+/// Runs many cases, and one for what chance rarely brings: all of it must happen, and be predicted.
 fn never_happened(spoken: Spoken, wanted: &[&str], ops: Vec<Operation>) {
     let mut left = wanted.to_vec();
     const CASES: u64 = 700;
@@ -325,7 +325,7 @@ fn never_happened(spoken: Spoken, wanted: &[&str], ops: Vec<Operation>) {
     for case in (0..CASES).map(|number| numbered(spoken, number, 150)).chain([rare]) {
         let (to_the_last, trace) = Case { variant: case.variant & 127, ..case }.run(|_| {});
         predicted += usize::from(to_the_last);
-        // Only fully predicted cases count.
+        // Only what was predicted counts.
         if to_the_last {
             left.retain(|wanted| !trace.iter().flatten().any(|line| line.contains(wanted)));
         }
@@ -334,7 +334,7 @@ fn never_happened(spoken: Spoken, wanted: &[&str], ops: Vec<Operation>) {
     assert!(predicted > 300, "{predicted} of {CASES} cases kept their models to the last");
 }
 
-/// Texts that must occur in the traces of cases with many lanes.
+/// What is predicted where lanes are many, and rarely or never where there is one.
 const MUST_HAPPEN_ON_LANES: [&str; 6] = [
     "progress -> Err(\"Coalesced\")",
     "log -> Err(\"Dropped\")",
@@ -344,7 +344,7 @@ const MUST_HAPPEN_ON_LANES: [&str; 6] = [
     "true -> Err(\"NotLive\")",
 ];
 
-/// Runs many cases with many lanes. Returns counts of the situations that were predicted.
+/// Many cases with many lanes: how much has happened to them, as far as it was predicted.
 fn campaign_of_lanes(spoken: Spoken) -> Seen {
     const CASES: u64 = 300;
     let mut left = MUST_HAPPEN_ON_LANES.to_vec();
@@ -374,7 +374,7 @@ fn every_frame_of_many_lanes_is_as_the_model_predicts() {
     }
 }
 
-/// Runs one numbered case of a world whose ends have a fault. With `judged_alone` there is no model, but the comparison with a clone.
+/// Runs one numbered case of a world whose ends are broken. `judged_alone`: without predictions, but with what only a clone can show.
 fn broken_case(spoken: Spoken, fault: Fault, number: u64, judged_alone: bool) -> Vec<String> {
     let mut case = if fault.is_of_lanes() { with_lanes(spoken, number, 60) } else { numbered(spoken, number, 60) };
     case.wire = Wire::Messages;
@@ -392,7 +392,7 @@ fn broken_case(spoken: Spoken, fault: Fault, number: u64, judged_alone: bool) ->
     }
     begin(&mut world, case.variant);
     if fault == Fault::ForgetsTypes {
-        // A call, and a response to each of the first ids as text, which random operations rarely send for a call in flight.
+        // A call, and a response to each of the first ids as a text: chance rarely meets one in flight.
         world.apply([0, 0, 0, 0]);
         (1..9).for_each(|id| world.apply([25, 0, id, 0x84]));
     }
@@ -401,7 +401,7 @@ fn broken_case(spoken: Spoken, fault: Fault, number: u64, judged_alone: bool) ->
     world.trace().concat()
 }
 
-/// The objections to a world whose ends have a fault, over a number of cases.
+/// The objections to a world whose ends are broken, over a number of cases.
 fn objections(spoken: Spoken, fault: Fault, judged_alone: bool) -> Vec<String> {
     let mut said = Vec::new();
     for number in 0..400 {
@@ -420,22 +420,22 @@ fn objections(spoken: Spoken, fault: Fault, judged_alone: bool) -> Vec<String> {
 }
 
 #[test]
-fn the_model_objects_to_every_fault() {
+fn every_fault_is_objected_to_by_the_model() {
     for spoken in [Spoken::Mcp, Spoken::Tesseron] {
-        // The model does not see how a frame is written.
+        // A model reads what a frame says, not how it is written.
         for fault in Fault::ALL.into_iter().filter(|fault| shows(spoken, *fault) && *fault != Fault::Flickers) {
             assert!(!objections(spoken, fault, false).is_empty(), "no objection to {fault:?} on {spoken:?}");
         }
     }
 }
 
-/// Returns `true` if a fault can show. On MCP a call goes on when its lane is lost; faults of stateless requests are found in `callers.rs`.
+/// On MCP a call goes on when its lane is lost. What only stateless requests show is caught in `callers.rs`.
 fn shows(spoken: Spoken, fault: Fault) -> bool {
     !fault.is_of_callers() && (spoken == Spoken::Tesseron || fault != Fault::IgnoresLosses)
 }
 
 #[test]
-fn a_judge_without_a_model_names_the_guarantee_that_a_fault_breaks() {
+fn a_judge_without_a_model_objects_by_the_guarantee_that_is_broken() {
     for guarantee in Guarantee::ALL {
         assert!(Fault::ALL.iter().any(|fault| fault.breaks() == Some(guarantee)), "no fault breaks {guarantee}");
     }
@@ -443,14 +443,14 @@ fn a_judge_without_a_model_names_the_guarantee_that_a_fault_breaks() {
         for fault in Fault::ALL.into_iter().filter(|fault| shows(spoken, *fault)) {
             let Some(guarantee) = fault.breaks() else { continue };
             if fault == Fault::MixesIds && spoken == Spoken::Tesseron {
-                // On Tesseron a result also has the invocation id, so the session itself refuses a wrong one.
+                // A response names its call a second time there, so the session refuses it by itself.
                 continue;
             }
             let said = objections(spoken, fault, true);
             let named = format!("{guarantee}: ");
             assert!(
                 said.iter().any(|what| what.starts_with(&named)),
-                "{fault:?} on {spoken:?} does not violate {guarantee}: {said:?}"
+                "{fault:?} on {spoken:?} is no matter of {guarantee}: {said:?}"
             );
         }
     }
