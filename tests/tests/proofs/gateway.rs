@@ -7,12 +7,12 @@ use tesseron::bridge::Leg;
 use testkit::config::app_config;
 use testkit::explore::{Bounds, Explored, Failure, explore};
 use testkit::scripted::json;
-use tests::bridge::{House, config};
+use tests::bridge::{Rig, config};
 
 /// A bridge between the session of an agent and that of an app. Each is read only by a step of its own, so that a cancel, an update and
 /// a result can cross.
 struct Gateway {
-    house: House,
+    rig: Rig,
     app: usize,
     calls: Vec<OutboundId>,
     done: Vec<OutboundId>,
@@ -35,36 +35,36 @@ enum Step {
 
 impl Gateway {
     fn new(left: [u8; 3], is_broken: bool) -> Self {
-        let mut house = House::of_sessions(config());
-        let app = house.join_session(app_config());
-        house.agent_end().drain();
-        house.app_end(app).drain();
-        let leg = house.leg(app);
-        house.stall(Leg::Agent).stall(leg);
-        house.trace.clear();
-        Self { house, app, calls: Vec::new(), done: Vec::new(), serves: Vec::new(), left, is_broken }
+        let mut rig = Rig::of_sessions(config());
+        let app = rig.join_session(app_config());
+        rig.agent_end().drain();
+        rig.app_end(app).drain();
+        let leg = rig.leg(app);
+        rig.stall(Leg::Agent).stall(leg);
+        rig.trace.clear();
+        Self { rig, app, calls: Vec::new(), done: Vec::new(), serves: Vec::new(), left, is_broken }
     }
 
     fn unread(&self, name: &str) -> bool {
         // The queued output of a leg that is not read shows only in its statistics.
-        let leg = if name == "agent" { Leg::Agent } else { self.house.leg(self.app) };
-        self.house.bridge.stats(leg).is_some_and(|stats| stats.queued_bytes > 0)
+        let leg = if name == "agent" { Leg::Agent } else { self.rig.leg(self.app) };
+        self.rig.bridge.stats(leg).is_some_and(|stats| stats.queued_bytes > 0)
     }
 
     fn poll(&mut self) {
-        for event in self.house.agent_end().events() {
+        for event in self.rig.agent_end().events() {
             if let Event::Done { id, .. } = event {
                 assert!(self.calls.contains(&id) && !self.done.contains(&id), "G1: {id} is done twice");
                 self.done.push(id);
             }
         }
-        for event in self.house.app_end(self.app).events() {
+        for event in self.rig.app_end(self.app).events() {
             match event {
                 Event::Request { id, .. } => self.serves.push(id),
                 Event::Cancelled { id, .. } => {
                     self.serves.retain(|serve| *serve != id);
                     // The handler ends at once.
-                    let end = self.house.app_end(self.app);
+                    let end = self.rig.app_end(self.app);
                     let _ = end.session.respond(id, Reply::Tool(ToolOutput::text("late")), end.now);
                 }
                 Event::Violation(rule) => panic!("the bridge violates a rule at the app: {rule}"),
@@ -106,45 +106,45 @@ impl Explored for Gateway {
         match *step {
             Step::Call => {
                 self.left[0] -= 1;
-                let call = self.house.agent_end().invoke(Invoke::call_tool("ledger__t", json("{}")));
+                let call = self.rig.agent_end().invoke(Invoke::call_tool("ledger__t", json("{}")));
                 self.calls.push(call);
             }
             Step::Cancel(place) => {
                 self.left[1] -= 1;
-                let end = self.house.agent_end();
+                let end = self.rig.agent_end();
                 end.session.cancel(self.calls[place], None, end.now).expect("the call is open");
             }
             Step::Report(place) => {
                 self.left[2] -= 1;
                 let value = f64::from(10 - self.left[2]);
-                self.house.app_end(app).report(self.serves[place], Progress::percent(value));
+                self.rig.app_end(app).report(self.serves[place], Progress::percent(value));
             }
             Step::Respond(place) => {
                 let id = self.serves.remove(place);
-                self.house.app_end(app).respond(id);
+                self.rig.app_end(app).respond(id);
                 if self.is_broken {
                     self.calls.clear();
                 }
             }
-            Step::ReadAgent => _ = self.house.read(Leg::Agent).stall(Leg::Agent),
+            Step::ReadAgent => _ = self.rig.read(Leg::Agent).stall(Leg::Agent),
             Step::ReadApp => {
-                let leg = self.house.leg(app);
-                self.house.read(leg).stall(leg);
+                let leg = self.rig.leg(app);
+                self.rig.read(leg).stall(leg);
             }
         }
-        self.house.carry();
+        self.rig.deliver();
         self.poll();
     }
 
     /// The state of each end and of the bridge depends only on the frames that it has received, and on their order.
     fn state(&self) -> impl Hash {
-        let of = |mark: &str| self.house.trace.iter().filter(|line| line.contains(mark)).cloned().collect::<Vec<_>>();
+        let of = |mark: &str| self.rig.trace.iter().filter(|line| line.contains(mark)).cloned().collect::<Vec<_>>();
         (of(" > "), of("agent < "), of("app 0 < "), self.left, self.done.len(), self.serves.len())
     }
 
     fn check_rest(&self) {
         assert_eq!(self.done.len(), self.calls.len(), "G1: a call of the agent is never done");
-        assert_eq!(self.house.bridge.in_flight(), 0, "the bridge keeps a call that has ended");
+        assert_eq!(self.rig.bridge.in_flight(), 0, "the bridge keeps a call that has ended");
     }
 }
 

@@ -307,7 +307,7 @@ mod futures {
     }
 }
 
-/// The crates, and the types of each that are asserted above.
+/// The crates with what is asserted of each.
 const ASSERTED: [(&str, &[&str]); 8] = [
     ("adapter-io", adapter_io::NAMES),
     ("adapter-smol", adapter_smol::NAMES),

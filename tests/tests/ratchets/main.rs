@@ -18,7 +18,7 @@ use std::process::Command;
 
 use source::{attributes, code, sources, words};
 
-/// The crates that are checked. The adapters and the programs use the operating system, so they are not among them.
+/// The crates that all of this holds for. The adapters and the programs meet the machine, and are not among them.
 const CRATES: [&str; 5] = ["adapter-io", "endpoint", "engine", "protocol-core", "tesseron"];
 
 /// The beginnings of the paths of pure code in these crates, each with the parts that are not pure.
@@ -86,7 +86,7 @@ const CLOCKS: [&str; 6] = ["Instant::now", "SystemTime", "std::time", "std::{", 
 const MACHINE: [&str; 8] =
     ["std::env", "std::fs", "std::net", "std::os", "std::process", "std::thread", "thread_local!", "extern crate std"];
 
-/// The beginnings of the paths of machines, whose types have no field that other files can see.
+/// The machines: of no type in what begins so may other files see a field.
 const MACHINES: [&str; 7] = [
     "engine/",
     "protocol-core/http/",

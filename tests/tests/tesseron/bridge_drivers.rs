@@ -13,7 +13,7 @@ use protocol_core::drive::Machine;
 use protocol_core::{Identity, Instant, TransportEnd};
 use tesseron::bridge::{BridgeConfig, Leg, Random};
 use tesseron::legs::SharedBridge;
-use tests::bridge::{ACTIONS, House, RESOURCES, config, hello, value};
+use tests::bridge::{ACTIONS, RESOURCES, Rig, config, hello, value};
 
 /// A runtime whose clock stands still, and which runs no tasks.
 struct Still;
@@ -50,34 +50,34 @@ fn shared(change: impl FnOnce(&mut BridgeConfig)) -> SharedBridge {
     SharedBridge::new(config, random, Arc::new(Still))
 }
 
-fn touched(house: &mut House) -> BTreeSet<Leg> {
-    std::iter::from_fn(|| house.bridge.poll_touched()).collect()
+fn touched(rig: &mut Rig) -> BTreeSet<Leg> {
+    std::iter::from_fn(|| rig.bridge.poll_touched()).collect()
 }
 
 #[test]
 fn regression_the_driver_of_each_leg_that_one_method_ends_is_woken() {
     // Only the driver of the last leg was woken; the others waited for ever with their sockets open.
-    let mut house = House::with(config());
-    let apps = [house.join("a"), house.join("b"), house.join("c")];
-    let legs = apps.map(|app| house.leg(app));
-    touched(&mut house);
-    house.bridge.handle_end(Leg::Agent, TransportEnd::Failed, house.now);
-    let told = touched(&mut house);
+    let mut rig = Rig::with(config());
+    let apps = [rig.join("a"), rig.join("b"), rig.join("c")];
+    let legs = apps.map(|app| rig.leg(app));
+    touched(&mut rig);
+    rig.bridge.handle_end(Leg::Agent, TransportEnd::Failed, rig.now);
+    let told = touched(&mut rig);
     for leg in legs {
-        assert!(house.bridge.is_closed(leg) && told.contains(&leg), "{leg:?}");
+        assert!(rig.bridge.is_closed(leg) && told.contains(&leg), "{leg:?}");
     }
 }
 
 #[test]
 fn the_driver_of_each_leg_that_times_out_at_the_same_time_is_woken() {
-    let mut house = House::with(config());
-    let apps = [house.dial(), house.dial()];
-    let legs = apps.map(|app| house.leg(app));
-    touched(&mut house);
-    house.bridge.handle_timeout(Instant::from_millis(5001));
-    let told = touched(&mut house);
+    let mut rig = Rig::with(config());
+    let apps = [rig.dial(), rig.dial()];
+    let legs = apps.map(|app| rig.leg(app));
+    touched(&mut rig);
+    rig.bridge.handle_timeout(Instant::from_millis(5001));
+    let told = touched(&mut rig);
     for leg in legs {
-        assert!(house.bridge.is_closed(leg) && told.contains(&leg), "{leg:?}");
+        assert!(rig.bridge.is_closed(leg) && told.contains(&leg), "{leg:?}");
     }
 }
 
@@ -108,19 +108,19 @@ fn a_leg_that_paused_for_unpolled_events_is_woken_when_the_owner_polls_them() {
 fn regression_the_drivers_of_all_paused_legs_are_woken_when_the_owner_polls_its_events() {
     let mut config = config();
     config.agent_limits.events = 4;
-    let mut house = House::with(config);
-    let channel = house.bridge.open(house.now).expect("there is room");
+    let mut rig = Rig::with(config);
+    let channel = rig.bridge.open(rig.now).expect("there is room");
     let legs = [Leg::Agent, Leg::App(channel)];
     let bad = Bytes::from(hello("BAD", "[]", "[]"));
-    while house.bridge.wants_input(Leg::App(channel)) {
-        house.bridge.handle_frame(Leg::App(channel), bad.clone(), house.now).expect("it wants input");
+    while rig.bridge.wants_input(Leg::App(channel)) {
+        rig.bridge.handle_frame(Leg::App(channel), bad.clone(), rig.now).expect("it wants input");
     }
-    assert!(legs.iter().all(|leg| !house.bridge.wants_input(*leg)), "no leg is read while the owner leaves events unpolled");
-    touched(&mut house);
-    house.bridge.poll_event().expect("events wait");
-    let told = touched(&mut house);
+    assert!(legs.iter().all(|leg| !rig.bridge.wants_input(*leg)), "no leg is read while the owner leaves events unpolled");
+    touched(&mut rig);
+    rig.bridge.poll_event().expect("events wait");
+    let told = touched(&mut rig);
     for leg in legs {
-        assert!(house.bridge.wants_input(leg) && told.contains(&leg), "{leg:?}");
+        assert!(rig.bridge.wants_input(leg) && told.contains(&leg), "{leg:?}");
     }
 }
 
@@ -151,29 +151,29 @@ fn the_transport_of_each_leg_gets_the_frame_limit_of_that_leg() {
 fn an_unsubscribe_that_is_refused_as_busy_can_be_repeated() {
     let mut config = config();
     config.app_limits.in_flight = 1;
-    let mut house = House::with(config);
-    let app = house.join_with("a", ACTIONS, RESOURCES);
+    let mut rig = Rig::with(config);
+    let app = rig.join_with("a", ACTIONS, RESOURCES);
     let uri = r#""params":{"uri":"tesseron://a/balance"}"#;
-    house.agent(&format!(r#"{{"jsonrpc":"2.0","id":5,"method":"resources/subscribe",{uri}}}"#));
-    let asked = value(house.app_heard(app).last().expect("a subscribe"));
-    house.app(app, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":null}}"#, asked["id"]));
-    house.heard();
-    house.call(6, "a__t");
-    let call = house.invoked(app);
-    house.agent(&format!(r#"{{"jsonrpc":"2.0","id":7,"method":"resources/unsubscribe",{uri}}}"#));
-    assert_eq!(value(&house.heard()[0])["error"]["code"], -32809, "busy");
-    house.app(app, &call.output("1"));
-    house.heard();
-    house.agent(&format!(r#"{{"jsonrpc":"2.0","id":8,"method":"resources/unsubscribe",{uri}}}"#));
-    assert_eq!(value(house.app_heard(app).last().expect("an unsubscribe"))["method"], "resources/unsubscribe");
+    rig.agent(&format!(r#"{{"jsonrpc":"2.0","id":5,"method":"resources/subscribe",{uri}}}"#));
+    let asked = value(rig.app_received(app).last().expect("a subscribe"));
+    rig.app(app, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":null}}"#, asked["id"]));
+    rig.agent_received();
+    rig.call(6, "a__t");
+    let call = rig.invoked(app);
+    rig.agent(&format!(r#"{{"jsonrpc":"2.0","id":7,"method":"resources/unsubscribe",{uri}}}"#));
+    assert_eq!(value(&rig.agent_received()[0])["error"]["code"], -32809, "busy");
+    rig.app(app, &call.output("1"));
+    rig.agent_received();
+    rig.agent(&format!(r#"{{"jsonrpc":"2.0","id":8,"method":"resources/unsubscribe",{uri}}}"#));
+    assert_eq!(value(rig.app_received(app).last().expect("an unsubscribe"))["method"], "resources/unsubscribe");
 }
 
 #[test]
 fn debug_output_shows_no_secret() {
-    let mut house = House::with(config());
-    let app = house.dial();
-    house.app(app, &hello("a", "[]", "[]"));
-    let events = format!("{:?}", house.events());
-    let code = house.guests[app].code.clone().expect("a code");
+    let mut rig = Rig::with(config());
+    let app = rig.dial();
+    rig.app(app, &hello("a", "[]", "[]"));
+    let events = format!("{:?}", rig.events());
+    let code = rig.apps[app].code.clone().expect("a code");
     assert!(events.contains("AppReady") && !events.contains(&code), "{events}");
 }

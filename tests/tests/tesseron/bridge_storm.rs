@@ -9,7 +9,7 @@ use tesseron::bridge::{BridgeEvent, Leg};
 use testkit::Rng;
 use testkit::scripted::{cancelled, notification, request};
 use tests::bridge::{
-    ACTIONS, House, Invoked, RESOURCES, answered, call_tool, config, credentials, hello, refused, resume, sampled, value,
+    ACTIONS, Invoked, RESOURCES, Rig, answered, call_tool, config, credentials, hello, refused, resume, sampled, value,
 };
 
 /// A request of the agent that is not answered yet.
@@ -40,7 +40,7 @@ struct Known {
 }
 
 struct Storm {
-    house: House,
+    rig: Rig,
     rng: Rng,
     next: u64,
     /// Requests of the agent by their ids.
@@ -71,7 +71,7 @@ impl Storm {
         (config.agent_limits.in_flight, config.agent_limits.unsolicited_replies) = (48, 32);
         config.registry.max_channels = 6;
         Self {
-            house: House::with(config),
+            rig: Rig::with(config),
             rng: Rng::new(seed),
             next: 1,
             open: BTreeMap::new(),
@@ -123,10 +123,10 @@ impl Storm {
             21 => self.legs_stall(),
             _ => {
                 let millis = [1, 50, 700, 6_000][self.rng.below(4)];
-                self.house.later(millis);
+                self.rig.later(millis);
             }
         }
-        self.house.carry();
+        self.rig.deliver();
         self.check_invariants();
     }
 
@@ -141,15 +141,15 @@ impl Storm {
             _ => call_tool(&id.to_string(), &format!("{app}__t"), "{}", Some(&id.to_string())),
         };
         self.open.insert(id, Open::default());
-        self.house.agent(&text);
+        self.rig.agent(&text);
     }
 
     fn agent_cancels(&mut self) {
         if self.rng.chance(64) {
-            self.house.agent(&cancelled(999_999_999));
-        } else if let Some(id) = self.some_open().filter(|_| self.house.unread(Leg::Agent) == 0) {
+            self.rig.agent(&cancelled(999_999_999));
+        } else if let Some(id) = self.some_open().filter(|_| self.rig.unread(Leg::Agent) == 0) {
             self.open.get_mut(&id).expect("it is open").given_up = true;
-            self.house.agent(&cancelled(id));
+            self.rig.agent(&cancelled(id));
             self.count("cancel");
         }
     }
@@ -166,7 +166,7 @@ impl Storm {
             (_, Some("sampling/createMessage")) => sampled(&json!(id), "x"),
             _ => answered(&json!(id), r#"{"action":"accept","content":{}}"#),
         };
-        self.house.agent(&frame);
+        self.rig.agent(&frame);
     }
 
     fn agent_does_something_else(&mut self) {
@@ -178,23 +178,23 @@ impl Storm {
             3 => call_tool(&id.to_string(), "tesseron__list_actions", "{}", None),
             4 => call_tool(&id.to_string(), "nobody__t", "{}", None),
             5 => {
-                self.house.agent("{");
+                self.rig.agent("{");
                 return;
             }
             _ => {
-                let codes: Vec<String> = self.house.guests.iter().filter_map(|guest| guest.code.clone()).collect();
+                let codes: Vec<String> = self.rig.apps.iter().filter_map(|app| app.code.clone()).collect();
                 let code = codes.last().cloned().unwrap_or_else(|| String::from("NOBODY"));
                 call_tool(&id.to_string(), "tesseron__claim_session", &json!({"code": code}).to_string(), None)
             }
         };
         self.open.insert(id, Open::default());
-        self.house.agent(&text);
-        let claims = self.house.told.iter().filter_map(|event| match event {
+        self.rig.agent(&text);
+        let claims = self.rig.untaken_events.iter().filter_map(|event| match event {
             BridgeEvent::ClaimWanted { claim, .. } => Some(*claim),
             _ => None,
         });
         for claim in claims.collect::<Vec<_>>() {
-            self.house.bridge.refuse_claim(claim, "nobody wears it", self.house.now);
+            self.rig.bridge.refuse_claim(claim, "nobody wears it", self.rig.now);
         }
     }
 
@@ -214,7 +214,7 @@ impl Storm {
                 2 => format!(r#","percent":{percent},"data":{{"n":{percent}}}"#),
                 _ => format!(r#","percent":{percent}"#),
             };
-            self.house.app(app, &call.progress(&members));
+            self.rig.app(app, &call.progress(&members));
         }
     }
 
@@ -226,7 +226,7 @@ impl Storm {
                 1 => answered(&other, "null"),
                 _ => answered(&other, r#"{"value":1}"#),
             };
-            self.house.app(app, &frame);
+            self.rig.app(app, &frame);
         }
         let Some(call) = self.some_call(app) else { return };
         let frame = match self.rng.below(5) {
@@ -234,7 +234,7 @@ impl Storm {
             1 => answered(&call.id, "7"),
             _ => call.output(r#""done""#),
         };
-        self.house.app(app, &frame);
+        self.rig.app(app, &frame);
         // Sometimes it answers twice.
         if !self.rng.chance(32) {
             self.apps[app].calls.retain(|other| other.invocation != call.invocation);
@@ -247,7 +247,7 @@ impl Storm {
         let id = self.number();
         let frame = if self.rng.chance(128) { call.sample(id) } else { call.confirm(id) };
         self.apps[app].asked.insert(id);
-        self.house.app(app, &frame);
+        self.rig.app(app, &frame);
     }
 
     fn app_tells(&mut self) {
@@ -260,7 +260,7 @@ impl Storm {
             _ => notification("resources/updated", &json!({"subscriptionId": subscription, "value": 1}).to_string()),
         };
         for _ in 0..=self.rng.below(30) {
-            self.house.app(app, &frame);
+            self.rig.app(app, &frame);
         }
     }
 
@@ -284,7 +284,7 @@ impl Storm {
                 _ => String::from("null"),
             },
         };
-        self.house.app(app, &frame);
+        self.rig.app(app, &frame);
     }
 
     fn app_leaves(&mut self) {
@@ -292,23 +292,23 @@ impl Storm {
         if !self.rng.chance(100) {
             return;
         }
-        let leg = self.house.leg(app);
+        let leg = self.rig.leg(app);
         match self.rng.below(3) {
-            0 => self.house.end(leg, TransportEnd::Eof),
-            1 => self.house.end(leg, TransportEnd::Failed),
+            0 => self.rig.end(leg, TransportEnd::Eof),
+            1 => self.rig.end(leg, TransportEnd::Failed),
             _ => {
-                self.house.bridge.close_app(self.house.guests[app].channel, Close::Now, self.house.now);
-                self.house.carry()
+                self.rig.bridge.close_app(self.rig.apps[app].channel, Close::Now, self.rig.now);
+                self.rig.deliver()
             }
         };
     }
 
     fn app_comes(&mut self) {
-        if self.apps.iter().filter(|known| !known.gone).count() >= 4 || self.house.bridge.is_closed(Leg::Agent) {
+        if self.apps.iter().filter(|known| !known.gone).count() >= 4 || self.rig.bridge.is_closed(Leg::Agent) {
             return;
         }
-        let Ok(channel) = self.house.bridge.open(self.house.now) else { return };
-        let app = self.house.seat(channel, None);
+        let Ok(channel) = self.rig.bridge.open(self.rig.now) else { return };
+        let app = self.rig.seat(channel, None);
         let mut known = Known { id: IDS[self.rng.below(IDS.len())], ..Known::default() };
         let at = self.rng.below(self.left.len());
         let frame = match self.left.get(at).cloned() {
@@ -319,24 +319,24 @@ impl Storm {
             _ => hello(known.id, ACTIONS, RESOURCES),
         };
         self.apps.push(known);
-        self.house.app(app, &frame);
+        self.rig.app(app, &frame);
         self.check_invariants();
-        if let (Some(code), false) = (self.house.guests[app].code.clone(), self.rng.chance(32)) {
+        if let (Some(code), false) = (self.rig.apps[app].code.clone(), self.rng.chance(32)) {
             let id = self.number();
             self.open.insert(id, Open::default());
             let arguments = json!({"code": code}).to_string();
-            self.house.agent(&call_tool(&id.to_string(), "tesseron__claim_session", &arguments, None));
+            self.rig.agent(&call_tool(&id.to_string(), "tesseron__claim_session", &arguments, None));
         }
     }
 
     fn legs_stall(&mut self) {
-        let legs: Vec<Leg> = self.house.legs();
+        let legs: Vec<Leg> = self.rig.legs();
         let Some(leg) = self.rng.pick(&legs) else { return };
         if self.stalled.remove(&leg) {
-            self.house.read(leg);
+            self.rig.read(leg);
         } else if self.rng.chance(128) {
             self.stalled.insert(leg);
-            self.house.stall(leg);
+            self.rig.stall(leg);
         }
     }
 
@@ -344,38 +344,38 @@ impl Storm {
 
     fn check_invariants(&mut self) {
         for app in 0..self.apps.len() {
-            for text in self.house.app_heard(app) {
+            for text in self.rig.app_received(app) {
                 self.app_hears(app, &text);
             }
         }
-        for text in self.house.heard() {
+        for text in self.rig.agent_received() {
             self.agent_hears(&text);
         }
-        for event in self.house.events() {
+        for event in self.rig.events() {
             if let BridgeEvent::AppClosed { channel, .. } = event {
-                let app = self.house.guests.iter().position(|guest| guest.channel == channel).expect("a known app");
+                let app = self.rig.apps.iter().position(|app| app.channel == channel).expect("a known app");
                 assert!(!self.apps[app].gone, "the end of an app comes once");
                 self.apps[app].gone = true;
                 self.count("lost");
-                assert_eq!(self.house.bridge.stats(Leg::App(channel)), None);
+                assert_eq!(self.rig.bridge.stats(Leg::App(channel)), None);
                 if let Some((session, token)) = self.apps[app].credentials.clone() {
                     self.left.push((self.apps[app].id, session, token));
                 }
             }
         }
-        let due = self.house.bridge.poll_timeout();
-        assert!(due.is_none_or(|due| due > self.house.now), "a deadline that lies in the past");
-        for leg in self.house.legs() {
-            let stats = self.house.stats(leg);
+        let due = self.rig.bridge.poll_timeout();
+        assert!(due.is_none_or(|due| due > self.rig.now), "a deadline that lies in the past");
+        for leg in self.rig.legs() {
+            let stats = self.rig.stats(leg);
             assert!(stats.queued_bytes <= 64 << 10, "{leg:?}: {stats:?}");
             assert!(stats.outbound_calls <= 24 && stats.inbound_calls <= 48 && stats.orphans == 0, "{leg:?}: {stats:?}");
         }
-        if !self.stalled.contains(&Leg::Agent) && self.house.unread(Leg::Agent) == 0 && !self.house.bridge.is_closed(Leg::Agent) {
-            let stats = self.house.stats(Leg::Agent);
+        if !self.stalled.contains(&Leg::Agent) && self.rig.unread(Leg::Agent) == 0 && !self.rig.bridge.is_closed(Leg::Agent) {
+            let stats = self.rig.stats(Leg::Agent);
             let waiting = self.open.values().filter(|open| !open.given_up).count();
             assert_eq!(stats.inbound_calls, waiting, "the running calls are those that the agent waits for");
             assert_eq!(stats.exchanges_out, self.questions.len(), "the open input requests are those that the agent has received");
-            assert!(self.house.bridge.in_flight() <= 2 * waiting + self.questions.len());
+            assert!(self.rig.bridge.in_flight() <= 2 * waiting + self.questions.len());
         }
     }
 
@@ -455,26 +455,26 @@ impl Storm {
 
     /// All ends read, answer open requests and disconnect; after that no state remains.
     fn finish(&mut self) {
-        for leg in self.house.legs() {
+        for leg in self.rig.legs() {
             self.stalled.remove(&leg);
-            self.house.read(leg);
+            self.rig.read(leg);
         }
         self.check_invariants();
         for _ in 0..100 {
             for app in 0..self.apps.len() {
                 for call in std::mem::take(&mut self.apps[app].calls) {
-                    self.house.app(app, &call.output("1"));
+                    self.rig.app(app, &call.output("1"));
                 }
                 for other in std::mem::take(&mut self.apps[app].others) {
-                    self.house.app(app, &answered(&other, "null"));
+                    self.rig.app(app, &answered(&other, "null"));
                 }
             }
             self.check_invariants();
-            if self.house.bridge.in_flight() == 0 && self.open.values().all(|open| open.given_up) {
+            if self.rig.bridge.in_flight() == 0 && self.open.values().all(|open| open.given_up) {
                 break;
             }
         }
-        if self.house.bridge.is_closed(Leg::Agent) {
+        if self.rig.bridge.is_closed(Leg::Agent) {
             // For too long the app has not read the refusals that it caused.
             self.count("hung up on");
             self.open.clear();
@@ -488,13 +488,13 @@ impl Storm {
         for known in self.apps.iter().filter(|known| !known.gone) {
             assert!(known.asked.is_empty(), "an app still waits: {:?}", known.asked);
         }
-        self.house.assert_idle();
-        self.house.end(Leg::Agent, TransportEnd::Eof).later(10_000);
+        self.rig.assert_idle();
+        self.rig.end(Leg::Agent, TransportEnd::Eof).later(10_000);
         self.check_invariants();
-        self.house.assert_idle();
-        assert_eq!(self.house.bridge.channels().count(), 0);
-        self.house.later(24 * 60 * 60 * 1000);
-        assert_eq!(self.house.bridge.poll_timeout(), None);
+        self.rig.assert_idle();
+        assert_eq!(self.rig.bridge.channels().count(), 0);
+        self.rig.later(24 * 60 * 60 * 1000);
+        assert_eq!(self.rig.bridge.poll_timeout(), None);
     }
 }
 
@@ -525,7 +525,7 @@ fn in_every_storm_each_call_ends_once_and_no_state_remains() {
 
 #[test]
 fn a_storm_is_determined_by_its_seed() {
-    let trace = |seed| run(seed, 400).house.trace;
+    let trace = |seed| run(seed, 400).rig.trace;
     assert_eq!(trace(7), trace(7));
     assert_ne!(trace(7), trace(8));
 }
