@@ -113,7 +113,7 @@ impl Watch {
         }
     }
 
-    /// The owner poll_all an event.
+    /// The owner polls an event.
     fn owner_polls(&mut self, event: &Event) {
         assert!(!self.closed, "G4: {event:?}");
         match event {

@@ -628,10 +628,10 @@ fn item_9_a_response_with_a_malformed_error_is_still_a_failure() {
         for exchange in [3, 4] {
             app.frame(&format!(r#"{{"jsonrpc":"2.0","id":{exchange},"error":{error}}}"#));
         }
-        let events_of_both: Vec<_> = app.events().into_iter().filter(|event| matches!(event, Event::Input { .. })).collect();
+        let answers: Vec<_> = app.events().into_iter().filter(|event| matches!(event, Event::Input { .. })).collect();
         let no = Event::Input { id, key: keys[1], answer: Ok(Answer::Confirm(false)) };
         let failed = InputFailed::Invalid("it is neither a result nor a proper error".into());
-        assert_eq!(events_of_both, [Event::Input { id, key: keys[0], answer: Err(failed) }, no], "{error}");
+        assert_eq!(answers, [Event::Input { id, key: keys[0], answer: Err(failed) }, no], "{error}");
     }
 }
 
@@ -699,7 +699,7 @@ fn item_11_unknown_members_are_ignored_everywhere() {
             }
         };
         let mut events_so_far = Vec::new();
-        let hear = |pair: &mut Pair, events_so_far: &mut Vec<String>| {
+        let poll_events = |pair: &mut Pair, events_so_far: &mut Vec<String>| {
             // These events quote the declaration of the peer, which includes the unknown members.
             let events = pair.client.events().into_iter().chain(pair.server.events());
             events_so_far.extend(
@@ -709,7 +709,7 @@ fn item_11_unknown_members_are_ignored_everywhere() {
         carry(pair);
         pair.client.claim();
         carry(pair);
-        hear(pair, &mut events_so_far);
+        poll_events(pair, &mut events_so_far);
         pair.client.invoke_again();
         carry(pair);
         let id = pair.server.request();
@@ -720,7 +720,7 @@ fn item_11_unknown_members_are_ignored_everywhere() {
         let now = pair.client.now;
         pair.client.session.provide_input(asked, Answer::Confirm(true), now).unwrap();
         carry(pair);
-        hear(pair, &mut events_so_far);
+        poll_events(pair, &mut events_so_far);
         pair.server.respond(id);
         carry(pair);
         let outcome = pair.client.outcome();

@@ -91,9 +91,9 @@ impl Watched {
     /// Checks that a `handle_timeout` before any deadline changes nothing.
     fn probe(&self) {
         if self.session.poll_timeout().is_none_or(|due| due > self.last_call) {
-            let mut twin = self.session.clone();
-            twin.handle_timeout(self.last_call);
-            let (after, before) = (format!("{twin:?}"), format!("{:?}", self.session));
+            let mut clone_of_session = self.session.clone();
+            clone_of_session.handle_timeout(self.last_call);
+            let (after, before) = (format!("{clone_of_session:?}"), format!("{:?}", self.session));
             if let Some(at) = after.bytes().zip(before.bytes()).position(|(a, b)| a != b) {
                 panic!("G8 {} \n {}", &after[at - 40..at + 100], &before[at - 40..at + 100])
             }
@@ -353,9 +353,9 @@ impl Storm {
             }
             22 if self.ends[0].forged => self.forge(),
             _ => {
-                let news = Notice::Actions(json("[]"));
-                let last_call = self.ends[1].session.notify(news, self.now);
-                self.ends[1].note(format!("notify -> {last_call:?}"));
+                let notice = Notice::Actions(json("[]"));
+                let notified = self.ends[1].session.notify(notice, self.now);
+                self.ends[1].note(format!("notify -> {notified:?}"));
             }
         }
         for end in &self.ends {

@@ -42,7 +42,7 @@ fn resume(id: u64) -> String {
 fn handshake_request(end: &mut Scripted) -> (PeerInfo, Option<ResumeCredentials>) {
     match end.events().as_slice() {
         [Event::HandshakeRequest { peer, resume }] => (*peer.clone(), resume.clone()),
-        other => panic!("not one handshake_request: {other:?}"),
+        other => panic!("not one handshake request: {other:?}"),
     }
 }
 
