@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_shown_whole_with_its_host_and_what_is_odd_about_it() {
+    fn an_address_is_shown_whole_with_its_host_and_warnings() {
         let said = |message: &str, url: &str| described("Asked: ", &open(message, url));
         let plain = "Asked: Sign in\n  https://a.example:8443/x?y#z\n  It leads to the host a.example";
         assert_eq!(said("Sign in", "https://a.example:8443/x?y#z"), plain);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_browser_opens_is_handed_to_the_system() {
+    fn only_addresses_for_a_browser_are_passed_to_the_system() {
         for (url, can) in [("https://a/", true), ("HTTP://a/", true), ("vscode://a/", false), ("httpsx://a/", false)] {
             assert_eq!(can_open(&open("?", url)), can, "{url}");
         }

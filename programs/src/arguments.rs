@@ -620,11 +620,11 @@ mod tests {
 
     fn read(line: &[&str]) -> CallWish {
         let line = ["call"].iter().chain(line).map(OsString::from);
-        understand(CallLine::try_parse_from(line).expect("a proper command line")).expect("a command line that makes sense")
+        understand(CallLine::try_parse_from(line).expect("a proper command line")).expect("a consistent command line")
     }
 
     #[test]
-    fn the_command_lines_are_well_formed() {
+    fn the_definitions_of_the_command_lines_are_valid() {
         use clap::CommandFactory;
         ToolsLine::command().debug_assert();
         GatewayLine::command().debug_assert();
@@ -639,7 +639,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_may_stand_anywhere_before_the_server() {
+    fn flags_may_come_anywhere_before_the_server() {
         let wish =
             read(&["--timeout", "0.5", "progress", "--cancel-after", "2", r#"{"steps":3}"#, "--accept", "--", "server", "--flag"]);
         assert!(matches!(wish.work, Work::Tool { arguments, .. } if arguments.as_str() == r#"{"steps":3}"#));
@@ -662,7 +662,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gateway_hears_its_flags_before_its_environment_and_passes_over_nonsense() {
+    fn a_flag_of_the_gateway_overrides_the_environment_and_an_invalid_variable_is_ignored() {
         let read = |flags: &[&str], surface: &str, ttl: &str| {
             let line = ["gateway"].iter().chain(flags).map(OsString::from);
             let wish = gateway(line, |name| Some(if name.ends_with("SURFACE") { surface.into() } else { ttl.into() }));
@@ -679,7 +679,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn an_inconsistent_command_line_is_refused() {
         let refused: &[&[&str]] = &[
             &["--tcp", "a:1", "--unix", "b", "t"],
             &["--tcp", "a:1", "t", "--", "server"],

@@ -78,7 +78,7 @@ impl Calling {
         let display = Arc::new(Display::on_stderr());
         let mut config = Config::mcp_client(Identity::new("call", env!("CARGO_PKG_VERSION")));
         config.era = wish.era;
-        // Nobody waits for the changes of lists while one call runs.
+        // Changes of lists do not matter during one call.
         config.list_changes = false;
         let is_child = matches!(wish.server, Server::Child(_));
         config.timeouts.handshake = wish.start_timeout.or(if is_child { Some(CHILD_START) } else { config.timeouts.handshake });
@@ -453,7 +453,7 @@ fn outcome(error: CallError) -> Result<Outcome, CallError> {
     }
 }
 
-/// Treats a list that the server does not support as empty.
+/// Replaces the error about a list that the server does not support by an empty list.
 fn offered(list: Result<Vec<Json>, CallError>) -> Result<Vec<Json>, CallError> {
     list.or_else(|error| match outcome(error)? {
         Outcome::Invalid(Invalid::Unsupported) => Ok(Vec::new()),
@@ -614,7 +614,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_a_tidy_column() {
+    fn a_list_is_printed_in_aligned_columns() {
         let tools = [
             json(r#"{"name":"a","description":"\n First line.\nSecond line."}"#),
             json(r#"{"name":"longer","title":"A title"}"#),
@@ -625,7 +625,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_without_text_are_named() {
+    fn blocks_without_text_are_described() {
         let text = |block: &str| Shown::new(None).block(&serde_json::from_str(block).unwrap());
         assert_eq!(text(r#"{"type":"text","text":"a\nb"}"#), "a\nb");
         assert_eq!(text(r#"{"type":"image","data":"AAAA","mimeType":"image/png"}"#), "[image image/png]");
@@ -635,7 +635,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_about_versions_or_addresses_says_which_there_are() {
+    fn an_error_about_versions_or_addresses_lists_them() {
         let with = |code, data: &str| {
             let error = RpcError::fixed(code, "unsupported").with_data(json(data));
             explained(&error)
@@ -653,7 +653,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_update_ends_the_sentence() {
+    fn the_last_update_is_appended_to_an_error() {
         assert_eq!(heard(Some(&Progress::count(3, 20).with_message("step 3/20"))), "; last heard: 3/20 15% step 3/20");
         assert_eq!(heard(None), "");
     }

@@ -142,15 +142,15 @@ impl Adapter for Smol {
 
 impl crate::run::Signals for Smol {
     async fn interrupt(&self) {
-        hear(Signal::Int).await;
+        wait_for(Signal::Int).await;
     }
 
     async fn terminate(&self) {
-        hear(Signal::Term).await;
+        wait_for(Signal::Term).await;
     }
 }
 
-async fn hear(signal: Signal) {
+async fn wait_for(signal: Signal) {
     if let Ok(mut signals) = Signals::new([signal]) {
         signals.next().await;
     } else {
