@@ -8,14 +8,14 @@ use super::row::{Row, Unit};
 
 /// All tables as text.
 pub(super) fn all(report: &Report) -> String {
-    let everybody = report.contenders();
+    let all_contenders = report.contenders();
     let mut out = String::new();
     let mut section = |title: &str, show: &dyn Fn(&Cell) -> Option<String>| {
-        let mut lines = vec![heads("", &everybody)];
+        let mut lines = vec![heads("", &all_contenders)];
         for row in Row::ALL {
             let shown = |about: &About| report.cell(&about.name, row).and_then(show);
-            if everybody.iter().any(|about| shown(about).is_some()) {
-                let cells = everybody.iter().map(|about| shown(about).unwrap_or_else(|| "–".into()));
+            if all_contenders.iter().any(|about| shown(about).is_some()) {
+                let cells = all_contenders.iter().map(|about| shown(about).unwrap_or_else(|| "–".into()));
                 lines.push([row.to_string()].into_iter().chain(cells).collect());
             }
         }
@@ -45,13 +45,13 @@ pub(super) fn all(report: &Report) -> String {
     section("The most memory of the process that measures, MiB", &|cell| {
         cell.peak_kib.map(|kib| format!("{:.1}", kib as f64 / 1024.0))
     });
-    times(report, &everybody, &mut out);
+    times(report, &all_contenders, &mut out);
     out
 }
 
 /// The factor by which this project is better than others.
-fn times(report: &Report, everybody: &[About], out: &mut String) {
-    let of = |kind| everybody.iter().filter(move |about| about.kind == kind);
+fn times(report: &Report, all_contenders: &[About], out: &mut String) {
+    let of = |kind| all_contenders.iter().filter(move |about| about.kind == kind);
     for other in of(Kind::Other) {
         let ours: Vec<About> = of(Kind::Ours).cloned().collect();
         let mut lines = vec![heads("", &ours)];

@@ -6,7 +6,7 @@ use tests::fixtures::{
     mirror, run,
 };
 
-fn told(outcome: Result<Outcome, Failure>) -> String {
+fn described(outcome: Result<Outcome, Failure>) -> String {
     match outcome {
         Ok(Outcome::Passed) => "passed".to_owned(),
         Ok(Outcome::Skipped { missing }) => format!("skipped for want of {missing}"),
@@ -25,7 +25,7 @@ fn fixture(id: &str) -> Fixture {
 /// The results of all fixtures that do not pass.
 fn played(fixtures: impl Iterator<Item = Fixture>, play: impl Fn(&Fixture) -> Result<Outcome, Failure>) -> Vec<String> {
     fixtures
-        .map(|fixture| (told(play(&fixture)), fixture.id))
+        .map(|fixture| (described(play(&fixture)), fixture.id))
         .filter(|(how, _)| how != "passed")
         .map(|(how, id)| format!("{id}: {how}"))
         .collect()
@@ -264,7 +264,7 @@ fn every_fixture_fails_at_the_expected_step_if_its_rule_is_broken() {
         };
         match outcome {
             Err(failed) if failed.step == step => proven.push(id.to_owned()),
-            other => elsewhere.push(format!("{id} should fail at step {step}: {}", told(other))),
+            other => elsewhere.push(format!("{id} should fail at step {step}: {}", described(other))),
         }
     }
     assert_eq!(elsewhere, [""; 0]);
@@ -362,7 +362,7 @@ fn an_error_in_a_fixture_is_reported_with_its_file_and_its_step() {
     assert_eq!(errors_of(|_| {}), [""; 0]);
     let step = |index: usize, step: Value| errors_of(|file| file["steps"][index] = step);
     let frame = |frame: Value| json!({"jsonrpc": "2.0", "id": frame});
-    for (told, expected) in [
+    for (described, expected) in [
         (
             errors_of(|file| file["id"] = json!("actions/y")),
             "actions/x.json: `id` is \"actions/y\", which is not the path of the file",
@@ -401,21 +401,21 @@ fn an_error_in_a_fixture_is_reported_with_its_file_and_its_step() {
         (step(1, json!({"send": frame(json!("~ref:other"))})), "actions/x.json, step 1: `id`: other is not captured before"),
         (step(1, json!({"send": frame(json!("~any"))})), "actions/x.json, step 1: `id`: `~any` cannot be sent"),
     ] {
-        assert_eq!(told.len(), 1, "{expected}: {told:?}");
-        assert!(told[0].starts_with(expected), "{expected}: {told:?}");
+        assert_eq!(described.len(), 1, "{expected}: {described:?}");
+        assert!(described[0].starts_with(expected), "{expected}: {described:?}");
     }
-    let told = Fixture::parse("x.json", "{").expect_err("it is no JSON");
-    assert!(told[0].to_string().starts_with("x.json: is no JSON: "), "{told:?}");
+    let described = Fixture::parse("x.json", "{").expect_err("it is no JSON");
+    assert!(described[0].to_string().starts_with("x.json: is no JSON: "), "{described:?}");
 }
 
 #[test]
 fn all_errors_of_a_fixture_are_reported_at_once() {
-    let told = errors_of(|file| {
+    let described = errors_of(|file| {
         file["title"] = json!(7);
         file["steps"][0] = json!({"expectClosed": 1});
         file["steps"][1]["send"]["id"] = json!("~");
     });
-    assert_eq!(told.len(), 3, "{told:?}");
+    assert_eq!(described.len(), 3, "{described:?}");
 }
 
 // ---- Steps that no fixture of upstream has ----
