@@ -134,7 +134,7 @@ impl Scripted {
     }
 
     /// The one input request among the queued events; the others are dropped.
-    pub fn question(&mut self) -> InputKey {
+    pub fn input_request(&mut self) -> InputKey {
         let events = self.events();
         let found = events.iter().find_map(|event| if let Event::InputRequested { key, .. } = event { Some(*key) } else { None });
         found.unwrap_or_else(|| panic!("no input request among {events:?}"))

@@ -38,7 +38,7 @@ struct Peer {
     end: Option<Box<Scripted>>,
     /// The frames that it has sent and the bridge has not read yet.
     unread_frames: VecDeque<String>,
-    heard: Vec<ReceivedFrame>,
+    received: Vec<ReceivedFrame>,
     /// `true` while it reads nothing.
     stalled: bool,
 }
@@ -164,7 +164,7 @@ impl Rig {
                     end.now = now;
                     end.frame(&text);
                 }
-                peer.heard.push(ReceivedFrame { at, text });
+                peer.received.push(ReceivedFrame { at, text });
                 moved = true;
             }
             while let Some(text) = self.peer_mut(leg).end.as_mut().and_then(|end| end.next_sent()) {
@@ -318,12 +318,12 @@ impl Rig {
 
     /// Takes the frames that the agent has received.
     pub fn agent_received(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.agent.heard).into_iter().map(|heard| heard.text).collect()
+        std::mem::take(&mut self.agent.received).into_iter().map(|received| received.text).collect()
     }
 
     /// Takes the frames that the agent has received, with their times.
     pub fn agent_received_at(&mut self) -> Vec<ReceivedFrame> {
-        std::mem::take(&mut self.agent.heard)
+        std::mem::take(&mut self.agent.received)
     }
 
     /// Calls a tool; `id` is also the progress token.
@@ -361,11 +361,11 @@ impl Rig {
     /// The one response with this id among the frames that the agent has received; the others are dropped.
     #[track_caller]
     pub fn response(&mut self, id: u64) -> Value {
-        let heard = self.agent_received();
-        let mut found = heard.iter().map(|text| value(text)).filter(|frame| frame["id"] == id && frame.get("method").is_none());
+        let received = self.agent_received();
+        let mut found = received.iter().map(|text| value(text)).filter(|frame| frame["id"] == id && frame.get("method").is_none());
         match (found.next(), found.next()) {
             (Some(response), None) => response,
-            _ => panic!("not one response {id} among {heard:?}"),
+            _ => panic!("not one response {id} among {received:?}"),
         }
     }
 
@@ -443,7 +443,7 @@ impl Rig {
 
     /// Takes the frames that an app has received.
     pub fn app_received(&mut self, app: usize) -> Vec<String> {
-        std::mem::take(&mut self.apps[app].peer.heard).into_iter().map(|heard| heard.text).collect()
+        std::mem::take(&mut self.apps[app].peer.received).into_iter().map(|received| received.text).collect()
     }
 
     /// Connects an app and sends its hello. The resulting frames and events are dropped.
@@ -520,11 +520,11 @@ impl Rig {
     /// The one response with this id that an app has received; the other frames are dropped.
     #[track_caller]
     pub fn app_response(&mut self, app: usize, id: u64) -> Value {
-        let heard = self.app_received(app);
-        let mut found = heard.iter().map(|text| value(text)).filter(|frame| frame["id"] == id && frame.get("method").is_none());
+        let received = self.app_received(app);
+        let mut found = received.iter().map(|text| value(text)).filter(|frame| frame["id"] == id && frame.get("method").is_none());
         match (found.next(), found.next()) {
             (Some(response), None) => response,
-            _ => panic!("not one response {id} among {heard:?}"),
+            _ => panic!("not one response {id} among {received:?}"),
         }
     }
 
@@ -564,9 +564,9 @@ impl Rig {
     /// Drops all received frames and events.
     pub fn forget(&mut self) -> &mut Self {
         self.untaken_events.clear();
-        self.agent.heard.clear();
+        self.agent.received.clear();
         for app in &mut self.apps {
-            app.peer.heard.clear();
+            app.peer.received.clear();
         }
         if let Some(end) = &mut self.agent.end {
             end.events();
@@ -682,11 +682,11 @@ pub fn value(text: &str) -> Value {
 }
 
 #[track_caller]
-fn one_request(heard: &[String], method: &str) -> (Value, Value) {
-    let mut found = heard.iter().map(|text| value(text)).filter(|frame| frame["method"] == method && frame.get("id").is_some());
+fn one_request(received: &[String], method: &str) -> (Value, Value) {
+    let mut found = received.iter().map(|text| value(text)).filter(|frame| frame["method"] == method && frame.get("id").is_some());
     match (found.next(), found.next()) {
         (Some(frame), None) => (frame["id"].clone(), frame["params"].clone()),
-        _ => panic!("not one {method} among {heard:?}"),
+        _ => panic!("not one {method} among {received:?}"),
     }
 }
 

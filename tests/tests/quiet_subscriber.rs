@@ -69,8 +69,8 @@ impl Client for Plain {}
 /// together with the state of the call and under its lock.
 #[test]
 fn regression_the_span_of_a_call_that_ends_without_a_log_event_is_not_dropped_under_the_lock() {
-    let nosy = Arc::new(Inspector::default());
-    tracing::subscriber::set_global_default(Listening(Arc::clone(&nosy))).unwrap();
+    let inspector = Arc::new(Inspector::default());
+    tracing::subscriber::set_global_default(Listening(Arc::clone(&inspector))).unwrap();
     let (tell, done) = channel();
     // A subscriber that blocks on the lock would wait for ever, so it runs in a thread that the test does not join.
     thread::spawn(move || {
@@ -80,13 +80,13 @@ fn regression_the_span_of_a_call_that_ends_without_a_log_event_is_not_dropped_un
         let client = Endpoint::client(Arc::new(Plain), Config::mcp_client(Identity::new("caller", "1")), executor.runtime());
         let caller = client.peer();
         connect(&executor, server, client);
-        *nosy.peer.lock().unwrap() = Some(caller.clone());
+        *inspector.peer.lock().unwrap() = Some(caller.clone());
         let call = caller.call_tool("tool", Json::empty_object()).unwrap();
-        let spans = nosy.spans.load(Ordering::Relaxed);
-        nosy.is_quiet.store(true, Ordering::Relaxed);
+        let spans = inspector.spans.load(Ordering::Relaxed);
+        inspector.is_quiet.store(true, Ordering::Relaxed);
         tracing::callsite::rebuild_interest_cache();
         executor.block_on(call).expect("it ends").result().unwrap();
-        *nosy.peer.lock().unwrap() = None;
+        *inspector.peer.lock().unwrap() = None;
         tell.send(spans).unwrap();
     });
     let spans = done.recv_timeout(Duration::from_secs(30)).expect("the subscriber blocks on no lock");

@@ -353,12 +353,12 @@ pub fn far_end<A: Adapter>(far: FindFar) {
         Far::Program(service) => {
             return A::run(Some(1), |adapter| async move {
                 let Link { peer, end } = adapter.serve(service, adapter.stdio());
-                let told = async {
+                let line_noted = async {
                     book.has(1).await;
                     peer.close(Close::Now);
                     pending().await
                 };
-                first(async { book.note(how(end).await) }, told).await;
+                first(async { book.note(how(end).await) }, line_noted).await;
             });
         }
         Far::Wire(script) => script(Wire::new(stdin(), stdout()), &book),

@@ -54,7 +54,7 @@ pub(super) fn service(row: &str, book: &Book) -> Option<Service> {
     if !has(row) {
         return None;
     }
-    let (begun, told) = (book.clone(), book.clone());
+    let (begun, cancel_notes) = (book.clone(), book.clone());
     let fast = RateWindow::new(10, Duration::from_micros(3));
     Some(
         Service::new(identity())
@@ -62,10 +62,10 @@ pub(super) fn service(row: &str, book: &Book) -> Option<Service> {
             .tool(Tool::new("greet", async |_: Context, ()| Ok("hello")))
             .tool(Tool::new("wait", move |context: Context, ()| {
                 begun.note("begun");
-                let told = told.clone();
+                let cancel_notes = cancel_notes.clone();
                 async move {
                     context.cancelled().await;
-                    told.note("told");
+                    cancel_notes.note("told");
                     Err::<(), _>(ToolError::Cancelled)
                 }
             }))
@@ -419,8 +419,8 @@ async fn a_final_update_is_sent_once_and_progress_never_falls<A: Adapter>(stage:
 async fn the_newest_of_many_updates_is_sent_when_the_window_opens<A: Adapter>(stage: Stage<A>) {
     let calling = calling(&stage).await;
     let mut call = calling.peer.call_tool("much", nothing()).expect("a call");
-    let heard = [call.next_progress().await, call.next_progress().await];
-    assert_eq!(heard.map(|update| update.and_then(|update| update.value)), [Some(1.0), Some(99.0)]);
+    let received = [call.next_progress().await, call.next_progress().await];
+    assert_eq!(received.map(|update| update.and_then(|update| update.value)), [Some(1.0), Some(99.0)]);
     drop(call);
     calling.close().await;
 }
@@ -470,11 +470,11 @@ async fn updates_that_arrive_in_one_read_with_the_result_are_all_received<A: Ada
     let stage = stage.with_room(1 << 16);
     let calling = calling(&stage).await;
     let mut call = calling.peer.call_tool("any", nothing()).expect("a call");
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     while let Some(update) = call.next_progress().await {
-        heard.extend(update.value);
+        received.extend(update.value);
     }
-    assert_eq!(heard, (1..=20).map(f64::from).collect::<Vec<_>>());
+    assert_eq!(received, (1..=20).map(f64::from).collect::<Vec<_>>());
     assert!(matches!(call.await.outcome, Outcome::Result(_)));
     calling.close().await;
 }

@@ -65,12 +65,12 @@ fn tool(name: &str, arguments: &Value) -> Invoke {
     Invoke::new(Op::CallTool, Json::parse(params.to_string()).expect("JSON"))
 }
 
-fn clocks(idle: Option<u64>, max_total: Option<u64>) -> CallTimeouts {
-    let mut clocks = CallTimeouts::NONE;
-    clocks.idle = idle.map(Duration::from_millis);
-    clocks.max_total = max_total.map(Duration::from_millis);
-    clocks.reset_on_progress = true;
-    clocks
+fn timeouts(idle: Option<u64>, max_total: Option<u64>) -> CallTimeouts {
+    let mut timeouts = CallTimeouts::NONE;
+    timeouts.idle = idle.map(Duration::from_millis);
+    timeouts.max_total = max_total.map(Duration::from_millis);
+    timeouts.reset_on_progress = true;
+    timeouts
 }
 
 /// Describes a result: its kind, and its text or value.
@@ -261,7 +261,7 @@ async fn cancel_that_crosses_the_response<A: Adapter>(stage: Stage<A>) {
 async fn caller_timeout<A: Adapter>(stage: Stage<A>) {
     let calling = call_without_client(&stage).await;
     calling.peer.ready().await.expect("a handshake");
-    let call = calling.peer.call(tool("hold", &json!({})).with_timeouts(clocks(Some(1000), None))).expect("a call");
+    let call = calling.peer.call(tool("hold", &json!({})).with_timeouts(timeouts(Some(1000), None))).expect("a call");
     let mut trace = observed(call).await;
     calling.noted(1).await;
     trace.extend(calling.observed_call("greet", json!({})).await);
@@ -284,7 +284,7 @@ async fn timeout_reset_by_progress<A: Adapter>(stage: Stage<A>) {
     let calling = call_without_client(&stage).await;
     calling.peer.ready().await.expect("a handshake");
     // The whole call takes twice as long as its idle timeout.
-    let call = tool("steps", &json!({"steps": 10, "step_ms": 300})).with_timeouts(clocks(Some(1500), None));
+    let call = tool("steps", &json!({"steps": 10, "step_ms": 300})).with_timeouts(timeouts(Some(1500), None));
     let trace = observed(calling.peer.call(call).expect("a call")).await;
     drop(calling.close().await);
     expect(
@@ -297,7 +297,7 @@ async fn timeout_reset_by_progress<A: Adapter>(stage: Stage<A>) {
 async fn max_total_whatever_the_progress<A: Adapter>(stage: Stage<A>) {
     let calling = call_without_client(&stage).await;
     calling.peer.ready().await.expect("a handshake");
-    let call = tool("steps", &json!({"steps": 1000, "step_ms": 10})).with_timeouts(clocks(Some(5000), Some(1000)));
+    let call = tool("steps", &json!({"steps": 1000, "step_ms": 10})).with_timeouts(timeouts(Some(5000), Some(1000)));
     let trace = observed(calling.peer.call(call).expect("a call")).await;
     drop(calling.close().await);
     assert!(trace.len() > 1 && trace.len() < 1000, "progress came before the timeout: {trace:?}");

@@ -357,7 +357,7 @@ async fn the_right_code_is_accepted_in_any_case_with_the_subprotocol_and_no_exte
 async fn a_taken_or_used_claim_is_answered_with_409_and_the_reason<A: Adapter>(stage: Stage<A>) {
     let app = App::minting(&stage, Binding::WebSocket).await;
     let code = app.code();
-    let told = async |dialled: Option<ClaimCode>, why: &str| {
+    let expect_refusal = async |dialled: Option<ClaimCode>, why: &str| {
         let error = failed(stage.adapter.tesseron_dial(&app.instance(), dialled).await).to_string();
         assert_eq!(error, format!("{} refuses this gateway: {why} (HTTP status 409)", app.address()));
         let (mut raw, why) = (app.dialled(&stage, &with(code.reveal())).await, why.to_owned());
@@ -366,9 +366,9 @@ async fn a_taken_or_used_claim_is_answered_with_409_and_the_reason<A: Adapter>(s
         assert_eq!(body, why);
     };
     let (_gateway, host) = app.bound(&stage, Some(code.clone())).await;
-    told(Some(code.clone()), "another gateway has just bound the claim").await;
+    expect_refusal(Some(code.clone()), "another gateway has just bound the claim").await;
     app.listener.handle_agent(host.channel().expect("its place"), Agent { id: "a".into(), name: "An agent".into() });
-    told(Some(code.clone()), "the claim is already bound to an agent").await;
+    expect_refusal(Some(code.clone()), "the claim is already bound to an agent").await;
     assert_eq!(app.status(&stage, &with(WRONG)).await, Some(403));
 
     let plain = App::start(&stage, Binding::WebSocket, ClaimMode::GatewayMinted).await;

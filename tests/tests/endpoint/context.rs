@@ -131,9 +131,9 @@ fn percent_count_message_and_progress_report_updates() {
         Ok(())
     });
     let run = Harness::new(service().tool(tool.rate_window(RateWindow::UNLIMITED))).call_tool("reports", Json::empty_object());
-    let heard: Vec<Progress> = run.progress.into_iter().map(|(_, progress)| progress).collect();
+    let received: Vec<Progress> = run.progress.into_iter().map(|(_, progress)| progress).collect();
     assert_eq!(
-        heard,
+        received,
         [
             Progress::count(1, 8),
             Progress::percent(50.0),
@@ -159,9 +159,9 @@ fn each_part_of_a_job_reports_its_own_subrange_of_the_whole() {
         Ok(())
     });
     let run = Harness::new(service().tool(tool)).call_tool("pipeline", Json::empty_object());
-    let heard: Vec<_> = run.progress.iter().map(|(at, progress)| (at.as_secs(), progress.value.unwrap().round())).collect();
+    let received: Vec<_> = run.progress.iter().map(|(at, progress)| (at.as_secs(), progress.value.unwrap().round())).collect();
     let percent = [10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 100.0];
-    assert_eq!(heard, (1..).zip(percent).collect::<Vec<_>>());
+    assert_eq!(received, (1..).zip(percent).collect::<Vec<_>>());
     assert_eq!(run.progress.last().map(|(_, progress)| progress.clone()), Some(Progress::percent(100.0)), "exactly");
 }
 

@@ -147,10 +147,10 @@ fn a_job_that_passes_the_deadline_of_its_callee_returns_its_checkpoint_as_the_re
     let done = world.wait(world.bulk());
     assert_eq!(world.now(), ms(500));
     let Outcome::Result(result) = &done.outcome else { panic!("{done:?}") };
-    let told = with_status(after(2), "timeout");
-    assert_eq!(value(&result.member("structuredContent").unwrap()), told);
+    let expected = with_status(after(2), "timeout");
+    assert_eq!(value(&result.member("structuredContent").unwrap()), expected);
     let text: Value = value(&result.member("content").unwrap());
-    assert_eq!(serde_json::from_str::<Value>(text[0]["text"].as_str().unwrap()).unwrap(), told, "the text has the same value");
+    assert_eq!(serde_json::from_str::<Value>(text[0]["text"].as_str().unwrap()).unwrap(), expected, "the text has the same value");
     assert_eq!(result.member("isError"), None, "a result with processed items is no error");
     world.executor.run_until_stalled();
     assert_eq!(world.audit.line()["outcome"], "timeout");

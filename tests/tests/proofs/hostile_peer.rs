@@ -77,15 +77,15 @@ struct Watch {
     live: BTreeSet<OutboundId>,
     serves: BTreeSet<InboundId>,
     orphans: BTreeSet<InboundId>,
-    questions: BTreeSet<InputKey>,
+    open_inputs: BTreeSet<InputKey>,
     closed: bool,
 }
 
 impl Watch {
     /// The peer sends a frame.
     fn peer_sends(&mut self, frame: &str) {
-        let said: Value = serde_json::from_str(frame).unwrap_or_default();
-        for one in said.as_array().map_or_else(|| std::slice::from_ref(&said), Vec::as_slice) {
+        let frames: Value = serde_json::from_str(frame).unwrap_or_default();
+        for one in frames.as_array().map_or_else(|| std::slice::from_ref(&frames), Vec::as_slice) {
             if one.get("method").is_some() {
                 *self.asked.entry(one["id"].to_string()).or_default() += 1;
             }
@@ -122,9 +122,9 @@ impl Watch {
             Event::Request { id, .. } => assert!(self.serves.insert(*id), "{event:?}"),
             Event::Cancelled { id, .. } => assert!(self.serves.remove(id) && self.orphans.insert(*id), "{event:?}"),
             Event::InputRequested { key, parent, .. } => {
-                assert!(self.questions.insert(*key) && parent.is_none_or(|parent| self.live.contains(&parent)), "{event:?}");
+                assert!(self.open_inputs.insert(*key) && parent.is_none_or(|parent| self.live.contains(&parent)), "{event:?}");
             }
-            Event::InputGone { key } => assert!(self.questions.remove(key), "{event:?}"),
+            Event::InputGone { key } => assert!(self.open_inputs.remove(key), "{event:?}"),
             Event::Closed(_) => self.closed = true,
             _ => {}
         }
@@ -162,17 +162,17 @@ fn g1_g2_g4_g5_and_g7_hold_against_a_peer_that_says_anything() {
                 }
             }
             11..13 => {
-                let clocks = CallTimeouts::NONE
+                let timeouts = CallTimeouts::NONE
                     .with_idle(Some(Duration::from_millis(40)))
                     .with_max_total(Some(Duration::from_millis(90)))
                     .with_reset_on_progress(true);
-                let parent = rng.pick(&watch.questions.iter().copied().collect::<Vec<_>>()).filter(|_| rng.below(2) == 0);
+                let parent = rng.pick(&watch.open_inputs.iter().copied().collect::<Vec<_>>()).filter(|_| rng.below(2) == 0);
                 let mut call = match rng.below(3) {
                     0 => Invoke::new(Op::CallTool, Json::empty_object()),
                     1 => Invoke::ping(),
                     _ => Invoke::custom("acme/do", Json::empty_object()),
                 }
-                .with_timeouts(clocks);
+                .with_timeouts(timeouts);
                 call.parent = parent;
                 watch.live.extend(end.session.invoke(call, end.now));
             }
@@ -183,10 +183,10 @@ fn g1_g2_g4_g5_and_g7_hold_against_a_peer_that_says_anything() {
                 }
             }
             14 => {
-                if let Some(key) = rng.pick(&watch.questions.iter().copied().collect::<Vec<_>>())
+                if let Some(key) = rng.pick(&watch.open_inputs.iter().copied().collect::<Vec<_>>())
                     && end.session.provide_input(key, Answer::Roots(json("[]")), end.now).is_ok()
                 {
-                    watch.questions.remove(&key);
+                    watch.open_inputs.remove(&key);
                 }
             }
             15 => {
@@ -218,7 +218,7 @@ fn g1_g2_g4_g5_and_g7_hold_against_a_peer_that_says_anything() {
         watch.poll_all(&mut end);
         end.session.handle_end(TransportEnd::Failed, end.now);
         watch.poll_all(&mut end);
-        assert!(watch.closed && watch.live.is_empty() && watch.questions.is_empty(), "G1 in seed {seed}");
+        assert!(watch.closed && watch.live.is_empty() && watch.open_inputs.is_empty(), "G1 in seed {seed}");
         assert_eq!(end.session.poll_timeout(), None);
     }
 }

@@ -35,7 +35,7 @@ fn silent(text: &str) -> Vec<String> {
             public_trait = None;
         }
         let is_public = item.starts_with("pub ") || (public_trait.is_some_and(|outer| depth == outer + 4));
-        if is_public && !says_it(&docs) {
+        if is_public && !has_section(&docs) {
             found.extend(function_of_a_future(&lines[at - 1..]));
             found.extend(public_type(item).filter(|name| futures.contains(name)).map(str::to_owned));
         }
@@ -50,9 +50,9 @@ fn ends(line: &str, depth: usize) -> bool {
     line.len() - inner.len() == depth && (inner.starts_with('}') || inner.ends_with(';'))
 }
 
-fn says_it(docs: &str) -> bool {
-    let told = docs.split_once("# Cancel safety ").map(|(_, told)| told.to_lowercase());
-    told.is_some_and(|told| told.contains("cancel safe") || told.contains("be dropped"))
+fn has_section(docs: &str) -> bool {
+    let section = docs.split_once("# Cancel safety ").map(|(_, section)| section.to_lowercase());
+    section.is_some_and(|section| section.contains("cancel safe") || section.contains("be dropped"))
 }
 
 /// The type that a line implements `Future` for.

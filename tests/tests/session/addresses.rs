@@ -53,9 +53,9 @@ fn a_client_declares_its_elicitation_modes_only_if_it_supports_more_than_forms()
             config.protocol = protocol_core::Protocol::Mcp { side: protocol_core::mcp::Side::Client, newest };
             (config.capabilities.elicitation, config.capabilities.elicitation_url) = (form, url);
         }));
-        let said = format!(r#""capabilities":{{"roots":{{"listChanged":true}}{expected},"sampling":{{}}}}"#);
+        let declared = format!(r#""capabilities":{{"roots":{{"listChanged":true}}{expected},"sampling":{{}}}}"#);
         let sent = client.sent();
-        assert!(sent[0].contains(&said), "{form} {url} {newest}: {sent:?}");
+        assert!(sent[0].contains(&declared), "{form} {url} {newest}: {sent:?}");
     }
 }
 

@@ -82,17 +82,17 @@ fn every_operation_is_sent_with_its_own_method() {
 
 #[test]
 fn a_call_has_a_progress_token_if_its_caller_or_its_idle_timeout_needs_progress() {
-    let clocks = |idle: Option<u64>, reset_on_progress| {
+    let timeouts_with = |idle: Option<u64>, reset_on_progress| {
         CallTimeouts::NONE.with_idle(idle.map(Duration::from_secs)).with_reset_on_progress(reset_on_progress)
     };
     for (progress, timeouts, asks) in [
         (true, CallTimeouts::NONE, true),
         (false, CallTimeouts::NONE, false),
         (false, CallTimeouts::default(), true),
-        (false, clocks(Some(1), true), true),
-        (false, clocks(Some(1), false), false),
-        (false, clocks(None, true), false),
-        (true, clocks(None, false), true),
+        (false, timeouts_with(Some(1), true), true),
+        (false, timeouts_with(Some(1), false), false),
+        (false, timeouts_with(None, true), false),
+        (true, timeouts_with(None, false), true),
     ] {
         let mut client = Scripted::client(client_config());
         let mut call = Invoke::list_tools(None).with_timeouts(timeouts);
@@ -331,13 +331,13 @@ fn parameters_of_a_notification_must_be_an_object() {
 fn a_call_on_behalf_of_an_answered_or_cancelled_input_request_is_refused() {
     let mut client = Scripted::client(client_config());
     client.frame(&request(7, "roots/list", "{}"));
-    let question = client.question();
-    client.session.provide_input(question, Answer::Roots(json("[]")), client.now).unwrap();
-    assert_eq!(refusal(&mut client, plain(Op::CallTool, "{}").with_parent(question)), Refused::NoParent);
+    let input_request = client.input_request();
+    client.session.provide_input(input_request, Answer::Roots(json("[]")), client.now).unwrap();
+    assert_eq!(refusal(&mut client, plain(Op::CallTool, "{}").with_parent(input_request)), Refused::NoParent);
     client.frame(&request(8, "elicitation/create", r#"{"message":"?","requestedSchema":{"type":"object","properties":{}}}"#));
-    let question = client.question();
+    let input_request = client.input_request();
     client.frame(&cancelled(8));
-    assert_eq!(refusal(&mut client, plain(Op::CallTool, "{}").with_parent(question)), Refused::NoParent);
+    assert_eq!(refusal(&mut client, plain(Op::CallTool, "{}").with_parent(input_request)), Refused::NoParent);
 }
 
 #[test]
@@ -506,8 +506,8 @@ fn o13_the_partial_result_in_the_data_of_an_error_is_handed_on_with_the_error() 
         client.call();
         client.sent();
         client.frame(&format!(r#"{{"jsonrpc":"2.0","id":2,"error":{{"code":-32603,"message":"","data":{data}}}}}"#));
-        let [Event::Done { partial: told, .. }] = &client.events()[..] else { panic!() };
-        assert_eq!(*told, partial.map(json), "{data}");
+        let [Event::Done { partial: reported, .. }] = &client.events()[..] else { panic!() };
+        assert_eq!(*reported, partial.map(json), "{data}");
     }
 }
 
@@ -532,9 +532,9 @@ fn o22_a_cancel_from_the_peer_has_no_effect_on_an_outbound_call() {
     client.expect_silence();
     // The peer's own request with the same number is another exchange.
     client.frame(&request(2, "roots/list", "{}"));
-    let question = client.question();
+    let input_request = client.input_request();
     client.frame(&cancelled(2));
-    assert_eq!((client.events(), client.sent()), (vec![Event::InputGone { key: question }], vec![]));
+    assert_eq!((client.events(), client.sent()), (vec![Event::InputGone { key: input_request }], vec![]));
     client.frame(&result(2));
     assert_eq!(client.outcome(), Outcome::Result(Json::empty_object()));
 }
@@ -630,8 +630,8 @@ fn the_ids_of_the_two_directions_are_independent() {
     let call = client.call();
     client.sent();
     client.frame(&request(2, "elicitation/create", r#"{"message":"?","requestedSchema":{"type":"object","properties":{}}}"#));
-    let question = client.question();
-    client.session.provide_input(question, Answer::Elicit(Elicited::Decline), client.now).unwrap();
+    let input_request = client.input_request();
+    client.session.provide_input(input_request, Answer::Elicit(Elicited::Decline), client.now).unwrap();
     assert_eq!(client.sent(), [r#"{"jsonrpc":"2.0","id":2,"result":{"action":"decline"}}"#]);
     client.frame(&result(2));
     assert!(matches!(client.events()[..], [Event::Done { id, .. }] if id == call));

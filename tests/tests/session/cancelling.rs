@@ -172,8 +172,8 @@ fn a_thousand_sent_calls_that_are_cancelled_together_send_one_cancel_each() {
         pair.client.session.cancel(call, None, pair.client.now).unwrap();
     }
     pair.run();
-    let told = pair.server.events().into_iter().filter(|event| matches!(event, Event::Cancelled { .. })).count();
-    assert_eq!((told, pair.server.session.stats().orphans, pair.client.session.stats().outbound_calls), (1000, 1000, 0));
+    let cancels = pair.server.events().into_iter().filter(|event| matches!(event, Event::Cancelled { .. })).count();
+    assert_eq!((cancels, pair.server.session.stats().orphans, pair.client.session.stats().outbound_calls), (1000, 1000, 0));
 }
 
 #[test]
@@ -207,9 +207,9 @@ fn open_input_requests_are_answered_and_reported_as_gone_before_their_call_is_do
         let call = client.call();
         client.sent();
         client.frame(&request(7, "roots/list", "{}"));
-        let first = client.question();
+        let first = client.input_request();
         client.frame(&request(8, "sampling/createMessage", r#"{"messages":[],"maxTokens":1}"#));
-        let second = client.question();
+        let second = client.input_request();
         ending(&mut client, call);
         let events: Vec<_> =
             client.events().into_iter().filter(|event| !matches!(event, Event::Violation(_) | Event::Closed(_))).collect();
@@ -231,7 +231,7 @@ fn an_input_request_that_the_peer_cancelled_is_reported_as_gone_and_not_answered
     let call = client.call();
     client.sent();
     client.frame(&request(7, "roots/list", "{}"));
-    let key = client.question();
+    let key = client.input_request();
     client.frame(&cancelled(7));
     assert_eq!((client.events(), client.sent()), (vec![Event::InputGone { key }], vec![]));
     assert_eq!(client.session.provide_input(key, Answer::Roots(json("[]")), client.now), Err(NotLive));
@@ -244,12 +244,12 @@ fn an_input_request_that_the_peer_cancelled_is_reported_as_gone_and_not_answered
 fn when_a_call_ends_the_input_requests_of_other_calls_and_of_no_call_stay_open() {
     let mut client = Scripted::client(client_config());
     client.frame(&request(6, "roots/list", "{}"));
-    let of_none = client.question();
+    let of_none = client.input_request();
     let call = client.call();
     let other = client.call();
     client.sent();
     client.frame(&request(7, "roots/list", r#"{"_meta":{"protocol-core/parent":4}}"#));
-    let of_other = client.question();
+    let of_other = client.input_request();
     client.session.cancel(call, None, client.now).unwrap();
     assert_eq!(client.sent(), [cancelled(3)]);
     client.session.cancel(other, None, client.now).unwrap();
@@ -334,8 +334,8 @@ fn a_cancel_withdraws_the_input_requests_of_its_call_but_calls_made_to_answer_th
     let id = pair.server.request();
     pair.server.ask(id, Ask::from(Sample::new("?")));
     pair.run();
-    let question = pair.client.question();
-    let nested = pair.client.invoke(Invoke::new(Op::CallTool, json(r#"{"name":"t"}"#)).with_parent(question));
+    let input_request = pair.client.input_request();
+    let nested = pair.client.invoke(Invoke::new(Op::CallTool, json(r#"{"name":"t"}"#)).with_parent(input_request));
     pair.run();
     pair.server.request();
     pair.trace.clear();
@@ -346,7 +346,7 @@ fn a_cancel_withdraws_the_input_requests_of_its_call_but_calls_made_to_answer_th
     assert_eq!(answered, 1, "{:?}", pair.trace);
     let events = pair.client.events();
     assert!(
-        matches!(events[..], [Event::InputGone { key }, Event::Done { id, .. }] if key == question && id == call),
+        matches!(events[..], [Event::InputGone { key }, Event::Done { id, .. }] if key == input_request && id == call),
         "{events:?}"
     );
     pair.client.session.cancel(nested, None, pair.client.now).unwrap();

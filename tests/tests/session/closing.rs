@@ -65,7 +65,7 @@ fn at_the_end_of_input_inbound_input_requests_are_gone_and_then_outbound_calls_a
     client.sent();
     let unsent = client.call();
     client.frame(ASKS);
-    let key = client.question();
+    let key = client.input_request();
     eof(&mut client);
     let lost = |id| done(id, Outcome::Lost);
     assert_eq!(
@@ -165,7 +165,7 @@ fn a_failure_of_the_transport_ends_all_calls_at_once_and_discards_queued_output(
     let mut client = Scripted::client(client_config());
     let call = client.call();
     client.frame(ASKS);
-    let key = client.question();
+    let key = client.input_request();
     client.session.handle_end(TransportEnd::Failed, client.now);
     assert_eq!(client.events(), [Event::InputGone { key }, done(call, Outcome::Lost), Event::Closed(CloseReason::Failed)]);
     assert_eq!((client.sent(), client.session.stats().queued_bytes), (vec![], 0));
@@ -182,7 +182,7 @@ fn a_graceful_close_lets_running_calls_of_both_directions_end_and_starts_no_new_
     // The handler may still make an input request, and its caller still receives and answers it.
     pair.server.ask(id, Ask::Confirm { message: "go on?".into() });
     pair.run();
-    let key = pair.client.question();
+    let key = pair.client.input_request();
     let yes = Answer::Elicit(protocol_core::Elicited::Accept(json("{}")));
     pair.client.session.provide_input(key, yes, pair.client.now).unwrap();
     pair.run();
@@ -253,7 +253,7 @@ fn when_the_grace_ends_remaining_calls_are_cancelled_and_the_peer_is_notified() 
         client.sent();
         let unsent = client.call();
         client.frame(&request(1, "roots/list", r#"{"_meta":{"protocol-core/parent":2}}"#));
-        let key = client.question();
+        let key = client.input_request();
         if at_once {
             close_now(&mut client);
         } else {
@@ -277,7 +277,7 @@ fn when_the_grace_ends_remaining_calls_are_cancelled_and_the_peer_is_notified() 
 fn an_input_request_of_no_call_delays_the_close_until_the_grace_ends_and_is_then_refused() {
     let mut client = Scripted::client(client_config());
     client.frame(ASKS);
-    let key = client.question();
+    let key = client.input_request();
     close(&mut client, 1_000);
     client.at(999).expect_silence();
     client.at(1_000);

@@ -817,7 +817,7 @@ fn checking_a_form_takes_time_proportional_to_its_length_even_with_many_referenc
         let mut client = Scripted::client(client_config());
         let start = std::time::Instant::now();
         client.session.handle_frame(frame, Lane::CHANNEL, client.now).unwrap();
-        client.question();
+        client.input_request();
         start.elapsed()
     };
     let fields = || list(&|field| format!(r#""f{field}":{{"type":"boolean"}}"#));

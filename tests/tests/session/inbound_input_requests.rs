@@ -136,7 +136,7 @@ fn an_input_request_before_the_end_of_the_handshake_is_refused_even_if_it_is_mal
 fn an_input_request_with_the_id_of_an_open_one_is_not_answered_and_the_open_one_goes_on() {
     let mut client = Scripted::client(client_config());
     client.frame(&request(7, ROOTS, "{}"));
-    let first = client.question();
+    let first = client.input_request();
     for again in
         [request(7, ROOTS, "{}"), request(7, SAMPLING, &sample("")), request(7, "acme/what", "{}"), request(7, SAMPLING, "{}")]
     {
@@ -513,7 +513,7 @@ fn each_kind_of_answer_is_sent_as_the_result_of_its_input_request() {
             _ => FORM.to_owned(),
         };
         client.frame(&format!(r#"{{"jsonrpc":"2.0","id":"q-7","method":"{method}","params":{params}}}"#));
-        let key = client.question();
+        let key = client.input_request();
         client.session.provide_input(key, answer.clone(), client.now).unwrap();
         assert_eq!((client.sent(), client.events()), (vec![format!(r#"{{"jsonrpc":"2.0","id":"q-7",{body}}}"#)], vec![]));
         assert_eq!(client.session.provide_input(key, answer, client.now), Err(NotLive));
@@ -533,7 +533,7 @@ fn an_answer_of_the_wrong_shape_is_sent_as_an_internal_error() {
     ] {
         let mut client = Scripted::client(client_config());
         client.frame(&request(7, method, &if method == SAMPLING { sample("") } else { FORM.to_owned() }));
-        let key = client.question();
+        let key = client.input_request();
         client.session.provide_input(key, answer.clone(), client.now).unwrap();
         let sent = client.sent();
         assert!(
@@ -547,7 +547,7 @@ fn an_answer_of_the_wrong_shape_is_sent_as_an_internal_error() {
 fn an_answer_longer_than_a_frame_is_sent_as_an_internal_error() {
     let mut client = Scripted::client(with(client_config(), |config| config.limits.frame_bytes = 4096));
     client.frame(&request(7, SAMPLING, &sample("")));
-    let key = client.question();
+    let key = client.input_request();
     client.session.provide_input(key, Answer::Sample(Sampled::new("x".repeat(5000), "m")), client.now).unwrap();
     let sent = client.sent();
     assert!(sent[0].starts_with(r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32603,"#) && sent.len() == 1, "{sent:?}");
@@ -558,7 +558,7 @@ fn input_requests_may_be_answered_in_any_order() {
     let mut client = Scripted::client(client_config());
     let keys = [5, 6, 7].map(|id| {
         client.frame(&request(id, ROOTS, "{}"));
-        client.question()
+        client.input_request()
     });
     for (id, key) in [(6, keys[1]), (7, keys[2]), (5, keys[0])] {
         client.session.provide_input(key, Answer::Roots(json("[]")), client.now).unwrap();

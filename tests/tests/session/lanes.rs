@@ -142,7 +142,7 @@ fn the_route_of_a_call_has_its_exchange_and_that_of_an_answer_has_its_input_requ
     let exchange = ExchangeId::from_number(2);
     assert_eq!(routes(&client.polled()), [(0, RouteKind::Request(exchange))]);
     assert_eq!(client.by(6, &request(9, "roots/list", "{}")).replies, 1);
-    let key = client.question();
+    let key = client.input_request();
     client.session.provide_input(key, Answer::Roots(json("[]")), client.now).unwrap();
     assert_eq!(routes(&client.polled()), [(6, RouteKind::Answer(key))]);
     client.session.cancel(call, None, client.now).unwrap();
@@ -550,7 +550,7 @@ fn regression_a_lane_is_forgotten_when_its_input_request_is_cancelled_on_another
     client.call();
     client.polled();
     client.by(6, &request(9, "roots/list", "{}"));
-    client.question();
+    client.input_request();
     client.by(7, &cancelled(9));
     client.drain();
     assert_eq!(client.session.replies_owed(Lane::new(6)), 0);
@@ -608,7 +608,7 @@ fn regression_an_input_request_of_a_cancelled_call_is_answered_on_its_lane() {
     let call = client.call();
     client.polled();
     client.by(6, &request(9, "roots/list", "{}"));
-    let key = client.question();
+    let key = client.input_request();
     client.session.cancel(call, None, client.now).unwrap();
     let sent = client.polled();
     assert!(sent.iter().any(|(lane, kind, _)| *lane == 6 && *kind == RouteKind::Answer(key)), "{sent:?}");
@@ -620,7 +620,7 @@ fn regression_an_input_request_of_a_call_that_ends_is_answered_on_its_lane() {
     client.call();
     client.polled();
     client.by(6, &request(9, "roots/list", "{}"));
-    let key = client.question();
+    let key = client.input_request();
     client.by(5, &result(2));
     let sent = client.polled();
     assert!(sent.iter().any(|(lane, kind, _)| *lane == 6 && *kind == RouteKind::Answer(key)), "{sent:?}");
@@ -760,9 +760,9 @@ fn regression_a_batch_can_cancel_an_input_request_and_then_make_another() {
     client.call();
     client.polled();
     client.by(6, &request(9, "roots/list", "{}"));
-    client.question();
+    client.input_request();
     client.by(6, &format!("[{},{}]", cancelled(9), request(10, "roots/list", "{}")));
-    let key = client.question();
+    let key = client.input_request();
     client.session.provide_input(key, Answer::Roots(json("[]")), client.now).unwrap();
     assert_eq!(routes(&client.polled()), [(6, RouteKind::Answer(key))]);
 }

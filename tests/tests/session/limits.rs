@@ -69,7 +69,7 @@ fn requests_beyond_the_rate_are_answered_busy_until_the_next_fraction_of_the_sec
 fn input_requests_beyond_the_rate_are_answered_busy_too() {
     let mut client = Scripted::client(with(client_config(), |config| config.limits.requests_per_second = Some(1)));
     client.frame(&request(1, "roots/list", "{}"));
-    client.question();
+    client.input_request();
     client.frame(&request(2, "roots/list", "{}"));
     assert_eq!((client.sent(), client.events()), (vec![busy(2)], vec![Event::Violation(Violation::TooManyRequests)]));
 }
@@ -109,12 +109,12 @@ fn input_requests_of_the_peer_beyond_the_limit_are_answered_busy() {
     for id in 1..=2 {
         client.frame(&request(id, "roots/list", "{}"));
     }
-    let key = client.question();
+    let key = client.input_request();
     client.frame(&request(3, "roots/list", "{}"));
     assert_eq!((client.sent(), client.events()), (vec![busy(3)], vec![Event::Violation(Violation::TooManyRequests)]));
     client.session.provide_input(key, Answer::Roots(json("[]")), client.now).unwrap();
     client.drain().frame(&request(3, "roots/list", "{}"));
-    client.question();
+    client.input_request();
 }
 
 #[test]
@@ -248,7 +248,7 @@ fn a_client_whose_output_overflows_while_a_call_settles_reports_its_outcome_befo
     let call = client.call();
     client.sent();
     client.frame(&request(1, "roots/list", "{}"));
-    let key = client.question();
+    let key = client.input_request();
     client.frame(&request(2, "roots/list", "{}")).drain();
     // The answer stays just below the limit, and the refusal of the second input request exceeds it.
     let roots = json(&format!("[{}]", " ".repeat(HARD - 60)));
@@ -269,7 +269,7 @@ fn while_too_much_output_is_queued_calls_and_notifications_are_refused_but_not_a
     assert_eq!(client.session.invoke(Invoke::list_tools(None), client.now).unwrap_err().why, Refused::Full);
     assert_eq!(client.session.notify(Notice::RootsChanged, client.now), Err(Refused::Full));
     client.frame(&request(1, "roots/list", "{}"));
-    let key = client.question();
+    let key = client.input_request();
     client.session.provide_input(key, Answer::Roots(json("[]")), client.now).unwrap();
     assert_eq!(client.sent().len(), 2);
     client.session.notify(Notice::RootsChanged, client.now).unwrap();
@@ -304,7 +304,7 @@ fn no_sent_frame_is_longer_than_the_limit() {
     client.sent();
     client.session.cancel(call, Some(&long), client.now).unwrap();
     client.frame(&request(1, "sampling/createMessage", r#"{"messages":[],"maxTokens":1}"#));
-    let key = client.question();
+    let key = client.input_request();
     client.session.provide_input(key, Answer::Sample(Sampled::new(&*long, "m")), client.now).unwrap();
     let sent = client.sent();
     assert_eq!(sent[0], cancelled(2));
@@ -386,7 +386,7 @@ fn an_answer_of_exactly_the_limit_is_sent_and_one_byte_more_is_an_error() {
     let answer = |limit: usize| {
         let mut client = Scripted::client(with(client_config(), |config| config.limits.frame_bytes = limit));
         client.frame(&request(1, "roots/list", "{}"));
-        let key = client.question();
+        let key = client.input_request();
         client.session.provide_input(key, Answer::Roots(roots.clone()), client.now).unwrap();
         client.sent().remove(0)
     };
@@ -472,8 +472,8 @@ fn after_a_hundred_thousand_calls_both_ends_hold_no_more_than_after_a_thousand()
 
 /// Makes a call with progress, and ends it in one of five ways.
 fn one_call(pair: &mut Pair, way: u64) {
-    let clocks = CallTimeouts::NONE.with_idle(Some(Duration::from_millis(5)));
-    let call = pair.client.invoke(Invoke::call_tool("t", json("{}")).with_timeouts(clocks));
+    let call_timeouts = CallTimeouts::NONE.with_idle(Some(Duration::from_millis(5)));
+    let call = pair.client.invoke(Invoke::call_tool("t", json("{}")).with_timeouts(call_timeouts));
     pair.run();
     let id = pair.server.request();
     for value in 1..4 {
@@ -485,7 +485,7 @@ fn one_call(pair: &mut Pair, way: u64) {
     }
     match way {
         0 => {
-            let key = pair.client.question();
+            let key = pair.client.input_request();
             pair.client.session.provide_input(key, Answer::Roots(json("[]")), pair.client.now).unwrap();
             pair.run().server.reply(id, Reply::Error(RpcError::fixed(1, "no")));
         }

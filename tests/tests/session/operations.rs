@@ -211,8 +211,8 @@ fn listed_notifications_are_reported_at_either_end() {
         for end in [&mut pair.client, &mut pair.server] {
             end.events();
             end.frame(&notification("acme/news", r#"{ "a":1 }"#));
-            let news = Notice::Custom { method: "acme/news".into(), params: Some(json(r#"{ "a":1 }"#)) };
-            assert_eq!(end.events(), [Event::Notice(news)]);
+            let notice = Notice::Custom { method: "acme/news".into(), params: Some(json(r#"{ "a":1 }"#)) };
+            assert_eq!(end.events(), [Event::Notice(notice)]);
         }
     }
 }

@@ -165,8 +165,8 @@ fn the_last_value_is_repeated_only_for_a_new_message() {
     assert_eq!(server.report(id, data("1").with_message("m")), Reported::Kept);
     assert_eq!(server.report(id, Progress::message("n")), Reported::Sent);
     assert_eq!(server.report(id, Progress::message("m")), Reported::Sent, "another message was sent since");
-    let said = |text: &str| Some(text.to_owned());
-    assert_eq!(updates(&mut server), [(3.0, said("m")), (3.0, said("n")), (3.0, said("m"))]);
+    let with_text = |text: &str| Some(text.to_owned());
+    assert_eq!(updates(&mut server), [(3.0, with_text("m")), (3.0, with_text("n")), (3.0, with_text("m"))]);
     server.respond(id);
     assert_eq!(server.sent(), [ok(1)]);
 }

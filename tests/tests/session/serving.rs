@@ -199,7 +199,7 @@ fn a_ping_is_answered_in_every_phase() {
 
 #[test]
 fn a_notification_is_never_answered() {
-    for (method, params, told) in [
+    for (method, params, reported) in [
         ("notifications/x", "{}", None),
         ("notifications/unknown", "[]", Some(Violation::InvalidParams)),
         ("notifications/cancelled", "{}", Some(Violation::InvalidParams)),
@@ -209,7 +209,7 @@ fn a_notification_is_never_answered() {
         let mut server = Scripted::server(server_config());
         server.frame(&notification(method, params));
         assert_eq!(server.sent(), Vec::<String>::new());
-        let expected = match told {
+        let expected = match reported {
             Some(rule) => Event::Violation(rule),
             None => Event::Notice(Notice::Custom { method: method.into(), params: Some(json(params)) }),
         };

@@ -244,10 +244,10 @@ fn the_idle_timeout_stops_while_an_input_request_is_open_and_then_restarts_in_fu
     for close in closings {
         let mut client = calling(call_timeouts(Some(1000), None));
         client.at(900).frame(&request(7, "roots/list", "{}"));
-        let question = client.question();
+        let input_request = client.input_request();
         assert_eq!(due(&client), None);
         client.at(50_000).expect_silence();
-        close(&mut client, question);
+        close(&mut client, input_request);
         assert_eq!(due(&client), Some(51_000));
         client.drain().at(51_000);
         assert_eq!(client.outcome(), IDLE);
@@ -258,9 +258,9 @@ fn the_idle_timeout_stops_while_an_input_request_is_open_and_then_restarts_in_fu
 fn the_idle_timeout_restarts_after_the_last_of_several_input_requests() {
     let mut client = calling(call_timeouts(Some(1000), None));
     client.frame(&request(7, "roots/list", "{}"));
-    let first = client.question();
+    let first = client.input_request();
     client.frame(&request(8, "roots/list", "{}"));
-    let second = client.question();
+    let second = client.input_request();
     client.at(5000).session.provide_input(second, Answer::Roots(json("[]")), Instant::from_millis(5000)).unwrap();
     assert_eq!(due(&client), None);
     client.at(6000).session.provide_input(first, Answer::Roots(json("[]")), Instant::from_millis(6000)).unwrap();
@@ -283,16 +283,16 @@ fn max_total_stops_while_an_input_request_is_open_and_goes_on_afterwards() {
     };
     let mut client = calling(call_timeouts(None, Some(3000)));
     client.at(900).frame(&request(7, "roots/list", "{}"));
-    let first = client.question();
+    let first = client.input_request();
     client.at(1000).frame(&request(8, "roots/list", "{}"));
-    let second = client.question();
+    let second = client.input_request();
     assert_eq!(due(&client), None);
     answer(&mut client, first, 400_000);
     assert_eq!(due(&client), None, "the other input request is open");
     answer(&mut client, second, 500_900);
     assert_eq!(due(&client), Some(503_000));
     client.at(501_000).frame(&request(9, "roots/list", "{}"));
-    let third = client.question();
+    let third = client.input_request();
     answer(&mut client, third, 502_000);
     assert_eq!(due(&client), Some(504_000));
     client.drain();
@@ -305,9 +305,9 @@ fn max_total_stops_while_an_input_request_is_open_and_goes_on_afterwards() {
 fn regression_g7_an_input_request_after_max_total_has_passed_leaves_no_deadline_in_the_past() {
     let mut client = calling(call_timeouts(None, Some(3000)));
     client.late(4000).frame(&request(7, "roots/list", "{}"));
-    let question = client.question();
+    let input_request = client.input_request();
     client.at(5000);
-    client.session.provide_input(question, Answer::Roots(json("[]")), Instant::from_millis(5000)).unwrap();
+    client.session.provide_input(input_request, Answer::Roots(json("[]")), Instant::from_millis(5000)).unwrap();
     assert_eq!(client.session.poll_timeout(), Some(Instant::from_micros(5_000_001)));
     client.drain();
     client.at(5001);

@@ -248,8 +248,8 @@ fn items_53_54_55_the_first_of_result_cancel_and_timeout_decides_and_there_is_on
                 last(&mut app, id);
                 app.at(200_000);
                 assert_eq!(app.sent(), [frame(7)], "{first}, {second}, {third}");
-                let told = app.events().into_iter().filter(|event| matches!(event, Event::Cancelled { .. })).count();
-                assert_eq!(told, usize::from(matches!(first, "cancel" | "timeout")), "{first}, {second}, {third}");
+                let cancels = app.events().into_iter().filter(|event| matches!(event, Event::Cancelled { .. })).count();
+                assert_eq!(cancels, usize::from(matches!(first, "cancel" | "timeout")), "{first}, {second}, {third}");
                 let _ = app.session.respond(id, Reply::Done, app.now);
                 assert_eq!((app.session.stats().inbound_calls, app.session.poll_timeout()), (0, None));
             }

@@ -36,11 +36,11 @@ fn ids_of_one_leg_are_never_used_on_another() {
         assert!(!call.text.contains("of-the-agent") && !call.text.contains("9007199254740991"), "{}", call.text);
         assert!(call.id.is_u64() && call.invocation != id, "{}", call.text);
         rig.app(app, &call.progress(r#","percent":1"#)).app(app, &call.output("1"));
-        let heard = rig.agent_received();
-        assert_eq!(heard.len(), 2);
-        assert_eq!(value(&heard[0])["params"]["progressToken"], "token-of-the-agent");
-        assert_eq!(value(&heard[1])["id"].to_string(), id, "the id has the value and the type of the request");
-        assert!(!heard.concat().contains(&call.invocation), "{heard:?}");
+        let received = rig.agent_received();
+        assert_eq!(received.len(), 2);
+        assert_eq!(value(&received[0])["params"]["progressToken"], "token-of-the-agent");
+        assert_eq!(value(&received[1])["id"].to_string(), id, "the id has the value and the type of the request");
+        assert!(!received.concat().contains(&call.invocation), "{received:?}");
     }
 }
 
@@ -49,8 +49,8 @@ fn the_arguments_of_a_call_are_forwarded_byte_for_byte() {
     let (mut rig, app) = rig();
     let odd = r#"{"n":123456789012345678901234567890.10,"e":1E+400,"half":"\ud800","a":1,"a":2,"\u0061":3,"s":"caf\u00e9 é","deep":[[[{}]]]}"#;
     rig.agent(&call_tool("1", "ledger__t", odd, None));
-    let heard = rig.app_received(app);
-    assert!(heard[0].contains(&format!(r#""input":{odd}"#)), "{heard:?}");
+    let received = rig.app_received(app);
+    assert!(received[0].contains(&format!(r#""input":{odd}"#)), "{received:?}");
 }
 
 #[test]
@@ -99,9 +99,9 @@ fn an_error_keeps_its_code_its_message_and_its_data() {
     let call = rig.invoked(app);
     let data = r#"[{"message":"too small","path":["cents"],"n":1e400}]"#;
     rig.app(app, &call.error(-32004, "Invalid input", Some(data)));
-    let heard = rig.agent_received();
-    assert!(heard[0].contains(&format!(r#""structuredContent":{{"code":-32004,"data":{data}}}"#)), "{heard:?}");
-    let result = heard[0].replace("1e400", "0");
+    let received = rig.agent_received();
+    assert!(received[0].contains(&format!(r#""structuredContent":{{"code":-32004,"data":{data}}}"#)), "{received:?}");
+    let result = received[0].replace("1e400", "0");
     let (text, failed) = text_of(&value(&result)["result"]);
     assert!(failed);
     assert!(text.starts_with("Invalid input\n{\n  \"code\": -32004,\n  \"data\": [\n"), "{text}");
@@ -117,8 +117,8 @@ fn a_call_that_the_app_ends_by_itself_fails_with_its_last_progress() {
         rig.app(app, &call.error(code, message, Some(r#"{"partial":{"processed":3,"total":10}}"#)));
         let result = rig.response(number)["result"].clone();
         assert_eq!(result["isError"], true);
-        let said = json!({"code": code, "data": {"partial": {"processed": 3, "total": 10}}});
-        assert_eq!(result["structuredContent"], said);
+        let with_text = json!({"code": code, "data": {"partial": {"processed": 3, "total": 10}}});
+        assert_eq!(result["structuredContent"], with_text);
         assert!(text_of(&result).0.starts_with(message));
     }
     rig.assert_idle();
@@ -154,9 +154,9 @@ fn progress_is_forwarded_with_its_message_and_its_data() {
     rig.call(5, "ledger__t");
     let call = rig.invoked(app);
     rig.app(app, &call.progress(r#","percent":33.3,"message":"7/20 pages","data":{"page":7,"n":1e400}"#));
-    let heard = rig.agent_received();
+    let received = rig.agent_received();
     assert_eq!(
-        heard,
+        received,
         [
             r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":5,"progress":33.3,"total":100,"message":"7/20 pages","_meta":{"protocol-core/data":{"page":7,"n":1e400}}}}"#
         ]
@@ -178,9 +178,15 @@ fn an_update_with_only_a_message_repeats_the_last_value_or_starts_at_zero() {
     ] {
         rig.app(app, &call.progress(members));
     }
-    let said = |text: &str| Some(text.to_owned());
-    let expected =
-        [(0.0, said("starting")), (30.0, None), (30.0, said("still")), (30.0, said("and still")), (70.0, None), (70.0, said("on"))];
+    let with_text = |text: &str| Some(text.to_owned());
+    let expected = [
+        (0.0, with_text("starting")),
+        (30.0, None),
+        (30.0, with_text("still")),
+        (30.0, with_text("and still")),
+        (70.0, None),
+        (70.0, with_text("on")),
+    ];
     assert_eq!(rig.progress(), expected);
 }
 
@@ -204,8 +210,8 @@ fn an_update_without_a_new_value_or_message_is_withheld() {
     {
         rig.app(app, &call.progress(members));
     }
-    let said = |text: &str| Some(text.to_owned());
-    assert_eq!(rig.progress(), [(30.0, said("n")), (30.0, said("m")), (31.0, None), (32.0, said("m"))]);
+    let with_text = |text: &str| Some(text.to_owned());
+    assert_eq!(rig.progress(), [(30.0, with_text("n")), (30.0, with_text("m")), (31.0, None), (32.0, with_text("m"))]);
     rig.app(app, &call.output("1"));
     assert_eq!(rig.agent_received().len(), 1, "a withheld update is not sent with the result either");
 }
@@ -220,8 +226,9 @@ fn data_alone_waits_for_the_next_value_or_message() {
     {
         rig.app(app, &call.progress(members));
     }
-    let told = rig.notifications("notifications/progress");
-    let shown: Vec<_> = told.iter().map(|params| (params["progress"].as_f64(), &params["_meta"]["protocol-core/data"])).collect();
+    let forwarded = rig.notifications("notifications/progress");
+    let shown: Vec<_> =
+        forwarded.iter().map(|params| (params["progress"].as_f64(), &params["_meta"]["protocol-core/data"])).collect();
     assert_eq!(shown, [(Some(30.0), &Value::Null), (Some(30.0), &json!(2)), (Some(40.0), &json!(3))]);
 }
 
@@ -264,8 +271,8 @@ fn item_77_a_token_keeps_its_type_and_its_value() {
         rig.agent(&call_tool(&number.to_string(), "ledger__t", "{}", Some(token)));
         let call = rig.invoked(app);
         rig.app(app, &call.progress(r#","percent":10"#));
-        let heard = rig.agent_received();
-        assert_eq!(value(&heard[0])["params"]["progressToken"], value(token));
+        let received = rig.agent_received();
+        assert_eq!(value(&received[0])["params"]["progressToken"], value(token));
         rig.app(app, &call.output("1")).forget();
     }
 }
@@ -306,8 +313,8 @@ fn a_cancel_of_the_agent_is_forwarded_to_the_app_and_ends_the_call_at_once() {
     let call = rig.invoked(app);
     rig.agent(&cancelled(5));
     let cancel = json!({"jsonrpc": "2.0", "method": "actions/cancel", "params": {"invocationId": call.invocation}});
-    let heard: Vec<Value> = rig.app_received(app).iter().map(|text| value(text)).collect();
-    assert_eq!(heard, [cancel]);
+    let received: Vec<Value> = rig.app_received(app).iter().map(|text| value(text)).collect();
+    assert_eq!(received, [cancel]);
     rig.assert_idle();
     // Later frames of the app about this call are dropped.
     rig.agent(&cancelled(5)).app(app, &call.progress(r#","percent":90"#)).app(app, &call.output("1"));
@@ -321,9 +328,9 @@ fn after_a_cancel_a_late_result_is_dropped_and_the_id_can_be_reused() {
     rig.call(5, "ledger__t");
     let first = rig.invoked(app);
     rig.agent(&cancelled(5)).call(5, "ledger__t");
-    let heard = rig.all_invoked(app);
-    assert_eq!(heard.len(), 1);
-    rig.app(app, &first.output("\"the first\"")).app(app, &heard[0].output("\"the second\""));
+    let received = rig.all_invoked(app);
+    assert_eq!(received.len(), 1);
+    rig.app(app, &first.output("\"the first\"")).app(app, &received[0].output("\"the second\""));
     assert_eq!(rig.response(5)["result"]["content"][0]["text"], "the second");
 }
 
@@ -467,8 +474,8 @@ fn item_80_an_input_request_that_the_agent_did_not_declare_is_refused_with_the_n
     rig.call(5, "ledger__t");
     let call = rig.invoked(app);
     rig.app(app, &call.sample(2)).app(app, &call.confirm(3));
-    let heard: Vec<Value> = rig.app_received(app).iter().map(|text| value(text)).collect();
-    let errors: Vec<_> = heard.iter().map(|frame| (frame["error"]["code"].clone(), frame["error"]["data"].clone())).collect();
+    let received: Vec<Value> = rig.app_received(app).iter().map(|text| value(text)).collect();
+    let errors: Vec<_> = received.iter().map(|frame| (frame["error"]["code"].clone(), frame["error"]["data"].clone())).collect();
     assert_eq!(errors, [(json!(-32006), json!({"clientName": "c"})), (json!(-32007), json!({"clientName": "c"}))]);
     assert!(rig.agent_received().is_empty());
 }
@@ -649,10 +656,10 @@ fn a_cancelled_call_cancels_its_input_request_at_the_agent_and_refuses_it_to_the
     let (asked, _) = rig.agent_request("sampling/createMessage");
     rig.agent(&cancelled(5));
     assert_eq!(rig.notifications("notifications/cancelled")[0]["requestId"], asked);
-    let heard: Vec<Value> = rig.app_received(app).iter().map(|text| value(text)).collect();
-    assert_eq!(heard.len(), 2);
-    assert!(heard.iter().any(|frame| frame["method"] == "actions/cancel"));
-    assert!(heard.iter().any(|frame| frame["id"] == 2 && frame["error"]["code"] == -32001));
+    let received: Vec<Value> = rig.app_received(app).iter().map(|text| value(text)).collect();
+    assert_eq!(received.len(), 2);
+    assert!(received.iter().any(|frame| frame["method"] == "actions/cancel"));
+    assert!(received.iter().any(|frame| frame["id"] == 2 && frame["error"]["code"] == -32001));
     rig.agent(&sampled(&asked, "late"));
     assert_eq!(rig.app_received(app), Vec::<String>::new());
     rig.assert_idle();
@@ -672,8 +679,8 @@ fn item_78_log_levels_are_translated_and_meta_cannot_replace_the_message() {
             call.invocation
         );
         rig.app(app, &notification("log", &params));
-        let told = json!({"level": expected, "logger": "ledger", "data": {"message": "retrying", "attempt": 2}});
-        assert_eq!(rig.notifications("notifications/message"), [told]);
+        let forwarded = json!({"level": expected, "logger": "ledger", "data": {"message": "retrying", "attempt": 2}});
+        assert_eq!(rig.notifications("notifications/message"), [forwarded]);
     }
 }
 
@@ -691,8 +698,8 @@ fn an_agent_that_has_set_no_level_gets_every_record() {
         let app = rig.join("ledger");
         for (level, expected) in [("debug", "debug"), ("info", "info"), ("warn", "warning"), ("error", "error")] {
             rig.app(app, &notification("log", &format!(r#"{{"level":"{level}","message":"m"}}"#)));
-            let told = json!({"level": expected, "logger": "ledger", "data": {"message": "m"}});
-            assert_eq!(rig.notifications("notifications/message"), [told], "{revision}");
+            let forwarded = json!({"level": expected, "logger": "ledger", "data": {"message": "m"}});
+            assert_eq!(rig.notifications("notifications/message"), [forwarded], "{revision}");
         }
     }
 }
@@ -702,7 +709,7 @@ fn an_agent_that_has_set_no_level_gets_every_record() {
 fn a_logged_value_reaches_the_agent_as_json_and_not_as_json_in_text() {
     let mut rig = Rig::new();
     let app = rig.join_session(app_config("ledger"));
-    for (data, told) in [
+    for (data, forwarded) in [
         (r#"{"item":{"id":3}}"#, r#"{"message":"","item":{"id":3}}"#),
         (r#"["a",{"b":1}]"#, r#"{"message":"","data":["a",{"b":1}]}"#),
         (r#""words""#, r#"{"message":"words"}"#),
@@ -712,8 +719,8 @@ fn a_logged_value_reaches_the_agent_as_json_and_not_as_json_in_text() {
         let end = rig.app_end(app);
         assert_eq!(end.session.log(None, record, end.now), Ok(Logged::Sent));
         rig.deliver();
-        let heard = rig.agent_received();
-        assert!(heard.len() == 1 && heard[0].contains(&format!(r#""data":{told}}}"#)), "{heard:?}");
+        let received = rig.agent_received();
+        assert!(received.len() == 1 && received[0].contains(&format!(r#""data":{forwarded}}}"#)), "{received:?}");
     }
 }
 

@@ -61,14 +61,14 @@ fn item_34_a_code_claims_in_upper_or_lower_case_and_the_app_is_notified_once() {
     let mut rig = Rig::new();
     let app = rig.greet("ledger");
     let code = rig.apps[app].code.clone().unwrap();
-    for (id, said) in [(1, code.to_lowercase()), (2, code.clone()), (3, code.to_uppercase())] {
-        claim_by_code(&mut rig, id, &said);
+    for (id, answer) in [(1, code.to_lowercase()), (2, code.clone()), (3, code.to_uppercase())] {
+        claim_by_code(&mut rig, id, &answer);
         let (text, failed) = tests::bridge::text_of(&rig.response(id)["result"]);
         assert!(!failed && text.contains("ledger__t") && text.contains("tesseron://ledger/balance"), "{text}");
     }
-    let heard = rig.app_received(app);
-    assert_eq!(heard.len(), 1, "{heard:?}");
-    let claimed = value(&heard[0]);
+    let received = rig.app_received(app);
+    assert_eq!(received.len(), 1, "{received:?}");
+    let claimed = value(&received[0]);
     assert_eq!(claimed["method"], "tesseron/claimed");
     assert_eq!(claimed["params"]["agent"], json!({"id": "c", "name": "c"}));
     assert_eq!(claimed["params"]["claimedAt"], EPOCH_MS);
@@ -109,10 +109,10 @@ fn a_claim_has_the_time_of_the_wall_clock() {
 fn a_text_that_is_no_code_is_refused_without_looking_for_an_app() {
     let mut rig = Rig::new();
     rig.greet("ledger");
-    for (id, said) in ["", " ", "../../etc/passwd", "a/b", "A B", "%41", "\u{e4}"].into_iter().enumerate() {
-        claim_by_code(&mut rig, id as u64, said);
+    for (id, answer) in ["", " ", "../../etc/passwd", "a/b", "A B", "%41", "\u{e4}"].into_iter().enumerate() {
+        claim_by_code(&mut rig, id as u64, answer);
         let (text, failed) = tests::bridge::text_of(&rig.response(id as u64)["result"]);
-        assert!(failed && !text.is_empty(), "{said:?}");
+        assert!(failed && !text.is_empty(), "{answer:?}");
     }
     claim_by_code(&mut rig, 10, &"x".repeat(65));
     assert!(tests::bridge::text_of(&rig.response(10)["result"]).1);
@@ -144,12 +144,15 @@ fn a_code_of_no_connected_app_is_passed_to_the_owner_to_dial() {
 fn item_38_a_dialled_app_is_claimed_from_the_start_and_notified_after_its_welcome() {
     let mut rig = Rig::new();
     let app = bound_app(&mut rig);
-    let heard: Vec<Value> = rig.app_received(app).iter().map(|text| value(text)).collect();
-    assert_eq!(heard.len(), 2);
-    assert_eq!(heard[0]["result"]["sessionId"], "s_1");
-    assert_eq!(heard[0]["result"]["resumeToken"], "rt_1");
-    assert!(heard[0]["result"].get("claimCode").is_none(), "a bound session gets no code");
-    assert_eq!((heard[1]["method"].clone(), heard[1]["params"]["agent"]["id"].clone()), (json!("tesseron/claimed"), json!("c")));
+    let received: Vec<Value> = rig.app_received(app).iter().map(|text| value(text)).collect();
+    assert_eq!(received.len(), 2);
+    assert_eq!(received[0]["result"]["sessionId"], "s_1");
+    assert_eq!(received[0]["result"]["resumeToken"], "rt_1");
+    assert!(received[0]["result"].get("claimCode").is_none(), "a bound session gets no code");
+    assert_eq!(
+        (received[1]["method"].clone(), received[1]["params"]["agent"]["id"].clone()),
+        (json!("tesseron/claimed"), json!("c"))
+    );
     let (text, failed) = tests::bridge::text_of(&rig.response(1)["result"]);
     assert!(!failed && text.contains("ledger__t"), "{text}");
     assert!(rig.events().iter().any(|event| matches!(event, BridgeEvent::AppClaimed { .. })));
@@ -290,9 +293,9 @@ fn item_105_an_app_that_resumes_with_its_token_is_still_claimed() {
     let late = r#"[{"name":"t"},{"name":"late","description":""}]"#;
     let params = manifest("ledger", late, RESOURCES, &format!(r#""sessionId":"{session}","resumeToken":"{token}","#));
     rig.forget().app(again, &request(1, "tesseron/resume", &params));
-    let heard: Vec<Value> = rig.app_received(again).iter().map(|text| value(text)).collect();
-    assert_eq!(heard.len(), 1, "the app is not notified of its claim again: {heard:?}");
-    let welcome = &heard[0]["result"];
+    let received: Vec<Value> = rig.app_received(again).iter().map(|text| value(text)).collect();
+    assert_eq!(received.len(), 1, "the app is not notified of its claim again: {received:?}");
+    let welcome = &received[0]["result"];
     assert_eq!(welcome["sessionId"], session);
     assert_ne!(welcome["resumeToken"], token);
     assert!(welcome.get("claimCode").is_none());
@@ -565,9 +568,9 @@ fn list_actions_describes_every_claimed_app() {
     let mut rig = Rig::new();
     assert!(!rig.call_text(1, "tesseron__list_actions", "{}").0.starts_with('{'), "it is a sentence if there are no apps");
     rig.join("ledger");
-    let said = value(&rig.call_text(2, "tesseron__list_actions", "{}").0);
-    assert_eq!(said["mcp_server_name"], "gateway");
-    let session = &said["sessions"][0];
+    let answer = value(&rig.call_text(2, "tesseron__list_actions", "{}").0);
+    assert_eq!(answer["mcp_server_name"], "gateway");
+    let session = &answer["sessions"][0];
     assert_eq!((&session["app_id"], &session["name"], &session["origin"]), (&json!("ledger"), &json!("LEDGER"), &json!("here")));
     assert_eq!(
         session["actions"],
@@ -584,9 +587,9 @@ fn invoke_action_behaves_like_a_call_of_the_tool_itself() {
     let app = rig.join("ledger");
     let arguments = r#"{"app_id":"ledger","action":"t","args":{"n":1e400}}"#;
     rig.agent(&call_tool("1", "tesseron__invoke_action", arguments, Some("1")));
-    let heard = rig.app_received(app);
-    assert!(heard[0].contains(r#""input":{"n":1e400}"#), "{heard:?}");
-    let call = tests::bridge::Invoked::read(&heard[0].replace("1e400", "1")).unwrap();
+    let received = rig.app_received(app);
+    assert!(received[0].contains(r#""input":{"n":1e400}"#), "{received:?}");
+    let call = tests::bridge::Invoked::read(&received[0].replace("1e400", "1")).unwrap();
     rig.app(app, &call.progress(r#","percent":5"#));
     assert_eq!(rig.progress(), [(5.0, None)]);
     rig.agent(&cancelled(1));
@@ -632,8 +635,8 @@ fn pending_claims_of_connected_and_announced_apps_are_listed_newest_first() {
         minted_at: EPOCH_MS + 500,
         expires_at: Some(EPOCH_MS + 600_500),
     }]);
-    let said = value(&rig.call_text(2, "tesseron__list_pending_claims", "{}").0);
-    let claims = said["pending_claims"].as_array().unwrap();
+    let answer = value(&rig.call_text(2, "tesseron__list_pending_claims", "{}").0);
+    let claims = answer["pending_claims"].as_array().unwrap();
     let ids: Vec<_> = claims.iter().map(|claim| claim["app_id"].as_str().unwrap()).collect();
     assert_eq!(ids, ["second", "third", "first"]);
     assert_eq!(claims[0]["code"], json!(rig.apps[second].code));
@@ -650,10 +653,10 @@ fn pending_claims_of_connected_and_announced_apps_are_listed_newest_first() {
         "expires_at_iso": "2026-11-21T11:21:03.092Z",
     });
     assert_eq!((minted, third), (of_gateway.as_object().unwrap(), of_host.as_object().unwrap()));
-    assert!(said["next_step"].as_str().unwrap().contains(CLAIM));
+    assert!(answer["next_step"].as_str().unwrap().contains(CLAIM));
     rig.claim(first);
-    let said = value(&rig.call_text(3, "tesseron__list_pending_claims", "{}").0);
-    assert_eq!(said["pending_claims"].as_array().unwrap().len(), 2, "a claimed app is no longer pending");
+    let answer = value(&rig.call_text(3, "tesseron__list_pending_claims", "{}").0);
+    assert_eq!(answer["pending_claims"].as_array().unwrap().len(), 2, "a claimed app is no longer pending");
 }
 
 /// An app that is known only by its manifest.
@@ -672,8 +675,8 @@ fn advertised(code: &str, app_name: &str) -> Advertised {
 fn a_pending_app_without_an_id_is_listed_by_its_name_and_without_an_expiry_if_it_has_none() {
     let mut rig = Rig::new();
     rig.bridge.advertise(vec![advertised("PQ7N-4D", "ledger-app")]);
-    let said = value(&rig.call_text(1, "tesseron__list_pending_claims", "{}").0);
-    let claim = &said["pending_claims"][0];
+    let answer = value(&rig.call_text(1, "tesseron__list_pending_claims", "{}").0);
+    let claim = &answer["pending_claims"][0];
     assert_eq!((&claim["app_id"], &claim["app_name"]), (&json!("ledger-app"), &json!("ledger-app")));
     assert!(claim.get("expires_at").is_none() && claim.get("expires_at_iso").is_none(), "{claim}");
 }

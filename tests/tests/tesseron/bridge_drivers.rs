@@ -62,9 +62,9 @@ fn regression_the_driver_of_each_leg_that_one_method_ends_is_woken() {
     let legs = apps.map(|app| rig.leg(app));
     touched(&mut rig);
     rig.bridge.handle_end(Leg::Agent, TransportEnd::Failed, rig.now);
-    let told = touched(&mut rig);
+    let woken_legs = touched(&mut rig);
     for leg in legs {
-        assert!(rig.bridge.is_closed(leg) && told.contains(&leg), "{leg:?}");
+        assert!(rig.bridge.is_closed(leg) && woken_legs.contains(&leg), "{leg:?}");
     }
 }
 
@@ -75,9 +75,9 @@ fn the_driver_of_each_leg_that_times_out_at_the_same_time_is_woken() {
     let legs = apps.map(|app| rig.leg(app));
     touched(&mut rig);
     rig.bridge.handle_timeout(Instant::from_millis(5001));
-    let told = touched(&mut rig);
+    let woken_legs = touched(&mut rig);
     for leg in legs {
-        assert!(rig.bridge.is_closed(leg) && told.contains(&leg), "{leg:?}");
+        assert!(rig.bridge.is_closed(leg) && woken_legs.contains(&leg), "{leg:?}");
     }
 }
 
@@ -118,9 +118,9 @@ fn regression_the_drivers_of_all_paused_legs_are_woken_when_the_owner_polls_its_
     assert!(legs.iter().all(|leg| !rig.bridge.wants_input(*leg)), "no leg is read while the owner leaves events unpolled");
     touched(&mut rig);
     rig.bridge.poll_event().expect("events wait");
-    let told = touched(&mut rig);
+    let woken_legs = touched(&mut rig);
     for leg in legs {
-        assert!(rig.bridge.wants_input(leg) && told.contains(&leg), "{leg:?}");
+        assert!(rig.bridge.wants_input(leg) && woken_legs.contains(&leg), "{leg:?}");
     }
 }
 

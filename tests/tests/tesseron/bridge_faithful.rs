@@ -50,10 +50,10 @@ fn ten_updates_half_a_second_apart_are_each_forwarded_at_once() {
     }
     rig.later(500).app_end(app).respond(invocation);
     rig.deliver();
-    let heard = rig.agent_received_at();
-    let times: Vec<u64> = heard.iter().map(|heard| heard.at).collect();
+    let received = rig.agent_received_at();
+    let times: Vec<u64> = received.iter().map(|received| received.at).collect();
     assert_eq!(times, [500, 1000, 1500, 2000, 2500, 3000, 3500, 4000, 4500, 5000, 5500]);
-    let frames: Vec<Value> = heard.iter().map(|heard| value(&heard.text)).collect();
+    let frames: Vec<Value> = received.iter().map(|received| value(&received.text)).collect();
     for (step, frame) in (1..).zip(&frames[..10]) {
         assert_eq!(frame["method"], "notifications/progress");
         assert_eq!(
@@ -142,8 +142,8 @@ fn content_blocks_of_each_kind_are_forwarded_unchanged_and_other_outputs_as_json
     rig.call(1, "ledger__t");
     let call = rig.invoked(app);
     rig.app(app, &call.output(&format!(r#"{{"content":[{image},{{"type":"text","text":"\u00e9"}},{link}]}}"#)));
-    let heard = rig.agent_received();
-    assert!(heard[0].contains(&format!(r#""content":[{image},{{"type":"text","text":"\u00e9"}},{link}]"#)), "{heard:?}");
+    let received = rig.agent_received();
+    assert!(received[0].contains(&format!(r#""content":[{image},{{"type":"text","text":"\u00e9"}},{link}]"#)), "{received:?}");
     for (id, output) in [
         (2, r#"{"content":[{"type":"text","text":"a"}],"more":1}"#),
         (3, r#"{"content":[{"type":"unknown"}]}"#),
@@ -192,9 +192,9 @@ fn a_call_that_times_out_at_the_app_returns_its_partial_result() {
     rig.app_end(app).session.checkpoint(invocation, partial).unwrap();
     rig.later(3000);
     let result = result(&mut rig);
-    let said = value(result.as_str())["structuredContent"].clone();
-    assert_eq!((&said["code"], &said["data"]["partial"]["processed"]), (&json!(-32002), &json!(2)));
-    assert_eq!(said["data"]["partial"]["status"], "timeout");
+    let content = value(result.as_str())["structuredContent"].clone();
+    assert_eq!((&content["code"], &content["data"]["partial"]["processed"]), (&json!(-32002), &json!(2)));
+    assert_eq!(content["data"]["partial"]["status"], "timeout");
 }
 
 #[test]
@@ -203,8 +203,8 @@ fn the_last_progress_of_a_call_is_kept_when_its_app_is_lost_or_the_call_is_cance
     rig.app_end(app).report(invocation, Progress::count(2, 5).with_message("2/5"));
     rig.deliver().lose(app);
     let result = result(&mut rig);
-    let said = value(result.as_str())["structuredContent"].clone();
-    assert_eq!((&said["code"], said["progress"].as_f64()), (&json!(-32010), Some(40.0)));
+    let content = value(result.as_str())["structuredContent"].clone();
+    assert_eq!((&content["code"], content["progress"].as_f64()), (&json!(-32010), Some(40.0)));
 
     // On MCP no frame may follow a cancel, so the agent has the last update instead of a partial result.
     let (mut rig, app, call, invocation) = running();
@@ -220,8 +220,8 @@ fn the_last_progress_of_a_call_is_kept_when_its_app_is_lost_or_the_call_is_cance
     });
     let last = done.expect("the session keeps the last update");
     assert_eq!((last.value, last.message.as_deref(), last.data), (Some(40.0), Some("2/5"), Some(data)));
-    let heard = rig.app_end(app).events();
-    assert!(heard.iter().any(|event| matches!(event, Event::Cancelled { .. })), "{heard:?}");
+    let received = rig.app_end(app).events();
+    assert!(received.iter().any(|event| matches!(event, Event::Cancelled { .. })), "{received:?}");
     rig.app_end(app).session.respond(invocation, Reply::Done, protocol_core::Instant::ZERO).unwrap_err();
     rig.assert_idle();
 }

@@ -339,14 +339,18 @@ fn an_agent_that_leaves_during_forty_calls_cancels_each_of_them_and_leaves_no_st
         rig.forget().end(Leg::Agent, end);
         rig.later(5_000);
         for (app, calls) in apps.into_iter().zip(&calls) {
-            let heard = rig.app_received(app);
+            let received = rig.app_received(app);
             for call in calls {
-                let cancels = heard
+                let cancels = received
                     .iter()
                     .filter(|text| text.contains("actions/cancel") && text.contains(&format!("\"{}\"", call.invocation)));
-                assert_eq!(cancels.count(), 1, "{end:?}: {heard:?}");
+                assert_eq!(cancels.count(), 1, "{end:?}: {received:?}");
             }
-            assert_eq!(heard.iter().filter(|text| value(text)["id"] == 1).count(), 1, "the input request is answered: {heard:?}");
+            assert_eq!(
+                received.iter().filter(|text| value(text)["id"] == 1).count(),
+                1,
+                "the input request is answered: {received:?}"
+            );
             assert!(rig.apps[app].gone);
         }
         rig.assert_idle();

@@ -127,9 +127,9 @@ fn bug_7_a_dialled_app_is_notified_of_its_claim_right_after_its_welcome() {
     let app = dial_bound(&mut rig, 1, "PQ7N-4D");
     let leg = rig.leg(app);
     rig.stall(leg).app(app, &hello("ledger", ACTIONS, RESOURCES)).call(2, "ledger__t").read(leg);
-    let heard: Vec<Value> = rig.app_received(app).iter().map(|text| value(text)).collect();
-    assert!(heard[0].get("result").is_some());
-    assert_eq!((&heard[1]["method"], &heard[2]["method"]), (&json!("tesseron/claimed"), &json!("actions/invoke")));
+    let received: Vec<Value> = rig.app_received(app).iter().map(|text| value(text)).collect();
+    assert!(received[0].get("result").is_some());
+    assert_eq!((&received[1]["method"], &received[2]["method"]), (&json!("tesseron/claimed"), &json!("actions/invoke")));
 }
 
 #[test]

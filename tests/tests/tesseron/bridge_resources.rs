@@ -229,8 +229,8 @@ fn unsubscribing_without_a_subscription_succeeds() {
 fn an_unsubscribe_before_the_app_has_answered_answers_both_requests_of_the_agent() {
     let (mut rig, app) = rig();
     rig.agent(&subscribe(1, URI)).agent(&unsubscribe(2, URI));
-    let heard: Vec<Value> = rig.agent_received().iter().map(|text| value(text)["id"].clone()).collect();
-    assert_eq!(heard, [1, 2]);
+    let received: Vec<Value> = rig.agent_received().iter().map(|text| value(text)["id"].clone()).collect();
+    assert_eq!(received, [1, 2]);
     let methods: Vec<Value> = rig.app_received(app).iter().map(|text| value(text)["method"].clone()).collect();
     assert_eq!(methods, ["resources/subscribe", "resources/unsubscribe"], "in this order");
 }
@@ -269,11 +269,11 @@ impl Resumable {
     fn come_back(&mut self, rig: &mut Rig) -> Vec<Value> {
         self.app = rig.dial();
         rig.app(self.app, &resume("ledger", &self.session, &self.token));
-        let mut heard: Vec<Value> = rig.app_received(self.app).iter().map(|text| value(text)).collect();
-        let (session, token) = credentials(&heard.remove(0));
+        let mut received: Vec<Value> = rig.app_received(self.app).iter().map(|text| value(text)).collect();
+        let (session, token) = credentials(&received.remove(0));
         assert_eq!(session, self.session);
         self.token = token;
-        heard
+        received
     }
 }
 
@@ -297,10 +297,10 @@ fn after_a_resume_a_subscription_is_renewed() {
     let name = subscribed(&mut rig, ledger.app, 1);
     for _ in 0..3 {
         rig.lose(ledger.app).forget();
-        let heard = ledger.come_back(&mut rig);
-        let (asked, again) = only(&heard, "resources/subscribe");
+        let received = ledger.come_back(&mut rig);
+        let (asked, again) = only(&received, "resources/subscribe");
         assert_eq!(
-            (&again, &heard[0]["params"]["name"]),
+            (&again, &received[0]["params"]["name"]),
             (&name, &json!("balance")),
             "an app that has kept the subscription gets no second one"
         );
@@ -350,9 +350,9 @@ fn an_app_that_is_claimed_again_in_its_session_is_subscribed_again_after_the_cla
     let name = subscribed(&mut rig, app, 2);
     rig.lose(app).forget();
     let again = dial(&mut rig, 3, "NEW-CODE");
-    let heard: Vec<Value> = rig.app_received(again).iter().map(|text| value(text)).collect();
-    assert_eq!(heard[1]["method"], "tesseron/claimed");
-    assert_eq!(only(&heard[2..], "resources/subscribe").1, name);
+    let received: Vec<Value> = rig.app_received(again).iter().map(|text| value(text)).collect();
+    assert_eq!(received[1]["method"], "tesseron/claimed");
+    assert_eq!(only(&received[2..], "resources/subscribe").1, name);
 }
 
 #[test]
@@ -551,15 +551,15 @@ fn renewals_pause_while_the_leg_of_the_app_is_full() {
         rig.app(ledger.app, &answered(&asked, "null"));
     }
     rig.lose(ledger.app).forget();
-    let heard = ledger.come_back(&mut rig);
-    assert_eq!(heard.len(), 2, "only as many as there is room for");
+    let received = ledger.come_back(&mut rig);
+    assert_eq!(received.len(), 2, "only as many as there is room for");
     // Its calls end, but there is no room for renewals: long frames are queued that the app does not read.
     let leg = rig.leg(ledger.app);
     rig.stall(leg);
     for id in 0..4 {
         rig.app(ledger.app, &request(id, &"long".repeat(200), "{}"));
     }
-    for frame in &heard {
+    for frame in &received {
         rig.app(ledger.app, &answered(&frame["id"], "null"));
     }
     rig.read(leg);

@@ -46,7 +46,7 @@ struct Storm {
     /// Requests of the agent by their ids.
     open: BTreeMap<u64, Open>,
     /// Open input requests to the agent, by their ids.
-    questions: BTreeMap<u64, &'static str>,
+    input_requests: BTreeMap<u64, &'static str>,
     /// The ids of input requests that the agent has answered.
     answered: BTreeSet<u64>,
     apps: Vec<Known>,
@@ -75,7 +75,7 @@ impl Storm {
             rng: Rng::new(seed),
             next: 1,
             open: BTreeMap::new(),
-            questions: BTreeMap::new(),
+            input_requests: BTreeMap::new(),
             answered: BTreeSet::new(),
             apps: Vec::new(),
             left: Vec::new(),
@@ -155,9 +155,9 @@ impl Storm {
     }
 
     fn agent_answers(&mut self) {
-        let open: Vec<u64> = self.questions.keys().copied().collect();
+        let open: Vec<u64> = self.input_requests.keys().copied().collect();
         let Some(id) = self.rng.pick(&open) else { return };
-        let method = self.questions.remove(&id);
+        let method = self.input_requests.remove(&id);
         self.answered.insert(id);
         let frame = match (self.rng.below(6), method) {
             (0, _) => refused(&json!(id), -32601, "Method not found"),
@@ -374,8 +374,12 @@ impl Storm {
             let stats = self.rig.stats(Leg::Agent);
             let waiting = self.open.values().filter(|open| !open.given_up).count();
             assert_eq!(stats.inbound_calls, waiting, "the running calls are those that the agent waits for");
-            assert_eq!(stats.exchanges_out, self.questions.len(), "the open input requests are those that the agent has received");
-            assert!(self.rig.bridge.in_flight() <= 2 * waiting + self.questions.len());
+            assert_eq!(
+                stats.exchanges_out,
+                self.input_requests.len(),
+                "the open input requests are those that the agent has received"
+            );
+            assert!(self.rig.bridge.in_flight() <= 2 * waiting + self.input_requests.len());
         }
     }
 
@@ -400,17 +404,20 @@ impl Storm {
                 self.count("progress");
             }
             (Some("sampling/createMessage"), Some(id)) => {
-                assert!(self.questions.insert(id, "sampling/createMessage").is_none());
+                assert!(self.input_requests.insert(id, "sampling/createMessage").is_none());
                 self.count("question");
             }
             (Some("elicitation/create"), Some(id)) => {
-                assert!(self.questions.insert(id, "elicitation/create").is_none());
+                assert!(self.input_requests.insert(id, "elicitation/create").is_none());
                 self.count("question");
             }
             (Some("notifications/cancelled"), _) => {
                 let taken = frame["params"]["requestId"].as_u64().expect("an id of the gateway");
                 // The cancel may cross the answer.
-                assert!(self.questions.remove(&taken).is_some() || self.answered.remove(&taken), "a cancel of no request: {text}");
+                assert!(
+                    self.input_requests.remove(&taken).is_some() || self.answered.remove(&taken),
+                    "a cancel of no request: {text}"
+                );
             }
             (Some(_), Some(_)) => panic!("an unknown request: {text}"),
             (Some(_), None) => {}
@@ -478,13 +485,13 @@ impl Storm {
             // For too long the app has not read the refusals that it caused.
             self.count("hung up on");
             self.open.clear();
-            self.questions.clear();
+            self.input_requests.clear();
         }
         let waiting: Vec<_> = self.open.iter().filter(|(_, open)| !open.given_up).collect();
         assert!(waiting.is_empty(), "never answered: {waiting:?}");
         let late: Vec<_> = self.open.iter().filter(|(_, open)| open.late).collect();
         assert!(late.is_empty(), "progress after the cancel: {late:?}");
-        assert!(self.questions.is_empty(), "never cancelled: {:?}", self.questions);
+        assert!(self.input_requests.is_empty(), "never cancelled: {:?}", self.input_requests);
         for known in self.apps.iter().filter(|known| !known.gone) {
             assert!(known.asked.is_empty(), "an app still waits: {:?}", known.asked);
         }

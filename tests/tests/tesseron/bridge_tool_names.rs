@@ -14,8 +14,8 @@ fn is_allowed(tool: &str) -> bool {
 
 fn looks_like_an_alias(tool: &str) -> bool {
     tool.len() > 18 && tool.is_ascii() && {
-        let (told, mark) = tool.split_at(tool.len() - 18);
-        told.contains("__") && mark.starts_with("--") && mark[2..].bytes().all(|digit| b"0123456789abcdef".contains(&digit))
+        let (readable, mark) = tool.split_at(tool.len() - 18);
+        readable.contains("__") && mark.starts_with("--") && mark[2..].bytes().all(|digit| b"0123456789abcdef".contains(&digit))
     }
 }
 

@@ -143,16 +143,16 @@ fn everything() -> Vec<String> {
         pair.server.session.progress(id, Progress::message("\u{2028}\u{85}"), now).unwrap();
         let record = LogRecord::new(Level::Warning, json("{\n\"message\":\"a\\nb\",\r\"x\":[\n]}"));
         pair.server.session.log(Some(id), record, now).unwrap();
-        let mut question = Sample::new("a\nb");
-        (question.max_tokens, question.schema) = (Some(5), Some(json("{\n}")));
+        let mut input_request = Sample::new("a\nb");
+        (input_request.max_tokens, input_request.schema) = (Some(5), Some(json("{\n}")));
         for ask in [
-            question.into(),
+            input_request.into(),
             Ask::Confirm { message: "sure\n?".into() },
             Ask::Elicit(Elicit::new("\r\n", json("{\"type\":\n\"object\"}"))),
         ] {
             pair.server.session.request_input(id, ask, now).unwrap();
             pair.run();
-            let asked = pair.client.question();
+            let asked = pair.client.input_request();
             let answer = Answer::Sample(Sampled::new("a\nb", ""));
             pair.client.session.provide_input(asked, answer, now).unwrap();
             pair.run();
@@ -716,7 +716,7 @@ fn item_11_unknown_members_are_ignored_everywhere() {
         pair.server.report(id, Progress::percent(5.0).with_message("m"));
         pair.server.ask(id, Ask::Confirm { message: "?".into() });
         carry(pair);
-        let asked = pair.client.question();
+        let asked = pair.client.input_request();
         let now = pair.client.now;
         pair.client.session.provide_input(asked, Answer::Confirm(true), now).unwrap();
         carry(pair);
@@ -833,7 +833,7 @@ fn item_17_each_direction_has_its_own_ids_and_repeats_none() {
         let id = pair.server.request();
         pair.server.ask(id, Ask::from(Sample::new("?")));
         pair.run();
-        let asked = pair.client.question();
+        let asked = pair.client.input_request();
         pair.client.session.provide_input(asked, Answer::Sample(Sampled::new("a", "")), now).unwrap();
         pair.server.respond(id);
         pair.run();

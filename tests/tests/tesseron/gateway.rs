@@ -244,7 +244,7 @@ fn with_a_grace_a_call_still_times_out_at_once() {
 fn with_a_grace_input_requests_of_a_cancelled_call_are_refused_at_once() {
     let (mut gateway, id) = patient();
     gateway.frame(&sample(50, &named(1)));
-    let key = gateway.question();
+    let key = gateway.input_request();
     gateway.session.cancel(id, None, gateway.now).unwrap();
     assert_eq!((gateway.events(), gateway.sent()), (vec![Event::InputGone { key }], vec![cancel(&named(1)), over(50)]));
     gateway.frame(&sample(51, &named(1)));
@@ -353,9 +353,9 @@ fn a_call_has_no_timeout_by_default() {
 
 #[test]
 fn item_68_a_timeout_is_exact_and_sends_one_cancel() {
-    for (clocks, clock) in [(within(None, Some(250)), TimeoutKind::MaxTotal), (within(Some(250), None), TimeoutKind::Idle)] {
+    for (call_timeouts, clock) in [(within(None, Some(250)), TimeoutKind::MaxTotal), (within(Some(250), None), TimeoutKind::Idle)] {
         let mut gateway = Scripted::gateway(gateway_config());
-        let id = gateway.invoke(call_action().with_timeouts(clocks));
+        let id = gateway.invoke(call_action().with_timeouts(call_timeouts));
         gateway.sent();
         gateway.at(249).expect_silence();
         gateway.at(250);
@@ -379,7 +379,7 @@ fn item_68_progress_restarts_the_idle_timeout_and_an_open_input_request_stops_it
     gateway.at(90).frame(&progress(&named(1), r#","percent":1"#));
     gateway.at(180).frame(&progress(&named(1), r#","percent":1"#));
     gateway.at(189).frame(&sample(50, &named(1)));
-    let key = gateway.question();
+    let key = gateway.input_request();
     gateway.at(5_000).expect_silence();
     gateway.session.provide_input(key, Answer::Sample(Sampled::new("a", "")), gateway.now).unwrap();
     gateway.sent();
@@ -583,7 +583,7 @@ fn an_input_request_is_answered_with_the_members_of_tesseron() {
     ] {
         let (mut gateway, _) = calling();
         gateway.frame(&sample(50, &named(1)));
-        let key = gateway.question();
+        let key = gateway.input_request();
         gateway.session.provide_input(key, answer, gateway.now).unwrap();
         assert_eq!(gateway.sent(), [format!(r#"{{"jsonrpc":"2.0","id":50,{body}}}"#)]);
         assert_eq!(gateway.session.provide_input(key, Answer::Confirm(true), gateway.now), Err(NotLive));
@@ -643,7 +643,7 @@ fn item_87_a_form_that_is_not_a_flat_object_of_primitives_is_refused() {
             "elicitation/request",
             &format!(r#"{{"invocationId":"inv_1","question":"?","schema":{schema}}}"#),
         ));
-        let key = gateway.question();
+        let key = gateway.input_request();
         gateway.session.provide_input(key, Answer::Elicit(Elicited::Decline), gateway.now).unwrap();
     }
 }
@@ -664,18 +664,18 @@ fn expect_no_such(gateway: &mut Scripted, name: &str) {
 fn an_input_request_that_crosses_the_end_of_its_call_is_no_violation() {
     let mut pair = Pair::tesseron();
     for cancelled in [true, false] {
-        let clocks = within(None, Some(50));
-        let call = pair.client.invoke(call_action().with_timeouts(clocks));
+        let call_timeouts = within(None, Some(50));
+        let call = pair.client.invoke(call_action().with_timeouts(call_timeouts));
         pair.run();
         let id = pair.server.request();
         pair.server.ask(id, Ask::from(Sample::new("?")));
-        let question = pair.server.sent();
+        let input_request = pair.server.sent();
         if cancelled {
             pair.client.session.cancel(call, None, pair.client.now).unwrap();
         } else {
             pair.client.at(50);
         }
-        pair.client.frame(&question[0]);
+        pair.client.frame(&input_request[0]);
         pair.run();
         let events = pair.client.events();
         assert!(matches!(events[..], [Event::Done { .. }]), "{events:?}");
@@ -703,7 +703,7 @@ fn item_89_an_input_request_of_an_inactive_invocation_is_refused() {
     assert!(!std::iter::from_fn(|| unsent.poll_event()).any(|event| matches!(event, Event::InputRequested { .. })));
     gateway.sent();
     gateway.frame(&sample(50, &named(3)));
-    gateway.question();
+    gateway.input_request();
 }
 
 #[test]
@@ -800,9 +800,9 @@ fn item_91_the_open_input_requests_of_a_call_are_reported_as_gone_before_its_end
     for (name, ending) in ends {
         let (mut gateway, id) = calling();
         gateway.frame(&sample(51, &named(1)));
-        let first = gateway.question();
+        let first = gateway.input_request();
         gateway.frame(&request(52, "elicitation/request", r#"{"invocationId":"inv_1","question":"?","schema":{"type":"object"}}"#));
-        let second = gateway.question();
+        let second = gateway.input_request();
         ending(&mut gateway, id);
         let events: Vec<_> =
             gateway.events().into_iter().filter(|event| !matches!(event, Event::Violation(_) | Event::Closed(_))).collect();

@@ -31,7 +31,7 @@ struct Watched {
     /// Invocations whose handler runs; the value is `true` if it was cancelled.
     serves: BTreeMap<InboundId, bool>,
     /// Outbound input requests that are open.
-    questions: BTreeMap<InputKey, InboundId>,
+    open_inputs: BTreeMap<InputKey, InboundId>,
     /// Inbound input requests that are open; the flag is `true` for sampling.
     asked: Vec<(InputKey, bool)>,
     /// The ids of our requests.
@@ -57,7 +57,7 @@ impl Watched {
             trace: Vec::new(),
             calls: BTreeSet::new(),
             serves: BTreeMap::new(),
-            questions: BTreeMap::new(),
+            open_inputs: BTreeMap::new(),
             asked: Vec::new(),
             requests: BTreeSet::new(),
             named: BTreeMap::new(),
@@ -112,11 +112,11 @@ impl Watched {
         if let Err(full) = self.session.handle_frame(frame.clone(), Lane::CHANNEL, self.now) {
             return Some(full.0);
         }
-        if let (Ok(said), false) = (serde_json::from_slice::<Value>(&frame), self.session.is_closed())
-            && let (Some(method), Some(id)) = (said["method"].as_str(), said.get("id"))
+        if let (Ok(parsed), false) = (serde_json::from_slice::<Value>(&frame), self.session.is_closed())
+            && let (Some(method), Some(id)) = (parsed["method"].as_str(), parsed.get("id"))
         {
             *self.pending.entry(id.to_string()).or_default() += 1;
-            if let ("actions/invoke", Some(name)) = (method, said["params"]["invocationId"].as_str()) {
+            if let ("actions/invoke", Some(name)) = (method, parsed["params"]["invocationId"].as_str()) {
                 // A repeated invocation id may begin a new invocation or be refused, which the observer cannot know.
                 let (requests, last) = self.reports.entry(name.into()).or_default();
                 requests.insert(id.to_string());
@@ -132,10 +132,10 @@ impl Watched {
         let text = std::str::from_utf8(&frame).expect("frames are UTF-8");
         assert!(!self.closed, "G4: a frame after the end: {text}");
         assert!(!text.contains(['\n', '\r']), "G13: one frame is one line: {text:?}");
-        let said: Value = serde_json::from_str(text).expect("frames are JSON");
-        let params = &said["params"];
+        let parsed: Value = serde_json::from_str(text).expect("frames are JSON");
+        let params = &parsed["params"];
         let name = params["invocationId"].as_str();
-        match (said["method"].as_str(), said.get("id")) {
+        match (parsed["method"].as_str(), parsed.get("id")) {
             (Some(method), Some(id)) => {
                 assert!(self.requests.insert(id.as_u64().expect("our ids are numbers")), "G2: an id twice: {text}");
                 if method == "actions/invoke" {
@@ -197,7 +197,7 @@ impl Watched {
                 );
             }
             Event::Input { id, key, .. } => {
-                assert_eq!(self.questions.remove(key), Some(*id), "an answer to no open input request: {event:?}");
+                assert_eq!(self.open_inputs.remove(key), Some(*id), "an answer to no open input request: {event:?}");
             }
             Event::InputRequested { key, ask, depth, parent } => {
                 assert!(!matches!(ask, Ask::Sample(_)) || (1..=3).contains(depth), "G12: {event:?}");
@@ -412,7 +412,7 @@ impl Storm {
         let Some(id) = (if self.rng.below(3) == 0 { running.last().copied() } else { self.rng.pick(&running) }) else { return };
         let (what, how) = (self.rng.below(10), self.rng.below(100));
         let (app, now) = (&mut self.ends[1], self.now);
-        let said = match what {
+        let parsed = match what {
             0..=2 => {
                 let update = if how % 5 == 0 { Progress::message("m") } else { Progress::percent(how as f64) };
                 format!("progress {:?}", app.session.progress(id, update, now))
@@ -425,7 +425,7 @@ impl Storm {
                 };
                 let asked = app.session.request_input(id, ask, now);
                 if let Ok(key) = &asked {
-                    app.questions.insert(*key, id);
+                    app.open_inputs.insert(*key, id);
                 }
                 format!("ask {asked:?}")
             }
@@ -456,7 +456,7 @@ impl Storm {
                 format!("respond {ended:?}")
             }
         };
-        app.note(format!("{id} {said}"));
+        app.note(format!("{id} {parsed}"));
     }
 
     /// Passes a frame to one end that the other would not have sent.

@@ -336,8 +336,8 @@ fn item_25_a_hello_with_another_major_version_is_refused_and_closes_the_session(
         let answer: Value = serde_json::from_str(&sent[0]).unwrap();
         assert_eq!((answer["id"].as_i64(), answer["error"]["code"].as_i64(), sent.len()), (Some(1), Some(-32000), 1));
         assert!(answer["error"].get("data").is_none());
-        let said = answer["error"]["message"].as_str().unwrap();
-        assert!(said.contains(version) && said.contains("1.2.0"), "{said}");
+        let error_text = answer["error"]["message"].as_str().unwrap();
+        assert!(error_text.contains(version) && error_text.contains("1.2.0"), "{error_text}");
         assert_eq!(gateway.events(), [Event::Closed(CloseReason::VersionMismatch)]);
         gateway.frame(&hello(2, "1.2.0")).at(100_000).expect_silence();
     }
@@ -547,7 +547,7 @@ fn items_34_35_a_claim_notifies_the_app_once_and_a_second_claim_changes_nothing(
     // The app is still claimed for the first agent.
     gateway.invoke_action();
     gateway.frame(&sample(9, &named(1)));
-    gateway.question();
+    gateway.input_request();
 }
 
 #[test]
@@ -674,7 +674,7 @@ fn item_105_a_resumed_session_is_claimed_at_once_and_sends_no_claim() {
     let call = gateway.invoke(call_action());
     assert_eq!(gateway.sent().len(), 1);
     gateway.frame(&sample(9, &named(1)));
-    gateway.question();
+    gateway.input_request();
     gateway.session.cancel(call, None, gateway.now).unwrap();
     gateway.drain();
     gateway.claim();

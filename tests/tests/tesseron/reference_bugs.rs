@@ -285,7 +285,7 @@ fn bug_23_an_input_request_ends_with_its_invocation() {
     let id = pair.server.request();
     pair.server.ask(id, Ask::from(Sample::new("?")));
     pair.run();
-    let key = pair.client.question();
+    let key = pair.client.input_request();
     pair.server.respond(id);
     pair.run();
     let events = pair.client.events();
