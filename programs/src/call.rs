@@ -162,7 +162,7 @@ where
 
     match verdict {
         Verdict::Exit(status) => status,
-        Verdict::Lost(heard) => {
+        Verdict::Lost(last_progress) => {
             if let Some(error) = peer.refusal() {
                 let why = format!("the server refused the handshake: {}", explained(&error));
                 return complain("call", why, status::NO_SERVER);
@@ -172,7 +172,7 @@ where
                 Some(why) => why,
                 None => peer.closed().await.to_string(),
             };
-            complain("call", format_args!("the server is lost: {why}{heard}"), status::NO_SERVER)
+            complain("call", format_args!("the server is lost: {why}{last_progress}"), status::NO_SERVER)
         }
     }
 }
@@ -321,7 +321,7 @@ impl Calling {
     }
 
     fn report(&self, outcome: Outcome, partial: Option<&Json>, last: Option<&Progress>) -> Verdict {
-        let heard = heard(last);
+        let last_progress = last_progress(last);
         if let Some(partial) = partial {
             print(&format!("{partial}\n"));
         }
@@ -334,8 +334,8 @@ impl Calling {
                 };
                 Verdict::Exit(shown.end(status))
             }
-            Outcome::Cancelled => Verdict::Exit(complain("call", format_args!("cancelled{heard}"), status::CANCELLED)),
-            Outcome::Lost => Verdict::Lost(heard),
+            Outcome::Cancelled => Verdict::Exit(complain("call", format_args!("cancelled{last_progress}"), status::CANCELLED)),
+            Outcome::Lost => Verdict::Lost(last_progress),
             Outcome::TimedOut(clock) => {
                 let clocks = self.config.timeouts.call;
                 let why = match clock {
@@ -344,10 +344,10 @@ impl Calling {
                         format!("it was not done within {:?} (--max-total)", clocks.max_total.unwrap_or_default())
                     }
                 };
-                Verdict::Exit(complain("call", format_args!("timed out: {why}{heard}"), status::TIMED_OUT))
+                Verdict::Exit(complain("call", format_args!("timed out: {why}{last_progress}"), status::TIMED_OUT))
             }
             Outcome::Error(error) => {
-                let why = format!("the server answered with an error: {}{heard}", explained(&error));
+                let why = format!("the server answered with an error: {}{last_progress}", explained(&error));
                 let status = complain("call", why, status::TOOL_ERROR);
                 show_required(&error);
                 Verdict::Exit(status)
@@ -355,9 +355,11 @@ impl Calling {
             Outcome::Invalid(Invalid::Unsupported) => {
                 Verdict::Exit(complain("call", "the server does not offer this", status::TOOL_ERROR))
             }
-            _ => {
-                Verdict::Exit(complain("call", format_args!("the answer of the server cannot be read{heard}"), status::TOOL_ERROR))
-            }
+            _ => Verdict::Exit(complain(
+                "call",
+                format_args!("the answer of the server cannot be read{last_progress}"),
+                status::TOOL_ERROR,
+            )),
         }
     }
 
@@ -462,7 +464,7 @@ fn offered(list: Result<Vec<Json>, CallError>) -> Result<Vec<Json>, CallError> {
 }
 
 /// The last progress as text, for the end of a sentence about a call that was cut short.
-fn heard(last: Option<&Progress>) -> String {
+fn last_progress(last: Option<&Progress>) -> String {
     match last.map(line).filter(|line| !line.is_empty()) {
         Some(line) => format!("; last heard: {line}"),
         None => String::new(),
@@ -484,9 +486,9 @@ fn table(tools: &[Json], prompts: &[Json]) -> String {
     let prompts: Vec<_> = prompts.iter().filter_map(read).collect();
     let width = tools.iter().chain(&prompts).map(|entry| one_line(&entry.name).chars().count()).max().unwrap_or_default();
     let line = |entry: &Entry, kind: &str| {
-        let told = entry.description.as_deref().or(entry.title.as_deref()).unwrap_or_default();
-        let told = told.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-        let line = format!("{:width$}  {kind}{}", one_line(&entry.name), one_line(told));
+        let summary = entry.description.as_deref().or(entry.title.as_deref()).unwrap_or_default();
+        let summary = summary.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+        let line = format!("{:width$}  {kind}{}", one_line(&entry.name), one_line(summary));
         line.trim_end().to_owned() + "\n"
     };
     tools.iter().map(|tool| line(tool, "")).chain(prompts.iter().map(|prompt| line(prompt, "prompt: "))).collect()
@@ -654,7 +656,7 @@ mod tests {
 
     #[test]
     fn the_last_update_is_appended_to_an_error() {
-        assert_eq!(heard(Some(&Progress::count(3, 20).with_message("step 3/20"))), "; last heard: 3/20 15% step 3/20");
-        assert_eq!(heard(None), "");
+        assert_eq!(last_progress(Some(&Progress::count(3, 20).with_message("step 3/20"))), "; last heard: 3/20 15% step 3/20");
+        assert_eq!(last_progress(None), "");
     }
 }

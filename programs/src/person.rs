@@ -30,8 +30,8 @@ impl Person<'_> {
         let mut content = Map::new();
         for field in fields {
             loop {
-                let Some(said) = self.ask(&field.question())? else { return Ok(Elicited::Cancel) };
-                match field.read(&said) {
+                let Some(typed) = self.ask(&field.question())? else { return Ok(Elicited::Cancel) };
+                match field.read(&typed) {
                     Ok(Some(value)) => content.insert(field.name.clone(), value),
                     Ok(None) => None,
                     Err(why) => {
@@ -151,33 +151,33 @@ impl Field {
     }
 
     /// Parses an answer; `None` to omit the field.
-    fn read(&self, said: &str) -> Result<Option<Value>, String> {
-        if said.is_empty() {
+    fn read(&self, typed: &str) -> Result<Option<Value>, String> {
+        if typed.is_empty() {
             return match &self.default {
                 Some(value) => Ok(Some(value.clone())),
                 None if self.required => Err("this one is needed".to_owned()),
                 None => Ok(None),
             };
         }
-        let one_of = |values: &[String], said: &str| match values.iter().find(|value| value.as_str() == said) {
+        let one_of = |values: &[String], typed: &str| match values.iter().find(|value| value.as_str() == typed) {
             Some(value) => Ok(Value::String(value.clone())),
             None => Err(format!("one of {}, please", shown(&values.join(", ")))),
         };
         match &self.kind {
-            Kind::Text { least } if said.chars().count() < *least => Err(format!("at least {least} characters, please")),
-            Kind::Text { .. } => Ok(Value::String(said.to_owned())),
-            Kind::Number { whole: true } => said.parse::<i64>().map(Value::from).map_err(|_| "a whole number, please".to_owned()),
+            Kind::Text { least } if typed.chars().count() < *least => Err(format!("at least {least} characters, please")),
+            Kind::Text { .. } => Ok(Value::String(typed.to_owned())),
+            Kind::Number { whole: true } => typed.parse::<i64>().map(Value::from).map_err(|_| "a whole number, please".to_owned()),
             Kind::Number { whole: false } => {
-                said.parse().ok().and_then(Number::from_f64).map(Value::Number).ok_or_else(|| "a number, please".to_owned())
+                typed.parse().ok().and_then(Number::from_f64).map(Value::Number).ok_or_else(|| "a number, please".to_owned())
             }
-            Kind::Boolean => match said {
+            Kind::Boolean => match typed {
                 "y" | "Y" | "yes" | "true" => Ok(Value::Bool(true)),
                 "n" | "N" | "no" | "false" => Ok(Value::Bool(false)),
                 _ => Err("yes or no, please".to_owned()),
             },
-            Kind::OneOf(values) => one_of(values, said),
+            Kind::OneOf(values) => one_of(values, typed),
             Kind::SomeOf(values) => {
-                said.split(',').map(|part| one_of(values, part.trim())).collect::<Result<_, _>>().map(Value::Array)
+                typed.split(',').map(|part| one_of(values, part.trim())).collect::<Result<_, _>>().map(Value::Array)
             }
         }
         .map(Some)
@@ -263,9 +263,9 @@ mod tests {
         Elicit::new("Well?", Json::parse(schema.to_owned()).unwrap())
     }
 
-    fn answer(form: &Elicit, said: &str) -> (Elicited, String) {
+    fn answer(form: &Elicit, typed: &str) -> (Elicited, String) {
         let mut shown_text = Vec::new();
-        let answer = Person { output: &mut shown_text, input: &mut said.as_bytes() }.fill(form).unwrap();
+        let answer = Person { output: &mut shown_text, input: &mut typed.as_bytes() }.fill(form).unwrap();
         (answer, String::from_utf8(shown_text).unwrap())
     }
 
@@ -282,10 +282,10 @@ mod tests {
 
     #[test]
     fn an_address_is_opened_only_if_the_person_asks_for_it() {
-        let decide = |url: &str, opens: bool, said: &str| {
+        let decide = |url: &str, opens: bool, typed: &str| {
             let mut shown_text = Vec::new();
             let open = OpenUrl::new("Sign in", url).with_id("1");
-            let decided = Person { output: &mut shown_text, input: &mut said.as_bytes() }.consent(&open, opens).unwrap();
+            let decided = Person { output: &mut shown_text, input: &mut typed.as_bytes() }.consent(&open, opens).unwrap();
             let shown_text = String::from_utf8(shown_text).unwrap();
             assert!(shown_text.contains("to open an address: Sign in\n") && shown_text.contains(url), "{shown_text}");
             decided
@@ -313,8 +313,8 @@ mod tests {
         let (answer, shown_text) = answer(&form, "y\n\nx\nJo\nold\n7\n\ngreen\nblue\n\n");
         let Elicited::Accept(content) = answer else { panic!("{answer:?}") };
         assert_eq!(content.as_str(), r#"{"age":7,"colour":"blue","fast":true,"name":"Jo"}"#);
-        for said in ["this one is needed", "at least 2 characters", "a whole number, please", "one of red, blue"] {
-            assert!(shown_text.contains(said), "{shown_text}");
+        for typed in ["this one is needed", "at least 2 characters", "a whole number, please", "one of red, blue"] {
+            assert!(shown_text.contains(typed), "{shown_text}");
         }
         let asked: Vec<_> = ["name", "age", "fast", "colour", "rest"].iter().map(|name| shown_text.find(name).unwrap()).collect();
         assert!(asked.is_sorted(), "{shown_text}");

@@ -27,11 +27,11 @@ impl Adapter for Smol {
 
     fn run<T, F: Future<Output = T>>(threads: Option<usize>, program: impl FnOnce(Self) -> F) -> T {
         let executor = Arc::new(Executor::new());
-        let (alive, told) = ::smol::channel::bounded::<()>(1);
+        let (alive, stop) = ::smol::channel::bounded::<()>(1);
         let helpers: Vec<_> = (1..threads.unwrap_or(1))
             .map(|_| {
-                let (executor, told) = (Arc::clone(&executor), told.clone());
-                std::thread::spawn(move || ::smol::block_on(executor.run(told.recv())))
+                let (executor, stop) = (Arc::clone(&executor), stop.clone());
+                std::thread::spawn(move || ::smol::block_on(executor.run(stop.recv())))
             })
             .collect();
         let value = ::smol::block_on(executor.run(program(Self(Arc::clone(&executor)))));

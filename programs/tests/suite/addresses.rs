@@ -50,13 +50,13 @@ fn has_line_with(ended: &Ended, words: &str) -> bool {
 fn the_command_line_accepts_or_declines_an_address_which_is_shown_whole() {
     let ended = call(&["--accept", "connect", r#"{"url":"https://login.example.com:8443/a?b=c#d"}"#]).with(0);
     assert_eq!(ended.out, "{\"decided\":\"accept\"}\n");
-    for said in [
+    for line_text in [
         "call: the server asks to open an address (--accept): Connect your account",
         "  https://login.example.com:8443/a?b=c#d",
         "  It leads to the host login.example.com",
         "call: the server says that it is done at login.example.com",
     ] {
-        assert!(ended.err.iter().any(|line| line == said), "{said}: {ended:?}");
+        assert!(ended.err.iter().any(|line| line == line_text), "{line_text}: {ended:?}");
     }
     let ended = call(&["--decline", "connect"]).with(0);
     assert_eq!((&*ended.out, &ended.err[..]), ("{\"decided\":\"decline\"}\n", &[][..]));
@@ -158,7 +158,7 @@ fn a_hostile_server_can_hide_neither_its_message_nor_the_host_of_its_address() {
 #[test]
 fn help_describes_the_handling_of_addresses() {
     let help = call(&["--help"]).with(0).out;
-    for said in ["--open-urls", "agree to open addresses", "xdg-open opens it", "--answer agrees to no address"] {
-        assert!(help.contains(said), "{said}: {help}");
+    for line_text in ["--open-urls", "agree to open addresses", "xdg-open opens it", "--answer agrees to no address"] {
+        assert!(help.contains(line_text), "{line_text}: {help}");
     }
 }

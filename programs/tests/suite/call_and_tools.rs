@@ -483,10 +483,10 @@ fn regression_tools_ends_when_the_only_writer_closes_a_named_pipe() {
 #[test]
 fn tools_does_not_change_the_blocking_mode_of_its_pipes() {
     let (theirs, mut ours) = std::io::pipe().expect("a pipe");
-    let (mut output, said) = std::io::pipe().expect("a pipe");
-    let (mut shared_in, mut shared_out) = (theirs.try_clone().expect("a pipe"), said.try_clone().expect("a pipe"));
+    let (mut output, stdout_end) = std::io::pipe().expect("a pipe");
+    let (mut shared_in, mut shared_out) = (theirs.try_clone().expect("a pipe"), stdout_end.try_clone().expect("a pipe"));
     let mut command = Command::new(program("tools"));
-    let mut tools = Killed(command.stdin(theirs).stdout(said).spawn().expect("it starts"));
+    let mut tools = Killed(command.stdin(theirs).stdout(stdout_end).spawn().expect("it starts"));
     drop(command);
     ours.write_all(format!("{HELLO}\n").as_bytes()).expect("a reader");
     let mut answer = [0; 1];
@@ -663,8 +663,8 @@ fn a_server_without_a_handshake_can_be_called_with_progress() {
         assert_eq!(ended.updates(), 3, "{ended:?}");
         call_tools(&["--era", era, "chatty"], &["--era", "auto"]).with(0);
     }
-    let told = "the server refused the handshake: only revisions without a handshake are served (-32022): it speaks 2026-07-28, not 2025-11-25";
-    call_tools(&["chatty"], &["--era", "modern"]).complained(4, told);
+    let message = "the server refused the handshake: only revisions without a handshake are served (-32022): it speaks 2026-07-28, not 2025-11-25";
+    call_tools(&["chatty"], &["--era", "modern"]).complained(4, message);
 }
 
 #[test]
@@ -840,8 +840,8 @@ fn a_server_gets_the_folders_of_the_command_line_as_roots() {
 #[test]
 fn the_error_of_an_unsupported_version_lists_those_of_the_server() {
     let error = r#""error":{"code":-32022,"message":"unsupported","data":{"supported":["2026-07-28","2027-01-01"],"requested":"2025-11-25"}}"#;
-    let told = "unsupported (-32022): it speaks 2026-07-28, 2027-01-01, not 2025-11-25";
+    let message = "unsupported (-32022): it speaks 2026-07-28, 2027-01-01, not 2025-11-25";
     let refuses = format!("read -r hello; echo '{{\"jsonrpc\":\"2.0\",\"id\":1,{error}}}'; cat > /dev/null");
-    call(&["chatty", "--", "sh", "-c", &refuses]).complained(4, told);
-    call(&["chatty", "--", "sh", "-c", &scripted(&answer(error))]).complained(1, told);
+    call(&["chatty", "--", "sh", "-c", &refuses]).complained(4, message);
+    call(&["chatty", "--", "sh", "-c", &scripted(&answer(error))]).complained(1, message);
 }

@@ -231,7 +231,7 @@ pub(crate) struct Agent {
     pub(crate) input: Option<ChildStdin>,
     coming: Receiver<(Instant, Value)>,
     /// The messages of the gateway, in order.
-    pub(crate) heard: Vec<(Instant, Value)>,
+    pub(crate) received: Vec<(Instant, Value)>,
     next: u64,
 }
 
@@ -265,7 +265,7 @@ impl Agent {
             let parsed = lines.map(|line| serde_json::from_str(&line).unwrap_or_else(|_| json!({ "not JSON": line })));
             let _ = parsed.map(|message| (Instant::now(), message)).into_iter().try_for_each(|message| tell.send(message));
         });
-        let mut agent = Self { gateway, input, coming, heard: Vec::new(), next: 1 };
+        let mut agent = Self { gateway, input, coming, received: Vec::new(), next: 1 };
         agent.greet(capabilities);
         agent
     }
@@ -278,10 +278,10 @@ impl Agent {
         });
         let welcome = self.ask("initialize", &hello);
         assert_eq!(welcome["result"]["serverInfo"]["name"], "tesseron", "{welcome}");
-        self.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+        self.send_message(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
     }
 
-    pub(crate) fn say(&mut self, message: &Value) {
+    pub(crate) fn send_message(&mut self, message: &Value) {
         let input = self.input.as_mut().expect("a gateway that listens");
         writeln!(input, "{message}").expect("a gateway that reads");
     }
@@ -289,7 +289,7 @@ impl Agent {
     pub(crate) fn send(&mut self, method: &str, params: &Value) -> u64 {
         let id = self.next;
         self.next += 1;
-        self.say(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
+        self.send_message(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
         id
     }
 
@@ -310,19 +310,19 @@ impl Agent {
     }
 
     pub(crate) fn cancel(&mut self, id: u64) {
-        self.say(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }));
+        self.send_message(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }));
     }
 
     /// The current position.
     pub(crate) fn mark(&self) -> Mark {
-        Mark(self.heard.len())
+        Mark(self.received.len())
     }
 
     /// Waits for the first message from a position on for which `fits` is true.
     pub(crate) fn wait(&mut self, Mark(from): Mark, what: &str, fits: impl Fn(&Value) -> bool) -> (usize, Value) {
         let mut at = from;
         loop {
-            while let Some((_, message)) = self.heard.get(at) {
+            while let Some((_, message)) = self.received.get(at) {
                 assert!(message.get("not JSON").is_none(), "stdout carries only JSON: {message}");
                 if fits(message) {
                     return (at, message.clone());
@@ -330,8 +330,8 @@ impl Agent {
                 at += 1;
             }
             match self.coming.recv_timeout(PATIENCE) {
-                Ok(message) => self.heard.push(message),
-                Err(_) => panic!("{what} did not come; {:?}; stderr: {}", self.heard, self.gateway.err.seen()),
+                Ok(message) => self.received.push(message),
+                Err(_) => panic!("{what} did not come; {:?}; stderr: {}", self.received, self.gateway.err.seen()),
             }
         }
     }
@@ -353,13 +353,13 @@ impl Agent {
     }
 
     pub(crate) fn reply(&mut self, asked: &Value, result: &Value) {
-        self.say(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result }));
+        self.send_message(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result }));
     }
 
     /// The updates of a call so far, with their times.
     pub(crate) fn updates(&self, id: u64) -> Vec<(Instant, Value)> {
         let ours = |message: &Value| message["method"] == "notifications/progress" && message["params"]["progressToken"] == id;
-        self.heard.iter().filter(|(_, message)| ours(message)).map(|(at, message)| (*at, message["params"].clone())).collect()
+        self.received.iter().filter(|(_, message)| ours(message)).map(|(at, message)| (*at, message["params"].clone())).collect()
     }
 
     /// Waits until a call has reported `count` updates.
@@ -404,7 +404,7 @@ impl Agent {
         let end = Instant::now() + span;
         loop {
             match self.coming.recv_timeout(end.saturating_duration_since(Instant::now())) {
-                Ok(message) => self.heard.push(message),
+                Ok(message) => self.received.push(message),
                 Err(late) => return late == RecvTimeoutError::Disconnected,
             }
         }
@@ -413,10 +413,10 @@ impl Agent {
     /// Closes the input of the gateway. Returns its exit status and its remaining output.
     pub(crate) fn leave(mut self) -> Ended {
         drop(self.input.take());
-        let before = self.heard.len();
+        let before = self.received.len();
         assert!(self.ends_within(PATIENCE), "it hangs: {}", self.gateway.err.seen());
         let status = self.gateway.wait().code();
-        let out = self.heard[before..].iter().map(|(_, message)| message.to_string()).collect::<Vec<_>>().join("\n");
+        let out = self.received[before..].iter().map(|(_, message)| message.to_string()).collect::<Vec<_>>().join("\n");
         Ended { status, out, err: self.gateway.err.all() }
     }
 }

@@ -133,8 +133,8 @@ fn an_app_that_any_user_may_claim_prints_a_warning(programs: &Programs) {
         let mut app = App::start(programs, &home, flags);
         app.0.signal("-TERM");
         app.0.wait();
-        let said = app.0.err.all();
-        assert!(!said.contains(WARNING), "{flags:?}: {said}");
+        let content = app.0.err.all();
+        assert!(!content.contains(WARNING), "{flags:?}: {content}");
     }
 }
 
@@ -415,11 +415,11 @@ fn ten_updates_half_a_second_apart_are_each_forwarded_at_once(programs: &Program
     agent.claimed(&app.code(0));
     let id = agent.send_call("tools__progress", &json!({ "steps": 10, "step_ms": 500 }));
     assert_eq!(value(&agent.result(id)), json!({ "steps": 10, "notified": true, "done": true }));
-    let ended = agent.heard.last().expect("the result").0;
+    let ended = agent.received.last().expect("the result").0;
     let updates = agent.updates(id);
-    let told: Vec<_> = updates.iter().map(|(_, update)| (update["progress"].as_f64(), update["message"].as_str())).collect();
+    let reported: Vec<_> = updates.iter().map(|(_, update)| (update["progress"].as_f64(), update["message"].as_str())).collect();
     let steps: Vec<_> = (1..=10).map(|step| (f64::from(step) * 10.0, format!("step {step}/10"))).collect();
-    assert_eq!(told, steps.iter().map(|(percent, message)| (Some(*percent), Some(message.as_str()))).collect::<Vec<_>>());
+    assert_eq!(reported, steps.iter().map(|(percent, message)| (Some(*percent), Some(message.as_str()))).collect::<Vec<_>>());
     assert!(updates.iter().all(|(_, update)| update["total"] == 100), "{updates:?}");
     let times: Vec<_> = updates.iter().map(|(at, _)| *at).chain(iter::once(ended)).collect();
     let mut gaps: Vec<_> = times.windows(2).map(|pair| pair[1].duration_since(pair[0])).collect();
@@ -457,7 +457,7 @@ fn a_cancelled_call_stops_at_the_app_and_keeps_its_partial_result(programs: &Pro
     let rode = last["_meta"].to_string();
     assert!(rode.contains(r#""failed":1"#) && rode.contains(r#""processed":"#), "{last}");
     assert!(!is_error(&agent.call("tools__chatty", &json!({}))));
-    let late = agent.heard.iter().any(|(_, message)| message["id"] == countdown || message["id"] == bulk);
+    let late = agent.received.iter().any(|(_, message)| message["id"] == countdown || message["id"] == bulk);
     assert!(!late, "a cancelled call is not answered");
 }
 
@@ -530,8 +530,8 @@ fn sampling_and_forms_of_an_app_reach_the_agent(programs: &Programs) {
     let asked = agent.message(before, "sampling/createMessage");
     assert!(asked["params"]["messages"].to_string().contains("two foxes"), "{asked}");
     assert_eq!(asked["params"]["maxTokens"], 400, "{asked}");
-    let said = json!({ "type": "text", "text": "Foxes, \u{e9}t\u{e9}." });
-    agent.reply(&asked, &json!({ "model": "m", "role": "assistant", "content": said }));
+    let content = json!({ "type": "text", "text": "Foxes, \u{e9}t\u{e9}." });
+    agent.reply(&asked, &json!({ "model": "m", "role": "assistant", "content": content }));
     assert_eq!(blocks(&agent.result(id)), ["Foxes, \u{e9}t\u{e9}."]);
 
     for (answer, outcome) in [
@@ -580,8 +580,8 @@ fn an_agent_without_sampling_and_forms_gets_no_input_request(programs: &Programs
     let refused = agent.call("tools__connect", &json!({}));
     assert!(is_error(&refused) && refused["structuredContent"]["code"] == -32007, "{refused}");
     assert_eq!(value(&agent.call("tools__delete", &json!({ "name": "x" }))), json!({ "cancelled": true }));
-    let asked = agent.heard.iter().any(|(_, message)| message.get("method").is_some() && message.get("id").is_some());
-    assert!(!asked, "{:?}", agent.heard);
+    let asked = agent.received.iter().any(|(_, message)| message.get("method").is_some() && message.get("id").is_some());
+    assert!(!asked, "{:?}", agent.received);
 }
 
 fn blocks_of_text_are_forwarded_one_by_one_and_unchanged(programs: &Programs) {
@@ -626,7 +626,7 @@ fn the_resource_clock_is_listed_read_and_subscribed(programs: &Programs) {
     let before = agent.mark().0;
     assert!(!agent.ends_within(Duration::from_millis(1200)));
     agent.ask("ping", &json!({}));
-    let late = agent.heard[before..].iter().any(|(_, message)| message["method"] == "notifications/resources/updated");
+    let late = agent.received[before..].iter().any(|(_, message)| message["method"] == "notifications/resources/updated");
     assert!(!late, "no update comes without a subscription");
     for wrong in ["tesseron://tools/no_such", "tesseron://nobody/clock", "file:///etc/passwd", ""] {
         assert!(agent.ask("resources/read", &json!({ "uri": wrong }))["error"].is_object(), "{wrong}");
@@ -641,7 +641,7 @@ fn the_log_of_an_app_is_filtered_by_the_agents_level(programs: &Programs) {
     agent.claimed(&app.code(0));
     let records = |agent: &Agent| {
         let ours = |message: &Value| message["method"] == "notifications/message" && message["params"]["logger"] == "tools";
-        agent.heard.iter().filter(|(_, message)| ours(message)).map(|(_, message)| message["params"].clone()).collect::<Vec<_>>()
+        agent.received.iter().filter(|(_, message)| ours(message)).map(|(_, message)| message["params"].clone()).collect::<Vec<_>>()
     };
     let failing = json!({ "items": ["x"], "fail": ["x"], "step_ms": 1 });
     agent.ask("logging/setLevel", &json!({ "level": "error" }));
@@ -649,9 +649,9 @@ fn the_log_of_an_app_is_filtered_by_the_agents_level(programs: &Programs) {
     assert_eq!(records(&agent), Vec::<Value>::new());
     agent.ask("logging/setLevel", &json!({ "level": "warning" }));
     agent.call("tools__bulk", &failing);
-    let told = records(&agent);
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0]["level"] == "warning" && told[0]["data"].to_string().contains("item"), "{told:?}");
+    let reported = records(&agent);
+    assert_eq!(reported.len(), 1, "{reported:?}");
+    assert!(reported[0]["level"] == "warning" && reported[0]["data"].to_string().contains("item"), "{reported:?}");
 }
 
 // ---- Manifests ----
@@ -762,7 +762,7 @@ fn an_app_that_stalls_does_not_delay_another_claim(programs: &Programs) {
     agent.claimed(&app.code(0));
     assert!(!is_error(&agent.call("tools__chatty", &json!({}))));
     assert!(
-        !agent.heard.iter().any(|(_, message)| message["id"] == slow && message.get("method").is_none()),
+        !agent.received.iter().any(|(_, message)| message["id"] == slow && message.get("method").is_none()),
         "the claim is still running"
     );
     let refused = agent.result(slow);
@@ -781,8 +781,10 @@ fn an_agent_that_sends_invalid_frames_gets_errors_and_is_still_served(programs: 
     let input = agent.input.as_mut().expect("a pipe");
     input.write_all(b"nonsense\n{\"jsonrpc\":\"2.0\",\"id\":\n\xff\xfe\n[]\n\n{}\n").expect("a reader");
     agent.cancel(4711);
-    agent.say(&json!({ "jsonrpc": "2.0", "id": 4712, "result": {} }));
-    agent.say(&json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": { "progressToken": 1, "progress": 1 } }));
+    agent.send_message(&json!({ "jsonrpc": "2.0", "id": 4712, "result": {} }));
+    agent.send_message(
+        &json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": { "progressToken": 1, "progress": 1 } }),
+    );
     assert_eq!(agent.ask("no/such", &json!({}))["error"]["code"], -32601);
     for wrong in
         [json!({}), json!({ "name": 7 }), json!({ "name": "no_such_tool" }), json!({ "name": "tools__chatty", "arguments": [] })]

@@ -56,12 +56,12 @@ impl Server {
 
     /// Reads until the output contains `what`.
     fn until(&mut self, what: &str) {
-        let mut heard = Vec::new();
-        while !String::from_utf8_lossy(&heard).contains(what) {
+        let mut bytes_read = Vec::new();
+        while !String::from_utf8_lossy(&bytes_read).contains(what) {
             let mut piece = [0; 4096];
             let count = self.output.read(&mut piece).expect("a pipe");
-            assert!(count > 0, "{}", String::from_utf8_lossy(&heard));
-            heard.extend(&piece[..count]);
+            assert!(count > 0, "{}", String::from_utf8_lossy(&bytes_read));
+            bytes_read.extend(&piece[..count]);
         }
     }
 
@@ -98,7 +98,7 @@ fn tools_exits_with_its_audit_line_within_two_seconds_of_a_client_that_closes_du
         };
         let Server { mut program, input, output } = Server::tools(&flags, tool, arguments);
         // The client goes on reading, as those of other SDKs do.
-        let said = Lines::of(output);
+        let text = Lines::of(output);
         let begin = Instant::now();
         drop(input);
         assert_eq!(Server::ended(&mut program), (Some(0), String::new()));
@@ -106,7 +106,7 @@ fn tools_exits_with_its_audit_line_within_two_seconds_of_a_client_that_closes_du
         assert!(begin.elapsed() > Duration::from_millis(900), "the call could go on for a second");
         let line = &audit(&file, 1)[0];
         assert_eq!((&line["tool"], &line["outcome"]), (&json!(tool), &json!("cancelled")), "{line}");
-        assert!(!said.all().contains(r#""id":2"#), "{}", said.all());
+        assert!(!text.all().contains(r#""id":2"#), "{}", text.all());
     }
 }
 
@@ -130,10 +130,10 @@ fn a_handler_that_does_not_end_does_not_delay_tools_when_its_client_leaves() {
 fn after_the_end_of_input_a_call_may_go_on_for_the_time_of_linger() {
     let Server { mut program, input, output } =
         Server::tools(&["--linger", "20"], "progress", json!({ "steps": 3, "step_ms": 600 }));
-    let said = Lines::of(output);
+    let text = Lines::of(output);
     drop(input);
     assert_eq!(Server::ended(&mut program), (Some(0), String::new()));
-    assert!(said.all().contains(r#""id":2,"result""#), "{}", said.all());
+    assert!(text.all().contains(r#""id":2,"result""#), "{}", text.all());
 }
 
 #[test]
@@ -165,11 +165,11 @@ fn sigterm_ends_tools_within_half_a_second_of_its_grace_even_if_a_handler_does_n
         input.write_all(HELLO.as_bytes()).expect("a reader");
         writeln!(input, r#"{{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{{"name":"stuck"}}}}"#).expect("a reader");
         writeln!(input, r#"{{"jsonrpc":"2.0","id":3,"method":"ping"}}"#).expect("a reader");
-        let mut heard = Vec::new();
-        while !String::from_utf8_lossy(&heard).contains(r#""id":3"#) {
+        let mut bytes_read = Vec::new();
+        while !String::from_utf8_lossy(&bytes_read).contains(r#""id":3"#) {
             let mut byte = [0];
             output.read_exact(&mut byte).expect("an answer");
-            heard.extend(byte);
+            bytes_read.extend(byte);
         }
         let begin = Instant::now();
         program.signal("-TERM");
@@ -206,9 +206,9 @@ fn output_for_a_slow_reader_is_not_cut_short() {
     drop(input);
     // Longer than the grace of handlers.
     assert!(!program.err.ends_within(Duration::from_secs(1)), "tools waits for its reader");
-    let mut said = String::new();
-    output.read_to_string(&mut said).expect("text");
-    assert!(said.len() > 50 * 65536 && said.ends_with("}\n"), "{}", said.len());
+    let mut text = String::new();
+    output.read_to_string(&mut text).expect("text");
+    assert!(text.len() > 50 * 65536 && text.ends_with("}\n"), "{}", text.len());
     assert_eq!(Server::ended(&mut program), (Some(0), String::new()));
 }
 
@@ -257,13 +257,13 @@ fn a_line_that_is_too_long_is_status_4() {
     let home = Home::new();
     for (name, command) in [("tools", Programs.command("tools")), ("gateway", gateway(&home))] {
         let Server { mut program, mut input, output } = Server::start(command);
-        let said = Lines::of(output);
+        let text = Lines::of(output);
         input.write_all(HELLO.as_bytes()).expect("a reader");
         // The program need not read the whole line.
         let written = input.write_all(&vec![b'x'; (16 << 20) + 2]).and_then(|()| input.write_all(b"\n"));
         assert!(written.is_ok() || written.is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe));
         assert_failed(&mut program, &format!("{name}: the client sent a line of more than 16777216 bytes"));
-        assert!(said.all().contains("-32600"), "the client gets an error");
+        assert!(text.all().contains("-32600"), "the client gets an error");
     }
 }
 

@@ -91,7 +91,7 @@ pub struct World<S: Subject = Session> {
     /// The lanes of end 1, if it has more than the channel.
     lanes: Option<Lanes>,
     /// Ends whose application polls no events.
-    deaf: [bool; 2],
+    ignores_events: [bool; 2],
     /// `true` if deadlines come before arrivals at the same instant. The default is the other order.
     timeouts_first: bool,
     shared: Rc<RefCell<Shared>>,
@@ -170,7 +170,7 @@ impl<S: Subject> World<S> {
                 (ends, Links::Bytes(links))
             }
         };
-        Self { now, ends, links, lanes: None, deaf: [false; 2], timeouts_first: false, shared }
+        Self { now, ends, links, lanes: None, ignores_events: [false; 2], timeouts_first: false, shared }
     }
 
     /// The current time.
@@ -268,8 +268,8 @@ impl<S: Subject> World<S> {
     }
 
     /// Stops the application of `at`, or lets it go on. A stopped application polls no events.
-    pub fn deafen(&mut self, at: usize, deaf: bool) {
-        self.deaf[at] = deaf;
+    pub fn deafen(&mut self, at: usize, ignores_events: bool) {
+        self.ignores_events[at] = ignores_events;
         self.end_mut(at);
     }
 
@@ -420,7 +420,7 @@ impl<S: Subject> World<S> {
 
     /// Makes one step of one end at this instant. Returns `true` if anything happened.
     fn step(&mut self, at: usize) -> bool {
-        let (now, deaf, timeouts_first) = (self.now(), self.deaf[at], self.timeouts_first);
+        let (now, ignores_events, timeouts_first) = (self.now(), self.ignores_events[at], self.timeouts_first);
         match (&mut self.ends[at], &mut self.links) {
             (Node::Bare { watched, ended }, Links::Messages(links)) => {
                 let mut moved = false;
@@ -473,7 +473,7 @@ impl<S: Subject> World<S> {
                     }
                 }
                 moved |= timeout(watched);
-                while !deaf && let Some(event) = watched.poll_event() {
+                while !ignores_events && let Some(event) = watched.poll_event() {
                     moved = true;
                     if let (Some(lanes), Event::LaneClosed { lane, .. }) = (&mut self.lanes, event) {
                         lanes.give_up(lane);
@@ -488,7 +488,7 @@ impl<S: Subject> World<S> {
             }
             (Node::Driven { driver, woken, over, .. }, _) => {
                 // A driver is polled only when it was woken, so that a missing wake shows.
-                if *over || deaf || !woken.0.swap(false, Ordering::Relaxed) {
+                if *over || ignores_events || !woken.0.swap(false, Ordering::Relaxed) {
                     return false;
                 }
                 let waker = Waker::from(woken.clone());

@@ -93,7 +93,7 @@ fn an_app_that_sends_any_member_of_a_frame_wrong_fails_at_that_frame() {
     for fixture in of_apps() {
         for (nth, (step, pattern)) in received(&fixture).into_iter().enumerate() {
             for (path, change) in breaches(pattern) {
-                let outcome = sabotaged(&fixture, Deed::Says(nth, change));
+                let outcome = sabotaged(&fixture, Deed::ChangesSent(nth, change));
                 let failed = outcome.expect_err(&format!("{}, step {step}: {path} is wrong, and nobody noticed", fixture.id));
                 assert_eq!(failed.step, step, "{path}: {failed}");
                 assert!(failed.what.contains(&format!("`{path}`")), "{path}: {failed}");
@@ -137,12 +137,12 @@ fn an_app_that_sends_an_extra_frame_or_does_not_close_fails_at_that_step() {
         for (step, kind) in fixture.steps.iter().map(|step| &step.kind).enumerate() {
             let before = received(&fixture).into_iter().filter(|(index, _)| *index < step).count();
             let deeds = match kind {
-                StepKind::ExpectSilence(method) => vec![Deed::Blurts(before, json!({"jsonrpc": "2.0", "method": method}))],
+                StepKind::ExpectSilence(method) => vec![Deed::Adds(before, json!({"jsonrpc": "2.0", "method": method}))],
                 // A second hello: "re-sending hello on the same channel is a fail".
                 StepKind::ExpectClosed => {
                     vec![
                         Deed::StaysOpen(before),
-                        Deed::Blurts(before, json!({"jsonrpc": "2.0", "id": 2, "method": "tesseron/hello"})),
+                        Deed::Adds(before, json!({"jsonrpc": "2.0", "id": 2, "method": "tesseron/hello"})),
                     ]
                 }
                 _ => continue,
@@ -179,21 +179,21 @@ fn broken_apps() -> Vec<(&'static str, usize, Broken)> {
         ("actions/not-found", 3, App(|world| world.actions[0].name = "subtract".to_owned())),
         // Its progress falls.
         ("actions/progress-monotonic", 4, App(|world| world.actions[0].progress.swap(1, 2))),
-        ("elicitation/confirm-decline-is-false", 5, By(Deed::hears(2, set("/result/action", json!("accept"))))),
+        ("elicitation/confirm-decline-is-false", 5, By(Deed::changes_received(2, set("/result/action", json!("accept"))))),
         ("handshake/hello-declares-manifest", 0, App(|world| world.resources[0].subscribable = false)),
-        ("handshake/hello-minimal", 0, By(Deed::says(0, set("/params/protocolVersion", json!("2.0.0"))))),
+        ("handshake/hello-minimal", 0, By(Deed::changes_sent(0, set("/params/protocolVersion", json!("2.0.0"))))),
         // It ignores the refusal.
         ("handshake/protocol-major-mismatch", 2, By(Deed::Ignores(0))),
         ("resources/read", 3, App(|world| world.resources[0].value = json!([]))),
         // It never sends the update.
         ("resources/subscribe-update-unsubscribe", 4, App(|world| world.resources[0].emits.clear())),
         // It resumes with its old token.
-        ("resume/token-rotation", 9, By(Deed::hears(2, set("/result/resumeToken", json!("rt_conformance_0001"))))),
+        ("resume/token-rotation", 9, By(Deed::changes_received(2, set("/result/resumeToken", json!("rt_conformance_0001"))))),
         // It has no token to resume with.
         (
             "resume/token-rotation",
             5,
-            By(Deed::hears(0, |frame| drop(frame["result"].as_object_mut().expect("a welcome").remove("resumeToken")))),
+            By(Deed::changes_received(0, |frame| drop(frame["result"].as_object_mut().expect("a welcome").remove("resumeToken")))),
         ),
         ("actions/cancel-with-input-schema", 4, By(Deed::Ignores(2))),
         // The cancel comes when the check is done.
@@ -203,13 +203,13 @@ fn broken_apps() -> Vec<(&'static str, usize, Broken)> {
         // A cancel that comes too early is kept for a later invocation with that id.
         ("actions/cancel-of-nothing", 4, By(Deed::Delays(1))),
         ("actions/timeout-frees-the-wire", 4, App(|world| world.actions[0].blocks_until_cancelled = false)),
-        ("actions/progress-backwards", 4, By(Deed::says(2, |frame| frame["params"]["percent"] = json!(20)))),
+        ("actions/progress-backwards", 4, By(Deed::changes_sent(2, |frame| frame["params"]["percent"] = json!(20)))),
         ("actions/name-in-use", 4, By(Deed::Ignores(2))),
         // It goes on as if the input request had been answered.
         (
             "sampling/depth",
             12,
-            By(Deed::hears(6, |frame| *frame = json!({"jsonrpc": "2.0", "id": frame["id"], "result": {"content": ""}}))),
+            By(Deed::changes_received(6, |frame| *frame = json!({"jsonrpc": "2.0", "id": frame["id"], "result": {"content": ""}}))),
         ),
         ("sampling/one-after-another", 4, App(|world| world.actions[0].samples = None)),
         // It sends a form that no agent can show.
@@ -219,7 +219,7 @@ fn broken_apps() -> Vec<(&'static str, usize, Broken)> {
             App(|world| world.actions[6].elicits.as_mut().expect("a form").schema = json!({"type": "object"})),
         ),
         // It makes an input request that the agent does not support.
-        ("elicitation/not-available", 3, By(Deed::hears(0, set("/result/capabilities/elicitation", json!(true))))),
+        ("elicitation/not-available", 3, By(Deed::changes_received(0, set("/result/capabilities/elicitation", json!(true))))),
         // It resumes again with the refused token.
         ("resume/refused", 9, By(Deed::Ignores(2))),
         // It sends its hello before a bind.
@@ -229,16 +229,16 @@ fn broken_apps() -> Vec<(&'static str, usize, Broken)> {
         // It ignores the second bind.
         ("handshake/bind-twice", 5, By(Deed::Ignores(2))),
         // It accepts a bind without a code.
-        ("handshake/bind-without-code", 1, By(Deed::hears(0, |frame| frame["params"]["code"] = known_code()))),
+        ("handshake/bind-without-code", 1, By(Deed::changes_received(0, |frame| frame["params"]["code"] = known_code()))),
         ("handshake/bind-comes-first", 1, App(|world| world.host_minted = false)),
         ("handshake/bind-in-time", 0, App(|world| world.host_minted = false)),
         // It accepts any code.
-        ("handshake/bind-wrong-code", 1, By(Deed::hears(0, set("/params/code", known_code())))),
+        ("handshake/bind-wrong-code", 1, By(Deed::changes_received(0, set("/params/code", known_code())))),
         // It refuses the right code after wrong ones.
         (
             "handshake/bind-after-wrong-codes",
             21,
-            By(Deed::says(5, |frame| {
+            By(Deed::changes_sent(5, |frame| {
                 *frame = json!({"jsonrpc": "2.0", "id": frame["id"], "error": {"code": -32009, "message": "locked"}})
             })),
         ),
@@ -301,7 +301,7 @@ fn a_gateway_that_sends_any_member_of_a_frame_wrong_fails_at_that_frame() {
                 {
                     continue;
                 }
-                let outcome = sabotaged_gateway(&fixture, Deed::Says(nth, change));
+                let outcome = sabotaged_gateway(&fixture, Deed::ChangesSent(nth, change));
                 let failed = outcome.expect_err(&format!("{}, step {step}: {path} is wrong, and nobody noticed", fixture.id));
                 assert_eq!(failed.step, step, "{path}: {failed}");
                 broken += 1;

@@ -412,7 +412,7 @@ impl Storm {
         let Some(id) = (if self.rng.below(3) == 0 { running.last().copied() } else { self.rng.pick(&running) }) else { return };
         let (what, how) = (self.rng.below(10), self.rng.below(100));
         let (app, now) = (&mut self.ends[1], self.now);
-        let parsed = match what {
+        let description = match what {
             0..=2 => {
                 let update = if how % 5 == 0 { Progress::message("m") } else { Progress::percent(how as f64) };
                 format!("progress {:?}", app.session.progress(id, update, now))
@@ -456,7 +456,7 @@ impl Storm {
                 format!("respond {ended:?}")
             }
         };
-        app.note(format!("{id} {parsed}"));
+        app.note(format!("{id} {description}"));
     }
 
     /// Passes a frame to one end that the other would not have sent.
