@@ -2,7 +2,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use endpoint::{BoxFuture, Runtime};
 use protocol_core::Instant;
@@ -60,6 +60,10 @@ impl Runtime for Clock {
     /// Runs the job on one of smol's threads for blocking code.
     fn spawn_blocking(&self, job: Box<dyn FnOnce() + Send>) {
         smol::unblock(job).detach();
+    }
+
+    fn unix_time(&self) -> Option<Duration> {
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()
     }
 
     fn fill_random(&self, bytes: &mut [u8]) -> io::Result<()> {

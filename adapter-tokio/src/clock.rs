@@ -2,7 +2,7 @@ use std::future::Future;
 use std::io;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use endpoint::{BoxFuture, Runtime};
 use protocol_core::Instant;
@@ -54,6 +54,10 @@ impl Runtime for Clock {
 
     fn spawn_blocking(&self, job: Box<dyn FnOnce() + Send>) {
         self.runtime.spawn_blocking(job);
+    }
+
+    fn unix_time(&self) -> Option<Duration> {
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()
     }
 
     fn fill_random(&self, bytes: &mut [u8]) -> io::Result<()> {

@@ -44,6 +44,11 @@ impl Extensions {
     }
 }
 
+/// The authenticated caller of a request, as a layer of the transport has found it out; empty if it is anonymous. The state of a call between two
+/// rounds of input requests opens only for the same principal.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Principal(pub String);
+
 impl fmt::Debug for Extensions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Extensions").field("len", &self.values.as_ref().map_or(0, |values| values.len())).finish_non_exhaustive()

@@ -36,6 +36,7 @@
 //!
 //! | Feature | Default | |
 //! |---|---|---|
+//! | `seal` | on | handlers can ask their callers in MCP 2026-07-28, too |
 //! | `validate` | on | checks values against schemas with any keyword |
 //! | `tracing` | on | spans and events for a `tracing` subscriber |
 //! | `testing` | off | the module `testing`: runs a handler in virtual time, without a peer and without a runtime |
@@ -70,6 +71,7 @@
     )
 )]
 
+mod ask_failed;
 #[cfg(feature = "validate")]
 mod check_full;
 mod check_plain;
@@ -77,8 +79,10 @@ mod client;
 mod context;
 mod endpoint;
 mod extensions;
+mod once;
 mod peer;
 mod plain;
+mod rounds;
 mod schema;
 mod service;
 mod state;
@@ -89,14 +93,17 @@ mod tests;
 mod text_shape;
 mod validation_errors;
 
+pub use ask_failed::AskFailed;
 pub use client::{Client, InputContext};
-pub use context::{Cancellation, Cancelled, Context, Subrange, TimeoutError};
+pub use context::{AskFuture, Cancellation, Cancelled, Context, Subrange, TimeoutError};
 pub use endpoint::{Endpoint, drive};
 pub use engine::{BoxFuture, Runtime};
-pub use extensions::Extensions;
+pub use extensions::{Extensions, Principal};
+pub use once::EffectKey;
 pub use peer::{Call, Canceller, Peer};
+pub use rounds::SealKeys;
 pub use service::{
     Catalog, Completion, CompletionOf, CompletionRequest, Prompt, PromptMessage, PromptOutput, Resource, ResourceContents,
     ResourceTemplate, ResourceUri, SchemaInvalid, SchemaUnchecked, Service, Tool, ToolError,
 };
-pub use state::{AskFailed, CallError, CallOutcome, Counters};
+pub use state::{CallError, CallOutcome, Counters};

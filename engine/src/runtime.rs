@@ -1,5 +1,6 @@
 //! The interface to a runtime: tasks, a clock and random bytes.
 
+use core::time::Duration;
 use std::io;
 use std::pin::Pin;
 
@@ -22,6 +23,12 @@ pub trait Runtime: Send + Sync + 'static {
 
     /// Runs `job` on a thread that it may block. A runtime that is shutting down drops it instead, as for a task.
     fn spawn_blocking(&self, job: Box<dyn FnOnce() + Send>);
+
+    /// The time since 1970-01-01 00:00 UTC, for what must expire at the same time in other processes. The default implementation returns `None`:
+    /// there is no such clock, and operations that need it fail.
+    fn unix_time(&self) -> Option<Duration> {
+        None
+    }
 
     /// Fills `bytes` with random bytes of cryptographic quality, such as those of the operating system. They are used for ids and secrets.
     ///

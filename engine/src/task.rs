@@ -26,6 +26,12 @@ pub trait TaskOwner: Send + Sync + 'static {
     /// Called when code of the user has panicked, with the payload of the panic.
     fn panicked(&self, panic: &(dyn Any + Send));
 
+    /// Called after each poll that leaves the future pending. If it returns a value, the future is dropped, and the task ends with that value as
+    /// if the future had been ready with it. Default: `None`.
+    fn early_end(&self) -> Option<Self::Output> {
+        None
+    }
+
     /// Takes the end of the future. Called exactly once.
     fn settle(&self, end: End<Self::Output>);
 }
@@ -109,7 +115,10 @@ impl<D: TaskOwner, F: Future<Output = D::Output>> Task<D, F> {
             End::Dropped
         } else {
             match run_caught(&**this.owner, || future.poll(cx)) {
-                Ok(Poll::Pending) => return Poll::Pending,
+                Ok(Poll::Pending) => match this.owner.early_end() {
+                    None => return Poll::Pending,
+                    Some(value) => End::Value(value),
+                },
                 Ok(Poll::Ready(value)) => End::Value(value),
                 Err(panicked) => panicked,
             }
@@ -263,6 +272,31 @@ mod tests {
         assert!(poll(&mut task).is_pending());
         drop(task);
         assert_eq!(owed.ends(), vec!["dropped"]);
+    }
+
+    #[test]
+    fn a_task_whose_owner_ends_it_early_drops_its_future_and_settles_with_the_value() {
+        struct Early(Owed, std::sync::atomic::AtomicBool);
+        impl TaskOwner for Early {
+            type Output = u8;
+            fn abort_handle(&self) -> &AbortHandle {
+                self.0.abort_handle()
+            }
+            fn enter(&self) -> impl Sized + '_ {}
+            fn panicked(&self, _: &(dyn Any + Send)) {}
+            fn early_end(&self) -> Option<u8> {
+                self.1.swap(true, std::sync::atomic::Ordering::Relaxed).then_some(1)
+            }
+            fn settle(&self, end: End<u8>) {
+                self.0.settle(end);
+            }
+        }
+        let early = Arc::new(Early(Owed::default(), std::sync::atomic::AtomicBool::new(false)));
+        let mut task = Task::new(Arc::clone(&early), Box::pin(core::future::pending()));
+        assert!(poll(&mut task).is_pending(), "not after the first poll");
+        assert!(poll(&mut task).is_ready());
+        drop(task);
+        assert_eq!(early.0.ends(), vec!["value"]);
     }
 
     #[test]

@@ -118,6 +118,12 @@ impl AbortHandle {
         !self.is_aborted()
     }
 
+    /// A clone of the task's waker, to be woken outside of every lock, so that the task is polled once more; `None` before its first poll.
+    #[must_use]
+    pub fn waker(&self) -> Option<Waker> {
+        self.task().clone()
+    }
+
     /// Takes the task's waker back, after the task has ended.
     #[must_use]
     pub fn release(&self) -> Option<Waker> {

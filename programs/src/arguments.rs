@@ -32,8 +32,9 @@ their lines of the audit are written.
 With --partial-on-progress each update of progress contains the partial result, so that a client that
 cancels has it, too: after a cancel MCP allows no further message about the call.
 
-The revision 2026-07-28 of MCP has no handshake. It is served with --era auto, or with --era modern alone.
-In this revision a server cannot ask the user or the model yet, so summarise, delete and rename fail.
+The revision 2026-07-28 of MCP has no handshake, and is served beside the older ones; --era modern serves it
+alone, --era legacy not at all. In this revision a tool that asks ends its request, and runs again from its
+first line when the client sends the request again with the answer.
 
 With --tesseron the same tools are the actions of a Tesseron app, with a resource `clock` that can be
 subscribed. It listens on a WebSocket of this machine, or with --unix on a socket in the home. A manifest
@@ -98,7 +99,7 @@ pub(super) struct ToolsLine {
     #[arg(long)]
     pub(super) partial_on_progress: bool,
     /// Serve the revisions of MCP of this ERA: legacy, modern or auto, which is both.
-    #[arg(long, value_name = "ERA", value_parser = era, default_value = "legacy", conflicts_with = "tesseron")]
+    #[arg(long, value_name = "ERA", value_parser = era, default_value = "auto", conflicts_with = "tesseron")]
     pub(super) era: Era,
     /// Append one line of JSON for each call to FILE.
     #[arg(long, value_name = "FILE")]
@@ -170,9 +171,9 @@ answer, or by --open-urls. xdg-open opens it (open on macOS, rundll32 on Windows
 in one call, and only http and https. --answer agrees to no address. If an error demands that addresses
 are opened first, they are shown and not opened.
 
-With --era auto the server is first asked for its revisions. If it does not answer within 10 seconds, it
-is taken for an old one; if call has started it and it exits, it is started once more. In the revision
-2026-07-28, which has no handshake, a server cannot ask questions yet.
+The server is first asked for its revisions. If it does not answer within 10 seconds, it is taken for an
+old one; if call has started it and it exits, it is started once more. With --era legacy it is not asked,
+for servers that fail at this request.
 
 Ctrl-C and SIGTERM cancel the call and print the last progress. Afterwards a server that call has started
 should exit at the end of its stdin. If it does not within 2 seconds, it gets SIGTERM, and half a second
@@ -218,7 +219,7 @@ struct CallLine {
     #[arg(long, value_name = "PATH")]
     unix: Option<PathBuf>,
     /// Use the revisions of MCP with a handshake (legacy), those without (modern), or what the server prefers (auto).
-    #[arg(long, value_name = "ERA", value_parser = era, default_value = "legacy")]
+    #[arg(long, value_name = "ERA", value_parser = era, default_value = "auto")]
     era: Era,
     /// Give up if the server has not started and made its handshake within S seconds [default: 60 if call starts
     /// it, else 10].

@@ -151,6 +151,10 @@ impl Watch {
 impl Drop for Watch {
     /// A handler may be dropped by the end of the program, by the end of its grace, or by a panic.
     fn drop(&mut self) {
+        // The handler runs again with the answers, and has a record of its own then.
+        if self.context.will_run_again() {
+            return;
+        }
         let outcome = match self.context.cancellation().reason() {
             Some(why) => Ended::from(&why),
             None if std::thread::panicking() => Ended::Error,

@@ -355,6 +355,18 @@ impl Calling {
             Outcome::Invalid(Invalid::Unsupported) => {
                 Verdict::Exit(complain("call", "the server does not offer this", status::TOOL_ERROR))
             }
+            Outcome::Unanswered(error) => {
+                let why = format_args!("the server asked, and was not answered: {}{last_progress}", explained(&error)).to_string();
+                Verdict::Exit(complain("call", why, status::TOOL_ERROR))
+            }
+            Outcome::Invalid(Invalid::TooManyRounds) => {
+                Verdict::Exit(complain("call", format_args!("the server asked too many times{last_progress}"), status::TOOL_ERROR))
+            }
+            Outcome::Invalid(Invalid::TooDeep) => Verdict::Exit(complain(
+                "call",
+                format_args!("the server asked for sampling too deep{last_progress}"),
+                status::TOOL_ERROR,
+            )),
             _ => Verdict::Exit(complain(
                 "call",
                 format_args!("the answer of the server cannot be read{last_progress}"),

@@ -17,8 +17,8 @@ use crate::limits::Limits;
 pub struct Config {
     /// The protocol, and the end of it that this session plays: client or server, app or gateway.
     pub protocol: Protocol,
-    /// The revisions of MCP to speak: with a handshake, which is the default, without, or both. A revision without one keeps no state between
-    /// requests (MCP 2026-07-28, Versioning). A client that speaks both asks the server which it speaks; if a child process ends its output
+    /// The revisions of MCP to speak: with a handshake, which is the default of a client, without, or both, which is the default of a server.
+    /// A revision without one keeps no state between requests (MCP 2026-07-28, Versioning). A client that speaks both asks the server which it speaks; if a child process ends its output
     /// before it answers, it may be an old server that exits on an unknown method: start it once more, with [`mcp::Era::Legacy`]. Ignored on
     /// Tesseron.
     pub era: mcp::Era,
@@ -130,13 +130,14 @@ impl Config {
     }
 
     fn mcp(side: mcp::Side, identity: Identity, capabilities: Capabilities) -> Self {
-        Self::of(Protocol::Mcp { side, newest: mcp::Revision::NEWEST_LEGACY }, identity, capabilities)
+        let era = if side == mcp::Side::Server { mcp::Era::Auto } else { mcp::Era::Legacy };
+        Self { era, ..Self::of(Protocol::Mcp { side, newest: mcp::Revision::NEWEST_LEGACY }, identity, capabilities) }
     }
 
     fn of(protocol: Protocol, identity: Identity, capabilities: Capabilities) -> Self {
         Self {
             protocol,
-            era: mcp::Era::default(),
+            era: mcp::Era::Legacy,
             list_changes: true,
             cache: mcp::CacheHint::default(),
             identity,

@@ -81,9 +81,9 @@ pub use bytes::Bytes;
 pub use config::{CallTimeouts, Config, DepthInference, DepthPolicy, ProgressPolicy, RateWindow, Timeouts};
 pub use dialect::{
     Answer, Ask, Blocks, Caller, Capabilities, Completion, CompletionOf, CompletionRequest, Consent, Content, Elicit, Elicited,
-    Identity, Level, LogRecord, NotFound, Notice, Op, OpenUrl, Page, PeerInfo, Progress, PromptArgument, PromptInfo, Protocol,
-    Reply, Request, ResourceInfo, ResourceTemplateInfo, Sample, Sampled, SessionCredentials, SubscriptionFilter, ToolInfo,
-    ToolOutput, ToolResult, mcp, tesseron,
+    Identity, InputRound, Level, LogRecord, NotFound, Notice, Op, OpenUrl, Page, PeerInfo, Progress, PromptArgument, PromptInfo,
+    Protocol, Reply, Request, ResourceInfo, ResourceTemplateInfo, Retry, Sample, Sampled, SessionCredentials, SubscriptionFilter,
+    ToolInfo, ToolOutput, ToolResult, mcp, tesseron,
 };
 pub use error::{RpcError, Violation};
 pub use json::{Json, JsonError, Text};
@@ -91,8 +91,9 @@ pub use limits::Limits;
 pub use partial::PartialResult;
 pub use session::{
     AlarmId, AskError, CancelReason, CheckpointError, Close, CloseReason, Event, ExchangeId, Full, Gone, InboundId, InputFailed,
-    InputKey, Invalid, Invoke, InvokeError, Lane, Logged, NotLive, OutboundId, Outcome, ProgressError, Received, Refused,
-    ReplyKind, Reported, Route, RouteKind, ServeOptions, Session, Stats, TimeoutKind, TooManyAlarms, Transmit, TransportEnd,
+    InputKey, InputMode, Invalid, Invoke, InvokeError, Lane, Logged, NotLive, OutboundId, Outcome, ProgressError, Received,
+    Refused, ReplyKind, Reported, Route, RouteKind, ServeOptions, Session, Stats, TimeoutKind, TooManyAlarms, Transmit,
+    TransportEnd,
 };
 pub use shared::Arc;
 pub use sink::FrameSink;

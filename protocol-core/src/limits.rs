@@ -21,6 +21,9 @@ pub struct Limits {
     /// The maximum number of resources in one `subscriptions/listen` (MCP 2026-07-28), in both directions; a longer list is refused. Default:
     /// 1024.
     pub subscriptions: usize,
+    /// The maximum number of rounds of input requests that a call of ours answers (MCP 2026-07-28). The next one ends the call with
+    /// [`crate::Invalid::TooManyRounds`]. Default: 8.
+    pub input_rounds: u8,
     /// The maximum number of messages in a batch (MCP 2025-03-26 only). Default: 64.
     pub batch: usize,
     /// The number of unpolled events at which [`crate::Session::wants_input`] turns `false`. Events that end a call or an input request may
@@ -55,6 +58,7 @@ impl Default for Limits {
             in_flight: 1024,
             requests_per_second: None,
             subscriptions: 1024,
+            input_rounds: 8,
             batch: 64,
             events: 1024,
             output_bytes: 1 << 20,

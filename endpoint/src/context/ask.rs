@@ -6,10 +6,10 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-use super::Context;
+use super::{AskFuture, Context};
+use crate::ask_failed::AskFailed;
 use crate::peer::Peer;
 use crate::schema::{Shape, flat};
-use crate::state::AskFailed;
 use protocol_core::dialect::{Answer, Ask, Consent, Elicit, Elicited, Notice, OpenUrl, Sample, Sampled};
 use protocol_core::json::{Json, Text};
 use protocol_core::session::Refused;
@@ -22,11 +22,8 @@ impl Context {
     ///
     /// # Errors
     /// [`AskFailed`]; [`AskFailed::NoSampling`] and [`AskFailed::TooDeep`] before anything is sent.
-    pub async fn sample(&self, sample: Sample) -> Result<Sampled, AskFailed> {
-        match self.served.ask(sample.into()).await? {
-            Answer::Sample(sampled) => Ok(sampled),
-            _ => Err(AskFailed::Mismatch(String::from("it is no model's answer"))),
-        }
+    pub fn sample(&self, sample: Sample) -> AskFuture<Result<Sampled, AskFailed>> {
+        AskFuture::new(&self.served, Ok(sample.into()), sampled)
     }
 
     /// Asks the caller's model for a value of type `T`. The input request includes the schema of `T`. The text of the answer is parsed as
@@ -38,14 +35,24 @@ impl Context {
     /// # Errors
     /// As for [`Context::sample`]; [`AskFailed::Mismatch`], code -32005, if the answer is not a valid `T`; [`AskFailed::Invalid`] if the
     /// schema of `T` has a keyword that cannot be checked without the feature `validate`.
-    pub async fn sample_typed<T: DeserializeOwned + JsonSchema>(&self, prompt: impl Into<String>) -> Result<T, AskFailed> {
-        let shape = Shape::of::<T>().checked().map_err(AskFailed::Invalid)?;
+    pub fn sample_typed<T: DeserializeOwned + JsonSchema>(&self, prompt: impl Into<String>) -> AskFuture<Result<T, AskFailed>> {
+        let shape = match Shape::of::<T>().checked() {
+            Ok(shape) => shape,
+            Err(why) => return self.unasked(AskFailed::Invalid(why)),
+        };
         let mut sample = Sample::new(prompt);
         sample.schema = Some(shape.schema().clone());
-        let sampled = self.sample(sample).await?;
-        let answer = Json::parse(unfenced(&sampled.text).as_bytes().to_vec())
-            .map_err(|_| AskFailed::Mismatch(String::from("its text is no JSON")))?;
-        shape.read(&answer).map_err(AskFailed::Mismatch)
+        AskFuture::new(&self.served, Ok(sample.into()), move |answer| {
+            let sampled = sampled(answer)?;
+            let answer = Json::parse(unfenced(&sampled.text).as_bytes().to_vec())
+                .map_err(|_| AskFailed::Mismatch(String::from("its text is no JSON")))?;
+            shape.read(&answer).map_err(AskFailed::Mismatch)
+        })
+    }
+
+    /// An input request that fails before anything is sent.
+    fn unasked<T>(&self, failed: AskFailed) -> AskFuture<Result<T, AskFailed>> {
+        AskFuture::new(&self.served, Err(failed), |answer| Err(answer.err().unwrap_or(AskFailed::Over)))
     }
 
     /// Asks the caller's user to confirm something. Returns `true` only if the user agreed. Everything else is `false`: the user declined
@@ -53,8 +60,9 @@ impl Context {
     ///
     /// # Cancel safety
     /// Not cancel safe: the input request is cancelled, and an answer that has arrived already is lost.
-    pub async fn confirm(&self, message: impl Into<String>) -> bool {
-        matches!(self.served.ask(Ask::Confirm { message: message.into() }).await, Ok(Answer::Confirm(true)))
+    pub fn confirm(&self, message: impl Into<String>) -> AskFuture<bool> {
+        let ask = Ask::Confirm { message: message.into() };
+        AskFuture::new(&self.served, Ok(ask), |answer| matches!(answer, Ok(Answer::Confirm(true))))
     }
 
     /// Asks the caller's user to fill in a form (MCP `elicitation/create`). Returns `None` if the user declined or closed the form.
@@ -65,12 +73,8 @@ impl Context {
     /// # Errors
     /// [`AskFailed`]; before anything is sent, [`AskFailed::NoElicitation`], and [`AskFailed::Invalid`] for a form whose schema is not a
     /// flat object of primitive types.
-    pub async fn elicit(&self, form: Elicit) -> Result<Option<Json>, AskFailed> {
-        match self.served.ask(Ask::Elicit(form)).await? {
-            Answer::Elicit(Elicited::Accept(content)) => Ok(Some(content)),
-            Answer::Elicit(Elicited::Decline | Elicited::Cancel) => Ok(None),
-            _ => Err(AskFailed::Mismatch(String::from("it is no answer to a form"))),
-        }
+    pub fn elicit(&self, form: Elicit) -> AskFuture<Result<Option<Json>, AskFailed>> {
+        AskFuture::new(&self.served, Ok(Ask::Elicit(form)), elicited)
     }
 
     /// Asks the caller's user to fill in a form for a `T`: a struct whose fields are strings, numbers, booleans, choices (enums without
@@ -83,10 +87,19 @@ impl Context {
     /// # Errors
     /// As for [`Context::elicit`]; [`AskFailed::Invalid`] names the first field of `T` that a form cannot have, or a keyword that cannot be
     /// checked without the feature `validate`; [`AskFailed::Mismatch`] if the answer is not a valid `T`.
-    pub async fn elicit_typed<T: DeserializeOwned + JsonSchema>(&self, message: impl Into<String>) -> Result<Option<T>, AskFailed> {
-        let shape = flat::<T>().and_then(Shape::checked).map_err(AskFailed::Invalid)?;
-        let Some(content) = self.elicit(Elicit::new(message, shape.schema().clone())).await? else { return Ok(None) };
-        shape.read(&content).map(Some).map_err(AskFailed::Mismatch)
+    pub fn elicit_typed<T: DeserializeOwned + JsonSchema>(
+        &self,
+        message: impl Into<String>,
+    ) -> AskFuture<Result<Option<T>, AskFailed>> {
+        let shape = match flat::<T>().and_then(Shape::checked) {
+            Ok(shape) => shape,
+            Err(why) => return self.unasked(AskFailed::Invalid(why)),
+        };
+        let form = Elicit::new(message, shape.schema().clone());
+        AskFuture::new(&self.served, Ok(Ask::Elicit(form)), move |answer| {
+            let Some(content) = elicited(answer)? else { return Ok(None) };
+            shape.read(&content).map(Some).map_err(AskFailed::Mismatch)
+        })
     }
 
     /// Makes a URL for the user to open, under a new id. The id consists of 16 random bytes of the runtime, so that it is unique across runs
@@ -115,8 +128,8 @@ impl Context {
     /// # Errors
     /// [`AskFailed`]; before anything is sent, [`AskFailed::NoUrlElicitation`], and [`AskFailed::Invalid`] for a URL that
     /// [`OpenUrl::check`] refuses.
-    pub async fn elicit_url(&self, message: impl Into<String>, url: impl Into<String>) -> Result<Consent, AskFailed> {
-        self.open_url(self.new_url(message, url)).await
+    pub fn elicit_url(&self, message: impl Into<String>, url: impl Into<String>) -> AskFuture<Result<Consent, AskFailed>> {
+        self.open_url(self.new_url(message, url))
     }
 
     /// Asks the caller's user to open a URL under a known id, so that [`Context::complete_url`] can name it later.
@@ -126,11 +139,11 @@ impl Context {
     ///
     /// # Errors
     /// As for [`Context::elicit_url`]; [`AskFailed::Invalid`] also for an empty id.
-    pub async fn open_url(&self, open: OpenUrl) -> Result<Consent, AskFailed> {
-        match self.served.ask(open.into()).await? {
+    pub fn open_url(&self, open: OpenUrl) -> AskFuture<Result<Consent, AskFailed>> {
+        AskFuture::new(&self.served, Ok(open.into()), |answer| match answer? {
             Answer::OpenUrl(consent) => Ok(consent),
             _ => Err(AskFailed::Mismatch(String::from("it is no answer about an address"))),
-        }
+        })
     }
 
     /// Notifies the caller that the user has finished what the URL with this id was opened for (MCP `notifications/elicitation/complete`).
@@ -139,6 +152,9 @@ impl Context {
     /// # Errors
     /// [`Refused`]: nothing was sent. [`Refused::Unsupported`] if the protocol has no such notification.
     pub fn complete_url(&self, id: impl Into<Text>) -> Result<(), Refused> {
+        if self.served.is_stateless() {
+            return Err(Refused::Unsupported);
+        }
         Peer::new(Arc::clone(&self.served.shared)).notify(Notice::ElicitationComplete { id: id.into() })
     }
 
@@ -149,11 +165,26 @@ impl Context {
     ///
     /// # Errors
     /// [`AskFailed`]; [`AskFailed::NoRoots`] before anything is sent.
-    pub async fn roots(&self) -> Result<Json, AskFailed> {
-        match self.served.ask(Ask::Roots).await? {
+    pub fn roots(&self) -> AskFuture<Result<Json, AskFailed>> {
+        AskFuture::new(&self.served, Ok(Ask::Roots), |answer| match answer? {
             Answer::Roots(roots) => Ok(roots),
             _ => Err(AskFailed::Mismatch(String::from("it is no list of roots"))),
-        }
+        })
+    }
+}
+
+fn sampled(answer: Result<Answer, AskFailed>) -> Result<Sampled, AskFailed> {
+    match answer? {
+        Answer::Sample(sampled) => Ok(sampled),
+        _ => Err(AskFailed::Mismatch(String::from("it is no model's answer"))),
+    }
+}
+
+fn elicited(answer: Result<Answer, AskFailed>) -> Result<Option<Json>, AskFailed> {
+    match answer? {
+        Answer::Elicit(Elicited::Accept(content)) => Ok(Some(content)),
+        Answer::Elicit(Elicited::Decline | Elicited::Cancel) => Ok(None),
+        _ => Err(AskFailed::Mismatch(String::from("it is no answer to a form"))),
     }
 }
 

@@ -1,8 +1,10 @@
 //! The handle that a handler has on its call.
 
 mod ask;
+mod ask_future;
 mod subrange;
 
+pub use ask_future::AskFuture;
 pub use subrange::Subrange;
 
 use core::fmt;
@@ -15,8 +17,9 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::ask_failed::cancel_reason;
 use crate::extensions::Extensions;
-use crate::state::{ServedCall, cancel_reason};
+use crate::state::ServedCall;
 use protocol_core::dialect::{Caller, Capabilities, Identity, Level, LogRecord, PeerInfo, Progress};
 use protocol_core::json::{Json, Text};
 use protocol_core::session::{CancelReason, CheckpointError, NotLive, ProgressError, Reported, ServeOptions};
@@ -92,6 +95,13 @@ impl Context {
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.served.is_cancelled()
+    }
+
+    /// Returns `true` once the request of the handler has ended with its input requests (MCP 2026-07-28): the handler is dropped, and runs again
+    /// from its first line when the caller has answered. For guards whose drop would otherwise report the end of the call.
+    #[must_use]
+    pub fn will_run_again(&self) -> bool {
+        self.served.has_left()
     }
 
     /// Waits until the call is cancelled, as [`is_cancelled`](Self::is_cancelled) tells, and returns the reason. Never resolves if the
@@ -204,7 +214,7 @@ impl Context {
     /// The sampling depth: the number of sampling requests that the call is nested in.
     #[must_use]
     pub fn depth(&self) -> u8 {
-        self.served.depth
+        self.served.depth()
     }
 
     /// The caller: the peer's identity and capabilities at the time of the request, and the metadata of the request.
@@ -234,10 +244,13 @@ impl Context {
     /// The capabilities that the caller offers now: sampling, elicitation by form and by URL, roots.
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
-        self.peer().map(|peer| peer.capabilities).unwrap_or_default()
+        self.served.capabilities()
     }
 
     fn peer(&self) -> Option<PeerInfo> {
+        if self.served.is_stateless() {
+            return Some(self.served.caller.peer().clone());
+        }
         self.served.shared.look(|state| state.session.peer().cloned())
     }
 }

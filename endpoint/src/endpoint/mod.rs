@@ -2,6 +2,7 @@
 
 use core::fmt;
 use core::task::Waker;
+use core::time::Duration;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -24,7 +25,8 @@ use protocol_core::drive::{FrameIo, Machine, Timer, TurnOutcome};
 use protocol_core::error::RpcError;
 use protocol_core::lines::LineEncoder;
 use protocol_core::session::{
-    CancelReason, CloseReason, Event, Full, Gone, InboundId, Lane, NotLive, Outcome, Received, Session, Transmit, TransportEnd,
+    CancelReason, CloseReason, Event, Full, Gone, InboundId, InputMode, Lane, NotLive, Outcome, Received, Session, Transmit,
+    TransportEnd,
 };
 use protocol_core::time::Instant;
 
@@ -67,6 +69,9 @@ pub struct Endpoint {
 /// is reused by the next while it is still in the cache.
 const MAX_WORK_AT_ONCE: usize = 6;
 
+/// The shortest grace of a cancelled handler with an effect under way ([`Context::once`]).
+const EFFECT_GRACE: Duration = Duration::from_secs(30);
+
 enum Side {
     Server(Arc<Service>),
     Client(Arc<dyn Client>),
@@ -96,7 +101,9 @@ impl Endpoint {
     /// An endpoint that serves `service` with the configuration `config`, for example as a Tesseron app with that of [`Service::app`].
     #[must_use]
     pub fn serving(service: Arc<Service>, config: Config, runtime: Arc<dyn Runtime>) -> Self {
+        let round_kit = service.round_kit(&*runtime);
         let endpoint = Self::new(Side::Server(Arc::clone(&service)), config, runtime);
+        endpoint.shared.look(|state| state.round_kit = round_kit);
         service.watch(endpoint.shared());
         endpoint
     }
@@ -271,7 +278,7 @@ impl Endpoint {
             Work::Forget(input_request) => drop(input_request),
             Work::Diagnose(note) => note.record(),
             Work::Serve(served, request) => {
-                served.span.serve(served.id, &request, served.depth, &served.caller);
+                served.span.serve(served.id, &request, served.depth(), &served.caller);
                 match &self.side {
                     Side::Server(service) => self.serve(service, served, request),
                     Side::Client(client) => match request {
@@ -304,6 +311,11 @@ impl Endpoint {
     }
 
     fn serve(&self, service: &Service, served: Arc<ServedCall>, request: Request) {
+        if let Some(retry) = request.retry()
+            && let Err(refusal) = served.resume(retry)
+        {
+            return served.respond(Reply::Error(refusal));
+        }
         let runtime = self.shared.runtime();
         match service.start(&served, request) {
             Start::Reply(reply) => served.respond(reply),
@@ -526,7 +538,9 @@ impl State {
             }
             Event::Request { id, request, caller, depth, observed } => {
                 let extensions = self.extensions_of(id);
-                let served = Arc::new(ServedCall::new(Arc::clone(shared), id, depth, observed, caller, extensions));
+                let in_rounds = self.round_kit.is_some() && self.session.input_mode(id) == Ok(InputMode::Rounds);
+                let rounds_of = in_rounds.then(|| request.clone());
+                let served = Arc::new(ServedCall::new(Arc::clone(shared), id, depth, observed, caller, extensions, rounds_of));
                 self.served_calls.insert(id, ServedCallSlot::new(Arc::clone(&served)));
                 work.push_back(Work::Serve(served, request));
             }
@@ -608,6 +622,9 @@ impl State {
             return;
         }
         add(work, note.map(Work::Diagnose));
+        // An effect that has begun may be about to succeed.
+        let is_in_effect = slot.rounds.as_ref().is_some_and(|log| log.is_in_effect());
+        let grace = if is_in_effect { grace.max(self.session.time().saturating_add(EFFECT_GRACE)) } else { grace };
         slot.grace = Some(self.alarms.set(grace, Alarmed::Grace(id)));
         if let Some(waits) = &mut slot.waits {
             work.extend(waits.on_cancel.take().map(Work::Wake));

@@ -20,10 +20,11 @@ use self::catalog::Audience;
 use self::completion::Completer;
 use self::tool::{InPlace, Run};
 use crate::context::Context;
+use crate::rounds::{SealKeys, Sealer};
 use crate::schema::Unchecked;
-use crate::state::{ServedCall, Shared};
+use crate::state::{RoundKit, ServedCall, Shared};
 use engine::BoxFuture;
-use engine::Task;
+use engine::{Runtime, Task};
 use protocol_core::config::Config;
 use protocol_core::dialect::{
     CallTool, Custom, GetPrompt, Identity, List, NotFound, Notice, Page, Protocol, Reply, Request, Subscribe, SubscriptionFilter,
@@ -31,6 +32,7 @@ use protocol_core::dialect::{
 };
 use protocol_core::error::RpcError;
 use protocol_core::json::{Json, Text};
+use protocol_core::mcp::Era;
 use protocol_core::session::ServeOptions;
 use protocol_core::tesseron::AppId;
 
@@ -54,6 +56,8 @@ pub struct Service {
     /// The owner has taken the handle of the catalog, so the lists may change while sessions run.
     is_changeable: bool,
     completer: Option<Completer>,
+    sealer: Arc<Sealer>,
+    version: String,
     methods: BTreeMap<String, Method>,
     notifications: BTreeMap<String, Notified>,
 }
@@ -111,6 +115,8 @@ impl Service {
             catalog: Catalog::default(),
             is_changeable: false,
             completer: None,
+            sealer: Arc::new(Sealer::default()),
+            version: String::new(),
             methods: BTreeMap::new(),
             notifications: BTreeMap::new(),
         }
@@ -226,6 +232,22 @@ impl Service {
         self
     }
 
+    /// Sets the keys that seal the states of calls between two rounds of input requests (MCP 2026-07-28), so that any process with these keys
+    /// serves their retries. Default: a random key, with which only this service in this process does.
+    #[must_use]
+    pub fn seal_keys(mut self, keys: SealKeys) -> Self {
+        self.sealer = Arc::new(Sealer::with(keys));
+        self
+    }
+
+    /// Sets the version of the handlers, which a state between two rounds is bound to: change it where a handler can no longer go on from a
+    /// state of an older version. Then the retry is refused, and the caller starts again. Default: empty.
+    #[must_use]
+    pub fn handlers_version(mut self, version: impl Into<String>) -> Self {
+        self.version = version.into();
+        self
+    }
+
     /// Sets the maximum number of entries in one page of a list; 0 counts as 1. Default: 100.
     #[must_use]
     pub fn page_size(mut self, size: usize) -> Self {
@@ -239,6 +261,16 @@ impl Service {
     pub fn configure(mut self, change: impl FnOnce(&mut Config)) -> Self {
         change(&mut self.config);
         self
+    }
+
+    /// The parts that states are sealed with, if they can be sealed on this runtime.
+    pub(crate) fn round_kit(&self, runtime: &dyn Runtime) -> Option<RoundKit> {
+        let kit = || RoundKit {
+            sealer: Arc::clone(&self.sealer),
+            service: self.config.identity.name.as_str().into(),
+            version: self.version.as_str().into(),
+        };
+        (self.config.era != Era::Legacy && self.sealer.is_able(runtime)).then(kit)
     }
 
     /// Calls the handler of a notification, if there is one.
@@ -334,6 +366,9 @@ impl Service {
             return Start::Reply(Reply::NotFound(NotFound::Tool(Text::from(&*name))));
         };
         drop(name);
+        if let Some(refusal) = tool.refuse_without(served.capabilities(), served.is_stateless()) {
+            return Start::Reply(refusal);
+        }
         let (options, run) = (tool.options, tool.run());
         drop(entries);
         configure(served, options);

@@ -109,6 +109,7 @@ const fn ended(outcome: &Outcome) -> &'static str {
         Outcome::Cancelled => "the call was cancelled",
         Outcome::TimedOut(_) => "the call timed out",
         Outcome::Lost => "the connection ended before the call did",
+        Outcome::Unanswered(_) => "the peer asked for input, and this end did not answer",
         Outcome::Result(_) | Outcome::Error(_) => "the call ended",
         _ => "the call could not be made or its answer could not be read",
     }

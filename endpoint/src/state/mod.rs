@@ -1,29 +1,29 @@
 //! The state of an endpoint under its one lock.
 //!
 //! Also here: what the handles of an inbound call and of an inbound input request share ([`ServedCall`], [`InputRequest`]), with the verbs
-//! that change the state for them; the ends of calls and input requests ([`CallOutcome`], [`AskFailed`]); and the records for `tracing`
+//! that change the state for them; the ends of calls ([`CallOutcome`]); and the records for `tracing`
 //! ([`diagnose`]).
 
 mod alarms;
-mod ask_failed;
 mod call_outcome;
 mod call_slot;
 pub(crate) mod diagnose;
 mod input_request;
 mod list_changes;
+mod rounds;
 mod served_call;
 mod served_call_slot;
 mod subscriptions;
 
 pub(crate) use alarms::Alarmed;
-pub use ask_failed::AskFailed;
 pub use call_outcome::{CallError, CallOutcome};
 pub(crate) use call_slot::{CallSlot, CallStage, Unread};
 pub(crate) use input_request::InputRequest;
 pub(crate) use list_changes::ListKind;
+pub(crate) use rounds::{RoundKit, RoundStep, RoundWait};
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use served_call::polls;
-pub(crate) use served_call::{ServedCall, cancel_reason};
+pub(crate) use served_call::{AlarmWait, AnswerWait, ServedCall};
 pub(crate) use served_call_slot::ServedCallSlot;
 
 use core::time::Duration;
@@ -72,6 +72,8 @@ pub(crate) struct State {
     pub(crate) arriving: Option<(Lane, Extensions)>,
     /// The checkpoints of handlers, recorded under test.
     pub(crate) checkpoints: Option<Vec<(Instant, Json)>>,
+    /// The parts that states are sealed with, if callers can be asked in rounds.
+    pub(crate) round_kit: Option<RoundKit>,
 }
 
 /// The counters of an endpoint beside [`protocol_core::Stats`], since it was made.
@@ -141,6 +143,7 @@ impl State {
             counters: Counters::default(),
             arriving: None,
             checkpoints: None,
+            round_kit: None,
         }
     }
 

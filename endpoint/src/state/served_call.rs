@@ -2,6 +2,7 @@
 
 use core::fmt;
 use core::pin::Pin;
+use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use core::task::{Context as TaskContext, Poll};
 use core::time::Duration;
 use std::any::Any;
@@ -11,21 +12,28 @@ use std::task::Waker;
 use super::alarms::{AlarmKey, Alarmed};
 use super::diagnose::{self, Answered, Span};
 use super::served_call_slot::InputSlot;
-use super::{AskFailed, Shared, State};
+use super::{Shared, State};
+use crate::ask_failed::AskFailed;
 use crate::extensions::Extensions;
 use engine::{AbortHandle, End, TaskOwner, park};
-use protocol_core::dialect::{Answer, Ask, Caller, LogRecord, Progress, Reply, SubscriptionFilter};
+use protocol_core::dialect::{Answer, Ask, Caller, Capabilities, LogRecord, Progress, Reply, Request, SubscriptionFilter};
 use protocol_core::error::RpcError;
 use protocol_core::json::{Json, Text};
 use protocol_core::session::{
-    AskError, CancelReason, CheckpointError, InboundId, InputFailed, InputKey, NotLive, ProgressError, Reported, ServeOptions,
+    AskError, CancelReason, CheckpointError, InboundId, InputKey, NotLive, ProgressError, Reported, ServeOptions,
 };
+use protocol_core::time::Instant;
 
 /// An inbound call that a handler serves. Shared by its contexts and its task.
 pub(crate) struct ServedCall {
     pub(crate) shared: Arc<Shared>,
     pub(crate) id: InboundId,
-    pub(crate) depth: u8,
+    /// The number of sampling requests that it is nested in. A retry can raise it, before its handler starts.
+    depth: AtomicU8,
+    /// Its request, if its caller is asked in rounds: a state is bound to it.
+    rounds_of: Option<Request>,
+    /// Its request has ended with input requests.
+    has_left: AtomicBool,
     pub(crate) observed: bool,
     /// The values that the transport attached to the frame of its request.
     pub(crate) extensions: Extensions,
@@ -44,11 +52,14 @@ impl ServedCall {
         observed: bool,
         caller: Caller,
         extensions: Extensions,
+        rounds_of: Option<Request>,
     ) -> Self {
         Self {
             shared,
             id,
-            depth,
+            depth: AtomicU8::new(depth),
+            rounds_of,
+            has_left: AtomicBool::new(false),
             observed,
             caller,
             extensions,
@@ -60,6 +71,9 @@ impl ServedCall {
 
     pub(crate) fn progress(&self, update: Progress) -> Result<Reported, ProgressError> {
         let reported = self.shared.verb(|state, now, after| {
+            if self.is_replaying(state) {
+                return Ok(Reported::Unobserved);
+            }
             let reported = state.session.progress(self.id, update, now);
             match &reported {
                 Ok(Reported::Sent) => after.output(),
@@ -108,7 +122,7 @@ impl ServedCall {
         };
         self.shared.verb(|state, now, after| {
             // It fails if the call is over; the session counts what it drops.
-            if state.session.log(Some(self.id), record, now).is_ok() {
+            if !self.is_replaying(state) && state.session.log(Some(self.id), record, now).is_ok() {
                 after.output();
             }
         });
@@ -152,7 +166,7 @@ impl ServedCall {
         let answered = Answered::of(&reply);
         let (sent, ended) = self.shared.verb(|state, now, after| {
             // If the call was cancelled, this returns `NotLive`, and only tells the session that the handler has ended.
-            let sent = state.session.respond(self.id, reply, now);
+            let sent = self.send_reply(state, reply, now);
             let alarms = &mut state.alarms;
             let ended = state.served_calls.end(&self.id, |slot| {
                 if let Some(key) = slot.grace {
@@ -172,6 +186,18 @@ impl ServedCall {
         diagnose::settled(self, answered, sent);
     }
 
+    fn send_reply(&self, state: &mut State, reply: Reply, now: Instant) -> Result<(), NotLive> {
+        let reply = match reply {
+            Reply::Input(round) => match state.session.finish_round(self.id, *round, now) {
+                Ok(()) => return Ok(()),
+                Err(AskError::NotLive) => Reply::Done,
+                Err(error) => Reply::Error(RpcError::internal(format!("the input requests cannot be sent: {error}"))),
+            },
+            reply => self.with_missing_capability(state, reply),
+        };
+        state.session.respond(self.id, reply, now)
+    }
+
     pub(crate) fn is_cancelled(&self) -> bool {
         self.why.get().is_some()
     }
@@ -184,14 +210,56 @@ impl ServedCall {
         AlarmWait { shared: Arc::clone(&self.shared), span: after, key: None }
     }
 
-    /// Sends an input request to the caller and waits for its answer.
-    pub(crate) async fn ask(self: &Arc<Self>, ask: Ask) -> Result<Answer, AskFailed> {
-        let unsupported = match ask {
-            Ask::Sample(_) => AskFailed::NoSampling,
-            Ask::OpenUrl(_) => AskFailed::NoUrlElicitation,
-            Ask::Roots => AskFailed::NoRoots,
-            _ => AskFailed::NoElicitation,
-        };
+    /// Returns `true` if its caller made no handshake, but named itself in the request.
+    pub(crate) fn is_stateless(&self) -> bool {
+        self.caller.is_stateless()
+    }
+
+    /// The capabilities that its caller offers now.
+    pub(crate) fn capabilities(&self) -> Capabilities {
+        if self.is_stateless() {
+            return self.caller.capabilities();
+        }
+        self.shared.look(|state| state.session.peer().map(|peer| peer.capabilities)).unwrap_or_default()
+    }
+
+    /// The waker of its task, to be woken outside of the lock.
+    pub(super) fn task_waker(&self) -> Option<Waker> {
+        self.abort.waker()
+    }
+
+    /// Returns `true` if its caller is asked in rounds.
+    pub(crate) fn asks_in_rounds(&self) -> bool {
+        self.rounds_of.is_some()
+    }
+
+    /// The request that a state is bound to, if its caller is asked in rounds.
+    pub(super) fn rounds_of(&self) -> Option<&Request> {
+        self.rounds_of.as_ref()
+    }
+
+    /// Returns `true` once its request has ended with input requests.
+    pub(crate) fn has_left(&self) -> bool {
+        self.has_left.load(Ordering::Relaxed)
+    }
+
+    /// Notes that its request ends with input requests.
+    pub(super) fn note_left(&self) {
+        self.has_left.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn depth(&self) -> u8 {
+        self.depth.load(Ordering::Relaxed)
+    }
+
+    /// Raises the sampling depth, before the handler starts.
+    pub(super) fn raise_depth(&self, depth: u8) {
+        self.depth.fetch_max(depth, Ordering::Relaxed);
+    }
+
+    /// Sends an input request to the caller, whose answer the returned future waits for.
+    pub(crate) fn ask(self: &Arc<Self>, ask: Ask) -> Result<AnswerWait, AskFailed> {
+        let unsupported = AskFailed::unsupported(&ask);
         let asked = self.shared.verb(|state, now, after| {
             let key = state.session.request_input(self.id, ask, now)?;
             after.output();
@@ -201,7 +269,12 @@ impl ServedCall {
             }
             Ok(key)
         });
-        let key = asked.map_err(|error| match error {
+        let key = asked.map_err(|error| self.ask_failed(error, unsupported))?;
+        Ok(AnswerWait { served: Arc::clone(self), key })
+    }
+
+    pub(super) fn ask_failed(&self, error: AskError, unsupported: AskFailed) -> AskFailed {
+        match error {
             AskError::NotLive => self.over(),
             AskError::Unsupported => unsupported,
             AskError::TooDeep { depth, max } => AskFailed::TooDeep { depth, max },
@@ -210,17 +283,10 @@ impl ServedCall {
             AskError::Full => AskFailed::Busy,
             // The peer has closed its direction.
             _ => AskFailed::Lost,
-        })?;
-        let answer = AnswerWait { served: Arc::clone(self), key }.await?;
-        answer.map_err(|failed| match failed {
-            InputFailed::Refused(error) => AskFailed::Refused(error),
-            InputFailed::Invalid(why) => AskFailed::Mismatch(String::from(&*why)),
-            InputFailed::TimedOut => AskFailed::TimedOut,
-            _ => AskFailed::Lost,
-        })
+        }
     }
 
-    fn over(&self) -> AskFailed {
+    pub(super) fn over(&self) -> AskFailed {
         self.why.get().map_or(AskFailed::Over, |why| AskFailed::Cancelled(why.clone()))
     }
 }
@@ -244,6 +310,10 @@ impl TaskOwner for ServedCall {
         self.span.enter()
     }
 
+    fn early_end(&self) -> Option<Reply> {
+        if self.rounds_of.is_some() { self.leave() } else { None }
+    }
+
     fn panicked(&self, panic: &(dyn Any + Send)) {
         diagnose::panicked(&self.span, panic);
     }
@@ -260,16 +330,6 @@ impl TaskOwner for ServedCall {
             }
         };
         self.respond(reply);
-    }
-}
-
-/// The reason of a cancellation, in words.
-pub(crate) const fn cancel_reason(why: &CancelReason) -> &'static str {
-    match why {
-        CancelReason::Peer(_) => "the caller cancelled the call",
-        CancelReason::Deadline => "the call's deadline has passed",
-        CancelReason::Disconnected => "the connection has ended",
-        _ => "this end is closing",
     }
 }
 
@@ -361,7 +421,7 @@ impl Drop for AlarmWait {
 }
 
 /// Waits for the answer to an input request. Dropping it before the answer was read cancels the request.
-struct AnswerWait {
+pub(crate) struct AnswerWait {
     served: Arc<ServedCall>,
     key: InputKey,
 }
@@ -376,7 +436,7 @@ impl AnswerWait {
 }
 
 impl Future for AnswerWait {
-    type Output = Result<Result<Answer, InputFailed>, AskFailed>;
+    type Output = Result<Answer, AskFailed>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
         let mut spare = None;
@@ -393,7 +453,7 @@ impl Future for AnswerWait {
                 Ok(park(&mut input.waker, cx.waker(), &mut spare))
             });
             match parked {
-                Err(Some(InputSlot { answer: Some(answer), .. })) => return Poll::Ready(Ok(answer)),
+                Err(Some(InputSlot { answer: Some(answer), .. })) => return Poll::Ready(answer.map_err(AskFailed::from)),
                 Err(_) => return Poll::Ready(Err(self.served.over())),
                 Ok(true) => return Poll::Pending,
                 Ok(false) => spare = Some(cx.waker().clone()),

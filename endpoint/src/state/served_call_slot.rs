@@ -5,6 +5,7 @@ use std::task::Waker;
 
 use super::ServedCall;
 use super::alarms::AlarmKey;
+use crate::rounds::RoundLog;
 use engine::{Waiters, wake_all};
 use protocol_core::dialect::Answer;
 use protocol_core::session::{InputFailed, InputKey};
@@ -14,6 +15,8 @@ pub(crate) struct ServedCallSlot {
     pub(crate) served: Arc<ServedCall>,
     /// Made when it is first needed, since most handlers wait for none of these.
     pub(crate) waits: Option<Box<Waits>>,
+    /// The log of its input requests and effects. Made when it is first needed.
+    pub(crate) rounds: Option<Box<RoundLog>>,
     /// The alarm at the end of its grace, once it is cancelled.
     pub(crate) grace: Option<AlarmKey>,
     /// Its grace has ended, so its handler is dropped at its next await.
@@ -22,7 +25,7 @@ pub(crate) struct ServedCallSlot {
 
 impl ServedCallSlot {
     pub(crate) fn new(served: Arc<ServedCall>) -> Self {
-        Self { served, waits: None, grace: None, abandoned: false }
+        Self { served, waits: None, rounds: None, grace: None, abandoned: false }
     }
 }
 

@@ -12,6 +12,8 @@ mod lanes;
 mod lists;
 mod locks;
 mod progress;
+#[cfg(feature = "seal")]
+mod rounds;
 mod schemas;
 mod stateless;
 mod subscriptions;

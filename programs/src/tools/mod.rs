@@ -57,6 +57,7 @@ pub fn service(options: &Options) -> Service {
         .tool(asking::delete(audit))
         .tool(asking::rename(audit))
         .tool(asking::connect(audit))
+        .tool(asking::survey(audit))
         .prompt(workflow::analysis_workflow(audit))
 }
 

@@ -48,7 +48,7 @@ fn has_line_with(ended: &Ended, words: &str) -> bool {
 
 #[test]
 fn the_command_line_accepts_or_declines_an_address_which_is_shown_whole() {
-    let ended = call(&["--accept", "connect", r#"{"url":"https://login.example.com:8443/a?b=c#d"}"#]).with(0);
+    let ended = call(&["--era", "legacy", "--accept", "connect", r#"{"url":"https://login.example.com:8443/a?b=c#d"}"#]).with(0);
     assert_eq!(ended.out, "{\"decided\":\"accept\"}\n");
     for line_text in [
         "call: the server asks to open an address (--accept): Connect your account",
@@ -58,6 +58,9 @@ fn the_command_line_accepts_or_declines_an_address_which_is_shown_whole() {
     ] {
         assert!(ended.err.iter().any(|line| line == line_text), "{line_text}: {ended:?}");
     }
+    // Without a handshake no notification says that it is done.
+    let ended = call(&["--accept", "connect"]).with(0);
+    assert_eq!((&*ended.out, ended.err.len()), ("{\"decided\":\"accept\"}\n", 3), "{ended:?}");
     let ended = call(&["--decline", "connect"]).with(0);
     assert_eq!((&*ended.out, &ended.err[..]), ("{\"decided\":\"decline\"}\n", &[][..]));
 }
@@ -110,7 +113,7 @@ fn the_number_of_opened_addresses_is_bounded() {
 #[test]
 fn the_addresses_in_an_error_are_shown_and_not_opened() {
     let browser = Browser::new();
-    let ended = browser.call(&["--accept", "--open-urls", "connect", r#"{"require":true}"#]).with(1);
+    let ended = browser.call(&["--era", "legacy", "--accept", "--open-urls", "connect", r#"{"require":true}"#]).with(1);
     assert_eq!(ended.out, "");
     assert_eq!(
         ended.err,

@@ -352,8 +352,12 @@ fn forms_and_confirmations_are_answered_from_the_command_line() {
     assert_eq!(call(&["--answer", r#"{"newName":"final"}"#, "rename", name]).with(0).out, renamed);
     assert_eq!(call(&["--decline", "rename", name]).with(0).out, "{\"cancelled\":true}\n");
     call(&["rename", name]).complained(1, "elicitation");
-    let ended = call(&["--accept", "rename", name]).with(1);
-    assert!(ended.err.iter().any(|line| line.contains("newName")), "{ended:?}");
+    // An error is no decision of the user: without a handshake the form counts as closed.
+    for (era, status) in [("legacy", 1), ("modern", 0)] {
+        let ended = call(&["--era", era, "--accept", "rename", name]).with(status);
+        assert!(ended.err.iter().any(|line| line.contains("newName")), "{ended:?}");
+        assert_eq!(ended.out, if era == "legacy" { "" } else { "{\"cancelled\":true}\n" });
+    }
 }
 
 #[test]
@@ -633,17 +637,21 @@ fn a_server_that_gets_a_signal_finishes_its_call_and_accepts_no_other_caller() {
 #[test]
 fn the_error_of_a_refused_handshake_is_printed() {
     let refuses = r#"read hello; echo '{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"not today"}}'; cat > /dev/null"#;
-    call(&["chatty", "--", "sh", "-c", refuses]).complained(4, "the server refused the handshake: not today (-32000)");
+    call(&["--era", "legacy", "chatty", "--", "sh", "-c", refuses])
+        .complained(4, "the server refused the handshake: not today (-32000)");
 }
 
-/// A shell script that is a server. It does the handshake, reads the call, runs the shell command `call`, and exits at the end of its
-/// input. `$hello` and `$call` hold what it has read.
+/// A shell script that is a server with a handshake. It refuses the probe, does the handshake, reads the call, runs the shell command
+/// `call`, and exits at the end of its input. `$hello` and `$call` hold what it has read, `$id` the id of the call.
 pub(super) fn scripted(call: &str) -> String {
     format!(
-        r#"read -r hello
-        echo '{{"jsonrpc":"2.0","id":1,"result":{{"protocolVersion":"2025-11-25","capabilities":{{"tools":{{}}}},"serverInfo":{{"name":"s","version":"1"}}}}}}'
+        r#"read -r hello; id=1
+        case $hello in *server/discover*)
+            echo '{{"jsonrpc":"2.0","id":1,"error":{{"code":-32601,"message":"Method not found"}}}}'; read -r hello; id=2;;
+        esac
+        echo '{{"jsonrpc":"2.0","id":'$id',"result":{{"protocolVersion":"2025-11-25","capabilities":{{"tools":{{}}}},"serverInfo":{{"name":"s","version":"1"}}}}}}'
         read -r initialized
-        read -r call
+        read -r call; id=$((id+1))
         {call}
         cat > /dev/null"#
     )
@@ -651,7 +659,7 @@ pub(super) fn scripted(call: &str) -> String {
 
 /// The part of a script that answers the call.
 pub(super) fn answer(result: &str) -> String {
-    format!("echo '{{\"jsonrpc\":\"2.0\",\"id\":2,{result}}}'")
+    format!("echo '{{\"jsonrpc\":\"2.0\",\"id\":'$id',{result}}}'")
 }
 
 // ---- The eras of MCP ----
@@ -664,13 +672,20 @@ fn a_server_without_a_handshake_can_be_called_with_progress() {
         call_tools(&["--era", era, "chatty"], &["--era", "auto"]).with(0);
     }
     let message = "the server refused the handshake: only revisions without a handshake are served (-32022): it speaks 2026-07-28, not 2025-11-25";
-    call_tools(&["chatty"], &["--era", "modern"]).complained(4, message);
+    call_tools(&["--era", "legacy", "chatty"], &["--era", "modern"]).complained(4, message);
 }
 
 #[test]
-fn an_input_request_of_a_stateless_call_gets_no_consent() {
-    let ended = call_tools(&["--era", "modern", "--accept", "delete", r#"{"name":"draft"}"#], &["--era", "modern"]).with(0);
-    assert_eq!(ended.out, "{\"cancelled\":true}\n", "{ended:?}");
+fn a_tool_asks_its_caller_in_every_era_and_gives_the_same_result() {
+    let asked = ["--answer", r#"{"name":"Ada"}"#, "--sample-reply", "It is fine.", "survey", r#"{"topic":"tea"}"#];
+    for era in ["legacy", "modern"] {
+        let ended = call_tools(&[&["--era", era][..], &asked].concat(), &[]).with(0);
+        let expected = r#"{"participant":"Ada","opinion":"It is fine.","publish":true}"#;
+        assert_eq!(ended.out, format!("{expected}\n"), "{ended:?}");
+        assert_eq!(ended.err.last().map(String::as_str), Some("3/3 100%"), "{ended:?}");
+        let ended = call_tools(&["--era", era, "--accept", "delete", r#"{"name":"draft"}"#], &[]).with(0);
+        assert_eq!(ended.out, "{\"deleted\":\"draft\"}\n", "{ended:?}");
+    }
 }
 
 #[test]
@@ -842,6 +857,6 @@ fn the_error_of_an_unsupported_version_lists_those_of_the_server() {
     let error = r#""error":{"code":-32022,"message":"unsupported","data":{"supported":["2026-07-28","2027-01-01"],"requested":"2025-11-25"}}"#;
     let message = "unsupported (-32022): it speaks 2026-07-28, 2027-01-01, not 2025-11-25";
     let refuses = format!("read -r hello; echo '{{\"jsonrpc\":\"2.0\",\"id\":1,{error}}}'; cat > /dev/null");
-    call(&["chatty", "--", "sh", "-c", &refuses]).complained(4, message);
+    call(&["--era", "legacy", "chatty", "--", "sh", "-c", &refuses]).complained(4, message);
     call(&["chatty", "--", "sh", "-c", &scripted(&answer(error))]).complained(1, message);
 }

@@ -4,7 +4,7 @@ use alloc::borrow::Cow;
 
 use alloc::boxed::Box;
 
-use super::{Capabilities, Identity, Level, PeerInfo};
+use super::{Capabilities, Identity, Level, PeerInfo, mcp};
 use crate::json::write::Object;
 use crate::json::{Json, read};
 use crate::shared::Arc;
@@ -40,6 +40,12 @@ impl Caller {
     #[must_use]
     pub fn protocol(&self) -> &str {
         &self.peer.protocol
+    }
+
+    /// Returns `true` if the caller made no handshake, but named itself in the request (MCP 2026-07-28).
+    #[must_use]
+    pub fn is_stateless(&self) -> bool {
+        mcp::Revision::from_name(&self.peer.protocol).is_some_and(|revision| !revision.has_handshake())
     }
 
     /// The capabilities that the peer declared.

@@ -14,6 +14,7 @@ mod message;
 mod open_url;
 mod outgoing;
 mod request;
+mod round;
 mod subscription;
 mod terms;
 pub mod tesseron;
@@ -23,7 +24,7 @@ use alloc::string::String;
 
 use bytes::Bytes;
 
-use crate::error::RpcError;
+use crate::error::{RpcError, Violation};
 use crate::json::write::text_size;
 use crate::json::{Json, Text};
 use crate::limits::Limits;
@@ -34,6 +35,7 @@ pub use caller::Caller;
 pub use content::Content;
 pub(crate) use list::list_of;
 pub use list::{Page, PromptArgument, PromptInfo, ResourceInfo, ResourceTemplateInfo, ToolInfo, ToolResult};
+pub(crate) use mcp::RetryMembers;
 pub(crate) use message::{
     Confirmation, EarlyMessage, HandshakeAnswer, HandshakeFailed, HandshakeRejected, HandshakeRequest, Message, PeerChange,
     ProbeVerdict, Refusal, ResponseBody, Rules, StatelessCaller,
@@ -44,6 +46,7 @@ pub use request::{
     CallTool, Complete, CompletionOf, CompletionRequest, Custom, GetPrompt, List, Listen, ReadResource, Request, Subscribe,
     Unsubscribe,
 };
+pub use round::{InputRound, Retry};
 pub use subscription::SubscriptionFilter;
 pub use terms::{
     Answer, Ask, Capabilities, Completion, Elicit, Elicited, Identity, Level, LogRecord, NotFound, Notice, Op, PeerInfo, Progress,
@@ -318,6 +321,55 @@ impl Dialect {
         }
     }
 
+    /// Writes the retry of a request of ours, with the answers to its input requests.
+    #[allow(clippy::too_many_arguments, reason = "those of a request, and the members of the retry")]
+    pub(crate) fn write_retry(
+        self,
+        frames: &mut FrameBuffer,
+        id: u64,
+        call: &Outgoing,
+        observed: bool,
+        depth: u8,
+        stamp: &[u8],
+        retry: RetryMembers<'_>,
+    ) -> WrittenFrame {
+        match self {
+            Self::Mcp(protocol) => protocol.write_retry(frames, id, call, observed, depth, stamp, retry),
+            Self::Tesseron(protocol) => protocol.write_call(frames, id, call),
+        }
+    }
+
+    /// Reads the input requests that a result asks for. `own` are the capabilities of this end.
+    pub(crate) fn read_round(self, result: &Json, own: &Capabilities) -> Result<InputRound, Violation> {
+        match self {
+            Self::Mcp(protocol) => protocol.read_round(result, own),
+            Self::Tesseron(_) => Err(Violation::InvalidResponse),
+        }
+    }
+
+    /// The answer as it is sent in a retry. The error takes its place if a retry cannot carry it.
+    pub(crate) fn round_answer(self, answer: &Answer, can_decline: bool) -> Result<Json, RpcError> {
+        match self {
+            Self::Mcp(protocol) => protocol.round_answer(answer, can_decline),
+            Self::Tesseron(protocol) => Err(protocol.no_such_call()),
+        }
+    }
+
+    /// Returns `true` for a request that input requests can answer, and that is sent again with their answers.
+    pub(crate) fn has_rounds(self, op: Op) -> bool {
+        match self {
+            Self::Mcp(protocol) => protocol.has_rounds(op),
+            Self::Tesseron(_) => false,
+        }
+    }
+
+    /// An upper bound on the length of the frame that asks for input, in bytes.
+    pub(crate) fn round_size(self, round: &InputRound) -> usize {
+        /// `jsonrpc`, the id, and the names of the members.
+        const MEMBERS: usize = 256;
+        mcp::round_size(round).saturating_add(MEMBERS)
+    }
+
     /// Writes an input request. `parent` is the peer's id of the call that it belongs to.
     pub(crate) fn write_ask(self, frames: &mut FrameBuffer, id: u64, ask: &Ask, parent: &WireId, depth: u8) -> WrittenFrame {
         match self {
@@ -455,6 +507,8 @@ pub(crate) enum ResultFit {
     Fits,
     /// It breaks a rule, but is usable.
     Tolerated,
+    /// It asks for input; see [`Dialect::read_round`].
+    AsksForInput,
     Wrong,
 }
 

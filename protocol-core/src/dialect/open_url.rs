@@ -1,5 +1,6 @@
 //! URLs for the user to open, and their checks (MCP 2025-11-25, "Elicitation", section "URL Mode"). Tesseron has none.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -80,12 +81,17 @@ impl OpenUrl {
     /// # Errors
     /// A description of the first thing that is wrong.
     pub fn check(&self) -> Result<(), String> {
-        authority(&self.url)?;
+        self.check_url()?;
         match self.id.len() {
             0 => Err(String::from("elicitationId is empty")),
             1..=Self::LONGEST_ID => Ok(()),
             _ => Err(alloc::format!("elicitationId is longer than {} bytes", Self::LONGEST_ID)),
         }
+    }
+
+    /// Checks the URL alone.
+    pub(super) fn check_url(&self) -> Result<(), String> {
+        authority(&self.url).map(drop)
     }
 
     /// The host of the URL, without its port; an IPv6 address is in brackets. `None` if the URL is not valid.
@@ -96,22 +102,33 @@ impl OpenUrl {
 
     /// Reads the parameters of an `elicitation/create` in URL mode.
     pub(super) fn read(params: &[u8]) -> Result<Self, String> {
-        let text = |name| member(params, name).and_then(string).ok_or_else(|| alloc::format!("{name} must be text"));
-        let open = Self::new(text("message")?, text("url")?).with_id(text("elicitationId")?);
+        let open = Self::read_without_id(params)?.with_id(text(params, "elicitationId")?);
         open.check().map(|()| open)
     }
 
-    /// The parameters of an `elicitation/create`.
-    pub(super) fn params(&self) -> Json {
-        Object::value(|object| self.write(object))
+    /// Reads the parameters of an `elicitation/create` in URL mode where URLs have no id (MCP 2026-07-28).
+    pub(super) fn read_without_id(params: &[u8]) -> Result<Self, String> {
+        let open = Self::new(text(params, "message")?, text(params, "url")?);
+        open.check_url().map(|()| open)
     }
 
-    fn write(&self, object: &mut Object<'_>) {
+    /// The parameters of an `elicitation/create`.
+    pub(super) fn params(&self, with_id: bool) -> Json {
+        Object::value(|object| self.write(object, with_id))
+    }
+
+    fn write(&self, object: &mut Object<'_>, with_id: bool) {
         object.word("mode", "url");
         object.string("message", &self.message);
         object.string("url", &self.url);
-        object.string("elicitationId", &self.id);
+        if with_id {
+            object.string("elicitationId", &self.id);
+        }
     }
+}
+
+fn text(params: &[u8], name: &str) -> Result<String, String> {
+    member(params, name).and_then(string).map(Cow::into_owned).ok_or_else(|| alloc::format!("{name} must be text"))
 }
 
 impl RpcError {
@@ -122,7 +139,7 @@ impl RpcError {
     #[must_use]
     pub fn url_elicitation_required(urls: &[OpenUrl]) -> Self {
         let data = Object::value(|object| {
-            object.array("elicitations", urls, |out, open| Object::write(out, |object| open.write(object)));
+            object.array("elicitations", urls, |out, open| Object::write(out, |object| open.write(object, true)));
         });
         Self::fixed(Self::URL_ELICITATION_REQUIRED, "an address must be opened first").with_data(data)
     }

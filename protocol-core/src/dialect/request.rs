@@ -11,7 +11,7 @@ use core::fmt;
 
 use bytes::Bytes;
 
-use super::{Op, SubscriptionFilter};
+use super::{Op, Retry, SubscriptionFilter};
 use crate::json::read::{self, Kind};
 use crate::json::scan::{IndexedObject, Span};
 use crate::json::{Json, Payload, Text};
@@ -88,6 +88,12 @@ impl Request {
         &self.places().json
     }
 
+    /// The answers to an earlier round of input requests, if the request says that it is the retry of another (MCP 2026-07-28).
+    #[must_use]
+    pub fn retry(&self) -> Option<&Retry> {
+        self.places().retry.as_deref()
+    }
+
     /// The name or the URI in the request, for logs; `None` for a request without one.
     #[must_use]
     pub fn target(&self) -> Option<Cow<'_, str>> {
@@ -110,6 +116,8 @@ struct Places {
     target: Span,
     /// The arguments, or the name of a subscription.
     extra: Span,
+    /// Boxed, since most requests are no retry.
+    retry: Option<Box<Retry>>,
 }
 
 impl Places {
@@ -382,6 +390,7 @@ enum Rest {
     Completion(Box<CompletionRequest>),
     Filter(Box<SubscriptionFilter>),
     Method(Box<str>),
+    Retry(Box<Retry>),
 }
 
 /// A member of parameters, and the type that the protocol demands of it.
@@ -482,6 +491,11 @@ impl RawParams {
         Self { rest: Some(Box::new(Rest::Completion(Box::new(completion)))), ..self }
     }
 
+    /// Adds the answers to an earlier round.
+    pub(crate) fn with_retry(self, retry: Box<Retry>) -> Self {
+        Self { rest: Some(Box::new(Rest::Retry(retry))), ..self }
+    }
+
     /// Adds the kinds of notices that are listened for.
     pub(crate) fn with_filter(self, filter: SubscriptionFilter) -> Self {
         Self { rest: Some(Box::new(Rest::Filter(Box::new(filter)))), ..self }
@@ -490,8 +504,9 @@ impl RawParams {
     /// Cuts the request out of `frame`, which must be the one that was read.
     #[inline]
     pub(crate) fn cut(self, frame: Bytes) -> Request {
-        let Self { op, json, target, extra, rest } = self;
-        let places = Places { json: json.cut(frame), target, extra };
+        let Self { op, json, target, extra, mut rest } = self;
+        let retry = rest.take_if(|rest| matches!(**rest, Rest::Retry(_))).and_then(|rest| rest.into_retry());
+        let places = Places { json: json.cut(frame), target, extra, retry };
         match op {
             Op::CallTool => Request::CallTool(CallTool(places)),
             Op::ListTools => Request::ListTools(List(places)),
@@ -507,6 +522,12 @@ impl RawParams {
     }
 }
 
+impl Rest {
+    fn into_retry(self) -> Option<Box<Retry>> {
+        if let Self::Retry(retry) = self { Some(retry) } else { None }
+    }
+}
+
 #[cold]
 fn with_rest(places: Places, rest: Option<Box<Rest>>) -> Request {
     match rest.map(|rest| *rest) {
@@ -514,7 +535,7 @@ fn with_rest(places: Places, rest: Option<Box<Rest>>) -> Request {
         Some(Rest::Completion(completion)) => Request::Complete(Complete { places, completion }),
         Some(Rest::Method(method)) => Request::Custom(Custom { places, method }),
         // No dialect makes one.
-        None => Request::Custom(Custom { places, method: Box::default() }),
+        Some(Rest::Retry(_)) | None => Request::Custom(Custom { places, method: Box::default() }),
     }
 }
 

@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::{Blocks, Consent, Content, OpenUrl, Page};
+use super::{Blocks, Consent, Content, InputRound, OpenUrl, Page};
 use crate::error::RpcError;
 use crate::json::{Json, Text};
 
@@ -284,6 +284,8 @@ pub enum Reply {
     Tool(ToolOutput),
     /// Success without a value.
     Done,
+    /// Input requests, which end the exchange; see [`crate::Session::finish_round`], which checks them first.
+    Input(Box<InputRound>),
     /// The contents of a resource, an array of `{uri, mimeType?, text | blob}`, which the session writes in the form of its protocol.
     Contents(Json),
     /// A page of the requested list.

@@ -84,6 +84,16 @@ impl Object<'_> {
         self.out.extend_from_slice(b"\":");
     }
 
+    /// Writes the key of a member, whose name may need escapes. Append its value to the returned buffer: exactly one JSON value.
+    pub fn named(&mut self, name: &str) -> &mut Vec<u8> {
+        if !core::mem::take(&mut self.empty) {
+            self.out.push(b',');
+        }
+        write_string(self.out, name);
+        self.out.push(b':');
+        self.out
+    }
+
     /// Adds an object; `members` writes its members.
     pub fn object(&mut self, name: &'static str, members: impl FnOnce(&mut Object<'_>)) {
         Object::write(self.member(name), members);

@@ -1,5 +1,6 @@
 //! The methods of a callee: inbound calls, and our input requests on their behalf.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -14,14 +15,14 @@ use super::outbox::Outbox;
 use super::peer_ids::Owner;
 use super::progress::{Reporter, UpdateStep, WindowOpening};
 use super::route::{Lane, ReplyKind};
-use super::verbs::{AskError, CheckpointError, NotLive, ProgressError, Reported, ServeOptions};
-use crate::dialect::{Answer, Ask, AskUnfit, Capabilities, CutShort, Progress, Reply};
+use super::verbs::{AskError, CheckpointError, InputMode, NotLive, ProgressError, Reported, ServeOptions};
+use crate::dialect::{Answer, Ask, AskUnfit, CutShort, InputRound, Progress, Reply};
 use crate::json::{Json, Text};
 use crate::time::Instant;
 use crate::wire::{WireId, WrittenFrame};
 
 impl Session {
-    /// Sets the deadline of an inbound call, counted from its receipt, and its rate of progress.
+    /// Sets the deadline of an inbound call, counted from its receipt, its rate of progress, and its sampling depth.
     ///
     /// # Errors
     /// [`NotLive`] if the call is over.
@@ -31,6 +32,11 @@ impl Session {
         if let Some(window) = options.window {
             inbound.set_rate(window);
             self.flush(id, false);
+        }
+        if let Some(depth) = options.depth
+            && let Some(inbound) = self.inbound_calls.get_mut(&id)
+        {
+            inbound.raise_depth(depth);
         }
         if let Some(deadline) = options.deadline {
             self.arm_inbound_call(id, deadline);
@@ -95,18 +101,10 @@ impl Session {
     /// [`AskError`]; nothing was sent.
     pub fn request_input(&mut self, id: InboundId, ask: Ask, now: Instant) -> Result<InputKey, AskError> {
         self.advance(now);
-        let inbound = self.inbound_calls.get(&id).filter(|inbound| inbound.is_active()).ok_or(AskError::NotLive)?;
+        let depth = self.admit_ask(id, &ask, InputMode::Nested)?;
+        let inbound = self.inbound_calls.get(&id).ok_or(AskError::NotLive)?;
         if self.ending.has_peer_ended() {
             return Err(AskError::Disconnected);
-        }
-        let capabilities = self.peer.as_ref().map_or_else(Capabilities::default, |peer| peer.capabilities);
-        inbound.rules().dialect.check_ask(&ask, &capabilities).map_err(|unfit| match unfit {
-            AskUnfit::Unsupported => AskError::Unsupported,
-            AskUnfit::Invalid(why) => AskError::Invalid(why),
-        })?;
-        let (depth, max) = (depth::of_input(&ask, inbound.depth(), 0), self.config.depth.max);
-        if !depth::is_allowed(&ask, depth, max) {
-            return Err(AskError::TooDeep { depth, max });
         }
         let open = self.outbound_inputs.len().saturating_add(self.events.settled());
         if open >= self.config.limits.in_flight || self.outbox.is_congested(inbound.lane()) {
@@ -143,6 +141,55 @@ impl Session {
         }
         self.tidy();
         Ok(key)
+    }
+
+    /// The way in which the caller of an inbound call can be asked for input.
+    ///
+    /// # Errors
+    /// [`NotLive`] if the call is over.
+    pub fn input_mode(&self, id: InboundId) -> Result<InputMode, NotLive> {
+        self.inbound_calls.get(&id).filter(|inbound| inbound.is_active()).map(InboundCall::input_mode).ok_or(NotLive)
+    }
+
+    /// Checks that an input request may be part of [`finish_round`](Self::finish_round). Returns its sampling depth.
+    ///
+    /// # Errors
+    /// [`AskError`]
+    pub fn check_round_input(&self, id: InboundId, ask: &Ask) -> Result<u8, AskError> {
+        self.admit_ask(id, ask, InputMode::Rounds)
+    }
+
+    /// Ends an exchange with input requests, which the caller answers by a retry of its request. The retry is a new call: whatever it must know
+    /// of this one stands in the state of the round. A kept progress update is sent before the response (MCP 2026-07-28, Multi Round-Trip
+    /// Requests).
+    ///
+    /// # Errors
+    /// [`AskError`]; nothing was sent, and the call goes on. [`AskError::Unsupported`] unless [`input_mode`](Self::input_mode) is
+    /// [`InputMode::Rounds`], or if the caller did not declare the capability for one of the input requests. [`AskError::Invalid`] for a round
+    /// with neither an input request nor a state, or with two of the same name. After [`Event::Cancelled`] the error is [`AskError::NotLive`];
+    /// [`respond`](Self::respond) must still be called.
+    pub fn finish_round(&mut self, id: InboundId, mut round: InputRound, now: Instant) -> Result<(), AskError> {
+        self.advance(now);
+        if round.inputs.is_empty() && round.state.is_none() {
+            return Err(AskError::Invalid("a round needs an input request or a state".into()));
+        }
+        if round.repeats_a_name() {
+            return Err(AskError::Invalid("two input requests of a round have the same name".into()));
+        }
+        let inbound = self.inbound_calls.get(&id).filter(|inbound| inbound.is_active()).ok_or(AskError::NotLive)?;
+        let (mode, dialect) = (inbound.input_mode(), inbound.rules().dialect);
+        if mode != InputMode::Rounds {
+            return Err(AskError::Unsupported);
+        }
+        for input in &mut round.inputs {
+            input.depth = self.check_round_input(id, &input.ask)?;
+        }
+        if dialect.round_size(&round) > self.config.limits.frame_bytes {
+            return Err(AskError::TooLarge);
+        }
+        self.settle_inbound_call(id, &Reply::Input(Box::new(round)));
+        self.tidy();
+        Ok(())
     }
 
     /// Takes back an input request whose answer is no longer needed. No event comes for it. A cancel is sent to the peer if the protocol
@@ -381,6 +428,21 @@ impl Session {
     }
 
     // ---- Input requests of ours ----
+
+    /// Checks that an active call may ask for input in the way `mode`; returns the depth of the input request.
+    fn admit_ask(&self, id: InboundId, ask: &Ask, mode: InputMode) -> Result<u8, AskError> {
+        let inbound = self.inbound_calls.get(&id).filter(|inbound| inbound.is_active()).ok_or(AskError::NotLive)?;
+        if inbound.input_mode() != mode {
+            return Err(AskError::Unsupported);
+        }
+        let capabilities = inbound.capabilities(self.peer.as_ref().map(|peer| peer.capabilities));
+        inbound.rules().dialect.check_ask(ask, &capabilities).map_err(|unfit| match unfit {
+            AskUnfit::Unsupported => AskError::Unsupported,
+            AskUnfit::Invalid(why) => AskError::Invalid(why),
+        })?;
+        let (depth, max) = (depth::of_input(ask, inbound.depth(), 0), self.config.depth.max);
+        if depth::is_allowed(ask, depth, max) { Ok(depth) } else { Err(AskError::TooDeep { depth, max }) }
+    }
 
     /// Held -> Sent.
     pub(super) fn release_outbound_input(&mut self, key: InputKey) {

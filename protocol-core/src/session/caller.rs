@@ -3,16 +3,17 @@
 use alloc::boxed::Box;
 
 use super::Session;
-use super::event::{Event, ExchangeId, InputKey, Invalid, OutboundId, Outcome};
+use super::event::{Event, InputKey, Invalid, OutboundId, Outcome};
 use super::input::InboundInput;
 use super::lane_queue::Class;
 use super::outbound_call::{Clocks, OutboundCall, Withdrawal};
 use super::route::Lane;
 use super::verbs::{Invoke, InvokeError, NotLive, Refused};
 use crate::config::CallTimeouts;
-use crate::dialect::{Answer, Capabilities, Confirmation, Unfit};
+use crate::dialect::{Answer, Capabilities, Confirmation, Rules, Unfit};
 use crate::json::Json;
 use crate::time::Instant;
+use crate::wire::WireId;
 
 impl Session {
     /// Starts a call, which ends with exactly one [`Event::Done`] (guarantee G1 of [`Session`]). Before the handshake is done the call is
@@ -45,17 +46,24 @@ impl Session {
         Ok(())
     }
 
-    /// Answers an input request of the peer ([`Event::InputRequested`]).
+    /// Answers an input request of the peer ([`Event::InputRequested`]). If it came with a result of the peer, the answer to the last one of that
+    /// result sends the call again (MCP 2026-07-28, Multi Round-Trip Requests). There a user's answer that is [`Answer::Refused`] is sent as a
+    /// form that was dismissed, and any other refusal ends the call with [`Outcome::Unanswered`].
     ///
     /// # Errors
     /// [`NotLive`] if the input request was answered before, or no longer needs an answer ([`Event::InputGone`]).
     pub fn provide_input(&mut self, key: InputKey, answer: Answer, now: Instant) -> Result<(), NotLive> {
         self.advance(now);
         let input = self.inbound_inputs.remove(&key).ok_or(NotLive)?;
-        self.push_answer(key, &input, &answer);
-        self.outbox.settle(input.lane());
-        self.peer_ids.retire(input.lane(), input.exchange().clone());
-        self.close_input_of_call(input.parent(), key);
+        match input.exchange() {
+            Some((lane, exchange)) => {
+                self.push_answer(key, lane, exchange, input.rules(), &answer);
+                self.outbox.settle(lane);
+                self.peer_ids.retire(lane, exchange.clone());
+                self.close_input_of_call(input.parent(), key);
+            }
+            None => self.take_round_answer(key, &input, &answer),
+        }
         self.tidy();
         Ok(())
     }
@@ -123,10 +131,10 @@ impl Session {
                 return id;
             }
             let ticket = self.push_request(id, call.outgoing(), observed, depth);
-            OutboundCall::in_flight(call.op(), ticket, depth, self.rules, clocks, observed)
+            OutboundCall::in_flight(id, call.outgoing(), ticket, depth, self.rules, clocks, observed)
         } else {
             self.held_bytes = self.held_bytes.saturating_add(call.outgoing().size());
-            OutboundCall::held(call.outgoing().clone(), depth, self.rules, timeouts, observed)
+            OutboundCall::held(id, call.outgoing().clone(), depth, self.rules, timeouts, observed)
         };
         made.arm(id, &mut self.timers);
         self.outbound_calls.insert(id, made);
@@ -163,7 +171,7 @@ impl Session {
         let ticket = self.push_request(id, &request, observed, depth);
         let Some(call) = self.outbound_calls.get_mut(&id) else { return };
         self.held_bytes = self.held_bytes.saturating_sub(bytes);
-        call.release(ticket, self.rules, clocks);
+        call.release(&request, ticket, self.rules, clocks);
         call.arm(id, &mut self.timers);
     }
 
@@ -171,13 +179,14 @@ impl Session {
     /// request that was not polled is never sent.
     pub(super) fn settle_call(&mut self, id: OutboundId, outcome: Outcome, reason: Option<&str>) {
         let Some(call) = self.outbound_calls.get(&id) else { return };
+        let exchange = call.exchange();
         let outcome = if call.is_given_up() { Outcome::Cancelled } else { outcome };
         if let Withdrawal::Request(ticket) = call.withdrawal() {
             let speaks = call.rules().dialect.is_cancellable(call.op()) && !matches!(outcome, Outcome::Lost);
             let unsent = self.outbox.withdraw(ticket);
             self.serve_lane(Lane::CHANNEL);
             if !unsent && speaks {
-                self.push_cancel(ExchangeId(id.0), reason);
+                self.push_cancel(exchange, reason);
             }
         }
         self.finish_call(id, outcome);
@@ -195,8 +204,9 @@ impl Session {
             return self.settle_call(id, Outcome::Cancelled, reason);
         }
         let inputs = call.take_open_inputs();
+        let exchange = call.exchange();
         call.give_up(until);
-        self.push_cancel(ExchangeId(id.0), reason);
+        self.push_cancel(exchange, reason);
         for key in inputs {
             self.refuse_inbound_input(key);
         }
@@ -208,9 +218,12 @@ impl Session {
         let timers = &mut self.timers;
         let ended = self.outbound_calls.end(&id, |call| {
             call.disarm(id, timers);
-            (call.held_bytes(), call.take_caller_progress())
+            (call.held_bytes(), call.exchange(), call.take_caller_progress())
         });
-        let Some((held_bytes, heard)) = ended else { return };
+        let Some((held_bytes, exchange, heard)) = ended else { return };
+        if !self.retries.is_empty() {
+            self.retries.remove(&exchange);
+        }
         self.subscriber.forget_change(id);
         self.held_bytes = self.held_bytes.saturating_sub(held_bytes);
         let (mut partial, mut last) = (None, None);
@@ -234,24 +247,26 @@ impl Session {
     /// Answers an input request with an error at once: its call is over.
     pub(super) fn refuse_inbound_input(&mut self, key: InputKey) {
         let Some(input) = self.withdraw_inbound_input(key) else { return };
-        if self.ending.may_write() {
+        if let Some((lane, exchange)) = input.exchange().filter(|_| self.ending.may_write()) {
             let error = input.rules().dialect.call_is_over();
-            self.push_answer(key, &input, &Answer::Refused(error));
+            self.push_answer(key, lane, exchange, input.rules(), &Answer::Refused(error));
         }
     }
 
-    fn push_answer(&mut self, key: InputKey, input: &InboundInput, answer: &Answer) {
-        let frame = input.rules().dialect.write_answer(self.outbox.frames(), input.exchange(), answer);
-        let frame = self.bounded_reply(frame, input.exchange());
-        self.outbox.push(input.lane(), Class::Answer(key), frame);
+    fn push_answer(&mut self, key: InputKey, lane: Lane, exchange: &WireId, rules: &Rules, answer: &Answer) {
+        let frame = rules.dialect.write_answer(self.outbox.frames(), exchange, answer);
+        let frame = self.bounded_reply(frame, exchange);
+        self.outbox.push(lane, Class::Answer(key), frame);
     }
 
     /// Removes an input request of the peer that no longer needs an answer.
     pub(super) fn withdraw_inbound_input(&mut self, key: InputKey) -> Option<InboundInput> {
         let input = self.inbound_inputs.remove(&key)?;
-        self.peer_ids.retire(input.lane(), input.exchange().clone());
-        self.outbox.settle(input.lane());
-        self.outbox.note_idle(input.lane());
+        if let Some((lane, exchange)) = input.exchange() {
+            self.peer_ids.retire(lane, exchange.clone());
+            self.outbox.settle(lane);
+            self.outbox.note_idle(lane);
+        }
         self.push_event(Event::InputGone { key });
         Some(input)
     }

@@ -178,7 +178,7 @@ impl Session {
         for id in inbound_calls {
             self.lose_inbound_call(id);
         }
-        let inputs = self.inbound_inputs.iter().filter(|(_, input)| input.lane() == lane && is_lost(input.rules()));
+        let inputs = self.inbound_inputs.iter().filter(|(_, input)| input.came_by(lane) && is_lost(input.rules()));
         for key in inputs.map(|(key, _)| *key).collect::<Vec<_>>() {
             if let Some(input) = self.withdraw_inbound_input(key) {
                 self.close_input_of_call(input.parent(), key);

@@ -172,6 +172,9 @@ pub enum Outcome {
     Lost,
     /// The call could not be sent, or its response could not be read.
     Invalid(Invalid),
+    /// The peer ended its exchange with an input request for which a retry can carry no answer (MCP 2026-07-28): the error of this end, which
+    /// refused to sample or to list its roots, or whose answers are longer than a frame may be. Nothing was sent.
+    Unanswered(RpcError),
 }
 
 /// The time limit that a call ran into; see [`crate::CallTimeouts`].
@@ -193,6 +196,10 @@ pub enum Invalid {
     /// chose a revision that has no room for it ([`Refused::TooLarge`](crate::Refused::TooLarge)). Or the peer does not agree to a subscription
     /// to the resource.
     Unsupported,
+    /// The peer asked for input once more than [`crate::Limits::input_rounds`] times (MCP 2026-07-28).
+    TooManyRounds,
+    /// The peer asked for sampling that would be nested deeper than [`crate::DepthPolicy::max`] (MCP 2026-07-28).
+    TooDeep,
 }
 
 /// The cause of the cancel of an inbound call.

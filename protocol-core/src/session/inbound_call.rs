@@ -23,7 +23,7 @@ use core::time::Duration;
 use bytes::Bytes;
 
 use crate::config::{Config, ProgressPolicy, RateWindow};
-use crate::dialect::{Answered, Level, Notice, Op, Progress, Rules, SubscriptionFilter};
+use crate::dialect::{Answered, Capabilities, Level, Notice, Op, Progress, Rules, SubscriptionFilter};
 use crate::json::Json;
 use crate::session::lane_queue::Class;
 use crate::session::listener::Listener;
@@ -32,7 +32,7 @@ use crate::session::progress::{Reporter, UpdateStep};
 use crate::session::progress_queue::{ProgressQueue, QueueTicket, WaitFor};
 use crate::session::terms::Terms;
 use crate::session::timers::{TimerKey, Timers};
-use crate::session::{InboundId, InputKey, Lane, ReplyKind};
+use crate::session::{InboundId, InputKey, InputMode, Lane, ReplyKind};
 use crate::time::Instant;
 use crate::wire::WireId;
 
@@ -49,6 +49,8 @@ pub(super) struct InboundCall {
     depth: u8,
     /// The rules of its exchange.
     rules: &'static Rules,
+    /// The capabilities that the request declares, in revisions where each request declares its own.
+    capabilities: Capabilities,
     /// The minimum level of log records that the request asks for, in revisions where each request sets its own.
     log_level: Option<Level>,
     received: Instant,
@@ -118,6 +120,7 @@ impl InboundCall {
             token,
             depth,
             rules,
+            capabilities: terms.capabilities(),
             log_level,
             received: now,
             armed: None,
@@ -426,6 +429,25 @@ impl InboundCall {
     /// The number of sampling requests that it is nested in.
     pub(super) fn depth(&self) -> u8 {
         self.depth
+    }
+
+    /// Raises the number of sampling requests that it is nested in.
+    pub(super) fn raise_depth(&mut self, depth: u8) {
+        self.depth = self.depth.max(depth);
+    }
+
+    /// The capabilities of its caller; `of_session` are those of the peer of the session.
+    pub(super) fn capabilities(&self, of_session: Option<Capabilities>) -> Capabilities {
+        if self.rules.stateless { self.capabilities } else { of_session.unwrap_or_default() }
+    }
+
+    /// The way in which its caller can be asked for input.
+    pub(super) fn input_mode(&self) -> InputMode {
+        match self.rules.stateless {
+            false => InputMode::Nested,
+            true if self.rules.dialect.has_rounds(self.op) => InputMode::Rounds,
+            true => InputMode::Unsupported,
+        }
     }
 
     /// Returns `true` if the peer asked for progress.

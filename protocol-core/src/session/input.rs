@@ -12,6 +12,8 @@
 //!
 //!   the peer's:  open --- provide_input | the peer takes it back | its call is over | the end ---> (gone)
 //! ```
+//!
+//! An input request of the peer comes as a request, or with the result of an exchange of ours.
 
 use bytes::Bytes;
 
@@ -117,28 +119,49 @@ impl OutboundInput {
 /// An input request of the peer.
 #[derive(Clone, Debug)]
 pub(super) struct InboundInput {
-    /// The lane that it came by.
-    lane: Lane,
-    exchange: WireId,
+    carrier: Carrier,
     parent: Option<OutboundId>,
     depth: u8,
     /// The rules of its exchange.
     rules: &'static Rules,
 }
 
+/// The message that brought an input request, which decides how it is answered.
+#[derive(Clone, Debug)]
+enum Carrier {
+    /// A request of the peer: by a response.
+    Request { lane: Lane, exchange: WireId },
+    /// The result of an exchange of ours: by the retry of its call. `can_be_declined` is `true` if a user answers it.
+    Result { can_be_declined: bool },
+}
+
 impl InboundInput {
-    pub(super) fn new(lane: Lane, exchange: WireId, parent: Option<OutboundId>, depth: u8, rules: &'static Rules) -> Self {
-        Self { lane, exchange, parent, depth, rules }
+    /// An input request that came as a request.
+    pub(super) fn requested(lane: Lane, exchange: WireId, parent: Option<OutboundId>, depth: u8, rules: &'static Rules) -> Self {
+        Self { carrier: Carrier::Request { lane, exchange }, parent, depth, rules }
     }
 
-    /// The lane that it came by.
-    pub(super) fn lane(&self) -> Lane {
-        self.lane
+    /// An input request that came with a result of `parent`.
+    pub(super) fn of_round(parent: OutboundId, can_be_declined: bool, depth: u8, rules: &'static Rules) -> Self {
+        Self { carrier: Carrier::Result { can_be_declined }, parent: Some(parent), depth, rules }
     }
 
-    /// The peer's id of the exchange.
-    pub(super) fn exchange(&self) -> &WireId {
-        &self.exchange
+    /// The lane that it came by, and the peer's id of the exchange; `None` if it has no exchange of its own.
+    pub(super) fn exchange(&self) -> Option<(Lane, &WireId)> {
+        match &self.carrier {
+            Carrier::Request { lane, exchange } => Some((*lane, exchange)),
+            Carrier::Result { .. } => None,
+        }
+    }
+
+    /// Returns `true` if it came by `lane`, as a request.
+    pub(super) fn came_by(&self, lane: Lane) -> bool {
+        self.exchange().is_some_and(|(by, _)| by == lane)
+    }
+
+    /// Returns `true` if the user who answers it can decline, or make no decision.
+    pub(super) fn can_be_declined(&self) -> bool {
+        matches!(self.carrier, Carrier::Result { can_be_declined: true })
     }
 
     /// The outbound call that it belongs to, if that is known.

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::event::{CloseReason, Event, ExchangeId, InputFailed, OutboundId, Outcome, TimeoutKind};
+use super::event::{CloseReason, Event, ExchangeId, InputFailed, Outcome, TimeoutKind};
 use super::lane_queue::{Class, LaneQueue};
 use super::route::{Gone, Lane, Received, ReplyKind, Transmit};
 use super::timers::TimerKey;
@@ -109,8 +109,8 @@ impl Session {
             Gone::Lane(lane) => self.lose_lane(lane),
             Gone::Exchange(exchange) if self.subscriber.is_open(exchange) => self.take_subscription_end(exchange),
             Gone::Exchange(exchange) => {
-                let id = OutboundId(exchange.0);
-                let call = self.outbound_calls.get(&id).filter(|call| !call.is_held()).ok_or(NotLive)?;
+                let id = self.call_of(exchange.0);
+                let call = self.outbound_calls.get(&id).filter(|call| call.is_open_as(exchange)).ok_or(NotLive)?;
                 if call.rules().lane_bound {
                     self.settle_call(id, Outcome::Lost, None);
                 }
@@ -253,6 +253,9 @@ impl Session {
             TimerKey::OutboundCall(id) => {
                 let Some(call) = self.outbound_calls.get_mut(&id) else { return };
                 call.forget_armed();
+                if call.is_retry_due(self.now) {
+                    return self.retry_call(id);
+                }
                 let clock = call.deadline().map_or(TimeoutKind::MaxTotal, |(_, clock)| clock);
                 let is_probe = call.op().is_probe();
                 self.settle_call(id, Outcome::TimedOut(clock), Some("timed out"));
@@ -369,7 +372,7 @@ impl Session {
     }
 }
 
-/// The error that replaces a reply whose frame would have `length` bytes, more than `limit`.
+/// The error that replaces a reply or a retry whose frame would have `length` bytes, more than `limit`.
 pub(super) fn too_large(length: usize, limit: usize) -> RpcError {
     let why = alloc::format!("the result is larger than a frame may be ({length} of {limit} bytes)");
     RpcError::new(RpcError::INTERNAL, why)

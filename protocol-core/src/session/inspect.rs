@@ -58,7 +58,8 @@ impl Session {
         stats.inbound_calls = self.inbound_calls.len();
         stats.orphans = self.orphans;
         stats.exchanges_out = self.exchanges_out();
-        stats.exchanges_in = self.inbound_calls.len().saturating_sub(self.orphans).saturating_add(self.inbound_inputs.len());
+        let inputs = self.inbound_inputs.values().filter(|input| input.exchange().is_some()).count();
+        stats.exchanges_in = self.inbound_calls.len().saturating_sub(self.orphans).saturating_add(inputs);
         stats.queued_bytes = self.outbox.bytes();
         stats
     }
@@ -66,11 +67,11 @@ impl Session {
     fn exchanges_out(&self) -> usize {
         let open =
             self.outbound_calls.len().saturating_add(self.outbound_inputs.len()).saturating_add(self.subscriber.open_exchanges());
+        // A call that is held for the handshake, or waits for answers to its input requests, has no exchange.
+        let calls = self.outbound_calls.iter().filter(|(_, call)| !call.has_exchange()).count();
         if self.handshake.asks() {
-            return open;
+            return open.saturating_sub(calls);
         }
-        // A call that is held for the handshake is not an exchange yet.
-        let calls = self.outbound_calls.iter().filter(|(_, call)| call.is_held()).count();
         let inputs = self.outbound_inputs.values().filter(|input| input.is_held()).count();
         let opening = if self.is_closed() { 0 } else { self.handshake.open_exchanges() };
         open.saturating_sub(calls).saturating_sub(inputs).saturating_add(opening)

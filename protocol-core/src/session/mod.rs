@@ -6,7 +6,7 @@
 //! | `handshake`, `ending`, `overload` | the machines of the handshake, of closing, and of a lane whose peer does not read |
 //! | `outbox`, `lane_queue`, `event_queue`, `timers`, `progress_queue` | the queues of frames, events and progress, and the deadlines |
 //! | `progress`, `depth`, `peer_ids`, `recent_caller`, `terms`, `stats`, `monotonic_map` | the rules of progress and of sampling depth, the peer's ids and callers, counters, a map |
-//! | `caller`, `callee`, `gateway`, `notices`, `listening`, `subscribing`, `alarms`, `closing`, `input_output`, `inspect` | the methods of [`Session`], with their private steps |
+//! | `caller`, `rounds`, `callee`, `gateway`, `notices`, `listening`, `subscribing`, `alarms`, `closing`, `input_output`, `inspect` | the methods of [`Session`], with their private steps |
 //! | `receive`, `opening` | the effect of each message of the peer, and the steps of the handshake |
 //! | `verbs`, `event`, `route` | the types that methods take, return and poll |
 //!
@@ -42,6 +42,7 @@ mod progress_queue;
 mod receive;
 mod recent_caller;
 mod request_rate;
+mod rounds;
 mod route;
 mod stats;
 mod subscriber;
@@ -80,8 +81,8 @@ pub use stats::Stats;
 use subscriber::Subscriber;
 use timers::Timers;
 pub use verbs::{
-    AskError, CheckpointError, Close, Full, Invoke, InvokeError, Logged, NotLive, ProgressError, Refused, Reported, ServeOptions,
-    TooManyAlarms, TransportEnd,
+    AskError, CheckpointError, Close, Full, InputMode, Invoke, InvokeError, Logged, NotLive, ProgressError, Refused, Reported,
+    ServeOptions, TooManyAlarms, TransportEnd,
 };
 
 /// One end of one channel to one peer.
@@ -92,7 +93,7 @@ pub use verbs::{
 ///   [`handle_timeout`](Self::handle_timeout), and [`set_writable`](Self::set_writable).
 /// * As a caller: [`invoke`](Self::invoke), [`cancel`](Self::cancel), [`provide_input`](Self::provide_input).
 /// * As a callee: [`progress`](Self::progress), [`checkpoint`](Self::checkpoint), [`request_input`](Self::request_input),
-///   [`respond`](Self::respond), [`configure`](Self::configure).
+///   [`finish_round`](Self::finish_round), [`respond`](Self::respond), [`configure`](Self::configure).
 /// * As a Tesseron gateway: [`welcome`](Self::welcome), [`claim`](Self::claim).
 /// * As any end: [`log`](Self::log), [`notify`](Self::notify), [`set_alarm`](Self::set_alarm), [`close`](Self::close).
 /// * Output, `poll_*`: [`poll_transmit`](Self::poll_transmit), [`poll_event`](Self::poll_event), [`poll_timeout`](Self::poll_timeout). Call
@@ -118,6 +119,7 @@ pub use verbs::{
 /// | G11 | The ids and tokens `1` and `"1"` are different. The ids of the two directions are independent. |
 /// | G12 | Sampling never nests deeper than [`crate::DepthPolicy::max`], provided that the message or the owner says which call a request belongs to. |
 /// | G13 | Payloads are passed on byte for byte, except that CR and LF between tokens become spaces. A message that repeats a member of its envelope or `_meta` is refused. |
+/// | G14 | A call of ours with input rounds yields one [`Event::Done`]. Each retry has a new id, the exact state of the last round or none, and only the answers of that round (MCP 2026-07-28). |
 /// | G15 | For a stateless exchange a server sends no request, and nothing after its result; a client sends no response (MCP 2026-07-28). |
 /// | G16 | Nothing that is sent for one caller is visible to another: ids, progress tokens, log levels, capabilities and subscriptions never cross two requests of a stateless server (MCP 2026-07-28). |
 ///
@@ -173,6 +175,8 @@ pub struct Session {
     /// The number of our next id, of any kind. No number is used twice.
     next: u64,
     outbound_calls: Table<OutboundId, OutboundCall>,
+    /// The calls whose current exchange is not their first, by its number. An index of `outbound_calls`.
+    retries: BTreeMap<ExchangeId, OutboundId>,
     /// Bytes of calls and of input requests that wait for the handshake.
     held_bytes: usize,
     /// The peer's ids of exchanges that wait for a response.
@@ -240,6 +244,7 @@ impl Session {
             arriving: Arriving::default(),
             next: config.first_id(),
             outbound_calls: Table::new(),
+            retries: BTreeMap::new(),
             held_bytes: 0,
             peer_ids: PeerIds::new(config.limits.tombstones),
             names: BTreeMap::new(),

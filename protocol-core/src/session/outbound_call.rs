@@ -10,6 +10,12 @@
 //!                  | nothing was sent              |
 //!                  v                               v  response | cancel, deadline: a cancel is sent | end
 //!                              (gone)
+//!
+//!   InFlight -- the response asks for input --> Asked -- every answer is there: a retry, with a new exchange --> InFlight
+//!                                                 |
+//!                                                 |  cancel, deadline, end: nothing is sent | an answer that a retry cannot carry
+//!                                                 v
+//!                                              (gone)
 //! ```
 //!
 //! If the peer answers cancelled calls, a cancel moves a call from `InFlight` to `GivenUp`, where it waits for a partial result. It ends as
@@ -23,17 +29,21 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::config::CallTimeouts;
-use crate::dialect::{Op, Outgoing, Progress, Rules};
-use crate::json::Json;
+use crate::dialect::{Op, Outgoing, Progress, RetryMembers, Rules};
+use crate::json::{Json, Text};
 use crate::session::outbox::Ticket;
 use crate::session::progress::{UpdateVerdict, Watcher};
 use crate::session::timers::{TimerKey, Timers};
-use crate::session::{InputKey, OutboundId, TimeoutKind};
+use crate::session::{ExchangeId, InputKey, OutboundId, TimeoutKind};
 use crate::time::Instant;
 
 #[derive(Clone, Debug)]
 pub(super) struct OutboundCall {
     op: Op,
+    /// Its exchange, the first one or the last retry. Open in the states `InFlight` and `GivenUp`.
+    exchange: ExchangeId,
+    /// Its request, where it may have to be sent again. Boxed to keep all other calls small.
+    repeatable: Option<Box<Repeatable>>,
     /// The number of sampling requests that it is nested in.
     depth: u8,
     /// The rules of its exchange.
@@ -51,8 +61,51 @@ enum State {
     Held(Box<Held>),
     /// Queued in the outbox, which knows whether it was polled.
     InFlight { ticket: Ticket, observed: bool, clocks: Clocks },
+    /// The peer has asked for input, and the exchange has ended. Boxed to keep the state of all other calls small.
+    Asked(Box<Asked>),
     /// Cancelled. The peer has until `until` to send a partial result; then the call is gone.
     GivenUp { until: Instant },
+}
+
+/// The request of a call that its peer may answer with input requests.
+#[derive(Clone, Debug)]
+struct Repeatable {
+    request: Outgoing,
+    /// The number of rounds of input requests so far.
+    rounds: u8,
+}
+
+/// A call whose peer has asked for input.
+#[derive(Clone, Debug)]
+struct Asked {
+    observed: bool,
+    clocks: Clocks,
+    /// The input requests of the round, with the names of their answers.
+    inputs: Vec<(InputKey, Text)>,
+    /// The answers so far.
+    answers: Vec<(Text, Json)>,
+    /// The state to return with the answers.
+    state: Option<Text>,
+    /// The time of the retry, if no answer has to be waited for.
+    again_at: Option<Instant>,
+}
+
+/// The parts of a retry.
+pub(super) struct RetryParts<'a> {
+    request: &'a Outgoing,
+    answers: &'a [(Text, Json)],
+    state: Option<&'a Text>,
+}
+
+impl<'a> RetryParts<'a> {
+    pub(super) fn request(&self) -> &'a Outgoing {
+        self.request
+    }
+
+    /// The members that the retry adds to the parameters of its request.
+    pub(super) fn members(&self) -> RetryMembers<'_> {
+        RetryMembers { answers: self.answers, state: self.state }
+    }
 }
 
 /// A call that waits for the handshake.
@@ -104,6 +157,12 @@ pub(super) enum Withdrawal {
     Request(Ticket),
 }
 
+impl Repeatable {
+    fn of(request: &Outgoing, rules: &Rules) -> Option<Box<Self>> {
+        rules.dialect.has_rounds(request.op).then(|| Box::new(Self { request: request.clone(), rounds: 0 }))
+    }
+}
+
 impl Clocks {
     #[inline]
     pub(super) fn start(timeouts: CallTimeouts, now: Instant) -> Self {
@@ -142,16 +201,51 @@ impl Clocks {
 }
 
 impl OutboundCall {
-    pub(super) fn held(request: Outgoing, depth: u8, rules: &'static Rules, timeouts: CallTimeouts, observed: bool) -> Self {
-        Self::new(request.op, depth, rules, State::Held(Box::new(Held { request, observed, timeouts })))
+    pub(super) fn held(
+        id: OutboundId,
+        request: Outgoing,
+        depth: u8,
+        rules: &'static Rules,
+        timeouts: CallTimeouts,
+        observed: bool,
+    ) -> Self {
+        Self::new(id, request.op, depth, rules, State::Held(Box::new(Held { request, observed, timeouts })))
     }
 
-    pub(super) fn in_flight(op: Op, ticket: Ticket, depth: u8, rules: &'static Rules, clocks: Clocks, observed: bool) -> Self {
-        Self::new(op, depth, rules, State::InFlight { ticket, observed, clocks })
+    pub(super) fn in_flight(
+        id: OutboundId,
+        request: &Outgoing,
+        ticket: Ticket,
+        depth: u8,
+        rules: &'static Rules,
+        clocks: Clocks,
+        observed: bool,
+    ) -> Self {
+        let repeatable = Repeatable::of(request, rules);
+        Self { repeatable, ..Self::new(id, request.op, depth, rules, State::InFlight { ticket, observed, clocks }) }
     }
 
-    fn new(op: Op, depth: u8, rules: &'static Rules, state: State) -> Self {
-        Self { op, depth, rules, armed: None, caller_progress: None, state }
+    fn new(id: OutboundId, op: Op, depth: u8, rules: &'static Rules, state: State) -> Self {
+        let exchange = ExchangeId(id.0);
+        Self { op, exchange, repeatable: None, depth, rules, armed: None, caller_progress: None, state }
+    }
+
+    /// Its exchange, the first one or the last retry.
+    #[inline]
+    pub(super) fn exchange(&self) -> ExchangeId {
+        self.exchange
+    }
+
+    /// Returns `true` if `exchange` is its exchange, and open.
+    #[inline]
+    pub(super) fn is_open_as(&self, exchange: ExchangeId) -> bool {
+        self.exchange == exchange && self.has_exchange()
+    }
+
+    /// Returns `true` if a request of it is sent, or queued, and has no response.
+    #[inline]
+    pub(super) fn has_exchange(&self) -> bool {
+        matches!(self.state, State::InFlight { .. } | State::GivenUp { .. })
     }
 
     #[inline]
@@ -175,14 +269,64 @@ impl OutboundCall {
     pub(super) fn request(&self) -> Option<(&Outgoing, CallTimeouts)> {
         match &self.state {
             State::Held(held) => Some((&held.request, held.timeouts)),
-            State::InFlight { .. } | State::GivenUp { .. } => None,
+            State::InFlight { .. } | State::Asked(_) | State::GivenUp { .. } => None,
         }
     }
 
     /// Held -> InFlight, under the rules that the handshake has chosen.
-    pub(super) fn release(&mut self, ticket: Ticket, rules: &'static Rules, clocks: Clocks) {
+    pub(super) fn release(&mut self, request: &Outgoing, ticket: Ticket, rules: &'static Rules, clocks: Clocks) {
         self.rules = rules;
+        self.repeatable = Repeatable::of(request, rules);
         self.state = State::InFlight { ticket, observed: self.is_observed(), clocks };
+    }
+
+    /// InFlight -> Asked: the peer asks for `inputs`, or only for a retry at `again_at`.
+    pub(super) fn ask(&mut self, inputs: Vec<(InputKey, Text)>, state: Option<Text>, again_at: Option<Instant>) {
+        if let State::InFlight { observed, clocks, .. } = &self.state {
+            let (observed, clocks) = (*observed, clocks.clone());
+            self.state = State::Asked(Box::new(Asked { observed, clocks, inputs, answers: Vec::new(), state, again_at }));
+        }
+        if let Some(repeatable) = &mut self.repeatable {
+            repeatable.rounds = repeatable.rounds.saturating_add(1);
+        }
+    }
+
+    /// Asked -> Asked: takes the answer to one of its input requests. Returns `true` if it was the last.
+    pub(super) fn answer(&mut self, key: InputKey, answer: Json) -> bool {
+        let State::Asked(asked) = &mut self.state else { return false };
+        let Some(at) = asked.inputs.iter().position(|(input, _)| *input == key) else { return false };
+        let (_, name) = asked.inputs.remove(at);
+        asked.answers.push((name, answer));
+        asked.inputs.is_empty()
+    }
+
+    /// The parts of its retry; `None` while an answer is missing.
+    pub(super) fn retry(&self) -> Option<RetryParts<'_>> {
+        let (State::Asked(asked), Some(repeatable)) = (&self.state, &self.repeatable) else { return None };
+        let parts = RetryParts { request: &repeatable.request, answers: &asked.answers, state: asked.state.as_ref() };
+        asked.inputs.is_empty().then_some(parts)
+    }
+
+    /// Asked -> InFlight: its retry has the number `exchange`.
+    pub(super) fn restart(&mut self, exchange: ExchangeId, ticket: Ticket) {
+        let State::Asked(asked) = &self.state else { return };
+        let (observed, clocks) = (asked.observed, asked.clocks.clone());
+        self.state = State::InFlight { ticket, observed, clocks };
+        self.exchange = exchange;
+        if let Some(caller_progress) = &mut self.caller_progress {
+            caller_progress.watcher.begin_exchange();
+        }
+    }
+
+    /// Returns `true` if its retry is due, and no time limit of the call has passed.
+    pub(super) fn is_retry_due(&self, now: Instant) -> bool {
+        let State::Asked(asked) = &self.state else { return false };
+        asked.again_at.is_some_and(|at| at <= now) && asked.clocks.expired(now).is_none()
+    }
+
+    /// The number of rounds of input requests so far.
+    pub(super) fn rounds(&self) -> u8 {
+        self.repeatable.as_ref().map_or(0, |repeatable| repeatable.rounds)
     }
 
     /// InFlight -> GivenUp. No frame of the peer changes the outcome any longer.
@@ -205,6 +349,7 @@ impl OutboundCall {
         match &self.state {
             State::Held(held) => held.observed,
             State::InFlight { observed, .. } => *observed,
+            State::Asked(asked) => asked.observed,
             State::GivenUp { .. } => false,
         }
     }
@@ -213,7 +358,7 @@ impl OutboundCall {
     pub(super) fn ticket(&self) -> Option<Ticket> {
         match self.state {
             State::InFlight { ticket, .. } => Some(ticket),
-            State::Held(_) | State::GivenUp { .. } => None,
+            State::Held(_) | State::Asked(_) | State::GivenUp { .. } => None,
         }
     }
 
@@ -221,7 +366,7 @@ impl OutboundCall {
     pub(super) fn held_bytes(&self) -> usize {
         match &self.state {
             State::Held(held) => held.request.size(),
-            State::InFlight { .. } | State::GivenUp { .. } => 0,
+            State::InFlight { .. } | State::Asked(_) | State::GivenUp { .. } => 0,
         }
     }
 
@@ -273,10 +418,10 @@ impl OutboundCall {
         let caller_progress = self.caller_progress();
         caller_progress.open_inputs.retain(|open| *open != key);
         let (is_last, since) = (caller_progress.open_inputs.is_empty(), caller_progress.asked_since);
-        if let State::InFlight { clocks, .. } = &mut self.state
-            && is_last
-        {
-            clocks.resume(since, now);
+        match &mut self.state {
+            State::InFlight { clocks, .. } if is_last => clocks.resume(since, now),
+            State::Asked(asked) if is_last => asked.clocks.resume(since, now),
+            _ => {}
         }
     }
 
@@ -299,14 +444,19 @@ impl OutboundCall {
         match &self.state {
             State::GivenUp { until } => Some((*until, TimeoutKind::MaxTotal)),
             State::InFlight { clocks, .. } if !self.has_open_input() => clocks.deadline(),
-            State::Held(_) | State::InFlight { .. } => None,
+            State::Asked(asked) if !self.has_open_input() => match (asked.again_at, asked.clocks.deadline()) {
+                (Some(at), None) => Some((at, TimeoutKind::MaxTotal)),
+                (Some(at), Some((limit, kind))) => Some((at.min(limit), kind)),
+                (None, limit) => limit,
+            },
+            State::Held(_) | State::InFlight { .. } | State::Asked(_) => None,
         }
     }
 
     /// The frame to send when it is given up.
     pub(super) fn withdrawal(&self) -> Withdrawal {
         match self.state {
-            State::Held(_) | State::GivenUp { .. } => Withdrawal::Nothing,
+            State::Held(_) | State::Asked(_) | State::GivenUp { .. } => Withdrawal::Nothing,
             State::InFlight { ticket, .. } => Withdrawal::Request(ticket),
         }
     }
@@ -364,6 +514,7 @@ pub(super) mod transitions {
                 State::InFlight { ticket, .. } if caller.session.outbox.holds(*ticket) => "Written",
                 State::InFlight { .. } if call.has_open_input() => "Asked",
                 State::InFlight { .. } => "InFlight",
+                State::Asked(_) => "AskedByResult",
                 State::GivenUp { .. } => "GivenUp",
             },
         }

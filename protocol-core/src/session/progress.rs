@@ -268,6 +268,8 @@ pub(super) enum UpdateVerdict {
     /// It becomes an event. `advances` is `true` if it restarts the idle clock, and `false` if it only repeats the last value with another
     /// message.
     Accepted { progress: Progress, advances: bool },
+    /// It is dropped, and breaks no rule: it repeats what an earlier exchange of the call has reported.
+    Repeated,
     /// It is dropped. `surfaces` is `true` if it is reported as an event, and `false` if it is only counted because another one was
     /// reported in the same window.
     Dropped { surfaces: bool },
@@ -282,7 +284,10 @@ fn is_worth_an_event(progress: &Progress, rules: &Rules) -> bool {
 /// The receiving half, for one call.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watcher {
+    /// The last value of the current exchange.
     floor: Option<f64>,
+    /// The greatest value of the exchanges before it.
+    earlier: Option<f64>,
     /// The last update that was accepted.
     last: Option<Box<Progress>>,
     /// The end of the time in which violations are counted and not reported.
@@ -293,6 +298,14 @@ impl Watcher {
     /// The last update that was accepted.
     pub(super) fn take_last(&mut self) -> Option<Box<Progress>> {
         self.last.take()
+    }
+
+    /// Begins another exchange of the call, which may report from zero on.
+    pub(super) fn begin_exchange(&mut self) {
+        if self.earlier.is_none_or(|earlier| self.floor.is_some_and(|floor| floor > earlier)) {
+            self.earlier = self.floor;
+        }
+        self.floor = None;
     }
 
     /// Accepts an update that is strictly greater than the last one, by however little: only the sender absorbs rounding errors.
@@ -311,6 +324,9 @@ impl Watcher {
         };
         if is_above {
             self.floor = value.or(self.floor);
+            if value.is_some() && value <= self.earlier {
+                return UpdateVerdict::Repeated;
+            }
             match &mut self.last {
                 // An update without a value leaves the last value as it is.
                 Some(last) if value.is_none() => update_last(last, &progress),

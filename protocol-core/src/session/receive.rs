@@ -88,11 +88,10 @@ impl Session {
 
     // ---- Exchanges of ours ----
 
-    /// The target of the response to an exchange of ours. The first exchange of a call has the number of the call. A response is late if
-    /// its number is below `next` and in no table.
+    /// The target of the response to an exchange of ours. A response is late if its number is below `next` and in no table.
     fn response_target(&self, number: u64) -> Option<ResponseTarget> {
-        let (call, key) = (OutboundId(number), InputKey(number));
-        if self.outbound_calls.get(&call).is_some_and(|call| !call.is_held()) {
+        let (call, key) = (self.call_of(number), InputKey(number));
+        if self.outbound_calls.get(&call).is_some_and(|call| call.is_open_as(ExchangeId(number))) {
             Some(ResponseTarget::OutboundCall(call))
         } else if self.outbound_inputs.get(&key).is_some_and(|input| !input.is_held()) {
             Some(ResponseTarget::OutboundInput(key))
@@ -107,8 +106,8 @@ impl Session {
     fn take_response(&mut self, number: Option<u64>, body: ResponseBody) {
         let number = number.filter(|number| *number < self.next);
         let Some(number) = number else { return self.violation(Violation::UnknownResponse) };
-        let id = OutboundId(number);
-        let Some(call) = self.outbound_calls.get_mut(&id).filter(|call| !call.is_held()) else {
+        let id = self.call_of(number);
+        let Some(call) = self.outbound_calls.get_mut(&id).filter(|call| call.is_open_as(ExchangeId(number))) else {
             return match self.response_target(number) {
                 Some(ResponseTarget::Opening(opening)) => self.take_opening_answer(opening, body),
                 Some(ResponseTarget::Subscription) => self.take_subscription_response(ExchangeId(number)),
@@ -133,8 +132,10 @@ impl Session {
             ResponseBody::Error(error) => (ResultFit::Fits, Outcome::Error(error)),
             ResponseBody::Malformed => (ResultFit::Wrong, Outcome::Invalid(Invalid::Response)),
         };
-        if fit != ResultFit::Fits {
-            self.violation(Violation::InvalidResponse);
+        match (fit, &outcome) {
+            (ResultFit::AsksForInput, Outcome::Result(result)) => return self.take_round(id, result),
+            (ResultFit::Fits, _) => {}
+            _ => self.violation(Violation::InvalidResponse),
         }
         self.finish_call(id, if fit == ResultFit::Wrong { Outcome::Invalid(Invalid::Response) } else { outcome });
     }
@@ -165,8 +166,9 @@ impl Session {
     fn take_progress(&mut self, number: Option<u64>, progress: Progress, partial: Option<Box<Json>>) {
         let number = number.filter(|number| *number < self.next);
         let Some(number) = number else { return self.drop_unknown_progress(Violation::UnknownProgress) };
-        let id = OutboundId(number);
-        let Some(call) = self.outbound_calls.get_mut(&id).filter(|call| !call.is_held() && !call.is_given_up()) else {
+        let id = self.call_of(number);
+        let is_open = |call: &&mut OutboundCall| call.is_open_as(ExchangeId(number)) && !call.is_given_up();
+        let Some(call) = self.outbound_calls.get_mut(&id).filter(is_open) else {
             self.stats.late_frames = self.stats.late_frames.saturating_add(1);
             return;
         };
@@ -181,6 +183,7 @@ impl Session {
                 self.arm_call(id);
                 self.push_event(Event::Progress { id, progress });
             }
+            UpdateVerdict::Repeated => self.arm_call(id),
             UpdateVerdict::Dropped { surfaces } => self.drop_progress(Violation::ProgressNotIncreasing, surfaces),
         }
     }
@@ -339,7 +342,7 @@ impl Session {
         }
         self.number();
         let lane = self.owe();
-        self.inbound_inputs.insert(key, InboundInput::new(lane, id, parent, depth, self.rules));
+        self.inbound_inputs.insert(key, InboundInput::requested(lane, id, parent, depth, self.rules));
         if let Some(parent) = parent {
             if let Some(call) = self.outbound_calls.get_mut(&parent) {
                 call.open_inbound_input(key, self.now);

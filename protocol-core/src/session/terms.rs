@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 
-use crate::dialect::{Caller, Level, PeerInfo, Rules};
+use crate::dialect::{Caller, Capabilities, Level, PeerInfo, Rules};
 use crate::json::Json;
 use crate::shared::Arc;
 
@@ -27,6 +27,12 @@ impl Terms {
     #[inline]
     pub(super) fn log_level(&self) -> Option<Level> {
         self.log_level
+    }
+
+    /// The capabilities of the caller.
+    #[inline]
+    pub(super) fn capabilities(&self) -> Capabilities {
+        self.peer.capabilities
     }
 
     /// The caller of the request, whose `_meta` is `meta`.

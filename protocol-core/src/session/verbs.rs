@@ -263,6 +263,22 @@ pub struct ServeOptions {
     pub deadline: Option<Duration>,
     /// The rate of its progress updates.
     pub window: Option<RateWindow>,
+    /// The number of sampling requests that the call is nested in, if the owner knows of more than the request says: from an earlier exchange
+    /// of the same invocation. It only rises.
+    pub depth: Option<u8>,
+}
+
+/// The way in which the caller of an inbound call can be asked for input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InputMode {
+    /// By requests while the call runs ([`Session::request_input`](crate::Session::request_input)).
+    Nested,
+    /// By a result that ends this exchange ([`Session::finish_round`](crate::Session::finish_round)); the answers come with another request
+    /// ([`Request::retry`](crate::Request::retry)).
+    Rounds,
+    /// Not at all.
+    Unsupported,
 }
 
 impl ServeOptions {
@@ -277,6 +293,13 @@ impl ServeOptions {
     #[must_use]
     pub fn with_window(mut self, window: RateWindow) -> Self {
         self.window = Some(window);
+        self
+    }
+
+    /// Raises the sampling depth.
+    #[must_use]
+    pub fn with_depth(mut self, depth: u8) -> Self {
+        self.depth = Some(depth);
         self
     }
 }
@@ -341,7 +364,7 @@ pub enum AskError {
     /// The peer has ended its side of the channel, so no answer would come.
     #[error("the peer has ended the connection")]
     Disconnected,
-    /// The peer did not declare the capability to answer it.
+    /// The caller did not declare the capability to answer it, or cannot be asked in this way ([`InputMode`]).
     #[error("the peer does not offer this")]
     Unsupported,
     /// Sampling would be nested deeper than [`crate::DepthPolicy::max`].
@@ -352,7 +375,7 @@ pub enum AskError {
         /// The maximum.
         max: u8,
     },
-    /// The form or the input request has a shape that the protocol forbids.
+    /// The form, the input request or the round has a shape that the protocol forbids.
     #[error("{0}")]
     Invalid(String),
     /// Longer than [`crate::Limits::frame_bytes`].

@@ -18,6 +18,7 @@ mod outbound_input_requests;
 mod ping;
 mod receiving_progress;
 mod reporting;
+mod rounds;
 mod serving;
 mod stateless;
 mod stateless_client;

@@ -6,6 +6,7 @@
 //! Comments in this folder cite pages and sections of the specification, of revision 2025-11-25 unless they name another.
 
 mod read;
+mod rounds;
 mod sampling;
 mod stateless;
 mod stateless_client;
@@ -13,6 +14,7 @@ mod write;
 
 use core::time::Duration;
 
+pub(crate) use rounds::{RetryMembers, round_size};
 pub(crate) use stateless::{read_caller, write_acknowledged, write_published};
 pub(crate) use stateless_client::{names_our_revision, read_probe_answer, write_listen, write_probe};
 
@@ -79,11 +81,10 @@ impl Revision {
 }
 
 /// The revisions that an end of MCP speaks (Versioning, 2026-07-28).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Era {
-    /// The revisions with a handshake only. The default: a handler can ask its caller only in these.
-    #[default]
+    /// The revisions with a handshake only.
     Legacy,
     /// Both eras. A server serves each request in the era that it comes in, interleaved in any order. A client asks the server for its
     /// revisions first, and prefers one without a handshake.
@@ -252,7 +253,6 @@ impl Mcp {
     pub(crate) fn check_ask(self, ask: &super::Ask, peer: &Capabilities) -> Result<(), AskUnfit> {
         use super::Ask;
         let supported = self.side == Side::Server
-            && !self.is_stateless()
             && match ask {
                 Ask::Sample(_) => peer.sampling,
                 Ask::Elicit(_) | Ask::Confirm { .. } => peer.elicitation && self.revision() >= Revision::R2025_06_18,
@@ -269,6 +269,7 @@ impl Mcp {
                 None => Ok(()),
             },
             Ask::Elicit(form) => form::check(&form.schema, self.fields()).and_then(|()| form::check_formats(&form.schema)),
+            Ask::OpenUrl(open) if self.is_stateless() => open.check_url(),
             Ask::OpenUrl(open) => open.check(),
             Ask::Confirm { .. } | Ask::Roots => Ok(()),
         }

@@ -120,15 +120,19 @@ impl Mcp {
     }
 
     fn ask(self, id: WireId, method: &str, params: Json, meta: Meta<'_>, own: &Capabilities) -> Message {
-        let ask = match method {
+        Message::Ask { id, ask: self.read_ask(method, params, own).map(Box::new), parent: meta.parent, depth: meta.depth }
+    }
+
+    /// Reads an input request, which must be one that this end declares.
+    pub(super) fn read_ask(self, method: &str, params: Json, own: &Capabilities) -> Result<Ask, Refusal> {
+        match method {
             "sampling/createMessage" if own.sampling => {
                 sampling::check(&params, own.sampling_tools, self.revision()).map(|()| sampling::read(params)).map_err(wrong_params)
             }
             "elicitation/create" => self.elicitation(&params, own),
             "roots/list" if own.roots => Ok(Ask::Roots),
             _ => Err(undeclared(unknown_method(method.as_bytes()))),
-        };
-        Message::Ask { id, ask: ask.map(Box::new), parent: meta.parent, depth: meta.depth }
+        }
     }
 
     /// "Elicitation", section "Elicitation Requests": a missing mode means a form. Section "Error Handling": an undeclared mode is an
@@ -143,6 +147,9 @@ impl Mcp {
         let mode = params.member("mode").map_or_else(|| Some(String::from("form")), |mode| json_string(&mode));
         match mode.as_deref() {
             Some("form") if by_form => read_form(params, self.fields()).map_err(wrong_params),
+            Some("url") if by_url && self.is_stateless() => {
+                OpenUrl::read_without_id(params.as_bytes()).map(Ask::from).map_err(wrong_params)
+            }
             Some("url") if by_url => OpenUrl::read(params.as_bytes()).map(Ask::from).map_err(wrong_params),
             Some(mode @ ("form" | "url")) => Err(not_offered(mode)),
             _ => Err(wrong_params("mode must be form or url")),
@@ -232,7 +239,7 @@ impl Mcp {
     /// Rejects a task as a result (2025-11-25, "Tasks"): we never ask for one.
     pub(crate) fn check_result(self, _exchange: u64, op: Op, result: &Json) -> ResultFit {
         if self.is_stateless() {
-            return Self::check_type(result);
+            return Self::check_type(Some(op), result);
         }
         /// The maximum length of text that is checked for a task, since the check takes time in proportion to the length.
         const TASK: usize = 4096;

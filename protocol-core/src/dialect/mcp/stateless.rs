@@ -1,6 +1,7 @@
 //! The server's words of the revision without a handshake (2026-07-28): requests that name their caller, and results that name their server.
 
 use super::read::{Meta, not_found, read_capabilities, read_request, unknown_method, wrong_params};
+use super::rounds::{has_rounds, read_retry};
 use super::write::{write_capabilities, write_identity};
 use super::{Era, Mcp, Revision, Side, is_ours, offers, op_of};
 use crate::dialect::request::{RawParams, read_filter};
@@ -107,7 +108,7 @@ pub(super) fn request(
     let request = match op_of(method) {
         Some(Op::Listen) => read_listen(params, frame, local.limits.subscriptions).map_err(|why| Box::new(wrong_params(why))),
         Some(op) if offers(local.capabilities, op, REVISION) => {
-            read_request(op, params, frame).map_err(|why| Box::new(wrong_params(why)))
+            read_request_or_retry(op, params, frame).map_err(|why| Box::new(wrong_params(why)))
         }
         Some(_) => return not_found(None, id, method),
         None if method == DISCOVER => return Message::Answered { id, result: discovered(local), is_stateless: true },
@@ -120,6 +121,15 @@ pub(super) fn request(
     };
     let given = meta.given.map(|given| Box::new(frame.json(given)));
     Message::Request { id, request, meta: given, token: meta.token, depth: meta.depth, caller: Some(caller) }
+}
+
+/// Reads a request, with the answers to an earlier round if it is a retry.
+fn read_request_or_retry(op: Op, params: Option<&IndexedObject<'_>>, frame: Frame<'_>) -> Result<RawParams, Text> {
+    let request = read_request(op, params, frame)?;
+    match params.filter(|_| has_rounds(op)).map(|params| read_retry(params, frame)).transpose()?.flatten() {
+        Some(retry) => Ok(request.with_retry(retry)),
+        None => Ok(request),
+    }
 }
 
 /// Reads a `subscriptions/listen` for at most `limit` resources.
@@ -188,7 +198,7 @@ pub(super) fn write_cache_hint(object: &mut Object<'_>, local: &LocalEnd<'_>) {
     object.word("cacheScope", if local.cache.public { "public" } else { "private" });
 }
 
-fn write_server(object: &mut Object<'_>, identity: &Identity) {
+pub(super) fn write_server(object: &mut Object<'_>, identity: &Identity) {
     object.object(SERVER, |object| write_identity(object, REVISION, identity));
 }
 

@@ -5,12 +5,13 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::read::{read_capabilities, read_identity};
+use super::rounds::has_rounds;
 use super::stateless::{CAPABILITIES, CLIENT, LOG_LEVEL, REVISION, SERVER, SUBSCRIPTION, VERSION, write_filter};
-use super::write::write_identity;
+use super::write::{write_capabilities, write_identity};
 use super::{Era, Mcp, Revision, Side};
 use crate::dialect::request::read_filter;
 use crate::dialect::{
-    Identity, Level, LocalEnd, Message, Notice, PeerInfo, ProbeVerdict, ResponseBody, ResultFit, SubscriptionFilter,
+    Identity, Level, LocalEnd, Message, Notice, Op, PeerInfo, ProbeVerdict, ResponseBody, ResultFit, SubscriptionFilter,
     ignored_message,
 };
 use crate::error::{RpcError, Violation};
@@ -23,15 +24,15 @@ use crate::wire::{FrameBuffer, WireId, WrittenFrame};
 /// Writes the request for the revisions of the server (Discovery).
 pub(crate) fn write_probe(frames: &mut FrameBuffer, id: u64, local: &LocalEnd<'_>) -> WrittenFrame {
     frames.request(id, "server/discover", 256, |out| {
-        Object::write(out, |object| object.object("_meta", |object| write_caller(object, local.identity, None)));
+        Object::write(out, |object| object.object("_meta", |object| write_caller(object, local, None)));
     })
 }
 
-/// Writes the members of `_meta` that name the client. It declares no capability, since it cannot answer input requests in this revision.
-fn write_caller(object: &mut Object<'_>, identity: &Identity, level: Option<Level>) {
+/// Writes the members of `_meta` that name the client.
+fn write_caller(object: &mut Object<'_>, local: &LocalEnd<'_>, level: Option<Level>) {
     object.word(VERSION, REVISION.as_str());
-    object.object(CAPABILITIES, |_| {});
-    object.object(CLIENT, |object| write_identity(object, REVISION, identity));
+    object.object(CAPABILITIES, |object| write_capabilities(object, Side::Client, REVISION, local.capabilities));
+    object.object(CLIENT, |object| write_identity(object, REVISION, local.identity));
     if let Some(level) = level {
         object.word(LOG_LEVEL, level.as_str());
     }
@@ -65,7 +66,7 @@ fn read_discovered(result: &Json, local: &LocalEnd<'_>) -> ProbeVerdict {
     let Some(versions) = result.member("supportedVersions").filter(|versions| Kind::of(versions.as_bytes()) == Kind::Array) else {
         return ProbeVerdict::Legacy;
     };
-    if Mcp::check_type(result) == ResultFit::Wrong {
+    if Mcp::check_type(None, result) == ResultFit::Wrong {
         return ProbeVerdict::Legacy;
     }
     if !lists_revision(&versions, |revision| revision == REVISION) {
@@ -126,7 +127,7 @@ impl Mcp {
             return Box::default();
         }
         let mut out = Vec::new();
-        Object::write(&mut out, |object| write_caller(object, local.identity, level));
+        Object::write(&mut out, |object| write_caller(object, local, level));
         out.strip_prefix(b"{").and_then(|members| members.strip_suffix(b"}")).unwrap_or_default().into()
     }
 
@@ -135,18 +136,18 @@ impl Mcp {
         self.is_stateless() && matches!(self.side, Side::Client)
     }
 
-    /// Checks the type of a result (Basic, "Responses"): an input request as a result needs a capability that this end does not declare, and
-    /// all other types belong to extensions.
-    pub(super) fn check_type(result: &Json) -> ResultFit {
+    /// Checks the type of a result of `op` (Basic, "Responses"). Types other than these belong to extensions.
+    pub(super) fn check_type(op: Option<Op>, result: &Json) -> ResultFit {
         /// The beginning of most results. The others are searched, in a time in proportion to their length.
         const COMPLETE: &[u8] = br#"{"resultType":"complete","#;
         if result.as_bytes().starts_with(COMPLETE) {
             return ResultFit::Fits;
         }
-        match result.member("resultType") {
-            None => ResultFit::Fits,
-            Some(kind) if string(kind.as_bytes()).is_some_and(|kind| kind == "complete") => ResultFit::Fits,
-            Some(_) => ResultFit::Wrong,
+        let Some(kind) = result.member("resultType") else { return ResultFit::Fits };
+        match string(kind.as_bytes()).as_deref() {
+            Some("complete") => ResultFit::Fits,
+            Some("input_required") if op.is_some_and(has_rounds) => ResultFit::AsksForInput,
+            _ => ResultFit::Wrong,
         }
     }
 }

@@ -4,6 +4,7 @@ use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::rounds::{RetryMembers, has_rounds, round_size, write_round};
 use super::stateless_client::names_caller;
 use super::{Mcp, Revision, Side, meta, method_of, stateless};
 use crate::dialect::checkpoint::{with_partial, with_status};
@@ -21,12 +22,12 @@ use crate::json::{Json, Text};
 use crate::wire::{FrameBuffer, WireId, WrittenFrame};
 
 /// The members that the session adds to `params._meta` of a request.
-struct Added<'a> {
-    token: Option<u64>,
-    depth: u8,
-    parent: Option<&'a WireId>,
+pub(super) struct Added<'a> {
+    pub(super) token: Option<u64>,
+    pub(super) depth: u8,
+    pub(super) parent: Option<&'a WireId>,
     /// The members that name this end in a stateless request, as JSON.
-    stamp: &'a [u8],
+    pub(super) stamp: &'a [u8],
 }
 
 impl Added<'_> {
@@ -89,7 +90,7 @@ impl Added<'_> {
     }
 
     /// Writes `params` with these members merged into its `_meta`.
-    fn merge(&self, params: &Json, out: &mut Vec<u8>) {
+    pub(super) fn merge(&self, params: &Json, out: &mut Vec<u8>) {
         if !may_have_meta(params) {
             return self.append(params, out);
         }
@@ -185,16 +186,52 @@ impl Mcp {
         })
     }
 
+    /// Writes the retry of a request with the answers to its input requests.
+    #[allow(clippy::too_many_arguments, reason = "those of a request, and the members of the retry")]
+    pub(crate) fn write_retry(
+        self,
+        frames: &mut FrameBuffer,
+        id: u64,
+        call: &Outgoing,
+        observed: bool,
+        depth: u8,
+        stamp: &[u8],
+        retry: RetryMembers<'_>,
+    ) -> WrittenFrame {
+        let added = Added { token: observed.then_some(id), depth, parent: None, stamp };
+        frames.request(id, method_of(call.op), call.hint().saturating_add(stamp.len()), |out| {
+            Object::write(out, |object| {
+                let mut given = None;
+                match &call.parts {
+                    Parts::Exact(params) => for_each_key(params.as_bytes(), |key, value| match &*key.name() {
+                        "_meta" => given = Some(params.part(value)),
+                        name if RetryMembers::owns(name) => {}
+                        _ => object.copy(key, value),
+                    }),
+                    parts => write_parts(object, parts),
+                }
+                retry.write(object);
+                added.write_meta(object, call.meta.as_deref().or(given.as_ref()));
+            });
+        })
+    }
+
     pub(crate) fn write_ask(self, frames: &mut FrameBuffer, id: u64, ask: &Ask, parent: &WireId, depth: u8) -> WrittenFrame {
         let added = Added { token: None, depth, parent: Some(parent), stamp: &[] };
-        let (method, params) = match ask {
+        let (method, params) = self.ask_request(ask);
+        frames.request(id, method, params.as_bytes().len(), |out| added.merge(&params, out))
+    }
+
+    /// The method and the parameters of an input request.
+    pub(in crate::dialect) fn ask_request(self, ask: &Ask) -> (&'static str, Json) {
+        match ask {
             Ask::Sample(sample) => ("sampling/createMessage", sampling_params(sample)),
             Ask::Elicit(form) => ("elicitation/create", form_params(&form.message, &form.schema)),
-            Ask::OpenUrl(open) => ("elicitation/create", open.params()),
+            // Without a handshake, an address has no id ("Elicitation", section "URL Mode").
+            Ask::OpenUrl(open) => ("elicitation/create", open.params(!self.is_stateless())),
             Ask::Confirm { message } => ("elicitation/create", form_params(message, &confirmation())),
             Ask::Roots => ("roots/list", Json::empty_object()),
-        };
-        frames.request(id, method, params.as_bytes().len(), |out| added.merge(&params, out))
+        }
     }
 
     pub(crate) fn write_cancel(self, frames: &mut FrameBuffer, id: u64, reason: Option<&str>) -> WrittenFrame {
@@ -254,6 +291,10 @@ impl Mcp {
                 })
             }
             Reply::Done => self.write_result(frames, id, op, 2, local, |_| {}),
+            Reply::Input(round) if self.is_stateless() && has_rounds(op) => {
+                frames.response(id, round_size(round), |out| Object::write(out, |object| write_round(object, round, local)))
+            }
+            Reply::Input(_) => frames.error(Some(id), &misfit("input requests do not answer this request")),
             Reply::Raw(_) => frames.error(Some(id), &misfit("the handler's result is not an object")),
             Reply::Tool(output) if op == Op::CallTool => {
                 let failed = failed.filter(|_| output.is_error);
@@ -390,38 +431,13 @@ impl Mcp {
     }
 
     pub(crate) fn write_answer(self, frames: &mut FrameBuffer, id: &WireId, answer: &Answer) -> WrittenFrame {
-        let mut result =
-            |members: &dyn Fn(&mut Object<'_>)| frames.response(id, 64, |out| Object::write(out, |object| members(object)));
-        let wrong = RpcError::fixed(RpcError::INTERNAL, "the answer has the wrong shape");
-        match answer {
-            Answer::Sample(Sampled { result: Some(raw), .. }) if !raw.is_object() => frames.error(Some(id), &wrong),
-            Answer::Elicit(Elicited::Accept(content)) if !content.is_object() => frames.error(Some(id), &wrong),
-            Answer::Roots(roots) if Kind::of(roots.as_bytes()) != Kind::Array => frames.error(Some(id), &wrong),
-            Answer::Sample(Sampled { result: Some(raw), .. }) => {
-                frames.response(id, raw.as_bytes().len(), |out| push_json(out, raw.as_bytes()))
-            }
-            Answer::Sample(sampled) => result(&|object| {
-                object.string("role", "assistant");
-                object.object("content", |object| {
-                    object.string("type", "text");
-                    object.string("text", &sampled.text);
-                });
-                object.string("model", &sampled.model);
-                object.string("stopReason", "endTurn");
-            }),
-            Answer::Elicit(Elicited::Accept(content)) => result(&|object| {
-                object.string("action", "accept");
-                object.json("content", content);
-            }),
-            Answer::Elicit(Elicited::Decline) | Answer::Confirm(false) => result(&|object| object.string("action", "decline")),
-            Answer::Elicit(Elicited::Cancel) => result(&|object| object.string("action", "cancel")),
-            Answer::OpenUrl(consent) => result(&|object| object.word("action", consent.as_str())),
-            Answer::Confirm(true) => result(&|object| {
-                object.string("action", "accept");
-                object.json("content", &Json::empty_object());
-            }),
-            Answer::Roots(roots) => result(&|object| object.json("roots", roots)),
-            Answer::Refused(error) => frames.error(Some(id), error),
+        let size = match answer {
+            Answer::Sample(Sampled { result: Some(raw), .. }) => raw.as_bytes().len(),
+            _ => 64,
+        };
+        match answer_error(answer) {
+            None => frames.response(id, size, |out| push_answer(out, answer)),
+            Some(error) => frames.error(Some(id), &error),
         }
     }
 
@@ -481,6 +497,49 @@ impl Mcp {
     }
 }
 
+/// The error that takes the place of an answer: the caller refuses to answer, or the answer has the wrong shape.
+pub(super) fn answer_error(answer: &Answer) -> Option<RpcError> {
+    let has_shape = match answer {
+        Answer::Refused(error) => return Some(error.clone()),
+        Answer::Sample(Sampled { result: Some(raw), .. }) => raw.is_object(),
+        Answer::Elicit(Elicited::Accept(content)) => content.is_object(),
+        Answer::Roots(roots) => Kind::of(roots.as_bytes()) == Kind::Array,
+        _ => true,
+    };
+    (!has_shape).then(|| RpcError::fixed(RpcError::INTERNAL, "the answer has the wrong shape"))
+}
+
+/// Writes the answer to an input request, for which [`answer_error`] is `None`.
+pub(super) fn push_answer(out: &mut Vec<u8>, answer: &Answer) {
+    if let Answer::Sample(Sampled { result: Some(raw), .. }) = answer {
+        return push_json(out, raw.as_bytes());
+    }
+    Object::write(out, |object| match answer {
+        Answer::Sample(sampled) => {
+            object.string("role", "assistant");
+            object.object("content", |object| {
+                object.string("type", "text");
+                object.string("text", &sampled.text);
+            });
+            object.string("model", &sampled.model);
+            object.string("stopReason", "endTurn");
+        }
+        Answer::Elicit(Elicited::Accept(content)) => {
+            object.string("action", "accept");
+            object.json("content", content);
+        }
+        Answer::Confirm(true) => {
+            object.string("action", "accept");
+            object.json("content", &Json::empty_object());
+        }
+        Answer::Elicit(Elicited::Decline) | Answer::Confirm(false) => object.string("action", "decline"),
+        Answer::Elicit(Elicited::Cancel) => object.string("action", "cancel"),
+        Answer::OpenUrl(consent) => object.word("action", consent.as_str()),
+        Answer::Roots(roots) => object.json("roots", roots),
+        Answer::Refused(_) => {}
+    });
+}
+
 /// The answer of a server to a handshake request.
 pub(super) fn handshake_answer(revision: Revision, local: &LocalEnd<'_>) -> Json {
     let mut out = Vec::new();
@@ -515,7 +574,8 @@ pub(super) fn write_capabilities(object: &mut Object<'_>, side: Side, revision: 
     };
     match side {
         Side::Client => {
-            capability("roots", own.roots, &[("listChanged", own.roots_list_changed)]);
+            // Without a handshake, only requests of the client declare them.
+            capability("roots", own.roots, &[("listChanged", own.roots_list_changed && revision.has_handshake())]);
             let (by_form, by_url) = (own.elicitation, own.elicitation_url && revision >= Revision::R2025_11_25);
             if (by_form && revision >= Revision::R2025_06_18) || by_url {
                 object.object("elicitation", |object| {

@@ -192,6 +192,7 @@ impl Tesseron {
             }),
             (Reply::Contents(_), _) => frames.error(Some(id), &misfit("the contents of a resource answer only the reading of one")),
             (Reply::Page(_) | Reply::Completion(_), _) => frames.error(Some(id), &misfit("an app is not asked for this")),
+            (Reply::Input(_), _) => failed(&misfit("a result never asks for input on this protocol")),
             (Reply::NotFound(what), _) => frames.error(Some(id), &missing(what)),
             (Reply::Error(error), _) => failed(error),
         }

@@ -1,9 +1,8 @@
 //! The error of an input request to the caller.
 
-use super::cancel_reason;
-use protocol_core::dialect::{depth_data, tesseron};
+use protocol_core::dialect::{Ask, Capabilities, depth_data, tesseron};
 use protocol_core::error::RpcError;
-use protocol_core::session::CancelReason;
+use protocol_core::session::{CancelReason, InputFailed};
 
 /// The error of an input request without an answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -76,6 +75,23 @@ impl AskFailed {
 }
 
 impl AskFailed {
+    /// The failure of an input request for which the caller lacks the capability.
+    pub(crate) const fn unsupported(ask: &Ask) -> Self {
+        match ask {
+            Ask::Sample(_) => Self::NoSampling,
+            Ask::OpenUrl(_) => Self::NoUrlElicitation,
+            Ask::Roots => Self::NoRoots,
+            _ => Self::NoElicitation,
+        }
+    }
+
+    /// The error for a request whose caller lacks the capabilities `required` for an input request (MCP 2026-07-28).
+    pub(crate) fn missing(&self, required: &Capabilities) -> RpcError {
+        let mut error = RpcError::missing_capability(required);
+        error.message = std::string::ToString::to_string(self).into();
+        error
+    }
+
     /// The error that is sent where failures of tools are JSON-RPC errors, as on Tesseron (docs/protocols/tesseron.md, "Error codes"). The
     /// caller's own error is sent back as it is.
     pub(crate) fn fault(&self) -> RpcError {
@@ -90,5 +106,26 @@ impl AskFailed {
             Self::TooDeep { depth, max } => error.with_data(depth_data(*depth, *max)),
             _ => error,
         }
+    }
+}
+
+impl From<InputFailed> for AskFailed {
+    fn from(failed: InputFailed) -> Self {
+        match failed {
+            InputFailed::Refused(error) => Self::Refused(error),
+            InputFailed::Invalid(why) => Self::Mismatch(String::from(&*why)),
+            InputFailed::TimedOut => Self::TimedOut,
+            _ => Self::Lost,
+        }
+    }
+}
+
+/// The reason of a cancellation, in words.
+pub(crate) const fn cancel_reason(why: &CancelReason) -> &'static str {
+    match why {
+        CancelReason::Peer(_) => "the caller cancelled the call",
+        CancelReason::Deadline => "the call's deadline has passed",
+        CancelReason::Disconnected => "the connection has ended",
+        _ => "this end is closing",
     }
 }

@@ -1,0 +1,155 @@
+//! Effects of a handler that are not repeated when it runs again.
+
+use core::fmt;
+use core::future::poll_fn;
+use core::pin::pin;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::context::Context;
+use crate::rounds::{EffectMark, EffectStep, Outcome, is_in_effect};
+use crate::service::ToolError;
+use crate::state::ServedCall;
+use protocol_core::error::RpcError;
+use protocol_core::json::Json;
+
+/// The key of an effect ([`Context::once`]), for the provider's own idempotency: 43 letters, digits, `-` and `_`. It is the same whenever the
+/// handler of one call comes to the effect, in any process.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct EffectKey(String);
+
+impl EffectKey {
+    /// The key as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for EffectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Context {
+    /// Runs an effect, and records its value or error under `name`: when the handler runs again because its caller has answered an input
+    /// request (MCP 2026-07-28), the effect is not run, and the recorded outcome is returned.
+    ///
+    /// **At most once along one chain of states, each presented once. A repeated first request, a repeated or older state, a lost response or a
+    /// crash may run it again.** So `effect` gets a key, for the provider's own idempotency. The key survives an older state and a lost
+    /// response, but not a repeated first request; use [`Context::once_sealed`] for that.
+    ///
+    /// Under one name, effects are told apart by their order. No input request may stand in an effect, and no other effect. While an effect is
+    /// under way, the input requests of the handler wait for its end. A cancelled handler with an effect under way may go on for 30 s.
+    ///
+    /// With a caller that makes a handshake, a handler runs only once, and so does the effect.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: if it is dropped, the effect may have happened, and nothing is recorded.
+    ///
+    /// # Errors
+    /// The error of `effect`; [`ToolError::Failed`] if its value has no JSON, if it stands in another effect, or if another one of this name is
+    /// under way.
+    pub async fn once<T, F, Fut>(&self, name: &str, effect: F) -> Result<T, ToolError>
+    where
+        T: Serialize + DeserializeOwned,
+        F: FnOnce(EffectKey) -> Fut,
+        Fut: Future<Output = Result<T, ToolError>>,
+    {
+        self.effect(name, false, effect).await
+    }
+
+    /// Runs an effect as [`once`](Self::once) does, with a key that survives a repeated first request, too: where the caller is asked in rounds,
+    /// the first request of the call ends with a state alone, before the effect. The caller sends it again without asking its user.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe, as [`once`](Self::once).
+    ///
+    /// # Errors
+    /// As for [`once`](Self::once).
+    pub async fn once_sealed<T, F, Fut>(&self, name: &str, effect: F) -> Result<T, ToolError>
+    where
+        T: Serialize + DeserializeOwned,
+        F: FnOnce(EffectKey) -> Fut,
+        Fut: Future<Output = Result<T, ToolError>>,
+    {
+        self.effect(name, true, effect).await
+    }
+
+    async fn effect<T, F, Fut>(&self, name: &str, must_be_sealed: bool, effect: F) -> Result<T, ToolError>
+    where
+        T: Serialize + DeserializeOwned,
+        F: FnOnce(EffectKey) -> Fut,
+        Fut: Future<Output = Result<T, ToolError>>,
+    {
+        if is_in_effect() {
+            return Err(ToolError::failed("an effect stands in another one"));
+        }
+        let (key, nth) = match self.served.begin_effect(name, must_be_sealed) {
+            None => return Err(ToolError::Cancelled),
+            Some(EffectStep::Busy) => return Err(ToolError::failed(format!("the effect {name:?} is under way"))),
+            Some(EffectStep::NeedsRound) => {
+                self.served.cancelled().await;
+                return Err(ToolError::Cancelled);
+            }
+            Some(EffectStep::Done(outcome)) => return Ok(outcome.into_result()?.decode()?),
+            Some(EffectStep::Run { key, nth }) => (EffectKey(key), nth),
+        };
+        let mut running = Running { served: &self.served, name, nth, outcome: None };
+        let mut future = pin!(effect(key));
+        let value = poll_fn(|cx| {
+            let _marked = EffectMark::set();
+            future.as_mut().poll(cx)
+        })
+        .await;
+        let recorded = value.and_then(|value| Ok((Json::encode(&value)?, value)));
+        running.outcome = Some(match &recorded {
+            Ok((json, _)) => Outcome::Value(json.clone()),
+            Err(error) => Outcome::of_error(error),
+        });
+        recorded.map(|(_, value)| value)
+    }
+}
+
+/// An effect under way. Its drop records the outcome.
+struct Running<'a> {
+    served: &'a ServedCall,
+    name: &'a str,
+    nth: u16,
+    outcome: Option<Outcome>,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.served.end_effect(self.name, self.nth, self.outcome.take());
+    }
+}
+
+impl Outcome {
+    /// Records the error of an effect.
+    fn of_error(error: &ToolError) -> Self {
+        match error {
+            ToolError::Rpc(error) => {
+                Self::Error { code: error.code, message: error.message.to_string(), data: error.data.as_deref().cloned() }
+            }
+            other => Self::Failed(other.to_string()),
+        }
+    }
+
+    /// The value of the effect, or its error.
+    fn into_result(self) -> Result<Json, ToolError> {
+        match self {
+            Self::Value(value) => Ok(value),
+            Self::Failed(message) => Err(ToolError::failed(message)),
+            Self::Error { code, message, data } => {
+                let error = RpcError::new(code, message);
+                Err(ToolError::Rpc(match data {
+                    Some(data) => error.with_data(data),
+                    None => error,
+                }))
+            }
+        }
+    }
+}

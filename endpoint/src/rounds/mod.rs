@@ -1,0 +1,387 @@
+//! The log of an inbound call whose caller is asked in rounds (MCP 2026-07-28, Multi Round-Trip Requests).
+//!
+//! Such a call is a chain of requests. A handler that awaits an answer is dropped, and its request ends with the input requests that are open
+//! and a sealed log. The retry opens the log and runs the handler from its first line: what stands in the log is answered from it at once, and
+//! the first input request that does not stand in it ends the next request.
+//!
+//! ```text
+//!   Request --- an input request, or `once` ---> Logged --- the handler is pending with open input requests ---> (the request ends)
+//!                                                  ^                                                                  |
+//!                                                  '------------------ retry: the log opens --------------------------'
+//! ```
+//!
+//! Answers are found by what was asked (a digest of the kind, the name and the parameters, and how often the same was asked before), never by
+//! their position: a handler that takes another way asks again, and never gets the answer to another input request.
+
+mod effect_mark;
+mod seal;
+
+pub(crate) use effect_mark::{EffectMark, is_in_effect};
+pub use seal::SealKeys;
+pub(crate) use seal::{Digest, Sealer, digest, encode};
+
+use core::time::Duration;
+
+use protocol_core::dialect::{Answer, Ask, Capabilities, InputRound, Request, Retry};
+use protocol_core::error::RpcError;
+use protocol_core::json::{Json, Text};
+use serde::{Deserialize, Serialize};
+
+use crate::ask_failed::AskFailed;
+
+/// The longest sealed state, in bytes of text.
+pub(crate) const LONGEST_STATE: usize = 16 << 10;
+/// The time that the caller has for one round.
+const ROUND: Duration = Duration::from_secs(600);
+/// The time that a call may take, from its first request to its last retry.
+const WHOLE: Duration = Duration::from_secs(3600);
+/// The difference between the clocks of two processes that is tolerated.
+const SKEW: Duration = Duration::from_secs(30);
+
+/// The log of a call, and the state of its current run.
+#[derive(Debug, Default)]
+pub(crate) struct RoundLog {
+    past: Past,
+    /// `true` for each entry of the log that this run has used.
+    used_answers: Vec<bool>,
+    used_effects: Vec<bool>,
+    /// The number of times that each input request and each effect has come up in this run.
+    asked: Vec<(String, u16)>,
+    begun: Vec<(String, u16)>,
+    /// Input requests without an answer.
+    open: Vec<Open>,
+    /// The number of input requests that were opened in this run.
+    opened: u64,
+    /// Effects that are under way.
+    running: Vec<String>,
+    /// The handler asks for a round without an input request.
+    wants_round: bool,
+    /// The error that ends the call instead of a round.
+    refusal: Option<RpcError>,
+    /// The failure of an input request for which the caller lacks a capability.
+    missing: Option<(AskFailed, Capabilities)>,
+}
+
+/// The part of a log that is sealed.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Past {
+    /// A random name of the call, the same in all its requests.
+    invocation: String,
+    rounds: u8,
+    /// The sampling depth that earlier requests have claimed.
+    depth: u8,
+    /// Seconds since 1970.
+    began: u64,
+    expires: u64,
+    answers: Vec<PastAnswer>,
+    effects: Vec<PastEffect>,
+    /// The input requests of the last round.
+    asked: Vec<PastAsk>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct PastAnswer {
+    of: String,
+    nth: u16,
+    /// `None` if the time for the answer had passed.
+    answer: Option<Json>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct PastEffect {
+    name: String,
+    nth: u16,
+    outcome: Outcome,
+}
+
+/// The outcome of an effect.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Outcome {
+    Value(Json),
+    Failed(String),
+    Error { code: i64, message: String, data: Option<Json> },
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct PastAsk {
+    name: String,
+    of: String,
+    nth: u16,
+    /// The number of answers of a wrong shape so far.
+    misfits: u8,
+    /// The time after which an answer comes too late, in seconds since 1970.
+    until: Option<u64>,
+}
+
+/// An input request without an answer.
+#[derive(Debug)]
+struct Open {
+    number: u64,
+    ask: Ask,
+    entry: PastAsk,
+}
+
+/// An input request of a handler, before its answer is looked up.
+pub(crate) struct Asking {
+    pub(crate) ask: Ask,
+    /// The name of the answer, if the handler gave one.
+    pub(crate) key: Option<Text>,
+    pub(crate) within: Option<Duration>,
+    /// The digest of its kind, name and parameters.
+    of: String,
+}
+
+impl Asking {
+    pub(crate) fn new(ask: Ask, key: Option<Text>, within: Option<Duration>) -> Self {
+        let (method, params) = ask.method_and_params();
+        let name = key.as_deref().unwrap_or_default();
+        let of = digest([method.as_bytes(), name.as_bytes(), params.as_bytes()]);
+        let of = of.first_chunk::<16>().map(|half| encode(half)).unwrap_or_default();
+        Self { ask, key, within, of }
+    }
+}
+
+/// The step that follows an input request of a handler.
+pub(crate) enum AskStep {
+    /// Its answer stands in the log.
+    Done(Result<Answer, AskFailed>),
+    /// It is open under this number, and leaves with the round.
+    Open(u64),
+}
+
+/// The step that follows the begin of an effect.
+pub(crate) enum EffectStep {
+    /// Its outcome stands in the log.
+    Done(Outcome),
+    /// It has to run, with this key; its outcome is the `nth` under its name.
+    Run { key: String, nth: u16 },
+    /// Another one of the same name is under way.
+    Busy,
+    /// The key would not survive a repeated first request: a round must come first.
+    NeedsRound,
+}
+
+/// The end of a request whose handler waits for input.
+pub(crate) enum Leave {
+    /// A round: its input requests, and the log to seal.
+    Round {
+        round: InputRound,
+        log: Vec<u8>,
+    },
+    Refused(RpcError),
+}
+
+/// The error for every state that does not open, has expired, or belongs to another request.
+pub(crate) fn not_accepted() -> RpcError {
+    RpcError::fixed(RpcError::INVALID_PARAMS, "the state of this request is not accepted")
+}
+
+/// The digest of everything that a state is bound to.
+pub(crate) fn bound_to(service: &str, version: &str, request: &Request, principal: &str) -> Digest {
+    let method = protocol_core::mcp::method_of(request.op());
+    let target = request.target().unwrap_or_default();
+    let params = canonical(request.params());
+    digest([service, version, method, &target, principal].map(str::as_bytes).into_iter().chain([params.as_slice()]))
+}
+
+/// The parameters without the members that differ between a request and its retry, in one fixed form: members sorted by name, no white space.
+fn canonical(params: &Json) -> Vec<u8> {
+    let mut value: serde_json::Value = params.decode().unwrap_or_default();
+    if let Some(members) = value.as_object_mut() {
+        for name in ["_meta", "inputResponses", "requestState"] {
+            members.remove(name);
+        }
+    }
+    value.sort_all_objects();
+    serde_json::to_vec(&value).unwrap_or_default()
+}
+
+impl RoundLog {
+    /// The log of a call whose first request this is.
+    pub(crate) fn begin(invocation: [u8; 16], now: Duration) -> Self {
+        let past =
+            Past { invocation: format!("{:032x}", u128::from_be_bytes(invocation)), began: now.as_secs(), ..Past::default() };
+        Self { past, ..Self::default() }
+    }
+
+    /// The log of a call whose retry this is. `None` if the log is not one, or has expired.
+    pub(crate) fn resume(log: &[u8], retry: &Retry, now: Duration) -> Option<Self> {
+        let mut past: Past = serde_json::from_slice(log).ok()?;
+        let (now, skew) = (now.as_secs(), SKEW.as_secs());
+        if now > past.expires.saturating_add(skew) || now.saturating_add(skew) < past.began {
+            return None;
+        }
+        for asked in core::mem::take(&mut past.asked) {
+            let is_late = asked.until.is_some_and(|until| now > until);
+            match retry.answer(&asked.name) {
+                _ if is_late => past.answers.push(PastAnswer { of: asked.of, nth: asked.nth, answer: None }),
+                Some(answer) => {
+                    past.answers.push(PastAnswer { of: asked.of.clone(), nth: asked.nth, answer: Some(answer) });
+                    // For the number of misfits.
+                    past.asked.push(asked);
+                }
+                None => past.asked.push(asked),
+            }
+        }
+        let (used_answers, used_effects) = (vec![false; past.answers.len()], vec![false; past.effects.len()]);
+        Some(Self { past, used_answers, used_effects, ..Self::default() })
+    }
+
+    /// The sampling depth that earlier requests have claimed.
+    pub(crate) fn depth(&self) -> u8 {
+        self.past.depth
+    }
+
+    /// Returns `true` while the handler has not come as far as in the last request.
+    pub(crate) fn is_replaying(&self) -> bool {
+        self.used_answers.iter().chain(&self.used_effects).any(|used| !used)
+    }
+
+    // ---- Input requests ----
+
+    /// Looks up the answer to an input request, and opens it if there is none.
+    pub(crate) fn ask(&mut self, asking: Asking, now: Duration) -> AskStep {
+        let Asking { ask, key, within, of } = asking;
+        let nth = count(&mut self.asked, &of);
+        let misfits = match self.recorded(&of, nth) {
+            None => self.past_ask(&of, nth).map_or(0, |asked| asked.misfits),
+            Some((at, None)) => {
+                note_used(&mut self.used_answers, at);
+                return AskStep::Done(Err(AskFailed::TimedOut));
+            }
+            Some((at, Some(answer))) => match ask.read_answer(&answer) {
+                Ok(answer) => {
+                    note_used(&mut self.used_answers, at);
+                    return AskStep::Done(Ok(answer));
+                }
+                Err(why) => {
+                    self.past.answers.remove(at);
+                    self.used_answers.remove(at);
+                    let misfits = self.past_ask(&of, nth).map_or(0, |asked| asked.misfits).saturating_add(1);
+                    if misfits > 1 {
+                        self.refusal = Some(RpcError::invalid_params(format!("an answer has the wrong shape: {why}")));
+                    }
+                    misfits
+                }
+            },
+        };
+        self.opened = self.opened.saturating_add(1);
+        let number = self.opened;
+        let before = self.past_ask(&of, nth);
+        let until = before.map_or_else(|| within.map(|within| now.saturating_add(within).as_secs()), |asked| asked.until);
+        let name = match (key, before) {
+            (Some(key), _) => key.to_string(),
+            (None, Some(before)) => before.name.clone(),
+            (None, None) => format!("input-{number}"),
+        };
+        if self.open.iter().any(|open| open.entry.name == name) {
+            return AskStep::Done(Err(AskFailed::Invalid(format!("two open input requests have the name {name:?}"))));
+        }
+        self.open.push(Open { number, ask, entry: PastAsk { name, of, nth, misfits, until } });
+        AskStep::Open(number)
+    }
+
+    /// Removes an input request that its handler no longer waits for.
+    pub(crate) fn forget(&mut self, number: u64) {
+        self.open.retain(|open| open.number != number);
+    }
+
+    /// Notes that the caller lacks the capabilities for an input request.
+    pub(crate) fn note_missing(&mut self, failed: &AskFailed, required: Capabilities) {
+        self.missing = Some((failed.clone(), required));
+    }
+
+    /// The failure of an input request for which the caller lacks capabilities.
+    pub(crate) fn missing(&self) -> Option<&(AskFailed, Capabilities)> {
+        self.missing.as_ref()
+    }
+
+    fn recorded(&self, of: &str, nth: u16) -> Option<(usize, Option<Json>)> {
+        let at = self.past.answers.iter().position(|answer| answer.of == of && answer.nth == nth)?;
+        self.past.answers.get(at).map(|found| (at, found.answer.clone()))
+    }
+
+    fn past_ask(&self, of: &str, nth: u16) -> Option<&PastAsk> {
+        self.past.asked.iter().find(|asked| asked.of == of && asked.nth == nth)
+    }
+
+    // ---- Effects ----
+
+    /// Begins an effect. If `must_be_sealed`, its key must stand in a sealed state before.
+    pub(crate) fn begin_effect(&mut self, name: &str, must_be_sealed: bool) -> EffectStep {
+        if self.running.iter().any(|running| running == name) {
+            return EffectStep::Busy;
+        }
+        if must_be_sealed && self.past.rounds == 0 {
+            self.wants_round = true;
+            return EffectStep::NeedsRound;
+        }
+        let nth = count(&mut self.begun, name);
+        if let Some(at) = self.past.effects.iter().position(|effect| effect.name == name && effect.nth == nth)
+            && let Some(effect) = self.past.effects.get(at)
+        {
+            note_used(&mut self.used_effects, at);
+            return EffectStep::Done(effect.outcome.clone());
+        }
+        self.running.push(String::from(name));
+        let key = digest([self.past.invocation.as_bytes(), name.as_bytes(), &nth.to_be_bytes()]);
+        EffectStep::Run { key: encode(&key), nth }
+    }
+
+    /// Ends an effect; without an outcome, it was dropped on the way.
+    pub(crate) fn end_effect(&mut self, name: &str, nth: u16, outcome: Option<Outcome>) {
+        self.running.retain(|running| running != name);
+        if let Some(outcome) = outcome {
+            self.past.effects.push(PastEffect { name: String::from(name), nth, outcome });
+            self.used_effects.push(true);
+        }
+    }
+
+    /// Returns `true` while an effect is under way.
+    pub(crate) fn is_in_effect(&self) -> bool {
+        !self.running.is_empty()
+    }
+
+    // ---- The end of the request ----
+
+    /// Takes the round with which the request ends, if its handler waits for input and no effect is under way. `depth` is the sampling depth of
+    /// the call, and `most` the number of rounds that it may have.
+    pub(crate) fn leave(&mut self, depth: u8, most: u8, now: Duration) -> Option<Leave> {
+        if self.is_in_effect() || (self.open.is_empty() && !self.wants_round && self.refusal.is_none()) {
+            return None;
+        }
+        if let Some(refusal) = self.refusal.take() {
+            return Some(Leave::Refused(refusal));
+        }
+        if self.past.rounds >= most {
+            return Some(Leave::Refused(RpcError::fixed(RpcError::INTERNAL, "the tool asked for input in too many rounds")));
+        }
+        let mut round = InputRound::new();
+        let mut asked = Vec::with_capacity(self.open.len());
+        for open in core::mem::take(&mut self.open) {
+            round = round.ask(&*open.entry.name, open.ask);
+            asked.push(open.entry);
+        }
+        let past = &mut self.past;
+        let expires = now.saturating_add(ROUND).as_secs().min(past.began.saturating_add(WHOLE.as_secs()));
+        (past.rounds, past.depth, past.expires, past.asked) = (past.rounds.saturating_add(1), depth, expires, asked);
+        serde_json::to_vec(past).ok().map(|log| Leave::Round { round, log })
+    }
+}
+
+fn note_used(used: &mut [bool], at: usize) {
+    if let Some(used) = used.get_mut(at) {
+        *used = true;
+    }
+}
+
+/// Counts one more occurrence of `name`; returns how many there were before.
+fn count(all: &mut Vec<(String, u16)>, name: &str) -> u16 {
+    if let Some((_, number)) = all.iter_mut().find(|(known, _)| known == name) {
+        let nth = *number;
+        *number = number.saturating_add(1);
+        return nth;
+    }
+    all.push((String::from(name), 1));
+    0
+}

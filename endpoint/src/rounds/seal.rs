@@ -1,0 +1,231 @@
+//! Sealing the state of a call that asks for input: it is encrypted and authenticated, and bound to the request that it belongs to.
+
+use core::fmt;
+use std::sync::OnceLock;
+
+use engine::Runtime;
+
+/// The length of a key, in bytes.
+const KEY: usize = 32;
+/// The number of bytes of a key's digest that name it in a sealed state.
+const KEY_ID: usize = 4;
+/// The length of the random number of a sealed state, in bytes.
+const NONCE: usize = 24;
+/// The first byte of a sealed state.
+const FORMAT: u8 = 1;
+
+/// A digest of 32 bytes.
+pub(crate) type Digest = [u8; 32];
+
+/// Keys that seal the states of calls between two rounds of input requests ([`Service::seal_keys`](crate::Service::seal_keys)).
+///
+/// Every process that may get the retry of a call needs the key that sealed its state. To change the key of several processes: first let all of
+/// them open the new one ([`SealKeys::also_opens`]), then seal with it, and remove the old one an hour later, when no state is older.
+#[derive(Clone)]
+pub struct SealKeys {
+    seals: [u8; KEY],
+    opens: Vec<[u8; KEY]>,
+}
+
+impl SealKeys {
+    /// A key that seals and opens. It must be random, and secret.
+    #[must_use]
+    pub const fn new(key: [u8; KEY]) -> Self {
+        Self { seals: key, opens: Vec::new() }
+    }
+
+    /// Adds a key that only opens.
+    #[must_use]
+    pub fn also_opens(mut self, key: [u8; KEY]) -> Self {
+        self.opens.push(key);
+        self
+    }
+
+    fn all(&self) -> impl Iterator<Item = &[u8; KEY]> {
+        core::iter::once(&self.seals).chain(&self.opens)
+    }
+}
+
+impl fmt::Debug for SealKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SealKeys").finish_non_exhaustive()
+    }
+}
+
+/// Seals and opens the states of one service. Its key is that of the owner, or a random one, with which a state opens only in this process.
+#[derive(Debug, Default)]
+pub(crate) struct Sealer {
+    keys: OnceLock<SealKeys>,
+}
+
+impl Sealer {
+    pub(crate) fn with(keys: SealKeys) -> Self {
+        let sealer = Self::default();
+        let _ = sealer.keys.set(keys);
+        sealer
+    }
+
+    fn keys(&self, runtime: &dyn Runtime) -> Option<&SealKeys> {
+        if self.keys.get().is_none() {
+            let mut key = [0; KEY];
+            runtime.fill_random(&mut key).ok()?;
+            // Another thread may have been first.
+            let _ = self.keys.set(SealKeys::new(key));
+        }
+        self.keys.get()
+    }
+
+    /// Returns `true` if states can be sealed: the feature `seal` is on, and the runtime has random bytes and a clock.
+    pub(crate) fn is_able(&self, runtime: &dyn Runtime) -> bool {
+        cfg!(feature = "seal") && runtime.unix_time().is_some() && self.keys(runtime).is_some()
+    }
+
+    /// Seals `state`, bound to `bound`. `None` if the runtime has no random bytes.
+    pub(crate) fn seal(&self, state: &[u8], bound: &Digest, runtime: &dyn Runtime) -> Option<String> {
+        let key = &self.keys(runtime)?.seals;
+        let mut nonce = [0; NONCE];
+        runtime.fill_random(&mut nonce).ok()?;
+        let sealed = cipher::encrypt(key, &nonce, state, bound)?;
+        let mut out = vec![FORMAT];
+        out.extend_from_slice(&key_id(key));
+        out.extend_from_slice(&nonce);
+        out.extend_from_slice(&sealed);
+        Some(cipher::encode(&out))
+    }
+
+    /// Opens a state that a [`Self::seal`] with the same `bound` and one of these keys has made; `None` for any other text.
+    pub(crate) fn open(&self, text: &str, bound: &Digest, runtime: &dyn Runtime) -> Option<Vec<u8>> {
+        let bytes = cipher::decode(text)?;
+        let (format, rest) = bytes.split_first()?;
+        let (id, rest) = rest.split_at_checked(KEY_ID)?;
+        let (nonce, sealed) = rest.split_first_chunk::<NONCE>()?;
+        if *format != FORMAT {
+            return None;
+        }
+        let keys = self.keys(runtime)?;
+        keys.all().filter(|key| key_id(key) == *id).find_map(|key| cipher::decrypt(key, nonce, sealed, bound))
+    }
+}
+
+fn key_id(key: &[u8; KEY]) -> [u8; KEY_ID] {
+    let digest = digest([b"seal key".as_slice(), key]);
+    digest.first_chunk().copied().unwrap_or_default()
+}
+
+/// The SHA-256 digest of these parts, in this order.
+pub(crate) fn digest<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Digest {
+    cipher::digest(parts)
+}
+
+/// Text without padding that is safe in URLs.
+pub(crate) fn encode(bytes: &[u8]) -> String {
+    cipher::encode(bytes)
+}
+
+#[cfg(feature = "seal")]
+mod cipher {
+    use chacha20poly1305::aead::{Aead as _, KeyInit as _, Payload};
+    use chacha20poly1305::{XChaCha20Poly1305, XNonce};
+    use data_encoding::BASE64URL_NOPAD;
+    use sha2::{Digest as _, Sha256};
+
+    use super::{Digest, KEY, NONCE};
+
+    pub(super) fn encrypt(key: &[u8; KEY], nonce: &[u8; NONCE], msg: &[u8], aad: &Digest) -> Option<Vec<u8>> {
+        XChaCha20Poly1305::new(&(*key).into()).encrypt(&XNonce::from(*nonce), Payload { msg, aad }).ok()
+    }
+
+    pub(super) fn decrypt(key: &[u8; KEY], nonce: &[u8; NONCE], msg: &[u8], aad: &Digest) -> Option<Vec<u8>> {
+        XChaCha20Poly1305::new(&(*key).into()).decrypt(&XNonce::from(*nonce), Payload { msg, aad }).ok()
+    }
+
+    pub(super) fn digest<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Digest {
+        let mut hash = Sha256::new();
+        for part in parts {
+            // The length comes first, so that no two lists of parts are the same bytes.
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+        hash.finalize().into()
+    }
+
+    pub(super) fn encode(bytes: &[u8]) -> String {
+        BASE64URL_NOPAD.encode(bytes)
+    }
+
+    pub(super) fn decode(text: &str) -> Option<Vec<u8>> {
+        BASE64URL_NOPAD.decode(text.as_bytes()).ok()
+    }
+}
+
+/// Without the feature no state is made, and none opens; see [`Sealer::is_able`].
+#[cfg(not(feature = "seal"))]
+mod cipher {
+    use super::{Digest, KEY, NONCE};
+
+    pub(super) fn encrypt(_: &[u8; KEY], _: &[u8; NONCE], _: &[u8], _: &Digest) -> Option<Vec<u8>> {
+        None
+    }
+
+    pub(super) fn decrypt(_: &[u8; KEY], _: &[u8; NONCE], _: &[u8], _: &Digest) -> Option<Vec<u8>> {
+        None
+    }
+
+    pub(super) fn digest<'a>(_: impl IntoIterator<Item = &'a [u8]>) -> Digest {
+        Digest::default()
+    }
+
+    pub(super) fn encode(_: &[u8]) -> String {
+        String::new()
+    }
+
+    pub(super) fn decode(_: &str) -> Option<Vec<u8>> {
+        None
+    }
+}
+
+#[cfg(test)]
+#[cfg(feature = "seal")]
+mod tests {
+    use super::*;
+    use crate::testing::Executor;
+
+    #[test]
+    fn a_state_opens_with_its_key_and_for_its_request_alone() {
+        let runtime = Executor::new().runtime();
+        let (old, new) = (SealKeys::new([1; 32]), SealKeys::new([2; 32]));
+        let (mine, other) = (digest([b"a".as_slice()]), digest([b"b".as_slice()]));
+        let sealed = Sealer::with(old.clone()).seal(b"state", &mine, &*runtime).unwrap();
+        let opens = |keys: SealKeys, text: &str, bound| Sealer::with(keys).open(text, bound, &*runtime);
+        assert_eq!(opens(old.clone(), &sealed, &mine).as_deref(), Some(b"state".as_slice()));
+        assert_eq!(opens(old.clone(), &sealed, &other), None, "another request");
+        assert_eq!(opens(new.clone(), &sealed, &mine), None, "another key");
+        assert!(opens(new.also_opens([1; 32]), &sealed, &mine).is_some(), "an old key opens");
+        for length in 0..sealed.len() {
+            assert_eq!(opens(old.clone(), &sealed[..length], &mine), None, "cut after {length}");
+        }
+        for at in 0..sealed.len() {
+            let mut changed = sealed.clone().into_bytes();
+            changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
+            assert_eq!(opens(old.clone(), std::str::from_utf8(&changed).unwrap(), &mine), None, "changed at {at}");
+        }
+        assert_eq!(opens(old, "no base64 \u{1f511}", &mine), None);
+    }
+
+    #[test]
+    fn equal_states_are_sealed_differently_and_a_random_key_is_that_of_one_service() {
+        let runtime = Executor::new().runtime();
+        let bound = Digest::default();
+        let (one, other) = (Sealer::default(), Sealer::default());
+        assert!(one.is_able(&*runtime));
+        let first = one.seal(b"state", &bound, &*runtime).unwrap();
+        assert_ne!(one.seal(b"state", &bound, &*runtime).unwrap(), first);
+        assert!(one.open(&first, &bound, &*runtime).is_some());
+        assert_eq!(other.open(&first, &bound, &*runtime), None);
+    }
+
+    #[test]
+    fn the_parts_of_a_digest_cannot_be_shifted() {
+        assert_ne!(digest([b"ab".as_slice(), b"c"]), digest([b"a".as_slice(), b"bc"]));
+    }
+}

@@ -1,0 +1,198 @@
+//! The verbs of an inbound call whose caller is asked in rounds: its log, under the lock of the endpoint.
+
+use core::pin::Pin;
+use core::task::{Context as TaskContext, Poll};
+use core::time::Duration;
+use std::sync::Arc;
+
+use super::served_call::CancelledWait;
+use super::{ServedCall, State};
+use crate::ask_failed::AskFailed;
+use crate::extensions::Principal;
+use crate::rounds::{AskStep, Asking, Digest, EffectStep, LONGEST_STATE, Leave, Outcome, RoundLog, bound_to, not_accepted};
+use protocol_core::dialect::{Answer, Reply, Retry};
+use protocol_core::error::RpcError;
+use protocol_core::session::{AskError, ServeOptions};
+
+/// The parts of a service that a state is sealed with.
+#[derive(Clone, Debug)]
+pub(crate) struct RoundKit {
+    pub(crate) sealer: Arc<crate::rounds::Sealer>,
+    /// The name of the service.
+    pub(crate) service: Arc<str>,
+    /// The version of the handlers.
+    pub(crate) version: Arc<str>,
+}
+
+impl State {
+    /// The log of an inbound call, made if there is none.
+    fn round_log(&mut self, served: &ServedCall, invocation: [u8; 16], now: Duration) -> Option<&mut RoundLog> {
+        let slot = self.served_calls.get_mut(&served.id)?;
+        Some(slot.rounds.get_or_insert_with(|| Box::new(RoundLog::begin(invocation, now))))
+    }
+}
+
+impl ServedCall {
+    /// Returns `true` while the handler repeats what it did in an earlier request, so that its progress and records are not sent again.
+    pub(super) fn is_replaying(&self, state: &State) -> bool {
+        self.asks_in_rounds()
+            && state.served_calls.get(&self.id).and_then(|slot| slot.rounds.as_ref()).is_some_and(|log| log.is_replaying())
+    }
+
+    /// Opens the log of a retry, before its handler starts.
+    ///
+    /// # Errors
+    /// The error to reply with, if the state does not open. Nothing may be run then.
+    pub(crate) fn resume(&self, retry: &Retry) -> Result<(), RpcError> {
+        // Answers without a state belong to no round of this service.
+        let Some(state) = retry.state().filter(|_| self.asks_in_rounds()) else { return Ok(()) };
+        let (kit, bound, now) = self.sealing().ok_or_else(not_accepted)?;
+        let opened = kit.sealer.open(state, &bound, &**self.shared.runtime());
+        let log = opened.and_then(|log| RoundLog::resume(&log, retry, now)).ok_or_else(not_accepted)?;
+        let depth = log.depth();
+        self.raise_depth(depth);
+        self.shared.look(|state| {
+            if let Some(slot) = state.served_calls.get_mut(&self.id) {
+                slot.rounds = Some(Box::new(log));
+            }
+        });
+        // It fails if the call was cancelled meanwhile, which then asks for nothing.
+        let _ = self.configure(ServeOptions::default().with_depth(depth));
+        Ok(())
+    }
+
+    /// Looks up the answer to an input request in the log, or opens the input request, which leaves when the handler is pending.
+    pub(crate) fn ask_in_round(self: &Arc<Self>, asking: Asking) -> Result<RoundStep, AskFailed> {
+        let (unsupported, required) = (AskFailed::unsupported(&asking.ask), asking.ask.required_capabilities());
+        let Some(now) = self.shared.runtime().unix_time() else { return Err(unsupported) };
+        let invocation = self.invocation();
+        let step = self.shared.look(|state| {
+            let checked = state.session.check_round_input(self.id, &asking.ask);
+            let Some(log) = state.round_log(self, invocation, now) else { return Err(AskError::NotLive) };
+            if matches!(checked, Err(AskError::Unsupported)) {
+                log.note_missing(&unsupported, required);
+            }
+            checked?;
+            Ok(log.ask(asking, now))
+        });
+        match step.map_err(|error| self.ask_failed(error, unsupported))? {
+            AskStep::Done(answer) => answer.map(|answer| RoundStep::Answer(Box::new(answer))),
+            AskStep::Open(number) => {
+                // A task of its own may have asked, so the handler is polled once more, and leaves.
+                if let Some(waker) = self.task_waker() {
+                    waker.wake();
+                }
+                Ok(RoundStep::Wait(RoundWait { cancelled: self.cancelled(), served: Arc::clone(self), number }))
+            }
+        }
+    }
+
+    /// Begins an effect: its outcome stands in the log, or it has to run. `None` if the call is over.
+    pub(crate) fn begin_effect(&self, name: &str, must_be_sealed: bool) -> Option<EffectStep> {
+        let (invocation, now) = (self.invocation(), self.shared.runtime().unix_time().unwrap_or_default());
+        let must_be_sealed = must_be_sealed && self.asks_in_rounds();
+        self.shared.look(|state| state.round_log(self, invocation, now).map(|log| log.begin_effect(name, must_be_sealed)))
+    }
+
+    /// Ends an effect; without an outcome, it was dropped on the way.
+    pub(crate) fn end_effect(&self, name: &str, nth: u16, outcome: Option<Outcome>) {
+        self.shared.look(|state| {
+            if let Some(log) = state.served_calls.get_mut(&self.id).and_then(|slot| slot.rounds.as_mut()) {
+                log.end_effect(name, nth, outcome);
+            }
+        });
+    }
+
+    /// The reply with which a request ends whose handler waits for input.
+    pub(super) fn leave(&self) -> Option<Reply> {
+        if self.is_cancelled() {
+            return None;
+        }
+        let now = self.shared.runtime().unix_time()?;
+        let leave = self.shared.look(|state| {
+            let most = state.session.config().limits.input_rounds;
+            let log = state.served_calls.get_mut(&self.id)?.rounds.as_mut()?;
+            log.leave(self.depth(), most, now)
+        })?;
+        Some(match leave {
+            Leave::Refused(error) => Reply::Error(error),
+            Leave::Round { round, log } => {
+                let sealed = self.sealing().and_then(|(kit, bound, _)| kit.sealer.seal(&log, &bound, &**self.shared.runtime()));
+                match sealed {
+                    Some(state) if state.len() <= LONGEST_STATE => {
+                        self.note_left();
+                        Reply::Input(Box::new(round.with_state(state)))
+                    }
+                    Some(state) => Reply::Error(RpcError::internal(format!(
+                        "the state of the call is too large ({} of {LONGEST_STATE} bytes)",
+                        state.len()
+                    ))),
+                    None => Reply::Error(RpcError::fixed(RpcError::INTERNAL, "there are no random bytes to seal the state with")),
+                }
+            }
+        })
+    }
+
+    /// Replaces a reply that reports an input request without the capability for it: the protocol has an error for that.
+    pub(super) fn with_missing_capability(&self, state: &mut State, reply: Reply) -> Reply {
+        if !self.asks_in_rounds() {
+            return reply;
+        }
+        let log = state.served_calls.get(&self.id).and_then(|slot| slot.rounds.as_ref());
+        let Some((failed, required)) = log.and_then(|log| log.missing()) else { return reply };
+        let is_reported = match &reply {
+            Reply::Tool(output) => output.is_error && output.fault.as_deref() == Some(&failed.fault()),
+            Reply::Error(error) => *error.message == *failed.to_string(),
+            _ => false,
+        };
+        if is_reported { Reply::Error(failed.missing(required)) } else { reply }
+    }
+
+    /// The sealer, the digest that a state is bound to, and the time.
+    fn sealing(&self) -> Option<(RoundKit, Digest, Duration)> {
+        let (request, now) = (self.rounds_of()?, self.shared.runtime().unix_time()?);
+        let kit = self.shared.look(|state| state.round_kit.clone())?;
+        let principal = self.extensions.get::<Principal>().map_or("", |principal| &principal.0);
+        let bound = bound_to(&kit.service, &kit.version, request, principal);
+        Some((kit, bound, now))
+    }
+
+    /// A random name for the call; without random bytes, the zeros.
+    fn invocation(&self) -> [u8; 16] {
+        let mut invocation = [0; 16];
+        let _ = self.shared.runtime().fill_random(&mut invocation);
+        invocation
+    }
+}
+
+/// The step that follows an input request in a round.
+pub(crate) enum RoundStep {
+    Answer(Box<Answer>),
+    Wait(RoundWait),
+}
+
+/// Waits for the end of the request, with which an input request leaves. Dropping it before removes the input request.
+pub(crate) struct RoundWait {
+    served: Arc<ServedCall>,
+    cancelled: CancelledWait,
+    number: u64,
+}
+
+impl Future for RoundWait {
+    type Output = AskFailed;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<AskFailed> {
+        let this = self.get_mut();
+        Pin::new(&mut this.cancelled).poll(cx).map(AskFailed::Cancelled)
+    }
+}
+
+impl Drop for RoundWait {
+    fn drop(&mut self) {
+        self.served.shared.look(|state| {
+            if let Some(log) = state.served_calls.get_mut(&self.served.id).and_then(|slot| slot.rounds.as_mut()) {
+                log.forget(self.number);
+            }
+        });
+    }
+}

@@ -1,0 +1,173 @@
+//! The words of input rounds (2026-07-28, Multi Round-Trip Requests), at both ends.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::stateless::write_server;
+use super::write::{Added, answer_error, push_answer, write_capabilities};
+use super::{Mcp, Revision, Side};
+use crate::dialect::round::RoundInput;
+use crate::dialect::{Answer, Capabilities, Elicited, InputRound, LocalEnd, Op, Retry};
+use crate::error::{RpcError, Violation};
+use crate::json::read::{Kind, for_each_member, integer, member, string};
+use crate::json::scan::IndexedObject;
+use crate::json::write::{Object, push_json, text_size};
+use crate::json::{Frame, Json, Text};
+
+impl Mcp {
+    /// The server's end of the revision.
+    pub(in crate::dialect) const STATELESS_SERVER: Self = Self { side: Side::Server, agreed: Some(Revision::R2026_07_28) };
+}
+
+/// Returns `true` for a request that input requests can answer.
+pub(super) const fn has_rounds(op: Op) -> bool {
+    matches!(op, Op::CallTool | Op::GetPrompt | Op::ReadResource)
+}
+
+// ---- The server's end ----
+
+/// Reads the members of a retry; `None` if there are none. The error names the one with the wrong type.
+pub(super) fn read_retry(params: &IndexedObject<'_>, frame: Frame<'_>) -> Result<Option<Box<Retry>>, Text> {
+    let state = match params.member("requestState") {
+        None => None,
+        Some(state) => Some(frame.text(state).ok_or_else(|| Text::from_static("`requestState` must be a string"))?),
+    };
+    let answers = match params.member("inputResponses") {
+        None => None,
+        Some(answers) if Kind::of(answers) == Kind::Object => Some(frame.json(answers)),
+        Some(_) => return Err(Text::from_static("`inputResponses` must be an object")),
+    };
+    Ok((state.is_some() || answers.is_some()).then(|| Box::new(Retry { state, answers })))
+}
+
+/// Writes the result that asks for input.
+pub(super) fn write_round(object: &mut Object<'_>, round: &InputRound, local: &LocalEnd<'_>) {
+    object.word("resultType", "input_required");
+    if !round.inputs.is_empty() {
+        object.object("inputRequests", |object| {
+            for RoundInput { name, ask, depth } in &round.inputs {
+                let (method, params) = Mcp::STATELESS_SERVER.ask_request(ask);
+                Object::write(object.named(name), |object| {
+                    object.word("method", method);
+                    let added = Added { token: None, depth: *depth, parent: None, stamp: &[] };
+                    added.merge(&params, object.member("params"));
+                });
+            }
+        });
+    }
+    if let Some(state) = &round.state {
+        object.text("requestState", state);
+    }
+    object.object("_meta", |object| write_server(object, local.identity));
+}
+
+/// An upper bound on the length of the result, without that of the members which every result has.
+pub(crate) fn round_size(round: &InputRound) -> usize {
+    /// The method, the names of the members, and the depth.
+    const AROUND: usize = 160;
+    let state = round.state.as_ref().map_or(0, |state| text_size(state.as_bytes()));
+    round.inputs.iter().fold(state.saturating_add(AROUND), |sum, input| {
+        let (_, params) = Mcp::STATELESS_SERVER.ask_request(&input.ask);
+        sum.saturating_add(text_size(input.name.as_bytes())).saturating_add(params.as_bytes().len()).saturating_add(AROUND)
+    })
+}
+
+impl RpcError {
+    /// The error for a request that cannot be served unless its caller declares these capabilities ([`RpcError::MISSING_CAPABILITY`]).
+    #[must_use]
+    pub fn missing_capability(required: &Capabilities) -> Self {
+        let data = Object::value(|object| {
+            object.object("requiredCapabilities", |object| {
+                write_capabilities(object, Side::Client, Revision::R2026_07_28, required);
+            });
+        });
+        Self::fixed(Self::MISSING_CAPABILITY, "the request needs a capability that its client did not declare").with_data(data)
+    }
+}
+
+// ---- The client's end ----
+
+impl Mcp {
+    /// Returns `true` for a request that input requests can answer in this revision.
+    pub(crate) const fn has_rounds(self, op: Op) -> bool {
+        self.is_stateless() && has_rounds(op)
+    }
+
+    /// Reads the result that asks for input. Each input request must be one that this end declares.
+    pub(crate) fn read_round(self, result: &Json, own: &Capabilities) -> Result<InputRound, Violation> {
+        let mut round = InputRound::new();
+        if let Some(state) = result.member("requestState") {
+            round.state = Some(state.as_text().ok_or(Violation::InvalidResponse)?);
+        }
+        if let Some(inputs) = result.member("inputRequests") {
+            if !inputs.is_object() {
+                return Err(Violation::InvalidResponse);
+            }
+            let mut fault = None;
+            for_each_member(inputs.as_bytes(), |name, input| match self.read_round_input(name, input, &inputs, own) {
+                Ok(input) => round.inputs.push(input),
+                Err(violation) => fault = fault.or(Some(violation)),
+            });
+            if let Some(fault) = fault {
+                return Err(fault);
+            }
+        }
+        let is_empty = round.inputs.is_empty() && round.state.is_none();
+        if is_empty || round.repeats_a_name() { Err(Violation::InvalidResponse) } else { Ok(round) }
+    }
+
+    fn read_round_input(self, name: &str, input: &[u8], inputs: &Json, own: &Capabilities) -> Result<RoundInput, Violation> {
+        let method = member(input, "method").and_then(string).ok_or(Violation::InvalidResponse)?;
+        let params = match member(input, "params") {
+            None => Json::empty_object(),
+            Some(params) if Kind::of(params) == Kind::Object => inputs.part(params),
+            Some(_) => return Err(Violation::InvalidResponse),
+        };
+        let depth = params.member("_meta").and_then(|meta| meta.member(super::meta::DEPTH));
+        // As in `Meta::read`: a value that is not a depth counts as the maximum.
+        let depth = depth.map_or(0, |depth| integer(depth.as_bytes()).unwrap_or(u8::MAX));
+        let ask = self.read_ask(&method, params, own);
+        let ask = ask.map_err(|refusal| refusal.violation.unwrap_or(Violation::InvalidResponse))?;
+        Ok(RoundInput { name: Text::from(name), ask, depth })
+    }
+
+    /// The answer as it is sent in a retry. The error takes its place if a retry cannot carry it.
+    pub(crate) fn round_answer(self, answer: &Answer, can_decline: bool) -> Result<Json, RpcError> {
+        let dismissed = Answer::Elicit(Elicited::Cancel);
+        // An error is no decision of the user.
+        let answer = if can_decline && matches!(answer, Answer::Refused(_)) { &dismissed } else { answer };
+        if let Some(error) = answer_error(answer) {
+            return Err(error);
+        }
+        let mut out = Vec::new();
+        push_answer(&mut out, answer);
+        Ok(Json::written(out))
+    }
+}
+
+/// The answers and the state that a retry adds to the parameters of its request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RetryMembers<'a> {
+    pub(crate) answers: &'a [(Text, Json)],
+    pub(crate) state: Option<&'a Text>,
+}
+
+impl RetryMembers<'_> {
+    /// Returns `true` for a member that only a retry has.
+    pub(super) fn owns(name: &str) -> bool {
+        matches!(name, "inputResponses" | "requestState")
+    }
+
+    pub(super) fn write(&self, object: &mut Object<'_>) {
+        if !self.answers.is_empty() {
+            object.object("inputResponses", |object| {
+                for (name, answer) in self.answers {
+                    push_json(object.named(name), answer.as_bytes());
+                }
+            });
+        }
+        if let Some(state) = self.state {
+            object.text("requestState", state);
+        }
+    }
+}

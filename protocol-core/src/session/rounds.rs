@@ -1,0 +1,111 @@
+//! The steps of a caller whose peer asks for input by a result (MCP 2026-07-28, Multi Round-Trip Requests): the input requests of a round, their
+//! answers, and the retry of the call.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::depth;
+use super::input::InboundInput;
+use super::input_output::too_large;
+use super::lane_queue::Class;
+use super::route::Lane;
+use super::{Event, ExchangeId, InputKey, Invalid, OutboundId, Outcome, Session};
+use crate::dialect::{Answer, InputRound};
+use crate::error::Violation;
+use crate::json::Json;
+
+/// The waits before the retry of a call whose peer asked for nothing but a retry: the first time, and later.
+const WAITS: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(250)];
+
+impl Session {
+    /// The call that may have an open exchange of this number. The first exchange of a call has the number of the call.
+    #[inline]
+    pub(super) fn call_of(&self, number: u64) -> OutboundId {
+        match self.retries.is_empty() {
+            true => OutboundId(number),
+            false => self.retries.get(&ExchangeId(number)).copied().unwrap_or(OutboundId(number)),
+        }
+    }
+
+    /// Takes a result that asks for input, which ends the exchange of a call: InFlight -> Asked, or the end of the call.
+    pub(super) fn take_round(&mut self, id: OutboundId, result: &Json) {
+        let Some(call) = self.outbound_calls.get(&id) else { return };
+        let (rules, parent_depth, rounds) = (call.rules(), call.depth(), call.rounds());
+        let round = match rules.dialect.read_round(result, &self.config.capabilities) {
+            Ok(round) => round,
+            Err(violation) => return self.refuse_round(id, Some(violation), Invalid::Response),
+        };
+        if rounds >= self.config.limits.input_rounds {
+            return self.refuse_round(id, None, Invalid::TooManyRounds);
+        }
+        if self.inbound_inputs.len().saturating_add(round.inputs.len()) > self.config.limits.in_flight {
+            return self.refuse_round(id, Some(Violation::TooManyRequests), Invalid::Response);
+        }
+        let max = self.config.depth.max;
+        let depths = round.inputs.iter().map(|input| (&input.ask, depth::of_input(&input.ask, parent_depth, input.depth)));
+        if depths.into_iter().any(|(ask, depth)| !depth::is_allowed(ask, depth, max)) {
+            return self.refuse_round(id, Some(Violation::SamplingTooDeep), Invalid::TooDeep);
+        }
+        self.open_round(id, round, rounds);
+    }
+
+    fn refuse_round(&mut self, id: OutboundId, violation: Option<Violation>, why: Invalid) {
+        if let Some(violation) = violation {
+            self.violation(violation);
+        }
+        self.finish_call(id, Outcome::Invalid(why));
+    }
+
+    fn open_round(&mut self, id: OutboundId, round: InputRound, rounds: u8) {
+        let keys: Vec<_> = round.inputs.iter().map(|_| InputKey(self.number())).collect();
+        let Some(call) = self.outbound_calls.get_mut(&id) else { return };
+        let (rules, parent_depth) = (call.rules(), call.depth());
+        let wait = if rounds == 0 { WAITS[0] } else { WAITS[1] };
+        let again_at = round.inputs.is_empty().then(|| self.now.saturating_add(wait));
+        let names = round.inputs.iter().map(|input| input.name.clone());
+        call.ask(keys.iter().copied().zip(names).collect(), round.state, again_at);
+        for key in &keys {
+            call.open_inbound_input(*key, self.now);
+        }
+        self.arm_call(id);
+        for (key, input) in keys.into_iter().zip(round.inputs) {
+            let depth = depth::of_input(&input.ask, parent_depth, input.depth);
+            self.inbound_inputs.insert(key, InboundInput::of_round(id, input.ask.can_be_declined(), depth, rules));
+            self.push_event(Event::InputRequested { key, parent: Some(id), ask: input.ask, depth });
+        }
+    }
+
+    /// Takes an answer to an input request of a round. The last one sends the retry; an answer that a retry cannot carry ends the call.
+    pub(super) fn take_round_answer(&mut self, key: InputKey, input: &InboundInput, answer: &Answer) {
+        let Some(parent) = input.parent() else { return };
+        self.close_input_of_call(Some(parent), key);
+        match input.rules().dialect.round_answer(answer, input.can_be_declined()) {
+            Err(error) => self.finish_call(parent, Outcome::Unanswered(error)),
+            Ok(answer) => {
+                if self.outbound_calls.get_mut(&parent).is_some_and(|call| call.answer(key, answer)) {
+                    self.retry_call(parent);
+                }
+            }
+        }
+    }
+
+    /// Asked -> InFlight: sends the request of a call again, with the answers to its input requests.
+    pub(super) fn retry_call(&mut self, id: OutboundId) {
+        let exchange = ExchangeId(self.number());
+        let Some(call) = self.outbound_calls.get_mut(&id) else { return };
+        let Some(retry) = call.retry() else { return };
+        let (rules, depth, observed, ended) = (call.rules(), call.depth(), call.is_observed(), call.exchange());
+        let frames = self.outbox.frames();
+        let frame = rules.dialect.write_retry(frames, exchange.0, retry.request(), observed, depth, &self.stamp, retry.members());
+        if frame.len() > self.config.limits.frame_bytes {
+            let error = too_large(frame.len(), self.config.limits.frame_bytes);
+            frames.discard(frame);
+            return self.finish_call(id, Outcome::Unanswered(error));
+        }
+        let ticket = self.outbox.push(Lane::CHANNEL, Class::Request(exchange), frame);
+        call.restart(exchange, ticket);
+        self.retries.remove(&ended);
+        self.retries.insert(exchange, id);
+        self.arm_call(id);
+    }
+}

@@ -1,0 +1,635 @@
+//! MCP 2026-07-28: a server asks for input by the result of a request, and its client answers by a retry (Multi Round-Trip Requests).
+
+use std::time::Duration;
+
+use protocol_core::mcp::Era;
+use protocol_core::{
+    Answer, Ask, AskError, CallTimeouts, Close, Consent, Elicit, Elicited, Event, Gone, InputKey, InputMode, InputRound, Invalid,
+    Invoke, Json, NotLive, OpenUrl, Outcome, Progress, Reply, RouteKind, RpcError, Sample, Sampled, ServeOptions, TimeoutKind,
+    ToolOutput, TransportEnd, Violation,
+};
+
+use testkit::config::{client_config, server_config, with};
+use testkit::scripted::{initialize, json, progress, request};
+use testkit::{Pair, Scripted};
+
+const FORM: &str = r#"{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}"#;
+/// The capabilities of a client that can answer everything.
+const ALL: &str = r#"{"roots":{},"elicitation":{"form":{},"url":{}},"sampling":{}}"#;
+
+fn form() -> Ask {
+    Ask::Elicit(Elicit::new("Your name?", json(FORM)))
+}
+
+// ---- The server's end ----
+
+fn server() -> Scripted {
+    Scripted::new(server_config())
+}
+
+/// A stateless request of a client with these capabilities.
+fn stateless(id: u64, method: &str, params: &str, declares: &str) -> String {
+    let version = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28""#;
+    let meta = format!(r#""_meta":{{{version},"io.modelcontextprotocol/clientCapabilities":{declares}}}"#);
+    request(id, method, &format!("{{{params}{meta}}}"))
+}
+
+fn call(id: u64, more: &str, declares: &str) -> String {
+    stateless(id, "tools/call", &format!(r#""name":"t","arguments":{{}},{more}"#), declares)
+}
+
+const SERVED_BY: &str = r#""_meta":{"io.modelcontextprotocol/serverInfo":{"name":"server","version":"1"}}"#;
+
+#[test]
+fn a_round_is_the_result_of_its_request_and_ends_the_call() {
+    let mut server = server();
+    server.frame(&call(7, "", ALL));
+    let id = server.request();
+    assert_eq!(server.session.input_mode(id), Ok(InputMode::Rounds));
+    let round = InputRound::new()
+        .ask("user_name", form())
+        .ask("say \"go\"", Ask::Confirm { message: "Go?".into() })
+        .ask("where", Ask::Roots)
+        .with_state("sealed \u{1f511}");
+    server.session.finish_round(id, round, server.now).unwrap();
+    let asks = [
+        &format!(r#""user_name":{{"method":"elicitation/create","params":{{"message":"Your name?","requestedSchema":{FORM}}}}}"#),
+        r#""say \"go\"":{"method":"elicitation/create","params":{"message":"Go?","requestedSchema":{"type":"object","properties":{},"required":[]}}}"#,
+        r#""where":{"method":"roots/list","params":{}}"#,
+    ];
+    let expected = format!(
+        r#"{{"jsonrpc":"2.0","id":7,"result":{{"resultType":"input_required","inputRequests":{{{}}},"requestState":"sealed 🔑",{SERVED_BY}}}}}"#,
+        asks.join(",")
+    );
+    assert_eq!(server.sent(), [expected]);
+    assert_eq!(server.session.respond(id, Reply::Done, server.now), Err(NotLive), "the call is over");
+    assert_eq!(server.session.progress(id, Progress::value(1.0), server.now), Err(protocol_core::ProgressError::NotLive));
+    assert_eq!(server.session.stats().inbound_calls, 0);
+}
+
+#[test]
+fn kept_progress_is_sent_before_the_round() {
+    let mut server = Scripted::new(with(server_config(), |config| {
+        config.progress.window = protocol_core::RateWindow::new(1, Duration::from_secs(1));
+    }));
+    let token = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","progressToken":"p","io.modelcontextprotocol/clientCapabilities":{}"#;
+    server.frame(&request(7, "tools/call", &format!(r#"{{"name":"t","_meta":{{{token}}}}}"#)));
+    let id = server.request();
+    server.report(id, Progress::value(1.0));
+    server.report(id, Progress::value(2.0));
+    server.sent();
+    server.session.finish_round(id, InputRound::new().with_state("s"), server.now).unwrap();
+    let sent = server.sent();
+    assert!(sent[0].contains(r#""progress":2"#) && sent[1].contains("input_required") && sent.len() == 2, "{sent:?}");
+}
+
+/// Basic, "Capabilities": a server asks only for what this request declares, whatever an earlier one has declared.
+#[test]
+fn only_what_the_request_itself_declares_can_be_asked_for() {
+    let url = || Ask::from(OpenUrl::new("Sign in", "https://example.com/"));
+    let tools = json(r#"{"messages":[],"maxTokens":1,"tools":[]}"#);
+    let mut with_tools = Sample::new("");
+    with_tools.params = Some(tools);
+    let rows: [(Ask, &str, &str); 5] = [
+        (form(), r#"{"elicitation":{}}"#, r#"{"elicitation":{"url":{}}}"#),
+        (url(), r#"{"elicitation":{"url":{}}}"#, r#"{"elicitation":{}}"#),
+        (Ask::from(Sample::new("?")), r#"{"sampling":{}}"#, r#"{"roots":{}}"#),
+        (Ask::Roots, r#"{"roots":{}}"#, r#"{"sampling":{}}"#),
+        (Ask::from(Sample::new("?")), ALL, "{}"),
+    ];
+    for (ask, enough, too_little) in rows {
+        let mut server = server();
+        server.frame(&call(1, "", enough));
+        let id = server.request();
+        assert_eq!(server.session.check_round_input(id, &ask).map(drop), Ok(()), "{ask:?}");
+        server.frame(&call(2, "", too_little));
+        let id = server.request();
+        assert_eq!(server.session.check_round_input(id, &ask), Err(AskError::Unsupported), "{ask:?}");
+        let round = InputRound::new().ask("a", ask).with_state("s");
+        assert_eq!(server.session.finish_round(id, round, server.now), Err(AskError::Unsupported));
+        assert_eq!(server.sent(), [""; 0], "nothing was sent, and the call goes on");
+        server.respond(id);
+    }
+    let mut server = server();
+    server.frame(&call(1, "", r#"{"sampling":{}}"#));
+    let id = server.request();
+    assert!(matches!(server.session.check_round_input(id, &Ask::from(with_tools)), Err(AskError::Invalid(_))));
+}
+
+#[test]
+fn a_round_that_is_empty_repeats_a_name_or_is_longer_than_a_frame_is_refused() {
+    let mut server = Scripted::new(with(server_config(), |config| config.limits.frame_bytes = 2000));
+    server.frame(&call(1, "", ALL));
+    let id = server.request();
+    let refused = |server: &mut Scripted, round| server.session.finish_round(id, round, server.now).unwrap_err();
+    assert!(matches!(refused(&mut server, InputRound::new()), AskError::Invalid(_)));
+    let twice = InputRound::new().ask("a", Ask::Roots).ask("b", form()).ask("a", Ask::Roots);
+    assert!(matches!(refused(&mut server, twice), AskError::Invalid(_)));
+    assert_eq!(refused(&mut server, InputRound::new().with_state("s".repeat(2000))), AskError::TooLarge);
+    server.expect_silence();
+    server.respond(id);
+    assert_eq!(refused(&mut server, InputRound::new().with_state("s")), AskError::NotLive);
+}
+
+#[test]
+fn requests_while_the_call_runs_are_for_handshakes_and_rounds_are_for_requests_without() {
+    let mut server = server();
+    server.frame(&call(1, "", ALL));
+    let id = server.request();
+    assert_eq!(server.session.request_input(id, Ask::Roots, server.now), Err(AskError::Unsupported));
+    server.frame(&stateless(2, "tools/list", "", ALL));
+    let list = server.request();
+    assert_eq!(server.session.input_mode(list), Ok(InputMode::Unsupported));
+    assert_eq!(server.session.check_round_input(list, &Ask::Roots), Err(AskError::Unsupported));
+    let mut legacy = Scripted::server(server_config());
+    let id = legacy.receive_call(5);
+    assert_eq!(legacy.session.input_mode(id), Ok(InputMode::Nested));
+    assert_eq!(legacy.session.finish_round(id, InputRound::new().with_state("s"), legacy.now), Err(AskError::Unsupported));
+    legacy.reply(id, Reply::Input(Box::new(InputRound::new().with_state("s"))));
+    assert!(legacy.sent()[0].contains("-32603"), "a reply that does not fit is an internal error");
+    assert_eq!(legacy.session.input_mode(id), Err(NotLive));
+}
+
+#[test]
+fn a_retry_brings_its_state_and_its_answers_and_nothing_is_taken_from_another_request() {
+    let mut server = server();
+    let answers = r#""inputResponses":{"a":{"action":"accept","content":{"name":"Ada"}},"b":7},"requestState":"s\u0031","#;
+    server.frame(&call(1, answers, ALL)).frame(&call(2, "", ALL));
+    let events = server.events();
+    let [Event::Request { request: first, .. }, Event::Request { request: second, .. }] = events.as_slice() else {
+        panic!("{events:?}")
+    };
+    let retry = first.retry().unwrap();
+    assert_eq!(retry.state().map(|state| state.as_str()), Some("s1"));
+    let answer = retry.answer("a").unwrap();
+    assert_eq!(form().read_answer(&answer), Ok(Answer::Elicit(Elicited::Accept(json(r#"{"name":"Ada"}"#)))));
+    assert!(form().read_answer(&json(r#"{"action":"accept","content":{}}"#)).is_err(), "a required field is missing");
+    assert!(form().read_answer(&retry.answer("b").unwrap()).is_err());
+    assert_eq!(retry.answer("c"), None);
+    assert_eq!(second.retry(), None);
+}
+
+#[test]
+fn members_of_a_retry_with_the_wrong_type_are_invalid_parameters() {
+    for members in [r#""requestState":7,"#, r#""requestState":null,"#, r#""inputResponses":[],"#, r#""inputResponses":"x","#] {
+        let mut server = server();
+        server.frame(&call(1, members, ALL));
+        assert_eq!(server.violations(), [Violation::InvalidParams], "{members}");
+        assert!(server.sent()[0].contains("-32602"), "{members}");
+    }
+    let mut server = server();
+    server.frame(&stateless(1, "tools/list", r#""requestState":7,"#, ALL));
+    server.request();
+}
+
+#[test]
+fn the_depth_of_an_earlier_exchange_binds_and_is_advice_on_the_wire() {
+    let mut server = server();
+    server.frame(&call(1, "", ALL));
+    let id = server.request();
+    server.session.configure(id, ServeOptions::default().with_depth(2), server.now).unwrap();
+    assert_eq!(server.session.check_round_input(id, &Ask::from(Sample::new("?"))), Ok(3));
+    let round = InputRound::new().ask("a", Sample::new("?")).ask("b", Ask::Roots);
+    server.session.finish_round(id, round, server.now).unwrap();
+    let sent = server.sent();
+    assert!(
+        sent[0].contains(r#""_meta":{"protocol-core/samplingDepth":3}"#)
+            && sent[0].contains(r#""_meta":{"protocol-core/samplingDepth":2}"#)
+    );
+    server.frame(&call(2, "", ALL));
+    let id = server.request();
+    server.session.configure(id, ServeOptions::default().with_depth(3), server.now).unwrap();
+    server.session.configure(id, ServeOptions::default().with_depth(1), server.now).unwrap();
+    let too_deep = AskError::TooDeep { depth: 4, max: 3 };
+    assert_eq!(server.session.check_round_input(id, &Ask::from(Sample::new("?"))), Err(too_deep), "it only rises");
+}
+
+#[test]
+fn a_cancelled_call_asks_for_nothing() {
+    let mut server = server();
+    server.frame(&call(1, "", ALL));
+    let id = server.request();
+    server.frame(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
+    server.events();
+    assert_eq!(server.session.finish_round(id, InputRound::new().with_state("s"), server.now), Err(AskError::NotLive));
+    assert_eq!(server.session.respond(id, Reply::Done, server.now), Err(NotLive));
+    server.expect_silence();
+    assert_eq!(server.session.stats().inbound_calls, 0);
+}
+
+// ---- The client's end ----
+
+/// A client that has chosen stateless requests. Its first call has id 2.
+fn client() -> Scripted {
+    client_with(|_| {})
+}
+
+fn client_with(change: impl FnOnce(&mut protocol_core::Config)) -> Scripted {
+    let mut client = Scripted::new(with(client_config(), |config| {
+        config.era = Era::Auto;
+        change(config);
+    }));
+    let answer = r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}}"#;
+    client.frame(answer).drain();
+    client
+}
+
+/// The response to request `id` that asks for these members.
+fn asks(id: u64, members: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"input_required",{members}}}}}"#)
+}
+
+fn form_named(name: &str) -> String {
+    format!(r#""{name}":{{"method":"elicitation/create","params":{{"message":"Your name?","requestedSchema":{FORM}}}}}"#)
+}
+
+/// The response to request `id` that asks for one form under the name `a`, with the state `s`.
+fn asks_once(id: u64, state: &str) -> String {
+    asks(id, &format!(r#""inputRequests":{{{}}},"requestState":"{state}""#, form_named("a")))
+}
+
+fn complete(id: u64) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"complete","content":[]}}}}"#)
+}
+
+fn accepted(name: &str) -> Answer {
+    Answer::Elicit(Elicited::Accept(json(&format!(r#"{{"name":"{name}"}}"#))))
+}
+
+/// The keys of the input requests among the events that wait, in their order.
+fn keys(client: &mut Scripted) -> Vec<InputKey> {
+    let key = |event| if let Event::InputRequested { key, .. } = event { Some(key) } else { None };
+    client.events().into_iter().filter_map(key).collect()
+}
+
+/// The parameters of a frame, without `_meta`.
+fn params(frame: &str) -> String {
+    let params = json(frame).member("params").unwrap();
+    let text = params.as_str();
+    text.split(r#","_meta""#).next().unwrap().to_owned()
+}
+
+#[test]
+fn a_retry_has_a_new_id_the_state_as_it_is_and_the_answers_of_its_round() {
+    let mut client = client();
+    let id = client.invoke(Invoke::call_tool("t", json(r#"{"x":1}"#)));
+    client.drain();
+    let members = format!(r#""inputRequests":{{{},"b \"":{{"method":"roots/list"}}}},"requestState":"s \"1\"""#, form_named("a"));
+    client.frame(&asks(2, &members));
+    let events = client.events();
+    let [Event::InputRequested { key: a, parent, ask, .. }, Event::InputRequested { key: b, ask: Ask::Roots, .. }] =
+        events.as_slice()
+    else {
+        panic!("{events:?}")
+    };
+    assert_eq!((*parent, ask), (Some(id), &form()));
+    client.session.provide_input(*b, Answer::Roots(json("[]")), client.now).unwrap();
+    client.expect_silence();
+    client.session.provide_input(*a, accepted("Ada"), client.now).unwrap();
+    let out = client.session.poll_transmit().unwrap();
+    let sent = std::str::from_utf8(&out.frame).unwrap().to_owned();
+    assert!(matches!(out.route.kind, RouteKind::Request(exchange) if exchange.to_string() == "exchange-5"), "{:?}", out.route);
+    assert!(
+        sent.starts_with(r#"{"jsonrpc":"2.0","id":5,"method":"tools/call""#) && sent.contains(r#""progressToken":5"#),
+        "{sent}"
+    );
+    let answers = r#"{"b \"":{"roots":[]},"a":{"action":"accept","content":{"name":"Ada"}}}"#;
+    assert_eq!(params(&sent), format!(r#"{{"name":"t","arguments":{{"x":1}},"inputResponses":{answers},"requestState":"s \"1\"""#));
+    // The second round has answers of its own, and a response to the first exchange is late.
+    client.frame(&complete(2)).frame(&asks_once(5, "s2"));
+    let key = keys(&mut client)[0];
+    assert_eq!(client.session.stats().late_frames, 1);
+    client.session.provide_input(key, accepted("Bob"), client.now).unwrap();
+    let sent = client.sent();
+    let answers = r#"{"a":{"action":"accept","content":{"name":"Bob"}}}"#;
+    assert_eq!(params(&sent[0]), format!(r#"{{"name":"t","arguments":{{"x":1}},"inputResponses":{answers},"requestState":"s2""#));
+    client.frame(&complete(7));
+    assert!(matches!(client.outcome(), Outcome::Result(_)));
+    client.frame(&complete(7)).frame(&complete(5));
+    assert_eq!((client.events(), client.session.stats().late_frames), (vec![], 3), "one end for all exchanges");
+}
+
+#[test]
+fn parameters_given_as_json_are_sent_again_without_members_of_an_older_retry() {
+    let mut client = client();
+    let given = r#"{"name":"t","requestState":"old","inputResponses":{},"more":1,"_meta":{"mine":2}}"#;
+    client.invoke(Invoke::new(protocol_core::Op::CallTool, json(given)));
+    client.drain();
+    client.frame(&asks(2, r#""requestState":"new""#)).at(50);
+    let sent = client.sent();
+    assert_eq!(params(&sent[0]), r#"{"name":"t","more":1,"requestState":"new""#);
+    assert!(sent[0].contains(r#""mine":2"#), "{sent:?}");
+    client.frame(&asks(3, &format!(r#""inputRequests":{{{}}}"#, form_named("a"))));
+    let key = keys(&mut client)[0];
+    client.session.provide_input(key, Answer::Elicit(Elicited::Decline), client.now).unwrap();
+    assert_eq!(params(&client.sent()[0]), r#"{"name":"t","more":1,"inputResponses":{"a":{"action":"decline"}}"#, "no state");
+}
+
+#[test]
+fn a_state_alone_is_retried_after_50_and_then_after_250_milliseconds() {
+    let mut client = client();
+    client.call();
+    client.drain();
+    client.at(1000).frame(&asks(2, r#""requestState":"a""#));
+    client.at(1049).expect_silence();
+    client.at(1050);
+    assert!(client.sent()[0].contains(r#""id":3,"#));
+    client.frame(&asks(3, r#""requestState":"b""#)).at(1299).expect_silence();
+    client.at(1300);
+    assert!(client.sent()[0].contains(r#""requestState":"b""#));
+    client.frame(&complete(4));
+    assert!(matches!(client.outcome(), Outcome::Result(_)));
+}
+
+#[test]
+fn the_ninth_round_ends_the_call_and_sends_nothing() {
+    let mut client = client();
+    client.call();
+    client.drain();
+    let mut exchange = 2;
+    for round in 1..=8 {
+        client.frame(&asks_once(exchange, "s"));
+        let key = keys(&mut client)[0];
+        client.session.provide_input(key, accepted("x"), client.now).unwrap();
+        exchange += 2;
+        assert!(client.sent()[0].contains(&format!(r#""id":{exchange},"#)), "round {round}");
+    }
+    client.frame(&asks_once(exchange, "s"));
+    assert_eq!(client.outcome(), Outcome::Invalid(Invalid::TooManyRounds));
+    client.expect_silence();
+}
+
+#[test]
+fn the_time_in_which_the_user_thinks_counts_against_no_time_limit() {
+    let mut client = client();
+    let mut timeouts = CallTimeouts::NONE;
+    (timeouts.idle, timeouts.max_total) = (Some(Duration::from_secs(2)), Some(Duration::from_secs(10)));
+    client.invoke(Invoke::call_tool("t", Json::empty_object()).with_timeouts(timeouts));
+    client.drain();
+    client.at(1000).frame(&asks_once(2, "s"));
+    client.at(500_000);
+    let key = keys(&mut client)[0];
+    client.session.provide_input(key, accepted("x"), client.now).unwrap();
+    client.drain();
+    client.at(501_999).expect_silence();
+    client.at(502_000);
+    assert_eq!(client.outcome(), Outcome::TimedOut(TimeoutKind::Idle));
+    assert!(client.sent()[0].contains(r#""requestId":4"#), "the retry is cancelled, not the first exchange");
+}
+
+/// Tasks and Cancellation: no request is in flight between two rounds, so there is nothing to cancel.
+#[test]
+fn between_two_rounds_a_cancel_a_deadline_and_the_end_send_nothing() {
+    let between = |client: &mut Scripted| {
+        let id = client.call();
+        client.drain();
+        client.frame(&asks_once(2, "s"));
+        (id, keys(client)[0])
+    };
+    let mut client = client();
+    let (id, key) = between(&mut client);
+    assert_eq!(client.session.handle_gone(Gone::Exchange(protocol_core::ExchangeId::from_number(2)), client.now), Err(NotLive));
+    client.session.cancel(id, Some("enough"), client.now).unwrap();
+    let events = client.events();
+    assert_eq!(events.len(), 2, "{events:?}");
+    assert_eq!(events[0], Event::InputGone { key });
+    assert!(matches!(events[1], Event::Done { outcome: Outcome::Cancelled, .. }));
+    client.expect_silence();
+    assert_eq!(client.session.provide_input(key, accepted("x"), client.now), Err(NotLive));
+    assert_eq!(client.session.stats().exchanges_out, 0);
+
+    let mut client = client_with(|_| {});
+    let mut timeouts = CallTimeouts::NONE;
+    timeouts.max_total = Some(Duration::from_millis(20));
+    client.invoke(Invoke::call_tool("t", Json::empty_object()).with_timeouts(timeouts));
+    client.drain();
+    client.frame(&asks(2, r#""requestState":"a""#)).at(100);
+    assert_eq!(client.outcome(), Outcome::TimedOut(TimeoutKind::MaxTotal));
+    client.expect_silence();
+
+    for end in [TransportEnd::Eof, TransportEnd::Failed] {
+        let mut client = client_with(|_| {});
+        between(&mut client);
+        client.session.handle_end(end, client.now);
+        assert!(client.events().iter().any(|event| matches!(event, Event::Done { outcome: Outcome::Lost, .. })));
+    }
+    let mut client = client_with(|_| {});
+    between(&mut client);
+    client.session.close(Close::Now, client.now);
+    assert_eq!(client.sent(), [""; 0]);
+}
+
+#[test]
+fn an_answer_that_a_retry_cannot_carry_ends_the_call_and_one_of_a_user_counts_as_dismissed() {
+    let mut client = client();
+    client.call();
+    client.drain();
+    client.frame(&asks_once(2, "s"));
+    let key = keys(&mut client)[0];
+    let refused = || Answer::Refused(RpcError::internal("no terminal"));
+    client.session.provide_input(key, refused(), client.now).unwrap();
+    assert!(params(&client.sent()[0]).contains(r#""inputResponses":{"a":{"action":"cancel"}}"#));
+    let sampling = r#""inputRequests":{"a":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":5}},"b":{"method":"roots/list"}}"#;
+    client.frame(&asks(4, sampling));
+    let keys = keys(&mut client);
+    client.session.provide_input(keys[0], refused(), client.now).unwrap();
+    let events = client.events();
+    assert_eq!(events[0], Event::InputGone { key: keys[1] });
+    assert!(matches!(&events[1], Event::Done { outcome: Outcome::Unanswered(_), .. }), "{events:?}");
+    client.expect_silence();
+}
+
+#[test]
+fn answers_longer_than_a_frame_end_the_call() {
+    let mut client = client_with(|config| config.limits.frame_bytes = 1000);
+    client.call();
+    client.drain();
+    client.frame(&asks_once(2, "s"));
+    let key = keys(&mut client)[0];
+    client.session.provide_input(key, accepted(&"x".repeat(900)), client.now).unwrap();
+    assert!(matches!(client.outcome(), Outcome::Unanswered(_)));
+    client.expect_silence();
+}
+
+#[test]
+fn a_round_that_is_malformed_or_asks_for_what_was_not_declared_ends_the_call() {
+    let roots = r#"{"method":"roots/list"}"#;
+    let rows = [
+        (r#""inputRequests":{}"#.into(), Violation::InvalidResponse),
+        (r#""inputRequests":[]"#.into(), Violation::InvalidResponse),
+        (r#""requestState":7"#.into(), Violation::InvalidResponse),
+        (r#""inputRequests":{"a":7}"#.into(), Violation::InvalidResponse),
+        (r#""inputRequests":{"a":{"method":"roots/list","params":[]}}"#.into(), Violation::InvalidResponse),
+        (format!(r#""inputRequests":{{"a":{roots},"a":{roots}}}"#), Violation::InvalidResponse),
+        (r#""inputRequests":{"a":{"method":"tools/call","params":{}}}"#.into(), Violation::UndeclaredInput),
+        (r#""inputRequests":{"a":{"method":"elicitation/create","params":{}}}"#.into(), Violation::InvalidParams),
+        (
+            format!(r#""requestState":"s","inputRequests":{{{},"b":{{"method":"sampling/createMessage"}}}}"#, form_named("a")),
+            Violation::UndeclaredInput,
+        ),
+    ];
+    for (members, rule) in rows {
+        let mut client = client_with(|config| config.capabilities.sampling = false);
+        client.call();
+        client.drain();
+        client.frame(&asks(2, &members));
+        let events = client.events();
+        assert_eq!(events[0], Event::Violation(rule), "{members}");
+        assert!(matches!(&events[1], Event::Done { outcome: Outcome::Invalid(Invalid::Response), .. }), "{members}: {events:?}");
+        assert_eq!(events.len(), 2, "no input request is shown: {events:?}");
+        client.expect_silence();
+    }
+}
+
+#[test]
+fn only_the_three_requests_that_may_ask_for_input_are_sent_again() {
+    let mut client = client();
+    client.invoke(Invoke::list_tools(None));
+    client.drain();
+    client.frame(&asks_once(2, "s"));
+    let events = client.events();
+    assert_eq!(events[0], Event::Violation(Violation::InvalidResponse));
+    assert!(matches!(&events[1], Event::Done { outcome: Outcome::Invalid(Invalid::Response), .. }));
+}
+
+#[test]
+fn sampling_that_is_nested_too_deep_ends_the_call_and_sends_nothing() {
+    let sample = |depth: u8| {
+        let meta = format!(r#""_meta":{{"protocol-core/samplingDepth":{depth}}}"#);
+        format!(r#""inputRequests":{{"a":{{"method":"sampling/createMessage","params":{{"messages":[],"maxTokens":5,{meta}}}}}}}"#)
+    };
+    let mut client = client();
+    client.call();
+    client.drain();
+    client.frame(&asks(2, &sample(3)));
+    let events = client.events();
+    assert!(matches!(&events[0], Event::InputRequested { depth: 3, .. }), "{events:?}");
+    client.invoke(Invoke::call_tool("u", Json::empty_object()).with_depth(3));
+    client.drain();
+    client.frame(&asks(4, &sample(0)));
+    let events = client.events();
+    assert_eq!(events[0], Event::Violation(Violation::SamplingTooDeep));
+    assert!(matches!(&events[1], Event::Done { outcome: Outcome::Invalid(Invalid::TooDeep), .. }));
+    client.expect_silence();
+}
+
+/// A call that is made to answer a sampling request of a round is as deep as that request.
+#[test]
+fn a_call_on_behalf_of_an_input_request_of_a_round_inherits_its_depth() {
+    let mut client = client();
+    client.call();
+    client.drain();
+    client.frame(&asks(2, r#""inputRequests":{"a":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":5}}}"#));
+    let key = keys(&mut client)[0];
+    client.invoke(Invoke::call_tool("u", Json::empty_object()).with_parent(key));
+    assert!(client.sent()[0].contains(r#""protocol-core/samplingDepth":1"#));
+    client.session.provide_input(key, Answer::Sample(Sampled::new("hi", "m")), client.now).unwrap();
+    assert!(client.sent()[0].contains(r#""inputResponses":{"a":{"role":"assistant""#));
+}
+
+#[test]
+fn progress_of_a_retry_has_its_own_token_and_is_shown_where_it_passes_the_earlier_one() {
+    let mut client = client();
+    client.call();
+    client.drain();
+    client.frame(&progress(2, 5.0)).frame(&asks_once(2, "s"));
+    let key = keys(&mut client)[0];
+    client.session.provide_input(key, accepted("x"), client.now).unwrap();
+    client.drain();
+    client.frame(&progress(2, 6.0));
+    assert_eq!((client.events(), client.session.stats().late_frames), (vec![], 1), "the token of an exchange that has ended");
+    client.frame(&progress(4, 1.0)).frame(&progress(4, 5.0));
+    assert_eq!(client.events(), [], "a server that starts again repeats what was shown");
+    client.frame(&progress(4, 5.5));
+    assert!(matches!(client.events().as_slice(), [Event::Progress { .. }]));
+    client.frame(&progress(4, 2.0));
+    assert_eq!(client.violations(), [Violation::ProgressNotIncreasing]);
+}
+
+#[test]
+fn an_address_to_open_has_no_id_in_a_round() {
+    let mut client = client();
+    client.call();
+    client.drain();
+    let params = r#"{"mode":"url","message":"Sign in","url":"https://example.com/"}"#;
+    client.frame(&asks(2, &format!(r#""inputRequests":{{"a":{{"method":"elicitation/create","params":{params}}}}}"#)));
+    let events = client.events();
+    let [Event::InputRequested { key, ask: Ask::OpenUrl(open), .. }] = events.as_slice() else { panic!("{events:?}") };
+    assert_eq!(**open, OpenUrl::new("Sign in", "https://example.com/"));
+    client.session.provide_input(*key, Answer::OpenUrl(Consent::Accept), client.now).unwrap();
+    assert!(client.sent()[0].contains(r#""a":{"action":"accept"}"#));
+    assert_eq!(
+        Ask::from(OpenUrl::new("Sign in", "https://example.com/")).method_and_params(),
+        ("elicitation/create", json(params))
+    );
+}
+
+/// The exchange of a retry that is lost with its stream is lost, as any other.
+#[test]
+fn the_loss_of_the_exchange_of_a_retry_loses_the_call() {
+    let mut client = client();
+    client.call();
+    client.drain();
+    client.frame(&asks_once(2, "s"));
+    let key = keys(&mut client)[0];
+    client.session.provide_input(key, accepted("x"), client.now).unwrap();
+    client.drain();
+    client.session.handle_gone(Gone::Exchange(protocol_core::ExchangeId::from_number(4)), client.now).unwrap();
+    assert_eq!(client.outcome(), Outcome::Lost);
+}
+
+#[test]
+fn a_retry_that_is_withdrawn_before_it_was_polled_is_never_sent() {
+    let mut client = client();
+    let id = client.call();
+    client.drain();
+    client.frame(&asks_once(2, "s"));
+    let key = keys(&mut client)[0];
+    client.session.provide_input(key, accepted("x"), client.now).unwrap();
+    // A response to a retry that is not polled was guessed.
+    client.frame(&complete(4));
+    assert_eq!(client.violations(), [Violation::UnknownResponse]);
+    client.session.cancel(id, None, client.now).unwrap();
+    assert_eq!(client.outcome(), Outcome::Cancelled);
+    client.expect_silence();
+}
+
+// ---- Both ends ----
+
+#[test]
+fn two_sessions_ask_and_answer_over_two_rounds() {
+    let client = Scripted::new(with(client_config(), |config| config.era = Era::Auto));
+    let mut pair = Pair { client, server: server(), trace: Vec::new() };
+    pair.run();
+    (pair.client.events(), pair.server.events());
+    let call = pair.client.invoke(Invoke::call_tool("t", json(r#"{"x":1}"#)));
+    for round in 1..=2_u8 {
+        pair.run();
+        let id = pair.server.request();
+        let asked = InputRound::new().ask("a", form()).with_state(format!("state {round}"));
+        pair.server.session.finish_round(id, asked, pair.server.now).unwrap();
+        pair.run();
+        let key = keys(&mut pair.client)[0];
+        pair.client.session.provide_input(key, accepted(&format!("user {round}")), pair.client.now).unwrap();
+    }
+    pair.run();
+    let events = pair.server.events();
+    let [Event::Request { id, request, .. }] = events.as_slice() else { panic!("{events:?}") };
+    let retry = request.retry().unwrap();
+    assert_eq!(retry.state().map(|state| state.as_str()), Some("state 2"));
+    assert_eq!(form().read_answer(&retry.answer("a").unwrap()), Ok(accepted("user 2")));
+    pair.server.session.respond(*id, Reply::Tool(ToolOutput::text("done")), pair.server.now).unwrap();
+    pair.run();
+    let events = pair.client.events();
+    assert!(matches!(events.as_slice(), [Event::Done { id, outcome: Outcome::Result(_), .. }] if *id == call), "{events:?}");
+}
+
+#[test]
+fn a_client_with_a_handshake_is_never_asked_by_a_result() {
+    let mut client = Scripted::client(client_config());
+    client.call();
+    client.drain();
+    assert!(initialize(1, "2025-11-25", "{}").contains("initialize"));
+    client.frame(&asks_once(2, "s"));
+    assert!(matches!(client.outcome(), Outcome::Result(_)), "there `resultType` has no meaning");
+}
