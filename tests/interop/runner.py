@@ -27,6 +27,8 @@ CLIENTS = {
     "typescript2": ["node", HERE / "clients/typescript2.mjs"],
     "mcp1": [DEPS / "mcp1/bin/python", HERE / "clients/mcp1.py"],
     "mcp2": [DEPS / "mcp2/bin/python", HERE / "clients/mcp2.py"],
+    "mcp2-legacy": [DEPS / "mcp2/bin/python", HERE / "clients/mcp2.py", "--era", "legacy"],
+    "mcp2-modern": [DEPS / "mcp2/bin/python", HERE / "clients/mcp2_modern.py"],
     "call-faults": [sys.executable, HERE / "call/faults.py"],
 }
 
