@@ -22,6 +22,7 @@ CLIENTS = {
     "call-python": [sys.executable, HERE / "call/python.py"],
     "call-everything": [sys.executable, HERE / "call/everything.py"],
     "typescript": ["node", HERE / "clients/typescript.mjs"],
+    "call-rounds": [sys.executable, HERE / "call/rounds.py"],
     "call-modern": [sys.executable, HERE / "call/modern.py"],
     "gateway": ["node", HERE / "clients/gateway.mjs"],
     "typescript2": ["node", HERE / "clients/typescript2.mjs"],
