@@ -1,52 +1,19 @@
 // What the official TypeScript client, 2.x, and `tools` must do together in the revision 2026-07-28, which has no handshake.
 
-import { mkdtempSync } from 'node:fs';
-import { createRequire } from 'node:module';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
-import { CLIENT, collector, DOWN, modes, structured, succeeded, texts, toolError, Traffic, UP, value } from './client.mjs';
+import { collector, DOWN, structured, succeeded, texts, toolError, UP, value } from './client.mjs';
+import { connect2, sdk } from './client2.mjs';
 import * as expected from './expected.mjs';
 import { contains, equal, holds, run, scenario, short } from './scenario.mjs';
 
-const sdk = createRequire(join(process.env.DEPS, 'node', 'package.json'));
-const { Client, fromJsonSchema, LOG_LEVEL_META_KEY, ProtocolError, SdkError } = sdk('@modelcontextprotocol/client');
-const { StdioClientTransport } = sdk('@modelcontextprotocol/client/stdio');
+const { fromJsonSchema, LOG_LEVEL_META_KEY, ProtocolError, SdkError } = sdk('@modelcontextprotocol/client');
 
-const TAP = fileURLToPath(new URL('../tap.py', import.meta.url));
 const REVISION = '2026-07-28';
 const PINNED = { pin: REVISION };
 const [MODERN, LEGACY] = [['--era', 'modern'], ['--era', 'legacy']];
-const logs = mkdtempSync(join(tmpdir(), 'interop-'));
-let sessions = 0;
 
-/** Starts `tools` with these flags and a tap on the pipe, lets `use` talk to it, and closes it. */
-async function tools(flags, { mode = PINNED, sample, elicit, open, onLog } = {}, use) {
-  const log = join(logs, `${sessions++}.jsonl`);
-  const capabilities = { ...(sample && { sampling: {} }), ...((elicit || open) && { elicitation: modes({ elicit, open }) }) };
-  const client = new Client(CLIENT, { capabilities, versionNegotiation: { mode } });
-  if (sample) {
-    client.setRequestHandler('sampling/createMessage', ({ params }) => ({
-      model: 'canned',
-      role: 'assistant',
-      content: { type: 'text', text: sample(params) },
-    }));
-  }
-  if (elicit || open) {
-    client.setRequestHandler('elicitation/create', ({ params }) => (params.mode === 'url' ? open(params) : elicit(params)));
-  }
-  if (onLog) client.setNotificationHandler('notifications/message', ({ params }) => onLog(params));
-  client.call = (name, args, options, meta) => client.callTool({ name, arguments: args, ...(meta && { _meta: meta }) }, options);
-  client.traffic = new Traffic(log);
-  const command = [process.env.TOOLS, ...flags];
-  await client.connect(new StdioClientTransport({ command: process.env.PYTHON, args: ['-I', TAP, log, '--', ...command] }));
-  try {
-    return await use(client);
-  } finally {
-    await client.close();
-  }
-}
+/** Starts `tools` with these flags, lets `use` talk to it, and closes it. */
+const tools = (flags, handlers, use) => connect2([process.env.TOOLS, ...flags], { mode: PINNED, ...handlers }, use);
 
 const steps = (n) => Array.from({ length: n }, (_, i) => ({ progress: i + 1, total: n, message: `step ${i + 1}/${n}` }));
 const methods = (client) => [...new Set(client.traffic.frames(UP).map(({ msg }) => msg.method))];

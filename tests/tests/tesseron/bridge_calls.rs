@@ -473,6 +473,16 @@ fn item_80_what_the_agent_did_not_declare_is_refused_with_its_name() {
     assert!(house.heard().is_empty());
 }
 
+/// An agent that probed for MCP 2026-07-28 found it, and its user was not asked any more: a deletion was declined unseen.
+#[test]
+fn regression_an_agent_that_probes_finds_only_the_revisions_in_which_an_app_can_ask_it() {
+    let (mut house, _) = house();
+    let meta =
+        r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}"#;
+    house.agent(&request(7, "server/discover", &format!(r#"{{"_meta":{{{meta}}}}}"#)));
+    assert_eq!(house.response(7)["error"]["code"], -32601);
+}
+
 /// Elicitation is younger than this revision, whatever the agent says.
 #[test]
 fn an_agent_of_an_old_revision_cannot_be_asked_by_form_and_the_app_hears_the_number_of_that() {
