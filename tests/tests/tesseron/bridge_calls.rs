@@ -480,6 +480,16 @@ fn item_80_an_input_request_that_the_agent_did_not_declare_is_refused_with_the_n
     assert!(rig.agent_received().is_empty());
 }
 
+/// An agent that probed for MCP 2026-07-28 found it, and its user was not asked any more: a deletion was declined unseen.
+#[test]
+fn regression_an_agent_that_probes_finds_only_the_revisions_in_which_an_app_can_ask_it() {
+    let (mut rig, _) = rig();
+    let meta =
+        r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}"#;
+    rig.agent(&request(7, "server/discover", &format!(r#"{{"_meta":{{{meta}}}}}"#)));
+    assert_eq!(rig.response(7)["error"]["code"], -32601);
+}
+
 /// Revision 2025-03-26 has no elicitation, even if the agent declares it.
 #[test]
 fn a_form_for_an_agent_of_an_old_revision_is_refused_with_its_own_error_code() {
