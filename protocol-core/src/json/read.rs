@@ -70,6 +70,21 @@ impl<'a> Members<'a> {
         let start = skip_separators(text, 0);
         (byte(text, start) == b'{').then_some(Self { text, at: next(start) })
     }
+
+    /// The offset of the end of the last member that was read.
+    pub(crate) fn offset(&self) -> usize {
+        self.at
+    }
+
+    /// Skips `written` if the text continues with exactly that: members, with what separates them from those before. The last value of them
+    /// must be a string or a container, since a longer number may begin like a shorter one.
+    pub(crate) fn skip_written(&mut self, written: &[u8]) -> bool {
+        let continues = self.text.get(self.at..).is_some_and(|rest| rest.starts_with(written));
+        if continues {
+            self.at = self.at.wrapping_add(written.len());
+        }
+        continues
+    }
 }
 
 impl<'a> Iterator for Members<'a> {
