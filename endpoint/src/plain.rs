@@ -5,7 +5,8 @@
 
 use serde_json::{Map, Value};
 
-use protocol_core::json::{Json, read};
+use protocol_core::json::Json;
+use protocol_core::json::read::{Kind, Walk};
 
 /// The schema of an object, with no keywords but those that this check supports.
 #[derive(Default)]
@@ -63,15 +64,17 @@ impl Plain {
 
     /// Returns `true` if `arguments` are certainly valid, and decode to the same value from their text as from a tree.
     pub(crate) fn fits(&self, arguments: &Json) -> bool {
-        self.fits_object(arguments.as_bytes())
+        let mut walk = Walk::new(arguments.as_bytes());
+        walk.kind() == Kind::Object && self.takes_object(&mut walk)
     }
 
-    fn fits_object(&self, object: &[u8]) -> bool {
-        let Some(members) = read::Members::of(object) else { return false };
+    /// Takes an object. Returns `false`, anywhere in it, if it may not be valid.
+    fn takes_object(&self, walk: &mut Walk<'_>) -> bool {
         let mut given = 0;
-        for (key, value) in members {
+        walk.enter();
+        while let Some(key) = walk.next_key() {
             let Some((field, bit)) = key.plain().and_then(|name| self.member(name)) else { return false };
-            if given & bit != 0 || !field.fits(value) {
+            if given & bit != 0 || !field.takes(walk) {
                 return false;
             }
             given |= bit;
@@ -128,23 +131,34 @@ impl Field {
         (!core::mem::replace(allowed, true)).then_some(())
     }
 
-    fn fits(&self, value: &[u8]) -> bool {
-        if !self.choices.is_empty() && !self.choices.iter().any(|choice| choice.as_bytes() == value) {
-            return false;
-        }
-        match value {
-            // A tree refuses half of a surrogate pair, which some types ignore.
-            [b'"', ..] => self.string && read::is_unicode(value),
-            [b'{', ..] => self.object && self.members.as_ref().is_some_and(|members| members.fits_object(value)),
-            [b'0'..=b'9' | b'-', ..] => self.fits_number(value),
-            [b'[', ..] => {
-                let item = self.items.as_ref().filter(|_| self.list);
-                item.is_some_and(|item| read::elements(value).into_iter().all(|element| item.fits(element)))
+    /// Takes a value. Returns `false`, anywhere in it, if it may not be valid.
+    fn takes(&self, walk: &mut Walk<'_>) -> bool {
+        if !self.choices.is_empty() {
+            let value = { *walk }.value().unwrap_or_default();
+            if !self.choices.iter().any(|choice| choice.as_bytes() == value) {
+                return false;
             }
-            b"true" | b"false" => self.boolean,
-            b"null" => self.null,
-            _ => false,
         }
+        match walk.kind() {
+            // A tree refuses half of a surrogate pair, which some types ignore.
+            Kind::String => self.string && walk.unicode(),
+            Kind::Object => self.object && self.members.as_ref().is_some_and(|members| members.takes_object(walk)),
+            Kind::Array => self.list && self.items.as_ref().is_some_and(|item| item.takes_each(walk)),
+            Kind::Number => walk.value().is_some_and(|number| self.fits_number(number)),
+            Kind::Bool => self.boolean && walk.value().is_some(),
+            Kind::Null => self.null && walk.value().is_some(),
+        }
+    }
+
+    /// Takes a list with such elements.
+    fn takes_each(&self, walk: &mut Walk<'_>) -> bool {
+        walk.enter();
+        while walk.next_element() {
+            if !self.takes(walk) {
+                return false;
+            }
+        }
+        true
     }
 
     /// Checks a number. Integers here have no fraction and no exponent, and are not `-0`.

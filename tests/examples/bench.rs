@@ -16,7 +16,7 @@ use tests::speed::ours::Ours;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 fn main() -> ExitCode {
-    Program::new().with::<Floor<TokioPipes>>().with::<Ours<Tokio>>().main()
+    Program::new().with::<Floor<TokioPipes>>().with::<Ours<Tokio>>().with::<Ours<Tokio, true>>().main()
 }
 
 /// A stream that is read and written, and a value that must live as long as it does.

@@ -17,7 +17,7 @@ use tests::speed::floor::{Floor, Pipe, Pipes};
 use tests::speed::ours::Ours;
 
 fn main() -> ExitCode {
-    Program::new().with::<Floor<SmolPipes>>().with::<Ours<Smol>>().main()
+    Program::new().with::<Floor<SmolPipes>>().with::<Ours<Smol>>().with::<Ours<Smol, true>>().main()
 }
 
 /// A reader, a writer, and a value that must live as long as they do.

@@ -4,7 +4,8 @@ use alloc::borrow::Cow;
 
 use alloc::boxed::Box;
 
-use super::{Capabilities, Identity, Level, PeerInfo, mcp};
+use super::{Capabilities, Identity, Level, PeerInfo, StatelessCaller, mcp};
+use crate::json::scan::Span;
 use crate::json::write::Object;
 use crate::json::{Json, read};
 use crate::shared::Arc;
@@ -103,5 +104,35 @@ impl Caller {
 
     fn text(&self, name: &str) -> Option<Cow<'_, str>> {
         read::string(read::member(self.meta.as_ref()?.as_bytes(), name)?)
+    }
+}
+
+/// The caller of an earlier stateless request, with the text that named it. The same text names the same caller, so it need not be read again.
+#[derive(Clone, Debug)]
+pub(crate) struct KnownCaller {
+    /// Members of `_meta`, with what separates them from those before. Never empty.
+    text: Box<[u8]>,
+    caller: StatelessCaller,
+}
+
+impl KnownCaller {
+    /// The maximum length of the text in bytes. A longer one is read anew in each request.
+    const MAX_TEXT: usize = 4096;
+
+    /// Remembers `caller`, which `frame` brought. `None` if its text is empty or too long.
+    pub(crate) fn new(caller: &StatelessCaller, frame: &[u8]) -> Option<Self> {
+        let text = caller.text.cut(frame);
+        let is_fit = !text.is_empty() && text.len() <= Self::MAX_TEXT;
+        is_fit.then(|| Self { text: text.into(), caller: StatelessCaller { text: Span::default(), ..caller.clone() } })
+    }
+
+    /// The text that names the caller.
+    pub(crate) fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// The caller, which need not be remembered again.
+    pub(crate) fn caller(&self) -> StatelessCaller {
+        self.caller.clone()
     }
 }

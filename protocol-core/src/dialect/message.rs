@@ -11,6 +11,7 @@ use crate::dialect::{Ask, Capabilities, Dialect, Identity, Level, LogRecord, Not
 use crate::error::{RpcError, Violation};
 use crate::json::scan::Span;
 use crate::json::{Json, Payload, Text};
+use crate::shared::Arc;
 use crate::wire::WireId;
 
 /// One message of the peer, by its meaning.
@@ -100,18 +101,16 @@ pub(crate) enum Message {
     },
 }
 
-/// The caller of a stateless request, as the `_meta` of the request describes it: ranges of the frame, which [`Dialect::read_caller`]
-/// reads.
-#[derive(Clone, Copy, Debug)]
+/// The caller of a stateless request, as the `_meta` of the request describes it.
+#[derive(Clone, Debug)]
 pub(crate) struct StatelessCaller {
     /// The rules of the revision that the request names.
     pub(crate) rules: &'static Rules,
-    /// The capabilities of the caller.
-    pub(crate) capabilities: Span,
-    /// Its name and version; empty if the request does not give them.
-    pub(crate) info: Span,
+    pub(crate) peer: Arc<PeerInfo>,
     /// The least severe log record that it wants; `None` for no record.
     pub(crate) log_level: Option<Level>,
+    /// The range of the frame that names the caller. Empty if it need not be remembered as a [`KnownCaller`](super::KnownCaller).
+    pub(crate) text: Span,
 }
 
 /// A request that is refused in every state of the session: the violation, if there is one, and the error to answer with.

@@ -32,6 +32,7 @@ use crate::wire::{FrameBuffer, WireId, WrittenFrame};
 
 pub use blocks::Blocks;
 pub use caller::Caller;
+pub(crate) use caller::KnownCaller;
 pub use content::Content;
 pub(crate) use list::list_of;
 pub use list::{Page, PromptArgument, PromptInfo, ResourceInfo, ResourceTemplateInfo, ToolInfo, ToolResult};
@@ -158,8 +159,12 @@ impl Dialect {
 
     // From the peer.
 
-    pub(crate) fn read(self, frame: &Bytes, local: &LocalEnd<'_>) -> Message {
-        delegate!(self, protocol => protocol.read(frame, local))
+    /// Reads a frame. `recent` is the caller of an earlier request, which saves work and changes no result.
+    pub(crate) fn read(self, frame: &Bytes, local: &LocalEnd<'_>, recent: Option<&KnownCaller>) -> Message {
+        match self {
+            Self::Mcp(protocol) => protocol.read(frame, local, recent),
+            Self::Tesseron(protocol) => protocol.read(frame, local),
+        }
     }
 
     /// Reads the answer to [`Self::write_handshake_request`]; on success the revision is agreed.
@@ -196,11 +201,6 @@ impl Dialect {
             // Tesseron has one version.
             Self::Tesseron(_) => before,
         }
-    }
-
-    /// Reads the caller of a stateless request, which `frame` brought.
-    pub(crate) fn read_caller(self, caller: StatelessCaller, frame: &[u8]) -> PeerInfo {
-        mcp::read_caller(caller, frame)
     }
 
     /// Checks that a result has the shape that the protocol demands for this operation.

@@ -70,6 +70,21 @@ impl<'a> Members<'a> {
         let start = skip_separators(text, 0);
         (byte(text, start) == b'{').then_some(Self { text, at: next(start) })
     }
+
+    /// The offset of the end of the last member that was read.
+    pub(crate) fn offset(&self) -> usize {
+        self.at
+    }
+
+    /// Skips `written` if the text continues with exactly that: members, with what separates them from those before. The last value of them
+    /// must be a string or a container, since a longer number may begin like a shorter one.
+    pub(crate) fn skip_written(&mut self, written: &[u8]) -> bool {
+        let continues = self.text.get(self.at..).is_some_and(|rest| rest.starts_with(written));
+        if continues {
+            self.at = self.at.wrapping_add(written.len());
+        }
+        continues
+    }
 }
 
 impl<'a> Iterator for Members<'a> {
@@ -81,17 +96,89 @@ impl<'a> Iterator for Members<'a> {
         if byte(text, key) != b'"' {
             return None;
         }
-        let end = skip_plain(text, next(key));
-        let escaped = byte(text, end) != b'"';
-        let after = if escaped { skip_escapes(text, end)? } else { next(end) };
-        let value = skip_separators(text, after);
+        let (key, end) = key_at(text, key)?;
+        let value = skip_separators(text, end);
         self.at = skip_value(text, value)?;
-        let part = |from: usize, to: usize| text.get(from..to).unwrap_or_default();
-        Some((Key { quoted: part(key, after), escaped }, part(value, self.at)))
+        Some((key, text.get(value..self.at).unwrap_or_default()))
     }
 }
 
-/// Skips the bytes that may lie between two tokens.
+/// A walk through a value and into its containers, which passes each byte once, however deep they are nested.
+///
+/// The walk stands before a value, and each method says where it stands after that.
+#[derive(Clone, Copy, Debug)]
+pub struct Walk<'a> {
+    text: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Walk<'a> {
+    /// A walk that stands before the value `text`.
+    #[must_use]
+    pub fn new(text: &'a [u8]) -> Self {
+        Self { text, at: skip_separators(text, 0) }
+    }
+
+    /// The kind of the value that the walk stands before.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        Kind::of(self.text.get(self.at..).unwrap_or_default())
+    }
+
+    /// Enters the object or the array. Continue with [`Self::next_key`] or [`Self::next_element`].
+    pub fn enter(&mut self) {
+        self.at = next(self.at);
+    }
+
+    /// The key of the next member, before whose value the walk then stands. `None` at the end of the object, after which it then stands.
+    pub fn next_key(&mut self) -> Option<Key<'a>> {
+        let text = self.text;
+        let start = skip_separators(text, self.at);
+        if byte(text, start) != b'"' {
+            self.at = next(start);
+            return None;
+        }
+        let (key, end) = key_at(text, start)?;
+        self.at = skip_separators(text, end);
+        Some(key)
+    }
+
+    /// Moves to the next element, before which the walk then stands. `false` at the end of the array, after which it then stands.
+    pub fn next_element(&mut self) -> bool {
+        self.at = skip_separators(self.text, self.at);
+        let has_ended = matches!(byte(self.text, self.at), b']' | 0);
+        if has_ended {
+            self.at = next(self.at);
+        }
+        !has_ended
+    }
+
+    /// Takes the whole value, after which the walk then stands. `None` if there is none.
+    pub fn value(&mut self) -> Option<&'a [u8]> {
+        let start = self.at;
+        self.at = skip_value(self.text, start)?;
+        self.text.get(start..self.at).filter(|value| !value.is_empty())
+    }
+
+    /// Takes a string, after which the walk then stands. `false` for another value, and for a string that is not Unicode text, since a
+    /// surrogate in it is unpaired.
+    pub fn unicode(&mut self) -> bool {
+        let end = skip_unicode(self.text, self.at);
+        self.at = end.unwrap_or(self.at);
+        end.is_some()
+    }
+}
+
+/// Returns the key whose opening quote is at `start`, and its end.
+#[inline]
+fn key_at(text: &[u8], start: usize) -> Option<(Key<'_>, usize)> {
+    let plain = skip_plain(text, next(start));
+    let escaped = byte(text, plain) != b'"';
+    let end = if escaped { skip_escapes(text, plain)? } else { next(plain) };
+    Some((Key { quoted: text.get(start..end).unwrap_or_default(), escaped }, end))
+}
+
+/// Skips the bytes that may stand between two tokens.
 #[inline]
 fn skip_separators(text: &[u8], mut at: usize) -> usize {
     while matches!(byte(text, at), b' ' | b'\t' | b'\n' | b'\r' | b',' | b':') {
@@ -202,20 +289,22 @@ pub fn string(value: &[u8]) -> Option<Cow<'_, str>> {
 /// Returns `true` for a JSON string that is Unicode text: no surrogate in it is unpaired.
 #[must_use]
 pub fn is_unicode(value: &[u8]) -> bool {
-    if byte(value, 0) != b'"' {
-        return false;
+    skip_unicode(value, 0).is_some()
+}
+
+/// Returns the end of the string at `at`. `None` if it is not a string, or has an unpaired surrogate.
+fn skip_unicode(text: &[u8], mut at: usize) -> Option<usize> {
+    if byte(text, at) != b'"' {
+        return None;
     }
-    let mut at = 1;
+    at = next(at);
     loop {
-        at = skip_plain(value, at);
-        at = at.wrapping_add(match value.get(at..).unwrap_or_default() {
-            [b'"', ..] => return true,
-            [b'\\', b'u', digits @ ..] => match escaped_letter(digits) {
-                Some((_, length)) => length,
-                None => return false,
-            },
+        at = skip_plain(text, at);
+        at = at.wrapping_add(match text.get(at..)? {
+            [b'"', ..] => return Some(next(at)),
+            [b'\\', b'u', digits @ ..] => escaped_letter(digits)?.1,
             [b'\\', ..] => 2,
-            _ => return false,
+            _ => return None,
         });
     }
 }
@@ -344,6 +433,39 @@ mod tests {
     }
 
     #[test]
+    fn a_walk_goes_into_containers_and_stands_after_what_it_has_taken() {
+        let text = br#" { "a" : [1, {"b":"]"} ,[], "x\"" ] , "\u0062":{ } ,"c":"\ud83d\ude00","d":"\ud83d"} "#;
+        let mut walk = Walk::new(text);
+        let key = |walk: &mut Walk<'_>| walk.next_key().map(|key| key.name().into_owned());
+        assert_eq!(walk.kind(), Kind::Object);
+        walk.enter();
+        assert_eq!((key(&mut walk).as_deref(), walk.kind()), (Some("a"), Kind::Array));
+        walk.enter();
+        assert!(walk.next_element() && walk.kind() == Kind::Number && !walk.unicode());
+        assert_eq!(walk.value(), Some(&b"1"[..]));
+        assert!(walk.next_element());
+        walk.enter();
+        assert_eq!(key(&mut walk).as_deref(), Some("b"));
+        assert!(walk.unicode());
+        assert_eq!(key(&mut walk), None, "the object has ended");
+        assert!(walk.next_element());
+        assert_eq!(walk.value(), Some(&b"[]"[..]));
+        assert!(walk.next_element());
+        assert_eq!(walk.value(), Some(&br#""x\"""#[..]));
+        assert!(!walk.next_element(), "the array has ended");
+        assert_eq!((key(&mut walk).as_deref(), walk.kind()), (Some("b"), Kind::Object));
+        walk.enter();
+        assert_eq!(key(&mut walk), None);
+        assert_eq!(key(&mut walk).as_deref(), Some("c"));
+        assert!(walk.unicode());
+        assert_eq!(key(&mut walk).as_deref(), Some("d"));
+        assert!(!walk.unicode(), "half a pair");
+        assert_eq!(walk.value(), Some(&br#""\ud83d""#[..]));
+        assert_eq!(key(&mut walk), None);
+        assert_eq!(walk.value(), None, "nothing follows");
+    }
+
+    #[test]
     fn escapes_are_read_as_serde_json_reads_them() {
         let pieces = [
             "",
@@ -373,6 +495,32 @@ mod tests {
         }
     }
 
+    /// Takes a value with everything in it, up to the first part that is missing.
+    fn takes_all(walk: &mut Walk<'_>) -> bool {
+        match walk.kind() {
+            Kind::Object => {
+                walk.enter();
+                while walk.next_key().is_some() {
+                    if !takes_all(walk) {
+                        return false;
+                    }
+                }
+                true
+            }
+            Kind::Array => {
+                walk.enter();
+                while walk.next_element() {
+                    if !takes_all(walk) {
+                        return false;
+                    }
+                }
+                true
+            }
+            Kind::String => walk.unicode(),
+            Kind::Number | Kind::Bool | Kind::Null => walk.value().is_some(),
+        }
+    }
+
     #[test]
     fn g6_reading_ends_for_any_bytes() {
         let alphabet = *b"{}[]\":,\\a\xff ";
@@ -387,6 +535,7 @@ mod tests {
                 assert!(key.quoted().len() + value.len() + key.name().len() <= 3 * text.len());
             }
             assert!(elements(&text).len() <= text.len());
+            takes_all(&mut Walk::new(&text));
             let _ = (member(&text, "a"), string(&text), is_unicode(&text));
             index += 1;
         }

@@ -62,9 +62,9 @@ impl Object<'_> {
     /// not need escapes.
     #[inline]
     pub fn member(&mut self, name: &'static str) -> &mut Vec<u8> {
-        /// Room for the comma, the quotes, the colon and most names.
-        const LONGEST: usize = 32;
-        // Built first and then appended as a whole: for a constant name the compiler computes the piece.
+        /// Enough for the comma, the quotes, the colon and the name of every member of MCP.
+        const LONGEST: usize = 48;
+        // Built first, and then appended at once: for a constant name the compiler knows the piece.
         let mut piece = [b','; LONGEST];
         let (start, length) = (usize::from(core::mem::take(&mut self.empty)), name.len().saturating_add(4));
         if let Some([_, open, key @ .., close, colon]) = piece.get_mut(..length) {

@@ -21,7 +21,7 @@ impl Session {
         let inbound = id.map(|id| self.inbound_calls.get(&id).filter(|inbound| inbound.is_active()).ok_or(NotLive)).transpose()?;
         let (rules, level) = match inbound {
             Some(inbound) => (inbound.rules(), inbound.log_level(self.log_level)),
-            None => (self.rules, Some(self.log_level).filter(|_| self.handshake.serves() || !self.recent_caller.is_known())),
+            None => (self.rules, Some(self.log_level).filter(|_| self.handshake.serves() || !self.recent_caller.has_called())),
         };
         let is_wanted = self.config.capabilities.logging && level.is_some_and(|level| record.level >= level);
         if !is_wanted || !self.ending.may_write() {

@@ -41,7 +41,7 @@ impl Session {
         if frame.len() > self.config.limits.frame_bytes {
             return self.refuse_frame();
         }
-        let message = self.rules.dialect.read(&frame, &self.config.local_end());
+        let message = self.rules.dialect.read(&frame, &self.config.local_end(), self.recent_caller.known());
         self.take(message, frame);
     }
 
@@ -214,8 +214,8 @@ impl Session {
         match caller {
             Some(caller) => {
                 self.await_no_handshake();
-                let peer = self.recent_caller.get(caller, frame);
-                Some(Terms::new(peer, caller.rules, caller.log_level))
+                self.recent_caller.note(&caller, frame);
+                Some(Terms::new(caller.peer, caller.rules, caller.log_level))
             }
             None => {
                 let peer = self.peer.as_ref().filter(|_| self.handshake.serves())?;

@@ -2,37 +2,30 @@
 //!
 //! Nothing of an earlier request counts for a later one: the caller is read anew unless its text is the same, byte for byte.
 
-use alloc::boxed::Box;
-
-use crate::dialect::{PeerInfo, StatelessCaller};
-use crate::shared::Arc;
+use crate::dialect::{KnownCaller, StatelessCaller};
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct RecentCaller(Option<Known>);
-
-#[derive(Clone, Debug)]
-struct Known {
-    /// The name and the version of the caller, as text.
-    info: Box<[u8]>,
-    /// The caller as it was read, with the text of its capabilities.
-    peer: Arc<PeerInfo>,
+pub(super) struct RecentCaller {
+    has_called: bool,
+    known: Option<KnownCaller>,
 }
 
 impl RecentCaller {
     /// Returns `true` once a stateless request has come.
-    pub(super) fn is_known(&self) -> bool {
-        self.0.is_some()
+    pub(super) fn has_called(&self) -> bool {
+        self.has_called
     }
 
-    /// Returns the caller of a request, which `frame` brought.
-    pub(super) fn get(&mut self, caller: StatelessCaller, frame: &[u8]) -> Arc<PeerInfo> {
-        let info = caller.info.cut(frame);
-        let is_same = |known: &&Known| *known.info == *info && known.peer.declared.as_bytes() == caller.capabilities.cut(frame);
-        if let Some(known) = self.0.as_ref().filter(is_same) {
-            return Arc::clone(&known.peer);
+    /// The last caller that was remembered.
+    pub(super) fn known(&self) -> Option<&KnownCaller> {
+        self.known.as_ref()
+    }
+
+    /// Notes the caller of a request, which `frame` brought.
+    pub(super) fn note(&mut self, caller: &StatelessCaller, frame: &[u8]) {
+        self.has_called = true;
+        if let Some(known) = KnownCaller::new(caller, frame) {
+            self.known = Some(known);
         }
-        let peer = Arc::new(caller.rules.dialect.read_caller(caller, frame));
-        self.0 = Some(Known { info: info.into(), peer: Arc::clone(&peer) });
-        peer
     }
 }

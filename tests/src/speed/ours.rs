@@ -5,16 +5,19 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use endpoint::{Call, Context, Peer, Service, Tool, ToolError};
+use protocol_core::mcp::Era;
 use protocol_core::{Config, Identity, RateWindow, ToolOutput};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::contender::{About, Caller, Contender, Kind, Leave, Listener, Running, Updates};
+use super::row::{Over, Row, What};
 use programs::adapter::{Adapter, Link};
 
-/// This project, through an adapter: a [`Service`] and a [`Peer`].
+/// This project, through an adapter: a [`Service`] and a [`Peer`]. With `STATELESS` there is no handshake, and every request names its caller
+/// (MCP 2026-07-28).
 #[derive(Debug)]
-pub struct Ours<A>(PhantomData<fn() -> A>);
+pub struct Ours<A, const STATELESS: bool = false>(PhantomData<fn() -> A>);
 
 #[derive(Deserialize, JsonSchema, Serialize)]
 struct Echo<T> {
@@ -30,7 +33,7 @@ fn identity() -> Identity {
     Identity::new("speed", "1")
 }
 
-fn service() -> Arc<Service> {
+fn service(era: Era) -> Arc<Service> {
     let echo = async |_: Context, Echo { text }: Echo<String>| Ok(ToolOutput::text(text));
     let report = async |context: Context, Report { count }: Report| {
         for step in 1..=count {
@@ -45,6 +48,7 @@ fn service() -> Arc<Service> {
     };
     Arc::new(
         Service::new(identity())
+            .configure(|config| config.era = era)
             .tool(Tool::with_output("echo", echo).inline())
             .tool(Tool::with_output("echo-in-a-task", echo))
             .tool(Tool::new("report", report).rate_window(RateWindow::UNLIMITED))
@@ -72,26 +76,41 @@ impl Calling {
     }
 }
 
-impl<A: Adapter> Contender for Ours<A> {
+impl<A, const STATELESS: bool> Ours<A, STATELESS> {
+    const ERA: Era = if STATELESS { Era::Modern } else { Era::Legacy };
+
+    fn client() -> Config {
+        let mut config = Config::mcp_client(identity());
+        config.era = Self::ERA;
+        config
+    }
+}
+
+impl<A: Adapter, const STATELESS: bool> Contender for Ours<A, STATELESS> {
     type Runtime = A;
     type Caller = Calling;
 
     fn about() -> About {
-        About::here(A::NAME, A::NAME.trim_start_matches("adapter-"), Kind::Ours)
+        let name = if STATELESS { format!("{}, stateless", A::NAME) } else { A::NAME.into() };
+        About::here(&name, A::NAME.trim_start_matches("adapter-"), Kind::Ours)
+    }
+
+    fn has(row: Row) -> bool {
+        !STATELESS || matches!(row, Row { over: Over::Duplex, what: What::RoundTrips { spawned: false, .. }, workers: 1 })
     }
 
     async fn duplex(adapter: &A, room: usize) -> Calling {
         let (one, other) = adapter.duplex(room);
-        Calling::of(vec![adapter.connect(Arc::new(()), Config::mcp_client(identity()), one), adapter.serve(service(), other)]).await
+        Calling::of(vec![adapter.connect(Arc::new(()), Self::client(), one), adapter.serve(service(Self::ERA), other)]).await
     }
 
     async fn child(adapter: &A, command: Command) -> Calling {
         let (transport, _) = adapter.child(command).expect("a child");
-        Calling::of(vec![adapter.connect(Arc::new(()), Config::mcp_client(identity()), transport)]).await
+        Calling::of(vec![adapter.connect(Arc::new(()), Self::client(), transport)]).await
     }
 
     async fn serve(adapter: &A) {
-        let _ = adapter.serve(service(), adapter.stdio()).end.await;
+        let _ = adapter.serve(service(Self::ERA), adapter.stdio()).end.await;
     }
 }
 

@@ -94,6 +94,74 @@ fn nothing_of_one_caller_shows_at_the_next() {
     }
 }
 
+#[test]
+fn a_request_is_read_after_any_other_as_it_is_read_alone() {
+    const VERSION: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28""#;
+    const OTHER_VERSION: &str = r#""io.modelcontextprotocol/protocolVersion":"2027-01-01""#;
+    const NOTHING: &str = r#""io.modelcontextprotocol/clientCapabilities":{}"#;
+    const SAMPLING: &str = r#""io.modelcontextprotocol/clientCapabilities":{"sampling":{}}"#;
+    const NAME: &str = r#""io.modelcontextprotocol/clientInfo":{"name":"a","version":"1"}"#;
+    const OTHER_NAME: &str = r#""io.modelcontextprotocol/clientInfo":{"name":"b","version":"1"}"#;
+    const NO_NAME: &str = r#""io.modelcontextprotocol/clientInfo":{"version":"1"}"#;
+    const LEVEL: &str = r#""io.modelcontextprotocol/logLevel":"debug""#;
+    const NO_LEVEL: &str = r#""io.modelcontextprotocol/logLevel":7"#;
+    const TOKEN: &str = r#""progressToken":7"#;
+    const NO_TOKEN: &str = r#""progressToken":[]"#;
+    const TRACE: &str = r#""traceparent":"00-1-2-03""#;
+    let long_name = format!(r#""io.modelcontextprotocol/clientInfo":{{"name":"{}","version":"1"}}"#, "a".repeat(5000));
+    let metas = [
+        &[VERSION, NOTHING][..],
+        &[VERSION, NOTHING, TOKEN],
+        &[TOKEN, VERSION, NOTHING],
+        &[VERSION, NOTHING, NAME, LEVEL],
+        &[TOKEN, VERSION, NOTHING, NAME, LEVEL],
+        &[VERSION, NOTHING, NAME, LEVEL, TRACE],
+        &[TRACE, VERSION, SAMPLING, NAME],
+        &[VERSION, SAMPLING, OTHER_NAME],
+        &[VERSION, SAMPLING, &long_name],
+        // Other members are between those that name the caller.
+        &[VERSION, TOKEN, NOTHING, NAME],
+        &[VERSION, NOTHING, TRACE, NAME, LEVEL],
+        // A repeated member counts as it comes last.
+        &[VERSION, NOTHING, NAME, LEVEL, OTHER_NAME],
+        &[OTHER_NAME, VERSION, NOTHING, NAME, LEVEL],
+        &[LEVEL, VERSION, NOTHING],
+        &[VERSION, NOTHING, VERSION, NOTHING],
+        &[VERSION, NOTHING, NAME, TRACE, SAMPLING],
+        &[VERSION, NOTHING, TOKEN, OTHER_VERSION],
+        &[OTHER_VERSION, TOKEN, VERSION, NOTHING],
+        &[VERSION, NOTHING, NAME, NO_LEVEL],
+        // Refused.
+        &[VERSION],
+        &[NOTHING, NAME],
+        &[OTHER_VERSION, NOTHING],
+        &[VERSION, NOTHING, NO_NAME],
+        &[VERSION, NOTHING, NO_TOKEN],
+        &[VERSION, NOTHING, NAME, LEVEL, NO_TOKEN, OTHER_NAME],
+        &[],
+    ];
+    let frame =
+        |id: u64, meta: &[&str], comma: &str| request(id, "tools/list", &format!(r#"{{"_meta":{{{}}}}}"#, meta.join(comma)));
+    let receive = |server: &mut Scripted, frame: &str| {
+        server.frame(frame);
+        let events = server.events().into_iter().map(|event| match event {
+            Event::Request { caller, observed, .. } => format!("{caller:?} {observed}"),
+            other => format!("{other:?}"),
+        });
+        (events.collect::<Vec<_>>(), server.sent())
+    };
+    for (meta, comma) in metas.into_iter().flat_map(|meta| [(meta, ","), (meta, " , ")]) {
+        let frames = [frame(2, meta, comma), frame(3, meta, comma)];
+        let alone = frames.each_ref().map(|frame| receive(&mut modern(), frame));
+        for earlier in metas {
+            let mut server = modern();
+            receive(&mut server, &frame(1, earlier, comma));
+            let after = frames.each_ref().map(|frame| receive(&mut server, frame));
+            assert_eq!(after, alone, "{meta:?} after {earlier:?}");
+        }
+    }
+}
+
 /// Basic, "Error Codes": what is missing outranks an unknown version, that an unknown method, and that wrong parameters.
 #[test]
 fn faults_are_answered_in_the_order_caller_version_method_parameters() {

@@ -15,7 +15,7 @@ mod write;
 use core::time::Duration;
 
 pub(crate) use rounds::{RetryMembers, round_size};
-pub(crate) use stateless::{read_caller, write_acknowledged, write_published};
+pub(crate) use stateless::{write_acknowledged, write_published};
 pub(crate) use stateless_client::{names_our_revision, read_probe_answer, write_listen, write_probe};
 
 use crate::dialect::form::{self, Fields};

@@ -1,27 +1,28 @@
 //! Reading envelopes as messages of MCP.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::string::String;
 
 use bytes::Bytes;
 
 use super::write::handshake_answer;
-use super::{Era, Mcp, Revision, Side, is_ours, meta, offers, op_of, sampling, stateless, stateless_client};
+use super::{Mcp, Revision, Side, is_ours, meta, offers, op_of, sampling, stateless, stateless_client};
 use crate::dialect::form::{self, Fields};
 use crate::dialect::request::{Member, RawParams, read_completion};
 use crate::dialect::{
     Answer, Ask, Capabilities, Consent, Elicit, Elicited, HandshakeAnswer, HandshakeFailed, HandshakeRejected, HandshakeRequest,
-    Identity, Level, LocalEnd, LogRecord, Message, Notice, Op, OpenUrl, PeerInfo, Progress, Refusal, ResponseBody, ResultFit,
-    Sampled, excerpt, ignored_message, lists,
+    Identity, KnownCaller, Level, LocalEnd, LogRecord, Message, Notice, Op, OpenUrl, PeerInfo, Progress, Refusal, ResponseBody,
+    ResultFit, Sampled, excerpt, ignored_message, lists,
 };
 use crate::error::{RpcError, Violation};
-use crate::json::read::{Kind, elements, for_each_key, for_each_member, integer, member, number, string};
+use crate::json::read::{Kind, Members, elements, for_each_member, integer, member, number, string};
 use crate::json::scan::{IndexedObject, RepeatedMember};
 use crate::json::{Frame, Json, Text};
 use crate::wire::{self, Body, Element, Envelope, Malformed, WireId};
 
 impl Mcp {
-    pub(crate) fn read(self, bytes: &Bytes, local: &LocalEnd<'_>) -> Message {
+    pub(crate) fn read(self, bytes: &Bytes, local: &LocalEnd<'_>, recent: Option<&KnownCaller>) -> Message {
         let LocalEnd { limits, .. } = local;
         let batch = (self.agreed == Some(Revision::R2025_03_26)).then_some(limits.batch);
         let options = wire::Options { depth: limits.json_depth, id: limits.id_bytes, batch, lenient: false };
@@ -29,7 +30,7 @@ impl Mcp {
         wire::read(
             bytes,
             options,
-            |element| self.message(element, frame, local),
+            |element| self.message(element, frame, local, recent),
             |mut all| {
                 for message in &mut all {
                     // Lifecycle (2025-03-26), "Initialization": never part of a batch.
@@ -43,9 +44,9 @@ impl Mcp {
         )
     }
 
-    fn message(self, element: Element<'_>, frame: Frame<'_>, local: &LocalEnd<'_>) -> Message {
+    fn message(self, element: Element<'_>, frame: Frame<'_>, local: &LocalEnd<'_>, recent: Option<&KnownCaller>) -> Message {
         match element {
-            Ok(Envelope::Request { id, method, params }) => self.request(id, method, params, frame, local),
+            Ok(Envelope::Request { id, method, params }) => self.request(id, method, params, frame, local, recent),
             Ok(Envelope::Notification { method, params }) => self.notification(method, params, frame, local),
             Ok(Envelope::Response { id, body }) => {
                 let body = match body {
@@ -71,9 +72,10 @@ impl Mcp {
         params: Option<&IndexedObject<'_>>,
         frame: Frame<'_>,
         local: &LocalEnd<'_>,
+        recent: Option<&KnownCaller>,
     ) -> Message {
         let own = local.capabilities;
-        let meta = match params.map_or_else(|| Ok(Meta::default()), |params| Meta::read(params, local.limits.id_bytes, local.era)) {
+        let meta = match params.map_or_else(|| Ok(Meta::default()), |params| Meta::read(params, local, recent)) {
             Ok(meta) => meta,
             Err((violation, why)) => {
                 let code =
@@ -93,7 +95,7 @@ impl Mcp {
             (_, Some(Op::Ping)) => Message::Answered { id, result: Json::empty_object(), is_stateless: false },
             (Side::Server, Some(Op::SetLogLevel)) if own.logging => set_level(id, params),
             (Side::Server, Some(op)) if offers(own, op, self.revision()) => {
-                let given = meta.given.map(|given| Box::new(frame.json(given)));
+                let given = meta.given(frame);
                 let request = read_request(op, params, frame).map_err(|why| Box::new(wrong_params(why)));
                 Message::Request { id, request, meta: given, token: meta.token, depth: meta.depth, caller: None }
             }
@@ -105,7 +107,7 @@ impl Mcp {
                     self.ask(id, method, json(), meta, own)
                 }
                 (_, method) if lists(local.custom_methods, method) && !is_ours(method) => {
-                    let given = meta.given.map(|given| Box::new(frame.json(given)));
+                    let given = meta.given(frame);
                     let request = Ok(RawParams::custom(method, json()));
                     Message::Request { id, request, meta: given, token: meta.token, depth: meta.depth, caller: None }
                 }
@@ -225,7 +227,7 @@ impl Mcp {
         let revision = text("protocolVersion").ok_or(HandshakeFailed::Malformed)?;
         let revision = Revision::from_name(&revision).filter(|revision| *revision <= newest).ok_or(HandshakeFailed::Version)?;
         let declared = result.member("capabilities").filter(Json::is_object).ok_or(HandshakeFailed::Malformed)?;
-        let identity = result.member("serverInfo").as_ref().and_then(read_identity).ok_or(HandshakeFailed::Malformed)?;
+        let identity = member(result.as_bytes(), "serverInfo").and_then(read_identity).ok_or(HandshakeFailed::Malformed)?;
         Ok(PeerInfo {
             identity,
             protocol: Text::from_static(revision.as_str()),
@@ -312,7 +314,7 @@ fn greeting(params: &Json, local: &LocalEnd<'_>) -> Result<HandshakeRequest, Han
     let asked = asked.ok_or_else(|| wrong("protocolVersion must be text"))?;
     let declared = params.member("capabilities").filter(Json::is_object);
     let declared = declared.ok_or_else(|| wrong("capabilities must be an object"))?;
-    let identity = params.member("clientInfo").as_ref().and_then(read_identity);
+    let identity = member(params.as_bytes(), "clientInfo").and_then(read_identity);
     let identity = identity.ok_or_else(|| wrong("clientInfo must be an object with a name and a version"))?;
     let revision = Revision::from_name(&asked).filter(|revision| *revision <= newest).unwrap_or(newest);
     let declares = read_capabilities(&declared);
@@ -361,8 +363,10 @@ fn invalid(violation: Option<Violation>, id: WireId, code: i64, why: impl Into<T
 /// The members of `params._meta` that the session reads.
 #[derive(Default)]
 pub(super) struct Meta<'a> {
-    /// All of `_meta`, if it has members that the session does not read.
-    pub(super) given: Option<&'a [u8]>,
+    /// All of `_meta`.
+    pub(super) text: &'a [u8],
+    /// `true` if it has members that the session does not read.
+    has_others: bool,
     pub(super) token: Option<WireId>,
     parent: Option<u64>,
     pub(super) depth: u8,
@@ -371,18 +375,29 @@ pub(super) struct Meta<'a> {
 }
 
 impl<'a> Meta<'a> {
-    /// Reads them. Those that make a request stateless are read where `era` has such requests.
-    fn read(params: &IndexedObject<'a>, max: usize, era: Era) -> Result<Self, (Violation, &'static str)> {
-        let meta = params.only("_meta").map_err(|RepeatedMember| (Violation::RepeatedMember, "_meta is repeated"))?;
-        let Some(meta) = meta else { return Ok(Self::default()) };
-        if Kind::of(meta) != Kind::Object {
-            return Err((Violation::InvalidParams, "_meta must be an object"));
-        }
-        let mut read = Self::default();
+    /// Reads them. Those that make a request stateless are read where the era has such requests, and are not read again if they are those
+    /// of the `recent` caller.
+    fn read(
+        params: &IndexedObject<'a>,
+        local: &LocalEnd<'_>,
+        recent: Option<&'a KnownCaller>,
+    ) -> Result<Self, (Violation, &'static str)> {
+        let text = params.only("_meta").map_err(|RepeatedMember| (Violation::RepeatedMember, "_meta is repeated"))?;
+        let Some(text) = text else { return Ok(Self::default()) };
+        let mut members = Members::of(text).ok_or((Violation::InvalidParams, "_meta must be an object"))?;
+        let mut read = Self { text, ..Self::default() };
         let mut wrong = None;
-        for_each_key(meta, |key, value| {
+        loop {
+            if let Some(known) = recent
+                && members.skip_written(known.text())
+            {
+                read.caller.recognize(known);
+                continue;
+            }
+            let start = members.offset();
+            let Some((key, value)) = members.next() else { break };
             if key.is("progressToken") {
-                read.token = WireId::read(value, max);
+                read.token = WireId::read(value, local.limits.id_bytes);
                 if read.token.is_none() {
                     wrong = Some((Violation::InvalidParams, "progressToken must be text or a whole number"));
                 }
@@ -391,11 +406,19 @@ impl<'a> Meta<'a> {
                 read.depth = integer(value).unwrap_or(u8::MAX);
             } else if key.is(meta::PARENT) {
                 read.parent = integer(value);
-            } else if !(era.has_modern() && read.caller.take(key, value)) {
-                read.given = Some(meta);
+            } else if !(local.era.has_modern() && read.caller.take(key, value, start..members.offset())) {
+                read.has_others = true;
             }
-        });
+        }
+        if read.caller.is_repeated() {
+            return Self::read(params, local, None);
+        }
         wrong.map_or(Ok(read), Err)
+    }
+
+    /// All of `_meta`, if it has members that the session does not read.
+    pub(super) fn given(&self, frame: Frame<'_>) -> Option<Box<Json>> {
+        self.has_others.then(|| Box::new(frame.json(self.text)))
     }
 }
 
@@ -435,11 +458,11 @@ fn read_log(params: &IndexedObject<'_>, frame: Frame<'_>) -> Option<LogRecord> {
 }
 
 fn json_string(json: &Json) -> Option<String> {
-    string(json.as_bytes()).map(alloc::borrow::Cow::into_owned)
+    string(json.as_bytes()).map(Cow::into_owned)
 }
 
-pub(super) fn read_identity(json: &Json) -> Option<Identity> {
-    let text = |name: &str| json.member(name).as_ref().and_then(json_string);
+pub(super) fn read_identity(object: &[u8]) -> Option<Identity> {
+    let text = |name: &str| member(object, name).and_then(string).map(Cow::into_owned);
     Some(Identity { name: text("name")?, version: text("version")?, title: text("title") })
 }
 

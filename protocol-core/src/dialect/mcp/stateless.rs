@@ -1,19 +1,23 @@
 //! The server's words of the revision without a handshake (2026-07-28): requests that name their caller, and results that name their server.
 
-use super::read::{Meta, not_found, read_capabilities, read_request, unknown_method, wrong_params};
+use super::read::{Meta, not_found, read_capabilities, read_identity, read_request, unknown_method, wrong_params};
 use super::rounds::{has_rounds, read_retry};
 use super::write::{write_capabilities, write_identity};
 use super::{Era, Mcp, Revision, Side, is_ours, offers, op_of};
 use crate::dialect::request::{RawParams, read_filter};
-use crate::dialect::{Identity, Level, LocalEnd, Message, Notice, Op, PeerInfo, StatelessCaller, SubscriptionFilter, lists};
+use crate::dialect::{
+    Identity, KnownCaller, Level, LocalEnd, Message, Notice, Op, PeerInfo, StatelessCaller, SubscriptionFilter, lists,
+};
 use crate::error::{RpcError, Violation};
 use crate::json::read::{Key, Kind, for_each_key, string};
-use crate::json::scan::{IndexedObject, Span};
+use crate::json::scan::IndexedObject;
 use crate::json::write::{Object, write_string};
 use crate::json::{Frame, Json, Text};
+use crate::shared::Arc;
 use crate::wire::{FrameBuffer, WireId, WrittenFrame};
 
 use alloc::boxed::Box;
+use core::ops::Range;
 
 /// The members of `_meta` that the revision adds (Basic, "_meta").
 pub(super) const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
@@ -37,11 +41,16 @@ pub(super) struct CallerMembers<'a> {
     capabilities: Option<&'a [u8]>,
     info: Option<&'a [u8]>,
     log_level: Option<&'a [u8]>,
+    /// The range of all of these in `_meta`; empty if another member is between two of them.
+    range: Range<usize>,
+    /// The caller of an earlier request, whose text was recognized.
+    known: Option<&'a KnownCaller>,
 }
 
 impl<'a> CallerMembers<'a> {
-    /// Takes a member of `_meta`. `false` if it is none of these.
-    pub(super) fn take(&mut self, key: Key<'a>, value: &'a [u8]) -> bool {
+    /// Takes a member of `_meta`, which is in `range` of its text. `false` if it is none of these.
+    pub(super) fn take(&mut self, key: Key<'a>, value: &'a [u8], range: Range<usize>) -> bool {
+        let is_first = self.has_none();
         let member = match () {
             () if key.is(VERSION) => &mut self.version,
             () if key.is(CAPABILITIES) => &mut self.capabilities,
@@ -50,21 +59,45 @@ impl<'a> CallerMembers<'a> {
             () => return false,
         };
         *member = Some(value);
+        self.range = match range.start {
+            start if is_first => start..range.end,
+            start if start == self.range.end => self.range.start..range.end,
+            _ => 0..0,
+        };
         true
     }
 
+    /// Takes all of the members at once, which have the text of `known`.
+    pub(super) fn recognize(&mut self, known: &'a KnownCaller) {
+        self.known = Some(known);
+    }
+
+    /// Returns `true` if a member was taken twice, the first or the second time as part of a recognized text. The last one counts, so each must
+    /// be read.
+    pub(super) fn is_repeated(&self) -> bool {
+        self.known.is_some() && !self.has_none()
+    }
+
     fn is_empty(&self) -> bool {
+        self.known.is_none() && self.has_none()
+    }
+
+    fn has_none(&self) -> bool {
         [self.version, self.capabilities, self.info, self.log_level].iter().all(Option::is_none)
     }
 
-    /// Checks first that the required members are present and all have the right type, then that the version is supported.
-    fn check(&self, frame: Frame<'_>) -> Result<StatelessCaller, (Option<Violation>, RpcError)> {
+    /// Checks first that the required members are present and all have the right type, then that the version is supported. `meta` is all of
+    /// `_meta`.
+    fn check(&self, meta: &[u8], frame: Frame<'_>) -> Result<StatelessCaller, (Option<Violation>, RpcError)> {
+        if let Some(known) = self.known {
+            return Ok(known.caller());
+        }
         let wrong = |why| (Some(Violation::InvalidParams), RpcError::fixed(RpcError::INVALID_PARAMS, why));
-        let place = |value| frame.place(value).ok_or_else(|| wrong("a request of 4 GiB or more is not accepted"));
         let version = self.version.and_then(string).ok_or_else(|| wrong("_meta must name the protocol version, as text"))?;
         let capabilities = self.capabilities.filter(|value| Kind::of(value) == Kind::Object);
         let capabilities = capabilities.ok_or_else(|| wrong("_meta must hold the capabilities of the client, as an object"))?;
-        if self.info.is_some_and(|info| !is_identity(info)) {
+        let identity = self.info.map(read_identity);
+        if identity == Some(None) {
             return Err(wrong("clientInfo must be an object with a name and a version"));
         }
         let log_level = self.log_level.map(|level| string(level).and_then(|name| Level::from_name(&name)));
@@ -75,11 +108,21 @@ impl<'a> CallerMembers<'a> {
             let unsupported = RpcError::fixed(RpcError::UNSUPPORTED_VERSION, "this version of the protocol is not served");
             return Err((None, unsupported.with_data(versions(Some(&version)))));
         }
+        // Copied: a caller is kept for longer than its frame.
+        let declared = Json::written(capabilities.to_vec());
+        let peer = PeerInfo {
+            identity: identity.flatten().unwrap_or_else(|| Identity::new("", "")),
+            protocol: Text::from_static(REVISION.as_str()),
+            capabilities: read_capabilities(&declared),
+            declared,
+            instructions: None,
+            credentials: None,
+        };
         Ok(StatelessCaller {
             rules: Mcp::rules(Side::Server, Some(REVISION)),
-            capabilities: place(capabilities)?,
-            info: self.info.map_or(Ok(Span::default()), place)?,
+            peer: Arc::new(peer),
             log_level: log_level.flatten(),
+            text: meta.get(self.range.clone()).and_then(|text| frame.place(text)).unwrap_or_default(),
         })
     }
 }
@@ -101,7 +144,7 @@ pub(super) fn request(
     if method == b"initialize" {
         return Message::Reject { violation: None, answer: Some((Some(id), no_handshake(params, &meta))) };
     }
-    let caller = match meta.caller.check(frame) {
+    let caller = match meta.caller.check(meta.text, frame) {
         Ok(caller) => caller,
         Err((violation, error)) => return Message::Reject { violation, answer: Some((Some(id), error)) },
     };
@@ -119,7 +162,7 @@ pub(super) fn request(
             _ => return not_found(None, id, method),
         },
     };
-    let given = meta.given.map(|given| Box::new(frame.json(given)));
+    let given = meta.given(frame);
     Message::Request { id, request, meta: given, token: meta.token, depth: meta.depth, caller: Some(caller) }
 }
 
@@ -279,34 +322,4 @@ pub(crate) fn write_published(frames: &mut FrameBuffer, id: &WireId, notice: &No
 
 fn write_subscription(object: &mut Object<'_>, id: &WireId) {
     object.object("_meta", |object| id.write(object.member(SUBSCRIPTION)));
-}
-
-/// Reads the caller of a request, which `frame` brought.
-pub(crate) fn read_caller(caller: StatelessCaller, frame: &[u8]) -> PeerInfo {
-    // Copied: a caller is kept for longer than its frame.
-    let part = |place: Span| (!place.is_empty()).then(|| Json::written(place.cut(frame).to_vec()));
-    let declared = part(caller.capabilities).unwrap_or_default();
-    let identity = part(caller.info).as_ref().and_then(super::read::read_identity);
-    PeerInfo {
-        identity: identity.unwrap_or_else(|| Identity::new("", "")),
-        protocol: Text::from_static(REVISION.as_str()),
-        capabilities: read_capabilities(&declared),
-        declared,
-        instructions: None,
-        credentials: None,
-    }
-}
-
-/// Returns `true` for an object with a name and a version.
-fn is_identity(info: &[u8]) -> bool {
-    let (mut has_name, mut has_version) = (false, false);
-    for_each_key(info, |key, value| {
-        let is_text = string(value).is_some();
-        if key.is("name") {
-            has_name = is_text;
-        } else if key.is("version") {
-            has_version = is_text;
-        }
-    });
-    Kind::of(info) == Kind::Object && has_name && has_version
 }

@@ -73,7 +73,7 @@ fn read_discovered(result: &Json, local: &LocalEnd<'_>) -> ProbeVerdict {
         return if has_legacy(Some(&versions), local) { ProbeVerdict::Legacy } else { ProbeVerdict::Mismatch };
     }
     let Some(declared) = result.member("capabilities").filter(Json::is_object) else { return ProbeVerdict::Refused };
-    let server = result.member("_meta").and_then(|meta| meta.member(SERVER)).as_ref().and_then(read_identity);
+    let server = member(result.as_bytes(), "_meta").and_then(|meta| member(meta, SERVER)).and_then(read_identity);
     ProbeVerdict::Modern(Box::new(PeerInfo {
         // The server need not name itself.
         identity: server.unwrap_or_else(|| Identity::new("", "")),
