@@ -312,6 +312,26 @@ fn a_request_of_a_server_without_a_handshake_is_reported_and_not_answered() {
     }
 }
 
+/// G15. A regression: a request with a faulty `_meta`, and a frame with an id that is no message, were answered with an error.
+#[test]
+fn a_faulty_request_of_a_server_without_a_handshake_is_reported_and_not_answered() {
+    for (frame, rule) in [
+        (r#"{"jsonrpc":"2.0","id":7,"method":"ping","params":{"_meta":1}}"#, Violation::WrongDirection),
+        (r#"{"jsonrpc":"2.0","id":7,"method":"ping","params":{"_meta":{},"_meta":{}}}"#, Violation::WrongDirection),
+        (r#"{"jsonrpc":"2.0","id":7,"method":"ping","params":{"_meta":{"progressToken":{}}}}"#, Violation::WrongDirection),
+        (r#"{"jsonrpc":"2.0","id":7,"method":1}"#, Violation::InvalidEnvelope),
+        (r#"{"jsonrpc":"2.0","id":7,"method":"ping","params":[]}"#, Violation::InvalidParams),
+        (r#"{"jsonrpc":"1.0","id":7,"method":"ping"}"#, Violation::InvalidEnvelope),
+        (r#"{"jsonrpc":"2.0","id":7,"id":7,"method":"ping"}"#, Violation::RepeatedMember),
+        (r#"{"jsonrpc":"2.0","id":7"#, Violation::NotJson),
+    ] {
+        let mut client = modern();
+        client.frame(frame);
+        assert_eq!(client.violations(), [rule], "{frame}");
+        client.expect_silence();
+    }
+}
+
 /// Basic, "Responses": an unknown type is an invalid result; one that asks needs a capability that was not declared.
 #[test]
 fn a_result_of_a_type_that_is_not_complete_is_invalid() {
