@@ -51,6 +51,8 @@ pub(super) struct InboundCall {
     rules: &'static Rules,
     /// The minimum level of log records that the request asks for, in revisions where each request sets its own.
     log_level: Option<Level>,
+    /// `true` once a log record was queued on its behalf.
+    has_logged: bool,
     received: Instant,
     /// Its deadline, as it is armed in the session's timers.
     armed: Option<Instant>,
@@ -119,6 +121,7 @@ impl InboundCall {
             depth,
             rules,
             log_level,
+            has_logged: false,
             received: now,
             armed: None,
             callee_progress: None,
@@ -252,6 +255,11 @@ impl InboundCall {
         timers.set(TimerKey::Flush(id), &mut callee_progress.armed, None);
         progress_queue.leave(self.lane, &mut callee_progress.queue_ticket);
         core::mem::take(&mut callee_progress.open_inputs)
+    }
+
+    /// Notes that a log record was queued on its behalf.
+    pub(super) fn note_log(&mut self) {
+        self.has_logged = true;
     }
 
     // ---- Checkpoints and input requests ----
@@ -438,6 +446,11 @@ impl InboundCall {
     #[inline]
     pub(super) fn is_queued(&self) -> bool {
         self.callee_progress.as_ref().is_some_and(|callee_progress| callee_progress.queue_ticket.is_some())
+    }
+
+    /// Returns `true` if a log record was queued on its behalf.
+    pub(super) fn has_logged(&self) -> bool {
+        self.has_logged
     }
 
     #[inline]

@@ -19,11 +19,6 @@ struct Known {
 }
 
 impl RecentCaller {
-    /// Returns `true` once a stateless request has come.
-    pub(super) fn is_known(&self) -> bool {
-        self.0.is_some()
-    }
-
     /// Returns the caller of a request, which `frame` brought.
     pub(super) fn get(&mut self, caller: StatelessCaller, frame: &[u8]) -> Arc<PeerInfo> {
         let info = caller.info.cut(frame);
