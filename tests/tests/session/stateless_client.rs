@@ -479,6 +479,27 @@ fn changes_at_once_all_take_effect_whatever_the_order_of_their_acknowledgements(
     }
 }
 
+/// A regression: the newer subscription brought the resource of the older change, and its notices were violations.
+#[test]
+fn a_resource_that_joins_late_is_brought_by_the_newer_subscription_that_has_it() {
+    let mut client = modern();
+    client.invoke(Invoke::subscribe("u:"));
+    client.drain();
+    client.frame(&acknowledged(2, r#""resourceSubscriptions":["u:"]"#)).drain();
+    let joins = client.invoke(Invoke::subscribe("v:"));
+    let leaves = client.invoke(Invoke::unsubscribe("u:"));
+    client.drain();
+    client.frame(&acknowledged(4, r#""resourceSubscriptions":["v:"]"#));
+    assert!(matches!(&*client.events(), [Event::Done { id, outcome: Outcome::Result(_), .. }] if *id == leaves));
+    client.frame(&updated(4, "v:"));
+    assert_eq!(client.events(), [], "a notice before its change has taken effect is no fault of the server");
+    client.frame(&acknowledged(3, r#""resourceSubscriptions":["u:","v:"]"#));
+    assert!(matches!(&*client.events(), [Event::Done { id, outcome: Outcome::Result(_), .. }] if *id == joins));
+    assert_eq!(client.sent(), [cancelled(2), cancelled(3)]);
+    client.frame(&updated(4, "v:"));
+    assert_eq!(client.events(), [update("v:")]);
+}
+
 #[test]
 fn the_last_resource_that_leaves_ends_the_subscription() {
     let mut client = modern();
