@@ -49,7 +49,7 @@ struct Subscription {
     exchange: u64,
     /// The place of its request among all that were sent.
     place: u64,
-    /// What it brings, once it is acknowledged.
+    /// What the server has agreed to, once it has; of that it brings what is wanted.
     accepted: Option<Kinds>,
 }
 
@@ -300,8 +300,6 @@ pub(crate) struct Model {
     is_stateless: bool,
     /// A server: its peer may never make the handshake.
     is_optional: bool,
-    /// A server: a stateless request has come.
-    has_callers: bool,
     /// The least severe record that is sent, and that is asked for.
     level: Level,
     wanted_level: Option<Level>,
@@ -371,7 +369,6 @@ impl Model {
             opening: None,
             is_stateless: false,
             is_optional: false,
-            has_callers: false,
             level: config.log_level,
             wanted_level: None,
             subscriber: Subscriber::default(),
@@ -492,6 +489,11 @@ impl Model {
         self.release_held();
     }
 
+    /// A server: its peer has made no handshake, and sends stateless requests instead.
+    fn is_forgone(&self) -> bool {
+        self.is_optional && self.phase == Phase::Fresh
+    }
+
     // ---- The subscription of a client ----
 
     fn level_words(&self) -> String {
@@ -555,9 +557,9 @@ impl Model {
         else {
             return self.violation(unknown);
         };
-        let Subscriber { wanted, current, changes } = &mut self.subscriber;
+        let Subscriber { current, changes, .. } = &mut self.subscriber;
         if let Some(current) = current.as_mut().filter(|current| current.exchange == id && current.accepted.is_none()) {
-            current.accepted = Some(both(accepted, wanted));
+            current.accepted = Some(accepted.clone());
             return;
         }
         let Some((op, place)) = self.calls.get(&id).filter(|call| !call.held).map(|call| (call.op, call.place)) else { return };
@@ -579,7 +581,7 @@ impl Model {
         } else {
             change.apply(wanted);
             changes[..at].iter_mut().filter(|older| older.uri == change.uri).for_each(|older| older.is_superseded = true);
-            let accepted = Some(both(accepted, wanted));
+            let accepted = Some(accepted.clone());
             match current {
                 Some(current) if current.place > place => Some(id),
                 _ => current.replace(Subscription { exchange: id, place, accepted }).map(|ended| ended.exchange),
@@ -597,15 +599,16 @@ impl Model {
         };
         let call = self.calls.get(&id);
         let listens = call.is_some_and(|call| call.op == Op::Listen && !call.held) && !self.waits(id);
-        let accepted =
-            self.subscriber.current.as_ref().filter(|current| current.exchange == id).and_then(|one| one.accepted.as_ref());
+        let Subscriber { wanted, current, .. } = &self.subscriber;
+        let current = current.as_ref().filter(|current| current.exchange == id);
+        let accepted = current.and_then(|current| current.accepted.clone()).unwrap_or_default();
         let is_list = |kind: &str| ["tools", "prompts", "resources"].contains(&kind);
         // A resource may be a part of the one that was asked for.
-        let brings = accepted
-            .is_some_and(|kinds| if is_list(kind) { kinds.contains(kind) } else { kinds.iter().any(|kind| !is_list(kind)) });
-        if listens || brings {
+        let has = |kinds: &Kinds| if is_list(kind) { kinds.contains(kind) } else { kinds.iter().any(|kind| !is_list(kind)) };
+        let is_known = current.is_some() || call.is_some();
+        if listens || has(&both(&accepted, wanted)) {
             self.tell("notice".to_owned());
-        } else if call.is_some() || self.is_current(id) {
+        } else if is_known && (is_list(kind) || !has(&accepted)) {
             self.violation(Violation::UnknownSubscription);
         }
     }
@@ -660,7 +663,7 @@ impl Model {
         } else {
             calls.values_mut().for_each(|call| call.place = 0);
         }
-        let eras = (self.opening, &self.greeting_of_peer, self.is_stateless, self.is_optional, self.has_callers);
+        let eras = (self.opening, &self.greeting_of_peer, self.is_stateless, self.is_optional);
         let levels = (self.level, self.wanted_level);
         format!(
             "{phases:?} {calls:?} {serves:?} {questions:?} {peer:?} {:?} {:?} {:?} {:?} {eras:?} {levels:?} {subscriber:?}",
@@ -874,7 +877,7 @@ impl Model {
                 None => return state_error("NoParent"),
             },
         };
-        if !self.client && self.is_optional && self.phase == Phase::Fresh && call.op() == Op::Ping {
+        if self.is_forgone() && call.op() == Op::Ping {
             return state_error("NotReady");
         }
         if !self.client && (self.terms.names || !matches!(call.op(), Op::Ping | Op::Custom)) {
@@ -1484,7 +1487,7 @@ impl Model {
         let names = self.terms.names;
         let of_session = self.level;
         let (lane, name, level) = match id.map(|id| self.active(id)) {
-            None => (Lane::CHANNEL, 0, Some(of_session).filter(|_| self.serves_peer() || !self.has_callers)),
+            None => (Lane::CHANNEL, 0, Some(of_session).filter(|_| !self.is_forgone())),
             Some(None) => return state_error("NotLive"),
             Some(Some(serve)) => {
                 let level = if serve.is_stateless { serve.level } else { Some(of_session) };
@@ -1863,7 +1866,6 @@ impl Model {
             }
             "tools/call" | "tools/list" | summary::LISTEN => {
                 self.await_no_handshake();
-                self.has_callers = true;
                 self.take_call(method, wire, params, depth, true);
             }
             _ => self.refuse(wire, None, RpcError::METHOD_NOT_FOUND),
