@@ -49,7 +49,7 @@ struct Subscription {
     exchange: u64,
     /// The place of its request among all that were sent.
     place: u64,
-    /// What the server has agreed to, once it has; of that it brings what is wanted.
+    /// The kinds that the server has agreed to, once it has. It brings those of them that are wanted.
     accepted: Option<Kinds>,
 }
 

@@ -665,7 +665,10 @@ mod transitions {
         ("accept", ACCEPT),
         ("publish what it wants", PUBLISH),
         ("publish anything else", |callee| _ = callee.session.publish(&Notice::PromptsChanged, callee.now)),
-        ("its lane is stopped", STOP),
+        ("publish that, with its lane stopped", |callee| {
+            STOP(callee);
+            PUBLISH(callee);
+        }),
         ("its lane goes on", |callee| callee.session.set_writable(Lane::CHANNEL, true, callee.now).unwrap()),
     ];
 

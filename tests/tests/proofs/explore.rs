@@ -80,13 +80,13 @@ const QUICK_STATELESS: [(Ends, Bounds); 9] = [
 const FULL_STATELESS: [(Ends, Bounds); 9] = [
     (stateless_configs, Bounds { calls: 1, updates: 2, samples: 1, cancels: 1, deadlines: [2; 2], ..EVERYTHING }),
     (stateless_configs, Bounds { calls: 2, samples: 0, ..EVERYTHING }),
-    (stateless_configs, Bounds { calls: 1, listens: 1, notices: 2, cancels: 1, deadlines: [1; 2], closes: [1; 2], ..NOTHING }),
+    (stateless_configs, Bounds { calls: 1, listens: 1, notices: 1, cancels: 1, deadlines: [1; 2], closes: [1; 2], ..NOTHING }),
     (stateless_configs, Bounds { changes: 2, notices: 1, cancels: 1, deadlines: [1, 0], closes: [1; 2], ..NOTHING }),
     (stateless_configs, Bounds { changes: 4, notices: 1, ..NOTHING }),
     (listening_configs, Bounds { changes: 2, notices: 1, cancels: 1, ..NOTHING }),
-    (listening_configs, Bounds { calls: 1, changes: 1, notices: 1, cancels: 1, deadlines: [1; 2], opening: true, ..NOTHING }),
-    (choosing_configs, Bounds { calls: 2, updates: 1, cancels: 1, deadlines: [2, 1], closes: [1; 2], opening: true, ..NOTHING }),
-    (choosing_configs, Bounds { calls: 1, changes: 2, notices: 1, cancels: 1, deadlines: [2, 0], opening: true, ..NOTHING }),
+    (listening_configs, Bounds { calls: 1, changes: 1, notices: 1, cancels: 1, opening: true, ..NOTHING }),
+    (choosing_configs, Bounds { calls: 2, updates: 1, cancels: 1, deadlines: [2, 1], opening: true, ..NOTHING }),
+    (choosing_configs, Bounds { changes: 2, notices: 1, cancels: 1, deadlines: [2, 0], opening: true, ..NOTHING }),
 ];
 
 fn search_each(all: &[(Ends, Bounds)]) -> usize {
