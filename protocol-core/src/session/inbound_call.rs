@@ -653,8 +653,7 @@ mod transitions {
         ("its lane is lost", |callee| callee.session.handle_gone(Gone::Lane(Lane::CHANNEL), callee.now).unwrap());
 
     const ACCEPT: Input = |callee| {
-        let mut offered = SubscriptionFilter::default();
-        offered.tools = true;
+        let offered = SubscriptionFilter { tools: true, ..SubscriptionFilter::default() };
         let _ = callee.session.accept_subscription(callee.inbound, &offered, callee.now);
     };
     const PUBLISH: Input = |callee| _ = callee.session.publish(&Notice::ToolsChanged, callee.now);
