@@ -351,7 +351,7 @@ fn canonical(text: &str, now: Instant, out: &mut String) {
     let to = text.rfind("stats: Stats").unwrap_or(text.len());
     let text = &text[from..to];
     // The first frame of the queue, and the request of the current subscription.
-    let (first, subscription) = (number_after(text, QUEUE), number_after_each(text, &["current: Some(", TICKET]));
+    let (first, subscription) = (number_after(text, QUEUE), number_after_each(text, &[CURRENT, TICKET]));
     let mut rest = text;
     while let Some((at, word)) =
         [INSTANT, TICKET, WAITING, TURN, SHORT, OWED].into_iter().filter_map(|word| Some((rest.find(word)?, word))).min()
@@ -381,6 +381,7 @@ fn canonical(text: &str, now: Instant, out: &mut String) {
     out.push_str(rest);
 }
 
+const CURRENT: &str = "current: Some(";
 const INSTANT: &str = "Instant(";
 const TICKET: &str = "Ticket { number: ";
 const WAITING: &str = "Waiting { number: ";
@@ -588,11 +589,13 @@ struct Wrong {
     state: u32,
     action: Option<Action>,
     what: String,
+    /// The step to that state, and the state of the end before it, if the search has not come to the state yet.
+    after: Option<(u32, Action)>,
 }
 
 /// Runs what panics if something is wrong.
 fn judged<T>(at: usize, state: u32, action: Option<Action>, run: impl FnOnce() -> T) -> Result<T, Wrong> {
-    guarded(run).map_err(|what| Wrong { at, state, action, what })
+    guarded(run).map_err(|what| Wrong { at, state, action, what, after: None })
 }
 
 /// A search under way.
@@ -653,7 +656,7 @@ impl<S: Subject> Search<S> {
         let mut delayed = HashSet::new();
         let taken: HashMap<u32, Effect> = steps.iter().map(|step| (step.via, step.effect)).collect();
         for early in steps {
-            self.effects(at, early.effect.to)?;
+            self.effects(at, early.effect.to).map_err(|wrong| Wrong { after: Some((early.via, early.action)), ..wrong })?;
             let side = &self.sides[at];
             for (_, late) in side.silently(early.via) {
                 let Some(effect) = taken.get(&late).filter(|effect| effect.leaves == early.effect.leaves) else { continue };
@@ -823,11 +826,11 @@ impl<S: Subject> Space for Whole<S> {
 pub fn explore_pair<S: Subject>(client: S, server: S, bounds: Bounds, orders: Orders) -> Result<Found, Objection> {
     let sides = [0, 1].map(|_| Side { all: Vec::new(), known: HashMap::new() });
     let mut search = Search { sides, frames: Numbers::default(), flights: Numbers::default(), orders };
-    let mut sides_at_first = begun(client, server);
+    let mut watched = begun(client, server);
     if !bounds.opening {
-        shake_hands(&mut sides_at_first);
+        shake_hands(&mut watched);
     }
-    let [client, server] = sides_at_first;
+    let [client, server] = watched;
     let ends = [(0, client), (1, server)].map(|(at, watched)| {
         let end = End { at, watched, now: Instant::ZERO, left: bounds, first_changes: bounds.changes, ended: false };
         search.sides[usize::from(at)].number(end)
@@ -851,7 +854,11 @@ pub fn explore_pair<S: Subject>(client: S, server: S, bounds: Bounds, orders: Or
 /// Tells how to come to what is wrong.
 fn objection<S: Subject>(search: &Search<S>, ways: &[Way<State, Move>], found: usize, wrong: Wrong) -> Objection {
     let alone = |at: usize, from: State, to: u32| search.sides[at].path(from.ends[at], to);
-    let mut parts = vec![Vec::from_iter(wrong.action), alone(wrong.at, ways[found].state, wrong.state)];
+    let mut parts = vec![Vec::from_iter(wrong.action)];
+    match wrong.after {
+        Some((via, action)) => parts.extend([vec![action], alone(wrong.at, ways[found].state, via)]),
+        None => parts.push(alone(wrong.at, ways[found].state, wrong.state)),
+    }
     let mut at = &ways[found];
     while let Some(last) = at.last {
         let before = &ways[at.from as usize];
@@ -890,5 +897,27 @@ fn shake_hands<S: Subject>(watched: &mut [Watched<S>; 2]) {
     for end in watched {
         while end.poll_event().is_some() {}
         assert!(is_stateless || end.subject().session().is_ready());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A word that is not there would leave the numbers in the digest, so that equal states are searched again and again.
+    #[test]
+    fn the_words_that_a_digest_looks_for_are_in_what_a_session_looks_like() {
+        let mut pair = crate::Pair::ready();
+        pair.client.call();
+        let text = format!("{:?}", pair.client.session);
+        for word in [INSTANT, TICKET, WAITING, QUEUE, TURN, OWED, QUIET, RATE, SHORT] {
+            assert!(text.contains(word), "{word} is not in {text}");
+        }
+        let mut listening = Session::new(listening_configs().0, Instant::ZERO);
+        _ = listening.poll_transmit().expect("the probe");
+        let discovered = r#"{"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true}}}}"#;
+        listening.handle_frame(discovered.into(), Lane::CHANNEL, Instant::ZERO).expect("it takes frames");
+        let text = format!("{listening:?}");
+        assert!(number_after_each(&text, &[CURRENT, TICKET]).is_some(), "{text}");
     }
 }
