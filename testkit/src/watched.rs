@@ -9,6 +9,7 @@ use std::task::Waker;
 
 use bytes::Bytes;
 use protocol_core::drive::Machine;
+use protocol_core::mcp::{Era, Side};
 use protocol_core::{
     AlarmId, Answer, Ask, AskError, Capabilities, CheckpointError, Close, Config, Event, ExchangeId, Full, Gone, Identity,
     InboundId, InputKey, Instant, Invoke, InvokeError, Json, Lane, LogRecord, Logged, NotLive, Notice, Op, OutboundId, Progress,
@@ -713,6 +714,11 @@ impl<S: Subject> Watched<S> {
                 // A cancelled handler keeps its place with the callee while the caller's is free again; and people may pull the plug.
                 let is_fault = !matches!(event, Event::Violation(Violation::TooManyRequests | Violation::PingUnanswered));
                 let is_left = matches!(event, Event::Violation(Violation::WrongDirection)) && self.judge.has_left_a_handshake();
+                // A client that waits in vain for the answer to its probe speaks the other era until it knows better.
+                let config = self.subject.session().config();
+                let is_server = matches!(config.protocol, Protocol::Mcp { side: Side::Server, .. });
+                let is_modern = config.era == Era::Modern && is_server;
+                let is_left = is_left || (is_modern && matches!(event, Event::Violation(Violation::InvalidParams)));
                 let is_fault =
                     is_fault && !is_left && matches!(event, Event::Violation(_)) && !shared.altered && !shared.unfaithful;
                 assert!(!is_fault, "two proper ends keep the rules: {event:?}");
