@@ -5,10 +5,14 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant as Clock};
 
+use protocol_core::mcp::Era;
 use protocol_core::{CallTimeouts, Config, Instant, RateWindow, Session};
 use testkit::config::{app_config, client_config, gateway_config, server_config, with};
-use testkit::explore::pair::{Bounds, Orders, configs, explore_pair, tesseron_configs};
-use testkit::{Campaign, Happening, Recording, Wire, World};
+use testkit::explore::pair::{
+    Bounds, Orders, choosing_configs, configs, explore_pair, listening_configs, stateless_configs, tesseron_configs,
+};
+use testkit::world::ops;
+use testkit::{Campaign, Happening, Recording, Rng, Wire, World};
 
 fn main() {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
@@ -31,11 +35,19 @@ fn main() {
     std::process::exit(2);
 }
 
-/// Configurations with timeouts, rates and limits that random operations reach.
+/// The era of the client of MCP: half of them are stateless, or may be.
+fn era(seed: u64) -> Option<Era> {
+    [Some(Era::Legacy), None, Some(Era::Modern), None, Some(Era::Legacy), None, Some(Era::Auto), None][(seed % 8) as usize]
+}
+
+/// Clocks, rates and limits that random operations run into.
 fn chosen(seed: u64) -> (Config, Config) {
-    let (caller, callee) =
-        if seed.is_multiple_of(2) { (client_config(), server_config()) } else { (gateway_config(), app_config()) };
+    let (caller, callee) = match era(seed) {
+        Some(era) => (with(client_config(), |config| config.era = era), server_config()),
+        None => (gateway_config(), app_config()),
+    };
     let caller = with(caller, |config| {
+        config.timeouts.probe = Some(Duration::from_millis(50));
         let (idle, max_total) = (Some(Duration::from_millis(900)), Some(Duration::from_secs(4)));
         config.timeouts.call = CallTimeouts::NONE.with_idle(idle).with_max_total(max_total).with_reset_on_progress(true);
         (config.limits.in_flight, config.limits.tombstones) = (6, 4);
@@ -51,11 +63,21 @@ fn chosen(seed: u64) -> (Config, Config) {
 }
 
 fn worlds(until: Clock, first: u64) {
-    let required = [Happening::Result, Happening::Cancel, Happening::Progress, Happening::Timeout, Happening::Answer];
+    let required = [
+        Happening::Result,
+        Happening::Cancel,
+        Happening::Progress,
+        Happening::Timeout,
+        Happening::Answer,
+        Happening::StatelessRequest,
+    ];
     let mut campaign = Campaign::new(&required);
     let (mut seed, mut operations) = (first, 0);
     while Clock::now() < until {
-        let recording = Recording::random(seed, 150);
+        let mut recording = Recording::random(seed, 150);
+        if era(seed).is_some_and(|era| era != Era::Legacy) {
+            add_subscriptions(&mut recording);
+        }
         operations += recording.operations.len();
         campaign.case(&recording, |recording| {
             let (caller, callee) = chosen(seed);
@@ -84,7 +106,20 @@ fn worlds(until: Clock, first: u64) {
     campaign.finish();
 }
 
-/// The rows of `docs/transitions`: the machine, the state, the input. States after the end have no input.
+/// Adds subscriptions and log levels to what happens.
+fn add_subscriptions(recording: &mut Recording) {
+    let mut rng = Rng::new(!recording.seed);
+    let (plain, mut all) = (std::mem::take(&mut recording.operations), Vec::new());
+    for operation in plain {
+        all.push(operation);
+        if rng.chance(64) {
+            all.push(ops::random_of_subscriptions(&mut rng));
+        }
+    }
+    recording.operations = all;
+}
+
+/// The rows of `docs/transitions`: the machine, the state, the input. What is over meets nothing.
 fn rows() -> BTreeSet<[String; 3]> {
     let mut all = BTreeSet::new();
     for (file, machine) in [("call", "call"), ("call-of-a-gateway", "call"), ("serve", "serve")] {
@@ -104,11 +139,22 @@ fn rows() -> BTreeSet<[String; 3]> {
 
 /// Runs searches with growing bounds. None begins after the end of the time.
 fn searches(until: Clock) {
-    const NOTHING: Bounds =
-        Bounds { calls: 0, updates: 0, samples: 0, cancels: 0, deadlines: [0; 2], closes: [0; 2], events: [9; 2] };
-    const EVERYTHING: Bounds =
-        Bounds { calls: 0, updates: 1, samples: 1, cancels: 1, deadlines: [1; 2], closes: [1; 2], events: [9; 2] };
-    const ALL: [Bounds; 8] = [
+    type Ends = fn() -> (Config, Config);
+    const NOTHING: Bounds = Bounds {
+        calls: 0,
+        changes: 0,
+        listens: 0,
+        notices: 0,
+        updates: 0,
+        samples: 0,
+        cancels: 0,
+        deadlines: [0; 2],
+        closes: [0; 2],
+        events: [9; 2],
+        opening: false,
+    };
+    const EVERYTHING: Bounds = Bounds { updates: 1, samples: 1, cancels: 1, deadlines: [1; 2], closes: [1; 2], ..NOTHING };
+    const HANDSHAKE: [Bounds; 8] = [
         Bounds { calls: 1, ..EVERYTHING },
         Bounds { calls: 2, samples: 1, cancels: 1, ..NOTHING },
         Bounds { calls: 3, cancels: 1, ..NOTHING },
@@ -118,18 +164,29 @@ fn searches(until: Clock) {
         Bounds { calls: 3, events: [2, 1], ..EVERYTHING },
         Bounds { calls: 3, events: [1, 2], ..EVERYTHING },
     ];
+    const STATELESS: [(Ends, Bounds); 8] = [
+        (stateless_configs, Bounds { calls: 1, ..EVERYTHING }),
+        (choosing_configs, Bounds { calls: 1, samples: 0, opening: true, ..EVERYTHING }),
+        (stateless_configs, Bounds { changes: 3, notices: 1, ..NOTHING }),
+        (listening_configs, Bounds { changes: 1, notices: 1, cancels: 1, closes: [0, 1], ..NOTHING }),
+        (stateless_configs, Bounds { calls: 1, listens: 1, notices: 1, cancels: 1, deadlines: [1; 2], closes: [1; 2], ..NOTHING }),
+        (choosing_configs, Bounds { changes: 2, notices: 1, cancels: 1, deadlines: [1, 0], opening: true, ..NOTHING }),
+        (stateless_configs, Bounds { calls: 2, samples: 0, ..EVERYTHING }),
+        (stateless_configs, Bounds { changes: 2, notices: 1, cancels: 1, deadlines: [1, 0], closes: [1; 2], ..NOTHING }),
+    ];
+    // Of each kind in turn, so that a short run has some of each.
+    let with_handshake = HANDSHAKE.map(|bounds| [(configs as Ends, bounds), (tesseron_configs, bounds)]);
+    let all: Vec<_> = with_handshake.into_iter().zip(STATELESS).flat_map(|([mcp, tesseron], new)| [mcp, tesseron, new]).collect();
     let (mut states, mut steps, mut done) = (0, 0, 0);
-    for bounds in ALL {
-        for configs in [configs, tesseron_configs] {
-            if Clock::now() >= until && done > 0 {
-                continue;
-            }
-            let (client, server) = configs();
-            let [client, server] = [client, server].map(|config| Session::new(config, Instant::ZERO));
-            let found = explore_pair(client, server, bounds, Orders::Enough);
-            let found = found.unwrap_or_else(|objection| panic!("{}\nafter the steps {:?}", objection.what, objection.way));
-            (states, steps, done) = (states + found.states, steps + found.steps, done + 1);
+    for (configs, bounds) in &all {
+        if Clock::now() >= until && done > 0 {
+            break;
         }
+        let (client, server) = configs();
+        let [client, server] = [client, server].map(|config| Session::new(config, Instant::ZERO));
+        let found = explore_pair(client, server, *bounds, Orders::Enough);
+        let found = found.unwrap_or_else(|objection| panic!("{}\na way to it: {:?}", objection.what, objection.way));
+        (states, steps, done) = (states + found.states, steps + found.steps, done + 1);
     }
-    println!("searches {done}\nsearches_in_all {}\nstates {states}\nsteps {steps}", 2 * ALL.len());
+    println!("searches {done}\nsearches_in_all {}\nstates {states}\nsteps {steps}", all.len());
 }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
+use protocol_core::mcp::Era;
 use protocol_core::{
     Caller, Event, ExchangeId, Full, Gone, Instant, Lane, NotLive, Received, ReplyKind, RouteKind, Session, Stats, Transmit,
     TransportEnd,
@@ -67,6 +68,10 @@ pub enum Fault {
     Miscounts,
     /// A server without a handshake sends a request.
     AsksWithoutHandshake,
+    /// A client without a handshake answers a request.
+    AnswersWithoutHandshake,
+    /// A notice of a subscription leaves after the result of it.
+    SpeaksAfterTheResult,
     /// A stateless request is said to be of the caller of the one before it.
     MixesCallers,
     /// A subscription gets a notice of a resource that another one wants.
@@ -75,7 +80,7 @@ pub enum Fault {
 
 impl Fault {
     /// Every fault.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 30] = [
         Self::LosesDone,
         Self::RepeatsDone,
         Self::RepeatsFrames,
@@ -102,6 +107,8 @@ impl Fault {
         Self::MixesParts,
         Self::Miscounts,
         Self::AsksWithoutHandshake,
+        Self::AnswersWithoutHandshake,
+        Self::SpeaksAfterTheResult,
         Self::MixesCallers,
         Self::MixesSubscriptions,
     ];
@@ -127,7 +134,7 @@ impl Fault {
             Self::MixesLanes | Self::IgnoresStops | Self::IgnoresLosses | Self::MixesParts | Self::Miscounts => {
                 Guarantee::RightLane
             }
-            Self::AsksWithoutHandshake => Guarantee::OneDirection,
+            Self::AsksWithoutHandshake | Self::AnswersWithoutHandshake | Self::SpeaksAfterTheResult => Guarantee::OneDirection,
             Self::MixesCallers | Self::MixesSubscriptions => Guarantee::CallersApart,
             Self::FailsOnEof | Self::IgnoresCancels | Self::Chatters => return None,
         })
@@ -144,7 +151,13 @@ impl Fault {
     /// Returns `true` if it shows only at a server with stateless requests.
     #[must_use]
     pub const fn is_of_callers(self) -> bool {
-        matches!(self, Self::AsksWithoutHandshake | Self::MixesCallers | Self::MixesSubscriptions)
+        matches!(self, Self::AsksWithoutHandshake | Self::SpeaksAfterTheResult | Self::MixesCallers | Self::MixesSubscriptions)
+    }
+
+    /// Returns `true` if it shows only where requests are stateless, at either end.
+    #[must_use]
+    pub const fn is_stateless(self) -> bool {
+        self.is_of_callers() || matches!(self, Self::AnswersWithoutHandshake)
     }
 }
 
@@ -192,6 +205,22 @@ impl Broken {
     }
 }
 
+/// The answer to a request.
+fn answer(request: &str) -> Option<String> {
+    let request: serde_json::Value = serde_json::from_str(request).ok()?;
+    Some(format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{}}}}"#, request.get("id")?))
+}
+
+/// A notice of the subscription that a result ends.
+fn notice_after(result: &str) -> Option<String> {
+    const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+    let frame: serde_json::Value = serde_json::from_str(result).ok()?;
+    let id = frame["result"]["_meta"].get(SUBSCRIPTION)?;
+    Some(format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{{"_meta":{{"{SUBSCRIPTION}":{id}}}}}}}"#
+    ))
+}
+
 fn is_cancel(text: &str) -> bool {
     ["notifications/cancelled", "actions/cancel"].iter().any(|method| text.contains(method))
 }
@@ -234,6 +263,13 @@ impl Subject for Broken {
                 let mut out = Transmit::new(format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#).into());
                 out.route.kind = RouteKind::Request(ExchangeId::from_number(id));
                 self.frames.push_back(out);
+            }
+            Fault::AnswersWithoutHandshake if self.session.era() == Some(Era::Modern) && text.contains(r#""method""#) => {
+                self.frames.extend(answer(text).map(|answer| {
+                    let mut out = Transmit::new(answer.into());
+                    out.route.kind = RouteKind::Reply(ReplyKind::Result);
+                    out
+                }));
             }
             _ => {}
         }
@@ -287,6 +323,13 @@ impl Subject for Broken {
         if self.fault == Fault::Flickers {
             let blanks = " ".repeat(self.number % 7);
             out.frame = [&out.frame[..], blanks.as_bytes()].concat().into();
+        }
+        if self.fault == Fault::SpeaksAfterTheResult {
+            self.frames.extend(notice_after(Self::text(&out.frame)).map(|notice| {
+                let mut late = Transmit::new(notice.into());
+                (late.route.lane, late.route.kind) = (out.route.lane, RouteKind::Within);
+                late
+            }));
         }
         let text = Self::text(&out.frame);
         let repeats = match self.fault {

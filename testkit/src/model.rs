@@ -6,13 +6,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use protocol_core::mcp::{self, Era};
 use protocol_core::{
-    Answer, Ask, CallTimeouts, Config, Gone, Invoke, Lane, Level, LogRecord, Op, Progress, Protocol, RateWindow, Reply,
-    ServeOptions, TransportEnd, Violation, mcp, tesseron,
+    Answer, Ask, CallTimeouts, Config, Gone, Invoke, Lane, Level, LogRecord, Notice, Op, Progress, Protocol, RateWindow, Reply,
+    RpcError, ServeOptions, SubscriptionFilter, TransportEnd, Violation, tesseron,
 };
 use serde_json::Value;
 
-use crate::summary;
+use crate::summary::{self, Kinds};
 
 /// The answer of a method: the number of an id, or the name of an error.
 pub(crate) type Answered = Result<u64, String>;
@@ -23,6 +24,65 @@ enum Phase {
     Opened,
     Answered,
     Ready,
+}
+
+/// The request of ours that waits for its answer and opens what comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Opening {
+    /// It asks for the revisions of the server. Nothing else follows the last one.
+    Probe { exchange: u64, is_last: bool },
+    /// The handshake, perhaps after a probe that was not answered in time.
+    Greeting { exchange: u64, late_probe: Option<u64> },
+}
+
+/// The subscription of a client whose requests are stateless.
+#[derive(Clone, Debug, Default)]
+struct Subscriber {
+    wanted: Kinds,
+    current: Option<Subscription>,
+    /// Calls in flight that ask for other kinds, oldest first.
+    changes: Vec<Change>,
+}
+
+#[derive(Clone, Debug)]
+struct Subscription {
+    exchange: u64,
+    /// The place of its request among all that were sent.
+    place: u64,
+    /// The kinds that the server has agreed to, once it has. It brings those of them that are wanted.
+    accepted: Option<Kinds>,
+}
+
+#[derive(Clone, Debug)]
+struct Change {
+    call: u64,
+    uri: String,
+    adds: bool,
+    /// A later one of the same resource has taken effect.
+    is_superseded: bool,
+}
+
+impl Change {
+    fn apply(&self, kinds: &mut Kinds) {
+        if self.adds {
+            kinds.insert(self.uri.clone());
+        } else {
+            kinds.remove(&self.uri);
+        }
+    }
+}
+
+fn both(one: &Kinds, other: &Kinds) -> Kinds {
+    one.intersection(other).cloned().collect()
+}
+
+/// The subscription that an invocation is.
+#[derive(Clone, Debug)]
+struct Listener {
+    kinds: Kinds,
+    is_accepted: bool,
+    /// Frames that wait until their lane goes on.
+    waiting: VecDeque<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +108,16 @@ enum Due {
 
 #[derive(Clone, Debug)]
 struct Call {
+    op: Op,
     method: &'static str,
+    /// The JSON that it was made of, for calls that the session reads itself.
+    given: Value,
+    /// The resource that it names.
+    uri: String,
+    /// It is, or would be now, a request without a handshake.
+    is_stateless: bool,
+    /// The place of its request among all that were sent.
+    place: u64,
     /// The instant at which it has taken too long in all.
     latest: Option<u64>,
     heard: u64,
@@ -76,6 +145,10 @@ struct Serve {
     lane: Lane,
     wire: String,
     is_tool: bool,
+    is_stateless: bool,
+    /// The least severe record that its caller wants, if it is stateless.
+    level: Option<Level>,
+    listener: Option<Listener>,
     token: Option<String>,
     depth: u8,
     received: u64,
@@ -123,8 +196,8 @@ enum Kind {
     Plain,
     Request(u64),
     Progress(u64),
-    /// A log record; the length of the name of its invocation is all that its length depends on.
-    Log(usize),
+    /// A log record of that invocation; the length of its name is all that the length of the record depends on.
+    Log(Option<u64>, usize),
 }
 
 /// A frame that waits, and its lane. `part` is the part that it plays there.
@@ -222,7 +295,17 @@ pub(crate) struct Model {
     now: u64,
     phase: Phase,
     handshake_at: Option<u64>,
-    greeting_open: bool,
+    opening: Option<Opening>,
+    /// A client: it has chosen stateless requests.
+    is_stateless: bool,
+    /// A server: its peer may never make the handshake.
+    is_optional: bool,
+    /// The least severe record that is sent, and that is asked for.
+    level: Level,
+    wanted_level: Option<Level>,
+    subscriber: Subscriber,
+    /// The number of requests that were sent.
+    requests: u64,
     greeting_of_peer: Option<(Lane, String)>,
     ending: Ending,
     peer_ended: bool,
@@ -245,6 +328,16 @@ pub(crate) struct Model {
     places: u64,
     /// The lane of the frame that is read, and how many replies it is owed for it.
     arriving: (Lane, usize),
+}
+
+/// The revision without a handshake.
+const REVISION: &str = "2026-07-28";
+
+impl Call {
+    /// The change of the subscription that it asks for, as the call of that number.
+    fn change(&self, id: u64) -> Change {
+        Change { call: id, uri: self.uri.clone(), adds: self.op == Op::Subscribe, is_superseded: false }
+    }
 }
 
 fn micros(span: std::time::Duration) -> u64 {
@@ -272,8 +365,14 @@ impl Model {
             early_change: false,
             now,
             phase: Phase::Fresh,
-            handshake_at: config.timeouts.handshake.map(|span| now + micros(span)),
-            greeting_open: opens,
+            handshake_at: None,
+            opening: None,
+            is_stateless: false,
+            is_optional: false,
+            level: config.log_level,
+            wanted_level: None,
+            subscriber: Subscriber::default(),
+            requests: 0,
             greeting_of_peer: None,
             ending: Ending::Open,
             peer_ended: false,
@@ -294,12 +393,243 @@ impl Model {
             places: 0,
             arriving: (Lane::CHANNEL, 0),
         };
-        if opens {
-            model.phase = Phase::Opened;
-            let id = model.number();
-            model.say(Lane::CHANNEL, format!("request {id}"), format!("request {id} {}", terms.greeting));
+        match opens {
+            true if client && !terms.names && config.era != Era::Legacy => model.probe(false),
+            true => model.greet(None),
+            false if config.era == Era::Modern => model.is_optional = true,
+            false => model.limit_handshake(),
         }
         model
+    }
+
+    // ---- The choice of an era ----
+
+    fn probe(&mut self, is_last: bool) {
+        let exchange = self.number();
+        self.say(Lane::CHANNEL, format!("request {exchange}"), format!("request {exchange} server/discover stateless"));
+        (self.phase, self.opening) = (Phase::Opened, Some(Opening::Probe { exchange, is_last }));
+        self.limit_handshake();
+    }
+
+    fn greet(&mut self, late_probe: Option<u64>) {
+        let exchange = self.number();
+        self.say(Lane::CHANNEL, format!("request {exchange}"), format!("request {exchange} {}", self.terms.greeting));
+        (self.phase, self.opening) = (Phase::Opened, Some(Opening::Greeting { exchange, late_probe }));
+        self.limit_handshake();
+    }
+
+    /// The probe that the handshake may follow.
+    fn first_probe(&self) -> Option<u64> {
+        match self.opening {
+            Some(Opening::Probe { exchange, is_last: false }) if self.config.era != Era::Modern => Some(exchange),
+            _ => None,
+        }
+    }
+
+    fn is_probing(&self) -> bool {
+        matches!(self.opening, Some(Opening::Probe { .. }))
+    }
+
+    fn limit_handshake(&mut self) {
+        let timeouts = &self.config.timeouts;
+        let probe = timeouts.probe.filter(|_| self.first_probe().is_some());
+        let span = [timeouts.handshake, probe].into_iter().flatten().min();
+        self.handshake_at = span.map(|span| self.now + micros(span));
+        if span.is_some_and(|span| span.is_zero()) {
+            self.expire_handshake();
+        }
+    }
+
+    fn expire_handshake(&mut self) {
+        self.handshake_at = None;
+        match self.first_probe() {
+            Some(probe) => self.greet(Some(probe)),
+            None => self.fail("HandshakeTimeout"),
+        }
+    }
+
+    /// The answer to a probe decides.
+    fn take_probe_answer(&mut self, frame: &Value, is_last: bool, is_late: bool) {
+        let (result, error) = (&frame["result"], frame.get("error"));
+        let serves = |versions: &Value| versions.as_array().is_some_and(|all| all.contains(&Value::from(REVISION)));
+        if result.is_object() && serves(&result["supportedVersions"]) {
+            return self.begin_stateless(&result["capabilities"]);
+        }
+        if is_late {
+            if let Some(Opening::Greeting { late_probe, .. }) = &mut self.opening {
+                *late_probe = None;
+            }
+            return;
+        }
+        if error.is_some_and(|error| error["code"] == RpcError::UNSUPPORTED_VERSION && serves(&error["data"]["supported"]))
+            && !is_last
+        {
+            return self.probe(true);
+        }
+        if !is_last && self.config.era != Era::Modern {
+            return self.greet(None);
+        }
+        if let Some(error) = error {
+            self.tell(format!("refused {}", error["code"]));
+        }
+        self.fail("VersionMismatch");
+    }
+
+    fn begin_stateless(&mut self, server: &Value) {
+        (self.phase, self.opening, self.handshake_at, self.is_stateless) = (Phase::Ready, None, None, true);
+        self.tell("ready".to_owned());
+        let lists = ["tools", "prompts", "resources"].into_iter().filter(|kind| server[*kind]["listChanged"] == true);
+        let lists: Kinds = lists.map(str::to_owned).collect();
+        if self.config.list_changes && self.ending == Ending::Open && !lists.is_empty() {
+            let exchange = self.number();
+            let place = self.ask_to_listen(exchange, &lists);
+            self.subscriber.wanted = lists;
+            self.subscriber.current = Some(Subscription { exchange, place, accepted: None });
+        }
+        self.release_held();
+    }
+
+    /// A server: its peer has made no handshake, and sends stateless requests instead.
+    fn is_forgone(&self) -> bool {
+        self.is_optional && self.phase == Phase::Fresh
+    }
+
+    // ---- The subscription of a client ----
+
+    fn level_words(&self) -> String {
+        self.wanted_level.map_or_else(String::new, |level| format!(" level {}", level.as_str()))
+    }
+
+    fn ask_to_listen(&mut self, exchange: u64, kinds: &Kinds) -> u64 {
+        let said =
+            format!("request {exchange} {} stateless{} wants {}", summary::LISTEN, self.level_words(), summary::kinds(kinds));
+        self.push(Kind::Request(exchange), Lane::CHANNEL, format!("request {exchange}"), said);
+        self.requests += 1;
+        self.requests
+    }
+
+    fn wanted_with(&self, change: &Change) -> Kinds {
+        let mut kinds = self.subscriber.wanted.clone();
+        self.subscriber.changes.iter().filter(|change| !change.is_superseded).for_each(|change| change.apply(&mut kinds));
+        change.apply(&mut kinds);
+        kinds
+    }
+
+    /// Does what no request is needed for. Returns `false` if one is.
+    fn serve_locally(&mut self, call: &Call) -> bool {
+        match call.op {
+            Op::SetLogLevel => {
+                self.wanted_level = call.given["level"].as_str().and_then(Level::from_name);
+                true
+            }
+            Op::Unsubscribe if self.wanted_with(&call.change(0)).is_empty() => {
+                self.subscriber.wanted.clear();
+                self.subscriber.changes.iter_mut().for_each(|change| change.is_superseded = true);
+                if let Some(ended) = self.subscriber.current.take() {
+                    self.end_subscription(ended.exchange);
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn end_subscription(&mut self, exchange: u64) {
+        if !self.take_back(exchange) {
+            self.say(Lane::CHANNEL, format!("cancel {exchange}"), format!("cancel {exchange}"));
+        }
+    }
+
+    fn is_current(&self, exchange: u64) -> bool {
+        self.subscriber.current.as_ref().is_some_and(|current| current.exchange == exchange)
+    }
+
+    fn forget_unwanted(&mut self) {
+        let Subscriber { wanted, current, changes } = &mut self.subscriber;
+        if current.is_none() && changes.iter().all(|change| change.is_superseded) {
+            wanted.clear();
+        }
+    }
+
+    fn take_acknowledged(&mut self, exchange: Option<u64>, accepted: &Kinds) {
+        let unknown = Violation::UnknownSubscription;
+        let Some(id) = exchange.filter(|exchange| *exchange < self.next && !(self.is_current(*exchange) && self.waits(*exchange)))
+        else {
+            return self.violation(unknown);
+        };
+        let Subscriber { current, changes, .. } = &mut self.subscriber;
+        if let Some(current) = current.as_mut().filter(|current| current.exchange == id && current.accepted.is_none()) {
+            current.accepted = Some(accepted.clone());
+            return;
+        }
+        let Some((op, place)) = self.calls.get(&id).filter(|call| !call.held).map(|call| (call.op, call.place)) else { return };
+        let at = changes.iter().position(|change| change.call == id);
+        let Some(at) = at.filter(|_| !self.waits(id)) else {
+            if op != Op::Listen || self.waits(id) {
+                self.violation(unknown);
+            }
+            return;
+        };
+        let Subscriber { wanted, current, changes } = &mut self.subscriber;
+        if changes[at].adds && !accepted.contains(&changes[at].uri) {
+            self.finish_call(id, "invalid");
+            return self.say(Lane::CHANNEL, format!("cancel {id}"), format!("cancel {id}"));
+        }
+        let change = changes.remove(at);
+        let ended = if change.is_superseded {
+            Some(id)
+        } else {
+            change.apply(wanted);
+            changes[..at].iter_mut().filter(|older| older.uri == change.uri).for_each(|older| older.is_superseded = true);
+            let accepted = Some(accepted.clone());
+            match current {
+                Some(current) if current.place > place => Some(id),
+                _ => current.replace(Subscription { exchange: id, place, accepted }).map(|ended| ended.exchange),
+            }
+        };
+        if let Some(ended) = ended {
+            self.end_subscription(ended);
+        }
+        self.finish_call(id, "result");
+    }
+
+    fn take_published(&mut self, exchange: Option<u64>, kind: &str) {
+        let Some(id) = exchange.filter(|exchange| *exchange < self.next) else {
+            return self.violation(Violation::UnknownSubscription);
+        };
+        let call = self.calls.get(&id);
+        let listens = call.is_some_and(|call| call.op == Op::Listen && !call.held) && !self.waits(id);
+        let Subscriber { wanted, current, .. } = &self.subscriber;
+        let current = current.as_ref().filter(|current| current.exchange == id);
+        let accepted = current.and_then(|current| current.accepted.clone()).unwrap_or_default();
+        let is_list = |kind: &str| ["tools", "prompts", "resources"].contains(&kind);
+        // A resource may be a part of the one that was asked for.
+        let has = |kinds: &Kinds| if is_list(kind) { kinds.contains(kind) } else { kinds.iter().any(|kind| !is_list(kind)) };
+        let is_known = current.is_some() || call.is_some();
+        if listens || has(&both(&accepted, wanted)) {
+            self.tell("notice".to_owned());
+        } else if is_known && (is_list(kind) || !has(&accepted)) {
+            self.violation(Violation::UnknownSubscription);
+        }
+    }
+
+    fn end_current(&mut self, exchange: u64) {
+        let ended = self.subscriber.current.take_if(|current| current.exchange == exchange);
+        self.forget_unwanted();
+        if ended.is_some_and(|ended| ended.accepted.is_some()) {
+            self.tell("notice".to_owned());
+        }
+    }
+
+    fn take_subscription_cancel(&mut self, exchange: Option<u64>) {
+        let Some(id) = exchange else { return };
+        let changes = self.subscriber.changes.iter().any(|change| change.call == id);
+        match self.calls.get(&id) {
+            Some(call) if (call.op == Op::Listen || changes) && !call.held && !self.waits(id) => self.finish_call(id, "lost"),
+            Some(_) => {}
+            None if self.is_current(id) && self.waits(id) => {}
+            None => self.end_current(id),
+        }
     }
 
     /// Everything that it predicts from, in words that say times as they are seen from `now`.
@@ -325,8 +655,18 @@ impl Model {
         let phases =
             (self.phase, self.ending, self.peer_ended, handshake, close, self.next, self.now.wrapping_sub(now), self.peer_can);
         let peer = (&self.asked, &self.live, &self.past, self.highest);
+        // Of the places of requests only the order to the current subscription counts.
+        let mut subscriber = self.subscriber.clone();
+        if let Some(current) = &mut subscriber.current {
+            let place = std::mem::take(&mut current.place);
+            calls.values_mut().for_each(|call| call.place = u64::from(call.place > place));
+        } else {
+            calls.values_mut().for_each(|call| call.place = 0);
+        }
+        let eras = (self.opening, &self.greeting_of_peer, self.is_stateless, self.is_optional);
+        let levels = (self.level, self.wanted_level);
         format!(
-            "{phases:?} {calls:?} {serves:?} {questions:?} {peer:?} {:?} {:?} {:?} {:?}",
+            "{phases:?} {calls:?} {serves:?} {questions:?} {peer:?} {:?} {:?} {:?} {:?} {eras:?} {levels:?} {subscriber:?}",
             self.alarms, self.out, self.events, self.stopped
         )
     }
@@ -491,7 +831,7 @@ impl Model {
         self.advance(now);
         while let Some((_, due)) = self.due().filter(|(at, _)| *at <= self.now) {
             match due {
-                Due::Handshake => self.fail("HandshakeTimeout"),
+                Due::Handshake => self.expire_handshake(),
                 Due::Close => {
                     self.close_at = None;
                     self.close_is_due();
@@ -537,8 +877,14 @@ impl Model {
                 None => return state_error("NoParent"),
             },
         };
+        if self.is_forgone() && call.op() == Op::Ping {
+            return state_error("NotReady");
+        }
         if !self.client && (self.terms.names || !matches!(call.op(), Op::Ping | Op::Custom)) {
             return state_error("WrongEnd");
+        }
+        if self.client && self.phase == Phase::Ready && !self.offers(call.op()) {
+            return state_error("Unsupported");
         }
         if self.terms.names && self.phase != Phase::Ready {
             return state_error("NotReady");
@@ -550,13 +896,20 @@ impl Model {
             return state_error("Full");
         }
         let id = self.number();
-        let clocks = call.timeouts.unwrap_or(self.config.timeouts.call);
+        let ordinary = if call.op() == Op::Listen { CallTimeouts::NONE } else { self.config.timeouts.call };
+        let clocks = call.timeouts.unwrap_or(ordinary);
         let observed = self.terms.names || call.progress || (clocks.reset_on_progress && clocks.idle.is_some());
         let method = if call.op() == Op::CallTool { self.terms.call } else { summary::op(call.op()) };
-        let held = !(self.phase == Phase::Ready || method == "ping");
+        let held = !(self.phase == Phase::Ready || (method == "ping" && !self.is_probing()));
         let (now, last, questions) = (self.now, None, Vec::new());
+        let given = call.given().and_then(|given| serde_json::from_str(given.as_str()).ok()).unwrap_or_default();
         let made = Call {
+            op: call.op(),
             method,
+            given,
+            uri: call.target().map_or_else(String::new, std::borrow::Cow::into_owned),
+            is_stateless: self.is_stateless,
+            place: 0,
             latest: None,
             heard: now,
             asked: now,
@@ -569,6 +922,10 @@ impl Model {
             quiet_until: None,
             questions,
         };
+        if !held && self.is_stateless && self.serve_locally(&made) {
+            self.tell(format!("done {id} result"));
+            return Ok(id);
+        }
         self.calls.insert(id, made);
         if !held {
             self.send_call(id);
@@ -576,8 +933,33 @@ impl Model {
         Ok(id)
     }
 
+    /// Returns `true` if the server has such requests, in the era that was chosen; it offers everything.
+    fn offers(&self, op: Op) -> bool {
+        match op {
+            Op::Ping => self.terms.names || !self.is_stateless,
+            Op::Listen => self.is_stateless,
+            _ => true,
+        }
+    }
+
+    /// Sends a call that was held, if the server offers it.
+    fn release_call(&mut self, id: u64) {
+        let Some(mut call) = self.calls.get(&id).cloned() else { return };
+        if !self.offers(call.op) {
+            return self.settle_call(id, "invalid");
+        }
+        let is_over = [call.clocks.idle, call.clocks.max_total].into_iter().flatten().any(|span| span.is_zero());
+        if self.is_stateless && !is_over && self.serve_locally(&call) {
+            return self.finish_call(id, "result");
+        }
+        call.is_stateless = self.is_stateless;
+        self.calls.insert(id, call);
+        self.send_call(id);
+    }
+
     fn send_call(&mut self, id: u64) {
         let (name, names) = (self.name(id), self.terms.names);
+        let (level, is_stateless) = (self.level_words(), self.is_stateless);
         let Some(call) = self.calls.get_mut(&id) else { return };
         (call.heard, call.asked, call.held) = (self.now, self.now, false);
         call.latest = call.clocks.max_total.map(|total| self.now + micros(total));
@@ -586,13 +968,34 @@ impl Model {
             call.held = true;
             return self.settle_call(id, &format!("timed out {clock}"));
         }
+        if is_stateless && matches!(call.op, Op::Subscribe | Op::Unsubscribe) {
+            let change = call.change(id);
+            let kinds = self.wanted_with(&change);
+            self.subscriber.changes.push(change);
+            let place = self.ask_to_listen(id, &kinds);
+            if let Some(call) = self.calls.get_mut(&id) {
+                call.place = place;
+            }
+            return;
+        }
         let mut said = format!("request {id} {}", call.method);
+        if is_stateless {
+            said += " stateless";
+        }
         if call.observed {
             said += &format!(" token {name}");
         }
         if call.depth > 0 && !names {
             said += &format!(" depth {}", call.depth);
         }
+        if is_stateless {
+            said += &level;
+        }
+        if call.op == Op::Listen {
+            said += &format!(" wants {}", summary::kinds(&summary::read_kinds(&call.given)));
+        }
+        self.requests += 1;
+        call.place = self.requests;
         self.push(Kind::Request(id), Lane::CHANNEL, format!("request {id}"), said);
     }
 
@@ -658,6 +1061,10 @@ impl Model {
 
     fn finish_call(&mut self, id: u64, outcome: &str) {
         let Some(call) = self.calls.remove(&id) else { return };
+        if !self.subscriber.changes.is_empty() {
+            self.subscriber.changes.retain(|change| change.call != id);
+            self.forget_unwanted();
+        }
         for key in call.questions {
             self.refuse_asked(key);
         }
@@ -772,6 +1179,9 @@ impl Model {
     }
 
     fn flush(&mut self, id: u64) {
+        if self.serves.get(&id).is_some_and(|serve| serve.listener.as_ref().is_some_and(|listener| !listener.waiting.is_empty())) {
+            return self.flush_notices(id);
+        }
         let (now, next) = (self.now, self.places);
         let can_go = self.serves.get(&id).is_some_and(|serve| self.can_go(serve));
         let is_stopped = self.serves.get(&id).is_some_and(|serve| self.stopped.contains(&serve.lane));
@@ -802,6 +1212,77 @@ impl Model {
         self.send_progress(id);
     }
 
+    // ---- The subscriptions of a server ----
+
+    /// [`protocol_core::Session::accept_subscription`].
+    pub(crate) fn accept_subscription(&mut self, id: u64, offered: &SubscriptionFilter, now: u64) -> Answered {
+        self.advance(now);
+        let now = self.now;
+        let Some(serve) = self.active(id) else { return state_error("NotLive") };
+        let Some(listener) = serve.listener.as_mut().filter(|listener| !listener.is_accepted) else {
+            return state_error("NotLive");
+        };
+        listener.kinds = both(&listener.kinds, &summary::filter(offered));
+        listener.is_accepted = true;
+        let said = format!("notice {} of {} wants {}", summary::ACKNOWLEDGED, serve.wire, summary::kinds(&listener.kinds));
+        serve.last_sent = Some(now);
+        let lane = serve.lane;
+        self.push(Kind::Progress(id), lane, "within", said);
+        self.settle_ending();
+        Ok(0)
+    }
+
+    /// [`protocol_core::Session::publish`].
+    pub(crate) fn publish(&mut self, notice: &Notice, now: u64) -> Answered {
+        self.advance(now);
+        let (kind, method) = summary::published(notice);
+        let mut reached = 0;
+        for id in self.serves.keys().copied().collect::<Vec<_>>() {
+            let Some(serve) = self.active(id) else { continue };
+            let wire = &serve.wire;
+            let Some(listener) = serve.listener.as_mut().filter(|one| one.is_accepted && one.kinds.contains(&kind)) else {
+                continue;
+            };
+            let said = format!("notice {method} of {wire} about {kind}");
+            if !listener.waiting.contains(&said) {
+                listener.waiting.push_back(said);
+            }
+            self.flush_notices(id);
+            reached += 1;
+        }
+        self.settle_ending();
+        Ok(reached)
+    }
+
+    fn flush_notices(&mut self, id: u64) {
+        let (now, next) = (self.now, self.places);
+        let stopped = self.stopped.clone();
+        let Some(serve) = self.active(id) else { return };
+        let lane = serve.lane;
+        if stopped.contains(&lane) {
+            if serve.place.is_none() {
+                serve.place = Some((false, next));
+                self.places += 1;
+            }
+            return;
+        }
+        serve.place = None;
+        let waiting = serve.listener.as_mut().map(|listener| std::mem::take(&mut listener.waiting)).unwrap_or_default();
+        if !waiting.is_empty() {
+            serve.last_sent = Some(now);
+        }
+        for said in waiting {
+            self.push(Kind::Progress(id), lane, "within", said);
+        }
+    }
+
+    /// The session takes no more requests.
+    fn end_subscriptions(&mut self, why: &str) {
+        for id in self.serves.iter().filter(|(_, serve)| serve.listener.is_some()).map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.cut_short(id, why);
+        }
+    }
+
     fn send_progress(&mut self, id: u64) {
         let now = self.now;
         let Some(serve) = self.serves.get_mut(&id) else { return };
@@ -828,6 +1309,9 @@ impl Model {
         };
         if self.peer_ended {
             return state_error("Disconnected");
+        }
+        if self.serves.get(&id).is_some_and(|serve| serve.is_stateless) {
+            return state_error("Unsupported");
         }
         if self.client || !matches!(self.phase, Phase::Answered | Phase::Ready) {
             return state_error("Unsupported");
@@ -942,7 +1426,8 @@ impl Model {
     fn cancel_serve(&mut self, id: u64, why: &str) {
         let Some(serve) = self.active(id) else { return };
         (serve.state, serve.place) = (Serving::Cancelled, None);
-        self.out.retain(|waiting| waiting.kind != Kind::Progress(id));
+        self.out
+            .retain(|waiting| waiting.kind != Kind::Progress(id) && !matches!(waiting.kind, Kind::Log(Some(of), _) if of == id));
         self.take_questions_back(id);
         self.tell(format!("cancelled {id} {why}"));
     }
@@ -950,7 +1435,9 @@ impl Model {
     fn cut_short(&mut self, id: u64, why: &str) {
         let Some(serve) = self.active(id) else { return };
         let partial = if serve.checkpoint { " partial" } else { "" };
-        let (lane, wire, is_tool) = (serve.lane, serve.wire.clone(), serve.is_tool);
+        let (lane, wire) = (serve.lane, serve.wire.clone());
+        // What the caller of a tool should read is a result, and so is the end of a subscription.
+        let is_result = serve.is_tool || serve.listener.is_some();
         let code = match why {
             "deadline" => self.terms.deadline,
             "closing" => self.terms.closing,
@@ -958,7 +1445,7 @@ impl Model {
         };
         let frame = match code {
             Some(code) => format!("error {wire} {code}{partial}"),
-            None if is_tool => format!("result {wire}"),
+            None if is_result => format!("result {wire}"),
             None => format!("error {wire} -32603{partial}"),
         };
         self.last_words(id);
@@ -998,26 +1485,30 @@ impl Model {
     pub(crate) fn log(&mut self, id: Option<u64>, record: &LogRecord, now: u64) -> Answered {
         self.advance(now);
         let names = self.terms.names;
-        let (lane, name) = match id.map(|id| self.active(id)) {
-            None => (Lane::CHANNEL, 0),
+        let of_session = self.level;
+        let (lane, name, level) = match id.map(|id| self.active(id)) {
+            None => (Lane::CHANNEL, 0, Some(of_session).filter(|_| !self.is_forgone())),
             Some(None) => return state_error("NotLive"),
-            Some(Some(serve)) => (serve.lane, serve.token.as_ref().filter(|_| names).map_or(0, String::len)),
+            Some(Some(serve)) => {
+                let level = if serve.is_stateless { serve.level } else { Some(of_session) };
+                (serve.lane, serve.token.as_ref().filter(|_| names).map_or(0, String::len), level)
+            }
         };
-        if self.client || record.level < Level::Info || !self.may_write() {
+        if self.client || level.is_none_or(|level| record.level < level) || !self.may_write() {
             return state_error("Unwanted");
         }
         let is_stopped = self.stopped.contains(&lane);
         if is_stopped && !self.drop_logs(lane, name) {
             return state_error("Dropped");
         }
-        self.push(Kind::Log(name), lane, if id.is_some() { "within" } else { "notice" }, "log".to_owned());
+        self.push(Kind::Log(id, name), lane, if id.is_some() { "within" } else { "notice" }, "log".to_owned());
         state_error(if is_stopped { "Dropped" } else { "Sent" })
     }
 
     /// On a lane that is stopped the oldest records make room for a new one, if that is enough.
     fn drop_logs(&mut self, lane: Lane, name: usize) -> bool {
         let lengths = self.out.iter().enumerate().filter_map(|(at, waiting)| match waiting.kind {
-            Kind::Log(length) if waiting.lane == lane => Some((at, length)),
+            Kind::Log(_, length) if waiting.lane == lane => Some((at, length)),
             _ => None,
         });
         let oldest: Vec<_> = lengths.take(2).collect();
@@ -1038,6 +1529,9 @@ impl Model {
         self.advance(now);
         if self.ending != Ending::Open {
             return state_error("Closing");
+        }
+        if self.is_stateless {
+            return state_error("Unsupported");
         }
         if !matches!(self.phase, Phase::Answered | Phase::Ready) {
             return state_error("NotReady");
@@ -1096,6 +1590,7 @@ impl Model {
     }
 
     fn begin_end(&mut self, reason: &'static str, grace: u64) {
+        self.end_subscriptions(if reason == "Local" { "closing" } else { "disconnected" });
         let reason = match self.ending {
             Ending::Open => reason,
             Ending::Finishing(first) => first,
@@ -1193,6 +1688,7 @@ impl Model {
         self.alarms.clear();
         self.live.clear();
         self.past.clear();
+        self.subscriber = Subscriber::default();
         self.tell(format!("closed {reason}"));
     }
 
@@ -1228,24 +1724,24 @@ impl Model {
         if self.is_closed() {
             return state_error("NotLive");
         }
-        // On Tesseron an exchange lives with its lane.
-        let ends = self.terms.names;
         match gone {
             Gone::Lane(lane) if !self.is_open(lane) => return state_error("NotLive"),
             Gone::Lane(lane) => {
-                if ends {
-                    self.lose_lane(lane);
-                }
+                self.lose_lane(lane);
                 // A lane that is gone is stopped no longer.
                 self.resume(lane);
             }
             Gone::Exchange(exchange) => {
                 let id = summary::number(exchange);
-                if self.calls.get(&id).is_none_or(|call| call.held) {
-                    return state_error("NotLive");
+                if self.is_current(id) {
+                    self.end_current(id);
+                    self.settle_ending();
+                    return Ok(0);
                 }
-                if ends {
-                    self.settle_call(id, "lost");
+                match self.calls.get(&id).filter(|call| !call.held) {
+                    None => return state_error("NotLive"),
+                    Some(call) if self.terms.names || call.is_stateless => self.settle_call(id, "lost"),
+                    Some(_) => {}
                 }
             }
         }
@@ -1253,8 +1749,10 @@ impl Model {
         Ok(0)
     }
 
+    /// On Tesseron, and without a handshake, an exchange lives with its lane.
     fn lose_lane(&mut self, lane: Lane) {
-        let on_it = |serve: &Serve| serve.lane == lane;
+        let names = self.terms.names;
+        let on_it = |serve: &Serve| serve.lane == lane && (names || serve.is_stateless);
         for id in self.serves.iter().filter(|(_, serve)| on_it(serve)).map(|(id, _)| *id).collect::<Vec<_>>() {
             let wire = self.serves[&id].wire.clone();
             match self.serves[&id].state {
@@ -1263,6 +1761,9 @@ impl Model {
                 Serving::Cancelled => continue,
             }
             self.retire(lane, &wire);
+        }
+        if !names {
+            return;
         }
         for key in self.asked.iter().filter(|(_, asked)| asked.lane == lane).map(|(key, _)| *key).collect::<Vec<_>>() {
             if let Some(asked) = self.withdraw_asked(key) {
@@ -1287,7 +1788,8 @@ impl Model {
         }
     }
 
-    fn take_id(&mut self, wire: &str, owner: Owner) -> bool {
+    /// `is_stateless`: an id may be used again once it was answered.
+    fn take_id(&mut self, wire: &str, owner: Owner, is_stateless: bool) -> bool {
         let lane = self.arriving.0;
         if self.live.contains_key(&(lane, wire.to_owned())) {
             self.violation(Violation::DuplicateRequest);
@@ -1302,7 +1804,7 @@ impl Model {
         let fresh = number.is_some_and(|number| self.highest.is_none_or(|highest| number > highest));
         self.highest = self.highest.max(number);
         let reused = !fresh && self.past.iter().any(|past| past == wire);
-        if reused {
+        if reused && !is_stateless {
             self.violation(Violation::ReusedId);
         }
         true
@@ -1350,10 +1852,50 @@ impl Model {
         matches!(self.phase, Phase::Answered | Phase::Ready)
     }
 
+    /// A request that comes without a handshake.
+    fn take_stateless(&mut self, method: &str, wire: &str, params: &Value, depth: u8) {
+        let names_caller = summary::names_caller(params);
+        match method {
+            "initialize" => {
+                self.refuse(wire, None, if names_caller { RpcError::METHOD_NOT_FOUND } else { RpcError::UNSUPPORTED_VERSION });
+            }
+            _ if !names_caller => self.refuse(wire, Some(Violation::InvalidParams), RpcError::INVALID_PARAMS),
+            "server/discover" => {
+                self.await_no_handshake();
+                self.answer(wire, format!("result {wire}"));
+            }
+            "tools/call" | "tools/list" | summary::LISTEN => {
+                self.await_no_handshake();
+                self.take_call(method, wire, params, depth, true);
+            }
+            _ => self.refuse(wire, None, RpcError::METHOD_NOT_FOUND),
+        }
+    }
+
+    fn await_no_handshake(&mut self) {
+        if self.phase == Phase::Fresh {
+            (self.is_optional, self.handshake_at) = (true, None);
+        }
+    }
+
     fn take_request(&mut self, method: &str, wire: &str, params: &Value) {
+        if self.is_stateless {
+            return self.violation(Violation::WrongDirection);
+        }
         let claimed = params["_meta"]["protocol-core/samplingDepth"].as_u64().map_or(0, |depth| depth.min(255) as u8);
         let Terms { greeting, call, sample, elicit, names, .. } = self.terms;
         let is_question = method == sample || method == elicit || (method == "roots/list" && !names);
+        let of_modern = summary::names_caller(params) || method == "server/discover" || method == summary::LISTEN;
+        let is_stateless = match self.config.era {
+            _ if self.client || names => false,
+            Era::Legacy => false,
+            Era::Modern => true,
+            _ => of_modern,
+        };
+        if is_stateless {
+            return self.take_stateless(method, wire, params, claimed);
+        }
+        let of_legacy = ["resources/subscribe", "resources/unsubscribe"];
         let is_known =
             method == greeting || is_question || method == call || (self.client && method.starts_with("tools/") && !names);
         match method {
@@ -1361,6 +1903,9 @@ impl Model {
             _ if method == greeting && self.client == names => {
                 if self.phase != Phase::Fresh {
                     return self.refuse(wire, Some(Violation::OutOfPhase), -32600);
+                }
+                if !self.may_write() {
+                    return self.refuse(wire, None, self.terms.busy);
                 }
                 if names && !params["protocolVersion"].is_string() {
                     return self.refuse(wire, Some(Violation::InvalidParams), -32602);
@@ -1374,16 +1919,23 @@ impl Model {
                 self.tell("ready".to_owned());
             }
             _ if is_question && self.client => self.take_question(method, wire, params, claimed),
-            _ if !self.client && (method == call || (method == "tools/list" && !names)) => {
-                self.take_call(method, wire, params, claimed);
+            "logging/setLevel" if !self.client && !names => {
+                if !self.serves_peer() {
+                    return self.refuse(wire, Some(Violation::OutOfPhase), self.terms.too_early);
+                }
+                self.level = params["level"].as_str().and_then(Level::from_name).unwrap_or(self.level);
+                self.answer(wire, format!("result {wire}"));
+            }
+            _ if !self.client && (method == call || ((method == "tools/list" || of_legacy.contains(&method)) && !names)) => {
+                self.take_call(method, wire, params, claimed, false);
             }
             _ if is_known => self.refuse(wire, Some(Violation::WrongDirection), -32601),
             _ => self.refuse(wire, None, -32601),
         }
     }
 
-    fn take_call(&mut self, method: &str, wire: &str, params: &Value, depth: u8) {
-        if !self.serves_peer() {
+    fn take_call(&mut self, method: &str, wire: &str, params: &Value, depth: u8, is_stateless: bool) {
+        if !is_stateless && !self.serves_peer() {
             return self.refuse(wire, Some(Violation::OutOfPhase), self.terms.too_early);
         }
         if self.ending != Ending::Open {
@@ -1396,21 +1948,30 @@ impl Model {
         if named.as_ref().is_some_and(|name| self.named(name).is_some()) {
             return self.refuse(wire, Some(Violation::DuplicateRequest), -32600);
         }
-        if !self.take_id(wire, Owner::Serve(self.next)) {
+        if !self.take_id(wire, Owner::Serve(self.next), is_stateless) {
             return;
         }
         let id = self.number();
-        let token = named.or_else(|| params["_meta"].get("progressToken").map(Value::to_string));
+        let listens = is_stateless && method == summary::LISTEN;
+        let token = named.or_else(|| params["_meta"].get("progressToken").map(Value::to_string)).filter(|_| !listens);
+        let level = params["_meta"][summary::LOG_LEVEL].as_str().and_then(Level::from_name);
         let method = if method == self.terms.call { "tools/call" } else { method };
         self.tell(format!("request {id} {method} depth {depth} observed {}", token.is_some()));
         let serve = Serve {
             lane: self.arriving.0,
             wire: wire.to_owned(),
             is_tool: method == "tools/call",
+            is_stateless,
+            level: level.filter(|_| is_stateless && !listens),
+            listener: listens.then(|| Listener {
+                kinds: summary::read_kinds(params),
+                is_accepted: false,
+                waiting: VecDeque::new(),
+            }),
             token,
             depth,
             received: self.now,
-            deadline: self.config.timeouts.serve.map(|span| self.now + micros(span)),
+            deadline: self.config.timeouts.serve.filter(|_| !listens).map(|span| self.now + micros(span)),
             floor: None,
             kept: None,
             place: None,
@@ -1483,7 +2044,7 @@ impl Model {
         if self.asked.len() >= self.config.limits.in_flight {
             return self.refuse(wire, Some(Violation::TooManyRequests), self.terms.busy);
         }
-        if !self.take_id(wire, Owner::Asked(self.next)) {
+        if !self.take_id(wire, Owner::Asked(self.next), false) {
             return;
         }
         let key = self.number();
@@ -1499,6 +2060,17 @@ impl Model {
 
     fn take_notification(&mut self, method: &str, params: &Value) {
         let Terms { cancel, progress, log, names, .. } = self.terms;
+        let subscription = || params["_meta"][summary::SUBSCRIPTION].as_u64();
+        match method {
+            summary::ACKNOWLEDGED if self.is_stateless => {
+                return self.take_acknowledged(subscription(), &summary::read_kinds(params));
+            }
+            "notifications/cancelled" if self.is_stateless => return self.take_subscription_cancel(params["requestId"].as_u64()),
+            _ if self.is_stateless && !summary::kind_of(method, params).is_empty() => {
+                return self.take_published(subscription(), &summary::kind_of(method, params));
+            }
+            _ => {}
+        }
         match method {
             _ if names && !self.client && (method == progress || method == log) => self.violation(Violation::WrongDirection),
             _ if names && self.client && (method == cancel || method == "tesseron/claimed") => {
@@ -1561,7 +2133,7 @@ impl Model {
 
     fn release_held(&mut self) {
         for id in self.calls.iter().filter(|(_, call)| call.held).map(|(id, _)| *id).collect::<Vec<_>>() {
-            self.send_call(id);
+            self.release_call(id);
         }
         for (key, question) in &mut self.questions {
             if let Some(said) = question.held.take() {
@@ -1626,31 +2198,54 @@ impl Model {
         }
     }
 
+    fn take_greeting_answer(&mut self, frame: &Value) {
+        let error = frame.get("error");
+        let modern = |error: &Value| error["data"]["supported"].as_array().is_some_and(|all| all.contains(&Value::from(REVISION)));
+        if self.config.era != Era::Legacy
+            && error.is_some_and(|error| error["code"] == RpcError::UNSUPPORTED_VERSION && modern(error))
+        {
+            return self.probe(true);
+        }
+        self.opening = None;
+        if let Some(error) = error {
+            self.tell(format!("refused {}", error["code"]));
+        }
+        if error.is_some() || !frame["result"]["protocolVersion"].is_string() {
+            return self.fail("HandshakeRefused");
+        }
+        self.phase = Phase::Ready;
+        self.handshake_at = None;
+        self.tell("ready".to_owned());
+        if let Some(greeted) = self.terms.greeted {
+            self.say(Lane::CHANNEL, "notice", greeted.to_owned());
+        }
+        if self.early_change {
+            self.tell("changed".to_owned());
+        } else if self.terms.names {
+            let can = |what: &str| frame["result"]["capabilities"][what] == true;
+            self.peer_can = [can("sampling"), can("elicitation")];
+        }
+        self.release_held();
+    }
+
     fn take_response(&mut self, frame: &Value, wire: &str) {
         let Some(id) = self.ours(wire) else { return self.violation(Violation::UnknownResponse) };
         let error = frame.get("error");
         let malformed = error.is_none() && !frame["result"].is_object();
-        if id == 1 && self.greeting_open {
-            self.greeting_open = false;
-            if let Some(error) = error {
-                self.tell(format!("refused {}", error["code"]));
+        if self.is_current(id) {
+            match self.waits(id) {
+                true => self.violation(Violation::UnknownResponse),
+                false => self.end_current(id),
             }
-            if error.is_some() || !frame["result"]["protocolVersion"].is_string() {
-                return self.fail("HandshakeRefused");
+            return;
+        }
+        match self.opening.filter(|_| self.may_write()) {
+            Some(Opening::Probe { exchange, is_last }) if exchange == id => return self.take_probe_answer(frame, is_last, false),
+            Some(Opening::Greeting { late_probe, .. }) if late_probe == Some(id) => {
+                return self.take_probe_answer(frame, false, true);
             }
-            self.phase = Phase::Ready;
-            self.handshake_at = None;
-            self.tell("ready".to_owned());
-            if let Some(greeted) = self.terms.greeted {
-                self.say(Lane::CHANNEL, "notice", greeted.to_owned());
-            }
-            if self.early_change {
-                self.tell("changed".to_owned());
-            } else if self.terms.names {
-                let can = |what: &str| frame["result"]["capabilities"][what] == true;
-                self.peer_can = [can("sampling"), can("elicitation")];
-            }
-            return self.release_held();
+            Some(Opening::Greeting { exchange, .. }) if exchange == id => return self.take_greeting_answer(frame),
+            _ => {}
         }
         let is_live = self.questions.get(&id).is_some_and(|question| question.held.is_none())
             || self.calls.get(&id).is_some_and(|call| !call.held);

@@ -1,7 +1,10 @@
 //! Frames and events in a few words: what a model predicts, what a trace holds, and what a person compares.
 
+use std::collections::BTreeSet;
+
 use protocol_core::{
-    Answer, Ask, CancelReason, Elicited, Event, InputFailed, Op, Outcome, Progress, ReplyKind, RouteKind, TimeoutKind,
+    Answer, Ask, CancelReason, Elicited, Event, InputFailed, Notice, Op, Outcome, Progress, ReplyKind, RouteKind,
+    SubscriptionFilter, TimeoutKind,
 };
 use serde_json::Value;
 
@@ -17,12 +20,21 @@ pub fn frame(text: &str) -> String {
             if let Some(name) = params.get("invocationId") {
                 said += &format!(" {} {name}", if method == "actions/invoke" { "token" } else { "parent" });
             }
+            if names_caller(params) {
+                said += " stateless";
+            }
             for (name, word) in
                 [("progressToken", "token"), ("protocol-core/samplingDepth", "depth"), ("protocol-core/parent", "parent")]
             {
                 if let Some(value) = params["_meta"].get(name) {
                     said += &format!(" {word} {value}");
                 }
+            }
+            if let Some(level) = params["_meta"][LOG_LEVEL].as_str() {
+                said += &format!(" level {level}");
+            }
+            if method == LISTEN {
+                said += &format!(" wants {}", kinds_of(params));
             }
             said
         }
@@ -35,7 +47,11 @@ pub fn frame(text: &str) -> String {
         (Some("log"), None) => "log".to_owned(),
         (Some("notifications/initialized"), None) => "initialized".to_owned(),
         (Some("notifications/message"), None) => "log".to_owned(),
-        (Some(method), None) => format!("notice {method}"),
+        (Some(method), None) => match params["_meta"].get(SUBSCRIPTION) {
+            Some(id) if method == ACKNOWLEDGED => format!("notice {method} of {id} wants {}", kinds_of(params)),
+            Some(id) => format!("notice {method} of {id} about {}", kind_of(method, params)),
+            None => format!("notice {method}"),
+        },
         (None, id) => {
             let id = id.unwrap_or_default();
             match frame.get("error") {
@@ -43,6 +59,77 @@ pub fn frame(text: &str) -> String {
                 None => format!("result {id}"),
             }
         }
+    }
+}
+
+pub(crate) const LISTEN: &str = "subscriptions/listen";
+pub(crate) const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
+const UPDATED: &str = "notifications/resources/updated";
+pub(crate) const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+pub(crate) const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+
+/// Returns `true` if a request names its caller, and so is stateless (MCP 2026-07-28).
+#[must_use]
+pub(crate) fn names_caller(params: &Value) -> bool {
+    const OTHERS: [&str; 3] = ["protocolVersion", "clientCapabilities", "clientInfo"];
+    let others = OTHERS.iter().map(|name| format!("io.modelcontextprotocol/{name}"));
+    others.chain([LOG_LEVEL.to_owned()]).any(|name| params["_meta"].get(name).is_some())
+}
+
+/// Kinds of notices: the words `tools`, `prompts` and `resources`, and the uris of resources.
+pub(crate) type Kinds = BTreeSet<String>;
+
+const LISTS: [(&str, &str, &str); 3] = [
+    ("toolsListChanged", "tools", "notifications/tools/list_changed"),
+    ("promptsListChanged", "prompts", "notifications/prompts/list_changed"),
+    ("resourcesListChanged", "resources", "notifications/resources/list_changed"),
+];
+
+/// The kinds in the parameters of a request for a subscription, or of its acknowledgement.
+#[must_use]
+pub(crate) fn read_kinds(params: &Value) -> Kinds {
+    let kinds = &params["notifications"];
+    let lists = LISTS.iter().filter(|(name, ..)| kinds[name] == true).map(|(_, word, _)| (*word).to_owned());
+    let uris = kinds["resourceSubscriptions"].as_array().into_iter().flatten();
+    lists.chain(uris.filter_map(Value::as_str).map(str::to_owned)).collect()
+}
+
+/// The kinds of a filter.
+#[must_use]
+pub(crate) fn filter(filter: &SubscriptionFilter) -> Kinds {
+    let lists = [(filter.tools, "tools"), (filter.prompts, "prompts"), (filter.resources, "resources")];
+    let lists = lists.into_iter().filter(|(is_wanted, _)| *is_wanted).map(|(_, word)| word.to_owned());
+    lists.chain(filter.uris.iter().map(ToString::to_string)).collect()
+}
+
+/// Kinds in a few words.
+#[must_use]
+pub(crate) fn kinds(kinds: &Kinds) -> String {
+    kinds.iter().map(String::as_str).collect::<Vec<_>>().join(",")
+}
+
+fn kinds_of(params: &Value) -> String {
+    kinds(&read_kinds(params))
+}
+
+/// The kind of a notice on the wire; empty for a notification that no subscription brings.
+#[must_use]
+pub(crate) fn kind_of(method: &str, params: &Value) -> String {
+    let list = LISTS.iter().find(|(.., name)| *name == method).map(|(_, word, _)| *word);
+    let uri = params["uri"].as_str().filter(|_| method == UPDATED);
+    list.or(uri).unwrap_or_default().to_owned()
+}
+
+/// The kind of a notice that subscriptions bring, and its method.
+#[must_use]
+pub(crate) fn published(notice: &Notice) -> (String, &'static str) {
+    let [tools, prompts, resources] = LISTS.map(|(_, word, method)| (word.to_owned(), method));
+    match notice {
+        Notice::ToolsChanged => tools,
+        Notice::PromptsChanged => prompts,
+        Notice::ResourcesChanged => resources,
+        Notice::ResourceUpdated { uri } => (uri.to_string(), UPDATED),
+        _ => (String::new(), ""),
     }
 }
 
@@ -103,6 +190,10 @@ pub fn op(op: Op) -> &'static str {
         Op::CallTool => "tools/call",
         Op::ListTools => "tools/list",
         Op::Ping => "ping",
+        Op::Subscribe => "resources/subscribe",
+        Op::Unsubscribe => "resources/unsubscribe",
+        Op::SetLogLevel => "logging/setLevel",
+        Op::Listen => LISTEN,
         _ => "other",
     }
 }

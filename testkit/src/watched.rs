@@ -9,9 +9,10 @@ use std::task::Waker;
 
 use bytes::Bytes;
 use protocol_core::drive::Machine;
+use protocol_core::mcp::{Era, Side};
 use protocol_core::{
     AlarmId, Answer, Ask, AskError, Capabilities, CheckpointError, Close, Config, Event, ExchangeId, Full, Gone, Identity,
-    InboundId, InputKey, Instant, Invoke, InvokeError, Json, Lane, LogRecord, Logged, NotLive, Notice, OutboundId, Progress,
+    InboundId, InputKey, Instant, Invoke, InvokeError, Json, Lane, LogRecord, Logged, NotLive, Notice, Op, OutboundId, Progress,
     ProgressError, Protocol, Received, Refused, Reply, Reported, ServeOptions, Session, SubscriptionFilter, TooManyAlarms,
     Transmit, TransportEnd, Violation,
 };
@@ -46,6 +47,8 @@ pub struct Known {
     pub questions: Vec<InputKey>,
     /// Questions of the peer, and their kind: `sample`, `elicit`, `open` or `roots`.
     pub asked: Vec<(InputKey, &'static str)>,
+    /// Subscriptions of the peer that are open; `true` for those that were accepted.
+    pub subscriptions: Vec<(InboundId, bool)>,
     /// Alarms that were set.
     pub alarms: Vec<AlarmId>,
     /// The newest of each that has ended: for methods that are called too late.
@@ -379,6 +382,7 @@ impl<S: Subject> Watched<S> {
         let done = self.verb(now, "respond", run, answered, |model| model.respond(number(id), &copy, now.as_micros()));
         self.see(&Fact::Responded { id, reply: &copy, accepted: done.is_ok() });
         self.known.serves.retain(|open| *open != id);
+        self.known.subscriptions.retain(|(open, _)| *open != id);
         self.known.gone.1 = Some(id);
         self.after();
         done
@@ -393,27 +397,35 @@ impl<S: Subject> Watched<S> {
         let copy = record.clone();
         let run = |subject: &mut S| subject.session_mut().log(id, record, now);
         let logged = self.verb(now, "log", run, named, |model| model.log(id.map(number), &copy, now.as_micros()));
+        if logged == Ok(Logged::Sent) {
+            self.see(&Fact::Logged { id });
+        }
         self.after();
         logged
     }
 
-    /// [`Session::accept_subscription`]. Not predicted by a model.
+    /// [`Session::accept_subscription`].
     ///
     /// # Errors
     /// As there.
     #[track_caller]
     pub fn accept_subscription(&mut self, id: InboundId, offered: &SubscriptionFilter, now: Instant) -> Result<(), NotLive> {
-        let done = self.run("accept_subscription", |subject| subject.session_mut().accept_subscription(id, offered, now));
-        self.note(|| format!("accept_subscription -> {done:?}"));
+        let run = |subject: &mut S| subject.session_mut().accept_subscription(id, offered, now);
+        let predict = |model: &mut Model| model.accept_subscription(number(id), offered, now.as_micros());
+        let done = self.verb(now, "accept_subscription", run, answered, predict);
+        if done.is_ok() {
+            self.known.subscriptions.iter_mut().filter(|(open, _)| *open == id).for_each(|(_, is_accepted)| *is_accepted = true);
+        }
         self.after();
         done
     }
 
-    /// [`Session::publish`]. Not predicted by a model.
+    /// [`Session::publish`].
     #[track_caller]
     pub fn publish(&mut self, notice: &Notice, now: Instant) -> usize {
-        let reached = self.run("publish", |subject| subject.session_mut().publish(notice, now));
-        self.note(|| format!("publish -> {reached}"));
+        let run = |subject: &mut S| subject.session_mut().publish(notice, now);
+        let said = |reached: &usize| Ok(u64::try_from(*reached).unwrap_or(u64::MAX));
+        let reached = self.verb(now, "publish", run, said, |model| model.publish(notice, now.as_micros()));
         self.after();
         reached
     }
@@ -701,7 +713,14 @@ impl<S: Subject> Watched<S> {
                 let shared = shared.borrow();
                 // A cancelled handler keeps its place with the callee while the caller's is free again; and people may pull the plug.
                 let is_fault = !matches!(event, Event::Violation(Violation::TooManyRequests | Violation::PingUnanswered));
-                let is_fault = is_fault && matches!(event, Event::Violation(_)) && !shared.altered && !shared.unfaithful;
+                let is_left = matches!(event, Event::Violation(Violation::WrongDirection)) && self.judge.has_left_a_handshake();
+                // A client that waits in vain for the answer to its probe speaks the other era until it knows better.
+                let config = self.subject.session().config();
+                let is_server = matches!(config.protocol, Protocol::Mcp { side: Side::Server, .. });
+                let is_modern = config.era == Era::Modern && is_server;
+                let is_left = is_left || (is_modern && matches!(event, Event::Violation(Violation::InvalidParams)));
+                let is_fault =
+                    is_fault && !is_left && matches!(event, Event::Violation(_)) && !shared.altered && !shared.unfaithful;
                 assert!(!is_fault, "two proper ends keep the rules: {event:?}");
             }
             let max_depth = self.subject.session().config().depth.max;
@@ -738,7 +757,11 @@ impl<S: Subject> Watched<S> {
     fn learn(&mut self, event: &Event) {
         let known = &mut self.known;
         match event {
-            Event::Request { id, .. } => known.serves.push(*id),
+            Event::Request { id, request, .. } => {
+                known.serves.push(*id);
+                known.subscriptions.extend((request.op() == Op::Listen).then_some((*id, false)));
+            }
+            Event::Cancelled { id, .. } => known.subscriptions.retain(|(open, _)| open != id),
             Event::Input { key, .. } => {
                 known.questions.retain(|open| open != key);
                 known.gone.2 = Some(*key);

@@ -370,10 +370,9 @@ impl Session {
             return;
         }
         self.orphans = self.orphans.saturating_add(1);
-        if let Some((last, _)) = inbound.last_progress() {
-            self.outbox.withdraw_progress(id, last);
-        }
-        let (lane, open) = (inbound.lane(), inbound.stop(id, &mut self.timers, &mut self.progress_queue));
+        let lane = inbound.lane();
+        self.outbox.withdraw_reports(id, lane, inbound.last_progress().map(|(last, _)| last), inbound.has_logged());
+        let open = inbound.stop(id, &mut self.timers, &mut self.progress_queue);
         self.take_outbound_inputs_back(open);
         self.outbox.settle(lane);
         self.serve_lane(lane);

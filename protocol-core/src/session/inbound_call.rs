@@ -53,6 +53,8 @@ pub(super) struct InboundCall {
     capabilities: Capabilities,
     /// The minimum level of log records that the request asks for, in revisions where each request sets its own.
     log_level: Option<Level>,
+    /// `true` once a log record was queued on its behalf.
+    has_logged: bool,
     received: Instant,
     /// Its deadline, as it is armed in the session's timers.
     armed: Option<Instant>,
@@ -122,6 +124,7 @@ impl InboundCall {
             rules,
             capabilities: terms.capabilities(),
             log_level,
+            has_logged: false,
             received: now,
             armed: None,
             callee_progress: None,
@@ -255,6 +258,11 @@ impl InboundCall {
         timers.set(TimerKey::Flush(id), &mut callee_progress.armed, None);
         progress_queue.leave(self.lane, &mut callee_progress.queue_ticket);
         core::mem::take(&mut callee_progress.open_inputs)
+    }
+
+    /// Notes that a log record was queued on its behalf.
+    pub(super) fn note_log(&mut self) {
+        self.has_logged = true;
     }
 
     // ---- Checkpoints and input requests ----
@@ -462,6 +470,11 @@ impl InboundCall {
         self.callee_progress.as_ref().is_some_and(|callee_progress| callee_progress.queue_ticket.is_some())
     }
 
+    /// Returns `true` if a log record was queued on its behalf.
+    pub(super) fn has_logged(&self) -> bool {
+        self.has_logged
+    }
+
     #[inline]
     pub(super) fn last_progress(&self) -> Option<(Ticket, Instant)> {
         self.callee_progress.as_ref()?.last_progress
@@ -493,13 +506,16 @@ impl CalleeProgress {
 #[cfg(test)]
 mod transitions {
     use core::time::Duration;
-    use std::string::ToString as _;
+    use std::string::{String, ToString as _};
     use std::vec::Vec;
 
-    use super::State;
+    use super::{InboundCall, State};
+    use crate::dialect::mcp::Era;
     use crate::session::outbound_call::transitions::{compare, output};
-    use crate::session::{Close, Event, InboundId, ServeOptions, Session};
-    use crate::{Ask, Config, Identity, Instant, Json, Progress, RateWindow, Reply, TransportEnd};
+    use crate::session::{Close, Event, InboundId, Lane, ServeOptions, Session};
+    use crate::{
+        Ask, Config, Gone, Identity, Instant, Json, Notice, Progress, RateWindow, Reply, SubscriptionFilter, TransportEnd,
+    };
 
     /// The peer's id of the call is `c`, and its progress token is `t`.
     struct Callee {
@@ -507,6 +523,8 @@ mod transitions {
         inbound: InboundId,
         now: Instant,
         steps: f64,
+        /// The frame of the request.
+        request: &'static str,
     }
 
     const STATES: [&str; 7] = ["Active", "Reported", "Keeping", "Asking", "Answered", "Cancelled", "gone"];
@@ -536,34 +554,42 @@ mod transitions {
     }
 
     fn in_state(name: &str) -> Callee {
-        let mut config = Config::mcp_server(Identity::new("server", "1"));
-        config.timeouts.serve = Some(Duration::from_secs(60));
-        config.timeouts.response_gap = Duration::from_millis(500);
-        config.progress.window = RateWindow::new(1, Duration::from_secs(1));
-        let callee = led_to(name, config, "2025-11-25");
+        const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"1"}}}"#;
+        const READY: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+        let callee = led_to(name, &[HELLO, READY, REQUEST]);
         assert_eq!(state(&callee), name);
         callee
     }
 
-    /// Brings a callee with that configuration and revision into a state; see [`in_state`].
-    fn led_to(name: &str, config: Config, revision: &str) -> Callee {
+    /// The same without a handshake.
+    fn in_stateless_state(name: &str) -> Callee {
+        let callee = led_to(name, &[STATELESS_REQUEST]);
+        assert_eq!(state(&callee), name);
+        callee
+    }
+
+    /// Brings the callee of the request in the last of these frames into a state; see [`in_state`].
+    fn led_to(name: &str, frames: &[&'static str]) -> Callee {
+        let mut config = Config::mcp_server(Identity::new("server", "1"));
+        config.era = Era::Auto;
+        config.timeouts.serve = Some(Duration::from_secs(60));
+        config.timeouts.response_gap = Duration::from_millis(500);
+        config.progress.window = RateWindow::new(1, Duration::from_secs(1));
         let now = Instant::from_millis(1);
         let mut session = Session::new(config, Instant::ZERO);
-        let hello = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"REVISION","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"1"}}}"#;
-        let frames = [
-            hello.replace("REVISION", revision),
-            r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.to_string(),
-            REQUEST.to_string(),
-        ];
         for frame in frames {
-            session.handle_frame(frame.into(), crate::Lane::CHANNEL, now).unwrap();
+            session.handle_frame((*frame).into(), Lane::CHANNEL, now).unwrap();
         }
         let requests = core::iter::from_fn(|| session.poll_event());
         let inbound =
             requests.filter_map(|event| if let Event::Request { id, .. } = event { Some(id) } else { None }).next().unwrap();
-        let mut callee = Callee { session, inbound, now, steps: 0.0 };
+        let mut callee = Callee { session, inbound, now, steps: 0.0, request: frames.last().unwrap() };
         let steps: &[Input] = match name {
-            "Active" => &[],
+            "Active" | "Requested" => &[],
+            "Listening" => &[ACCEPT],
+            // The acknowledgement has left.
+            "Waiting" => &[ACCEPT, |callee| drop(callee.session.poll_transmit()), STOP, PUBLISH],
+            "Answered" if frames.contains(&LISTEN) => &[ACCEPT, RESPOND],
             "Reported" => &[PROGRESS],
             "Keeping" => &[PROGRESS, PROGRESS],
             "Asking" => &[ASK],
@@ -579,6 +605,9 @@ mod transitions {
     }
 
     type Input = fn(&mut Callee);
+
+    const STATELESS_REQUEST: &str = r#"{"jsonrpc":"2.0","id":"c","method":"tools/call","params":{"name":"work","_meta":{"progressToken":"t","io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+    const LISTEN: &str = r#"{"jsonrpc":"2.0","id":"c","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},"_meta":{"progressToken":"t","io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}"#;
 
     const REQUEST: &str =
         r#"{"jsonrpc":"2.0","id":"c","method":"tools/call","params":{"name":"work","_meta":{"progressToken":"t"}}}"#;
@@ -618,7 +647,7 @@ mod transitions {
         }),
         ("respond", RESPOND),
         ("the peer cancels", CANCEL),
-        ("the peer uses the id again", |callee| callee.frame(REQUEST)),
+        ("the peer uses the id again", |callee| callee.frame(callee.request)),
         ("the response gap has passed", |callee| callee.wait(500)),
         ("the rate window has passed", |callee| callee.wait(1000)),
         ("a deadline that has passed is set", |callee| {
@@ -642,6 +671,41 @@ mod transitions {
         ("close now", |callee| callee.session.close(Close::Now, callee.now)),
     ];
 
+    const LOSE_LANE: (&str, Input) =
+        ("its lane is lost", |callee| callee.session.handle_gone(Gone::Lane(Lane::CHANNEL), callee.now).unwrap());
+
+    const ACCEPT: Input = |callee| {
+        let offered = SubscriptionFilter { tools: true, ..SubscriptionFilter::default() };
+        let _ = callee.session.accept_subscription(callee.inbound, &offered, callee.now);
+    };
+    const PUBLISH: Input = |callee| _ = callee.session.publish(&Notice::ToolsChanged, callee.now);
+    const STOP: Input = |callee| callee.session.set_writable(Lane::CHANNEL, false, callee.now).unwrap();
+
+    /// Inputs that only a subscription has.
+    const OF_SUBSCRIPTIONS: [(&str, Input); 5] = [
+        ("accept", ACCEPT),
+        ("publish what it wants", PUBLISH),
+        ("publish anything else", |callee| _ = callee.session.publish(&Notice::PromptsChanged, callee.now)),
+        ("publish that, with its lane stopped", |callee| {
+            STOP(callee);
+            PUBLISH(callee);
+        }),
+        ("its lane goes on", |callee| callee.session.set_writable(Lane::CHANNEL, true, callee.now).unwrap()),
+    ];
+
+    /// The state of a subscription. `Listening` has a substate in which a notice waits for room.
+    fn state_of_subscription(callee: &Callee) -> &'static str {
+        let is_requested = |callee: &Callee| {
+            callee.session.clone().accept_subscription(callee.inbound, &SubscriptionFilter::default(), callee.now).is_ok()
+        };
+        match state(callee) {
+            "Active" if is_requested(callee) => "Requested",
+            "Reported" if callee.session.inbound_calls.get(&callee.inbound).is_some_and(InboundCall::has_notices) => "Waiting",
+            "Reported" => "Listening",
+            other => other,
+        }
+    }
+
     impl Callee {
         fn frame(&mut self, text: &str) {
             self.session.handle_frame(text.to_string().into(), crate::Lane::CHANNEL, self.now).unwrap();
@@ -653,18 +717,52 @@ mod transitions {
         }
     }
 
-    #[test]
-    fn the_machine_of_an_inbound_call_is_the_one_in_the_docs() {
+    fn table(
+        states: &[&'static str],
+        inputs: &[(&str, Input)],
+        in_state: impl Fn(&str) -> Callee,
+        state: impl Fn(&Callee) -> &'static str,
+    ) -> Vec<[String; 5]> {
         let mut rows = Vec::new();
-        for from in STATES {
-            for (name, input) in INPUTS {
+        for from in states {
+            for (name, input) in inputs {
                 let mut callee = in_state(from);
                 input(&mut callee);
                 let next = state(&callee);
                 let (told, sent) = output(&mut callee.session);
-                rows.push([from.into(), name.into(), next.into(), told, sent]);
+                rows.push([(*from).into(), (*name).into(), next.into(), told, sent]);
             }
         }
+        rows
+    }
+
+    #[test]
+    fn the_machine_of_an_inbound_call_is_the_one_in_the_docs() {
+        let rows = table(&STATES, &INPUTS, in_state, state);
         compare("serve.txt", "An invocation that we serve: every state, every input.", &rows);
+    }
+
+    #[test]
+    fn the_machine_of_a_stateless_inbound_call_is_the_one_in_the_docs() {
+        let states = STATES.map(|state| Some(state).filter(|state| *state != "Asking"));
+        let states: Vec<_> = states.into_iter().flatten().collect();
+        let inputs: Vec<_> = INPUTS.into_iter().chain([LOSE_LANE]).collect();
+        let rows = table(&states, &inputs, in_stateless_state, state);
+        compare("serve-stateless.txt", "An invocation without a handshake that we serve: every state, every input.", &rows);
+    }
+
+    #[test]
+    fn the_machine_of_a_subscription_is_the_one_in_the_docs() {
+        let states = ["Requested", "Listening", "Waiting", "Answered", "Cancelled", "gone"];
+        let is_of_calls = |name: &str| ["ask", "the answer to it", "take it back", "the rate window has passed"].contains(&name);
+        let inputs = INPUTS.into_iter().filter(|(name, _)| !is_of_calls(name));
+        let inputs: Vec<_> = OF_SUBSCRIPTIONS.into_iter().chain(inputs).chain([LOSE_LANE]).collect();
+        let in_state = |name: &str| {
+            let callee = led_to(name, &[LISTEN]);
+            assert_eq!(state_of_subscription(&callee), name);
+            callee
+        };
+        let rows = table(&states, &inputs, in_state, state_of_subscription);
+        compare("listen.txt", "A subscription that we serve (MCP 2026-07-28): every state, every input.", &rows);
     }
 }

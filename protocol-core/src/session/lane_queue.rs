@@ -28,7 +28,7 @@ pub(super) enum Class {
     /// An input request on behalf of an inbound call, or its cancel.
     InputRequest,
     /// A log record, perhaps on behalf of a call. The oldest records make room for the newest.
-    Log { within: bool },
+    Log(Option<InboundId>),
     /// A request of ours.
     Request(ExchangeId),
     /// The cancel of a request of ours.
@@ -43,11 +43,11 @@ impl Class {
     pub(super) const fn route(self) -> RouteKind {
         match self {
             Self::Reply(kind) | Self::Unsolicited(kind) => RouteKind::Reply(kind),
-            Self::Progress(_) | Self::InputRequest | Self::Log { within: true } => RouteKind::Within,
+            Self::Progress(_) | Self::InputRequest | Self::Log(Some(_)) => RouteKind::Within,
             Self::Request(exchange) => RouteKind::Request(exchange),
             Self::Cancel(exchange) => RouteKind::Cancel(exchange),
             Self::Answer(key) => RouteKind::Answer(key),
-            Self::Log { within: false } | Self::Notice => RouteKind::Notice,
+            Self::Log(None) | Self::Notice => RouteKind::Notice,
         }
     }
 }
@@ -92,7 +92,7 @@ impl LaneQueue {
         self.bytes = self.bytes.saturating_add(length);
         match class {
             Class::Unsolicited(_) => self.unsolicited_replies = self.unsolicited_replies.saturating_add(1),
-            Class::Log { .. } => self.log_bytes = self.log_bytes.saturating_add(length),
+            Class::Log(_) => self.log_bytes = self.log_bytes.saturating_add(length),
             _ => {}
         }
         self.queue.push_back(Waiting { number, class, frame, withdrawn: false });
@@ -193,7 +193,7 @@ impl LaneQueue {
                 self.unsolicited_replies = self.unsolicited_replies.saturating_sub(1);
                 self.unsolicited_left = true;
             }
-            Class::Log { .. } => self.log_bytes = self.log_bytes.saturating_sub(length),
+            Class::Log(_) => self.log_bytes = self.log_bytes.saturating_sub(length),
             _ => {}
         }
     }

@@ -21,7 +21,7 @@ impl Session {
         let inbound = id.map(|id| self.inbound_calls.get(&id).filter(|inbound| inbound.is_active()).ok_or(NotLive)).transpose()?;
         let (rules, level) = match inbound {
             Some(inbound) => (inbound.rules(), inbound.log_level(self.log_level)),
-            None => (self.rules, Some(self.log_level).filter(|_| self.handshake.serves() || !self.recent_caller.has_called())),
+            None => (self.rules, Some(self.log_level).filter(|_| !self.handshake.is_forgone())),
         };
         let is_wanted = self.config.capabilities.logging && level.is_some_and(|level| record.level >= level);
         if !is_wanted || !self.ending.may_write() {
@@ -42,7 +42,10 @@ impl Session {
                 return Ok(logged);
             }
         }
-        self.outbox.push(lane, Class::Log { within: id.is_some() }, frame);
+        self.outbox.push(lane, Class::Log(id), frame);
+        if let Some(inbound) = id.and_then(|id| self.inbound_calls.get_mut(&id)) {
+            inbound.note_log();
+        }
         self.tidy();
         Ok(logged)
     }

@@ -189,19 +189,19 @@ impl Outbox {
         self.queue(ticket.lane).is_some_and(|queue| queue.holds(ticket.number))
     }
 
-    /// Withdraws all progress of `id`, of which `last` is the newest.
-    pub(super) fn withdraw_progress(&mut self, id: InboundId, last: Ticket) {
-        if self.holds(last) {
-            self.withdraw_first(last.lane, usize::MAX, |class| class == Class::Progress(id));
+    /// Withdraws the progress and the log records of `id`, which came by `lane`. `last` is the newest of its progress; `has_logged` says
+    /// that there were records.
+    pub(super) fn withdraw_reports(&mut self, id: InboundId, lane: Lane, last: Option<Ticket>, has_logged: bool) {
+        let holds_logs = has_logged && self.queue(lane).is_some_and(|queue| queue.log_bytes() > 0);
+        if holds_logs || last.is_some_and(|last| self.holds(last)) {
+            self.withdraw_first(lane, usize::MAX, |class| class == Class::Progress(id) || class == Class::Log(Some(id)));
         }
     }
 
     /// Withdraws the oldest log records of a lane until at least `bytes` are free, and returns their number; 0 if the lane has too few.
     pub(super) fn drop_oldest_logs(&mut self, lane: Lane, bytes: usize) -> usize {
         match self.queue(lane) {
-            Some(queue) if queue.log_bytes() >= bytes => {
-                self.withdraw_first(lane, bytes, |class| matches!(class, Class::Log { .. }))
-            }
+            Some(queue) if queue.log_bytes() >= bytes => self.withdraw_first(lane, bytes, |class| matches!(class, Class::Log(_))),
             _ => 0,
         }
     }
@@ -426,7 +426,7 @@ mod tests {
         push(&mut outbox, Class::Progress(InboundId(1)), "1a");
         push(&mut outbox, Class::Progress(InboundId(2)), "2a");
         let last = push(&mut outbox, Class::Progress(InboundId(1)), "1b");
-        outbox.withdraw_progress(InboundId(1), last);
+        outbox.withdraw_reports(InboundId(1), Lane::CHANNEL, Some(last), false);
         assert_eq!((pop(&mut outbox), pop(&mut outbox)), (Some(frame("2a")), None));
     }
 
@@ -438,7 +438,7 @@ mod tests {
         for _ in 0..1_000 {
             last = push(&mut outbox, Class::Progress(InboundId(1)), "goes");
         }
-        outbox.withdraw_progress(InboundId(1), last);
+        outbox.withdraw_reports(InboundId(1), Lane::CHANNEL, Some(last), false);
         assert_eq!((pop(&mut outbox), pop(&mut outbox)), (Some(frame("stays")), None));
     }
 
@@ -468,11 +468,11 @@ mod tests {
         for ways in 0..32_u32 {
             let mut outbox = outbox(100);
             push(&mut outbox, Class::Notice, "a");
-            let gone = push(&mut outbox, Class::Log { within: false }, "gone");
+            let gone = push(&mut outbox, Class::Log(None), "gone");
             push(&mut outbox, Class::Unsolicited(ReplyKind::Refused), &long);
             let long_gone = push(&mut outbox, Class::Unsolicited(ReplyKind::Refused), &long);
             outbox.push_apart(Lane::CHANNEL, Class::Notice, frame("apart"));
-            push(&mut outbox, Class::Log { within: false }, "b");
+            push(&mut outbox, Class::Log(None), "b");
             assert!(outbox.withdraw(gone) && outbox.withdraw(long_gone));
             assert_eq!((outbox.bytes(), outbox.unsolicited_replies(Lane::CHANNEL)), (7 + long.len(), 1));
             let mut lines = LineEncoder::new();
@@ -494,10 +494,10 @@ mod tests {
     #[test]
     fn the_oldest_log_records_make_room_only_if_that_is_enough() {
         let mut outbox = outbox(2);
-        push(&mut outbox, Class::Log { within: false }, "a");
+        push(&mut outbox, Class::Log(None), "a");
         push(&mut outbox, Class::Notice, "kept");
-        push(&mut outbox, Class::Log { within: false }, "bb");
-        push(&mut outbox, Class::Log { within: false }, "ccc");
+        push(&mut outbox, Class::Log(None), "bb");
+        push(&mut outbox, Class::Log(None), "ccc");
         assert_eq!(outbox.drop_oldest_logs(Lane::CHANNEL, 7), 0);
         assert_eq!(outbox.drop_oldest_logs(Lane::CHANNEL, 2), 2);
         assert_eq!((pop(&mut outbox), pop(&mut outbox), pop(&mut outbox)), (Some(frame("kept")), Some(frame("ccc")), None));
@@ -536,6 +536,6 @@ mod tests {
         let ticket = outbox.push_apart(Lane::new(7), Class::Reply(ReplyKind::Result), frame("lost"));
         assert!(!outbox.holds(ticket) && !outbox.withdraw(ticket));
         assert_eq!((outbox.bytes(), outbox.pop()), (0, None));
-        assert_eq!(Class::Log { within: true }.route(), RouteKind::Within);
+        assert_eq!(Class::Log(Some(InboundId(1))).route(), RouteKind::Within);
     }
 }

@@ -40,11 +40,32 @@ struct PendingChange {
 pub(super) struct Subscription {
     exchange: ExchangeId,
     ticket: Ticket,
-    /// The kinds that are wanted and that the peer has agreed to; `None` until it has acknowledged the subscription.
-    accepted: Option<SubscriptionFilter>,
+    /// The kinds that the peer has agreed to; `None` until it has acknowledged the subscription.
+    agreed: Option<SubscriptionFilter>,
+    /// Those of them that are wanted.
+    brought: SubscriptionFilter,
 }
 
 impl Subscription {
+    fn requested(exchange: ExchangeId, ticket: Ticket) -> Self {
+        Self { exchange, ticket, agreed: None, brought: SubscriptionFilter::default() }
+    }
+
+    /// Requested -> acknowledged, for the kinds `agreed`, of which those in `wanted` count.
+    fn acknowledge(&mut self, agreed: &SubscriptionFilter, wanted: &SubscriptionFilter) {
+        self.agreed = Some(agreed.clone());
+        self.want(wanted);
+    }
+
+    fn has_agreed_on_resources(&self) -> bool {
+        self.agreed.as_ref().is_some_and(|agreed| !agreed.uris.is_empty())
+    }
+
+    /// Takes over a change of the wanted kinds.
+    fn want(&mut self, wanted: &SubscriptionFilter) {
+        self.brought = self.agreed.as_ref().map(|agreed| agreed.and(wanted)).unwrap_or_default();
+    }
+
     pub(super) fn exchange(&self) -> ExchangeId {
         self.exchange
     }
@@ -90,13 +111,13 @@ impl Subscriber {
     /// None -> Current, requested.
     pub(super) fn begin(&mut self, exchange: ExchangeId, ticket: Ticket, wanted: SubscriptionFilter) {
         self.wanted = wanted;
-        self.current = Some(Subscription { exchange, ticket, accepted: None });
+        self.current = Some(Subscription::requested(exchange, ticket));
     }
 
     /// Requested -> acknowledged. `false`, and no change, if `exchange` is not a current subscription that was requested.
     pub(super) fn acknowledge(&mut self, exchange: ExchangeId, accepted: &SubscriptionFilter) -> bool {
-        let current = self.current.as_mut().filter(|current| current.exchange == exchange && current.accepted.is_none());
-        current.map(|current| current.accepted = Some(accepted.and(&self.wanted))).is_some()
+        let current = self.current.as_mut().filter(|current| current.exchange == exchange && current.agreed.is_none());
+        current.map(|current| current.acknowledge(accepted, &self.wanted)).is_some()
     }
 
     /// The kinds that a successor with `change` asks for: those that are wanted, with all changes that are not acknowledged.
@@ -136,20 +157,23 @@ impl Subscriber {
     /// The successor of a call is acknowledged: makes it the current subscription, and returns the one to end. That is the successor itself
     /// if a newer one was acknowledged before it, which has its kinds, or if a later change of its resource has taken effect.
     pub(super) fn replace(&mut self, id: OutboundId, ticket: Ticket, accepted: &SubscriptionFilter) -> Option<Subscription> {
-        let mut successor = Subscription { exchange: ExchangeId(id.0), ticket, accepted: None };
+        let mut successor = Subscription::requested(ExchangeId(id.0), ticket);
         let Some(at) = self.changes.iter().position(|pending| pending.call == id) else { return Some(successor) };
         let PendingChange { change, is_superseded, .. } = self.changes.remove(at);
         if is_superseded {
             return Some(successor);
         }
         change.apply(&mut self.wanted);
-        successor.accepted = Some(accepted.and(&self.wanted));
+        successor.acknowledge(accepted, &self.wanted);
         for older in self.changes.iter_mut().take(at).filter(|older| older.change.uri() == change.uri()) {
             older.is_superseded = true;
         }
-        match &self.current {
+        match &mut self.current {
             // Not by its exchange: a call that was held has an older number than the first subscription, and a newer request.
-            Some(current) if current.ticket > successor.ticket => Some(successor),
+            Some(current) if current.ticket > successor.ticket => {
+                current.want(&self.wanted);
+                Some(successor)
+            }
             _ => self.current.replace(successor),
         }
     }
@@ -166,7 +190,7 @@ impl Subscriber {
     pub(super) fn end(&mut self, exchange: ExchangeId) -> bool {
         let ended = self.current.take_if(|current| current.exchange == exchange);
         self.forget_unwanted();
-        ended.is_some_and(|ended| ended.accepted.is_some())
+        ended.is_some_and(|ended| ended.agreed.is_some())
     }
 
     /// Forgets everything: the session has closed.
@@ -189,13 +213,27 @@ impl Subscriber {
         usize::from(self.current.is_some())
     }
 
-    /// Returns `true` if the current subscription, once acknowledged, brings such a notice. That of a resource may name a part of it.
-    pub(super) fn brings(&self, exchange: ExchangeId, notice: &Notice) -> bool {
-        let current = self.current.as_ref().filter(|current| current.exchange == exchange);
-        let accepted = current.and_then(|current| current.accepted.as_ref());
-        accepted.is_some_and(|accepted| match notice {
-            Notice::ResourceUpdated { .. } => !accepted.uris.is_empty(),
-            notice => accepted.wants(notice),
-        })
+    /// The meaning of a notice of the current subscription. That of a resource may name a part of it.
+    pub(super) fn fit(&self, exchange: ExchangeId, notice: &Notice) -> NoticeFit {
+        let Some(current) = self.current.as_ref().filter(|current| current.exchange == exchange) else { return NoticeFit::Late };
+        let (brings, may_bring) = match notice {
+            Notice::ResourceUpdated { .. } => (!current.brought.uris.is_empty(), current.has_agreed_on_resources()),
+            notice => (current.brought.wants(notice), false),
+        };
+        match (brings, may_bring) {
+            (true, _) => NoticeFit::Wanted,
+            (false, true) => NoticeFit::Late,
+            (false, false) => NoticeFit::Unknown,
+        }
     }
+}
+
+/// The meaning of a notice of a subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoticeFit {
+    Wanted,
+    /// It is of no current subscription, or of resources that this end has asked for by a change that is not acknowledged or has failed.
+    Late,
+    /// The peer has not agreed on it.
+    Unknown,
 }

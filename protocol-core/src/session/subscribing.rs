@@ -6,7 +6,7 @@ use super::event::{Event, ExchangeId, Invalid, OutboundId, Outcome};
 use super::lane_queue::Class;
 use super::outbox::Ticket;
 use super::route::Lane;
-use super::subscriber::{Change, Subscription};
+use super::subscriber::{Change, NoticeFit, Subscription};
 use crate::dialect::{Notice, Op, Outgoing, SubscriptionFilter};
 use crate::error::Violation;
 use crate::json::{Json, Text};
@@ -143,12 +143,15 @@ impl Session {
         let call = self.outbound_calls.get(&OutboundId(exchange.0));
         let is_listening =
             call.is_some_and(|call| call.op().is_subscription() && call.ticket().is_some_and(|ticket| !self.outbox.holds(ticket)));
-        if is_listening || self.subscriber.brings(exchange, &notice) {
-            self.push_event(Event::Notice(notice));
-        } else if call.is_some() || self.subscriber.is_open(exchange) {
-            self.violation(Violation::UnknownSubscription);
-        } else {
-            self.stats.late_frames = self.stats.late_frames.saturating_add(1);
+        let fit = match call {
+            Some(_) if is_listening => NoticeFit::Wanted,
+            Some(_) => NoticeFit::Unknown,
+            None => self.subscriber.fit(exchange, &notice),
+        };
+        match fit {
+            NoticeFit::Wanted => self.push_event(Event::Notice(notice)),
+            NoticeFit::Late => self.stats.late_frames = self.stats.late_frames.saturating_add(1),
+            NoticeFit::Unknown => self.violation(Violation::UnknownSubscription),
         }
     }
 

@@ -17,9 +17,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use protocol_core::mcp::Era;
 use protocol_core::{
-    Answer, Ask, CallTimeouts, Close, Config, Instant, Invoke, Json, Lane, Progress, Reply, Sample, Sampled, Session, ToolOutput,
-    TransportEnd,
+    Answer, Ask, CallTimeouts, Close, Config, Instant, Invoke, Json, Lane, Notice, Op, Progress, Reply, Sample, Sampled, Session,
+    SubscriptionFilter, ToolOutput, TransportEnd,
 };
 
 use super::{Space, Stopped, Way, breadth_first, guarded, hash, small};
@@ -28,11 +29,17 @@ use crate::config::{app_config, gateway_config};
 use crate::config::{client_config, server_config};
 use crate::{ODD, Subject, Watched};
 
-/// Numbers of what may happen on the way from the first state.
+/// Numbers of what may happen on the way from the first state, and where that is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Bounds {
     /// Calls of the client, those made while it answers a sampling included.
     pub calls: u8,
+    /// Changes of what the client wants to be notified of: it subscribes to two resources, then unsubscribes from both.
+    pub changes: u8,
+    /// Subscriptions that the client makes as calls of its own, to the changes of tools.
+    pub listens: u8,
+    /// Notices that the server publishes, in turn of the second resource and of the tools.
+    pub notices: u8,
     /// Updates of progress, in all.
     pub updates: u8,
     /// Samplings, in all.
@@ -43,8 +50,10 @@ pub struct Bounds {
     pub deadlines: [u8; 2],
     /// The number of times that the client closes, and the server.
     pub closes: [u8; 2],
-    /// The number of all these but the calls that may happen at the client, and at the server.
+    /// The number of all these but calls, changes and subscriptions that may happen at the client, and at the server.
     pub events: [u8; 2],
+    /// The first state is that before the handshake, and not that after it.
+    pub opening: bool,
 }
 
 /// Something that can happen next. The number is the end, or the place of what it happens to among its like.
@@ -52,6 +61,14 @@ pub struct Bounds {
 pub enum Action {
     /// The client calls; on behalf of that sampling, if one is named.
     Call(Option<u8>),
+    /// The client subscribes to a resource, or unsubscribes from it.
+    Change,
+    /// The client makes a subscription as a call.
+    Listen,
+    /// The server accepts that subscription.
+    Accept(u8),
+    /// The server publishes a notice.
+    Publish,
     /// The client gives that call up.
     Cancel(u8),
     /// That handler reports progress.
@@ -86,6 +103,34 @@ pub fn tesseron_configs() -> (Config, Config) {
     timed(gateway_config(), app_config())
 }
 
+/// The same for a client without a handshake, and a server of both eras. The client subscribes to nothing by itself.
+#[must_use]
+pub fn stateless_configs() -> (Config, Config) {
+    let (mut client, server) = configs();
+    (client.era, client.list_changes) = (Era::Modern, false);
+    (client, server)
+}
+
+/// The same for a client that chooses its era, and a server of both. The time of a probe is over before that of a call.
+#[must_use]
+pub fn choosing_configs() -> (Config, Config) {
+    let (mut client, server) = stateless_configs();
+    client.era = Era::Auto;
+    client.timeouts.probe = Some(Duration::from_millis(6));
+    (client, server)
+}
+
+/// The same for a client without a handshake that subscribes to the changes of lists by itself.
+#[must_use]
+pub fn listening_configs() -> (Config, Config) {
+    let (mut client, server) = stateless_configs();
+    client.list_changes = true;
+    (client, server)
+}
+
+/// The resources that the client subscribes to.
+const RESOURCES: [&str; 2] = ["u:", "v:"];
+
 fn timed(mut client: Config, mut server: Config) -> (Config, Config) {
     let idle = Some(Duration::from_millis(10));
     client.timeouts.call = CallTimeouts::NONE.with_idle(idle).with_reset_on_progress(true);
@@ -109,6 +154,8 @@ struct End<S> {
     now: Instant,
     /// The number of what may still happen; it counts its own share of that.
     left: Bounds,
+    /// The number of changes that it began with.
+    first_changes: u8,
     /// The end of its transport has arrived.
     ended: bool,
 }
@@ -145,11 +192,18 @@ impl<S: Subject> End<S> {
                 all.push(Action::Call(None));
                 all.extend(places(known.asked.len()).map(|place| Action::Call(Some(place))));
             }
+            all.extend((left.changes > 0 && is_open).then_some(Action::Change));
+            all.extend((left.listens > 0 && is_open).then_some(Action::Listen));
             if left.cancels > 0 && more {
                 all.extend(places(known.calls.len()).map(Action::Cancel));
             }
             all.extend(places(known.asked.len()).map(Action::Answer));
         }
+        if here == 1 && left.notices > 0 && more && is_open {
+            all.push(Action::Publish);
+        }
+        let open = known.subscriptions.iter().zip(0..);
+        all.extend(open.filter(|((_, is_accepted), _)| !is_accepted).map(|(_, place)| Action::Accept(place)));
         for place in places(known.serves.len()) {
             if left.updates > 0 && more {
                 all.push(Action::Update(place));
@@ -179,9 +233,12 @@ impl<S: Subject> End<S> {
         let mut next = self.clone();
         let Self { watched: end, left, now, ended, .. } = &mut next;
         let here = usize::from(self.at);
-        let updates = left.updates;
+        let before = *left;
         let (share, is_event) = match action {
             Action::Call(_) => (Some(&mut left.calls), false),
+            Action::Change => (Some(&mut left.changes), false),
+            Action::Listen => (Some(&mut left.listens), false),
+            Action::Publish => (Some(&mut left.notices), true),
             Action::Cancel(_) => (Some(&mut left.cancels), true),
             Action::Update(_) => (Some(&mut left.updates), true),
             Action::Sample(_) => (Some(&mut left.samples), true),
@@ -200,13 +257,36 @@ impl<S: Subject> End<S> {
                 call.parent = parent.map(|place| end.known.asked[usize::from(place)].0);
                 _ = end.invoke(call, *now);
             }
+            Action::Change => {
+                let made = usize::from(self.first_changes - before.changes);
+                let resource = RESOURCES[made % 2];
+                let change = if made % 4 < 2 { Invoke::subscribe(resource) } else { Invoke::unsubscribe(resource) };
+                _ = end.invoke(change, *now);
+            }
+            Action::Listen => {
+                let wanted = Json::parse(r#"{"notifications":{"toolsListChanged":true}}"#).expect("JSON");
+                _ = end.invoke(Invoke::new(Op::Listen, wanted), *now);
+            }
+            Action::Accept(place) => {
+                let id = end.known.subscriptions[usize::from(place)].0;
+                let mut offered = SubscriptionFilter::default();
+                (offered.tools, offered.uris) = (true, Vec::from(RESOURCES.map(Into::into)));
+                _ = end.accept_subscription(id, &offered, *now);
+            }
+            Action::Publish => {
+                let notice = match before.notices % 2 {
+                    0 => Notice::ToolsChanged,
+                    _ => Notice::ResourceUpdated { uri: RESOURCES[1].into() },
+                };
+                end.publish(&notice, *now);
+            }
             Action::Cancel(place) => {
                 let id = end.known.calls[usize::from(place)];
                 _ = end.cancel(id, None, *now);
             }
             Action::Update(place) => {
                 let id = end.known.serves[usize::from(place)];
-                _ = end.progress(id, Progress::value(f64::from(u8::MAX - updates)), *now);
+                _ = end.progress(id, Progress::value(f64::from(u8::MAX - before.updates)), *now);
             }
             Action::Sample(place) => {
                 let id = end.known.serves[usize::from(place)];
@@ -214,7 +294,9 @@ impl<S: Subject> End<S> {
             }
             Action::Respond(place) => {
                 let id = end.known.serves[usize::from(place)];
-                _ = end.respond(id, Reply::Tool(ToolOutput::text("ok")), *now);
+                let is_call = end.known.subscriptions.iter().all(|(subscription, _)| *subscription != id);
+                let reply = if is_call { Reply::Tool(ToolOutput::text("ok")) } else { Reply::Done };
+                _ = end.respond(id, reply, *now);
             }
             Action::Answer(place) => {
                 let key = end.known.asked[usize::from(place)].0;
@@ -262,33 +344,84 @@ impl<S: Subject> End<S> {
     }
 }
 
-/// Copies what a session looks like, without its config and its counters; instants as seen from `now`; tickets as places in the queue.
+/// Copies what a session looks like, without its config and its counters; instants as seen from `now`; numbers of frames as places in the
+/// queue, and for those that have left the order to the request of the current subscription.
 fn canonical(text: &str, now: Instant, out: &mut String) {
     let from = text.find("handshake: ").unwrap_or(0);
     let to = text.rfind("stats: Stats").unwrap_or(text.len());
-    let mut rest = &text[from..to];
-    let number = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
-    // The first ticket of the queue; whatever is below it has left.
-    let first = rest.find("queue: [Waiting { ticket: Ticket(").map(|at| {
-        let digits = &rest[at + "queue: [Waiting { ticket: Ticket(".len()..];
-        digits[..number(digits)].parse::<i128>().unwrap_or_default()
-    });
-    const KINDS: [(&str, bool); 3] = [("Instant(", true), ("Ticket(", false), ("], next: ", false)];
-    while let Some((at, word, is_time)) =
-        KINDS.iter().filter_map(|(word, is_time)| rest.find(word).map(|at| (at, *word, *is_time))).min()
+    let text = &text[from..to];
+    // The first frame of the queue, and the request of the current subscription.
+    let (first, subscription) = (number_after(text, QUEUE), number_after_each(text, &[CURRENT, TICKET]));
+    let mut rest = text;
+    while let Some((at, word)) =
+        [INSTANT, TICKET, WAITING, TURN, SHORT, OWED].into_iter().filter_map(|word| Some((rest.find(word)?, word))).min()
     {
         let digits = at + word.len();
         out.push_str(&rest[..digits]);
-        let length = number(&rest[digits..]);
-        let value = rest[digits..digits + length].parse::<i128>().unwrap_or_default();
-        if is_time {
-            let _ = write!(out, "{}", value - i128::from(now.as_micros()));
-        } else if let Some(place) = first.map(|first| value - first).filter(|place| *place >= 0) {
-            let _ = write!(out, "{place}");
+        rest = &rest[digits..];
+        if word == SHORT {
+            rest = without_consumed(rest, out);
+            continue;
         }
-        rest = &rest[digits + length..];
+        let (value, length) = leading_number(rest);
+        rest = &rest[length..];
+        let place = first.map(|first| value - first).filter(|place| *place >= 0);
+        match (word, place, subscription) {
+            (OWED, ..) => {}
+            // What is over plays no part.
+            (INSTANT, ..) if out.ends_with(QUIET) || out.ends_with(RATE) => {
+                _ = write!(out, "{}", (value - i128::from(now.as_micros())).max(0));
+            }
+            (INSTANT, ..) => _ = write!(out, "{}", value - i128::from(now.as_micros())),
+            (_, Some(place), _) => _ = write!(out, "{place}"),
+            (TICKET, None, Some(subscription)) => _ = write!(out, "{:?}", value.cmp(&subscription)),
+            _ => {}
+        }
     }
     out.push_str(rest);
+}
+
+const CURRENT: &str = "current: Some(";
+const INSTANT: &str = "Instant(";
+const TICKET: &str = "Ticket { number: ";
+const WAITING: &str = "Waiting { number: ";
+const QUEUE: &str = "channel: LaneQueue { queue: [Waiting { number: ";
+/// The number of the next frame.
+const TURN: &str = "others_turn: false, next: ";
+/// The number of replies for the last frame.
+const OWED: &str = "arriving: Arriving { lane: Lane(0), replies: ";
+const QUIET: &str = "quiet_until: Instant(";
+const RATE: &str = "free_at: Instant(";
+/// The bytes of frames in the queue, after those of frames that have left.
+const SHORT: &str = "short: ByteQueue { bytes: [";
+
+/// The number that a text begins with, and its length.
+fn leading_number(text: &str) -> (i128, usize) {
+    let length = text.bytes().take_while(u8::is_ascii_digit).count();
+    (text[..length].parse().unwrap_or_default(), length)
+}
+
+fn number_after(text: &str, word: &str) -> Option<i128> {
+    number_after_each(text, &[word])
+}
+
+/// The number after the last of these words, each of which comes after the one before it.
+fn number_after_each(text: &str, words: &[&str]) -> Option<i128> {
+    let rest = words.iter().try_fold(text, |rest, word| Some(&rest[rest.find(word)? + word.len()..]))?;
+    Some(leading_number(rest).0)
+}
+
+/// Copies the bytes that are still to leave, and returns what follows them and the counters of the buffer.
+fn without_consumed<'a>(text: &'a str, out: &mut String) -> &'a str {
+    const CONSUMED: &str = "], consumed: ";
+    let Some(end) = text.find(CONSUMED) else { return text };
+    let (bytes, rest) = (&text[..end], &text[end + CONSUMED.len()..]);
+    let count = usize::try_from(leading_number(rest).0).unwrap_or_default();
+    bytes.split(", ").skip(count).for_each(|byte| {
+        out.push_str(byte);
+        out.push(' ');
+    });
+    &rest[rest.find('}').unwrap_or(0)..]
 }
 
 /// Numbers for what is many times the same.
@@ -456,11 +589,13 @@ struct Wrong {
     state: u32,
     action: Option<Action>,
     what: String,
+    /// The step to that state, and the state of the end before it, if the search has not come to the state yet.
+    after: Option<(u32, Action)>,
 }
 
 /// Runs what panics if something is wrong.
 fn judged<T>(at: usize, state: u32, action: Option<Action>, run: impl FnOnce() -> T) -> Result<T, Wrong> {
-    guarded(run).map_err(|what| Wrong { at, state, action, what })
+    guarded(run).map_err(|what| Wrong { at, state, action, what, after: None })
 }
 
 /// A search under way.
@@ -521,7 +656,7 @@ impl<S: Subject> Search<S> {
         let mut delayed = HashSet::new();
         let taken: HashMap<u32, Effect> = steps.iter().map(|step| (step.via, step.effect)).collect();
         for early in steps {
-            self.effects(at, early.effect.to)?;
+            self.effects(at, early.effect.to).map_err(|wrong| Wrong { after: Some((early.via, early.action)), ..wrong })?;
             let side = &self.sides[at];
             for (_, late) in side.silently(early.via) {
                 let Some(effect) = taken.get(&late).filter(|effect| effect.leaves == early.effect.leaves) else { continue };
@@ -681,7 +816,7 @@ impl<S: Subject> Space for Whole<S> {
     }
 }
 
-/// Searches everything that two sessions can come to, breadth first, after their handshake.
+/// Searches everything that two sessions can come to, breadth first, after their handshake or from the beginning ([`Bounds::opening`]).
 ///
 /// # Errors
 /// The first objection of a judge or a model; or that nothing can happen within the bounds.
@@ -691,9 +826,13 @@ impl<S: Subject> Space for Whole<S> {
 pub fn explore_pair<S: Subject>(client: S, server: S, bounds: Bounds, orders: Orders) -> Result<Found, Objection> {
     let sides = [0, 1].map(|_| Side { all: Vec::new(), known: HashMap::new() });
     let mut search = Search { sides, frames: Numbers::default(), flights: Numbers::default(), orders };
-    let [client, server] = ready(client, server);
+    let mut watched = begun(client, server);
+    if !bounds.opening {
+        shake_hands(&mut watched);
+    }
+    let [client, server] = watched;
     let ends = [(0, client), (1, server)].map(|(at, watched)| {
-        let end = End { at, watched, now: Instant::ZERO, left: bounds, ended: false };
+        let end = End { at, watched, now: Instant::ZERO, left: bounds, first_changes: bounds.changes, ended: false };
         search.sides[usize::from(at)].number(end)
     });
     if ends.iter().enumerate().all(|(at, end)| search.sides[at].at(*end).end.actions().is_empty()) {
@@ -715,7 +854,11 @@ pub fn explore_pair<S: Subject>(client: S, server: S, bounds: Bounds, orders: Or
 /// Tells how to come to what is wrong.
 fn objection<S: Subject>(search: &Search<S>, ways: &[Way<State, Move>], found: usize, wrong: Wrong) -> Objection {
     let alone = |at: usize, from: State, to: u32| search.sides[at].path(from.ends[at], to);
-    let mut parts = vec![Vec::from_iter(wrong.action), alone(wrong.at, ways[found].state, wrong.state)];
+    let mut parts = vec![Vec::from_iter(wrong.action)];
+    match wrong.after {
+        Some((via, action)) => parts.extend([vec![action], alone(wrong.at, ways[found].state, via)]),
+        None => parts.push(alone(wrong.at, ways[found].state, wrong.state)),
+    }
     let mut at = &ways[found];
     while let Some(last) = at.last {
         let before = &ways[at.from as usize];
@@ -726,13 +869,16 @@ fn objection<S: Subject>(search: &Search<S>, ways: &[Way<State, Move>], found: u
     Objection { what: wrong.what, way: parts.concat() }
 }
 
-/// Two ends after their handshake.
-fn ready<S: Subject>(client: S, server: S) -> [Watched<S>; 2] {
-    let mut watched = [client, server].map(|subject| {
+/// Two ends that have just begun.
+fn begun<S: Subject>(client: S, server: S) -> [Watched<S>; 2] {
+    [client, server].map(|subject| {
         let mut watched = Watched::predicted(subject, Instant::ZERO, None);
         watched.forget_trace();
         watched
-    });
+    })
+}
+
+fn shake_hands<S: Subject>(watched: &mut [Watched<S>; 2]) {
     for _ in 0..3 {
         for at in 0..2 {
             while let Some(out) = watched[at].poll_transmit() {
@@ -746,9 +892,32 @@ fn ready<S: Subject>(client: S, server: S) -> [Watched<S>; 2] {
             watched[1].handle_frame(out.frame, Lane::CHANNEL, Instant::ZERO).expect("the claim is read");
         }
     }
-    for end in &mut watched {
+    // A server of stateless requests is never told that its peer is ready.
+    let is_stateless = watched[0].subject().session().era() == Some(Era::Modern);
+    for end in watched {
         while end.poll_event().is_some() {}
-        assert!(end.subject().session().is_ready());
+        assert!(is_stateless || end.subject().session().is_ready());
     }
-    watched
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A word that is not there would leave the numbers in the digest, so that equal states are searched again and again.
+    #[test]
+    fn the_words_that_a_digest_looks_for_are_in_what_a_session_looks_like() {
+        let mut pair = crate::Pair::ready();
+        pair.client.call();
+        let text = format!("{:?}", pair.client.session);
+        for word in [INSTANT, TICKET, WAITING, QUEUE, TURN, OWED, QUIET, RATE, SHORT] {
+            assert!(text.contains(word), "{word} is not in {text}");
+        }
+        let mut listening = Session::new(listening_configs().0, Instant::ZERO);
+        _ = listening.poll_transmit().expect("the probe");
+        let discovered = r#"{"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true}}}}"#;
+        listening.handle_frame(discovered.into(), Lane::CHANNEL, Instant::ZERO).expect("it takes frames");
+        let text = format!("{listening:?}");
+        assert!(number_after_each(&text, &[CURRENT, TICKET]).is_some(), "{text}");
+    }
 }

@@ -192,10 +192,10 @@ fn typed_ids(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Fault
             }
         }
         Fact::Polled { event: event @ Event::Done { id, outcome, .. }, .. } => match outcome {
+            // An acknowledgement answers a change of a subscription, and a level for records is not sent at all.
+            Outcome::Result(_) | Outcome::Invalid(_) if ledger.is_of_session(number(id)) => Ok(()),
             Outcome::Result(_) | Outcome::Error(_) => {
-                // An acknowledgement answers a change of a subscription, and a level for records is not sent at all.
-                let is_local = ledger.calls.get(&number(id)).is_some_and(|call| call.is_of_session) && ledger.era.calls_stateless;
-                let is_answered = ledger.missed || is_local || ledger.requests.responses.contains_key(&number(id));
+                let is_answered = ledger.missed || ledger.requests.responses.contains_key(&number(id));
                 must(is_answered, || format!("no response had its id: {event:?}"))
             }
             Outcome::Invalid(_) => {
@@ -286,7 +286,10 @@ fn one_direction(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> F
                     })
                 }
                 (None, Some(id)) if !id.is_null() => {
-                    must(!ledger.era.calls_stateless, || format!("a response of a client: {text}"))
+                    // A request that came before the choice of the era is answered.
+                    let asked = ledger.pending_of(transmit.route.lane, &id.to_string()).map(|at| &ledger.pending[at]);
+                    let is_early = asked.is_some_and(|asked| asked.is_early);
+                    must(is_early || !ledger.era.calls_stateless, || format!("a response of a client: {text}"))
                 }
                 (Some(_), None) => {
                     let Some(id) = subscription(value).filter(|_| !ledger.missed) else { return Ok(()) };
@@ -318,6 +321,9 @@ fn callers_apart(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> F
             }
             let mut of_lane = ledger.pending.iter().filter(|pending| pending.lane == lane);
             match (value["method"].as_str(), value.get("id")) {
+                (Some("notifications/message"), None) if transmit.route.kind == RouteKind::Notice => {
+                    must(ledger.early_records > 0, || format!("a record of no request: {text}"))
+                }
                 (Some("notifications/message"), None) => {
                     let admits = |stamp: &Stamp| stamp.admits(&value["params"]["level"]);
                     let is_wanted = of_lane.any(|pending| pending.stamp.as_ref().is_some_and(admits));

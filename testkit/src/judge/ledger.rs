@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
 
-use protocol_core::{Event, Instant, Lane, Op, Outcome, Reply, Reported};
+use protocol_core::{Event, Instant, Lane, Op, Outcome, Reply, Reported, RouteKind};
 use serde_json::Value;
 
 use super::stateless::{Eras, REVISION, Stamp};
@@ -37,6 +37,8 @@ pub(super) struct Ledger {
     pub(super) ready: bool,
     /// The eras of MCP that this end speaks.
     pub(super) era: Eras,
+    /// Records of no request that were queued before any stateless request came, and may still leave.
+    pub(super) early_records: u32,
     /// Alarms that are set.
     pub(super) alarms: BTreeMap<u64, Expiry>,
     /// Requests of ours on the wire.
@@ -171,6 +173,8 @@ pub(super) struct Pending {
     pub(super) last: Option<u64>,
     /// The caller that it names.
     pub(super) stamp: Option<Stamp>,
+    /// It came before this end, a client, chose stateless requests.
+    pub(super) is_early: bool,
     /// The exact result that its handler gave.
     pub(super) result: Option<String>,
 }
@@ -204,6 +208,12 @@ impl Ledger {
     /// The oldest request of the peer by that lane whose progress has that name: what a newer one reports leaves after the answer to it.
     pub(super) fn reported_by(&self, lane: Lane, token: &str) -> Option<usize> {
         self.pending.iter().position(|pending| pending.token.as_deref() == Some(token) && pending.lane == lane)
+    }
+
+    /// Returns `true` for a call of ours that the session answers itself: it changes a subscription or the level of records where requests
+    /// are stateless.
+    pub(super) fn is_of_session(&self, id: u64) -> bool {
+        self.era.calls_stateless && self.calls.get(&id).is_some_and(|call| call.is_of_session)
     }
 
     /// Remembers a fact.
@@ -258,6 +268,7 @@ impl Ledger {
                 self.newest = number(id);
                 self.alarms.insert(number(id), Expiry { is_possible: *at_once });
             }
+            Fact::Logged { id: None } if !self.era.serves_stateless_alone() => self.early_records += 1,
             Fact::Closing { .. } => self.closing = true,
             Fact::Answered { key } => self.end_peer_question(number(key)),
             Fact::Reported { id, reported } => {
@@ -269,6 +280,8 @@ impl Ledger {
             Fact::Sent { transmit, .. } => {
                 if let Some(read) = read {
                     self.send(read, transmit.route.lane);
+                    let is_record = read.value["method"] == "notifications/message" && transmit.route.kind == RouteKind::Notice;
+                    self.early_records = self.early_records.saturating_sub(u32::from(is_record));
                 }
             }
             Fact::Polled { event, .. } => self.poll(event),
@@ -294,6 +307,7 @@ impl Ledger {
             | Fact::Panicked { .. }
             | Fact::Probed { .. }
             | Fact::Checkpointed { .. }
+            | Fact::Logged { .. }
             | Fact::Ended { .. } => {}
         }
     }
@@ -375,6 +389,7 @@ impl Ledger {
                     token,
                     last: None,
                     stamp: Stamp::read(value),
+                    is_early: !self.era.calls_stateless,
                     result: None,
                 });
             }

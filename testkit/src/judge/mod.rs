@@ -62,7 +62,7 @@ pub enum Guarantee {
     /// questions are told apart.
     OneDirection,
     /// G16. Judged of the caller in the event of a request, and of records, results and notices of subscriptions. A record is judged by
-    /// its lane while no peer has made the handshake, since it does not name its request.
+    /// its lane while no peer has made the handshake, since it does not name its request; one of no request must be older than all of them.
     CallersApart,
     /// No number: a frame leaves by the lane that it belongs to, and as what it is.
     RightLane,
@@ -190,6 +190,8 @@ pub enum Fact<'a> {
     Reported { id: InboundId, reported: Reported },
     /// `checkpoint` accepted.
     Checkpointed { id: InboundId },
+    /// `log` queued a record, on behalf of that call of the peer if there is one.
+    Logged { id: Option<InboundId> },
     /// `close` was called.
     Closing { is_graceful: bool },
     /// `handle_end` was called.
@@ -297,6 +299,13 @@ impl Judge {
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.ledger.closed
+    }
+
+    /// Returns `true` at a client that has opened a handshake and no longer wants it: what the server sends in it is out of place, and yet
+    /// no fault of the server.
+    #[must_use]
+    pub(crate) fn has_left_a_handshake(&self) -> bool {
+        self.ledger.era.has_left_a_handshake()
     }
 
     /// Counts of what has happened so far.

@@ -86,6 +86,8 @@ pub(super) struct Eras {
     serves_stateless: bool,
     /// As a client it has asked for the revisions of the server.
     has_probed: bool,
+    /// As a client it has opened the handshake.
+    has_greeted: bool,
     /// A handshake is done.
     is_greeted: bool,
     /// As a client it has chosen stateless requests.
@@ -103,8 +105,14 @@ impl Eras {
         self.has_probed && !self.is_greeted
     }
 
+    /// Returns `true` if it is a client that has opened the handshake, and has then chosen stateless requests: the server had answered late.
+    pub(super) fn has_left_a_handshake(self) -> bool {
+        self.has_greeted && self.calls_stateless
+    }
+
     pub(super) fn send(&mut self, frame: &Value) {
         self.has_probed |= frame["method"] == "server/discover";
+        self.has_greeted |= frame["method"] == "initialize";
         let opens = ["initialize", "server/discover", "tesseron/hello"];
         self.is_client |= frame["method"].as_str().is_some_and(|method| opens.contains(&method));
     }

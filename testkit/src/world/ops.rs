@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use protocol_core::{
     Answer, Ask, CallTimeouts, Close, Consent, Elicit, Elicited, Instant, Invoke, Json, Lane, Level, LogRecord, Notice, Op,
-    OpenUrl, Progress, RateWindow, Reply, RpcError, Sample, Sampled, ServeOptions, ToolOutput,
+    OpenUrl, Progress, RateWindow, Reply, RpcError, Sample, Sampled, ServeOptions, SubscriptionFilter, ToolOutput,
 };
 
 use super::World;
@@ -19,6 +19,19 @@ use crate::{ODD, ODD_RESULT, Subject, Watched};
 
 /// Asks the user of the caller to open an address.
 pub const OPEN_URL: u8 = 38;
+
+/// Subscribes to a resource, or unsubscribes from it.
+pub const SUBSCRIBE: u8 = 39;
+/// Makes a subscription as a call.
+pub const LISTEN: u8 = 40;
+/// Sets the level of log records.
+pub const SET_LEVEL: u8 = 41;
+/// Accepts a subscription.
+pub const ACCEPT: u8 = 42;
+/// Publishes a notice to the subscriptions.
+pub const PUBLISH: u8 = 43;
+/// Sends a log record on behalf of a call.
+pub const LOG: u8 = 44;
 
 /// One operation.
 pub type Operation = [u8; 4];
@@ -62,6 +75,19 @@ pub fn random_of_lanes(rng: &mut Rng) -> Operation {
     }
 }
 
+/// An operation of subscriptions and log levels, as tests with a seed choose them.
+#[must_use]
+pub fn random_of_subscriptions(rng: &mut Rng) -> Operation {
+    const OFTEN: [u8; 12] = [SUBSCRIBE, SUBSCRIBE, LISTEN, SET_LEVEL, ACCEPT, ACCEPT, ACCEPT, PUBLISH, PUBLISH, PUBLISH, LOG, LOG];
+    let [a, b, c, ..] = rng.number().to_le_bytes();
+    match OFTEN[rng.below(OFTEN.len())] {
+        opcode @ (SUBSCRIBE | LISTEN | SET_LEVEL) => [opcode, a & !1, b, c],
+        // Most often everything is offered.
+        ACCEPT => [ACCEPT, a | 1, b, if rng.chance(192) { 0 } else { c }],
+        opcode => [opcode, a | 1, b, c],
+    }
+}
+
 /// Returns `true` if an operation closes an end or a link.
 #[must_use]
 pub const fn ends([opcode, ..]: Operation) -> bool {
@@ -88,6 +114,20 @@ fn call(watched: &Watched<impl Subject>, op: Op, b: u8, c: u8) -> Invoke {
         _ => None,
     };
     call
+}
+
+/// One of two resources.
+fn resource(c: u8) -> String {
+    format!("u:{}", c & 1)
+}
+
+/// The kinds that are offered; all of them for 0.
+fn offered(c: u8) -> SubscriptionFilter {
+    let mut offered = SubscriptionFilter::default();
+    (offered.tools, offered.prompts) = (c & 1 == 0, c & 2 == 0);
+    let uris = (0..2).filter(|resource| c >> (resource + 2) & 1 == 0);
+    offered.uris = uris.map(|number| resource(number).into()).collect();
+    offered
 }
 
 fn record() -> LogRecord {
@@ -185,7 +225,9 @@ impl<S: Subject> World<S> {
         let now = self.now();
         let span = Duration::from_millis(u64::from(b) * 16 + u64::from(c));
         match opcode % PLACES {
-            0..=8 | 10..=16 | 28 | OPEN_URL => self.verb(opcode % PLACES, at, b, c, now),
+            // Tesseron has other subscriptions.
+            SUBSCRIBE..=PUBLISH if self.end(0).is_tesseron() => {}
+            0..=8 | 10..=16 | 28 | OPEN_URL | SUBSCRIBE..=LOG => self.verb(opcode % PLACES, at, b, c, now),
             9 => _ = self.end_mut(at).log(None, record(), now),
             17 => {
                 if let Some(next) = self.next() {
@@ -258,7 +300,9 @@ impl<S: Subject> World<S> {
             }
             5 => {
                 if let Some(id) = serve {
+                    let is_subscription = watched.known.subscriptions.iter().any(|(open, _)| *open == id);
                     let reply = match c % 3 {
+                        0 if is_subscription => Reply::Done,
                         0 => Reply::Tool(ToolOutput::text("ok")),
                         1 if watched.is_tesseron() => Reply::Tool(ToolOutput::structured(json(ODD))),
                         1 => Reply::Raw(json(ODD_RESULT)),
@@ -308,6 +352,41 @@ impl<S: Subject> World<S> {
             14 => gone.1.into_iter().for_each(|id| _ = watched.respond(id, Reply::Tool(ToolOutput::text("late")), now)),
             15 => gone.1.into_iter().for_each(|id| _ = watched.progress(id, Progress::value(1.0), now)),
             16 => gone.2.into_iter().for_each(|key| _ = watched.abandon_input(key, now)),
+            SUBSCRIBE => {
+                let change = if b & 1 == 0 { Invoke::subscribe(resource(c)) } else { Invoke::unsubscribe(resource(c)) };
+                drop(watched.invoke(change, now));
+            }
+            LISTEN => {
+                let wanted = format!(
+                    r#"{{"notifications":{{"toolsListChanged":{},"resourceSubscriptions":["{}"]}}}}"#,
+                    c & 2 == 0,
+                    resource(c)
+                );
+                drop(watched.invoke(Invoke::new(Op::Listen, json(&wanted)), now));
+            }
+            SET_LEVEL => {
+                let level = Level::ALL[usize::from(c) % Level::ALL.len()];
+                let params = format!(r#"{{"level":"{}"}}"#, level.as_str());
+                drop(watched.invoke(Invoke::new(Op::SetLogLevel, json(&params)), now));
+            }
+            ACCEPT => {
+                if let Some((id, _)) = pick(&watched.known.subscriptions, b) {
+                    _ = watched.accept_subscription(id, &offered(c), now);
+                }
+            }
+            PUBLISH => {
+                let notice = match b % 4 {
+                    0 => Notice::ToolsChanged,
+                    1 => Notice::PromptsChanged,
+                    _ => Notice::ResourceUpdated { uri: resource(c).into() },
+                };
+                watched.publish(&notice, now);
+            }
+            LOG => {
+                if let Some(id) = serve {
+                    _ = watched.log(Some(id), record(), now);
+                }
+            }
             // The handler of the client sends many updates in a row.
             _ => {
                 for value in 0..u32::from(c % 16) {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use protocol_core::mcp::Era;
 use protocol_core::{CallTimeouts, Config, RateWindow};
 
 use testkit::config::{app_config, gateway_config};
@@ -12,15 +13,27 @@ use testkit::world::{Wire, World};
 const OPERATIONS: usize = 400;
 
 /// Byte 0: the configuration and what lies between the ends. Byte 1: the seed of the links. Byte 2: how it ends. Byte 3: whether it is
-/// Tesseron (bit 7). Then operations of [`testkit::world::ops`], four bytes each.
+/// Tesseron (bit 7), else the eras of MCP that the ends speak (bits 5 and 2): with one that probes, bit 4 of byte 0 makes the links so slow
+/// that the answer to the probe comes late. Then operations of [`testkit::world::ops`], four bytes each.
 pub fn pair(data: &[u8]) {
     let ([variant, seed, ending, protocol], rest) = super::head(data);
     let (client, server) = match protocol & 0x80 {
-        0 => configs(variant, client_config(), server_config()),
+        0 => {
+            let (client, server) = eras(variant, protocol);
+            configs(
+                variant,
+                with(client_config(), |config| config.era = client),
+                with(server_config(), |config| config.era = server),
+            )
+        }
         _ => configs(variant, gateway_config(), app_config()),
     };
     let wire = if variant & 0x80 == 0 { Wire::Messages } else { Wire::Bytes };
+    let is_slow = client.era != Era::Legacy && variant & 0x10 != 0;
     let mut world = World::of_sessions(client, server, wire, seed.into());
+    if is_slow {
+        (0..2).for_each(|at| world.faults(at, |faults| faults.latency = Duration::from_millis(300)));
+    }
     world.settle();
     let (operations, _) = rest.as_chunks::<4>();
     for operation in operations.iter().take(OPERATIONS) {
@@ -29,11 +42,23 @@ pub fn pair(data: &[u8]) {
     world.finish(ending);
 }
 
+/// The era of the client, and that of the server. Both eras of a client that chooses meet a server of one era in half of the variants.
+fn eras(variant: u8, protocol: u8) -> (Era, Era) {
+    match (protocol & 0x20, protocol & 0x04) {
+        (0, 0) => (Era::Legacy, Era::Auto),
+        (0, _) => (Era::Modern, Era::Auto),
+        (_, 0) => (Era::Auto, Era::Auto),
+        _ if variant & 0x08 == 0 => (Era::Auto, Era::Legacy),
+        _ => (Era::Auto, Era::Modern),
+    }
+}
+
 /// Clocks, rates and limits that are soon run into.
 fn configs(variant: u8, client: Config, server: Config) -> (Config, Config) {
     let events = if variant & 1 == 0 { 8 } else { 100 };
     let client = with(client, |config| {
         let (idle, max_total) = (Some(Duration::from_millis(900)), Some(Duration::from_secs(4)));
+        config.timeouts.probe = Some(Duration::from_millis(500));
         config.timeouts.call = CallTimeouts::NONE.with_idle(idle).with_max_total(max_total).with_reset_on_progress(true);
         (config.limits.in_flight, config.limits.events, config.limits.tombstones) = (6, events, 4);
     });

@@ -1,7 +1,12 @@
-//! One server session for three clients of different eras, each on its own lane: the handshake, stateless requests after a probe, and
-//! stateless requests without one. Their ids are equal, and their frames come in any order. Each gets its own replies, records, progress
-//! and notices, and nothing of another (G15, G16).
+//! One server session for three clients, whose frames come in any order. Each gets its own replies, records, progress and notices, and
+//! nothing of another (G15, G16).
+//!
+//! * With lanes each client has its own, all ids are equal, and the eras are different: the handshake, stateless requests after a probe,
+//!   and stateless requests without one.
+//! * On one channel all requests are stateless. A gateway between the clients and the server makes their ids different, and reads off them
+//!   whose each frame is.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -11,10 +16,20 @@ use protocol_core::{
     Answer, Ask, Event, InboundId, Instant, Invoke, Lane, Level, LogRecord, Notice, Op, Outcome, Progress, Reply, Request,
     RpcError, Sample, Session, SubscriptionFilter, Text, ToolOutput,
 };
+use serde_json::Value;
 use testkit::broken::{Broken, Fault};
 use testkit::config::{client_config, server_config, with};
 use testkit::scripted::json;
 use testkit::{Rng, Subject, Watched};
+
+/// The ways of the clients to the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ways {
+    /// A lane for each client.
+    Lanes,
+    /// The channel for all of them.
+    Channel,
+}
 
 /// The names of the clients, by their lanes: the channel is that of the handshake, since what belongs to no call leaves by it.
 const NAMES: [&str; 3] = ["greeter", "prober", "stranger"];
@@ -23,14 +38,45 @@ const NOW: Instant = Instant::ZERO;
 /// The answer to a probe that the last client has from elsewhere.
 const DISCOVERED: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"resources":{"subscribe":true},"logging":{}},"ttlMs":0,"cacheScope":"private"}}"#;
 
-fn client(at: usize) -> Watched {
+/// Changes each id in a frame: of a message, of what it cancels, of progress, and of a subscription.
+fn renumbered(frame: &[u8], change: impl Fn(u64) -> u64) -> Bytes {
+    const IDS: [&str; 6] = [
+        "/id",
+        "/params/requestId",
+        "/params/progressToken",
+        "/params/_meta/progressToken",
+        "/params/_meta/io.modelcontextprotocol~1subscriptionId",
+        "/result/_meta/io.modelcontextprotocol~1subscriptionId",
+    ];
+    let mut frame: Value = serde_json::from_slice(frame).expect("JSON");
+    for id in IDS {
+        if let Some(id) = frame.pointer_mut(id) {
+            *id = Value::from(change(id.as_u64().expect("ids are numbers")));
+        }
+    }
+    frame.to_string().into()
+}
+
+/// The client that a frame of the server is for, by an id in it, else by the name of the client: a log record names no request.
+fn owner(frame: &str) -> usize {
+    let number = Cell::new(None);
+    renumbered(frame.as_bytes(), |id| {
+        number.set(Some(id));
+        id
+    });
+    let named = || NAMES.iter().position(|name| frame.contains(name));
+    let at = number.get().map(|id| id as usize % NAMES.len());
+    at.or_else(named).expect("it is for one of them")
+}
+
+fn client(at: usize, ways: Ways) -> Watched {
     let config = with(client_config(), |config| {
         config.identity.name = NAMES[at].to_owned();
-        config.era = [Era::Legacy, Era::Auto, Era::Modern][at];
+        config.era = if ways == Ways::Channel { Era::Modern } else { [Era::Legacy, Era::Auto, Era::Modern][at] };
         config.capabilities.sampling = at != 2;
     });
     let mut client = Watched::new(Session::new(config, NOW), NOW);
-    if at == 2 {
+    if at == 2 || ways == Ways::Channel {
         client.poll_transmit().expect("the probe");
         client.handle_frame(DISCOVERED.into(), Lane::CHANNEL, NOW).expect("it takes frames");
         assert!(client.is_ready());
@@ -43,14 +89,30 @@ fn client(at: usize) -> Watched {
 struct Seen {
     results: [usize; 3],
     cancelled: usize,
+    /// Subscriptions that the server has ended.
+    ended: usize,
     records: [usize; 3],
     notices: [usize; 3],
     asked: [usize; 3],
 }
 
+impl Seen {
+    fn add(&mut self, other: Self) {
+        for at in 0..3 {
+            self.results[at] += other.results[at];
+            self.records[at] += other.records[at];
+            self.notices[at] += other.notices[at];
+            self.asked[at] += other.asked[at];
+        }
+        self.cancelled += other.cancelled;
+        self.ended += other.ended;
+    }
+}
+
 struct Crowd<S: Subject> {
     server: Watched<S>,
     clients: [Watched; 3],
+    by: Ways,
     /// Frames on their way to the server and from it.
     ways: [[VecDeque<Bytes>; 2]; 3],
     serves: Vec<(usize, InboundId)>,
@@ -58,21 +120,33 @@ struct Crowd<S: Subject> {
 }
 
 impl<S: Subject> Crowd<S> {
-    fn new(server: S) -> Self {
+    fn new(server: S, by: Ways) -> Self {
         let (ways, serves, seen) = Default::default();
-        Self { server: Watched::new(server, NOW), clients: [0, 1, 2].map(client), ways, serves, seen }
+        Self { server: Watched::new(server, NOW), clients: [0, 1, 2].map(|at| client(at, by)), by, ways, serves, seen }
+    }
+
+    /// Returns `true` for a client without a handshake.
+    fn is_stateless(&self, at: usize) -> bool {
+        at > 0 || self.by == Ways::Channel
     }
 
     /// Frames leave, and each client is told what it has got.
     fn listen(&mut self) {
         while let Some(out) = self.server.poll_transmit() {
-            let at = usize::try_from(out.route.lane.number()).expect("a lane of a client");
             let text = std::str::from_utf8(&out.frame).expect("UTF-8");
+            let at = match self.by {
+                Ways::Lanes => usize::try_from(out.route.lane.number()).expect("a lane of a client"),
+                Ways::Channel => owner(text),
+            };
             let of_others = NAMES.iter().enumerate().filter(|(other, _)| *other != at);
             of_others.for_each(|(_, name)| assert!(!text.contains(name), "{} got what is of {name}: {text}", NAMES[at]));
             self.seen.records[at] += usize::from(text.contains("notifications/message"));
             self.seen.notices[at] += usize::from(text.contains("notifications/resources/updated"));
-            self.ways[at][1].push_back(out.frame);
+            let frame = match self.by {
+                Ways::Lanes => out.frame,
+                Ways::Channel => renumbered(&out.frame, |id| id / NAMES.len() as u64),
+            };
+            self.ways[at][1].push_back(frame);
         }
         for at in 0..3 {
             while let Some(out) = self.clients[at].poll_transmit() {
@@ -90,8 +164,9 @@ impl<S: Subject> Crowd<S> {
                 self.seen.results[at] += usize::from(result.as_str().contains(NAMES[at]));
             }
             Event::Done { outcome: Outcome::Cancelled, .. } => self.seen.cancelled += 1,
+            Event::Notice(Notice::SubscriptionEnded) => self.seen.ended += 1,
             Event::InputRequested { key, .. } => {
-                assert_eq!(at, 0, "a client without a handshake was asked: {event:?}");
+                assert!(!self.is_stateless(at), "a client without a handshake was asked: {event:?}");
                 self.seen.asked[at] += 1;
                 self.clients[at].provide_input(*key, Answer::Refused(RpcError::internal("no")), NOW).expect("it is open");
             }
@@ -104,6 +179,7 @@ impl<S: Subject> Crowd<S> {
 
     /// A client does something.
     fn act(&mut self, at: usize, number: u64) {
+        let is_stateless = self.is_stateless(at);
         let client = &mut self.clients[at];
         match number % 8 {
             0..=3 => {
@@ -116,8 +192,8 @@ impl<S: Subject> Crowd<S> {
                 }
             }
             5 if at == 2 => drop(client.invoke(Invoke::set_log_level(Level::Info), NOW)),
-            6 if at > 0 && client.is_ready() => drop(client.invoke(Invoke::subscribe(format!("u:{}", NAMES[at])), NOW)),
-            7 if at > 0 && client.is_ready() => drop(client.invoke(Invoke::unsubscribe(format!("u:{}", NAMES[at])), NOW)),
+            6 if is_stateless && client.is_ready() => drop(client.invoke(Invoke::subscribe(format!("u:{}", NAMES[at])), NOW)),
+            7 if is_stateless && client.is_ready() => drop(client.invoke(Invoke::unsubscribe(format!("u:{}", NAMES[at])), NOW)),
             _ => {}
         }
     }
@@ -125,7 +201,10 @@ impl<S: Subject> Crowd<S> {
     /// A frame of a client arrives at the server, which tells who has sent what.
     fn arrive(&mut self, at: usize) {
         let Some(frame) = self.ways[at][0].pop_front() else { return };
-        let lane = Lane::new(u32::try_from(at).expect("small"));
+        let (frame, lane) = match self.by {
+            Ways::Lanes => (frame, Lane::new(u32::try_from(at).expect("small"))),
+            Ways::Channel => (renumbered(&frame, |id| id * NAMES.len() as u64 + at as u64), Lane::CHANNEL),
+        };
         self.server.handle_frame(frame, lane, NOW).expect("it takes frames");
         while let Some(event) = self.server.poll_event() {
             match event {
@@ -151,6 +230,11 @@ impl<S: Subject> Crowd<S> {
 
     /// The server does something for one of its calls.
     fn serve(&mut self, which: usize, number: u64) {
+        let subscriptions: Vec<_> = self.serves.iter().filter(|(at, _)| *at > 2).map(|(_, id)| *id).collect();
+        if let Some(id) = subscriptions.get(which % subscriptions.len().max(1)).filter(|_| number % 64 == 63) {
+            self.serves.retain(|(_, other)| other != id);
+            return self.server.respond(*id, Reply::Done, NOW).expect("it is open");
+        }
         let calls: Vec<_> = self.serves.iter().filter(|(at, _)| *at < 3).copied().collect();
         let Some((at, id)) = calls.get(which % calls.len().max(1)).copied() else { return };
         let name = NAMES[at];
@@ -166,7 +250,7 @@ impl<S: Subject> Crowd<S> {
             4 => drop(self.server.progress(id, Progress::value(f64::from(number as u32)).with_message(name), NOW)),
             5 => {
                 let asked = self.server.request_input(id, Ask::from(Sample::new(name)), NOW);
-                assert!(at == 0 || asked.is_err(), "{name} was asked");
+                assert!(!self.is_stateless(at) || asked.is_err(), "{name} was asked");
             }
             _ => drop(self.server.publish(&Notice::ResourceUpdated { uri: Text::from(format!("u:{name}")) }, NOW)),
         }
@@ -196,32 +280,60 @@ impl<S: Subject> Crowd<S> {
 fn three_clients_of_different_eras_each_get_their_own_and_nothing_of_another() {
     let mut all = Seen::default();
     for seed in 0..120 {
-        let seen = Crowd::new(Session::new(server_config(), NOW)).run(seed, 700);
-        for at in 0..3 {
-            all.results[at] += seen.results[at];
-            all.records[at] += seen.records[at];
-            all.notices[at] += seen.notices[at];
-            all.asked[at] += seen.asked[at];
-        }
-        all.cancelled += seen.cancelled;
+        all.add(Crowd::new(Session::new(server_config(), NOW), Ways::Lanes).run(seed, 700));
     }
     println!("{all:?}");
     assert!(all.results.iter().all(|count| *count > 300) && all.cancelled > 100, "{all:?}");
     assert!(all.records[0] > 100 && all.records[1] == 0 && all.records[2] > 100, "{all:?}");
     assert!(all.notices[0] == 0 && all.notices[1] > 50 && all.notices[2] > 50, "{all:?}");
-    assert!(all.asked[0] > 50 && all.asked[1..] == [0; 2], "{all:?}");
+    assert!(all.asked[0] > 50 && all.asked[1..] == [0; 2] && all.ended > 10, "{all:?}");
+}
+
+#[test]
+fn three_clients_of_one_channel_each_get_their_own_and_nothing_of_another() {
+    let mut all = Seen::default();
+    for seed in 0..120 {
+        all.add(Crowd::new(Session::new(server_config(), NOW), Ways::Channel).run(seed, 700));
+    }
+    println!("{all:?}");
+    assert!(all.results.iter().all(|count| *count > 300) && all.cancelled > 100, "{all:?}");
+    assert!(all.records[..2] == [0; 2] && all.records[2] > 100, "{all:?}");
+    assert!(all.notices.iter().all(|count| *count > 50) && all.ended > 10, "{all:?}");
+    assert_eq!(all.asked, [0; 3]);
 }
 
 #[test]
 fn what_crosses_from_one_caller_to_another_is_objected_to_by_its_guarantee() {
-    for fault in Fault::ALL.into_iter().filter(|fault| fault.is_of_callers()) {
-        let named = format!("{}: ", fault.breaks().expect("a guarantee"));
-        let says = |seed| {
-            let server = Broken::new(Session::new(server_config(), NOW), fault);
-            let said = catch_unwind(AssertUnwindSafe(|| Crowd::new(server).run(seed, 300))).err()?;
-            said.downcast_ref::<String>().cloned()
-        };
-        let said: Vec<_> = (0..40).filter_map(says).collect();
-        assert!(said.iter().any(|what| what.starts_with(&named)), "{fault:?} is no matter of {named}{said:?}");
+    for ways in [Ways::Lanes, Ways::Channel] {
+        for fault in Fault::ALL.into_iter().filter(|fault| fault.is_of_callers()) {
+            let named = format!("{}: ", fault.breaks().expect("a guarantee"));
+            let says = |seed| {
+                let server = Broken::new(Session::new(server_config(), NOW), fault);
+                let said = catch_unwind(AssertUnwindSafe(|| Crowd::new(server, ways).run(seed, 300))).err()?;
+                said.downcast_ref::<String>().cloned()
+            };
+            let said: Vec<_> = (0..40).filter_map(says).collect();
+            assert!(said.iter().any(|what| what.starts_with(&named)), "{ways:?}: {fault:?} is no matter of {named}{said:?}");
+        }
     }
+}
+
+/// A server that sends a request to a client without a handshake. A proper client stays silent, and one that answers is objected to.
+#[test]
+fn a_client_without_a_handshake_that_answers_is_objected_to() {
+    let answers = |fault: Option<Fault>| {
+        let session = Session::new(with(client_config(), |config| config.era = Era::Modern), NOW);
+        // A fault that nothing here can show stands for none.
+        let mut client = Watched::new(Broken::new(session, fault.unwrap_or(Fault::Panics)), NOW);
+        client.poll_transmit().expect("the probe");
+        for frame in [DISCOVERED, r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#] {
+            client.handle_frame(frame.into(), Lane::CHANNEL, NOW).expect("it takes frames");
+            while client.poll_event().is_some() {}
+        }
+        let said = catch_unwind(AssertUnwindSafe(|| std::iter::from_fn(|| client.poll_transmit()).count()));
+        said.map_err(|said| said.downcast_ref::<String>().cloned().unwrap_or_default())
+    };
+    assert_eq!(answers(None), Ok(0));
+    let said = answers(Some(Fault::AnswersWithoutHandshake)).unwrap_err();
+    assert!(said.starts_with("G15: a response of a client"), "{said}");
 }

@@ -4,15 +4,32 @@ use std::time::Instant as Clock;
 
 use protocol_core::{Config, Instant, Session};
 use testkit::broken::{Broken, Fault};
-use testkit::explore::pair::{Action, Bounds, Found, Objection, Orders, configs, explore_pair, tesseron_configs};
+use testkit::explore::pair::{
+    Action, Bounds, Found, Objection, Orders, choosing_configs, configs, explore_pair, listening_configs, stateless_configs,
+    tesseron_configs,
+};
 
-const NOTHING: Bounds = Bounds { calls: 0, updates: 0, samples: 0, cancels: 0, deadlines: [0; 2], closes: [0; 2], events: [9; 2] };
+/// The configurations of a client and of a server.
+type Ends = fn() -> (Config, Config);
 
-/// Each of the events once, at each end where it can happen.
-const EVERYTHING: Bounds =
-    Bounds { calls: 0, updates: 1, samples: 1, cancels: 1, deadlines: [1; 2], closes: [1; 2], events: [9; 2] };
+const NOTHING: Bounds = Bounds {
+    calls: 0,
+    changes: 0,
+    listens: 0,
+    notices: 0,
+    updates: 0,
+    samples: 0,
+    cancels: 0,
+    deadlines: [0; 2],
+    closes: [0; 2],
+    events: [9; 2],
+    opening: false,
+};
 
-fn found(configs: fn() -> (Config, Config), bounds: Bounds, orders: Orders) -> Found {
+/// Each of the events of calls once, at each end where it can happen.
+const EVERYTHING: Bounds = Bounds { updates: 1, samples: 1, cancels: 1, deadlines: [1; 2], closes: [1; 2], ..NOTHING };
+
+fn found(configs: Ends, bounds: Bounds, orders: Orders) -> Found {
     let ((client, server), began) = (configs(), Clock::now());
     let [client, server] = [client, server].map(|config| Session::new(config, Instant::ZERO));
     let found = explore_pair(client, server, bounds, orders);
@@ -23,7 +40,7 @@ fn found(configs: fn() -> (Config, Config), bounds: Bounds, orders: Orders) -> F
 }
 
 /// Explores each, prints what was found, and gives the number of states.
-fn search(configs: fn() -> (Config, Config), all: &[Bounds]) -> usize {
+fn search(configs: Ends, all: &[Bounds]) -> usize {
     let states = all.iter().map(|bounds| found(configs, *bounds, Orders::Enough).states).sum();
     println!("{states} distinct states");
     states
@@ -45,6 +62,51 @@ const FULL: [Bounds; 4] = [
     Bounds { calls: 3, events: [2, 1], ..EVERYTHING },
     Bounds { calls: 3, events: [1, 2], ..EVERYTHING },
 ];
+
+/// Searches of requests without a handshake that take a few seconds.
+const QUICK_STATELESS: [(Ends, Bounds); 9] = [
+    (stateless_configs, Bounds { calls: 1, ..EVERYTHING }),
+    (stateless_configs, Bounds { calls: 2, updates: 1, cancels: 1, deadlines: [1; 2], ..NOTHING }),
+    (stateless_configs, Bounds { changes: 2, notices: 1, cancels: 1, ..NOTHING }),
+    (stateless_configs, Bounds { changes: 3, notices: 1, ..NOTHING }),
+    (stateless_configs, Bounds { calls: 1, listens: 1, notices: 1, cancels: 1, deadlines: [1; 2], ..NOTHING }),
+    (listening_configs, Bounds { changes: 1, notices: 1, cancels: 1, closes: [0, 1], ..NOTHING }),
+    (listening_configs, Bounds { calls: 1, notices: 1, cancels: 1, closes: [1, 0], opening: true, ..NOTHING }),
+    (choosing_configs, Bounds { calls: 1, updates: 1, cancels: 1, deadlines: [1; 2], closes: [1; 2], opening: true, ..NOTHING }),
+    (choosing_configs, Bounds { changes: 2, deadlines: [1, 0], opening: true, ..NOTHING }),
+];
+
+/// Searches of them that take a minute or two in all, if they are optimised.
+const FULL_STATELESS: [(Ends, Bounds); 9] = [
+    (stateless_configs, Bounds { calls: 1, updates: 2, samples: 1, cancels: 1, deadlines: [2; 2], ..EVERYTHING }),
+    (stateless_configs, Bounds { calls: 2, samples: 0, ..EVERYTHING }),
+    (stateless_configs, Bounds { calls: 1, listens: 1, notices: 1, cancels: 1, deadlines: [1; 2], closes: [1; 2], ..NOTHING }),
+    (stateless_configs, Bounds { changes: 2, notices: 1, cancels: 1, deadlines: [1, 0], closes: [1; 2], ..NOTHING }),
+    (stateless_configs, Bounds { changes: 4, notices: 1, ..NOTHING }),
+    (listening_configs, Bounds { changes: 2, notices: 1, cancels: 1, ..NOTHING }),
+    (listening_configs, Bounds { calls: 1, changes: 1, notices: 1, cancels: 1, opening: true, ..NOTHING }),
+    (choosing_configs, Bounds { calls: 2, updates: 1, cancels: 1, deadlines: [2, 1], opening: true, ..NOTHING }),
+    (choosing_configs, Bounds { changes: 2, notices: 1, cancels: 1, deadlines: [2, 0], opening: true, ..NOTHING }),
+];
+
+fn search_each(all: &[(Ends, Bounds)]) -> usize {
+    let states = all.iter().map(|(configs, bounds)| found(*configs, *bounds, Orders::Enough).states).sum();
+    println!("{states} distinct states");
+    states
+}
+
+#[test]
+fn every_interleaving_of_a_few_stateless_requests_is_as_predicted() {
+    let states = search_each(&QUICK_STATELESS);
+    assert!(states > 5_000, "{states}");
+}
+
+#[test]
+#[ignore = "takes a minute or two: cargo test --release -p tests --test proofs -- explore:: --ignored --nocapture"]
+fn every_interleaving_of_many_stateless_requests_is_as_predicted() {
+    let states = search_each(&FULL_STATELESS);
+    assert!(states > 100_000, "{states}");
+}
 
 #[test]
 fn every_interleaving_of_a_few_calls_is_as_predicted_on_mcp() {
@@ -80,16 +142,21 @@ fn orders_that_are_left_out_show_neither_end_anything_else() {
         Bounds { calls: 2, samples: 1, ..NOTHING },
         Bounds { calls: 2, updates: 1, deadlines: [1; 2], ..NOTHING },
     ];
-    for configs in [configs, tesseron_configs] {
-        for bounds in all {
-            let [enough, all] = [Orders::Enough, Orders::All].map(|orders| found(configs, bounds, orders));
-            assert_eq!((enough.ends, enough.digest, enough.rests), (all.ends, all.digest, all.rests), "{bounds:?}");
-            assert!(enough.states < all.states, "nothing is left out: {bounds:?}");
-        }
+    let of_both = [configs as Ends, tesseron_configs].into_iter().flat_map(|configs| all.map(|bounds| (configs, bounds)));
+    let stateless: [(Ends, Bounds); 4] = [
+        (stateless_configs, Bounds { calls: 1, updates: 1, cancels: 1, deadlines: [1, 0], closes: [0, 1], ..NOTHING }),
+        (stateless_configs, Bounds { listens: 1, notices: 1, cancels: 1, closes: [1, 0], ..NOTHING }),
+        (listening_configs, Bounds { changes: 1, notices: 1, ..NOTHING }),
+        (choosing_configs, Bounds { calls: 1, cancels: 1, deadlines: [1; 2], opening: true, ..NOTHING }),
+    ];
+    for (configs, bounds) in of_both.chain(stateless) {
+        let [enough, all] = [Orders::Enough, Orders::All].map(|orders| found(configs, bounds, orders));
+        assert_eq!((enough.ends, enough.digest, enough.rests), (all.ends, all.digest, all.rests), "{bounds:?}");
+        assert!(enough.states < all.states, "nothing is left out: {bounds:?}");
     }
 }
 
-fn objection_to(configs: fn() -> (Config, Config), fault: Fault, bounds: Bounds, orders: Orders) -> Option<Objection> {
+fn objection_to(configs: Ends, fault: Fault, bounds: Bounds, orders: Orders) -> Option<Objection> {
     let (client, server) = configs();
     let [client, server] = [client, server].map(|config| Broken::new(Session::new(config, Instant::ZERO), fault));
     explore_pair(client, server, bounds, orders).err()
@@ -113,4 +180,30 @@ fn a_search_finds_what_is_broken_and_one_of_every_order_the_shortest_way_to_it()
     }
     let mixed = objection_to(configs, Fault::MixesIds, bounds, Orders::All);
     assert!(mixed.is_some_and(|found| found.way.len() >= 6), "two calls are needed for that");
+}
+
+#[test]
+fn a_search_of_stateless_requests_finds_what_is_broken() {
+    use Orders::{All, Enough};
+    let calls = Bounds { calls: 1, cancels: 1, ..NOTHING };
+    // What a fault adds leaves with the next frame of the session.
+    let listens = Bounds { calls: 1, listens: 1, ..NOTHING };
+    let object = |fault, bounds, what: &str| {
+        for orders in [All, Enough] {
+            let said = objection_to(stateless_configs, fault, bounds, orders).map(|objection| objection.what);
+            assert!(said.as_ref().is_some_and(|said| said.contains(what)), "{fault:?}: {said:?}");
+        }
+    };
+    object(Fault::AsksWithoutHandshake, calls, "G15: ");
+    for orders in [All, Enough] {
+        use Action::{Arrive, Call, Leave, Respond};
+        let found = objection_to(stateless_configs, Fault::AsksWithoutHandshake, calls, orders).expect("an objection");
+        assert_eq!(found.way, [Call(None), Leave(0), Arrive(1), Respond(0), Leave(1)], "{}", found.what);
+    }
+    object(Fault::SpeaksAfterTheResult, listens, "G15: ");
+    object(Fault::RepeatsFrames, Bounds { opening: true, ..calls }, "G2: ");
+    object(Fault::MixesSubscriptions, Bounds { changes: 2, notices: 1, ..NOTHING }, "G16: ");
+    object(Fault::LosesDone, calls, "the model has another event");
+    object(Fault::IgnoresCancels, calls, "the model has another deadline");
+    object(Fault::LosesDone, Bounds { opening: true, ..calls }, "the model has another event");
 }

@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use proptest::prelude::*;
+use protocol_core::mcp::Era;
 use protocol_core::{CallTimeouts, Config, Instant, RateWindow, Session};
 use testkit::broken::{Broken, Fault};
 use testkit::config::{app_config, gateway_config};
@@ -21,6 +22,10 @@ use testkit::{Guarantee, Rng, Subject, strategies};
 enum Spoken {
     /// A client and a server.
     Mcp,
+    /// A client and a server whose requests are stateless.
+    Stateless,
+    /// A client that chooses its era, and a server of both or one of them.
+    Choosing,
     /// A gateway and an app.
     Tesseron,
 }
@@ -29,9 +34,16 @@ enum Spoken {
 fn configs(spoken: Spoken, variant: u8) -> (Config, Config) {
     let (client, server) = match spoken {
         Spoken::Mcp => (client_config(), server_config()),
+        Spoken::Stateless => (with(client_config(), |config| config.era = Era::Modern), server_config()),
+        Spoken::Choosing => {
+            let era = [Era::Auto, Era::Auto, Era::Modern, Era::Legacy][usize::from(variant >> 1 & 3)];
+            (with(client_config(), |config| config.era = Era::Auto), with(server_config(), |config| config.era = era))
+        }
         Spoken::Tesseron => (gateway_config(), app_config()),
     };
     let client = with(client, |config| {
+        // Less than the slowest link takes there and back.
+        config.timeouts.probe = Some(Duration::from_millis(500));
         config.timeouts.call = CallTimeouts::NONE
             .with_idle(Some(Duration::from_millis(900)))
             .with_max_total(Some(Duration::from_secs(4)))
@@ -144,18 +156,28 @@ fn operation() -> impl Strategy<Value = Operation> {
     prop_oneof![69 => strategies::operation(), 2 => rare]
 }
 
+/// An operation, in one of six cases of subscriptions and log levels.
+fn operation_of_subscriptions() -> impl Strategy<Value = Operation> {
+    let opcode = ops::SUBSCRIBE..=ops::LOG;
+    let of_subscriptions = (opcode, any::<u8>(), any::<u8>(), any::<u8>()).prop_map(|(opcode, a, b, c)| [opcode, a, b, c]);
+    prop_oneof![5 => operation(), 1 => of_subscriptions]
+}
+
 /// An operation, in one of eight cases on lanes.
 fn operation_of_lanes() -> impl Strategy<Value = Operation> {
     let of_lanes = (33..38_u8, any::<u8>(), any::<u8>(), any::<u8>()).prop_map(|(opcode, a, b, c)| [opcode, a, b, c]);
-    prop_oneof![7 => operation(), 1 => of_lanes]
+    prop_oneof![7 => operation_of_subscriptions(), 1 => of_lanes]
 }
 
 fn spoken() -> impl Strategy<Value = Spoken> {
-    prop_oneof![Just(Spoken::Mcp), Just(Spoken::Tesseron)]
+    prop_oneof![Just(Spoken::Mcp), Just(Spoken::Stateless), Just(Spoken::Choosing), Just(Spoken::Tesseron)]
 }
 
 fn case(length: usize) -> impl Strategy<Value = Case> {
-    let plain = (prop_oneof![2 => Just(Wire::Messages), 1 => Just(Wire::Bytes)], prop::collection::vec(operation(), 1..length))
+    let plain = (
+        prop_oneof![2 => Just(Wire::Messages), 1 => Just(Wire::Bytes)],
+        prop::collection::vec(operation_of_subscriptions(), 1..length),
+    )
         .prop_map(|(wire, ops)| (wire, false, ops));
     let of_lanes = prop::collection::vec(operation_of_lanes(), 1..length).prop_map(|ops| (Wire::Messages, true, ops));
     let (plain, of_lanes) = (plain.boxed(), of_lanes.boxed());
@@ -181,9 +203,32 @@ fn numbered(spoken: Spoken, number: u64, length: usize) -> Case {
     Case { spoken, seed: number, wire, variant, has_lanes: false, swarm, ops }
 }
 
+/// The same, with subscriptions, and log levels.
+fn with_subscriptions(spoken: Spoken, number: u64, length: usize) -> Case {
+    let case = numbered(spoken, number, length);
+    let mut rng = Rng::new(!number);
+    let mut ops = Vec::new();
+    for op in case.ops {
+        ops.push(op);
+        if rng.chance(96) {
+            ops.push(ops::random_of_subscriptions(&mut rng));
+        }
+    }
+    // All of these are in each mix.
+    Case { swarm: case.swarm | 0b11_1111 << ops::SUBSCRIBE, ops, ..case }
+}
+
+/// A case on the channel alone; with subscriptions where requests may be stateless.
+fn plain(spoken: Spoken, number: u64, length: usize) -> Case {
+    match spoken {
+        Spoken::Mcp | Spoken::Tesseron => numbered(spoken, number, length),
+        Spoken::Stateless | Spoken::Choosing => with_subscriptions(spoken, number, length),
+    }
+}
+
 /// The same, with many lanes and with what happens to them.
 fn with_lanes(spoken: Spoken, number: u64, length: usize) -> Case {
-    let case = numbered(spoken, number, length);
+    let case = plain(spoken, number, length);
     let mut rng = Rng::new(!number);
     let mut ops = Vec::new();
     for op in case.ops {
@@ -316,13 +361,65 @@ fn what_is_predicted_of_tesseron_is_not_the_same_few_things() {
     never_happened(Spoken::Tesseron, &MUST_HAPPEN, vec![[0, 0, 0, 0], [6, 1, 0, 1], [7, 0, 0, 0], [25, 0, 1, 2]]);
 }
 
+#[test]
+fn what_is_predicted_of_stateless_requests_is_not_the_same_few_things() {
+    const MUST_HAPPEN: [&str; 31] = [
+        "outcome: Result(",
+        "outcome: Error(",
+        "outcome: Cancelled",
+        "outcome: TimedOut(Idle)",
+        "outcome: TimedOut(MaxTotal)",
+        "outcome: Lost",
+        "outcome: Invalid(Response)",
+        "outcome: Invalid(Unsupported)",
+        "why: Peer(",
+        "why: Deadline",
+        "why: Disconnected",
+        "why: Closing",
+        "protocol: \"2026-07-28\"",
+        "server/discover",
+        "notifications/subscriptions/acknowledged",
+        "Notice(ToolsChanged)",
+        "Notice(ResourceUpdated",
+        "Notice(SubscriptionEnded)",
+        "io.modelcontextprotocol/logLevel",
+        "publish -> Ok(2)",
+        "accept_subscription -> Err(\"NotLive\")",
+        "Closed(Local)",
+        "Closed(Eof)",
+        "Closed(Failed)",
+        "Closed(HandshakeTimeout)",
+        "Violation(WrongDirection)",
+        "Violation(DuplicateRequest)",
+        "Violation(UnknownResponse)",
+        "request_input -> Err(\"Unsupported\")",
+        "log -> Err(\"Unwanted\")",
+        "log -> Err(\"Sent\")",
+    ];
+    never_happened(Spoken::Stateless, &MUST_HAPPEN, vec![[0, 0, 0, 0], [25, 0, 3, 2]]);
+}
+
+#[test]
+fn what_is_predicted_of_the_choice_of_an_era_is_not_the_same_few_things() {
+    const MUST_HAPPEN: [&str; 7] = [
+        "protocol: \"2026-07-28\"",
+        "protocol: \"2025-11-25\"",
+        "\"method\":\"initialize\"",
+        "\"method\":\"logging/setLevel\"",
+        "\"method\":\"resources/subscribe\"",
+        "HandshakeRefused(",
+        "outcome: Invalid(Unsupported)",
+    ];
+    never_happened(Spoken::Choosing, &MUST_HAPPEN, vec![]);
+}
+
 /// Runs many cases, and one for what chance rarely brings: all of it must happen, and be predicted.
 fn never_happened(spoken: Spoken, wanted: &[&str], ops: Vec<Operation>) {
     let mut left = wanted.to_vec();
     const CASES: u64 = 700;
     let mut predicted = 0;
     let rare = Case { spoken, seed: 0, wire: Wire::Messages, variant: 32, has_lanes: false, swarm: u64::MAX, ops };
-    for case in (0..CASES).map(|number| numbered(spoken, number, 150)).chain([rare]) {
+    for case in (0..CASES).map(|number| plain(spoken, number, 150)).chain([rare]) {
         let (to_the_last, trace) = Case { variant: case.variant & 127, ..case }.run(|_| {});
         predicted += usize::from(to_the_last);
         // Only what was predicted counts.
@@ -367,7 +464,7 @@ fn campaign_of_lanes(spoken: Spoken) -> Seen {
 
 #[test]
 fn every_frame_of_many_lanes_is_as_the_model_predicts() {
-    for spoken in [Spoken::Mcp, Spoken::Tesseron] {
+    for spoken in [Spoken::Mcp, Spoken::Stateless, Spoken::Tesseron] {
         let seen = campaign_of_lanes(spoken);
         let all = [seen.opened, seen.given_again, seen.stopped, seen.resumed, seen.lost, seen.passed, seen.unknown];
         assert!(all.iter().all(|count| *count > 100), "{spoken:?}: {seen:?}");
@@ -429,9 +526,9 @@ fn every_fault_is_objected_to_by_the_model() {
     }
 }
 
-/// On MCP a call goes on when its lane is lost. What only stateless requests show is caught in `callers.rs`.
+/// On MCP a call goes on when its lane is lost. What only stateless requests show is caught in `callers.rs` and `explore.rs`.
 fn shows(spoken: Spoken, fault: Fault) -> bool {
-    !fault.is_of_callers() && (spoken == Spoken::Tesseron || fault != Fault::IgnoresLosses)
+    !fault.is_stateless() && (spoken == Spoken::Tesseron || fault != Fault::IgnoresLosses)
 }
 
 #[test]

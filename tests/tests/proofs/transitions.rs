@@ -48,7 +48,7 @@ fn the_diagrams_in_the_docs_are_drawn_from_the_tables() {
     let path = docs().join("model.md");
     let page = fs::read_to_string(&path).expect("docs/model.md");
     let mut drawn = page.clone();
-    for machine in ["call", "serve"] {
+    for machine in ["call", "serve", "listen"] {
         let table = fs::read_to_string(docs().join(format!("transitions/{machine}.txt"))).expect("the table");
         let mark = format!("<!-- {machine} -->\n");
         let begin = drawn.find(&mark).expect("the mark of the diagram") + mark.len();
@@ -63,7 +63,7 @@ fn the_diagrams_in_the_docs_are_drawn_from_the_tables() {
 
 #[test]
 fn every_state_can_be_reached_and_left_and_meets_every_input() {
-    for machine in ["call", "serve"] {
+    for machine in ["call", "serve", "serve-stateless", "listen"] {
         let table = fs::read_to_string(docs().join(format!("transitions/{machine}.txt"))).expect("the table");
         let rows = rows(&table);
         let states: BTreeSet<_> = rows.iter().map(|row| row[0]).collect();

@@ -2,7 +2,7 @@
 
 use protocol_core::{Event, InboundId, Level, LogRecord, Logged, NotLive, Reply, ToolOutput};
 use testkit::config::{client_config, server_config, with};
-use testkit::scripted::{error, initialize, json, notification, request, result};
+use testkit::scripted::{call_tool, cancelled, error, initialize, json, notification, request, result};
 use testkit::{Pair, Scripted};
 
 fn record(level: Level) -> LogRecord {
@@ -63,6 +63,21 @@ fn the_level_of_the_config_applies_until_a_client_sets_one_and_then_the_last_one
     assert_eq!(log(&mut server, Level::Alert), Logged::Unwanted);
     let mut defaults = Scripted::server(server_config());
     assert_eq!((log(&mut defaults, Level::Debug), log(&mut defaults, Level::Info)), (Logged::Unwanted, Logged::Sent));
+}
+
+/// Cancellation: nothing more leaves for a cancelled request. A regression: a record that waited to be polled left after the cancel.
+#[test]
+fn records_that_wait_are_withdrawn_when_the_peer_cancels_their_call() {
+    let mut server = Scripted::server(server_config());
+    server.frame(&call_tool(5, false)).frame(&call_tool(6, false));
+    let calls: Vec<_> =
+        server.events().iter().map(|event| if let Event::Request { id, .. } = event { *id } else { panic!("{event:?}") }).collect();
+    for id in [Some(calls[0]), None, Some(calls[1]), Some(calls[0])] {
+        server.session.log(id, record(Level::Error), server.now).unwrap();
+    }
+    server.frame(&cancelled(5));
+    assert_eq!(server.sent(), [written(Level::Error), written(Level::Error)], "the record of no call, and that of the other");
+    assert_eq!(server.session.stats().queued_bytes, 0);
 }
 
 #[test]

@@ -55,6 +55,21 @@ fn a_request_is_served_without_a_handshake_and_its_result_names_the_type_and_the
     assert!(!server.session.is_ready(), "no handshake was made");
 }
 
+/// Logging: a record belongs to a request that asks for it. A regression: a peer that had only asked for the revisions got records of none.
+#[test]
+fn a_peer_that_has_made_no_handshake_gets_no_record_that_belongs_to_no_request() {
+    let record = || LogRecord::new(Level::Error, json("1"));
+    let mut server = Scripted::new(server_config());
+    assert_eq!(server.session.log(None, record(), server.now), Ok(Logged::Sent), "the peer may yet make a handshake");
+    server.drain();
+    server.frame(&stateless(1, "server/discover", "", ""));
+    server.drain();
+    assert_eq!(server.session.log(None, record(), server.now), Ok(Logged::Unwanted));
+    let mut server = modern();
+    assert_eq!(server.session.log(None, record(), server.now), Ok(Logged::Unwanted), "it can make none");
+    server.expect_silence();
+}
+
 #[test]
 fn a_request_tells_its_handler_who_calls_with_which_capabilities_and_in_which_trace() {
     let mut server = Scripted::new(server_config());

@@ -312,6 +312,26 @@ fn a_request_of_a_server_without_a_handshake_is_reported_and_not_answered() {
     }
 }
 
+/// G15. A regression: a request with a faulty `_meta`, and a frame with an id that is no message, were answered with an error.
+#[test]
+fn a_faulty_request_of_a_server_without_a_handshake_is_reported_and_not_answered() {
+    for (frame, rule) in [
+        (r#"{"jsonrpc":"2.0","id":7,"method":"ping","params":{"_meta":1}}"#, Violation::WrongDirection),
+        (r#"{"jsonrpc":"2.0","id":7,"method":"ping","params":{"_meta":{},"_meta":{}}}"#, Violation::WrongDirection),
+        (r#"{"jsonrpc":"2.0","id":7,"method":"ping","params":{"_meta":{"progressToken":{}}}}"#, Violation::WrongDirection),
+        (r#"{"jsonrpc":"2.0","id":7,"method":1}"#, Violation::InvalidEnvelope),
+        (r#"{"jsonrpc":"2.0","id":7,"method":"ping","params":[]}"#, Violation::InvalidParams),
+        (r#"{"jsonrpc":"1.0","id":7,"method":"ping"}"#, Violation::InvalidEnvelope),
+        (r#"{"jsonrpc":"2.0","id":7,"id":7,"method":"ping"}"#, Violation::RepeatedMember),
+        (r#"{"jsonrpc":"2.0","id":7"#, Violation::NotJson),
+    ] {
+        let mut client = modern();
+        client.frame(frame);
+        assert_eq!(client.violations(), [rule], "{frame}");
+        client.expect_silence();
+    }
+}
+
 /// Basic, "Responses": an unknown type is an invalid result, and so is one that asks for nothing.
 #[test]
 fn a_result_of_a_type_that_is_not_complete_is_invalid() {
@@ -457,6 +477,27 @@ fn changes_at_once_all_take_effect_whatever_the_order_of_their_acknowledgements(
         client.frame(&updated(4, "u:")).frame(&updated(4, "v:"));
         assert_eq!(client.events(), [update("u:"), update("v:")]);
     }
+}
+
+/// A regression: the newer subscription brought the resource of the older change, and its notices were violations.
+#[test]
+fn a_resource_that_joins_late_is_brought_by_the_newer_subscription_that_has_it() {
+    let mut client = modern();
+    client.invoke(Invoke::subscribe("u:"));
+    client.drain();
+    client.frame(&acknowledged(2, r#""resourceSubscriptions":["u:"]"#)).drain();
+    let joins = client.invoke(Invoke::subscribe("v:"));
+    let leaves = client.invoke(Invoke::unsubscribe("u:"));
+    client.drain();
+    client.frame(&acknowledged(4, r#""resourceSubscriptions":["v:"]"#));
+    assert!(matches!(&*client.events(), [Event::Done { id, outcome: Outcome::Result(_), .. }] if *id == leaves));
+    client.frame(&updated(4, "v:"));
+    assert_eq!(client.events(), [], "a notice before its change has taken effect is no fault of the server");
+    client.frame(&acknowledged(3, r#""resourceSubscriptions":["u:","v:"]"#));
+    assert!(matches!(&*client.events(), [Event::Done { id, outcome: Outcome::Result(_), .. }] if *id == joins));
+    assert_eq!(client.sent(), [cancelled(2), cancelled(3)]);
+    client.frame(&updated(4, "v:"));
+    assert_eq!(client.events(), [update("v:")]);
 }
 
 #[test]

@@ -58,8 +58,10 @@ impl Mcp {
                 Message::Response { number: id.as_ours(), body }
             }
             Err(Malformed { violation, answer }) => {
-                // A client does not answer text without an id, since a server may print anything to its output.
-                let answer = answer.filter(|(id, _)| id.is_some() || self.side == Side::Server);
+                // A client does not answer text without an id, since a server may print anything to its output; without a handshake it
+                // answers nothing.
+                let may_answer = |id: &Option<WireId>| self.side == Side::Server || (id.is_some() && !self.is_stateless_client());
+                let answer = answer.filter(|(id, _)| may_answer(id));
                 Message::Reject { violation: Some(violation), answer }
             }
         }
@@ -74,6 +76,10 @@ impl Mcp {
         local: &LocalEnd<'_>,
         recent: Option<&KnownCaller>,
     ) -> Message {
+        // A server sends no request, and a client no response (2026-07-28, Basic, "Requests").
+        if self.is_stateless_client() {
+            return Message::Reject { violation: Some(Violation::WrongDirection), answer: None };
+        }
         let own = local.capabilities;
         let meta = match params.map_or_else(|| Ok(Meta::default()), |params| Meta::read(params, local, recent)) {
             Ok(meta) => meta,
@@ -83,10 +89,6 @@ impl Mcp {
                 return invalid(Some(violation), id, code, why);
             }
         };
-        // A server sends no request, and a client no response (2026-07-28, Basic, "Requests").
-        if self.is_stateless_client() {
-            return Message::Reject { violation: Some(Violation::WrongDirection), answer: None };
-        }
         if self.side == Side::Server && stateless::is_stateless(method, &meta, local.era) {
             return stateless::request(id, method, params, meta, frame, local);
         }
