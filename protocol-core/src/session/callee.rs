@@ -101,11 +101,11 @@ impl Session {
     /// [`AskError`]; nothing was sent.
     pub fn request_input(&mut self, id: InboundId, ask: Ask, now: Instant) -> Result<InputKey, AskError> {
         self.advance(now);
-        let depth = self.admit_ask(id, &ask, InputMode::Nested)?;
-        let inbound = self.inbound_calls.get(&id).ok_or(AskError::NotLive)?;
+        let inbound = self.inbound_calls.get(&id).filter(|inbound| inbound.is_active()).ok_or(AskError::NotLive)?;
         if self.ending.has_peer_ended() {
             return Err(AskError::Disconnected);
         }
+        let depth = self.admit_ask(id, &ask, InputMode::Nested)?;
         let open = self.outbound_inputs.len().saturating_add(self.events.settled());
         if open >= self.config.limits.in_flight || self.outbox.is_congested(inbound.lane()) {
             return Err(AskError::Full);
