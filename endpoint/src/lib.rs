@@ -92,7 +92,7 @@ mod validation_errors;
 pub use client::{Client, InputContext};
 pub use context::{Cancellation, Cancelled, Context, Subrange, TimeoutError};
 pub use endpoint::{Endpoint, drive};
-pub use engine::{BoxFuture, Runtime};
+pub use engine::{BoxFuture, Runtime, TimedRuntime};
 pub use extensions::Extensions;
 pub use peer::{Call, Canceller, Peer};
 pub use service::{

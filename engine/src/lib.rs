@@ -23,7 +23,7 @@
 //! gateway of `tesseron` one for its bridge. Use this crate to write an adapter for another runtime ([`Runtime`]), or to share a machine of
 //! your own.
 //!
-//! * [`Runtime`]: the tasks, the clock and the random bytes that an adapter provides.
+//! * [`Runtime`] and [`TimedRuntime`]: the tasks, the clock, the random bytes and the timers that an adapter provides.
 //! * [`DriverSlot`]: the waker of the driver, and the deadline that it waits for.
 //! * [`Waiters`], [`AbortHandle`] and [`park`]: wakers that are stored under a lock, but cloned, woken and dropped outside of it.
 //! * [`Task`]: a future of a user that runs as a task, and reports its end exactly once, also if it panics or is dropped.
@@ -51,6 +51,6 @@ mod wake;
 pub use early::drive;
 pub use lock::{After, DriverSlot, Engine, Guarded, SendsEarly};
 pub use panics::drop_quietly;
-pub use runtime::{BoxFuture, Runtime};
+pub use runtime::{BoxFuture, Runtime, TimedRuntime};
 pub use task::{BlockingTask, End, Task, TaskOwner};
 pub use wake::{AbortHandle, Waiters, each, park, spare, wake_all};

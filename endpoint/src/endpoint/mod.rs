@@ -54,6 +54,8 @@ pub struct Endpoint {
     end: Option<CloseReason>,
     /// Lanes that the session has closed, until they are polled. Their frames are dropped.
     closed_lanes: VecDeque<Lane>,
+    /// A call was cancelled since that was last asked.
+    has_cancelled: bool,
     /// The time that the driver passed last.
     now: Instant,
     frame_limit: usize,
@@ -121,6 +123,7 @@ impl Endpoint {
             late: VecDeque::new(),
             end: None,
             closed_lanes: VecDeque::new(),
+            has_cancelled: false,
             now,
             frame_limit,
             wants_input: false,
@@ -209,6 +212,14 @@ impl Endpoint {
         self.shared.lock().session.replies_owed(lane)
     }
 
+    /// Returns `true` if a call of the peer was cancelled since this was last asked. Then lanes may be owed fewer
+    /// [replies](Self::replies_owed) without any having been sent.
+    #[must_use]
+    pub fn take_cancelled(&mut self) -> bool {
+        self.dispatch(true, |_, _| None, |_, _| ());
+        core::mem::take(&mut self.has_cancelled)
+    }
+
     /// Changes the state with `first`, handles all events of the session, a few at a time, and then calls `then`. All events are handled
     /// here.
     ///
@@ -232,6 +243,7 @@ impl Endpoint {
                 match event {
                     Event::Closed(reason) => self.end = Some(reason),
                     Event::LaneClosed { lane, .. } => self.closed_lanes.push_back(lane),
+                    Event::Cancelled { .. } => self.has_cancelled = true,
                     _ => {}
                 }
                 state.handle_event(&self.shared, event, self.now, &mut self.work);

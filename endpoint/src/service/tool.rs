@@ -21,6 +21,7 @@ use engine::Task;
 use protocol_core::config::RateWindow;
 use protocol_core::dialect::{NotFound, OpenUrl, Reply, ToolOutput, tesseron};
 use protocol_core::error::RpcError;
+use protocol_core::http::header::ParamHeaders;
 use protocol_core::json::{Json, JsonError, Text};
 use protocol_core::session::ServeOptions;
 
@@ -62,6 +63,8 @@ pub struct Tool {
     hints: Hints,
     input: Arc<Shape>,
     output: Option<Json>,
+    /// The arguments that HTTP headers repeat, if there are any.
+    headers: Option<Arc<ParamHeaders>>,
     pub(crate) options: ServeOptions,
     inline: bool,
     handler: Handler,
@@ -180,7 +183,7 @@ impl Tool {
     /// ```
     ///
     /// # Errors
-    /// [`SchemaInvalid`] if `schema` is not a JSON Schema with `"type": "object"`. Its subschemas are validated only with the feature
+    /// [`SchemaInvalid`] if `schema` is not a JSON Schema with `"type": "object"`, or has an `x-mcp-header` that is not allowed. Its subschemas are validated only with the feature
     /// `validate`. Without it, a schema with a keyword that cannot be checked is refused when the tool is registered
     /// ([`Service::try_tool`](crate::Service::try_tool)).
     pub fn raw<F, Fut>(name: impl Into<String>, schema: Json, handler: F) -> Result<Self, SchemaInvalid>
@@ -189,7 +192,8 @@ impl Tool {
         Fut: Future<Output = Result<ToolOutput, ToolError>> + Send + 'static,
     {
         let name = name.into();
-        match Shape::raw(schema) {
+        let allowed = ParamHeaders::of_schema(&schema).map_err(|error| format!("has an annotation that is not allowed: {error}"));
+        match allowed.and_then(|_| Shape::raw(schema)) {
             Ok(input) => Ok(Self::task_of(name, input, Shape::check, None, handler, ToolError::tool_reply)),
             Err(reason) => Err(SchemaInvalid { tool: name, reason }),
         }
@@ -263,6 +267,7 @@ impl Tool {
     }
 
     fn build(name: String, input: Arc<Shape>, output: Option<Json>, handler: Handler) -> Self {
+        let headers = ParamHeaders::of_schema(input.schema()).ok().filter(|headers| !headers.is_empty()).map(Arc::new);
         Self {
             name,
             title: None,
@@ -270,6 +275,7 @@ impl Tool {
             hints: Hints::default(),
             input,
             output,
+            headers,
             options: ServeOptions::default(),
             inline: false,
             handler,
@@ -348,6 +354,10 @@ impl Tool {
             Handler::Task { start, .. } => Run::Task(Arc::clone(start)),
             Handler::Blocking(run) => Run::Blocking(Arc::clone(run)),
         }
+    }
+
+    pub(crate) fn param_headers(&self) -> Option<&Arc<ParamHeaders>> {
+        self.headers.as_ref()
     }
 
     /// The JSON pointer of the first keyword in the schema of its arguments that cannot be checked.

@@ -294,6 +294,8 @@ pub struct HttpServer {
     next_number: u64,
     timers: Timers,
     events: VecDeque<HttpEvent>,
+    /// No session and no GET stream is opened any longer.
+    is_stopped: bool,
 }
 
 impl HttpServer {
@@ -311,6 +313,7 @@ impl HttpServer {
             next_number: 1,
             timers: Timers::default(),
             events: VecDeque::new(),
+            is_stopped: false,
         }
     }
 
@@ -437,6 +440,12 @@ impl HttpServer {
         self.close(session, true);
     }
 
+    /// Refuses everything new from now on, with 503: requests without a handshake, `initialize`, and GET streams that resume nothing. The
+    /// sessions that there are go on, so that their owner can close them gracefully.
+    pub fn stop(&mut self) {
+        self.is_stopped = true;
+    }
+
     /// Ends the response of a stream that goes on, so that the client comes back for the rest after [`HttpTimeouts::retry`]: for work that
     /// takes longer than a connection should be held.
     ///
@@ -521,6 +530,11 @@ impl HttpServer {
     /// The lanes of a session on which a reply is owed.
     pub fn lanes_at_work(&self, session: SessionKey) -> impl Iterator<Item = Lane> {
         self.sessions.get(&session).into_iter().flat_map(HttpSession::lanes_at_work)
+    }
+
+    /// All sessions: those with a handshake, and one for each request without.
+    pub fn session_keys(&self) -> impl Iterator<Item = SessionKey> {
+        self.sessions.keys().copied()
     }
 
     /// The number of sessions: those with a handshake, and one for each request without.

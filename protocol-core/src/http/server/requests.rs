@@ -95,6 +95,7 @@ impl HttpServer {
             let error = RpcError::new(RpcError::HEADER_MISMATCH, format!("{mismatch}"));
             Refusal::with_error(400, error, Some(message.id.clone()))
         })?;
+        self.check_running().map_err(|refusal| Refusal { id: Some(message.id.clone()), ..refusal })?;
         let listens = message.listens();
         if listens && self.listens >= self.config.limits.listens {
             return Err(Refusal { id: Some(message.id.clone()), ..Refusal::overloaded("too many subscriptions") });
@@ -146,6 +147,7 @@ impl HttpServer {
         request: &HttpRequest<'_>,
         context: &mut dyn HttpContext,
     ) -> Result<(), Refusal> {
+        self.check_running()?;
         if self.legacy_sessions >= self.config.limits.sessions {
             return Err(Refusal::overloaded("too many sessions"));
         }
@@ -183,10 +185,13 @@ impl HttpServer {
     fn dispatch_get(&mut self, id: HttpExchangeId, request: &HttpRequest<'_>) -> Result<(), Refusal> {
         let key = self.session_of(request)?;
         check_version(&request.head.headers)?;
+        let resumes = request.head.headers.get_all(header::LAST_EVENT_ID).next().is_some();
+        if !resumes {
+            self.check_running()?;
+        }
         let Some(session) = self.sessions.get_mut(&key) else { return Ok(()) };
         session.confirm();
-        let resumed = request.head.headers.get_all(header::LAST_EVENT_ID).next().is_some();
-        if resumed {
+        if resumes {
             let last = request.head.headers.only(header::LAST_EVENT_ID).unwrap_or_default();
             self.resume(key, id, last.and_then(EventId::parse));
         } else {
@@ -255,6 +260,10 @@ impl HttpServer {
         }
         self.announce(id);
         Ok(())
+    }
+
+    fn check_running(&self) -> Result<(), Refusal> {
+        if self.is_stopped { Err(Refusal::overloaded("the server is stopping")) } else { Ok(()) }
     }
 
     /// The session that a request names, if it lives and belongs to the caller.

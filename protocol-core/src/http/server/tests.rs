@@ -465,6 +465,29 @@ fn sessions_exchanges_and_subscriptions_are_bounded() {
 }
 
 #[test]
+fn a_server_that_stops_opens_nothing_and_serves_the_sessions_that_there_are() {
+    let mut bench = Bench::new();
+    let (key, id) = bench.open("2025-11-25");
+    let (_, lane) = bench.call(&id);
+    bench.within(lane, PROGRESS);
+    assert_eq!(bench.server.session_keys().collect::<Vec<_>>(), [key]);
+    bench.server.stop();
+    let fields = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call"), ("mcp-name", "t")];
+    let modern = bench.post(&fields, &modern("tools/call", r#""name":"t","#));
+    let opening = bench.post(&[], INITIALIZE);
+    let listening = bench.get(&id, None);
+    for refused in [modern, opening, listening] {
+        let response = bench.response(refused);
+        assert_eq!((response.status, response.field("retry-after")), (503, Some("1")));
+    }
+    let (waiting, lane) = bench.call(&id);
+    bench.reply(lane, RESULT);
+    assert_eq!(bench.complete(waiting).0, 200);
+    let resumed = bench.get(&id, Some("1-0"));
+    assert_eq!(bench.response(resumed).status, 200, "what was missed can still be fetched");
+}
+
+#[test]
 fn a_session_ends_when_it_was_idle_and_a_stream_or_a_request_at_work_is_life() {
     let mut bench = Bench::new();
     let (key, _) = bench.open("2025-11-25");
