@@ -91,6 +91,19 @@ mod engine {
     }
 }
 
+mod http_service {
+    use ::http_service::*;
+
+    asserted! {
+        [T: Send + Sync]
+        shared: [
+            HostOriginBody<T>, HostOriginFuture<T>, HostOriginLayer, HostOriginService<T>, HttpBody, HttpFuture<T>, HttpService, Principal
+        ]
+        moved: []
+        local: []
+    }
+}
+
 mod endpoint {
     use ::endpoint::*;
 
@@ -307,12 +320,13 @@ mod futures {
 }
 
 /// The crates with what is asserted of each.
-const ASSERTED: [(&str, &[&str]); 8] = [
+const ASSERTED: [(&str, &[&str]); 9] = [
     ("adapter-io", adapter_io::NAMES),
     ("adapter-smol", adapter_smol::NAMES),
     ("adapter-tokio", adapter_tokio::NAMES),
     ("endpoint", endpoint::NAMES),
     ("engine", engine::NAMES),
+    ("http-service", http_service::NAMES),
     ("protocol-core", protocol_core::NAMES),
     ("tesseron", tesseron::NAMES),
     ("testkit", testkit::NAMES),

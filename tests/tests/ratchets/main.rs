@@ -19,7 +19,7 @@ use std::process::Command;
 use source::{attributes, code, sources, words};
 
 /// The crates that all of this holds for. The adapters and the programs meet the machine, and are not among them.
-const CRATES: [&str; 5] = ["adapter-io", "endpoint", "engine", "protocol-core", "tesseron"];
+const CRATES: [&str; 6] = ["adapter-io", "endpoint", "engine", "http-service", "protocol-core", "tesseron"];
 
 /// Of these, what begins so is pure, but for the parts that follow.
 const PURE: [(&str, &[&str]); 2] = [("protocol-core/", &[]), ("tesseron/", &["tesseron/legs.rs", "tesseron/net/"])];
@@ -87,8 +87,9 @@ const MACHINE: [&str; 8] =
     ["std::env", "std::fs", "std::net", "std::os", "std::process", "std::thread", "thread_local!", "extern crate std"];
 
 /// The machines: of no type in what begins so may other files see a field.
-const MACHINES: [&str; 7] = [
+const MACHINES: [&str; 8] = [
     "engine/",
+    "http-service/",
     "protocol-core/http/",
     "protocol-core/session/",
     "tesseron/bridge/",
