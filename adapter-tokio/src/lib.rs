@@ -43,6 +43,7 @@
 //! |---|---|---|
 //! | `stdio`, `child`, `net` | on | standard input and output; child processes; TCP and Unix sockets |
 //! | `validate`, `tracing` | on | the features of `endpoint` with these names |
+//! | `http` | off | servers over HTTP/1.1 and HTTP/2 (`http_listen`) |
 //! | `tesseron` | off | Tesseron over Unix sockets |
 //! | `websocket` | off | Tesseron over WebSockets, too; enables `tesseron` |
 
@@ -50,6 +51,8 @@
 mod child;
 mod clock;
 mod connection;
+#[cfg(feature = "http")]
+mod http;
 mod line_io;
 #[cfg(feature = "net")]
 mod net;
@@ -67,6 +70,8 @@ pub use adapter_io::{Error, Exit, Halves, Whole};
 pub use child::{Child, Process, child};
 pub use clock::{Alarm, Clock};
 pub use connection::{Connection, connect, serve, serve_as};
+#[cfg(feature = "http")]
+pub use http::{http_listen, http_listen_with};
 pub use line_io::{Duplex, LineIo, TokioIo, duplex};
 #[cfg(feature = "net")]
 pub use net::{Tcp, TcpListener, tcp_connect};

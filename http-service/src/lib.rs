@@ -71,6 +71,8 @@
 mod body;
 mod future;
 mod host_origin;
+#[cfg(feature = "hyper")]
+mod listen;
 mod request;
 mod server;
 mod service;
@@ -81,6 +83,8 @@ pub use body::HttpBody;
 pub use endpoint::TimedRuntime;
 pub use future::HttpFuture;
 pub use host_origin::{HostOriginBody, HostOriginFuture, HostOriginLayer, HostOriginService};
+#[cfg(feature = "hyper")]
+pub use listen::{Acceptor, ConnectionLimits, HttpListener};
 pub use protocol_core::http::origin::Allowed;
 pub use protocol_core::http::{HttpLimits, HttpServerConfig, HttpTimeouts};
 pub use request::Principal;

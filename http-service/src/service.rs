@@ -48,6 +48,11 @@ impl HttpService {
         self.owner.stop(grace);
     }
 
+    #[cfg(feature = "hyper")]
+    pub(crate) fn runtime(&self) -> &Arc<dyn TimedRuntime> {
+        self.owner.runtime()
+    }
+
     #[cfg(test)]
     pub(crate) fn counts(&self) -> (usize, usize) {
         self.owner.counts()
@@ -64,6 +69,17 @@ impl<B: Body> tower_service::Service<Request<B>> for HttpService {
     }
 
     fn call(&mut self, request: Request<B>) -> HttpFuture<B> {
+        HttpFuture::new(Arc::clone(&self.owner), request)
+    }
+}
+
+#[cfg(feature = "hyper")]
+impl<B: Body> hyper::service::Service<Request<B>> for HttpService {
+    type Response = Response<HttpBody>;
+    type Error = Infallible;
+    type Future = HttpFuture<B>;
+
+    fn call(&self, request: Request<B>) -> HttpFuture<B> {
         HttpFuture::new(Arc::clone(&self.owner), request)
     }
 }

@@ -56,6 +56,11 @@ impl Owner {
         &self.0
     }
 
+    #[cfg(feature = "hyper")]
+    pub(crate) fn runtime(&self) -> &Arc<dyn TimedRuntime> {
+        &self.0.runtime
+    }
+
     /// The maximum number of bytes of a body.
     pub(crate) fn body_limit(&self) -> usize {
         self.0.config.limits.body_bytes

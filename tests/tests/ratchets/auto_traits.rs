@@ -97,7 +97,8 @@ mod http_service {
     asserted! {
         [T: Send + Sync]
         shared: [
-            HostOriginBody<T>, HostOriginFuture<T>, HostOriginLayer, HostOriginService<T>, HttpBody, HttpFuture<T>, HttpService, Principal
+            ConnectionLimits, HostOriginBody<T>, HostOriginFuture<T>, HostOriginLayer, HostOriginService<T>, HttpBody, HttpFuture<T>,
+            HttpListener, HttpService, Principal
         ]
         moved: []
         local: []
