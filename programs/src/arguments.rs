@@ -22,7 +22,7 @@ use super::status::{self, complain};
 pub(super) const SERVE_TOOLS: &str = "--serve-tools";
 
 const TOOLS_HELP: &str = "\
-Without --tcp, --unix or --tesseron it speaks MCP on stdin and stdout, one JSON message a line; stdout carries
+Without --tcp, --http, --unix or --tesseron it speaks MCP on stdin and stdout, one JSON message a line; stdout carries
 nothing else. At the end of stdin it answers what it has read, for at most as long as --linger says, and
 exits; at once if nobody reads its stdout either. Told to end by Ctrl-C or SIGTERM it lets nobody in any
 longer and lets what runs finish, within the grace; what is left then is cancelled and told so. A second
@@ -64,6 +64,9 @@ pub(super) struct ToolsLine {
     /// Listen on ADDR, as in 127.0.0.1:7777; port 0 picks one. The address goes to stderr.
     #[arg(long, value_name = "ADDR", conflicts_with = "unix")]
     tcp: Option<String>,
+    /// Serve over HTTP on ADDR, to clients on this machine, at http://ADDR/mcp or any other path.
+    #[arg(long, value_name = "ADDR", conflicts_with_all = ["tcp", "unix", "tesseron"])]
+    http: Option<String>,
     /// Listen on a Unix socket at PATH; with --tesseron on one in the home, and without a PATH.
     #[arg(long, value_name = "PATH", num_args = 0..=1)]
     unix: Option<Option<PathBuf>>,
@@ -97,9 +100,9 @@ pub(super) struct ToolsLine {
     /// Let what is done so far ride on progress.
     #[arg(long)]
     pub(super) partial_on_progress: bool,
-    /// Serve the revisions of MCP of this ERA: legacy, modern or auto, which is both.
-    #[arg(long, value_name = "ERA", value_parser = era, default_value = "legacy", conflicts_with = "tesseron")]
-    pub(super) era: Era,
+    /// Serve the revisions of MCP of this ERA: legacy, modern or auto, which is both [default: legacy; auto with --http].
+    #[arg(long, value_name = "ERA", value_parser = era, conflicts_with = "tesseron")]
+    era: Option<Era>,
     /// Append one line of JSON for each call to FILE.
     #[arg(long, value_name = "FILE")]
     pub(super) audit: Option<PathBuf>,
@@ -273,6 +276,8 @@ pub enum Listen {
     Tcp(String),
     /// The path of a Unix socket, for any number of clients.
     Unix(PathBuf),
+    /// A TCP address, for any number of clients that speak HTTP.
+    Http(String),
     /// A Tesseron listener, for one gateway after the other.
     Tesseron(AppWish),
 }
@@ -364,10 +369,17 @@ pub(super) fn tools(line: impl IntoIterator<Item = OsString>) -> Result<(Listen,
 }
 
 impl ToolsLine {
+    pub(super) fn era(&self, listen: &Listen) -> Era {
+        self.era.unwrap_or(if matches!(listen, Listen::Http(_)) { Era::Auto } else { Era::Legacy })
+    }
+
     /// Reads the transport to serve clients on.
     fn listen(&mut self) -> Result<Listen, String> {
         if self.tesseron {
             return self.app().map(Listen::Tesseron);
+        }
+        if let Some(address) = self.http.take() {
+            return Ok(Listen::Http(address));
         }
         match (self.tcp.take(), self.unix.take()) {
             (Some(address), _) => Ok(Listen::Tcp(address)),

@@ -45,7 +45,7 @@ pub(super) fn read(line: impl IntoIterator<Item = OsString>) -> Result<Serving, 
     let options = Options { deadline: line.deadline, audit, partial_on_progress: line.partial_on_progress };
     // The session must not close before `--linger` is over.
     let service = service(&options).configure(|config| {
-        config.era = line.era;
+        config.era = line.era(&listen);
         config.timeouts.close_grace = config.timeouts.close_grace.max(line.linger);
     });
     let service = if matches!(listen, Listen::Tesseron(_)) { service.resource(clock::resource()) } else { service };
