@@ -25,7 +25,7 @@ pin_project! {
     /// The future of the response to one request, which [`HttpService`](crate::HttpService) returns.
     ///
     /// # Cancel safety
-    /// Dropping it is the loss of the client: a request without a handshake is cancelled, and one with a handshake goes on.
+    /// Not cancel safe: dropping it is the loss of the client. A request without a handshake is cancelled, and one with a handshake goes on.
     #[must_use = "nothing is served until it is polled"]
     pub struct HttpFuture<B> {
         #[pin]

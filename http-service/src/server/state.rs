@@ -26,7 +26,7 @@ pub(super) struct State {
     woken: Vec<Waker>,
 }
 
-/// What waits for the driver of a session.
+/// The orders of a session that its driver has not taken, and the waker of the driver.
 #[derive(Default)]
 struct SessionSlot {
     orders: VecDeque<Order>,

@@ -99,7 +99,8 @@ const MACHINES: [&str; 8] = [
 ];
 
 /// Types among them that are no machines, and why their fields may be seen.
-const PLAIN_DATA: [(&str, &[&str], &str); 21] = [
+const PLAIN_DATA: [(&str, &[&str], &str); 22] = [
+    ("http-service/listen.rs", &["ConnectionLimits"], "the owner fills in limits"),
     ("protocol-core/http/accept.rs", &["Accepted"], "the result of reading a header is read by name"),
     ("protocol-core/http/head.rs", &["RequestHead", "ResponseHead"], "the owner fills in one head and takes the other apart"),
     ("protocol-core/http/header.rs", &["WrongArgument"], "an error names the header that it is about"),
