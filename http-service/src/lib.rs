@@ -7,8 +7,10 @@
 //! |---|---|
 //! | own the event loop, test in virtual time, run without std | `protocol-core` |
 //! | write tools or clients | `endpoint`, and `adapter-tokio` or `adapter-smol` |
-//! | serve them over HTTP | this crate with axum or hyper, or `http_listen` of an adapter |
-//! | put HTTP of your own under a session | `protocol_core::http` |
+//! | serve tools over HTTP, with axum, hyper or alone | `http-service`, and an adapter with the feature `http` |
+//! | put a transport or a runtime of your own under an endpoint | `endpoint`, `engine`, `adapter-io` |
+//! | be a Tesseron app, or the gateway to such apps | `tesseron`, and an adapter with the feature `tesseron` |
+//! | call tools from a terminal | `programs` |
 //!
 //! # This crate
 //!

@@ -53,9 +53,16 @@ impl HttpService {
         self.owner.runtime()
     }
 
-    #[cfg(test)]
-    pub(crate) fn counts(&self) -> (usize, usize) {
-        self.owner.counts()
+    /// The number of sessions: those with a handshake, and one for each request without that is being served.
+    #[must_use]
+    pub fn sessions(&self) -> usize {
+        self.owner.counts().0
+    }
+
+    /// The number of requests whose response has not ended, open streams included.
+    #[must_use]
+    pub fn exchanges(&self) -> usize {
+        self.owner.counts().1
     }
 }
 

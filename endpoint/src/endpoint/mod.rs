@@ -96,9 +96,10 @@ impl Endpoint {
     }
 
     /// An endpoint that serves `service` with the configuration `config`, for example as a Tesseron app with that of [`Service::app`].
+    /// Endpoints can share one configuration.
     #[must_use]
-    pub fn serving(service: Arc<Service>, config: Config, runtime: Arc<dyn Runtime>) -> Self {
-        let endpoint = Self::new(Side::Server(Arc::clone(&service)), config, runtime);
+    pub fn serving(service: Arc<Service>, config: impl Into<protocol_core::Arc<Config>>, runtime: Arc<dyn Runtime>) -> Self {
+        let endpoint = Self::new(Side::Server(Arc::clone(&service)), config.into(), runtime);
         service.watch(endpoint.shared());
         endpoint
     }
@@ -109,10 +110,10 @@ impl Endpoint {
     pub fn client(client: Arc<dyn Client>, mut config: Config, runtime: Arc<dyn Runtime>) -> Self {
         config.capabilities = client.capabilities();
         config.custom_methods.extend(client.methods());
-        Self::new(Side::Client(client), config, runtime)
+        Self::new(Side::Client(client), config.into(), runtime)
     }
 
-    fn new(side: Side, config: Config, runtime: Arc<dyn Runtime>) -> Self {
+    fn new(side: Side, config: protocol_core::Arc<Config>, runtime: Arc<dyn Runtime>) -> Self {
         let frame_limit = config.limits.frame_bytes;
         let now = runtime.now();
         let session = Session::new(config, now);

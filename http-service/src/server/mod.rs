@@ -22,7 +22,7 @@ use protocol_core::http::header::ParamHeaders;
 use protocol_core::http::{
     HttpContext, HttpExchangeId, HttpRequest, HttpServer, HttpServerConfig, Method, RequestHead, ResponsePart, SessionKey, header,
 };
-use protocol_core::{Arc as CoreArc, Instant};
+use protocol_core::{Arc as CoreArc, Config, Instant};
 
 use crate::request::{Principal, head};
 use deadlines::Deadlines;
@@ -35,6 +35,8 @@ struct Shared {
     service: Arc<Service>,
     runtime: Arc<dyn TimedRuntime>,
     config: Arc<HttpServerConfig>,
+    /// The configuration of sessions with a handshake, and that of those without.
+    sessions: [CoreArc<Config>; 2],
 }
 
 /// The handle that keeps the sessions alive: when the last one is dropped, they end. Services and exchanges have one, tasks have not.
@@ -49,7 +51,13 @@ impl Owner {
         let config = Arc::new(config);
         let server = HttpServer::new(Arc::clone(&config), runtime.now());
         let plain: Arc<dyn Runtime> = Arc::clone(&runtime) as _;
-        Self(Arc::new(Shared { engine: Engine::new(State::new(server), plain), service, runtime, config }))
+        // A service that is shared does not change but for its catalog, and then it declares all lists whatever they hold.
+        let sessions = [Era::Legacy, Era::Modern].map(|era| {
+            let mut config = service.config();
+            config.era = era.config();
+            CoreArc::new(config)
+        });
+        Self(Arc::new(Shared { engine: Engine::new(State::new(server), plain), service, runtime, config, sessions }))
     }
 
     fn shared(&self) -> &Arc<Shared> {
@@ -68,8 +76,7 @@ impl Owner {
 
     /// Returns `true` if the body of a request must be read.
     pub(crate) fn wants_body(&self, parts: &Parts) -> bool {
-        let head = head(parts);
-        self.0.engine.look(|state| state.server().wants_body(&head))
+        self.0.config.wants_body(&head(parts))
     }
 
     /// Takes a request with its body, and starts the driver of the session that it opens.
@@ -78,6 +85,8 @@ impl Owner {
         let parts = Arc::new(parts);
         let extensions = Extensions::new().with_shared(Arc::clone(&parts));
         let mut request = HttpRequest::new(head(&parts), body);
+        // Here, and not under the lock.
+        request.read_body(&shared.config.limits);
         request.principal = parts.extensions.get::<Principal>().map(Principal::as_str);
         let mut context = RequestContext { random: shared.random_for(&request.head)?, service: &shared.service };
         let (id, opened, unused) = shared.verb(|state, now| {
@@ -101,7 +110,6 @@ impl Owner {
     }
 
     /// The numbers of sessions and of exchanges that are not over.
-    #[cfg(test)]
     pub(crate) fn counts(&self) -> (usize, usize) {
         self.0.engine.look(|state| state.counts())
     }
@@ -134,10 +142,13 @@ impl Shared {
 
     /// The driver of a new session.
     fn driver(self: &Arc<Self>, key: SessionKey, era: Era) -> SessionDriver {
-        let mut config = self.service.config();
-        config.era = era.config();
+        let [legacy, modern] = &self.sessions;
+        let config = match era {
+            Era::Legacy => legacy,
+            Era::Modern => modern,
+        };
         let runtime: Arc<dyn Runtime> = Arc::clone(&self.runtime) as _;
-        SessionDriver::new(Arc::clone(self), key, Endpoint::serving(Arc::clone(&self.service), config, runtime))
+        SessionDriver::new(Arc::clone(self), key, Endpoint::serving(Arc::clone(&self.service), CoreArc::clone(config), runtime))
     }
 
     /// Random bytes for the id of the session that a request may open.

@@ -91,10 +91,6 @@ impl State {
         }
     }
 
-    pub(super) fn server(&mut self) -> &mut HttpServer {
-        &mut self.server
-    }
-
     // ---- Requests ----
 
     /// Takes a request. The session that it opens, if it does, needs a driver. `extensions` are taken with its frame.
@@ -253,8 +249,7 @@ impl State {
         self.deadlines.take()
     }
 
-    #[cfg(test)]
     pub(super) fn counts(&self) -> (usize, usize) {
-        (self.sessions.len(), self.exchanges.len())
+        (self.server.sessions(), self.server.exchanges())
     }
 }

@@ -13,7 +13,7 @@ use protocol_core::Progress;
 use tokio::sync::Semaphore;
 
 use crate::harness::{Stage, identity};
-use crate::until::PATIENCE;
+use crate::until::{PATIENCE, until};
 use programs::adapter::{Adapter, start_blocking};
 
 crate::harness::rows! { $ each_http_row ():
@@ -32,11 +32,13 @@ crate::harness::rows! { $ each_http_row ():
     a_connection_beyond_the_limit_waits_for_another_to_end
     closing_ends_streams_and_connections_and_lets_requests_end
     dropping_the_listener_ends_every_connection
+    many_clients_that_come_and_go_leave_nothing_behind
     requests_over_http_2_run_at_the_same_time_and_are_cancelled_one_by_one
 }
 
 /// A server at work.
 struct Server {
+    service: HttpService,
     listener: HttpListener,
     /// What handlers have noted.
     seen: Receiver<String>,
@@ -88,8 +90,8 @@ impl Server {
         let mut config = HttpServerConfig::default();
         change(&mut config);
         let service = HttpService::with_config(Arc::new(service), stage.adapter.timed_runtime(), config);
-        let listener = stage.adapter.http_listen("127.0.0.1:0".into(), service, limits).await.expect("a listener");
-        Self { listener, seen, gate }
+        let listener = stage.adapter.http_listen("127.0.0.1:0".into(), service.clone(), limits).await.expect("a listener");
+        Self { service, listener, seen, gate }
     }
 
     fn connect(&self) -> Raw {
@@ -555,10 +557,60 @@ async fn dropping_the_listener_ends_every_connection<A: Adapter>(stage: Stage<A>
         let (fields, body) = modern("wait");
         client.request("POST", &fields, &body);
         assert_eq!(server.seen(), "started");
-        let Server { listener, seen, .. } = server;
+        let Server { listener, seen, service, .. } = server;
+        drop(service);
         drop(listener);
         client.ends();
         assert_eq!(seen.recv_timeout(PATIENCE).as_deref(), Ok("Disconnected"));
+    })
+    .await;
+}
+
+/// One visit of a client, of one of a few kinds.
+fn visit(address: SocketAddr, kind: usize) {
+    let mut client = Raw::connect(address);
+    let (fields, body) = modern(["quick", "wait", "gated"][kind % 3]);
+    match kind {
+        // Stays for the reply.
+        0 => assert!(client.ask("POST", &fields, &body).1.contains("done")),
+        // Leaves before the head, and during the stream.
+        1 => client.request("POST", &fields, &body),
+        2 => {
+            client.request("POST", &fields, &body);
+            client.head();
+        }
+        // Opens a session, uses it, and leaves it behind; ends it while a call of it runs; leaves a stream open.
+        3 => {
+            let id = client.open();
+            let (head, _) = client.ask("POST", &[("Mcp-Session-Id", &id)], &call(1, "quick"));
+            assert_eq!(head.status, 200);
+        }
+        4 => {
+            let id = client.open();
+            client.request("POST", &[("Mcp-Session-Id", &id)], &call(1, "wait"));
+            assert_eq!(Raw::connect(address).ask("DELETE", &[("Mcp-Session-Id", &id)], "").0.status, 204);
+        }
+        _ => {
+            let id = client.open();
+            client.request("GET", &[("Mcp-Session-Id", &id)], "");
+            client.head();
+        }
+    }
+}
+
+async fn many_clients_that_come_and_go_leave_nothing_behind<A: Adapter>(stage: Stage<A>) {
+    let server = Server::start_with(&stage, ConnectionLimits::default(), |config| {
+        config.timeouts.session_idle = Duration::from_millis(50);
+    });
+    let server = server.await;
+    play_client(stage, server, |server| {
+        let address = server.listener.local_addr();
+        std::thread::scope(|scope| {
+            for client in 0..6 {
+                scope.spawn(move || (0..60).for_each(|round| visit(address, (client + round * 5) % 6)));
+            }
+        });
+        until("everything is over", || ((server.service.sessions(), server.service.exchanges()) == (0, 0)).then_some(()));
     })
     .await;
 }

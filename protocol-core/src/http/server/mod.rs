@@ -42,7 +42,7 @@ use super::era::Era;
 use super::head::{Headers, Method, RequestHead, ResponseHead};
 use super::header::ParamHeaders;
 use super::limits::{HttpLimits, HttpTimeouts};
-use super::message::ErrorId;
+use super::message::{self, Body, ErrorId};
 use super::origin::Allowed;
 use crate::json::Text;
 use crate::mcp;
@@ -109,6 +109,15 @@ impl Default for HttpServerConfig {
     }
 }
 
+impl HttpServerConfig {
+    /// Returns `true` if the body of a request is needed. Otherwise the request has none, or will be refused whatever the body is, and
+    /// [`HttpServer::handle_request`] takes an empty one. Read at most [`HttpLimits::body_bytes`] and one more byte.
+    #[must_use]
+    pub fn wants_body(&self, head: &RequestHead<'_>) -> bool {
+        head.method == Method::Post && check_head(head, self).is_ok()
+    }
+}
+
 /// An HTTP request to the endpoint.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -120,13 +129,23 @@ pub struct HttpRequest<'a> {
     /// The name of the authenticated caller, if there is one. A session belongs to the caller that opened it; for any other it does not
     /// exist.
     pub principal: Option<&'a str>,
+    /// The contents of `body`, if they were read before.
+    contents: Option<Body>,
 }
 
 impl<'a> HttpRequest<'a> {
     /// A request of nobody in particular.
     #[must_use]
     pub const fn new(head: RequestHead<'a>, body: Bytes) -> Self {
-        Self { head, body, principal: None }
+        Self { head, body, principal: None, contents: None }
+    }
+
+    /// Reads the body now, which [`HttpServer::handle_request`] does otherwise: for a server under a lock, which is then not held
+    /// meanwhile. The body must not be replaced afterwards. No effect on a body that is too long, and without a POST.
+    pub fn read_body(&mut self, limits: &HttpLimits) {
+        if self.head.method == Method::Post && self.body.len() <= limits.body_bytes {
+            self.contents = Some(message::read(&self.body, limits.batch));
+        }
     }
 }
 
@@ -214,7 +233,7 @@ pub struct NotResumable;
 /// It joins HTTP exchanges with the lanes of sessions. It owns neither: its owner has a [`Session`](crate::Session) for each
 /// [`SessionKey`], and an HTTP library.
 ///
-/// * A request goes in by [`handle_request`](Self::handle_request), with its whole body; [`wants_body`](Self::wants_body) says if the body
+/// * A request goes in by [`handle_request`](Self::handle_request), with its whole body; [`HttpServerConfig::wants_body`] says if the body
 ///   is needed. If a client disconnects, or drops a response, that is [`handle_lost`](Self::handle_lost).
 /// * [`poll_event`](Self::poll_event) tells the owner to open sessions, to pass frames to them, and to drop them.
 /// * Every frame that a session returns goes in by [`handle_transmit`](Self::handle_transmit).
@@ -318,13 +337,6 @@ impl HttpServer {
     }
 
     // ---- In ----
-
-    /// Returns `true` if the body of a request is needed. Otherwise the request has none, or will be refused whatever the body is, and
-    /// [`handle_request`](Self::handle_request) takes an empty one. Read at most [`HttpLimits::body_bytes`] and one more byte.
-    #[must_use]
-    pub fn wants_body(&self, head: &RequestHead<'_>) -> bool {
-        head.method == Method::Post && check_head(head, &self.config).is_ok()
-    }
 
     /// Takes a request. The response is polled by the number that is returned.
     pub fn handle_request(&mut self, request: &HttpRequest<'_>, context: &mut dyn HttpContext, now: Instant) -> HttpExchangeId {

@@ -54,17 +54,20 @@ impl HttpServer {
         if request.body.len() > self.config.limits.body_bytes {
             return Err(Refusal::new(413, format!("a body has at most {} bytes", self.config.limits.body_bytes)));
         }
-        let (body, posted) = match message::read(&request.body, self.config.limits.batch) {
-            Body::Malformed(id, error) => return Err(Refusal::with_error(400, error, id)),
-            Body::Message(message) => {
-                let posted = match &message {
-                    Message::Request(request) => request.posted(),
-                    Message::Notification => Posted::Notification,
-                    Message::Response => Posted::Response,
-                };
-                (Body::Message(message), posted)
+        let read;
+        let body = match &request.contents {
+            Some(contents) => contents,
+            None => {
+                read = message::read(&request.body, self.config.limits.batch);
+                &read
             }
-            batch @ Body::Batch(_) => (batch, Posted::Batch),
+        };
+        let posted = match body {
+            Body::Malformed(id, error) => return Err(Refusal::with_error(400, error.clone(), id.clone())),
+            Body::Message(Message::Request(request)) => request.posted(),
+            Body::Message(Message::Notification) => Posted::Notification,
+            Body::Message(Message::Response) => Posted::Response,
+            Body::Batch(_) => Posted::Batch,
         };
         let session = self.session_of(request);
         match classify(posted, named_version(&request.head.headers), session.is_ok(), self.config.era) {
@@ -76,10 +79,10 @@ impl HttpServer {
                 Ok(())
             }
             Destination::Serve(Era::Modern) => match body {
-                Body::Message(Message::Request(message)) => self.serve_modern(id, request, &message, context),
+                Body::Message(Message::Request(message)) => self.serve_modern(id, request, message, context),
                 _ => Err(Refusal::new(400, "the body must be one request or notification")),
             },
-            Destination::Serve(Era::Legacy) => self.serve_legacy(id, request, &body, session, context),
+            Destination::Serve(Era::Legacy) => self.serve_legacy(id, request, body, session, context),
         }
     }
 

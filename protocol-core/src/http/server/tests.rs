@@ -48,6 +48,8 @@ struct Bench {
     real: BTreeMap<SessionKey, Session>,
     /// The requests that real sessions returned.
     requests: Vec<(SessionKey, InboundId)>,
+    /// The number of requests that were sent.
+    sent: usize,
 }
 
 type Fields<'a> = &'a [(&'a str, &'a str)];
@@ -89,6 +91,7 @@ impl Bench {
             now: Instant::ZERO,
             real: BTreeMap::new(),
             requests: Vec::new(),
+            sent: 0,
         }
     }
 
@@ -104,6 +107,11 @@ impl Bench {
         let head = RequestHead::new(method, headers.filter(|(_, value)| *value != "-").collect());
         let mut request = HttpRequest::new(head, Bytes::copy_from_slice(body.as_bytes()));
         request.principal = principal;
+        // Every other body is read before: that makes no difference.
+        self.sent += 1;
+        if self.sent.is_multiple_of(2) {
+            request.read_body(&self.server.config.limits);
+        }
         self.server.handle_request(&request, &mut self.context, self.now)
     }
 
@@ -312,9 +320,9 @@ fn a_body_is_wanted_only_if_the_head_passes() {
         let fields = [("host", host), ("content-type", "application/json"), ("accept", "*/*")];
         RequestHead::new(method, fields.into_iter().collect())
     };
-    assert!(bench.server.wants_body(&head(Method::Post, "localhost")));
-    assert!(!bench.server.wants_body(&head(Method::Post, "evil.example.com")));
-    assert!(!bench.server.wants_body(&head(Method::Get, "localhost")));
+    assert!(bench.server.config.wants_body(&head(Method::Post, "localhost")));
+    assert!(!bench.server.config.wants_body(&head(Method::Post, "evil.example.com")));
+    assert!(!bench.server.config.wants_body(&head(Method::Get, "localhost")));
 }
 
 #[test]
