@@ -49,6 +49,12 @@ impl<B> HttpFuture<B> {
         let is_wanted = owner.wants_body(&parts);
         Self { state: State::Reading { owner, parts: Some(parts), body, is_wanted, read: PartialBody::default() } }
     }
+
+    /// Returns `true` while the body of the request is awaited.
+    #[cfg(feature = "hyper")]
+    pub(crate) fn is_reading(&self) -> bool {
+        matches!(self.state, State::Reading { .. })
+    }
 }
 
 impl<B: Body> Future for HttpFuture<B> {

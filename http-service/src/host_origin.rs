@@ -5,6 +5,7 @@ use core::task::{Context, Poll, ready};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
@@ -102,6 +103,7 @@ where
         let refusal = this.refusal.take().map(Bytes::from);
         let mut response = Response::new(HostOriginBody { inner: None, refusal });
         *response.status_mut() = StatusCode::FORBIDDEN;
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
         Poll::Ready(Ok(response))
     }
 }

@@ -41,8 +41,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub struct ConnectionLimits {
     /// The maximum number of open connections. More wait in the queue of the system. Default: 4096.
     pub connections: usize,
-    /// The time after which a connection is closed on which no request is being served, and thus the time that the head of a request may
-    /// take. Default: 60 s.
+    /// The time after which a connection is closed on which no request is being served. So the head of a request may take that long, and
+    /// then its body once more. Default: 60 s.
     pub idle: Duration,
     /// The maximum number of header fields of a request over HTTP/1.1. More are answered with 431. Default: 128.
     pub headers: usize,
@@ -389,7 +389,7 @@ where
 struct Activity {
     runtime: Arc<dyn TimedRuntime>,
     served: AtomicUsize,
-    /// The time of the end of the last response, or of the start of the connection, in microseconds.
+    /// The time of the last head of a request or end of a response, at first of the start of the connection, in microseconds.
     last: AtomicU64,
 }
 
@@ -399,13 +399,18 @@ impl Activity {
         Self { runtime, served: AtomicUsize::new(0), last }
     }
 
+    /// Notes that something has happened now.
+    fn touch(&self) {
+        self.last.store(self.runtime.now().as_micros(), Ordering::Release);
+    }
+
     /// The time since which no request is being served; `None` if one is.
     fn idle_since(&self) -> Option<Instant> {
         (self.served.load(Ordering::Acquire) == 0).then(|| Instant::from_micros(self.last.load(Ordering::Acquire)))
     }
 }
 
-/// A request that is being served, until its response has ended.
+/// A request that is being served: its body was read, and its response has not ended.
 struct Served(Arc<Activity>);
 
 impl Served {
@@ -417,7 +422,7 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        self.0.last.store(self.0.runtime.now().as_micros(), Ordering::Release);
+        self.0.touch();
         self.0.served.fetch_sub(1, Ordering::AcqRel);
     }
 }
@@ -434,7 +439,8 @@ impl Service<Request<Incoming>> for ConnectionService {
     type Future = ServedFuture;
 
     fn call(&self, request: Request<Incoming>) -> ServedFuture {
-        ServedFuture { inner: self.service.call(request), served: Some(Served::begin(&self.activity)) }
+        self.activity.touch();
+        ServedFuture { inner: self.service.call(request), activity: Arc::clone(&self.activity), served: None }
     }
 }
 
@@ -442,6 +448,7 @@ pin_project! {
     struct ServedFuture {
         #[pin]
         inner: HttpFuture<Incoming>,
+        activity: Arc<Activity>,
         served: Option<Served>,
     }
 }
@@ -450,8 +457,12 @@ impl Future for ServedFuture {
     type Output = Result<Response<ServedBody>, Infallible>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        let response = ready!(this.inner.poll(cx))?;
+        let mut this = self.project();
+        let polled = this.inner.as_mut().poll(cx);
+        if this.served.is_none() && !this.inner.is_reading() {
+            *this.served = Some(Served::begin(this.activity));
+        }
+        let response = ready!(polled)?;
         let served = this.served.take();
         Poll::Ready(Ok(response.map(|inner| ServedBody { inner, _served: served })))
     }

@@ -22,8 +22,8 @@ use protocol_core::session::TransportEnd;
 use super::Shared;
 use super::state::{Order, Report};
 
-/// The number of exchanges with the HTTP server in one poll, after which other tasks have their turn.
-const MAX_ROUNDS: usize = 16;
+/// The number of turns in one poll, after which other tasks have their turn.
+const MAX_TURNS: usize = 16;
 
 /// Drives the endpoint of a session until it is over.
 ///
@@ -49,18 +49,18 @@ impl SessionDriver {
         Self { shared, key, endpoint, timer: None, orders: VecDeque::new(), reports: Vec::new(), is_ended: false, spare: None }
     }
 
-    /// Gives the reports to the server, and takes its orders. The waker is registered before.
-    fn exchange(&mut self, cx: &Context<'_>) {
+    /// Gives the reports to the server, and takes its orders. The task is woken when there are more.
+    fn pass_reports(&mut self, cx: &Context<'_>) {
         if self.is_ended {
             self.reports.clear();
             return;
         }
         self.spare = spare(self.spare.take(), cx.waker());
-        self.shared.exchange_with_driver(self.key, &mut self.reports, &mut self.orders, cx.waker(), &mut self.spare);
+        self.shared.pass_reports(self.key, &mut self.reports, &mut self.orders, cx.waker(), &mut self.spare);
     }
 
-    /// Gives the orders to the endpoint, and takes its reports.
-    fn turn(&mut self, cx: &Context<'_>) {
+    /// Gives the orders to the endpoint, and collects reports for the server.
+    fn take_turn(&mut self, cx: &Context<'_>) {
         let now = self.shared.runtime().now();
         let mut settled = Vec::new();
         while let Some(order) = self.orders.pop_front() {
@@ -114,9 +114,9 @@ impl Future for SessionDriver {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        for _ in 0..MAX_ROUNDS {
-            self.exchange(cx);
-            self.turn(cx);
+        for _ in 0..MAX_TURNS {
+            self.pass_reports(cx);
+            self.take_turn(cx);
             if !self.reports.is_empty() && !self.is_ended {
                 continue;
             }

@@ -174,7 +174,7 @@ impl Shared {
     // ---- Verbs of drivers ----
 
     /// Passes the reports of a driver to the HTTP server, and moves the orders that follow from them, and all others, into `orders`.
-    fn exchange_with_driver(
+    fn pass_reports(
         self: &Arc<Self>,
         session: SessionKey,
         reports: &mut Vec<Report>,
