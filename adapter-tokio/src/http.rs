@@ -44,8 +44,8 @@ impl Acceptor for Sockets {
 
     async fn accept(&self) -> io::Result<TokioIo<TcpStream>> {
         let (stream, _) = self.0.accept().await?;
-        // Responses are collected before they are written.
-        stream.set_nodelay(true)?;
+        // Responses are collected before they are written. That it fails tells of a client that has left already.
+        let _ = stream.set_nodelay(true);
         Ok(TokioIo::new(stream))
     }
 }

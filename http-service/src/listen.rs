@@ -13,7 +13,7 @@ use core::pin::{Pin, pin};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use core::task::{Context, Poll, Waker, ready};
 use core::time::Duration;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ use protocol_core::drive::Timer;
 
 use crate::{HttpBody, HttpFuture, HttpService};
 
-/// The time to wait after a connection could not be accepted: most likely there are no file descriptors until clients disconnect.
+/// The time to wait after no connection could be accepted: most likely there are no file descriptors until clients disconnect.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The bounds of an [`HttpListener`], beside those of its service ([`HttpLimits`](crate::HttpLimits)).
@@ -263,6 +263,7 @@ async fn accept_all<A: Acceptor>(acceptor: A, connections: Connections) {
                 let open = Open { listening: Arc::clone(&connections.listening), waiter: None };
                 connections.runtime.spawn(Box::pin(serve(io, open, Arc::clone(&connections))));
             }
+            Some(Err(error)) if is_of_connection(&error) => {}
             Some(Err(_)) => {
                 let until = connections.runtime.now().saturating_add(PAUSE);
                 let mut timer = connections.runtime.timer();
@@ -278,6 +279,11 @@ async fn accept_all<A: Acceptor>(acceptor: A, connections: Connections) {
     })
     .await;
     drop(end);
+}
+
+/// Returns `true` for an error of the connection that came, and not of the socket that accepts: a client that leaves early delays no other.
+fn is_of_connection(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::ConnectionRefused)
 }
 
 /// Ends all connections when the task that accepts has ended, or was dropped by its runtime.

@@ -683,3 +683,72 @@ fn the_layer_lets_this_machine_pass_and_refuses_others_before_the_service_is_cal
     assert_eq!(bench.service.sessions(), 1);
     bench.call("quick");
 }
+
+// ---- The listener ----
+
+#[cfg(feature = "hyper")]
+mod listening {
+    use std::io::{self, ErrorKind};
+
+    use hyper::rt::{Read, ReadBufCursor, Write};
+
+    use super::*;
+    use crate::{Acceptor, ConnectionLimits, HttpListener};
+
+    /// A socket that accepts nothing, and fails so many times.
+    struct Failing {
+        kind: ErrorKind,
+        left: AtomicUsize,
+    }
+
+    /// No connection.
+    enum Nothing {}
+
+    impl Read for Nothing {
+        fn poll_read(self: Pin<&mut Self>, _: &mut TaskContext<'_>, _: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+            match *self {}
+        }
+    }
+
+    impl Write for Nothing {
+        fn poll_write(self: Pin<&mut Self>, _: &mut TaskContext<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
+            match *self {}
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+            match *self {}
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+            match *self {}
+        }
+    }
+
+    impl Acceptor for Arc<Failing> {
+        type Io = Nothing;
+
+        async fn accept(&self) -> io::Result<Nothing> {
+            if self.left.load(Ordering::Relaxed) == 0 {
+                core::future::pending::<()>().await;
+            }
+            self.left.fetch_sub(1, Ordering::Relaxed);
+            Err(self.kind.into())
+        }
+    }
+
+    #[test]
+    fn a_client_that_leaves_early_delays_no_other_and_a_lack_of_files_is_waited_out() {
+        for (kind, left) in [(ErrorKind::ConnectionAborted, 0), (ErrorKind::ConnectionReset, 0), (ErrorKind::Other, 6)] {
+            let bench = Bench::new();
+            let failing = Arc::new(Failing { kind, left: AtomicUsize::new(10) });
+            let address = ([127, 0, 0, 1], 80).into();
+            let limits = ConnectionLimits::default();
+            let listener = HttpListener::start(Arc::clone(&failing), address, bench.service.clone(), limits);
+            bench.run(399);
+            assert_eq!(failing.left.load(Ordering::Relaxed), left, "{kind}");
+            listener.close(ms(0));
+            assert!(bench.executor.block_on(listener.closed()).is_some());
+            assert_eq!(Arc::strong_count(&failing), 1, "nothing listens any longer");
+        }
+    }
+}
