@@ -6,6 +6,7 @@
 //! |---|---|
 //! | own the event loop, test in virtual time, run without std | `protocol-core` |
 //! | write tools or clients | `endpoint`, and `adapter-tokio` or `adapter-smol` |
+//! | serve tools over HTTP, with axum, hyper or alone | `http-service`, and an adapter with the feature `http` |
 //! | put a transport or a runtime of your own under an endpoint | `endpoint`, `engine`, `adapter-io` |
 //! | be a Tesseron app, or the gateway to such apps | `tesseron`, and an adapter with the feature `tesseron` |
 //! | call tools from a terminal | `programs` |
@@ -44,6 +45,7 @@
 //! |---|---|---|
 //! | `stdio`, `child`, `net` | on | standard input and output; child processes; TCP and Unix sockets |
 //! | `validate`, `tracing` | on | the features of `endpoint` with these names |
+//! | `http` | off | servers over HTTP/1.1 and HTTP/2 (`http_listen`) |
 //! | `tesseron` | off | Tesseron over Unix sockets |
 //! | `websocket` | off | Tesseron over WebSockets, too; enables `tesseron` |
 
@@ -51,6 +53,8 @@
 mod child;
 mod clock;
 mod connection;
+#[cfg(feature = "http")]
+mod http;
 mod line_io;
 #[cfg(feature = "net")]
 mod net;
@@ -68,6 +72,8 @@ pub use adapter_io::{Error, Exit, Halves, Whole};
 pub use child::{Child, Process, child};
 pub use clock::{Alarm, Clock};
 pub use connection::{Connection, connect, connect_on, serve, serve_as, serve_as_on, serve_on};
+#[cfg(feature = "http")]
+pub use http::{http_listen, http_listen_with};
 pub use line_io::{Duplex, LineIo, SmolIo, duplex};
 #[cfg(feature = "net")]
 pub use net::{Tcp, TcpListener, tcp_connect};

@@ -4,7 +4,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
-use endpoint::{BoxFuture, Runtime};
+use endpoint::{BoxFuture, Runtime, TimedRuntime};
 use protocol_core::Instant;
 use protocol_core::drive::Timer;
 use tokio::runtime::Handle;
@@ -62,6 +62,12 @@ impl Runtime for Clock {
 
     fn fill_random(&self, bytes: &mut [u8]) -> io::Result<()> {
         getrandom::fill(bytes).map_err(io::Error::from)
+    }
+}
+
+impl TimedRuntime for Clock {
+    fn timer(&self) -> Box<dyn Timer + Send + Sync> {
+        Box::new(self.alarm())
     }
 }
 

@@ -25,9 +25,15 @@ impl Extensions {
 
     /// Adds a value. It replaces the one of its type, if there is one.
     #[must_use]
-    pub fn with<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+    pub fn with<T: Send + Sync + 'static>(self, value: T) -> Self {
+        self.with_shared(Arc::new(value))
+    }
+
+    /// Adds a value that others share. It replaces the one of its type, if there is one.
+    #[must_use]
+    pub fn with_shared<T: Send + Sync + 'static>(mut self, value: Arc<T>) -> Self {
         let values = Arc::make_mut(self.values.get_or_insert_default());
-        values.insert(TypeId::of::<T>(), Arc::new(value));
+        values.insert(TypeId::of::<T>(), value);
         self
     }
 

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | own the event loop, test in virtual time, run without std | `protocol-core` |
 //! | write tools or clients | `endpoint`, and `adapter-tokio` or `adapter-smol` |
+//! | serve tools over HTTP, with axum, hyper or alone | `http-service`, and an adapter with the feature `http` |
 //! | put a transport or a runtime of your own under an endpoint | `endpoint`, `engine`, `adapter-io` |
 //! | be a Tesseron app, or the gateway to such apps | `tesseron`, and an adapter with the feature `tesseron` |
 //! | call tools from a terminal | `programs` |
@@ -97,7 +98,7 @@ pub use ask_failed::AskFailed;
 pub use client::{Client, InputContext};
 pub use context::{AskFuture, Cancellation, Cancelled, Context, Subrange, TimeoutError};
 pub use endpoint::{Endpoint, drive};
-pub use engine::{BoxFuture, Runtime};
+pub use engine::{BoxFuture, Runtime, TimedRuntime};
 pub use extensions::{Extensions, Principal};
 pub use once::EffectKey;
 pub use peer::{Call, Canceller, Peer};

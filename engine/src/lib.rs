@@ -6,6 +6,7 @@
 //! |---|---|
 //! | own the event loop, test in virtual time, run without std | `protocol-core` |
 //! | write tools or clients | `endpoint`, and `adapter-tokio` or `adapter-smol` |
+//! | serve tools over HTTP, with axum, hyper or alone | `http-service`, and an adapter with the feature `http` |
 //! | put a transport or a runtime of your own under an endpoint | `endpoint`, `engine`, `adapter-io` |
 //! | be a Tesseron app, or the gateway to such apps | `tesseron`, and an adapter with the feature `tesseron` |
 //! | call tools from a terminal | `programs` |
@@ -23,7 +24,7 @@
 //! gateway of `tesseron` one for its bridge. Use this crate to write an adapter for another runtime ([`Runtime`]), or to share a machine of
 //! your own.
 //!
-//! * [`Runtime`]: the tasks, the clock and the random bytes that an adapter provides.
+//! * [`Runtime`] and [`TimedRuntime`]: the tasks, the clock, the random bytes and the timers that an adapter provides.
 //! * [`DriverSlot`]: the waker of the driver, and the deadline that it waits for.
 //! * [`Waiters`], [`AbortHandle`] and [`park`]: wakers that are stored under a lock, but cloned, woken and dropped outside of it.
 //! * [`Task`]: a future of a user that runs as a task, and reports its end exactly once, also if it panics or is dropped.
@@ -51,6 +52,6 @@ mod wake;
 pub use early::drive;
 pub use lock::{After, DriverSlot, Engine, Guarded, SendsEarly};
 pub use panics::drop_quietly;
-pub use runtime::{BoxFuture, Runtime};
+pub use runtime::{BoxFuture, Runtime, TimedRuntime};
 pub use task::{BlockingTask, End, Task, TaskOwner};
 pub use wake::{AbortHandle, Waiters, each, park, spare, wake_all};

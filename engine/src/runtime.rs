@@ -5,6 +5,7 @@ use std::io;
 use std::pin::Pin;
 
 use protocol_core::Instant;
+use protocol_core::drive::Timer;
 
 /// A future on the heap that may move between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -39,4 +40,10 @@ pub trait Runtime: Send + Sync + 'static {
         let _ = bytes;
         Err(io::ErrorKind::Unsupported.into())
     }
+}
+
+/// A runtime that also makes timers, for owners of several machines.
+pub trait TimedRuntime: Runtime {
+    /// A timer on the clock of this runtime, for one driver.
+    fn timer(&self) -> Box<dyn Timer + Send + Sync>;
 }

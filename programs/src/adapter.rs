@@ -12,7 +12,8 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 use adapter_io::{Error, Exit};
-use endpoint::{BoxFuture, Client, Peer, Runtime, Service};
+use endpoint::{BoxFuture, Client, Peer, Runtime, Service, TimedRuntime};
+use http_service::{ConnectionLimits, HttpListener, HttpService};
 use protocol_core::drive::FrameIo;
 use protocol_core::{CloseReason, Config};
 use tesseron::claims::ClaimCode;
@@ -38,6 +39,9 @@ pub trait Adapter: Clone + Send + Sync + 'static {
 
     /// The runtime that tasks start on.
     fn runtime(&self) -> Arc<dyn Runtime>;
+
+    /// The same runtime, with timers.
+    fn timed_runtime(&self) -> Arc<dyn TimedRuntime>;
 
     /// Waits for `span`.
     ///
@@ -94,6 +98,17 @@ pub trait Adapter: Clone + Send + Sync + 'static {
     /// # Cancel safety
     /// Cancel safe: nothing listens until it returns.
     fn listen(&self, place: Place) -> BoxFuture<'static, Result<Listener, Error>>;
+
+    /// `http_listen_with`.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing listens until it returns.
+    fn http_listen(
+        &self,
+        address: String,
+        service: HttpService,
+        limits: ConnectionLimits,
+    ) -> BoxFuture<'static, Result<HttpListener, Error>>;
 
     /// `tesseron_listen`.
     ///

@@ -22,8 +22,8 @@ use super::status::{self, complain};
 pub(super) const SERVE_TOOLS: &str = "--serve-tools";
 
 const TOOLS_HELP: &str = "\
-Without --tcp, --unix or --tesseron it serves MCP on stdin and stdout, one JSON message in each line; stdout
-has nothing else. At the end of stdin it answers the requests that it has read, for at most the time of
+Without --tcp, --http, --unix or --tesseron it serves MCP on stdin and stdout, one JSON message in each
+line; stdout has nothing else. At the end of stdin it answers the requests that it has read, for at most the time of
 --linger, and exits; at once if its stdout is closed, too. After a Ctrl-C or SIGTERM it accepts no more
 clients and lets running calls finish within the grace; then it cancels and answers the remaining ones. A
 second Ctrl-C or SIGTERM ends it at once. In each case cancelled calls have 0.3 seconds to clean up, and
@@ -65,6 +65,9 @@ pub(super) struct ToolsLine {
     /// Listen on ADDR, as in 127.0.0.1:7777; port 0 picks one. The address goes to stderr.
     #[arg(long, value_name = "ADDR", conflicts_with = "unix")]
     tcp: Option<String>,
+    /// Serve over HTTP on ADDR, to clients on this machine, at http://ADDR/mcp or any other path.
+    #[arg(long, value_name = "ADDR", conflicts_with_all = ["tcp", "unix", "tesseron"])]
+    http: Option<String>,
     /// Listen on a Unix socket at PATH; with --tesseron on one in the home, and without a PATH.
     #[arg(long, value_name = "PATH", num_args = 0..=1)]
     unix: Option<Option<PathBuf>>,
@@ -275,6 +278,8 @@ pub enum Listen {
     Tcp(String),
     /// The path of a Unix socket, for any number of clients.
     Unix(PathBuf),
+    /// A TCP address, for any number of clients that speak HTTP.
+    Http(String),
     /// A Tesseron listener, for one gateway after the other.
     Tesseron(AppWish),
 }
@@ -370,6 +375,9 @@ impl ToolsLine {
     fn listen(&mut self) -> Result<Listen, String> {
         if self.tesseron {
             return self.app().map(Listen::Tesseron);
+        }
+        if let Some(address) = self.http.take() {
+            return Ok(Listen::Http(address));
         }
         match (self.tcp.take(), self.unix.take()) {
             (Some(address), _) => Ok(Listen::Tcp(address)),

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use endpoint::Peer;
+use http_service::HttpListener;
 use protocol_core::Close;
 
 use super::interrupts::Interrupts;
@@ -24,11 +25,49 @@ pub struct Ending {
 #[derive(Default)]
 struct Clients {
     next: u64,
-    served: BTreeMap<u64, Peer>,
+    served: BTreeMap<u64, Client>,
     /// `true` once it has begun; new clients are closed at once.
     begun: bool,
     /// The task that waits until no call runs.
     waker: Option<Waker>,
+}
+
+/// A client that is served, or a listener with all of its clients.
+#[derive(Clone)]
+pub(crate) enum Client {
+    /// The handle of the client.
+    Peer(Peer),
+    /// A listener for HTTP.
+    Http(Arc<HttpListener>),
+}
+
+impl From<Peer> for Client {
+    fn from(peer: Peer) -> Self {
+        Self::Peer(peer)
+    }
+}
+
+impl From<Arc<HttpListener>> for Client {
+    fn from(listener: Arc<HttpListener>) -> Self {
+        Self::Http(listener)
+    }
+}
+
+impl Client {
+    fn close(&self, grace: Duration) {
+        match self {
+            Self::Peer(peer) => peer.close(Close::Graceful { grace }),
+            Self::Http(listener) => listener.close(grace),
+        }
+    }
+
+    /// The number of calls that are known to run.
+    fn running(&self) -> usize {
+        match self {
+            Self::Peer(peer) => peer.stats().inbound_calls,
+            Self::Http(_) => 0,
+        }
+    }
 }
 
 impl Ending {
@@ -36,20 +75,25 @@ impl Ending {
         Self { grace, clients: Arc::default() }
     }
 
-    /// Drives the connection of a client, and registers the client for the end. Run it as a task, so that it continues when `listen` of
+    /// Drives the connection of a client, or a listener, and registers it for the end. Run it as a task, so that it continues when `listen` of
     /// [`Ending::run`] is dropped.
     ///
     /// # Cancel safety
     /// Not cancel safe: the connection is dropped, and the end no longer waits for it.
-    pub fn serve<C: Future>(&self, peer: Peer, connection: C) -> impl Future<Output = C::Output> + use<C> {
+    pub(crate) fn serve<C: Future, P: Into<Client>>(
+        &self,
+        client: P,
+        connection: C,
+    ) -> impl Future<Output = C::Output> + use<C, P> {
+        let client = client.into();
         let mut clients = self.lock();
         let place = clients.next;
         clients.next += 1;
-        let late = clients.begun.then(|| peer.clone());
-        clients.served.insert(place, peer);
+        let late = clients.begun.then(|| client.clone());
+        clients.served.insert(place, client);
         drop(clients);
-        if let Some(peer) = late {
-            peer.close(Close::Now);
+        if let Some(client) = late {
+            client.close(Duration::ZERO);
         }
         let served = Served { ending: self.clone(), place };
         async move {
@@ -87,12 +131,12 @@ impl Ending {
     fn begin(&self) {
         let mut clients = self.lock();
         clients.begun = true;
-        let served: Vec<Peer> = clients.served.values().cloned().collect();
+        let served: Vec<Client> = clients.served.values().cloned().collect();
         drop(clients);
         let mut running = 0;
-        for peer in served {
-            running += peer.stats().inbound_calls;
-            peer.close(Close::Graceful { grace: self.grace });
+        for client in served {
+            running += client.running();
+            client.close(self.grace);
         }
         if running > 0 {
             let calls = if running == 1 { "call" } else { "calls" };
@@ -123,10 +167,10 @@ struct Served {
 impl Drop for Served {
     fn drop(&mut self) {
         let mut clients = self.ending.lock();
-        let peer = clients.served.remove(&self.place);
+        let client = clients.served.remove(&self.place);
         let waker = if clients.served.is_empty() { clients.waker.take() } else { None };
         drop(clients);
-        drop(peer);
+        drop(client);
         if let Some(waker) = waker {
             waker.wake();
         }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use adapter_io::Exit;
 use endpoint::{Peer, Service};
+use http_service::{ConnectionLimits, HttpServerConfig, HttpService};
 use protocol_core::mcp::Era;
 use protocol_core::tesseron::{App, ResumeCredentials};
 use protocol_core::{Close, CloseReason, Config};
@@ -68,6 +69,7 @@ async fn listen<A: Adapter>(adapter: &A, Serving { listen, service, ending, ling
         Listen::Stdio => return serve_one(adapter, service, &ending, linger).await,
         Listen::Tcp(address) => serve_all(adapter, Place::Tcp(address), &service, &ending).await,
         Listen::Unix(path) => serve_all(adapter, Place::Unix(path), &service, &ending).await,
+        Listen::Http(address) => serve_http(adapter, address, service, &ending).await,
         Listen::Tesseron(wish) => serve_gateways(adapter, wish, &service, &ending).await,
     };
     ended.map_or_else(serve::cannot_serve, |()| status::OK)
@@ -113,6 +115,18 @@ async fn serve_all<A: Adapter>(adapter: &A, place: Place, service: &Arc<Service>
             }
         }
     }
+}
+
+/// Serves all clients that connect over HTTP, until it is told to end.
+async fn serve_http<A: Adapter>(adapter: &A, address: String, service: Arc<Service>, ending: &Ending) -> Result<(), TesseronError> {
+    let mut config = HttpServerConfig::default();
+    config.era = service.config().era;
+    let service = HttpService::with_config(service, adapter.timed_runtime(), config);
+    let listener = Arc::new(adapter.http_listen(address, service, ConnectionLimits::default()).await?);
+    serve::announce(format_args!("http://{}/mcp", listener.local_addr()));
+    let closed = Arc::clone(&listener);
+    start(&*adapter.runtime(), ending.serve(listener, async move { closed.closed().await })).await;
+    Ok(())
 }
 
 /// Serves one gateway after the other as a Tesseron app, for ever.

@@ -14,7 +14,8 @@ use adapter_smol::{
     serve_on,
 };
 use async_signal::{Signal, Signals};
-use endpoint::{BoxFuture, Client, Runtime, Service};
+use endpoint::{BoxFuture, Client, Runtime, Service, TimedRuntime};
+use http_service::{ConnectionLimits, HttpListener, HttpService};
 use protocol_core::Config;
 use tesseron::claims::ClaimCode;
 
@@ -50,6 +51,10 @@ impl Adapter for Smol {
     }
 
     fn runtime(&self) -> Arc<dyn Runtime> {
+        Arc::new(Clock::start_on(&self.0))
+    }
+
+    fn timed_runtime(&self) -> Arc<dyn TimedRuntime> {
         Arc::new(Clock::start_on(&self.0))
     }
 
@@ -123,6 +128,15 @@ impl Adapter for Smol {
                 Place::Unix(path) => return Err(Error::listening_on(path.display())(std::io::ErrorKind::Unsupported.into())),
             })
         })
+    }
+
+    fn http_listen(
+        &self,
+        address: String,
+        service: HttpService,
+        limits: ConnectionLimits,
+    ) -> BoxFuture<'static, Result<HttpListener, Error>> {
+        Box::pin(async move { adapter_smol::http_listen_with(&address, service, limits).await })
     }
 
     fn tesseron_listen(&self, options: TesseronOptions) -> BoxFuture<'static, Result<TesseronListener, tesseron::TesseronError>> {

@@ -13,7 +13,8 @@ use ::tokio::runtime::Builder;
 use adapter_tokio::{
     Clock, Error, Exit, Instance, TcpListener, TesseronListener, TesseronOptions, TesseronTransport, connect, serve, serve_as,
 };
-use endpoint::{BoxFuture, Client, Runtime, Service};
+use endpoint::{BoxFuture, Client, Runtime, Service, TimedRuntime};
+use http_service::{ConnectionLimits, HttpListener, HttpService};
 use protocol_core::Config;
 use tesseron::claims::ClaimCode;
 
@@ -46,6 +47,10 @@ impl Adapter for Tokio {
     }
 
     fn runtime(&self) -> Arc<dyn Runtime> {
+        Arc::new(Clock::start())
+    }
+
+    fn timed_runtime(&self) -> Arc<dyn TimedRuntime> {
         Arc::new(Clock::start())
     }
 
@@ -117,6 +122,15 @@ impl Adapter for Tokio {
                 Place::Unix(path) => return Err(Error::listening_on(path.display())(std::io::ErrorKind::Unsupported.into())),
             })
         })
+    }
+
+    fn http_listen(
+        &self,
+        address: String,
+        service: HttpService,
+        limits: ConnectionLimits,
+    ) -> BoxFuture<'static, Result<HttpListener, Error>> {
+        Box::pin(async move { adapter_tokio::http_listen_with(&address, service, limits).await })
     }
 
     fn tesseron_listen(&self, options: TesseronOptions) -> BoxFuture<'static, Result<TesseronListener, tesseron::TesseronError>> {

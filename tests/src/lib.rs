@@ -23,6 +23,8 @@ mod pages {
     mod fuzzing {}
     #[doc = include_str!("../../docs/guides/gateway.md")]
     mod gateway {}
+    #[doc = include_str!("../../docs/guides/http.md")]
+    mod http {}
     #[doc = include_str!("../../docs/guides/no-std.md")]
     mod no_std {}
     #[doc = include_str!("../../docs/guides/own-loop.md")]

@@ -3,6 +3,8 @@
 
 use programs::smol as glue;
 
+#[cfg(feature = "http")]
+mod http;
 mod peer_faults;
 mod scenarios;
 #[cfg(feature = "websocket")]

@@ -3,6 +3,8 @@
 
 use programs::tokio as glue;
 
+#[cfg(feature = "http")]
+mod http;
 mod peer_faults;
 mod scenarios;
 #[cfg(feature = "websocket")]

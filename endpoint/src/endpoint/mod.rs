@@ -56,6 +56,8 @@ pub struct Endpoint {
     end: Option<CloseReason>,
     /// Lanes that the session has closed, until they are polled. Their frames are dropped.
     closed_lanes: VecDeque<Lane>,
+    /// A call was cancelled since that was last asked.
+    has_cancelled: bool,
     /// The time that the driver passed last.
     now: Instant,
     frame_limit: usize,
@@ -99,10 +101,11 @@ impl Endpoint {
     }
 
     /// An endpoint that serves `service` with the configuration `config`, for example as a Tesseron app with that of [`Service::app`].
+    /// Endpoints can share one configuration.
     #[must_use]
-    pub fn serving(service: Arc<Service>, config: Config, runtime: Arc<dyn Runtime>) -> Self {
+    pub fn serving(service: Arc<Service>, config: impl Into<protocol_core::Arc<Config>>, runtime: Arc<dyn Runtime>) -> Self {
         let round_kit = service.round_kit(&*runtime);
-        let endpoint = Self::new(Side::Server(Arc::clone(&service)), config, runtime);
+        let endpoint = Self::new(Side::Server(Arc::clone(&service)), config.into(), runtime);
         endpoint.shared.look(|state| state.round_kit = round_kit);
         service.watch(endpoint.shared());
         endpoint
@@ -114,10 +117,10 @@ impl Endpoint {
     pub fn client(client: Arc<dyn Client>, mut config: Config, runtime: Arc<dyn Runtime>) -> Self {
         config.capabilities = client.capabilities();
         config.custom_methods.extend(client.methods());
-        Self::new(Side::Client(client), config, runtime)
+        Self::new(Side::Client(client), config.into(), runtime)
     }
 
-    fn new(side: Side, config: Config, runtime: Arc<dyn Runtime>) -> Self {
+    fn new(side: Side, config: protocol_core::Arc<Config>, runtime: Arc<dyn Runtime>) -> Self {
         let frame_limit = config.limits.frame_bytes;
         let now = runtime.now();
         let session = Session::new(config, now);
@@ -128,6 +131,7 @@ impl Endpoint {
             late: VecDeque::new(),
             end: None,
             closed_lanes: VecDeque::new(),
+            has_cancelled: false,
             now,
             frame_limit,
             wants_input: false,
@@ -216,6 +220,14 @@ impl Endpoint {
         self.shared.lock().session.replies_owed(lane)
     }
 
+    /// Returns `true` if a call of the peer was cancelled since this was last asked. Then lanes may be owed fewer
+    /// [replies](Self::replies_owed) without any having been sent.
+    #[must_use]
+    pub fn take_cancelled(&mut self) -> bool {
+        self.dispatch(true, |_, _| None, |_, _| ());
+        core::mem::take(&mut self.has_cancelled)
+    }
+
     /// Changes the state with `first`, handles all events of the session, a few at a time, and then calls `then`. All events are handled
     /// here.
     ///
@@ -239,6 +251,7 @@ impl Endpoint {
                 match event {
                     Event::Closed(reason) => self.end = Some(reason),
                     Event::LaneClosed { lane, .. } => self.closed_lanes.push_back(lane),
+                    Event::Cancelled { .. } => self.has_cancelled = true,
                     _ => {}
                 }
                 state.handle_event(&self.shared, event, self.now, &mut self.work);

@@ -201,7 +201,10 @@ impl Catalog {
     /// Notifies the peer of `session` of every change from now on.
     pub(crate) fn watch(&self, session: &Arc<Shared>, audience: Audience) {
         let mut sessions = self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        sessions.retain(|watcher| watcher.session.strong_count() > 0);
+        // Before it grows, and not each time: over HTTP every request may have a session of its own.
+        if sessions.len() == sessions.capacity() {
+            sessions.retain(|watcher| watcher.session.strong_count() > 0);
+        }
         sessions.push(Watcher { session: Arc::downgrade(session), audience });
         drop(sessions);
         // The manifest that an app was configured with may be older than the last change. An MCP client needs nothing here: it requests the

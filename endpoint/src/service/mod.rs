@@ -31,6 +31,7 @@ use protocol_core::dialect::{
     Unsubscribe, tesseron,
 };
 use protocol_core::error::RpcError;
+use protocol_core::http::header::ParamHeaders;
 use protocol_core::json::{Json, Text};
 use protocol_core::mcp::Era;
 use protocol_core::session::ServeOptions;
@@ -282,8 +283,9 @@ impl Service {
         }
     }
 
-    /// The configuration of a session that serves this service.
-    pub(crate) fn config(&self) -> Config {
+    /// The configuration of an MCP session that serves this service, with the capabilities that follow from what is registered now.
+    #[must_use]
+    pub fn config(&self) -> Config {
         let mut config = self.config.clone();
         let offers = &mut config.capabilities;
         let (entries, may_change) = (self.catalog.entries(), self.is_changeable);
@@ -298,6 +300,13 @@ impl Service {
         config.custom_methods.extend(self.methods.keys().cloned());
         config.custom_notifications.extend(self.notifications.keys().cloned());
         config
+    }
+
+    /// The arguments of a tool that HTTP headers repeat (`x-mcp-header`); `None` if there are none, or there is no such tool.
+    #[must_use]
+    pub fn param_headers(&self, tool: &str) -> Option<Arc<ParamHeaders>> {
+        let entries = self.catalog.entries();
+        entries.tools.get(tool).and_then(|(tool, _)| tool.param_headers()).cloned()
     }
 
     /// The configuration of a session that serves this service as the Tesseron app `id`: tools become its actions, and the names of its

@@ -22,6 +22,7 @@ use engine::Task;
 use protocol_core::config::RateWindow;
 use protocol_core::dialect::{Capabilities, NotFound, OpenUrl, Reply, ToolOutput, tesseron};
 use protocol_core::error::RpcError;
+use protocol_core::http::header::ParamHeaders;
 use protocol_core::json::{Json, JsonError, Text};
 use protocol_core::session::ServeOptions;
 
@@ -63,6 +64,8 @@ pub struct Tool {
     hints: Hints,
     input: Arc<Shape>,
     output: Option<Json>,
+    /// The arguments that HTTP headers repeat, if there are any.
+    headers: Option<Arc<ParamHeaders>>,
     pub(crate) options: ServeOptions,
     needs: Capabilities,
     inline: bool,
@@ -182,7 +185,7 @@ impl Tool {
     /// ```
     ///
     /// # Errors
-    /// [`SchemaInvalid`] if `schema` is not a JSON Schema with `"type": "object"`. Its subschemas are validated only with the feature
+    /// [`SchemaInvalid`] if `schema` is not a JSON Schema with `"type": "object"`, or has an `x-mcp-header` that is not allowed. Its subschemas are validated only with the feature
     /// `validate`. Without it, a schema with a keyword that cannot be checked is refused when the tool is registered
     /// ([`Service::try_tool`](crate::Service::try_tool)).
     pub fn raw<F, Fut>(name: impl Into<String>, schema: Json, handler: F) -> Result<Self, SchemaInvalid>
@@ -191,7 +194,8 @@ impl Tool {
         Fut: Future<Output = Result<ToolOutput, ToolError>> + Send + 'static,
     {
         let name = name.into();
-        match Shape::raw(schema) {
+        let allowed = ParamHeaders::of_schema(&schema).map_err(|error| format!("has an annotation that is not allowed: {error}"));
+        match allowed.and_then(|_| Shape::raw(schema)) {
             Ok(input) => Ok(Self::task_of(name, input, Shape::check, None, handler, ToolError::tool_reply)),
             Err(reason) => Err(SchemaInvalid { tool: name, reason }),
         }
@@ -265,6 +269,7 @@ impl Tool {
     }
 
     fn build(name: String, input: Arc<Shape>, output: Option<Json>, handler: Handler) -> Self {
+        let headers = ParamHeaders::of_schema(input.schema()).ok().filter(|headers| !headers.is_empty()).map(Arc::new);
         Self {
             name,
             title: None,
@@ -272,6 +277,7 @@ impl Tool {
             hints: Hints::default(),
             input,
             output,
+            headers,
             options: ServeOptions::default(),
             needs: Capabilities::default(),
             inline: false,
@@ -377,6 +383,10 @@ impl Tool {
             Handler::Task { start, .. } => Run::Task(Arc::clone(start)),
             Handler::Blocking(run) => Run::Blocking(Arc::clone(run)),
         }
+    }
+
+    pub(crate) fn param_headers(&self) -> Option<&Arc<ParamHeaders>> {
+        self.headers.as_ref()
     }
 
     /// The JSON pointer of the first keyword in the schema of its arguments that cannot be checked.

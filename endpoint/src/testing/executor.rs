@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Wake, Waker};
 
-use engine::{BoxFuture, Runtime};
+use engine::{BoxFuture, Runtime, TimedRuntime};
 use protocol_core::drive::Timer;
 use protocol_core::time::Instant;
 
@@ -225,6 +225,12 @@ impl Runtime for Executor {
             chunk.iter_mut().zip(word).for_each(|(target, byte)| *target = byte);
         }
         Ok(())
+    }
+}
+
+impl TimedRuntime for Executor {
+    fn timer(&self) -> Box<dyn Timer + Send + Sync> {
+        Box::new(Self::timer(self))
     }
 }
 

@@ -125,3 +125,25 @@ fn a_stopped_lane_keeps_its_reply_until_the_lane_is_writable() {
     assert_eq!(bench.sent().iter().map(|(lane, _)| *lane).collect::<Vec<_>>(), [1]);
     assert!(bench.endpoint.handle_gone(Gone::Lane(Lane::new(1)), now).is_err());
 }
+
+#[test]
+fn a_lane_whose_call_was_cancelled_is_owed_no_reply() {
+    let mut bench = Bench::new([whoami()]);
+    bench.call(1, "whoami", Extensions::new());
+    assert_eq!((bench.endpoint.take_cancelled(), bench.endpoint.replies_owed(Lane::new(1))), (false, 1));
+    let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
+    bench.by(0, cancel, Extensions::new());
+    assert_eq!((bench.endpoint.take_cancelled(), bench.endpoint.replies_owed(Lane::new(1))), (true, 0));
+    assert!(!bench.endpoint.take_cancelled(), "it is said once");
+    assert_eq!(bench.sent(), []);
+}
+
+#[test]
+fn extensions_hold_one_value_of_each_type_whoever_shares_it() {
+    let shared = Arc::new(Principal("ada"));
+    let extensions = Extensions::new().with(7_u8).with_shared(Arc::clone(&shared)).with(Principal("grace"));
+    assert_eq!((extensions.get::<Principal>().map(|principal| principal.0), extensions.get::<u8>()), (Some("grace"), Some(&7)));
+    assert_eq!(Arc::strong_count(&shared), 1, "it was replaced");
+    let extensions = extensions.with_shared(shared);
+    assert_eq!(extensions.get::<Principal>().map(|principal| principal.0), Some("ada"));
+}

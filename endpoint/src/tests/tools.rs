@@ -104,6 +104,9 @@ fn a_schema_that_is_not_of_an_object_is_an_error_that_names_the_tool_and_the_fau
         let error = make(none).unwrap_err().to_string();
         assert_eq!(error, r#"the schema of tool `t` is not one of an object: it has no `"type": "object"`"#, "{none}");
     }
+    let annotated = make(r#"{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"a b"}}}"#);
+    let error = annotated.unwrap_err().to_string();
+    assert_eq!(error, "the schema of tool `t` has an annotation that is not allowed: x-mcp-header is not a token");
     #[cfg(feature = "validate")]
     assert!(make(r#"{"type":"object","patternProperties":{"(":{}}}"#).unwrap_err().to_string().contains("is not valid"));
 }

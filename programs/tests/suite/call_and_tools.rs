@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
@@ -416,6 +416,46 @@ fn a_listening_server_serves_several_clients_at_once_and_in_sequence() {
         tools.interrupt();
         tools.end().with(0);
     }
+}
+
+/// Sends a request over HTTP, and reads the response until it contains `words`.
+fn ask_over_http(stream: &mut TcpStream, fields: &str, body: &str, words: &str) -> String {
+    let usual = "Host: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n";
+    let head = format!("POST /mcp HTTP/1.1\r\n{usual}{fields}Content-Length: {}\r\n\r\n", body.len());
+    stream.write_all(&[head.as_bytes(), body.as_bytes()].concat()).expect("a reader");
+    read_until(stream, words)
+}
+
+fn read_until(stream: &mut TcpStream, words: &str) -> String {
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time");
+    let (mut said, mut bytes) = (String::new(), [0; 4096]);
+    while !said.contains(words) {
+        let read = stream.read(&mut bytes).expect("a server");
+        assert!(read > 0, "it ends before it says {words:?}: {said}");
+        said.push_str(&String::from_utf8_lossy(&bytes[..read]));
+    }
+    said
+}
+
+#[test]
+fn tools_over_http_serves_both_eras_and_lets_calls_end() {
+    let mut tools = start("tools", ["--http", "127.0.0.1:0"], Stdio::null());
+    let line = tools.until_error_line("listening on http://");
+    let address = line.rsplit(' ').next().and_then(|url| url.strip_prefix("http://")?.strip_suffix("/mcp")).expect("an address");
+    let mut stream = TcpStream::connect(address).expect("a server");
+    let hello = HELLO.lines().next().expect("a line");
+    let opened = ask_over_http(&mut stream, "", hello, "serverInfo");
+    assert!(opened.starts_with("HTTP/1.1 200 ") && opened.to_lowercase().contains("mcp-session-id: "), "{opened}");
+    let meta = r#""_meta":{"progressToken":1,"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+    let call = format!(
+        r#"{{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{{"name":"progress","arguments":{{"steps":4,"step_ms":200}},{meta}}}}}"#
+    );
+    let fields = "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: progress\r\n";
+    ask_over_http(&mut stream, fields, &call, "notifications/progress");
+    tools.interrupt();
+    read_until(&mut stream, r#""resultType":"complete""#);
+    let ended = tools.end().with(0);
+    assert_eq!(ended.out, "");
 }
 
 #[test]

@@ -23,6 +23,7 @@ const DEPTH: u8 = 128;
 const ID_BYTES: usize = 1024;
 
 /// The contents of a body.
+#[derive(Clone, Debug)]
 pub(super) enum Body {
     Message(Message),
     Batch(Batch),
@@ -30,6 +31,7 @@ pub(super) enum Body {
     Malformed(Option<WireId>, RpcError),
 }
 
+#[derive(Clone, Debug)]
 pub(super) enum Message {
     Request(Request),
     Notification,
@@ -37,12 +39,13 @@ pub(super) enum Message {
 }
 
 /// An array of messages.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Batch {
     /// The number of elements that are answered: requests, and those that are not well-formed.
     pub(super) replies: usize,
 }
 
+#[derive(Clone, Debug)]
 pub(super) struct Request {
     pub(super) id: WireId,
     pub(super) method: Text,

@@ -3,6 +3,7 @@
 //! Each list has rows by name, which run on a [`Stage`]: the steps at the near end, and the observations of both ends.
 
 pub mod faults;
+pub mod http;
 pub mod list;
 pub mod tesseron;
 pub mod transports;
@@ -98,6 +99,19 @@ macro_rules! transport_tests {
             use $crate::harness::Over;
             use $crate::scenarios::{play_on, transports};
             play_on::<$adapter>(1, Over::Child, stringify!($row), transports::play);
+        }
+    )*};
+}
+
+/// A test for each row about HTTP.
+#[macro_export]
+macro_rules! http_tests {
+    ([$adapter:ty] $($row:ident)*) => {$(
+        #[test]
+        fn $row() {
+            use $crate::harness::Over;
+            use $crate::scenarios::{http, play_on};
+            play_on::<$adapter>(2, Over::Tcp, stringify!($row), http::play);
         }
     )*};
 }

@@ -92,6 +92,20 @@ mod engine {
     }
 }
 
+mod http_service {
+    use ::http_service::*;
+
+    asserted! {
+        [T: Send + Sync]
+        shared: [
+            ConnectionLimits, HostOriginBody<T>, HostOriginFuture<T>, HostOriginLayer, HostOriginService<T>, HttpBody, HttpFuture<T>,
+            HttpListener, HttpService, Principal
+        ]
+        moved: []
+        local: []
+    }
+}
+
 mod endpoint {
     use ::endpoint::*;
 
@@ -308,12 +322,13 @@ mod futures {
 }
 
 /// The crates with what is asserted of each.
-const ASSERTED: [(&str, &[&str]); 8] = [
+const ASSERTED: [(&str, &[&str]); 9] = [
     ("adapter-io", adapter_io::NAMES),
     ("adapter-smol", adapter_smol::NAMES),
     ("adapter-tokio", adapter_tokio::NAMES),
     ("endpoint", endpoint::NAMES),
     ("engine", engine::NAMES),
+    ("http-service", http_service::NAMES),
     ("protocol-core", protocol_core::NAMES),
     ("tesseron", tesseron::NAMES),
     ("testkit", testkit::NAMES),

@@ -19,7 +19,7 @@ use std::process::Command;
 use source::{attributes, code, sources, words};
 
 /// The crates that all of this holds for. The adapters and the programs meet the machine, and are not among them.
-const CRATES: [&str; 5] = ["adapter-io", "endpoint", "engine", "protocol-core", "tesseron"];
+const CRATES: [&str; 6] = ["adapter-io", "endpoint", "engine", "http-service", "protocol-core", "tesseron"];
 
 /// The beginnings of the paths of pure code in these crates, each with the parts that are not pure.
 const PURE: [(&str, &[&str]); 2] = [("protocol-core/", &[]), ("tesseron/", &["tesseron/legs.rs", "tesseron/net/"])];
@@ -87,8 +87,9 @@ const MACHINE: [&str; 8] =
     ["std::env", "std::fs", "std::net", "std::os", "std::process", "std::thread", "thread_local!", "extern crate std"];
 
 /// The machines: of no type in what begins so may other files see a field.
-const MACHINES: [&str; 7] = [
+const MACHINES: [&str; 8] = [
     "engine/",
+    "http-service/",
     "protocol-core/http/",
     "protocol-core/session/",
     "tesseron/bridge/",
@@ -98,7 +99,8 @@ const MACHINES: [&str; 7] = [
 ];
 
 /// Types in these files that are no machines, and the reason why their fields may be visible.
-const PLAIN_DATA: [(&str, &[&str], &str); 21] = [
+const PLAIN_DATA: [(&str, &[&str], &str); 22] = [
+    ("http-service/listen.rs", &["ConnectionLimits"], "the owner fills in limits"),
     ("protocol-core/http/accept.rs", &["Accepted"], "the result of reading a header is read by name"),
     ("protocol-core/http/head.rs", &["RequestHead", "ResponseHead"], "the owner fills in one head and takes the other apart"),
     ("protocol-core/http/header.rs", &["WrongArgument"], "an error names the header that it is about"),

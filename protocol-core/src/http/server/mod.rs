@@ -42,7 +42,7 @@ use super::era::Era;
 use super::head::{Headers, Method, RequestHead, ResponseHead};
 use super::header::ParamHeaders;
 use super::limits::{HttpLimits, HttpTimeouts};
-use super::message::ErrorId;
+use super::message::{self, Body, ErrorId};
 use super::origin::Allowed;
 use crate::json::Text;
 use crate::mcp;
@@ -109,6 +109,15 @@ impl Default for HttpServerConfig {
     }
 }
 
+impl HttpServerConfig {
+    /// Returns `true` if the body of a request is needed. Otherwise the request has none, or will be refused whatever the body is, and
+    /// [`HttpServer::handle_request`] takes an empty one. Read at most [`HttpLimits::body_bytes`] and one more byte.
+    #[must_use]
+    pub fn wants_body(&self, head: &RequestHead<'_>) -> bool {
+        head.method == Method::Post && check_head(head, self).is_ok()
+    }
+}
+
 /// An HTTP request to the endpoint.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -120,13 +129,23 @@ pub struct HttpRequest<'a> {
     /// The name of the authenticated caller, if there is one. A session belongs to the caller that opened it; for any other it does not
     /// exist.
     pub principal: Option<&'a str>,
+    /// The contents of `body`, if they were read before.
+    contents: Option<Body>,
 }
 
 impl<'a> HttpRequest<'a> {
     /// A request of nobody in particular.
     #[must_use]
     pub const fn new(head: RequestHead<'a>, body: Bytes) -> Self {
-        Self { head, body, principal: None }
+        Self { head, body, principal: None, contents: None }
+    }
+
+    /// Reads the body now, which [`HttpServer::handle_request`] does otherwise: for a server under a lock, which is then not held
+    /// meanwhile. The body must not be replaced afterwards. No effect on a body that is too long, and without a POST.
+    pub fn read_body(&mut self, limits: &HttpLimits) {
+        if self.head.method == Method::Post && self.body.len() <= limits.body_bytes {
+            self.contents = Some(message::read(&self.body, limits.batch));
+        }
     }
 }
 
@@ -214,7 +233,7 @@ pub struct NotResumable;
 /// It joins HTTP exchanges with the lanes of sessions. It owns neither: its owner has a [`Session`](crate::Session) for each
 /// [`SessionKey`], and an HTTP library.
 ///
-/// * A request goes in by [`handle_request`](Self::handle_request), with its whole body; [`wants_body`](Self::wants_body) says if the body
+/// * A request goes in by [`handle_request`](Self::handle_request), with its whole body; [`HttpServerConfig::wants_body`] says if the body
 ///   is needed. If a client disconnects, or drops a response, that is [`handle_lost`](Self::handle_lost).
 /// * [`poll_event`](Self::poll_event) tells the owner to open sessions, to pass frames to them, and to drop them.
 /// * Every frame that a session returns goes in by [`handle_transmit`](Self::handle_transmit).
@@ -294,6 +313,8 @@ pub struct HttpServer {
     next_number: u64,
     timers: Timers,
     events: VecDeque<HttpEvent>,
+    /// No session and no GET stream is opened any longer.
+    is_stopped: bool,
 }
 
 impl HttpServer {
@@ -311,17 +332,11 @@ impl HttpServer {
             next_number: 1,
             timers: Timers::default(),
             events: VecDeque::new(),
+            is_stopped: false,
         }
     }
 
     // ---- In ----
-
-    /// Returns `true` if the body of a request is needed. Otherwise the request has none, or will be refused whatever the body is, and
-    /// [`handle_request`](Self::handle_request) takes an empty one. Read at most [`HttpLimits::body_bytes`] and one more byte.
-    #[must_use]
-    pub fn wants_body(&self, head: &RequestHead<'_>) -> bool {
-        head.method == Method::Post && check_head(head, &self.config).is_ok()
-    }
 
     /// Takes a request. The response is polled by the number that is returned.
     pub fn handle_request(&mut self, request: &HttpRequest<'_>, context: &mut dyn HttpContext, now: Instant) -> HttpExchangeId {
@@ -437,6 +452,12 @@ impl HttpServer {
         self.close(session, true);
     }
 
+    /// Refuses everything new from now on, with 503: requests without a handshake, `initialize`, and GET streams that resume nothing. The
+    /// sessions that there are go on, so that their owner can close them gracefully.
+    pub fn stop(&mut self) {
+        self.is_stopped = true;
+    }
+
     /// Ends the response of a stream that goes on, so that the client comes back for the rest after [`HttpTimeouts::retry`]: for work that
     /// takes longer than a connection should be held.
     ///
@@ -521,6 +542,11 @@ impl HttpServer {
     /// The lanes of a session on which a reply is owed.
     pub fn lanes_at_work(&self, session: SessionKey) -> impl Iterator<Item = Lane> {
         self.sessions.get(&session).into_iter().flat_map(HttpSession::lanes_at_work)
+    }
+
+    /// All sessions: those with a handshake, and one for each request without.
+    pub fn session_keys(&self) -> impl Iterator<Item = SessionKey> {
+        self.sessions.keys().copied()
     }
 
     /// The number of sessions: those with a handshake, and one for each request without.

@@ -54,17 +54,20 @@ impl HttpServer {
         if request.body.len() > self.config.limits.body_bytes {
             return Err(Refusal::new(413, format!("a body has at most {} bytes", self.config.limits.body_bytes)));
         }
-        let (body, posted) = match message::read(&request.body, self.config.limits.batch) {
-            Body::Malformed(id, error) => return Err(Refusal::with_error(400, error, id)),
-            Body::Message(message) => {
-                let posted = match &message {
-                    Message::Request(request) => request.posted(),
-                    Message::Notification => Posted::Notification,
-                    Message::Response => Posted::Response,
-                };
-                (Body::Message(message), posted)
+        let read;
+        let body = match &request.contents {
+            Some(contents) => contents,
+            None => {
+                read = message::read(&request.body, self.config.limits.batch);
+                &read
             }
-            batch @ Body::Batch(_) => (batch, Posted::Batch),
+        };
+        let posted = match body {
+            Body::Malformed(id, error) => return Err(Refusal::with_error(400, error.clone(), id.clone())),
+            Body::Message(Message::Request(request)) => request.posted(),
+            Body::Message(Message::Notification) => Posted::Notification,
+            Body::Message(Message::Response) => Posted::Response,
+            Body::Batch(_) => Posted::Batch,
         };
         let session = self.session_of(request);
         match classify(posted, named_version(&request.head.headers), session.is_ok(), self.config.era) {
@@ -76,10 +79,10 @@ impl HttpServer {
                 Ok(())
             }
             Destination::Serve(Era::Modern) => match body {
-                Body::Message(Message::Request(message)) => self.serve_modern(id, request, &message, context),
+                Body::Message(Message::Request(message)) => self.serve_modern(id, request, message, context),
                 _ => Err(Refusal::new(400, "the body must be one request or notification")),
             },
-            Destination::Serve(Era::Legacy) => self.serve_legacy(id, request, &body, session, context),
+            Destination::Serve(Era::Legacy) => self.serve_legacy(id, request, body, session, context),
         }
     }
 
@@ -95,6 +98,7 @@ impl HttpServer {
             let error = RpcError::new(RpcError::HEADER_MISMATCH, format!("{mismatch}"));
             Refusal::with_error(400, error, Some(message.id.clone()))
         })?;
+        self.check_running().map_err(|refusal| Refusal { id: Some(message.id.clone()), ..refusal })?;
         let listens = message.listens();
         if listens && self.listens >= self.config.limits.listens {
             return Err(Refusal { id: Some(message.id.clone()), ..Refusal::overloaded("too many subscriptions") });
@@ -146,6 +150,7 @@ impl HttpServer {
         request: &HttpRequest<'_>,
         context: &mut dyn HttpContext,
     ) -> Result<(), Refusal> {
+        self.check_running()?;
         if self.legacy_sessions >= self.config.limits.sessions {
             return Err(Refusal::overloaded("too many sessions"));
         }
@@ -183,10 +188,13 @@ impl HttpServer {
     fn dispatch_get(&mut self, id: HttpExchangeId, request: &HttpRequest<'_>) -> Result<(), Refusal> {
         let key = self.session_of(request)?;
         check_version(&request.head.headers)?;
+        let resumes = request.head.headers.get_all(header::LAST_EVENT_ID).next().is_some();
+        if !resumes {
+            self.check_running()?;
+        }
         let Some(session) = self.sessions.get_mut(&key) else { return Ok(()) };
         session.confirm();
-        let resumed = request.head.headers.get_all(header::LAST_EVENT_ID).next().is_some();
-        if resumed {
+        if resumes {
             let last = request.head.headers.only(header::LAST_EVENT_ID).unwrap_or_default();
             self.resume(key, id, last.and_then(EventId::parse));
         } else {
@@ -255,6 +263,10 @@ impl HttpServer {
         }
         self.announce(id);
         Ok(())
+    }
+
+    fn check_running(&self) -> Result<(), Refusal> {
+        if self.is_stopped { Err(Refusal::overloaded("the server is stopping")) } else { Ok(()) }
     }
 
     /// The session that a request names, if it lives and belongs to the caller.

@@ -1,0 +1,75 @@
+//! The body of a response.
+
+use core::convert::Infallible;
+use core::fmt;
+use core::pin::Pin;
+use core::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use protocol_core::http::ResponsePart;
+
+use crate::server::Exchange;
+
+/// The body of a response: one piece of JSON, a stream of events, or nothing.
+///
+/// Dropping a stream before its end is the loss of the client: a request without a handshake is cancelled, and one with a handshake goes on.
+pub struct HttpBody {
+    kind: Kind,
+}
+
+enum Kind {
+    /// The rest of a body whose length is known.
+    Whole(Option<Bytes>),
+    Stream(Box<Exchange>),
+}
+
+impl HttpBody {
+    pub(crate) const fn whole(bytes: Option<Bytes>) -> Self {
+        Self { kind: Kind::Whole(bytes) }
+    }
+
+    pub(crate) fn stream(exchange: Exchange) -> Self {
+        Self { kind: Kind::Stream(Box::new(exchange)) }
+    }
+}
+
+impl Body for HttpBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match &mut self.kind {
+            Kind::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Kind::Stream(exchange) if exchange.is_over() => Poll::Ready(None),
+            Kind::Stream(exchange) => Poll::Ready(match ready!(exchange.poll_part(cx)) {
+                ResponsePart::Chunk(chunk) => Some(Ok(Frame::data(chunk))),
+                // The head was taken before.
+                _ => None,
+            }),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.kind {
+            Kind::Whole(bytes) => bytes.is_none(),
+            Kind::Stream(exchange) => exchange.is_over(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.kind {
+            Kind::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Kind::Stream(_) => SizeHint::default(),
+        }
+    }
+}
+
+impl fmt::Debug for HttpBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match &self.kind {
+            Kind::Whole(_) => "HttpBody::Whole",
+            Kind::Stream(_) => "HttpBody::Stream",
+        })
+    }
+}

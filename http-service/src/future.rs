@@ -1,0 +1,125 @@
+//! The future of a response.
+//!
+//! ```text
+//!   Reading --- the body was read, or is not needed ---> Waiting --- there is a head ---> (done)
+//! ```
+
+use core::convert::Infallible;
+use core::fmt;
+use core::pin::Pin;
+use core::task::{Context, Poll, ready};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
+use http_body::Body;
+use pin_project_lite::pin_project;
+use protocol_core::http::{ResponseHead, ResponsePart};
+
+use crate::body::HttpBody;
+use crate::request::PartialBody;
+use crate::server::{Exchange, Owner};
+
+pin_project! {
+    /// The future of the response to one request, which [`HttpService`](crate::HttpService) returns.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: dropping it is the loss of the client. A request without a handshake is cancelled, and one with a handshake goes on.
+    #[must_use = "nothing is served until it is polled"]
+    pub struct HttpFuture<B> {
+        #[pin]
+        state: State<B>,
+    }
+}
+
+pin_project! {
+    #[project = StateProjection]
+    enum State<B> {
+        /// The body is read, if `is_wanted`.
+        Reading { owner: Arc<Owner>, parts: Option<Parts>, #[pin] body: B, is_wanted: bool, read: PartialBody },
+        /// There is no head yet. The exchange is taken once there is.
+        Waiting { exchange: Option<Exchange> },
+    }
+}
+
+impl<B> HttpFuture<B> {
+    pub(crate) fn new(owner: Arc<Owner>, request: Request<B>) -> Self {
+        let (parts, body) = request.into_parts();
+        let is_wanted = owner.wants_body(&parts);
+        Self { state: State::Reading { owner, parts: Some(parts), body, is_wanted, read: PartialBody::default() } }
+    }
+
+    /// Returns `true` while the body of the request is awaited.
+    #[cfg(feature = "hyper")]
+    pub(crate) fn is_reading(&self) -> bool {
+        matches!(self.state, State::Reading { .. })
+    }
+}
+
+impl<B: Body> Future for HttpFuture<B> {
+    type Output = Result<Response<HttpBody>, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.project().state;
+        loop {
+            let exchange = match state.as_mut().project() {
+                StateProjection::Reading { owner, parts, body, is_wanted, read } => {
+                    let body = if *is_wanted { ready!(read.poll_read(body, owner.body_limit(), cx)) } else { Bytes::new() };
+                    let Some(parts) = parts.take() else { return Poll::Pending };
+                    match owner.begin(parts, body) {
+                        Ok(exchange) => Some(exchange),
+                        Err(_) => return Poll::Ready(Ok(unavailable())),
+                    }
+                }
+                StateProjection::Waiting { exchange } => {
+                    let Some(waiting) = exchange else { return Poll::Pending };
+                    let ResponsePart::Head { head, length } = ready!(waiting.poll_part(cx)) else { return Poll::Pending };
+                    let Some(waiting) = exchange.take() else { return Poll::Pending };
+                    return Poll::Ready(Ok(response(head, body_of(waiting, length, cx))));
+                }
+            };
+            state.set(State::Waiting { exchange });
+        }
+    }
+}
+
+/// The body after a head. One whose length is known is there already.
+fn body_of(mut exchange: Exchange, length: Option<usize>, cx: &mut Context<'_>) -> HttpBody {
+    if length.is_none() {
+        exchange.hand_over();
+        return HttpBody::stream(exchange);
+    }
+    let mut whole = None;
+    while let Poll::Ready(part) = exchange.poll_part(cx) {
+        match part {
+            ResponsePart::Chunk(chunk) => whole = Some(chunk),
+            _ => break,
+        }
+    }
+    HttpBody::whole(whole)
+}
+
+fn response(head: ResponseHead<'static>, body: HttpBody) -> Response<HttpBody> {
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::from_u16(head.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    for (name, value) in head.headers.iter() {
+        if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value)) {
+            response.headers_mut().append(name, value);
+        }
+    }
+    response
+}
+
+/// No session can be opened, since there are no random bytes for its id.
+fn unavailable() -> Response<HttpBody> {
+    let mut response = Response::new(HttpBody::whole(None));
+    *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    response
+}
+
+impl<B> fmt::Debug for HttpFuture<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpFuture").finish_non_exhaustive()
+    }
+}

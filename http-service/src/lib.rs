@@ -1,0 +1,93 @@
+//! MCP over Streamable HTTP: a [`Service`](endpoint::Service) of `endpoint` as a service of tower, for axum, hyper and whatever else takes one,
+//! on any runtime.
+//!
+//! # Which layer do you need?
+//!
+//! | You want to | Take |
+//! |---|---|
+//! | own the event loop, test in virtual time, run without std | `protocol-core` |
+//! | write tools or clients | `endpoint`, and `adapter-tokio` or `adapter-smol` |
+//! | serve tools over HTTP, with axum, hyper or alone | `http-service`, and an adapter with the feature `http` |
+//! | put a transport or a runtime of your own under an endpoint | `endpoint`, `engine`, `adapter-io` |
+//! | be a Tesseron app, or the gateway to such apps | `tesseron`, and an adapter with the feature `tesseron` |
+//! | call tools from a terminal | `programs` |
+//!
+//! # This crate
+//!
+//! An [`HttpService`] answers requests to one path. It serves both eras of MCP there: revisions with a handshake in sessions, and the others
+//! without. It needs a [`TimedRuntime`], such as the clock of an adapter:
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use endpoint::{Service, TimedRuntime, Tool};
+//! use http_service::HttpService;
+//! use protocol_core::Identity;
+//!
+//! fn mcp(runtime: Arc<dyn TimedRuntime>) -> HttpService {
+//!     let service = Service::new(Identity::new("greeter", "1.0")).tool(Tool::new("greet", async |_, ()| Ok("hello")));
+//!     HttpService::new(Arc::new(service), runtime)
+//! }
+//! # let _ = mcp;
+//! ```
+//!
+//! # The way of a request
+//!
+//! 1. [`HttpService::call`](tower_service::Service::call) takes the request. Its future reads the body, at most
+//!    [`HttpLimits::body_bytes`](protocol_core::http::HttpLimits::body_bytes) of it, and only if the head is acceptable.
+//! 2. The [`HttpServer`](protocol_core::http::HttpServer) of the core checks the request, opens a session if it needs a new one, and passes
+//!    its frame on to the [`Endpoint`](endpoint::Endpoint) of the session.
+//! 3. A session with a handshake is driven by a task. One without is driven by the future of its response, and by a task once that has become
+//!    a stream of events.
+//! 4. Frames of the endpoint go back to the server, which makes a head and a body of them. The future returns the head as soon as there is
+//!    one; the body, [`HttpBody`], is polled for the rest.
+//!
+//! # Disconnects
+//!
+//! If the future or the body is dropped before its end, the client is gone. Without a handshake, its request is cancelled. With one it goes
+//! on, and the client can fetch the response by a GET.
+//!
+//! # Back-pressure
+//!
+//! If a body is not polled, at most [`HttpLimits::output_bytes`](protocol_core::http::HttpLimits::output_bytes) are collected for it; then its
+//! lane is stopped: progress is merged, log records are dropped. No other request is affected.
+//!
+//! # Authentication
+//!
+//! A layer verifies the caller, and puts values into the extensions of the request. Handlers read the whole head with
+//! [`Context::extensions`](endpoint::Context::extensions), as [`http::request::Parts`]. If the layer puts a [`Principal`] there, sessions
+//! belong to the principal that has opened them: for any other they do not exist.
+#![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::arithmetic_side_effects,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::panic,
+        clippy::unreachable,
+        clippy::unwrap_used
+    )
+)]
+
+mod body;
+mod future;
+mod host_origin;
+#[cfg(feature = "hyper")]
+mod listen;
+mod request;
+mod server;
+mod service;
+#[cfg(test)]
+mod tests;
+
+pub use body::HttpBody;
+pub use endpoint::TimedRuntime;
+pub use future::HttpFuture;
+pub use host_origin::{HostOriginBody, HostOriginFuture, HostOriginLayer, HostOriginService};
+#[cfg(feature = "hyper")]
+pub use listen::{Acceptor, ConnectionLimits, HttpListener};
+pub use protocol_core::http::origin::Allowed;
+pub use protocol_core::http::{HttpLimits, HttpServerConfig, HttpTimeouts};
+pub use request::Principal;
+pub use service::HttpService;

@@ -1,0 +1,507 @@
+//! Listening for HTTP connections: what adapters share of it.
+//!
+//! ```text
+//!   Accepting --- close ---> Closing --- no connection is open, or the grace is over ---> Closed
+//!       |                       |                                                           ^
+//!       `------- dropped -------'-----------------------------------------------------------'
+//! ```
+
+use core::convert::Infallible;
+use core::fmt;
+use core::future::poll_fn;
+use core::pin::{Pin, pin};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::task::{Context, Poll, Waker, ready};
+use core::time::Duration;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use endpoint::{Runtime, TimedRuntime};
+use engine::{After, Engine, Guarded, Waiters, spare};
+use http::{Request, Response};
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::rt::{Executor, Read, Write};
+use hyper::service::Service;
+use hyper_util::server::conn::auto;
+use pin_project_lite::pin_project;
+use protocol_core::Instant;
+use protocol_core::drive::Timer;
+
+use crate::{HttpBody, HttpFuture, HttpService};
+
+/// The time to wait after no connection could be accepted: most likely there are no file descriptors until clients disconnect.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The bounds of an [`HttpListener`], beside those of its service ([`HttpLimits`](crate::HttpLimits)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ConnectionLimits {
+    /// The maximum number of open connections. More wait in the queue of the system. Default: 4096.
+    pub connections: usize,
+    /// The time after which a connection is closed on which no request is being served. So the head of a request may take that long, and
+    /// then its body once more. Default: 60 s.
+    pub idle: Duration,
+    /// The maximum number of header fields of a request over HTTP/1.1. More are answered with 431. Default: 128.
+    pub headers: usize,
+    /// The maximum length of the head of a request, in bytes: over HTTP/1.1 of the buffer that it is read into, which is at least 8 KiB.
+    /// A longer one is refused. Default: 64 KiB.
+    pub head_bytes: usize,
+    /// The maximum number of requests at the same time on one connection over HTTP/2. Default: 128.
+    pub streams: u32,
+}
+
+impl Default for ConnectionLimits {
+    fn default() -> Self {
+        Self { connections: 4096, idle: Duration::from_secs(60), headers: 128, head_bytes: 64 << 10, streams: 128 }
+    }
+}
+
+/// A listening socket of one runtime.
+pub trait Acceptor: Send + Sync + 'static {
+    /// An accepted connection.
+    type Io: Read + Write + Unpin + Send + 'static;
+
+    /// Waits for the next connection.
+    ///
+    /// # Cancel safety
+    /// An implementation must be cancel safe: if the future is dropped, no connection is lost.
+    fn accept(&self) -> impl Future<Output = io::Result<Self::Io>> + Send;
+}
+
+/// Serves an [`HttpService`] to all clients that connect to a socket, in tasks of its own, over HTTP/1.1 and HTTP/2.
+/// [`close`](Self::close) ends it gracefully. Dropping it ends all connections at once.
+#[must_use = "dropping it ends all connections"]
+pub struct HttpListener {
+    address: SocketAddr,
+    service: HttpService,
+    listening: Arc<Engine<Listening>>,
+}
+
+impl HttpListener {
+    /// Serves `service` to the clients of `acceptor`, a socket that listens on `address`.
+    pub fn start<A: Acceptor>(acceptor: A, address: SocketAddr, service: HttpService, limits: ConnectionLimits) -> Self {
+        let timed = Arc::clone(service.runtime());
+        let runtime: Arc<dyn Runtime> = Arc::clone(&timed) as _;
+        let listening = Arc::new(Engine::new(Listening::new(limits.connections), runtime));
+        let connections = Connections::new(Arc::clone(&listening), service.clone(), timed, limits);
+        listening.runtime().spawn(Box::pin(accept_all(acceptor, connections)));
+        Self { address, service, listening }
+    }
+
+    /// The address that it listens on.
+    #[must_use]
+    pub const fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Accepts no more connections, and [closes](HttpService::close) the service: requests that are being served have `grace` to end, and the
+    /// connections end with them. A second call can only shorten the time.
+    pub fn close(&self, grace: Duration) {
+        self.service.close(grace);
+        // A second more, in which the last replies are written.
+        let grace = grace.saturating_add(Duration::from_secs(1));
+        self.listening.verb(|listening, now, _| listening.close(now.saturating_add(grace)));
+    }
+
+    /// Waits until all connections have ended, which happens only after [`close`](Self::close).
+    ///
+    /// # Cancel safety
+    /// Cancel safe: nothing is lost, and it can be called again at any time.
+    pub async fn closed(&self) {
+        let mut watch = Watch::new(&self.listening);
+        poll_fn(|cx| match watch.look(cx, |listening| listening.phase) {
+            Phase::Closed => Poll::Ready(()),
+            _ => Poll::Pending,
+        })
+        .await;
+    }
+}
+
+impl Drop for HttpListener {
+    fn drop(&mut self) {
+        self.listening.verb(|listening, _, _| listening.end());
+    }
+}
+
+impl fmt::Debug for HttpListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("HttpListener").field(&self.address).finish()
+    }
+}
+
+/// The state of a listener under its lock.
+struct Listening {
+    phase: Phase,
+    /// The number of open connections.
+    open: usize,
+    limit: usize,
+    /// The task that accepts, and those that wait for the end.
+    watchers: Waiters,
+    /// The tasks of connections.
+    connections: Waiters,
+    /// Wakers of tasks that have something to do after this verb.
+    woken: Vec<Waker>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Accepting,
+    /// Connections end with their last response, at the latest at this time.
+    Closing(Instant),
+    Closed,
+}
+
+impl Guarded for Listening {
+    type Wakers = Vec<Waker>;
+
+    fn is_closed(&self) -> bool {
+        false
+    }
+
+    fn take_wakers(&mut self, _: &After) -> Vec<Waker> {
+        core::mem::take(&mut self.woken)
+    }
+}
+
+impl Listening {
+    fn new(limit: usize) -> Self {
+        Self {
+            phase: Phase::Accepting,
+            open: 0,
+            limit: limit.max(1),
+            watchers: Waiters::default(),
+            connections: Waiters::default(),
+            woken: Vec::new(),
+        }
+    }
+
+    fn close(&mut self, until: Instant) {
+        self.phase = match self.phase {
+            Phase::Accepting => Phase::Closing(until),
+            Phase::Closing(earlier) => Phase::Closing(earlier.min(until)),
+            Phase::Closed => return,
+        };
+        self.wake_all();
+    }
+
+    fn end(&mut self) {
+        self.phase = Phase::Closed;
+        self.wake_all();
+    }
+
+    fn wake_all(&mut self) {
+        self.woken.extend(self.watchers.take());
+        self.woken.extend(self.connections.take());
+    }
+
+    fn add_connection(&mut self) {
+        self.open = self.open.saturating_add(1);
+    }
+
+    /// Removes a connection. Returns its waker, to be dropped outside of the lock.
+    fn remove_connection(&mut self, waiter: Option<u64>) -> Option<Waker> {
+        let was_full = self.is_full();
+        self.open = self.open.saturating_sub(1);
+        if was_full || self.phase != Phase::Accepting {
+            self.woken.extend(self.watchers.take());
+        }
+        waiter.and_then(|waiter| self.connections.leave(waiter))
+    }
+
+    fn is_full(&self) -> bool {
+        self.open >= self.limit
+    }
+}
+
+/// Everything that the tasks of connections share.
+struct Connections {
+    listening: Arc<Engine<Listening>>,
+    service: HttpService,
+    runtime: Arc<dyn TimedRuntime>,
+    builder: auto::Builder<Tasks>,
+    idle: Duration,
+}
+
+impl Connections {
+    fn new(
+        listening: Arc<Engine<Listening>>,
+        service: HttpService,
+        runtime: Arc<dyn TimedRuntime>,
+        limits: ConnectionLimits,
+    ) -> Self {
+        let mut builder = auto::Builder::new(Tasks(Arc::clone(&runtime)));
+        // The idle time of the connection takes the place of a time for the head alone.
+        builder.http1().header_read_timeout(None).max_headers(limits.headers).max_buf_size(limits.head_bytes.max(8 << 10));
+        let list_bytes = u32::try_from(limits.head_bytes).unwrap_or(u32::MAX);
+        builder.http2().max_concurrent_streams(limits.streams).max_header_list_size(list_bytes);
+        Self { listening, service, runtime, builder, idle: limits.idle }
+    }
+}
+
+/// Accepts connections and starts a task for each, until the listener is closed. Then waits until all connections have ended.
+async fn accept_all<A: Acceptor>(acceptor: A, connections: Connections) {
+    let connections = Arc::new(connections);
+    let end = EndOnDrop(Arc::clone(&connections.listening));
+    let mut watch = Watch::new(&connections.listening);
+    loop {
+        let accepted = {
+            let mut accept = pin!(acceptor.accept());
+            poll_fn(|cx| match watch.look(cx, |listening| (listening.phase, listening.is_full())) {
+                (Phase::Accepting, true) => Poll::Pending,
+                (Phase::Accepting, false) => accept.as_mut().poll(cx).map(Some),
+                _ => Poll::Ready(None),
+            })
+            .await
+        };
+        match accepted {
+            None => break,
+            Some(Ok(io)) => {
+                connections.listening.look(Listening::add_connection);
+                let open = Open { listening: Arc::clone(&connections.listening), waiter: None };
+                connections.runtime.spawn(Box::pin(serve(io, open, Arc::clone(&connections))));
+            }
+            Some(Err(error)) if is_of_connection(&error) => {}
+            Some(Err(_)) => {
+                let until = connections.runtime.now().saturating_add(PAUSE);
+                let mut timer = connections.runtime.timer();
+                poll_fn(|cx| timer.poll_until(cx, until)).await;
+            }
+        }
+    }
+    drop(acceptor);
+    let mut timer = connections.runtime.timer();
+    poll_fn(|cx| match watch.look(cx, |listening| (listening.phase, listening.open)) {
+        (Phase::Closing(until), open) if open > 0 => timer.poll_until(cx, until),
+        _ => Poll::Ready(()),
+    })
+    .await;
+    drop(end);
+}
+
+/// Returns `true` for an error of the connection that came, and not of the socket that accepts: a client that leaves early delays no other.
+fn is_of_connection(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::ConnectionRefused)
+}
+
+/// Ends all connections when the task that accepts has ended, or was dropped by its runtime.
+struct EndOnDrop(Arc<Engine<Listening>>);
+
+impl Drop for EndOnDrop {
+    fn drop(&mut self) {
+        self.0.verb(|listening, _, _| listening.end());
+    }
+}
+
+/// A task that waits for changes of the state. Its waker is forgotten with this.
+struct Watch<'a> {
+    listening: &'a Engine<Listening>,
+    waiter: Option<u64>,
+    spare: Option<Waker>,
+}
+
+impl<'a> Watch<'a> {
+    fn new(listening: &'a Engine<Listening>) -> Self {
+        Self { listening, waiter: None, spare: None }
+    }
+
+    /// Reads the state, and has the task woken when it changes.
+    fn look<T>(&mut self, cx: &Context<'_>, look: impl FnOnce(&Listening) -> T) -> T {
+        self.spare = spare(self.spare.take(), cx.waker());
+        self.listening.look(|listening| {
+            listening.watchers.park(&mut self.waiter, cx.waker(), &mut self.spare);
+            look(listening)
+        })
+    }
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        let waker = self.waiter.and_then(|waiter| self.listening.look(|listening| listening.watchers.leave(waiter)));
+        drop(waker);
+    }
+}
+
+/// An open connection. It is counted until this is dropped.
+struct Open {
+    listening: Arc<Engine<Listening>>,
+    waiter: Option<u64>,
+}
+
+impl Open {
+    /// The phase of the listener. The task is woken when it changes.
+    fn phase(&mut self, cx: &Context<'_>, spare_waker: &mut Option<Waker>) -> Phase {
+        *spare_waker = spare(spare_waker.take(), cx.waker());
+        self.listening.look(|listening| {
+            listening.connections.park(&mut self.waiter, cx.waker(), spare_waker);
+            listening.phase
+        })
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let waker = self.listening.verb(|listening, _, _| listening.remove_connection(self.waiter));
+        drop(waker);
+    }
+}
+
+/// Serves one connection to its end. Errors of it are the client's.
+async fn serve<I>(io: I, mut open: Open, connections: Arc<Connections>)
+where
+    I: Read + Write + Unpin + Send + 'static,
+{
+    let runtime = &connections.runtime;
+    let activity = Arc::new(Activity::new(Arc::clone(runtime)));
+    let service = ConnectionService { service: connections.service.clone(), activity: Arc::clone(&activity) };
+    let mut connection = pin!(connections.builder.serve_connection(io, service).into_owned());
+    let mut timer: Box<dyn Timer + Send + Sync> = runtime.timer();
+    let (mut is_closing, mut spare) = (false, None);
+    poll_fn(|cx| {
+        match open.phase(cx, &mut spare) {
+            Phase::Accepting => {}
+            Phase::Closing(_) if is_closing => {}
+            Phase::Closing(_) => {
+                is_closing = true;
+                connection.as_mut().graceful_shutdown();
+            }
+            Phase::Closed => return Poll::Ready(()),
+        }
+        loop {
+            if connection.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(());
+            }
+            let now = runtime.now();
+            let since = activity.idle_since().unwrap_or(now);
+            let until = since.saturating_add(connections.idle);
+            if until > now {
+                if timer.poll_until(cx, until).is_pending() {
+                    return Poll::Pending;
+                }
+            } else if core::mem::replace(&mut is_closing, true) {
+                return Poll::Ready(());
+            } else {
+                // Over HTTP/2 the client is told. A connection that does not end by that is dropped in the next round.
+                connection.as_mut().graceful_shutdown();
+            }
+        }
+    })
+    .await;
+}
+
+/// The requests that are being served on one connection.
+struct Activity {
+    runtime: Arc<dyn TimedRuntime>,
+    served: AtomicUsize,
+    /// The time of the last head of a request or end of a response, at first of the start of the connection, in microseconds.
+    last: AtomicU64,
+}
+
+impl Activity {
+    fn new(runtime: Arc<dyn TimedRuntime>) -> Self {
+        let last = AtomicU64::new(runtime.now().as_micros());
+        Self { runtime, served: AtomicUsize::new(0), last }
+    }
+
+    /// Notes that something has happened now.
+    fn touch(&self) {
+        self.last.store(self.runtime.now().as_micros(), Ordering::Release);
+    }
+
+    /// The time since which no request is being served; `None` if one is.
+    fn idle_since(&self) -> Option<Instant> {
+        (self.served.load(Ordering::Acquire) == 0).then(|| Instant::from_micros(self.last.load(Ordering::Acquire)))
+    }
+}
+
+/// A request that is being served: its body was read, and its response has not ended.
+struct Served(Arc<Activity>);
+
+impl Served {
+    fn begin(activity: &Arc<Activity>) -> Self {
+        activity.served.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(activity))
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.0.touch();
+        self.0.served.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// The service of one connection, which notes the requests that are being served.
+struct ConnectionService {
+    service: HttpService,
+    activity: Arc<Activity>,
+}
+
+impl Service<Request<Incoming>> for ConnectionService {
+    type Response = Response<ServedBody>;
+    type Error = Infallible;
+    type Future = ServedFuture;
+
+    fn call(&self, request: Request<Incoming>) -> ServedFuture {
+        self.activity.touch();
+        ServedFuture { inner: self.service.call(request), activity: Arc::clone(&self.activity), served: None }
+    }
+}
+
+pin_project! {
+    struct ServedFuture {
+        #[pin]
+        inner: HttpFuture<Incoming>,
+        activity: Arc<Activity>,
+        served: Option<Served>,
+    }
+}
+
+impl Future for ServedFuture {
+    type Output = Result<Response<ServedBody>, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        let polled = this.inner.as_mut().poll(cx);
+        if this.served.is_none() && !this.inner.is_reading() {
+            *this.served = Some(Served::begin(this.activity));
+        }
+        let response = ready!(polled)?;
+        let served = this.served.take();
+        Poll::Ready(Ok(response.map(|inner| ServedBody { inner, _served: served })))
+    }
+}
+
+struct ServedBody {
+    inner: HttpBody,
+    _served: Option<Served>,
+}
+
+impl Body for ServedBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Pin::new(&mut self.inner).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+/// Tasks of a runtime, for the streams of HTTP/2.
+#[derive(Clone)]
+struct Tasks(Arc<dyn TimedRuntime>);
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Tasks {
+    fn execute(&self, task: F) {
+        self.0.spawn(Box::pin(task));
+    }
+}

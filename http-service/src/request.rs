@@ -1,0 +1,93 @@
+//! A request: its head as the core reads it, and its body.
+
+use core::fmt;
+use core::pin::Pin;
+use core::task::{Context, Poll, ready};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::{Buf as _, Bytes};
+use http::request::Parts;
+use http_body::Body;
+use protocol_core::http::{Method, RequestHead};
+
+/// The name of the authenticated caller, which a layer puts into the extensions of a request. A session belongs to the principal that has
+/// opened it; for any other it does not exist.
+///
+/// ```
+/// # use http_service::Principal;
+/// let mut request = http::Request::new(());
+/// request.extensions_mut().insert(Principal::new("ada"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Principal(Arc<str>);
+
+impl Principal {
+    /// The principal with that name.
+    pub fn new(name: impl Into<Arc<str>>) -> Self {
+        Self(name.into())
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Principal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The head of a request.
+pub(crate) fn head(parts: &Parts) -> RequestHead<'_> {
+    let headers = parts.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+    let mut head = RequestHead::new(Method::from_name(parts.method.as_str()), headers);
+    head.authority = parts.uri.authority().map(|authority| Cow::Borrowed(authority.as_str()));
+    head
+}
+
+/// The part of a body that was read.
+#[derive(Debug, Default)]
+pub(crate) struct PartialBody {
+    /// The first piece. Most bodies have one, which is not copied.
+    first: Bytes,
+    /// All pieces, if there are several.
+    all: Vec<u8>,
+}
+
+impl PartialBody {
+    /// Reads `body` to its end, or until it has more than `limit` bytes. A body that breaks is returned as an empty one, which is no message:
+    /// nothing of it may have an effect.
+    pub(crate) fn poll_read<B: Body>(&mut self, mut body: Pin<&mut B>, limit: usize, cx: &mut Context<'_>) -> Poll<Bytes> {
+        while self.len() <= limit {
+            match ready!(body.as_mut().poll_frame(cx)) {
+                Some(Ok(frame)) => {
+                    if let Ok(mut data) = frame.into_data() {
+                        self.push(data.copy_to_bytes(data.remaining()));
+                    }
+                }
+                Some(Err(_)) => return Poll::Ready(Bytes::new()),
+                None => break,
+            }
+        }
+        Poll::Ready(if self.all.is_empty() { core::mem::take(&mut self.first) } else { core::mem::take(&mut self.all).into() })
+    }
+
+    fn len(&self) -> usize {
+        self.first.len().max(self.all.len())
+    }
+
+    fn push(&mut self, piece: Bytes) {
+        if self.first.is_empty() {
+            self.first = piece;
+            return;
+        }
+        if self.all.is_empty() {
+            self.all.extend_from_slice(&self.first);
+        }
+        self.all.extend_from_slice(&piece);
+    }
+}

@@ -1,0 +1,141 @@
+//! The driver of one session: it passes orders of the HTTP server on to the endpoint, and frames of the endpoint back.
+//!
+//! ```text
+//!   running --- Close is ordered ---> ended --- no handler is within its grace ---> (done)
+//!      |                                                                              ^
+//!      `--- the session has closed by itself, and no handler is within its grace -----'
+//! ```
+
+use core::pin::Pin;
+use core::task::{Context, Poll};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::Waker;
+
+use endpoint::Endpoint;
+use engine::spare;
+use protocol_core::Close;
+use protocol_core::drive::{Machine as _, Timer};
+use protocol_core::http::SessionKey;
+use protocol_core::session::TransportEnd;
+
+use super::Shared;
+use super::state::{Order, Report};
+
+/// The number of turns in one poll, after which other tasks have their turn.
+const MAX_TURNS: usize = 16;
+
+/// Drives the endpoint of a session until it is over.
+///
+/// # Cancel safety
+/// Not cancel safe: dropping it ends the session at once, without the grace of its handlers.
+pub(super) struct SessionDriver {
+    shared: Arc<Shared>,
+    key: SessionKey,
+    endpoint: Endpoint,
+    /// Made when the first deadline has to be waited for: most requests without a handshake are over before.
+    timer: Option<Box<dyn Timer + Send + Sync>>,
+    /// Orders that the endpoint has not been given.
+    orders: VecDeque<Order>,
+    /// Reports that the server has not been given.
+    reports: Vec<Report>,
+    /// The server has forgotten the session.
+    is_ended: bool,
+    spare: Option<Waker>,
+}
+
+impl SessionDriver {
+    pub(super) fn new(shared: Arc<Shared>, key: SessionKey, endpoint: Endpoint) -> Self {
+        Self { shared, key, endpoint, timer: None, orders: VecDeque::new(), reports: Vec::new(), is_ended: false, spare: None }
+    }
+
+    /// Gives the reports to the server, and takes its orders. The task is woken when there are more.
+    fn pass_reports(&mut self, cx: &Context<'_>) {
+        if self.is_ended {
+            self.reports.clear();
+            return;
+        }
+        self.spare = spare(self.spare.take(), cx.waker());
+        self.shared.pass_reports(self.key, &mut self.reports, &mut self.orders, cx.waker(), &mut self.spare);
+    }
+
+    /// Gives the orders to the endpoint, and collects reports for the server.
+    fn take_turn(&mut self, cx: &Context<'_>) {
+        let now = self.shared.runtime().now();
+        let mut settled = Vec::new();
+        while let Some(order) = self.orders.pop_front() {
+            match order {
+                Order::Frame { exchange, lane, frame, extensions } => {
+                    self.reports.push(match self.endpoint.handle_frame_by(frame, lane, extensions, now) {
+                        Ok(received) => Report::Received { exchange, replies: received.replies },
+                        Err(_) => Report::Full { exchange },
+                    });
+                }
+                Order::Writable { lane, is_writable } => {
+                    // A lane that has no frame left may be closed already.
+                    let _ = self.endpoint.set_writable(lane, is_writable, now);
+                }
+                Order::Settle(lanes) => {
+                    settled.extend(lanes.into_iter().filter(|lane| self.endpoint.replies_owed(*lane) == 0));
+                }
+                Order::Finish(grace) => self.endpoint.peer().close(Close::Graceful { grace }),
+                Order::Close => {
+                    self.is_ended = true;
+                    self.endpoint.handle_end(TransportEnd::Failed, now);
+                }
+            }
+        }
+        self.endpoint.register(cx.waker());
+        if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
+            self.endpoint.handle_timeout(now);
+        }
+        while let Some(transmit) = self.endpoint.poll_transmit() {
+            self.reports.push(Report::Transmit(transmit));
+        }
+        // After the frames of these lanes.
+        settled.extend(core::iter::from_fn(|| self.endpoint.poll_closed_lane()));
+        self.reports.extend(settled.into_iter().map(Report::Settled));
+        if self.endpoint.take_cancelled() {
+            self.reports.push(Report::Cancelled);
+        }
+        if self.endpoint.poll_event().is_some() {
+            self.reports.push(Report::Closed);
+        }
+    }
+
+    /// Waits for the next deadline of the endpoint.
+    fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(at) = self.endpoint.poll_timeout() else { return Poll::Pending };
+        self.timer.get_or_insert_with(|| self.shared.runtime().timer()).poll_until(cx, at)
+    }
+}
+
+impl Future for SessionDriver {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        for _ in 0..MAX_TURNS {
+            self.pass_reports(cx);
+            self.take_turn(cx);
+            if !self.reports.is_empty() && !self.is_ended {
+                continue;
+            }
+            if self.endpoint.is_closed() {
+                return Poll::Ready(());
+            }
+            if self.poll_deadline(cx).is_pending() {
+                return Poll::Pending;
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+impl Drop for SessionDriver {
+    fn drop(&mut self) {
+        if !self.is_ended {
+            self.shared.forget(self.key);
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The HTTP server of the core, shared by all handles and tasks of a service, with its verbs.
+
+mod deadlines;
+mod driver;
+mod exchange;
+mod state;
+
+pub(crate) use exchange::Exchange;
+
+use core::fmt;
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::Waker;
+
+use bytes::Bytes;
+use endpoint::{Endpoint, Extensions, Runtime, Service, TimedRuntime};
+use engine::Engine;
+use http::request::Parts;
+use protocol_core::http::era::Era;
+use protocol_core::http::header::ParamHeaders;
+use protocol_core::http::{
+    HttpContext, HttpExchangeId, HttpRequest, HttpServer, HttpServerConfig, Method, RequestHead, ResponsePart, SessionKey, header,
+};
+use protocol_core::{Arc as CoreArc, Config, Instant};
+
+use crate::request::{Principal, head};
+use deadlines::Deadlines;
+use driver::SessionDriver;
+use state::{Order, Report, State};
+
+/// The HTTP server of a service, under the lock of an [`Engine`], with what it serves.
+struct Shared {
+    engine: Engine<State>,
+    service: Arc<Service>,
+    runtime: Arc<dyn TimedRuntime>,
+    config: Arc<HttpServerConfig>,
+    /// The configuration of sessions with a handshake, and that of those without.
+    sessions: [CoreArc<Config>; 2],
+}
+
+/// The handle that keeps the sessions alive: when the last one is dropped, they end. Services and exchanges have one, tasks have not.
+pub(crate) struct Owner(Arc<Shared>);
+
+/// The system has no random bytes now, so no session can be opened.
+#[derive(Debug)]
+pub(crate) struct NoRandomBytes;
+
+impl Owner {
+    pub(crate) fn new(service: Arc<Service>, runtime: Arc<dyn TimedRuntime>, config: HttpServerConfig) -> Self {
+        let config = Arc::new(config);
+        let server = HttpServer::new(Arc::clone(&config), runtime.now());
+        let plain: Arc<dyn Runtime> = Arc::clone(&runtime) as _;
+        // A service that is shared does not change but for its catalog, and then it declares all lists whatever they hold.
+        let sessions = [Era::Legacy, Era::Modern].map(|era| {
+            let mut config = service.config();
+            config.era = era.config();
+            CoreArc::new(config)
+        });
+        Self(Arc::new(Shared { engine: Engine::new(State::new(server), plain), service, runtime, config, sessions }))
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        &self.0
+    }
+
+    #[cfg(feature = "hyper")]
+    pub(crate) fn runtime(&self) -> &Arc<dyn TimedRuntime> {
+        &self.0.runtime
+    }
+
+    /// The maximum number of bytes of a body.
+    pub(crate) fn body_limit(&self) -> usize {
+        self.0.config.limits.body_bytes
+    }
+
+    /// Returns `true` if the body of a request must be read.
+    pub(crate) fn wants_body(&self, parts: &Parts) -> bool {
+        self.0.config.wants_body(&head(parts))
+    }
+
+    /// Takes a request with its body, and starts the driver of the session that it opens.
+    pub(crate) fn begin(self: &Arc<Self>, parts: Parts, body: Bytes) -> Result<Exchange, NoRandomBytes> {
+        let shared = &self.0;
+        let parts = Arc::new(parts);
+        let extensions = Extensions::new().with_shared(Arc::clone(&parts));
+        let mut request = HttpRequest::new(head(&parts), body);
+        // Here, and not under the lock.
+        request.read_body(&shared.config.limits);
+        request.principal = parts.extensions.get::<Principal>().map(Principal::as_str);
+        let mut context = RequestContext { random: shared.random_for(&request.head)?, service: &shared.service };
+        let (id, opened, unused) = shared.verb(|state, now| {
+            let mut extensions = Some(extensions);
+            let (id, opened) = state.begin(&request, &mut context, &mut extensions, now);
+            (id, opened, extensions)
+        });
+        drop(unused);
+        let mut driver = opened.map(|(key, era)| shared.driver(key, era));
+        if matches!(opened, Some((_, Era::Legacy)))
+            && let Some(driver) = driver.take()
+        {
+            shared.runtime.spawn(Box::pin(driver));
+        }
+        Ok(Exchange::new(Arc::clone(self), id, driver))
+    }
+
+    /// Opens nothing new, and closes every session gracefully.
+    pub(crate) fn stop(&self, grace: Duration) {
+        self.0.verb(|state, _| state.stop(grace));
+    }
+
+    /// The numbers of sessions and of exchanges that are not over.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        self.0.engine.look(|state| state.counts())
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.0.verb(|state, now| state.end(now));
+    }
+}
+
+impl Shared {
+    /// Changes the state with `change`, passes on what follows from that, and wakes the tasks that have something to do. `change` must not
+    /// drop wakers or values of users, but return them.
+    fn verb<T>(self: &Arc<Self>, change: impl FnOnce(&mut State, Instant) -> T) -> T {
+        let (value, starts_deadlines) = self.engine.verb(|state, now, _| {
+            let value = change(state, now);
+            state.distribute(&mut None);
+            (value, state.starts_deadlines())
+        });
+        if starts_deadlines {
+            self.runtime.spawn(Box::pin(Deadlines::new(Arc::clone(self), self.runtime.timer())));
+        }
+        value
+    }
+
+    fn runtime(&self) -> &Arc<dyn TimedRuntime> {
+        &self.runtime
+    }
+
+    /// The driver of a new session.
+    fn driver(self: &Arc<Self>, key: SessionKey, era: Era) -> SessionDriver {
+        let [legacy, modern] = &self.sessions;
+        let config = match era {
+            Era::Legacy => legacy,
+            Era::Modern => modern,
+        };
+        let runtime: Arc<dyn Runtime> = Arc::clone(&self.runtime) as _;
+        SessionDriver::new(Arc::clone(self), key, Endpoint::serving(Arc::clone(&self.service), CoreArc::clone(config), runtime))
+    }
+
+    /// Random bytes for the id of the session that a request may open.
+    fn random_for(&self, head: &RequestHead<'_>) -> Result<[u8; 16], NoRandomBytes> {
+        let mut bytes = [0; 16];
+        if head.method == Method::Post && head.headers.get_all(header::SESSION_ID).next().is_none() {
+            self.runtime.fill_random(&mut bytes).map_err(|_| NoRandomBytes)?;
+        }
+        Ok(bytes)
+    }
+
+    // ---- Verbs of exchanges ----
+
+    fn poll_response(self: &Arc<Self>, exchange: HttpExchangeId, waker: &Waker, spare: &mut Option<Waker>) -> Option<ResponsePart> {
+        self.verb(|state, now| state.poll_response(exchange, waker, spare, now))
+    }
+
+    fn lose(self: &Arc<Self>, exchange: HttpExchangeId) {
+        let waker = self.verb(|state, now| state.lose(exchange, now));
+        drop(waker);
+    }
+
+    // ---- Verbs of drivers ----
+
+    /// Passes the reports of a driver to the HTTP server, and moves the orders that follow from them, and all others, into `orders`.
+    fn pass_reports(
+        self: &Arc<Self>,
+        session: SessionKey,
+        reports: &mut Vec<Report>,
+        orders: &mut VecDeque<Order>,
+        waker: &Waker,
+        spare: &mut Option<Waker>,
+    ) {
+        self.verb(|state, now| {
+            for report in core::mem::take(reports) {
+                state.apply(session, report, now);
+            }
+            state.distribute(&mut None);
+            state.take_orders(session, orders, waker, spare);
+        });
+    }
+
+    fn forget(self: &Arc<Self>, session: SessionKey) {
+        let forgotten = self.verb(|state, now| state.forget(session, now));
+        drop(forgotten);
+    }
+
+    // ---- Verbs of the task that waits for deadlines ----
+
+    fn expire(self: &Arc<Self>, waker: &Waker, spare: &mut Option<Waker>) -> Option<Instant> {
+        self.verb(|state, now| state.expire(now, waker, spare))
+    }
+
+    fn end_deadlines(self: &Arc<Self>) {
+        let waker = self.engine.look(State::end_deadlines);
+        drop(waker);
+    }
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpService").field("service", &self.0.service).finish_non_exhaustive()
+    }
+}
+
+/// The knowledge that the HTTP server asks for while it takes a request.
+struct RequestContext<'a> {
+    random: [u8; 16],
+    service: &'a Service,
+}
+
+impl HttpContext for RequestContext<'_> {
+    fn random(&mut self) -> [u8; 16] {
+        self.random
+    }
+
+    fn param_headers(&mut self, tool: &str) -> Option<CoreArc<ParamHeaders>> {
+        self.service.param_headers(tool)
+    }
+}

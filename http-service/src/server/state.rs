@@ -1,0 +1,255 @@
+//! The state of a service under its one lock: the HTTP server of the core, and what waits for the tasks that drive its sessions and poll its
+//! responses.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, VecDeque};
+use std::task::Waker;
+
+use bytes::Bytes;
+use endpoint::Extensions;
+use engine::{After, DriverSlot, Guarded, park};
+use protocol_core::http::era::Era;
+use protocol_core::http::{HttpContext, HttpEvent, HttpExchangeId, HttpRequest, HttpServer, ResponsePart, SessionKey};
+use protocol_core::{Instant, Lane, Transmit};
+
+/// Everything under the lock.
+pub(super) struct State {
+    server: HttpServer,
+    sessions: BTreeMap<SessionKey, SessionSlot>,
+    /// The exchanges that are not over, each with the waker of the task that waits for its response.
+    exchanges: BTreeMap<HttpExchangeId, Option<Waker>>,
+    /// The task that waits for the deadlines of `server`.
+    deadlines: DriverSlot,
+    /// There is such a task, or it is about to be started.
+    has_deadlines: bool,
+    /// Wakers of tasks that have something to do after this verb.
+    woken: Vec<Waker>,
+}
+
+/// The orders of a session that its driver has not taken, and the waker of the driver.
+#[derive(Default)]
+struct SessionSlot {
+    orders: VecDeque<Order>,
+    waker: Option<Waker>,
+}
+
+/// An instruction to the driver of a session.
+pub(super) enum Order {
+    /// Take a frame, and report how many replies there will be.
+    Frame { exchange: HttpExchangeId, lane: Lane, frame: Bytes, extensions: Extensions },
+    /// Stop or resume a lane.
+    Writable { lane: Lane, is_writable: bool },
+    /// Report those of these lanes that are owed no reply.
+    Settle(Vec<Lane>),
+    /// Close the session gracefully, within this time.
+    Finish(Duration),
+    /// End the session at once. The last order.
+    Close,
+}
+
+/// Something that the driver of a session tells the HTTP server.
+pub(super) enum Report {
+    /// A frame was taken, and causes that many replies.
+    Received { exchange: HttpExchangeId, replies: usize },
+    /// A frame was not taken.
+    Full { exchange: HttpExchangeId },
+    /// A frame to send.
+    Transmit(Transmit),
+    /// A call was cancelled, so some lanes may be owed no reply any longer.
+    Cancelled,
+    /// No further frame comes by this lane.
+    Settled(Lane),
+    /// The session has closed by itself.
+    Closed,
+}
+
+impl Guarded for State {
+    type Wakers = Vec<Waker>;
+
+    fn is_closed(&self) -> bool {
+        false
+    }
+
+    fn take_wakers(&mut self, _: &After) -> Vec<Waker> {
+        let mut woken = core::mem::take(&mut self.woken);
+        if self.deadlines.is_news(false, || self.server.poll_timeout()) {
+            woken.extend(self.deadlines.take());
+        }
+        woken
+    }
+}
+
+impl State {
+    pub(super) fn new(server: HttpServer) -> Self {
+        Self {
+            server,
+            sessions: BTreeMap::new(),
+            exchanges: BTreeMap::new(),
+            deadlines: DriverSlot::default(),
+            has_deadlines: false,
+            woken: Vec::new(),
+        }
+    }
+
+    // ---- Requests ----
+
+    /// Takes a request. The session that it opens, if it does, needs a driver. `extensions` are taken with its frame.
+    pub(super) fn begin(
+        &mut self,
+        request: &HttpRequest<'_>,
+        context: &mut dyn HttpContext,
+        extensions: &mut Option<Extensions>,
+        now: Instant,
+    ) -> (HttpExchangeId, Option<(SessionKey, Era)>) {
+        let exchange = self.server.handle_request(request, context, now);
+        self.exchanges.insert(exchange, None);
+        (exchange, self.distribute(extensions))
+    }
+
+    /// The next part of a response. If there is none yet, keeps `spare` to wake the task that waits for it.
+    pub(super) fn poll_response(
+        &mut self,
+        exchange: HttpExchangeId,
+        waker: &Waker,
+        spare: &mut Option<Waker>,
+        now: Instant,
+    ) -> Option<ResponsePart> {
+        let part = self.server.poll_response(exchange, now);
+        match (&part, self.exchanges.get_mut(&exchange)) {
+            (None, Some(slot)) => {
+                park(slot, waker, spare);
+            }
+            (Some(ResponsePart::End), _) => *spare = self.exchanges.remove(&exchange).flatten(),
+            _ => {}
+        }
+        part
+    }
+
+    /// Handles the loss of an exchange. Returns the waker that waited for it, to be dropped outside of the lock.
+    pub(super) fn lose(&mut self, exchange: HttpExchangeId, now: Instant) -> Option<Waker> {
+        self.server.handle_lost(exchange, now);
+        self.exchanges.remove(&exchange).flatten()
+    }
+
+    // ---- Sessions ----
+
+    pub(super) fn apply(&mut self, session: SessionKey, report: Report, now: Instant) {
+        match report {
+            Report::Received { exchange, replies } => self.server.handle_received(exchange, replies, now),
+            Report::Full { exchange } => self.server.handle_full(exchange, now),
+            Report::Transmit(transmit) => self.server.handle_transmit(session, transmit, now),
+            Report::Cancelled => {
+                let lanes = self.server.lanes_at_work(session).collect();
+                self.order(session, Order::Settle(lanes));
+            }
+            Report::Settled(lane) => self.server.handle_settled(session, lane, now),
+            Report::Closed => self.server.handle_closed(session, now),
+        }
+    }
+
+    /// Moves the orders of a session into `orders`, and keeps `spare` to wake its driver when there are more. The session is forgotten with
+    /// its last order.
+    pub(super) fn take_orders(
+        &mut self,
+        session: SessionKey,
+        orders: &mut VecDeque<Order>,
+        waker: &Waker,
+        spare: &mut Option<Waker>,
+    ) {
+        let Some(slot) = self.sessions.get_mut(&session) else { return };
+        orders.append(&mut slot.orders);
+        if matches!(orders.back(), Some(Order::Close)) {
+            *spare = self.sessions.remove(&session).and_then(|slot| slot.waker);
+        } else {
+            park(&mut slot.waker, waker, spare);
+        }
+    }
+
+    /// Forgets a session whose driver is gone. Returns what waited for it, to be dropped outside of the lock.
+    pub(super) fn forget(&mut self, session: SessionKey, now: Instant) -> impl Sized + use<> {
+        self.server.handle_closed(session, now);
+        self.sessions.remove(&session)
+    }
+
+    /// Opens nothing new, and closes every session gracefully.
+    pub(super) fn stop(&mut self, grace: Duration) {
+        self.server.stop();
+        for session in self.server.session_keys().collect::<Vec<_>>() {
+            self.order(session, Order::Finish(grace));
+        }
+    }
+
+    /// Ends every session at once.
+    pub(super) fn end(&mut self, now: Instant) {
+        self.server.stop();
+        for session in self.server.session_keys().collect::<Vec<_>>() {
+            self.server.close_session(session, now);
+        }
+        // Nothing is left to wait for, so its task ends.
+        self.woken.extend(self.deadlines.take());
+    }
+
+    fn order(&mut self, session: SessionKey, order: Order) {
+        if let Some(slot) = self.sessions.get_mut(&session) {
+            slot.orders.push_back(order);
+            self.woken.extend(slot.waker.take());
+        }
+    }
+
+    /// Passes the events of the server on to those that they are for. Returns the session that was opened.
+    pub(super) fn distribute(&mut self, extensions: &mut Option<Extensions>) -> Option<(SessionKey, Era)> {
+        let mut opened = None;
+        while let Some(event) = self.server.poll_event() {
+            match event {
+                HttpEvent::Open { session, era } => {
+                    self.sessions.insert(session, SessionSlot::default());
+                    opened = Some((session, era));
+                }
+                HttpEvent::Frame { session, exchange, lane, frame } => {
+                    let extensions = extensions.take().unwrap_or_default();
+                    self.order(session, Order::Frame { exchange, lane, frame, extensions });
+                }
+                HttpEvent::Writable { session, lane, is_writable } => self.order(session, Order::Writable { lane, is_writable }),
+                HttpEvent::Close { session } => self.order(session, Order::Close),
+                HttpEvent::Readable { exchange } => {
+                    self.woken.extend(self.exchanges.get_mut(&exchange).and_then(Option::take));
+                }
+                _ => {}
+            }
+        }
+        opened
+    }
+
+    // ---- Deadlines ----
+
+    /// Returns `true` if a task must be started that waits for deadlines.
+    pub(super) fn starts_deadlines(&mut self) -> bool {
+        let starts = !self.has_deadlines && self.server.poll_timeout().is_some();
+        self.has_deadlines |= starts;
+        starts
+    }
+
+    /// Handles the deadlines that are due. Returns the next one, and keeps `spare` to wake the task when there is an earlier one. If there is
+    /// none, the task ends.
+    pub(super) fn expire(&mut self, now: Instant, waker: &Waker, spare: &mut Option<Waker>) -> Option<Instant> {
+        self.server.handle_timeout(now);
+        let next = self.deadlines.arm(self.server.poll_timeout());
+        match next {
+            Some(_) => {
+                self.deadlines.park(waker, spare);
+            }
+            None => *spare = self.end_deadlines(),
+        }
+        next
+    }
+
+    /// Notes that the task has ended. Returns its waker, to be dropped outside of the lock.
+    pub(super) fn end_deadlines(&mut self) -> Option<Waker> {
+        self.has_deadlines = false;
+        self.deadlines.take()
+    }
+
+    pub(super) fn counts(&self) -> (usize, usize) {
+        (self.server.sessions(), self.server.exchanges())
+    }
+}

@@ -1,0 +1,98 @@
+//! The service.
+
+use core::convert::Infallible;
+use core::fmt;
+use core::task::{Context, Poll};
+use core::time::Duration;
+use std::sync::Arc;
+
+use endpoint::{Service, TimedRuntime};
+use http::{Request, Response};
+use http_body::Body;
+use protocol_core::http::HttpServerConfig;
+
+use crate::body::HttpBody;
+use crate::future::HttpFuture;
+use crate::server::Owner;
+
+/// MCP over Streamable HTTP, as a [`tower_service::Service`]: always ready, without an error, for requests with any body.
+///
+/// It answers whatever the path of a request is: routing is the task of its owner. Clones share the sessions. When the last clone, the last
+/// future and the last body are dropped, the sessions end.
+///
+/// By default it serves only requests to this machine by pages of this machine, so that a page in a browser cannot reach it
+/// ([`HttpServerConfig::hosts`], [`HttpServerConfig::origins`]).
+#[derive(Clone)]
+pub struct HttpService {
+    owner: Arc<Owner>,
+}
+
+impl HttpService {
+    /// Serves `service` with the default configuration. Sessions and handlers run as tasks of `runtime`, which also provides the random bytes
+    /// for the ids of sessions: as long as there are none, a POST without a session is answered with 503.
+    #[must_use]
+    pub fn new(service: Arc<Service>, runtime: Arc<dyn TimedRuntime>) -> Self {
+        Self::with_config(service, runtime, HttpServerConfig::default())
+    }
+
+    /// Serves `service` with the configuration `config`. Its era takes the place of the one that `service` is configured with.
+    #[must_use]
+    pub fn with_config(service: Arc<Service>, runtime: Arc<dyn TimedRuntime>, config: HttpServerConfig) -> Self {
+        Self { owner: Arc::new(Owner::new(service, runtime, config)) }
+    }
+
+    /// Ends the service gracefully: nothing new is opened, which is answered with 503, and every session closes. Requests that are being
+    /// served have `grace` to end. Subscriptions and GET streams end at once, if no call of their session runs. A second call can only
+    /// shorten the time.
+    pub fn close(&self, grace: Duration) {
+        self.owner.stop(grace);
+    }
+
+    #[cfg(feature = "hyper")]
+    pub(crate) fn runtime(&self) -> &Arc<dyn TimedRuntime> {
+        self.owner.runtime()
+    }
+
+    /// The number of sessions: those with a handshake, and one for each request without that is being served.
+    #[must_use]
+    pub fn sessions(&self) -> usize {
+        self.owner.counts().0
+    }
+
+    /// The number of requests whose response has not ended, open streams included.
+    #[must_use]
+    pub fn exchanges(&self) -> usize {
+        self.owner.counts().1
+    }
+}
+
+impl<B: Body> tower_service::Service<Request<B>> for HttpService {
+    type Response = Response<HttpBody>;
+    type Error = Infallible;
+    type Future = HttpFuture<B>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> HttpFuture<B> {
+        HttpFuture::new(Arc::clone(&self.owner), request)
+    }
+}
+
+#[cfg(feature = "hyper")]
+impl<B: Body> hyper::service::Service<Request<B>> for HttpService {
+    type Response = Response<HttpBody>;
+    type Error = Infallible;
+    type Future = HttpFuture<B>;
+
+    fn call(&self, request: Request<B>) -> HttpFuture<B> {
+        HttpFuture::new(Arc::clone(&self.owner), request)
+    }
+}
+
+impl fmt::Debug for HttpService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.owner.fmt(f)
+    }
+}

@@ -1,0 +1,754 @@
+//! The service in virtual time, with clients that poll, stop polling, and disconnect.
+
+use core::convert::Infallible;
+use core::pin::Pin;
+use core::task::{Context as TaskContext, Poll, Waker};
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use endpoint::testing::Executor;
+use endpoint::{Context, Resource, ResourceContents, Service, Tool, ToolError};
+use http::request::Parts;
+use http::{Request, Response};
+use http_body::{Body, Frame};
+use protocol_core::mcp::Era;
+use protocol_core::{Identity, Json, Progress, ToolOutput};
+use tower_layer::Layer as _;
+use tower_service::Service as _;
+
+use crate::{Allowed, HostOriginLayer, HttpBody, HttpFuture, HttpServerConfig, HttpService, Principal, TimedRuntime};
+
+const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// The body of a request, in pieces; `Err` is a connection that breaks.
+struct Pieces(VecDeque<Result<&'static str, ()>>);
+
+impl Body for Pieces {
+    type Data = Bytes;
+    type Error = ();
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut TaskContext<'_>) -> Poll<Option<Result<Frame<Bytes>, ()>>> {
+        Poll::Ready(self.0.pop_front().map(|piece| piece.map(|text| Frame::data(Bytes::from_static(text.as_bytes())))))
+    }
+}
+
+/// A whole body.
+struct Whole(Option<Bytes>);
+
+impl Body for Whole {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut TaskContext<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.0.take().map(|text| Ok(Frame::data(text))))
+    }
+}
+
+/// What has happened to handlers.
+#[derive(Default)]
+struct Seen {
+    cancelled: AtomicUsize,
+    cleaned: AtomicBool,
+    steps: AtomicUsize,
+}
+
+struct Bench {
+    executor: Executor,
+    service: HttpService,
+    seen: Arc<Seen>,
+}
+
+/// A response that a client waits for.
+struct Client {
+    future: Option<Pin<Box<HttpFuture<Whole>>>>,
+    response: Option<Response<HttpBody>>,
+    received: String,
+    has_ended: bool,
+}
+
+type Fields<'a> = &'a [(&'a str, &'a str)];
+
+fn service(seen: &Arc<Seen>) -> Service {
+    Service::new(Identity::new("server", "1"))
+        .tool(Tool::new("quick", async |_: Context, (): ()| Ok("done")).inline())
+        .tool(Tool::new("task", async |_: Context, (): ()| Ok("done")))
+        .tool(Tool::new("nap", async |context: Context, (): ()| {
+            context.sleep(ms(1000)).await?;
+            Ok("rested")
+        }))
+        .tool(Tool::new("whoami", async |context: Context, (): ()| {
+            let parts = context.extensions().get::<Parts>();
+            let header = parts.and_then(|parts| parts.headers.get("x-name")).and_then(|value| value.to_str().ok());
+            Ok(header.unwrap_or("nobody").to_owned())
+        }))
+        .tool(seeing("wait", seen, async |seen, context| {
+            context.cancelled().await;
+            seen.cancelled.fetch_add(1, Ordering::Relaxed);
+            // Handlers clean up within their grace.
+            for _ in 0..3 {
+                yield_now().await;
+            }
+            seen.cleaned.store(true, Ordering::Relaxed);
+            Err(ToolError::failed("cancelled"))
+        }))
+        .tool(seeing("count", seen, async |seen, context| {
+            for step in 1..=3 {
+                context.progress(Progress::count(step, 3));
+                context.sleep(ms(200)).await?;
+                seen.steps.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok("counted")
+        }))
+        .tool(seeing("flood", seen, async |seen, context| {
+            let text = "x".repeat(1000);
+            for step in 1..=2000 {
+                context.progress(Progress::count(step, 2000).with_message(text.as_str()));
+                context.sleep(ms(200)).await?;
+                seen.steps.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok("flooded")
+        }))
+}
+
+/// A tool that notes what happens to it.
+fn seeing<F, Fut>(name: &str, seen: &Arc<Seen>, handler: F) -> Tool
+where
+    F: Fn(Arc<Seen>, Context) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<&'static str, ToolError>> + Send + 'static,
+{
+    let seen = Arc::clone(seen);
+    Tool::new(name, move |context: Context, (): ()| handler(Arc::clone(&seen), context))
+}
+
+/// Lets other tasks run.
+async fn yield_now() {
+    let mut has_yielded = false;
+    core::future::poll_fn(|cx| {
+        if core::mem::replace(&mut has_yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    fn with(change: impl FnOnce(&mut HttpServerConfig)) -> Self {
+        let seen = Arc::<Seen>::default();
+        Self::serving(service(&seen), seen, change)
+    }
+
+    fn serving(service: Service, seen: Arc<Seen>, change: impl FnOnce(&mut HttpServerConfig)) -> Self {
+        let executor = Executor::new();
+        let runtime: Arc<dyn TimedRuntime> = Arc::new(executor.clone());
+        let mut config = HttpServerConfig::default();
+        change(&mut config);
+        Self { service: HttpService::with_config(Arc::new(service), runtime, config), executor, seen }
+    }
+
+    /// Sends a request, and polls its response once.
+    fn send(&mut self, method: &str, fields: Fields<'_>, body: &str) -> Client {
+        let mut client = self.start(method, fields, body);
+        client.poll(&self.executor);
+        client
+    }
+
+    fn start(&mut self, method: &str, fields: Fields<'_>, body: &str) -> Client {
+        let request = request(method, fields, Whole(Some(Bytes::copy_from_slice(body.as_bytes()))));
+        Client { future: Some(Box::pin(self.service.call(request))), response: None, received: String::new(), has_ended: false }
+    }
+
+    fn post(&mut self, fields: Fields<'_>, body: &str) -> Client {
+        self.send("POST", fields, body)
+    }
+
+    /// Opens a session, and returns its id.
+    fn open(&mut self) -> String {
+        let body = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
+        let opened = self.post(&[], body);
+        assert_eq!(opened.status(), 200, "{}", opened.received);
+        let id = opened.header("mcp-session-id").expect("an id").to_owned();
+        let noted = self.post(&[("mcp-session-id", &id)], r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
+        assert_eq!((noted.status(), &*noted.received), (202, ""));
+        id
+    }
+
+    fn call_in(&mut self, session: &str, id: u32, tool: &str) -> Client {
+        let body = call(id, tool, r#""_meta":{"progressToken":1}"#);
+        self.post(&[("mcp-session-id", session)], &body)
+    }
+
+    /// Calls a tool without a handshake.
+    fn call(&mut self, tool: &str) -> Client {
+        self.call_with(tool, &[])
+    }
+
+    fn call_with(&mut self, tool: &str, fields: Fields<'_>) -> Client {
+        let mut client = self.start_call(tool, fields);
+        client.poll(&self.executor);
+        client
+    }
+
+    fn start_call(&mut self, tool: &str, fields: Fields<'_>) -> Client {
+        let meta = format!(r#""_meta":{{"{VERSION}":"2026-07-28","{CAPABILITIES}":{{}},"progressToken":1}}"#);
+        let usual = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call"), ("mcp-name", tool)];
+        let fields: Vec<_> = usual.iter().chain(fields).copied().collect();
+        self.start("POST", &fields, &call(7, tool, &meta))
+    }
+
+    fn run(&self, millis: u64) {
+        self.executor.run_for(ms(millis));
+    }
+}
+
+/// The numbers of sessions and of exchanges.
+fn counts(bench: &Bench) -> (usize, usize) {
+    (bench.service.sessions(), bench.service.exchanges())
+}
+
+fn call(id: u32, tool: &str, meta: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}",{meta}}}}}"#)
+}
+
+fn request<B>(method: &str, fields: Fields<'_>, body: B) -> Request<B> {
+    let usual = [("host", "localhost"), ("content-type", "application/json"), ("accept", "application/json, text/event-stream")];
+    let mut request = Request::builder().method(method).uri("/mcp");
+    for (name, value) in usual.iter().filter(|(name, _)| !fields.iter().any(|(field, _)| field == name)).chain(fields) {
+        request = request.header(*name, *value);
+    }
+    request.body(body).expect("a request")
+}
+
+impl Client {
+    /// Polls until the response has to wait, and lets all tasks run.
+    fn poll(&mut self, executor: &Executor) {
+        loop {
+            self.poll_only();
+            if !executor.run_until_stalled() {
+                return;
+            }
+        }
+    }
+
+    fn poll_only(&mut self) {
+        let mut cx = TaskContext::from_waker(Waker::noop());
+        if let Some(future) = &mut self.future
+            && let Poll::Ready(Ok(response)) = future.as_mut().poll(&mut cx)
+        {
+            (self.response, self.future) = (Some(response), None);
+        }
+        while let Some(response) = self.response.as_mut().filter(|_| !self.has_ended) {
+            match Pin::new(response.body_mut()).poll_frame(&mut cx) {
+                Poll::Ready(Some(Ok(frame))) => {
+                    let data = frame.into_data().expect("data");
+                    self.received.push_str(core::str::from_utf8(&data).expect("text"));
+                }
+                Poll::Ready(_) => self.has_ended = true,
+                Poll::Pending => return,
+            }
+        }
+    }
+
+    fn status(&self) -> u16 {
+        self.response.as_ref().map_or(0, |response| response.status().as_u16())
+    }
+
+    fn header(&self, name: &str) -> Option<&str> {
+        self.response.as_ref()?.headers().get(name)?.to_str().ok()
+    }
+
+    /// The number of events with a message.
+    fn events(&self) -> usize {
+        self.received.matches("data: {").count()
+    }
+}
+
+// ---- Both eras ----
+
+#[test]
+fn a_session_is_opened_used_and_ended() {
+    let mut bench = Bench::new();
+    let session = bench.open();
+    for (id, tool) in [(1, "quick"), (2, "task")] {
+        let called = bench.call_in(&session, id, tool);
+        assert_eq!((called.status(), called.header("content-type"), called.has_ended), (200, Some("application/json"), true));
+        assert!(called.received.contains("done"), "{}", called.received);
+    }
+    assert_eq!(counts(&bench), (1, 0));
+    let fields = [("mcp-session-id", &*session)];
+    assert_eq!(bench.send("DELETE", &fields, "").status(), 204);
+    assert_eq!(counts(&bench), (0, 0));
+    assert_eq!(bench.call_in(&session, 3, "quick").status(), 404);
+}
+
+#[test]
+fn a_request_without_a_handshake_is_served_within_the_first_poll_of_its_future() {
+    let mut bench = Bench::new();
+    let mut called = bench.start_call("quick", &[]);
+    called.poll_only();
+    assert_eq!((called.status(), called.header("mcp-session-id"), called.has_ended), (200, None, true));
+    assert!(called.received.contains("done") && called.received.contains("complete"), "{}", called.received);
+    assert_eq!(counts(&bench), (0, 0), "nothing is left of it");
+    assert!(bench.call("task").received.contains("done"));
+    assert_eq!(bench.call("nobody knows it").status(), 200, "an error of the tool is an answer");
+}
+
+#[test]
+fn progress_makes_a_stream_of_events_of_the_response() {
+    let mut bench = Bench::new();
+    let session = bench.open();
+    for (is_legacy, ids) in [(true, 5), (false, 0)] {
+        let mut called = if is_legacy { bench.call_in(&session, 1, "count") } else { bench.call("count") };
+        assert_eq!((called.status(), called.header("content-type"), called.events()), (200, Some("text/event-stream"), 1));
+        bench.run(200);
+        called.poll(&bench.executor);
+        assert_eq!((called.events(), called.has_ended), (2, false));
+        bench.run(400);
+        called.poll(&bench.executor);
+        assert_eq!((called.events(), called.has_ended), (4, true), "{}", called.received);
+        assert_eq!(called.received.matches("id: ").count(), ids, "only the stream of a session can be resumed");
+    }
+}
+
+#[test]
+fn a_quiet_call_becomes_a_stream_after_a_while() {
+    let mut bench = Bench::with(|config| config.timeouts.keep_alive = ms(300));
+    let mut called = bench.call("nap");
+    assert_eq!(called.status(), 0);
+    bench.run(700);
+    called.poll(&bench.executor);
+    assert_eq!((called.status(), called.events()), (200, 0));
+    assert!(called.received.starts_with(':'), "a comment: {}", called.received);
+    bench.run(300);
+    called.poll(&bench.executor);
+    assert!(called.has_ended && called.received.contains("rested"), "{}", called.received);
+}
+
+#[test]
+fn a_server_of_one_era_refuses_the_other() {
+    let mut bench = Bench::with(|config| config.era = Era::Modern);
+    assert_eq!(bench.call("quick").status(), 200);
+    assert_eq!(bench.send("GET", &[], "").status(), 405);
+    let mut bench = Bench::with(|config| config.era = Era::Legacy);
+    assert_eq!(bench.call("quick").status(), 400, "it names no session");
+    bench.open();
+}
+
+// ---- Disconnects ----
+
+#[test]
+fn a_client_that_leaves_before_the_head_cancels_a_request_without_a_handshake() {
+    let mut bench = Bench::new();
+    let called = bench.call("wait");
+    assert_eq!(called.status(), 0);
+    drop(called);
+    bench.run(0);
+    assert_eq!(bench.seen.cancelled.load(Ordering::Relaxed), 1);
+    assert!(bench.seen.cleaned.load(Ordering::Relaxed), "the handler has its grace");
+    assert_eq!(counts(&bench), (0, 0));
+}
+
+#[test]
+fn a_client_that_leaves_during_the_stream_cancels_a_request_without_a_handshake() {
+    let mut bench = Bench::with(|config| config.timeouts.keep_alive = ms(10));
+    let mut called = bench.call("wait");
+    bench.run(20);
+    called.poll(&bench.executor);
+    assert_eq!((called.status(), counts(&bench)), (200, (1, 1)));
+    drop(called);
+    bench.run(0);
+    assert_eq!(bench.seen.cancelled.load(Ordering::Relaxed), 1);
+    assert!(bench.seen.cleaned.load(Ordering::Relaxed), "the handler has its grace");
+    assert_eq!(counts(&bench), (0, 0));
+}
+
+#[test]
+fn a_request_of_a_session_goes_on_without_its_client_who_can_come_back() {
+    let mut bench = Bench::new();
+    let session = bench.open();
+    let called = bench.call_in(&session, 1, "count");
+    let first = called.received.lines().find_map(|line| line.strip_prefix("id: ")).expect("an id").to_owned();
+    drop(called);
+    bench.run(1000);
+    assert_eq!(bench.seen.steps.load(Ordering::Relaxed), 3, "it went on");
+    let resumed = bench.send("GET", &[("mcp-session-id", &session), ("last-event-id", &first)], "");
+    assert!(resumed.has_ended && resumed.received.contains("counted"), "{}", resumed.received);
+    assert_eq!(resumed.events(), 4, "three updates and the result");
+}
+
+#[test]
+fn the_response_of_a_call_that_the_client_has_cancelled_ends_without_a_result() {
+    let mut bench = Bench::new();
+    let session = bench.open();
+    let mut called = bench.call_in(&session, 1, "wait");
+    let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
+    assert_eq!(bench.post(&[("mcp-session-id", &session)], cancel).status(), 202);
+    called.poll(&bench.executor);
+    assert_eq!((called.has_ended, called.events(), bench.seen.cancelled.load(Ordering::Relaxed)), (true, 0, 1));
+    assert_eq!(counts(&bench), (1, 0));
+}
+
+#[test]
+fn a_session_that_is_not_used_ends() {
+    let mut bench = Bench::with(|config| config.timeouts.session_idle = ms(5000));
+    let session = bench.open();
+    bench.run(4999);
+    assert_eq!(bench.call_in(&session, 1, "quick").status(), 200);
+    bench.run(4999);
+    assert_eq!(counts(&bench), (1, 0));
+    bench.run(1);
+    assert_eq!(counts(&bench), (0, 0));
+    assert_eq!(bench.executor.next_alarm(), None, "no task waits for a deadline");
+    // A later request starts that task again.
+    bench.open();
+    bench.run(5000);
+    assert_eq!(counts(&bench), (0, 0));
+}
+
+#[test]
+fn sessions_end_with_the_last_handle_of_the_service() {
+    let mut bench = Bench::new();
+    let session = bench.open();
+    let called = bench.call_in(&session, 1, "wait");
+    let Bench { executor, service, seen } = bench;
+    drop(service);
+    executor.run_for(ms(0));
+    assert_eq!(seen.cancelled.load(Ordering::Relaxed), 0, "the response is a handle, too");
+    drop(called);
+    executor.run_for(ms(0));
+    assert_eq!(seen.cancelled.load(Ordering::Relaxed), 1);
+    assert_eq!(Arc::strong_count(&seen), 1, "the service was dropped with its tools");
+}
+
+// ---- Bodies ----
+
+#[test]
+fn a_body_in_pieces_is_read_and_one_that_breaks_has_no_effect() {
+    let mut bench = Bench::new();
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
+    let (head, tail) = body.split_at(40);
+    for (pieces, status) in [
+        (vec![Ok(head), Ok(""), Ok(tail)], 200),
+        (vec![Ok(""), Ok(head), Ok(&tail[..3]), Ok(&tail[3..])], 200),
+        (vec![Ok(body), Err(())], 400),
+        (vec![Ok(head), Err(())], 400),
+        (vec![Ok(head)], 400),
+        (vec![], 400),
+    ] {
+        let request = request("POST", &[], Pieces(pieces.into()));
+        let response = bench.executor.block_on(bench.service.call(request)).expect("a response").expect("no error");
+        assert_eq!(response.status().as_u16(), status);
+    }
+    assert_eq!(counts(&bench), (2, 0));
+}
+
+#[test]
+fn a_body_is_read_up_to_the_limit_and_not_at_all_if_the_head_is_refused() {
+    let mut bench = Bench::with(|config| config.limits.body_bytes = 100);
+    let long = || (0..).map(|_| Ok::<_, ()>("0123456789"));
+    let endless = Pieces(long().take(1000).collect());
+    let mut body = Box::pin(bench.service.call(request("POST", &[], endless)));
+    let response = bench.executor.block_on(body.as_mut()).expect("a response").expect("no error");
+    assert_eq!(response.status().as_u16(), 413);
+    for fields in [[("host", "evil.example.com")], [("content-type", "text/plain")], [("accept", "text/html")]] {
+        // A connection that breaks would be noticed.
+        let request = request("POST", &fields, Pieces([Err(())].into()));
+        let response = bench.executor.block_on(bench.service.call(request)).expect("a response").expect("no error");
+        assert!([403, 415, 406].contains(&response.status().as_u16()));
+    }
+}
+
+#[test]
+fn two_hosts_and_foreign_origins_are_refused() {
+    let mut bench = Bench::new();
+    for fields in [
+        &[("host", "evil.example.com")][..],
+        &[("origin", "http://evil.example.com")],
+        &[("origin", "http://localhost"), ("origin", "http://localhost")],
+        &[("host", "localhost"), ("host", "localhost")],
+    ] {
+        let refused = bench.call_with("quick", fields);
+        assert_eq!(refused.status(), 403, "{fields:?}");
+        assert_eq!(refused.header("content-type"), Some("application/json"));
+    }
+    assert_eq!(bench.call_with("quick", &[("origin", "http://localhost:3000")]).status(), 200);
+}
+
+// ---- Back-pressure ----
+
+#[test]
+fn a_reader_that_stops_is_collected_little_for_and_its_handler_goes_on() {
+    let mut bench = Bench::with(|config| config.limits.output_bytes = 10_000);
+    let session = bench.open();
+    let both = [bench.call("flood"), bench.call_in(&session, 1, "flood")];
+    bench.run(200 * 2000);
+    assert_eq!(bench.seen.steps.load(Ordering::Relaxed), 2 * 2000, "deadlines pass without the reader");
+    for mut called in both {
+        assert_eq!(called.status(), 200);
+        called.poll(&bench.executor);
+        assert!(called.has_ended && called.received.contains("flooded"));
+        assert!(called.events() < 20, "progress was merged: {}", called.events());
+    }
+}
+
+#[test]
+fn a_reader_that_stops_holds_back_no_other_of_its_session() {
+    let mut bench = Bench::with(|config| config.limits.output_bytes = 1000);
+    let session = bench.open();
+    let stopped = bench.call_in(&session, 1, "flood");
+    bench.run(5000);
+    let called = bench.call_in(&session, 2, "task");
+    assert!(called.has_ended && called.received.contains("done"));
+    drop(stopped);
+}
+
+// ---- Callers ----
+
+#[test]
+fn handlers_see_the_head_of_their_own_request() {
+    let mut bench = Bench::new();
+    let session = bench.open();
+    for name in ["ada", "grace"] {
+        assert!(bench.call_with("whoami", &[("x-name", name)]).received.contains(name));
+        let fields = [("mcp-session-id", &*session), ("x-name", name)];
+        assert!(bench.post(&fields, &call(1, "whoami", r#""_meta":{}"#)).received.contains(name));
+    }
+    assert!(bench.call("whoami").received.contains("nobody"));
+}
+
+#[test]
+fn a_session_belongs_to_the_principal_that_has_opened_it() {
+    let mut bench = Bench::new();
+    let send = |bench: &mut Bench, principal: Option<&str>, session: Option<&str>, body: &str| {
+        let fields: Vec<_> = session.map(|session| ("mcp-session-id", session)).into_iter().collect();
+        let mut request = request("POST", &fields, Whole(Some(Bytes::copy_from_slice(body.as_bytes()))));
+        if let Some(name) = principal {
+            request.extensions_mut().insert(Principal::new(name));
+        }
+        bench.executor.block_on(bench.service.call(request)).expect("a response").expect("no error")
+    };
+    let initialize = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
+    let opened = send(&mut bench, Some("ada"), None, initialize);
+    let id = opened.headers()["mcp-session-id"].to_str().expect("text").to_owned();
+    let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    for (principal, status) in [(Some("ada"), 200), (Some("grace"), 404), (None, 404)] {
+        assert_eq!(send(&mut bench, principal, Some(&id), ping).status().as_u16(), status, "{principal:?}");
+    }
+}
+
+#[test]
+fn annotated_arguments_must_be_repeated_by_headers() {
+    let schema =
+        Json::parse(r#"{"type":"object","properties":{"region":{"type":"string","x-mcp-header":"Region"}}}"#).expect("JSON");
+    let tool = Tool::raw("regional", schema, async |_: Context, _: Json| Ok(ToolOutput::text("here"))).expect("a schema");
+    let mut bench = Bench::serving(Service::new(Identity::new("s", "1")).tool(tool), Arc::default(), |_| {});
+    let meta = format!(r#""_meta":{{"{VERSION}":"2026-07-28","{CAPABILITIES}":{{}}}},"arguments":{{"region":"eu"}}"#);
+    let usual = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call"), ("mcp-name", "regional")];
+    for (region, status) in [(Some("eu"), 200), (Some("us"), 400), (None, 400)] {
+        let region = region.map(|region| ("mcp-param-region", region));
+        let fields: Vec<_> = usual.into_iter().chain(region).collect();
+        assert_eq!(bench.post(&fields, &call(1, "regional", &meta)).status(), status, "{region:?}");
+    }
+}
+
+// ---- Locks and ends ----
+
+/// A handler that is polled under the lock of the service would wait for itself.
+#[test]
+fn a_handler_can_call_its_own_service() {
+    let slot = Arc::new(Mutex::new(None::<HttpService>));
+    let own = Arc::clone(&slot);
+    let nested = Tool::new("nested", move |_: Context, (): ()| {
+        let mut service = own.lock().expect("no panic").clone().expect("a service");
+        async move {
+            let body = format!(
+                r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{{"_meta":{{"{VERSION}":"2026-07-28","{CAPABILITIES}":{{}}}}}}}}"#
+            );
+            let fields = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "ping")];
+            let response = service.call(request("POST", &fields, Whole(Some(body.into())))).await.expect("no error");
+            Ok(response.status().to_string())
+        }
+    });
+    let mut bench = Bench::serving(Service::new(Identity::new("s", "1")).tool(nested.inline()), Arc::default(), |_| {});
+    *slot.lock().expect("no panic") = Some(bench.service.clone());
+    let mut called = bench.call("nested");
+    called.poll(&bench.executor);
+    assert!(called.has_ended, "it did not wait for itself");
+    *slot.lock().expect("no panic") = None;
+}
+
+#[test]
+fn closing_refuses_the_new_ends_streams_and_lets_requests_end() {
+    let mut bench = Bench::new();
+    let (busy, idle) = (bench.open(), bench.open());
+    let mut stream = bench.send("GET", &[("mcp-session-id", &idle)], "");
+    let mut called = bench.call_in(&busy, 1, "nap");
+    let mut modern = bench.call("nap");
+    assert_eq!((stream.status(), stream.has_ended), (200, false));
+    bench.service.close(ms(5000));
+    bench.run(0);
+    stream.poll(&bench.executor);
+    assert!(stream.has_ended);
+    let refused = bench.call("quick");
+    assert_eq!((refused.status(), refused.header("retry-after")), (503, Some("1")));
+    assert_eq!(bench.call_in(&idle, 1, "quick").status(), 404);
+    bench.run(1000);
+    for called in [&mut called, &mut modern] {
+        called.poll(&bench.executor);
+        assert!(called.has_ended && called.received.contains("rested"), "{}", called.received);
+    }
+    bench.run(0);
+    assert_eq!(counts(&bench), (0, 0));
+}
+
+#[test]
+fn a_request_that_does_not_end_in_time_is_told_that_the_server_closes() {
+    let mut bench = Bench::new();
+    let session = bench.open();
+    let (mut called, mut modern) = (bench.call_in(&session, 1, "wait"), bench.call("wait"));
+    bench.service.close(ms(100));
+    modern.poll(&bench.executor);
+    bench.run(100);
+    for called in [&mut called, &mut modern] {
+        called.poll(&bench.executor);
+        assert!(called.has_ended && called.received.contains("the server is closing"), "{}", called.received);
+    }
+    bench.run(60_000);
+    assert_eq!(counts(&bench), (0, 0));
+}
+
+#[test]
+fn a_subscription_is_told_of_changes_and_ends_with_its_result() {
+    let resource = Resource::new("note://1", "note", async |_: Context| Ok(ResourceContents::text("text")));
+    let mut service = Service::new(Identity::new("s", "1")).resource(resource);
+    let catalog = service.catalog();
+    let mut bench = Bench::serving(service, Arc::default(), |_| {});
+    let body = format!(
+        r#"{{"jsonrpc":"2.0","id":3,"method":"subscriptions/listen","params":{{"notifications":{{"toolsListChanged":true}},"_meta":{{"{VERSION}":"2026-07-28","{CAPABILITIES}":{{}}}}}}}}"#
+    );
+    let fields = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "subscriptions/listen")];
+    let mut listening = bench.post(&fields, &body);
+    assert_eq!((listening.status(), listening.events()), (200, 1), "{}", listening.received);
+    assert!(listening.received.contains("acknowledged"), "{}", listening.received);
+    catalog.add_tool(Tool::new("new", async |_: Context, (): ()| Ok("new"))).expect("a tool");
+    listening.poll(&bench.executor);
+    assert!(listening.received.contains("tools/list_changed"), "{}", listening.received);
+    bench.service.close(ms(1000));
+    listening.poll(&bench.executor);
+    assert!(listening.has_ended && listening.received.contains("\"result\""), "{}", listening.received);
+    assert_eq!(counts(&bench), (0, 0));
+}
+
+#[test]
+fn a_runtime_that_shuts_down_ends_every_response() {
+    let mut bench = Bench::new();
+    let session = bench.open();
+    let mut called = bench.call_in(&session, 1, "wait");
+    bench.executor.shutdown();
+    called.poll_only();
+    assert!(called.has_ended && called.status() >= 400, "{}", called.status());
+}
+
+// ---- The layer ----
+
+#[test]
+fn the_layer_lets_this_machine_pass_and_refuses_others_before_the_service_is_called() {
+    let mut bench = Bench::with(|config| (config.hosts, config.origins) = (Allowed::Any, Allowed::Any));
+    let mut layered = HostOriginLayer::loopback().layer(bench.service.clone());
+    for (host, status) in [("localhost", 200), ("evil.example.com", 403)] {
+        let body = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
+        let request = request("POST", &[("host", host)], Whole(Some(body.into())));
+        let response = bench.executor.block_on(layered.call(request)).expect("a response").expect("no error");
+        assert_eq!(response.status().as_u16(), status);
+        let mut body = Box::pin(response.into_body());
+        let hint = body.size_hint().exact().expect("a length");
+        let mut cx = TaskContext::from_waker(Waker::noop());
+        let Poll::Ready(Some(Ok(frame))) = body.as_mut().poll_frame(&mut cx) else { panic!("a piece") };
+        assert_eq!(frame.into_data().expect("data").len() as u64, hint);
+        assert!(body.is_end_stream());
+    }
+    assert_eq!(bench.service.sessions(), 1);
+    bench.call("quick");
+}
+
+// ---- The listener ----
+
+#[cfg(feature = "hyper")]
+mod listening {
+    use std::io::{self, ErrorKind};
+
+    use hyper::rt::{Read, ReadBufCursor, Write};
+
+    use super::*;
+    use crate::{Acceptor, ConnectionLimits, HttpListener};
+
+    /// A socket that accepts nothing, and fails so many times.
+    struct Failing {
+        kind: ErrorKind,
+        left: AtomicUsize,
+    }
+
+    /// No connection.
+    enum Nothing {}
+
+    impl Read for Nothing {
+        fn poll_read(self: Pin<&mut Self>, _: &mut TaskContext<'_>, _: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+            match *self {}
+        }
+    }
+
+    impl Write for Nothing {
+        fn poll_write(self: Pin<&mut Self>, _: &mut TaskContext<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
+            match *self {}
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+            match *self {}
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut TaskContext<'_>) -> Poll<io::Result<()>> {
+            match *self {}
+        }
+    }
+
+    impl Acceptor for Arc<Failing> {
+        type Io = Nothing;
+
+        async fn accept(&self) -> io::Result<Nothing> {
+            if self.left.load(Ordering::Relaxed) == 0 {
+                core::future::pending::<()>().await;
+            }
+            self.left.fetch_sub(1, Ordering::Relaxed);
+            Err(self.kind.into())
+        }
+    }
+
+    #[test]
+    fn a_client_that_leaves_early_delays_no_other_and_a_lack_of_files_is_waited_out() {
+        for (kind, left) in [(ErrorKind::ConnectionAborted, 0), (ErrorKind::ConnectionReset, 0), (ErrorKind::Other, 6)] {
+            let bench = Bench::new();
+            let failing = Arc::new(Failing { kind, left: AtomicUsize::new(10) });
+            let address = ([127, 0, 0, 1], 80).into();
+            let limits = ConnectionLimits::default();
+            let listener = HttpListener::start(Arc::clone(&failing), address, bench.service.clone(), limits);
+            bench.run(399);
+            assert_eq!(failing.left.load(Ordering::Relaxed), left, "{kind}");
+            listener.close(ms(0));
+            assert!(bench.executor.block_on(listener.closed()).is_some());
+            assert_eq!(Arc::strong_count(&failing), 1, "nothing listens any longer");
+        }
+    }
+}

@@ -1,0 +1,656 @@
+//! Servers over HTTP, and clients that speak it by hand over real sockets: requests as they should be, as they should not be, and clients
+//! that leave.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use endpoint::{Context, Service, Tool, ToolError};
+use http_service::{ConnectionLimits, HttpListener, HttpServerConfig, HttpService};
+use protocol_core::Progress;
+use tokio::sync::Semaphore;
+
+use crate::harness::{Stage, identity};
+use crate::until::{PATIENCE, until};
+use programs::adapter::{Adapter, start_blocking};
+
+crate::harness::rows! { $ each_http_row ():
+    a_session_is_opened_used_and_ended
+    requests_without_a_handshake_share_a_connection
+    a_slow_reply_is_a_stream_of_events
+    a_client_that_closes_before_the_head_cancels_its_request
+    a_client_that_closes_during_the_stream_cancels_its_request
+    a_client_of_a_session_that_closes_comes_back_for_the_rest
+    other_hosts_and_origins_are_refused
+    a_body_that_is_cut_has_no_effect
+    a_request_with_two_lengths_is_refused
+    a_body_that_is_too_long_is_refused
+    a_head_that_is_too_long_is_refused
+    a_connection_on_which_nothing_is_asked_is_closed
+    a_connection_beyond_the_limit_waits_for_another_to_end
+    closing_ends_streams_and_connections_and_lets_requests_end
+    dropping_the_listener_ends_every_connection
+    many_clients_that_come_and_go_leave_nothing_behind
+    requests_over_http_2_run_at_the_same_time_and_are_cancelled_one_by_one
+}
+
+/// A server at work.
+struct Server {
+    service: HttpService,
+    listener: HttpListener,
+    /// What handlers have noted.
+    seen: Receiver<String>,
+    /// A permit lets one call of `gated` end.
+    gate: Arc<Semaphore>,
+}
+
+fn service(gate: &Arc<Semaphore>) -> (Service, Receiver<String>) {
+    let (noted, seen) = mpsc::channel();
+    let noted = Arc::new(Mutex::new(noted));
+    let note = move |what: String| drop(noted.lock().expect("no panic").send(what));
+    let gate = Arc::clone(gate);
+    let waits = note.clone();
+    let service = Service::new(identity())
+        .tool(Tool::new("quick", async |_: Context, (): ()| Ok("done")))
+        .tool(Tool::new("wait", move |context: Context, (): ()| {
+            let note = waits.clone();
+            async move {
+                note("started".into());
+                note(format!("{:?}", context.cancelled().await));
+                Err::<(), _>(ToolError::failed("cancelled"))
+            }
+        }))
+        .tool(Tool::new("gated", move |context: Context, (): ()| {
+            let (note, gate) = (note.clone(), Arc::clone(&gate));
+            async move {
+                context.progress(Progress::count(1, 2));
+                note("started".into());
+                gate.acquire().await.map_err(|_| ToolError::failed("no gate"))?.forget();
+                note("passed".into());
+                Ok("done")
+            }
+        }));
+    (service, seen)
+}
+
+impl Server {
+    async fn start<A: Adapter>(stage: &Stage<A>) -> Self {
+        Self::start_with(stage, ConnectionLimits::default(), |_| {}).await
+    }
+
+    async fn start_with<A: Adapter>(
+        stage: &Stage<A>,
+        limits: ConnectionLimits,
+        change: impl FnOnce(&mut HttpServerConfig),
+    ) -> Self {
+        let gate = Arc::new(Semaphore::new(0));
+        let (service, seen) = service(&gate);
+        let mut config = HttpServerConfig::default();
+        change(&mut config);
+        let service = HttpService::with_config(Arc::new(service), stage.adapter.timed_runtime(), config);
+        let listener = stage.adapter.http_listen("127.0.0.1:0".into(), service.clone(), limits).await.expect("a listener");
+        Self { service, listener, seen, gate }
+    }
+
+    fn connect(&self) -> Raw {
+        Raw::connect(self.listener.local_addr())
+    }
+
+    /// What a handler notes next.
+    fn seen(&self) -> String {
+        self.seen.recv_timeout(PATIENCE).expect("a handler notes something")
+    }
+}
+
+/// Plays the part of the client on a thread of its own, while the server runs.
+async fn play_client<A: Adapter>(stage: Stage<A>, server: Server, client: impl FnOnce(&Server) + Send + 'static) -> Server {
+    let played = start_blocking(&*stage.adapter.runtime(), move || {
+        client(&server);
+        server
+    });
+    played.await
+}
+
+/// A connection.
+struct Raw {
+    stream: TcpStream,
+    /// Bytes that were read and not used.
+    read: Vec<u8>,
+}
+
+/// The head of a response.
+struct Head {
+    status: u16,
+    fields: Vec<(String, String)>,
+}
+
+impl Head {
+    fn field(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| &**value)
+    }
+}
+
+const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
+const USUAL: [(&str, &str); 3] =
+    [("Host", "localhost"), ("Content-Type", "application/json"), ("Accept", "application/json, text/event-stream")];
+
+fn call(id: u32, tool: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","_meta":{{"progressToken":{id}}}}}}}"#)
+}
+
+/// The fields and the body of a call without a handshake.
+fn modern(tool: &str) -> ([(&str, &str); 3], String) {
+    let fields = [("MCP-Protocol-Version", "2026-07-28"), ("Mcp-Method", "tools/call"), ("Mcp-Name", tool)];
+    let prefix = "io.modelcontextprotocol";
+    let meta = format!(r#"{{"progressToken":1,"{prefix}/protocolVersion":"2026-07-28","{prefix}/clientCapabilities":{{}}}}"#);
+    (fields, format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{tool}","_meta":{meta}}}}}"#))
+}
+
+impl Raw {
+    fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).expect("a connection");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a time");
+        Self { stream, read: Vec::new() }
+    }
+
+    fn send(&mut self, text: &str) {
+        self.stream.write_all(text.as_bytes()).expect("it is written");
+    }
+
+    /// Sends a request with the usual fields, but for those that are given.
+    fn request(&mut self, method: &str, fields: &[(&str, &str)], body: &str) {
+        let usual = USUAL.iter().filter(|(name, _)| !fields.iter().any(|(field, _)| field.eq_ignore_ascii_case(name)));
+        let fields: String = usual.chain(fields).map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        self.send(&format!("{method} /mcp HTTP/1.1\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len()));
+    }
+
+    /// Sends a request, and reads its whole response.
+    fn ask(&mut self, method: &str, fields: &[(&str, &str)], body: &str) -> (Head, String) {
+        self.request(method, fields, body);
+        let head = self.head();
+        let body = self.body(&head);
+        (head, body)
+    }
+
+    /// Reads more bytes. Returns `false` at the end of the connection.
+    fn more(&mut self) -> bool {
+        let mut bytes = [0; 4096];
+        match self.stream.read(&mut bytes) {
+            Ok(0) => false,
+            Ok(read) => {
+                self.read.extend_from_slice(&bytes[..read]);
+                true
+            }
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => false,
+            Err(error) => panic!("reading: {error}"),
+        }
+    }
+
+    fn line(&mut self) -> String {
+        loop {
+            if let Some(end) = self.read.windows(2).position(|pair| pair == b"\r\n") {
+                let line = self.take(end);
+                self.take(2);
+                return line;
+            }
+            assert!(self.more(), "the connection ends within a line: {}", String::from_utf8_lossy(&self.read));
+        }
+    }
+
+    fn take(&mut self, length: usize) -> String {
+        while self.read.len() < length {
+            assert!(self.more(), "the connection ends within a body");
+        }
+        String::from_utf8(self.read.drain(..length).collect()).expect("text")
+    }
+
+    fn head(&mut self) -> Head {
+        let status = self.line();
+        let status = status.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)).expect("a status").parse().expect("a number");
+        let mut fields = Vec::new();
+        loop {
+            let line = self.line();
+            let Some((name, value)) = line.split_once(':') else { return Head { status, fields } };
+            fields.push((name.to_owned(), value.trim().to_owned()));
+        }
+    }
+
+    fn body(&mut self, head: &Head) -> String {
+        if let Some(length) = head.field("content-length") {
+            return self.take(length.parse().expect("a number"));
+        }
+        if head.field("transfer-encoding").is_none() {
+            assert!([202, 204].contains(&head.status), "there is no body");
+            return String::new();
+        }
+        let mut all = String::new();
+        while let Some(chunk) = self.chunk() {
+            all.push_str(&chunk);
+        }
+        all
+    }
+
+    /// The next piece of a body without a known length; `None` at its end.
+    fn chunk(&mut self) -> Option<String> {
+        let length = usize::from_str_radix(&self.line(), 16).expect("a number");
+        let chunk = self.take(length);
+        self.line();
+        (length > 0).then_some(chunk)
+    }
+
+    /// Reads a stream until it has said that.
+    fn chunks_until(&mut self, words: &str) -> String {
+        let mut all = String::new();
+        while !all.contains(words) {
+            all.push_str(&self.chunk().expect("the stream goes on"));
+        }
+        all
+    }
+
+    /// Waits for the end of the connection.
+    fn ends(mut self) {
+        while self.more() {}
+    }
+
+    /// Opens a session, and returns its id.
+    fn open(&mut self) -> String {
+        let (head, body) = self.ask("POST", &[], INITIALIZE);
+        assert_eq!((head.status, head.field("content-type")), (200, Some("application/json")), "{body}");
+        let id = head.field("mcp-session-id").expect("an id").to_owned();
+        let noted = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+        let (head, body) = self.ask("POST", &[("Mcp-Session-Id", &id)], noted);
+        assert_eq!((head.status, &*body), (202, ""));
+        id
+    }
+}
+
+async fn a_session_is_opened_used_and_ended<A: Adapter>(stage: Stage<A>) {
+    let server = Server::start(&stage).await;
+    play_client(stage, server, |server| {
+        let mut client = server.connect();
+        let id = client.open();
+        let session = [("Mcp-Session-Id", &*id)];
+        let (head, body) = client.ask("POST", &session, &call(1, "quick"));
+        assert!(head.status == 200 && body.contains("done"), "{body}");
+        client.request("POST", &session, &call(2, "gated"));
+        let head = client.head();
+        assert_eq!((head.status, head.field("content-type")), (200, Some("text/event-stream")));
+        let first = client.chunks_until("notifications/progress");
+        assert!(first.contains("id: "), "it can be resumed: {first}");
+        server.gate.add_permits(1);
+        let rest = client.body(&head);
+        assert!(rest.contains("done"), "{rest}");
+        let (head, _) = client.ask("DELETE", &session, "");
+        assert_eq!(head.status, 204);
+        let (head, _) = client.ask("POST", &session, &call(3, "quick"));
+        assert_eq!(head.status, 404);
+    })
+    .await;
+}
+
+async fn requests_without_a_handshake_share_a_connection<A: Adapter>(stage: Stage<A>) {
+    let server = Server::start(&stage).await;
+    play_client(stage, server, |server| {
+        let mut client = server.connect();
+        let (fields, body) = modern("quick");
+        for _ in 0..3 {
+            let (head, body) = client.ask("POST", &fields, &body);
+            assert_eq!(
+                (head.status, head.field("content-type"), head.field("mcp-session-id")),
+                (200, Some("application/json"), None)
+            );
+            assert!(body.contains("done"), "{body}");
+        }
+        let (head, _) = client.ask("GET", &[("MCP-Protocol-Version", "2026-07-28")], "");
+        assert_eq!(head.status, 400, "there is no stream without a session");
+        let (head, body) = client.ask("PUT", &[], "");
+        assert_eq!((head.status, head.field("allow")), (405, Some("GET, POST, DELETE")), "{body}");
+    })
+    .await;
+}
+
+async fn a_slow_reply_is_a_stream_of_events<A: Adapter>(stage: Stage<A>) {
+    let server = Server::start_with(&stage, ConnectionLimits::default(), |config| {
+        config.timeouts.keep_alive = Duration::from_millis(10);
+    });
+    let server = server.await;
+    play_client(stage, server, |server| {
+        let mut client = server.connect();
+        let (fields, body) = modern("gated");
+        client.request("POST", &fields, &body);
+        let head = client.head();
+        assert_eq!((head.status, head.field("content-type")), (200, Some("text/event-stream")));
+        let quiet = client.chunks_until(":\n\n:\n\n");
+        assert!(!quiet.contains("id:"), "it cannot be resumed: {quiet}");
+        server.gate.add_permits(1);
+        assert!(client.body(&head).contains("done"));
+        let (fields, body) = modern("quick");
+        assert_eq!(client.ask("POST", &fields, &body).0.status, 200, "the connection goes on");
+    })
+    .await;
+}
+
+async fn a_client_that_closes_before_the_head_cancels_its_request<A: Adapter>(stage: Stage<A>) {
+    let server = Server::start(&stage).await;
+    play_client(stage, server, |server| {
+        let mut client = server.connect();
+        let (fields, body) = modern("wait");
+        client.request("POST", &fields, &body);
+        assert_eq!(server.seen(), "started");
+        drop(client);
+        assert_eq!(server.seen(), "Disconnected");
+    })
+    .await;
+}
+
+async fn a_client_that_closes_during_the_stream_cancels_its_request<A: Adapter>(stage: Stage<A>) {
+    let server = Server::start_with(&stage, ConnectionLimits::default(), |config| {
+        config.timeouts.keep_alive = Duration::from_millis(10);
+    });
+    let server = server.await;
+    play_client(stage, server, |server| {
+        let mut client = server.connect();
+        let (fields, body) = modern("wait");
+        client.request("POST", &fields, &body);
+        assert_eq!(client.head().status, 200);
+        assert_eq!(server.seen(), "started");
+        drop(client);
+        assert_eq!(server.seen(), "Disconnected");
+    })
+    .await;
+}
+
+async fn a_client_of_a_session_that_closes_comes_back_for_the_rest<A: Adapter>(stage: Stage<A>) {
+    let server = Server::start(&stage).await;
+    play_client(stage, server, |server| {
+        let mut client = server.connect();
+        let id = client.open();
+        client.request("POST", &[("Mcp-Session-Id", &id)], &call(1, "gated"));
+        let head = client.head();
+        let text = client.chunks_until("notifications/progress");
+        assert_eq!(head.status, 200);
+        let first = text.lines().find_map(|line| line.strip_prefix("id: ")).expect("an id");
+        drop(client);
+        assert_eq!(server.seen(), "started");
+        server.gate.add_permits(1);
+        assert_eq!(server.seen(), "passed", "it was not cancelled");
+        let mut client = server.connect();
+        client.request("GET", &[("Mcp-Session-Id", &id), ("Last-Event-ID", first)], "");
+        assert_eq!(client.head().status, 200);
+        let rest = client.chunks_until("done");
+        assert!(rest.contains("notifications/progress"), "{rest}");
+    })
+    .await;
+}
+
+async fn other_hosts_and_origins_are_refused<A: Adapter>(stage: Stage<A>) {
+    let server = Server::start(&stage).await;
+    play_client(stage, server, |server| {
+        let own = server.listener.local_addr().to_string();
+        let evil = "http://evil.example.com";
+        for (fields, status) in [
+            (vec![("Host", "evil.example.com")], 403),
+            (vec![("Origin", evil)], 403),
+            (vec![("Origin", "null")], 403),
+            (vec![("Origin", evil), ("Origin", "http://localhost")], 403),
+            (vec![("Host", "localhost"), ("Host", "evil.example.com")], 403),
+            (vec![("Host", &own)], 200),
+            (vec![("Host", &own), ("Origin", "http://localhost:3000")], 200),
+        ] {
+            let (head, body) = server.connect().ask("POST", &fields, INITIALIZE);
+            assert_eq!(head.status, status, "{fields:?}: {body}");
+        }
+        let mut client = server.connect();
+        client.send("POST http://evil.example.com/mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
+        assert_eq!(client.head().status, 403, "the target names another host");
+    })
+    .await;
+}
+
+async fn a_body_that_is_cut_has_no_effect<A: Adapter>(stage: Stage<A>) {
+    let server = Server::start(&stage).await;
+    play_client(stage, server, |server| {
+        let (fields, body) = modern("wait");
+        for missing in [1, 20, body.len()] {
+            let mut client = server.connect();
+            let whole = body.len() + missing;
+            let fields: String = USUAL.iter().chain(&fields).map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+            // The message itself is complete.
+            client.send(&format!("POST /mcp HTTP/1.1\r\n{fields}Content-Length: {whole}\r\n\r\n{body}"));
+            client.stream.shutdown(Shutdown::Write).expect("half a connection");
+            client.ends();
+        }
+        let (fields, body) = modern("quick");
+        assert!(server.connect().ask("POST", &fields, &body).1.contains("done"));
+        assert!(server.seen.try_recv().is_err(), "no handler was started");
+    })
+    .await;
+}
+
+async fn a_request_with_two_lengths_is_refused<A: Adapter>(stage: Stage<A>) {
+    let server = Server::start(&stage).await;
+    play_client(stage, server, |server| {
+        let usual: String = USUAL.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let length = INITIALIZE.len();
+        for framing in [
+            format!("Content-Length: {length}\r\nContent-Length: {}\r\n", length - 1),
+            format!("Content-Length: {length}, 7\r\n"),
+            format!("Content-Length: +{length}\r\n"),
+            "Transfer-Encoding: gzip\r\n".to_owned(),
+        ] {
+            let mut client = server.connect();
+            client.send(&format!("POST /mcp HTTP/1.1\r\n{usual}{framing}\r\n{INITIALIZE}"));
+            assert_eq!(client.head().status, 400, "{framing}");
+            client.ends();
+        }
+    })
+    .await;
+}
+
+async fn a_body_that_is_too_long_is_refused<A: Adapter>(stage: Stage<A>) {
+    let server = Server::start_with(&stage, ConnectionLimits::default(), |config| config.limits.body_bytes = 1000).await;
+    play_client(stage, server, |server| {
+        let mut client = server.connect();
+        let (head, body) = client.ask("POST", &[], &" ".repeat(1001));
+        assert_eq!(head.status, 413, "{body}");
+        let usual: String = USUAL.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let mut client = server.connect();
+        client.send(&format!("POST /mcp HTTP/1.1\r\n{usual}Transfer-Encoding: chunked\r\n\r\n"));
+        for _ in 0..20 {
+            client.send(&format!("40\r\n{}\r\n", " ".repeat(64)));
+        }
+        assert_eq!(client.head().status, 413, "whatever the length is said to be");
+    })
+    .await;
+}
+
+async fn a_head_that_is_too_long_is_refused<A: Adapter>(stage: Stage<A>) {
+    let mut limits = ConnectionLimits::default();
+    (limits.headers, limits.head_bytes) = (20, 8 << 10);
+    let server = Server::start_with(&stage, limits, |_| {}).await;
+    play_client(stage, server, |server| {
+        let mut client = server.connect();
+        client.request("POST", &[("X", "y"); 20], INITIALIZE);
+        assert_eq!(client.head().status, 431);
+        let mut client = server.connect();
+        client.request("POST", &[("X", &"y".repeat(20_000))], INITIALIZE);
+        assert_eq!(client.head().status, 431);
+    })
+    .await;
+}
+
+async fn a_connection_on_which_nothing_is_asked_is_closed<A: Adapter>(stage: Stage<A>) {
+    let mut limits = ConnectionLimits::default();
+    limits.idle = Duration::from_millis(500);
+    let server = Server::start_with(&stage, limits, |_| {}).await;
+    play_client(stage, server, |server| {
+        let (fields, body) = modern("gated");
+        let mut busy = server.connect();
+        busy.request("POST", &fields, &body);
+        let usual: String = USUAL.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let half = format!("POST /mcp HTTP/1.1\r\n{usual}Content-Length: 9\r\n\r\n{{");
+        for begin in ["", "POST /mcp HTTP/1.1\r\nHost: local", "PRI * HTTP/2.0\r\n\r\nSM", &half] {
+            let mut client = server.connect();
+            client.send(begin);
+            client.ends();
+        }
+        let mut client = server.connect();
+        assert_eq!(client.ask("POST", &[], INITIALIZE).0.status, 200);
+        client.ends();
+        // A request that is being served keeps its connection.
+        server.gate.add_permits(1);
+        assert_eq!(busy.head().status, 200);
+        busy.chunks_until("done");
+    })
+    .await;
+}
+
+async fn a_connection_beyond_the_limit_waits_for_another_to_end<A: Adapter>(stage: Stage<A>) {
+    let mut limits = ConnectionLimits::default();
+    limits.connections = 1;
+    let server = Server::start_with(&stage, limits, |_| {}).await;
+    play_client(stage, server, |server| {
+        let mut first = server.connect();
+        first.open();
+        let mut second = server.connect();
+        second.request("POST", &[], INITIALIZE);
+        second.stream.set_nonblocking(true).expect("a mode");
+        // Another request on the first connection proves that the server had time for the second one.
+        first.open();
+        assert_eq!(second.stream.read(&mut [0]).expect_err("nothing").kind(), ErrorKind::WouldBlock);
+        second.stream.set_nonblocking(false).expect("a mode");
+        drop(first);
+        assert_eq!(second.head().status, 200);
+    })
+    .await;
+}
+
+async fn closing_ends_streams_and_connections_and_lets_requests_end<A: Adapter>(stage: Stage<A>) {
+    let server = Server::start(&stage).await;
+    let server = play_client(stage, server, |server| {
+        let mut client = server.connect();
+        let id = client.open();
+        let mut stream = server.connect();
+        stream.request("GET", &[("Mcp-Session-Id", &client.open())], "");
+        assert_eq!(stream.head().status, 200);
+        let idle = server.connect();
+        client.request("POST", &[("Mcp-Session-Id", &id)], &call(1, "gated"));
+        let head = client.head();
+        client.chunks_until("notifications/progress");
+        server.listener.close(PATIENCE);
+        assert_eq!(stream.chunk().filter(|chunk| chunk.contains("data: {")), None);
+        stream.ends();
+        idle.ends();
+        server.gate.add_permits(1);
+        assert!(client.body(&head).contains("done"));
+        client.ends();
+    })
+    .await;
+    server.listener.closed().await;
+    assert!(TcpStream::connect(server.listener.local_addr()).is_err(), "nothing listens there");
+}
+
+async fn dropping_the_listener_ends_every_connection<A: Adapter>(stage: Stage<A>) {
+    let server = Server::start(&stage).await;
+    start_blocking(&*stage.adapter.runtime(), move || {
+        let mut client = server.connect();
+        let (fields, body) = modern("wait");
+        client.request("POST", &fields, &body);
+        assert_eq!(server.seen(), "started");
+        let Server { listener, seen, service, .. } = server;
+        drop(service);
+        drop(listener);
+        client.ends();
+        assert_eq!(seen.recv_timeout(PATIENCE).as_deref(), Ok("Disconnected"));
+    })
+    .await;
+}
+
+/// One visit of a client, of one of a few kinds.
+fn visit(address: SocketAddr, kind: usize) {
+    let mut client = Raw::connect(address);
+    let (fields, body) = modern(["quick", "wait", "gated"][kind % 3]);
+    match kind {
+        // Stays for the reply.
+        0 => assert!(client.ask("POST", &fields, &body).1.contains("done")),
+        // Leaves before the head, and during the stream.
+        1 => client.request("POST", &fields, &body),
+        2 => {
+            client.request("POST", &fields, &body);
+            client.head();
+        }
+        // Opens a session, uses it, and leaves it behind; ends it while a call of it runs; leaves a stream open.
+        3 => {
+            let id = client.open();
+            let (head, _) = client.ask("POST", &[("Mcp-Session-Id", &id)], &call(1, "quick"));
+            assert_eq!(head.status, 200);
+        }
+        4 => {
+            let id = client.open();
+            client.request("POST", &[("Mcp-Session-Id", &id)], &call(1, "wait"));
+            assert_eq!(Raw::connect(address).ask("DELETE", &[("Mcp-Session-Id", &id)], "").0.status, 204);
+        }
+        _ => {
+            let id = client.open();
+            client.request("GET", &[("Mcp-Session-Id", &id)], "");
+            client.head();
+        }
+    }
+}
+
+async fn many_clients_that_come_and_go_leave_nothing_behind<A: Adapter>(stage: Stage<A>) {
+    const CLIENTS: usize = 6;
+    const ROUNDS: usize = 10;
+    let server = Server::start(&stage).await;
+    play_client(stage, server, |server| {
+        let address = server.listener.local_addr();
+        std::thread::scope(|scope| {
+            for client in 0..CLIENTS {
+                scope.spawn(move || (0..ROUNDS * 6).for_each(|visited| visit(address, (client + visited) % 6)));
+            }
+        });
+        let open = |sessions| move || ((server.service.sessions(), server.service.exchanges()) == (sessions, 0)).then_some(());
+        // Two of the six kinds leave a session behind.
+        until("only those sessions are left", open(CLIENTS * ROUNDS * 2));
+        server.listener.close(PATIENCE);
+        until("everything is over", open(0));
+    })
+    .await;
+}
+
+async fn requests_over_http_2_run_at_the_same_time_and_are_cancelled_one_by_one<A: Adapter>(stage: Stage<A>) {
+    let server = Server::start(&stage).await;
+    play_client(stage, server, |server| {
+        let runtime = ::tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let stream = ::tokio::net::TcpStream::connect(server.listener.local_addr()).await.expect("a connection");
+            let handshake =
+                hyper::client::conn::http2::handshake(hyper_util::rt::TokioExecutor::new(), hyper_util::rt::TokioIo::new(stream));
+            let (mut sender, connection) = handshake.await.expect("a connection");
+            ::tokio::spawn(connection);
+            let mut send = |tool: &'static str| {
+                let (fields, body) = modern(tool);
+                let mut request = hyper::Request::post("http://localhost/mcp");
+                for (name, value) in USUAL.iter().filter(|(name, _)| *name != "Host").chain(&fields) {
+                    request = request.header(*name, *value);
+                }
+                sender.send_request(request.body(body).expect("a request"))
+            };
+            let waiting = ::tokio::spawn(send("wait"));
+            assert_eq!(server.seen(), "started");
+            let gated = send("gated").await.expect("a response");
+            assert_eq!((gated.status().as_u16(), server.seen()), (200, "started".into()));
+            assert_eq!(send("quick").await.expect("a response").status(), 200, "it overtakes the others");
+            // The stream is reset, and the connection goes on.
+            waiting.abort();
+            assert!(waiting.await.is_err());
+            let quick = send("quick").await.expect("a response");
+            assert_eq!((quick.status().as_u16(), server.seen()), (200, "Disconnected".into()));
+            drop(gated);
+            server.gate.add_permits(1);
+        });
+    })
+    .await;
+}
