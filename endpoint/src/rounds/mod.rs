@@ -13,6 +13,7 @@
 //! Answers are found by what was asked (a digest of the kind, the name and the parameters, and how often the same was asked before), never by
 //! their position: a handler that takes another way asks again, and never gets the answer to another input request.
 
+mod canonical;
 mod seal;
 
 pub use seal::SealKeys;
@@ -27,6 +28,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::service::ToolError;
 use crate::state::AskFailed;
+use canonical::canonical;
 
 /// The longest sealed state, in bytes of text.
 pub(crate) const LONGEST_STATE: usize = 16 << 10;
@@ -176,30 +178,21 @@ pub(crate) fn not_accepted() -> RpcError {
 }
 
 /// The digest of everything that a state is bound to.
-pub(crate) fn bound_to(service: &str, version: &str, request: &Request, principal: &str) -> Digest {
+pub(crate) fn bound_to(service: &str, version: &str, request: &Request, principal: Option<&str>) -> Digest {
+    /// The members that differ between a request and its retry.
+    const OF_RETRIES: [&str; 3] = ["_meta", "inputResponses", "requestState"];
     let method = protocol_core::mcp::method_of(request.op());
     let target = request.target().unwrap_or_default();
-    let params = canonical(request.params());
-    digest([service, version, method, &target, principal].map(str::as_bytes).into_iter().chain([params.as_slice()]))
-}
-
-/// The parameters without the members that differ between a request and its retry, in one fixed form: members sorted by name, no white space.
-fn canonical(params: &Json) -> Vec<u8> {
-    let mut value: serde_json::Value = params.decode().unwrap_or_default();
-    if let Some(members) = value.as_object_mut() {
-        for name in ["_meta", "inputResponses", "requestState"] {
-            members.remove(name);
-        }
-    }
-    value.sort_all_objects();
-    serde_json::to_vec(&value).unwrap_or_default()
+    let params = canonical(request.params().as_bytes(), &OF_RETRIES);
+    let parts = [service, version, method, &target].map(str::as_bytes).into_iter().chain([params.as_slice()]);
+    digest(parts.chain(principal.map(str::as_bytes)))
 }
 
 impl RoundLog {
     /// The log of a call whose first request this is.
-    pub(crate) fn begin(invocation: [u8; 16], now: Duration) -> Self {
-        let past =
-            Past { invocation: format!("{:032x}", u128::from_be_bytes(invocation)), began: now.as_secs(), ..Past::default() };
+    pub(crate) fn begin(invocation: Option<[u8; 16]>, now: Duration) -> Self {
+        let invocation = invocation.map(|bytes| format!("{:032x}", u128::from_be_bytes(bytes))).unwrap_or_default();
+        let past = Past { invocation, began: now.as_secs(), ..Past::default() };
         Self { past, ..Self::default() }
     }
 

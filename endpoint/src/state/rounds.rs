@@ -44,7 +44,10 @@ impl ServedCall {
     /// The error to reply with, if the state does not open. Nothing may be run then.
     pub(crate) fn resume(&self, retry: &Retry) -> Result<(), RpcError> {
         // Answers without a state belong to no round of this service.
-        let Some(state) = retry.state().filter(|_| self.asks_in_rounds()) else { return Ok(()) };
+        let Some(state) = retry.state() else { return Ok(()) };
+        if state.len() > LONGEST_STATE {
+            return Err(not_accepted());
+        }
         let (kit, bound, now) = self.sealing().ok_or_else(not_accepted)?;
         let opened = kit.sealer.open(state, &bound, &**self.shared.runtime());
         let log = opened.and_then(|log| RoundLog::resume(&log, retry, now)).ok_or_else(not_accepted)?;
@@ -156,7 +159,7 @@ impl ServedCall {
     fn sealing(&self) -> Option<(RoundKit, Digest, Duration)> {
         let (request, now) = (self.rounds_of()?, self.shared.runtime().unix_time()?);
         let kit = self.shared.look(|state| state.round_kit.clone())?;
-        let principal = self.extensions.get::<Principal>().map_or("", |principal| &principal.0);
+        let principal = self.extensions.get::<Principal>().map(|principal| &*principal.0);
         let bound = bound_to(&kit.service, &kit.version, request, principal);
         Some((kit, bound, now))
     }
