@@ -59,8 +59,8 @@ impl Context {
     /// Not cancel safe: if it is dropped, the effect may have happened, and nothing is recorded.
     ///
     /// # Errors
-    /// The error of `effect`; [`ToolError::Failed`] if its value has no JSON, if it stands in another effect, or if another one of this name is
-    /// under way.
+    /// The error of `effect`; [`ToolError::Failed`] if its value has no JSON, if it stands in another effect, if another one of this name is under
+    /// way, or if the runtime has no random bytes for its key. [`ToolError::Cancelled`] once the call is over.
     pub async fn once<T, F, Fut>(&self, name: &str, effect: F) -> Result<T, ToolError>
     where
         T: Serialize + DeserializeOwned,
@@ -99,6 +99,10 @@ impl Context {
         let (key, nth) = match self.served.begin_effect(name, must_be_sealed) {
             None => return Err(ToolError::Cancelled),
             Some(EffectStep::Busy) => return Err(ToolError::failed(format!("the effect {name:?} is under way"))),
+            Some(EffectStep::NoKey) => return Err(ToolError::failed("there are no random bytes for the key of an effect")),
+            Some(EffectStep::NeedsRound) if self.served.is_blocking() => {
+                return Err(ToolError::failed("a blocking handler cannot wait for a sealed key in MCP 2026-07-28"));
+            }
             Some(EffectStep::NeedsRound) => {
                 self.served.cancelled().await;
                 return Err(ToolError::Cancelled);
@@ -126,7 +130,7 @@ impl Context {
 struct Running<'a> {
     served: &'a ServedCall,
     name: &'a str,
-    nth: u16,
+    nth: u32,
     outcome: Option<Outcome>,
 }
 

@@ -326,6 +326,7 @@ impl Endpoint {
                 }
             }
             Start::Blocking(job) => {
+                served.note_blocking();
                 let task = BlockingTask::new(served, job);
                 runtime.spawn_blocking(Box::new(move || task.run()));
             }

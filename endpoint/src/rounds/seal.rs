@@ -122,6 +122,16 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
     cipher::encode(bytes)
 }
 
+/// The key of an effect: 43 letters, digits, `-` and `_`, others for every effect of every call. `place` is the place of its name among the effects
+/// of the call.
+pub(crate) fn effect_key(invocation: &str, name: &str, place: usize, nth: u32) -> String {
+    match cfg!(feature = "seal") {
+        true => encode(&digest([invocation.as_bytes(), name.as_bytes(), &nth.to_be_bytes()])),
+        // Then a handler runs only once, and needs no key that it finds again.
+        false => format!("{invocation}-{place:04}{nth:06}"),
+    }
+}
+
 #[cfg(feature = "seal")]
 mod cipher {
     use chacha20poly1305::aead::{Aead as _, KeyInit as _, Payload};

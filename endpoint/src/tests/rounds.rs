@@ -1,5 +1,7 @@
 //! Handlers that await their callers in MCP 2026-07-28, where an input request ends the request and its answer comes with another one.
 
+mod hostile;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
