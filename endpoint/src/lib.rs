@@ -71,6 +71,7 @@
     )
 )]
 
+mod ask_failed;
 #[cfg(feature = "validate")]
 mod check_full;
 mod check_plain;
@@ -78,6 +79,7 @@ mod client;
 mod context;
 mod endpoint;
 mod extensions;
+mod once;
 mod peer;
 mod plain;
 mod rounds;
@@ -91,15 +93,17 @@ mod tests;
 mod text_shape;
 mod validation_errors;
 
+pub use ask_failed::AskFailed;
 pub use client::{Client, InputContext};
-pub use context::{Cancellation, Cancelled, Context, EffectKey, Question, Subrange, TimeoutError};
+pub use context::{AskFuture, Cancellation, Cancelled, Context, Subrange, TimeoutError};
 pub use endpoint::{Endpoint, drive};
 pub use engine::{BoxFuture, Runtime};
 pub use extensions::{Extensions, Principal};
+pub use once::EffectKey;
 pub use peer::{Call, Canceller, Peer};
 pub use rounds::SealKeys;
 pub use service::{
     Catalog, Completion, CompletionOf, CompletionRequest, Prompt, PromptMessage, PromptOutput, Resource, ResourceContents,
     ResourceTemplate, ResourceUri, SchemaInvalid, SchemaUnchecked, Service, Tool, ToolError,
 };
-pub use state::{AskFailed, CallError, CallOutcome, Counters};
+pub use state::{CallError, CallOutcome, Counters};

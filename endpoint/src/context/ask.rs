@@ -6,10 +6,10 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-use super::{Context, Question};
+use super::{AskFuture, Context};
+use crate::ask_failed::AskFailed;
 use crate::peer::Peer;
 use crate::schema::{Shape, flat};
-use crate::state::AskFailed;
 use protocol_core::dialect::{Answer, Ask, Consent, Elicit, Elicited, Notice, OpenUrl, Sample, Sampled};
 use protocol_core::json::{Json, Text};
 use protocol_core::session::Refused;
@@ -22,8 +22,8 @@ impl Context {
     ///
     /// # Errors
     /// [`AskFailed`]; [`AskFailed::NoSampling`] and [`AskFailed::TooDeep`] before anything is sent.
-    pub fn sample(&self, sample: Sample) -> Question<Result<Sampled, AskFailed>> {
-        Question::new(&self.served, Ok(sample.into()), sampled)
+    pub fn sample(&self, sample: Sample) -> AskFuture<Result<Sampled, AskFailed>> {
+        AskFuture::new(&self.served, Ok(sample.into()), sampled)
     }
 
     /// Asks the caller's model for a value of type `T`. The input request includes the schema of `T`. The text of the answer is parsed as
@@ -35,14 +35,14 @@ impl Context {
     /// # Errors
     /// As for [`Context::sample`]; [`AskFailed::Mismatch`], code -32005, if the answer is not a valid `T`; [`AskFailed::Invalid`] if the
     /// schema of `T` has a keyword that cannot be checked without the feature `validate`.
-    pub fn sample_typed<T: DeserializeOwned + JsonSchema>(&self, prompt: impl Into<String>) -> Question<Result<T, AskFailed>> {
+    pub fn sample_typed<T: DeserializeOwned + JsonSchema>(&self, prompt: impl Into<String>) -> AskFuture<Result<T, AskFailed>> {
         let shape = match Shape::of::<T>().checked() {
             Ok(shape) => shape,
             Err(why) => return self.unasked(AskFailed::Invalid(why)),
         };
         let mut sample = Sample::new(prompt);
         sample.schema = Some(shape.schema().clone());
-        Question::new(&self.served, Ok(sample.into()), move |answer| {
+        AskFuture::new(&self.served, Ok(sample.into()), move |answer| {
             let sampled = sampled(answer)?;
             let answer = Json::parse(unfenced(&sampled.text).as_bytes().to_vec())
                 .map_err(|_| AskFailed::Mismatch(String::from("its text is no JSON")))?;
@@ -51,8 +51,8 @@ impl Context {
     }
 
     /// An input request that fails before anything is sent.
-    fn unasked<T>(&self, failed: AskFailed) -> Question<Result<T, AskFailed>> {
-        Question::new(&self.served, Err(failed), |answer| Err(answer.err().unwrap_or(AskFailed::Over)))
+    fn unasked<T>(&self, failed: AskFailed) -> AskFuture<Result<T, AskFailed>> {
+        AskFuture::new(&self.served, Err(failed), |answer| Err(answer.err().unwrap_or(AskFailed::Over)))
     }
 
     /// Asks the caller's user to confirm something. Returns `true` only if the user agreed. Everything else is `false`: the user declined
@@ -60,9 +60,9 @@ impl Context {
     ///
     /// # Cancel safety
     /// Not cancel safe: the input request is cancelled, and an answer that has arrived already is lost.
-    pub fn confirm(&self, message: impl Into<String>) -> Question<bool> {
+    pub fn confirm(&self, message: impl Into<String>) -> AskFuture<bool> {
         let ask = Ask::Confirm { message: message.into() };
-        Question::new(&self.served, Ok(ask), |answer| matches!(answer, Ok(Answer::Confirm(true))))
+        AskFuture::new(&self.served, Ok(ask), |answer| matches!(answer, Ok(Answer::Confirm(true))))
     }
 
     /// Asks the caller's user to fill in a form (MCP `elicitation/create`). Returns `None` if the user declined or closed the form.
@@ -73,8 +73,8 @@ impl Context {
     /// # Errors
     /// [`AskFailed`]; before anything is sent, [`AskFailed::NoElicitation`], and [`AskFailed::Invalid`] for a form whose schema is not a
     /// flat object of primitive types.
-    pub fn elicit(&self, form: Elicit) -> Question<Result<Option<Json>, AskFailed>> {
-        Question::new(&self.served, Ok(Ask::Elicit(form)), elicited)
+    pub fn elicit(&self, form: Elicit) -> AskFuture<Result<Option<Json>, AskFailed>> {
+        AskFuture::new(&self.served, Ok(Ask::Elicit(form)), elicited)
     }
 
     /// Asks the caller's user to fill in a form for a `T`: a struct whose fields are strings, numbers, booleans, choices (enums without
@@ -90,13 +90,13 @@ impl Context {
     pub fn elicit_typed<T: DeserializeOwned + JsonSchema>(
         &self,
         message: impl Into<String>,
-    ) -> Question<Result<Option<T>, AskFailed>> {
+    ) -> AskFuture<Result<Option<T>, AskFailed>> {
         let shape = match flat::<T>().and_then(Shape::checked) {
             Ok(shape) => shape,
             Err(why) => return self.unasked(AskFailed::Invalid(why)),
         };
         let form = Elicit::new(message, shape.schema().clone());
-        Question::new(&self.served, Ok(Ask::Elicit(form)), move |answer| {
+        AskFuture::new(&self.served, Ok(Ask::Elicit(form)), move |answer| {
             let Some(content) = elicited(answer)? else { return Ok(None) };
             shape.read(&content).map(Some).map_err(AskFailed::Mismatch)
         })
@@ -128,7 +128,7 @@ impl Context {
     /// # Errors
     /// [`AskFailed`]; before anything is sent, [`AskFailed::NoUrlElicitation`], and [`AskFailed::Invalid`] for a URL that
     /// [`OpenUrl::check`] refuses.
-    pub fn elicit_url(&self, message: impl Into<String>, url: impl Into<String>) -> Question<Result<Consent, AskFailed>> {
+    pub fn elicit_url(&self, message: impl Into<String>, url: impl Into<String>) -> AskFuture<Result<Consent, AskFailed>> {
         self.open_url(self.new_url(message, url))
     }
 
@@ -139,8 +139,8 @@ impl Context {
     ///
     /// # Errors
     /// As for [`Context::elicit_url`]; [`AskFailed::Invalid`] also for an empty id.
-    pub fn open_url(&self, open: OpenUrl) -> Question<Result<Consent, AskFailed>> {
-        Question::new(&self.served, Ok(open.into()), |answer| match answer? {
+    pub fn open_url(&self, open: OpenUrl) -> AskFuture<Result<Consent, AskFailed>> {
+        AskFuture::new(&self.served, Ok(open.into()), |answer| match answer? {
             Answer::OpenUrl(consent) => Ok(consent),
             _ => Err(AskFailed::Mismatch(String::from("it is no answer about an address"))),
         })
@@ -165,8 +165,8 @@ impl Context {
     ///
     /// # Errors
     /// [`AskFailed`]; [`AskFailed::NoRoots`] before anything is sent.
-    pub fn roots(&self) -> Question<Result<Json, AskFailed>> {
-        Question::new(&self.served, Ok(Ask::Roots), |answer| match answer? {
+    pub fn roots(&self) -> AskFuture<Result<Json, AskFailed>> {
+        AskFuture::new(&self.served, Ok(Ask::Roots), |answer| match answer? {
             Answer::Roots(roots) => Ok(roots),
             _ => Err(AskFailed::Mismatch(String::from("it is no list of roots"))),
         })

@@ -1,12 +1,10 @@
 //! The handle that a handler has on its call.
 
 mod ask;
-mod once;
-mod question;
+mod ask_future;
 mod subrange;
 
-pub use once::EffectKey;
-pub use question::Question;
+pub use ask_future::AskFuture;
 pub use subrange::Subrange;
 
 use core::fmt;
@@ -19,8 +17,9 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::ask_failed::cancel_reason;
 use crate::extensions::Extensions;
-use crate::state::{ServedCall, cancel_reason};
+use crate::state::ServedCall;
 use protocol_core::dialect::{Caller, Capabilities, Identity, Level, LogRecord, PeerInfo, Progress};
 use protocol_core::json::{Json, Text};
 use protocol_core::session::{CancelReason, CheckpointError, NotLive, ProgressError, Reported, ServeOptions};
@@ -245,7 +244,7 @@ impl Context {
     /// The capabilities that the caller offers now: sampling, elicitation by form and by URL, roots.
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
-        self.peer().map(|peer| peer.capabilities).unwrap_or_default()
+        self.served.capabilities()
     }
 
     fn peer(&self) -> Option<PeerInfo> {

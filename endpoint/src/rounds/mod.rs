@@ -14,8 +14,10 @@
 //! their position: a handler that takes another way asks again, and never gets the answer to another input request.
 
 mod canonical;
+mod effect_mark;
 mod seal;
 
+pub(crate) use effect_mark::{EffectMark, is_in_effect};
 pub use seal::SealKeys;
 pub(crate) use seal::{Digest, Sealer, digest, encode};
 
@@ -26,8 +28,7 @@ use protocol_core::error::RpcError;
 use protocol_core::json::{Json, Text};
 use serde::{Deserialize, Serialize};
 
-use crate::service::ToolError;
-use crate::state::AskFailed;
+use crate::ask_failed::AskFailed;
 use canonical::canonical;
 
 /// The longest sealed state, in bytes of text.
@@ -408,31 +409,4 @@ fn count(all: &mut Vec<(String, u32)>, name: &str) -> u32 {
     }
     all.push((String::from(name), 1));
     0
-}
-
-impl Outcome {
-    /// Records the error of an effect.
-    pub(crate) fn of_error(error: &ToolError) -> Self {
-        match error {
-            ToolError::Rpc(error) => {
-                Self::Error { code: error.code, message: error.message.to_string(), data: error.data.as_deref().cloned() }
-            }
-            other => Self::Failed(other.to_string()),
-        }
-    }
-
-    /// The value of the effect, or its error.
-    pub(crate) fn into_result(self) -> Result<Json, ToolError> {
-        match self {
-            Self::Value(value) => Ok(value),
-            Self::Failed(message) => Err(ToolError::failed(message)),
-            Self::Error { code, message, data } => {
-                let error = RpcError::new(code, message);
-                Err(ToolError::Rpc(match data {
-                    Some(data) => error.with_data(data),
-                    None => error,
-                }))
-            }
-        }
-    }
 }

@@ -366,6 +366,9 @@ impl Service {
             return Start::Reply(Reply::NotFound(NotFound::Tool(Text::from(&*name))));
         };
         drop(name);
+        if let Some(refusal) = tool.refuse_without(served.capabilities(), served.is_stateless()) {
+            return Start::Reply(refusal);
+        }
         let (options, run) = (tool.options, tool.run());
         drop(entries);
         configure(served, options);

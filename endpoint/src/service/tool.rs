@@ -12,14 +12,15 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::ask_failed::AskFailed;
 use crate::context::{Cancelled, Context, TimeoutError};
 use crate::schema::{Output, Shape};
 use crate::service::SchemaInvalid;
-use crate::state::{AskFailed, ServedCall};
+use crate::state::ServedCall;
 use engine::BoxFuture;
 use engine::Task;
 use protocol_core::config::RateWindow;
-use protocol_core::dialect::{NotFound, OpenUrl, Reply, ToolOutput, tesseron};
+use protocol_core::dialect::{Capabilities, NotFound, OpenUrl, Reply, ToolOutput, tesseron};
 use protocol_core::error::RpcError;
 use protocol_core::json::{Json, JsonError, Text};
 use protocol_core::session::ServeOptions;
@@ -63,6 +64,7 @@ pub struct Tool {
     input: Arc<Shape>,
     output: Option<Json>,
     pub(crate) options: ServeOptions,
+    needs: Capabilities,
     inline: bool,
     handler: Handler,
 }
@@ -272,6 +274,7 @@ impl Tool {
             input,
             output,
             options: ServeOptions::default(),
+            needs: Capabilities::default(),
             inline: false,
             handler,
         }
@@ -317,6 +320,32 @@ impl Tool {
     pub fn open_world(mut self, open_world: bool) -> Self {
         self.hints.open_world_hint = Some(open_world);
         self
+    }
+
+    /// Sets the capabilities that a caller must have declared: sampling, elicitation, roots; the members for servers are ignored. A call without
+    /// them is refused before the handler runs: with the error -32021 in MCP 2026-07-28, otherwise as by an input request
+    /// ([`AskFailed::NoSampling`] and so on).
+    #[must_use]
+    pub fn needs(mut self, capabilities: Capabilities) -> Self {
+        self.needs = capabilities;
+        self
+    }
+
+    /// The reply to a caller with the capabilities `has`, if they are too few.
+    pub(crate) fn refuse_without(&self, has: Capabilities, is_stateless: bool) -> Option<Reply> {
+        let needs = self.needs;
+        let failed = match () {
+            () if needs.sampling && !has.sampling => AskFailed::NoSampling,
+            () if needs.sampling_tools && !has.sampling_tools => AskFailed::NoSampling,
+            () if needs.elicitation && !has.elicitation => AskFailed::NoElicitation,
+            () if needs.elicitation_url && !has.elicitation_url => AskFailed::NoUrlElicitation,
+            () if needs.roots && !has.roots => AskFailed::NoRoots,
+            () => return None,
+        };
+        Some(match is_stateless {
+            true => Reply::Error(failed.missing(&needs)),
+            false => ToolError::tool_reply(Err(ToolError::Ask(failed))),
+        })
     }
 
     /// Sets the time limit of a call, counted from the receipt of its request. Overrides the session's default

@@ -37,7 +37,8 @@ mod on {
     use tracing::level_filters::LevelFilter;
     use tracing::{debug, error, info, info_span, warn};
 
-    use crate::state::{ServedCall, cancel_reason};
+    use crate::ask_failed::cancel_reason;
+    use crate::state::ServedCall;
     use protocol_core::dialect::{Ask, Caller, Op, Reply, Request};
     use protocol_core::error::{RpcError, Violation};
     use protocol_core::session::{

@@ -1,11 +1,10 @@
 //! The state of an endpoint under its one lock.
 //!
 //! Also here: what the handles of an inbound call and of an inbound input request share ([`ServedCall`], [`InputRequest`]), with the verbs
-//! that change the state for them; the ends of calls and input requests ([`CallOutcome`], [`AskFailed`]); and the records for `tracing`
+//! that change the state for them; the ends of calls ([`CallOutcome`]); and the records for `tracing`
 //! ([`diagnose`]).
 
 mod alarms;
-mod ask_failed;
 mod call_outcome;
 mod call_slot;
 pub(crate) mod diagnose;
@@ -17,7 +16,6 @@ mod served_call_slot;
 mod subscriptions;
 
 pub(crate) use alarms::Alarmed;
-pub use ask_failed::AskFailed;
 pub use call_outcome::{CallError, CallOutcome};
 pub(crate) use call_slot::{CallSlot, CallStage, Unread};
 pub(crate) use input_request::InputRequest;
@@ -25,7 +23,7 @@ pub(crate) use list_changes::ListKind;
 pub(crate) use rounds::{RoundKit, RoundStep, RoundWait};
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use served_call::polls;
-pub(crate) use served_call::{AlarmWait, AnswerWait, ServedCall, cancel_reason};
+pub(crate) use served_call::{AlarmWait, AnswerWait, ServedCall};
 pub(crate) use served_call_slot::ServedCallSlot;
 
 use core::time::Duration;

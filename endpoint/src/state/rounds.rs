@@ -6,7 +6,8 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use super::served_call::CancelledWait;
-use super::{AskFailed, ServedCall, State};
+use super::{ServedCall, State};
+use crate::ask_failed::AskFailed;
 use crate::extensions::Principal;
 use crate::rounds::{AskStep, Asking, Digest, EffectStep, LONGEST_STATE, Leave, Outcome, RoundLog, bound_to, not_accepted};
 use protocol_core::dialect::{Answer, Reply, Retry};
@@ -164,12 +165,7 @@ impl ServedCall {
             Reply::Error(error) => *error.message == *failed.to_string(),
             _ => false,
         };
-        if !is_reported {
-            return reply;
-        }
-        let mut error = RpcError::missing_capability(required);
-        error.message = failed.to_string().into();
-        Reply::Error(error)
+        if is_reported { Reply::Error(failed.missing(required)) } else { reply }
     }
 
     /// The sealer, the digest that a state is bound to, and the time.

@@ -12,10 +12,11 @@ use std::task::Waker;
 use super::alarms::{AlarmKey, Alarmed};
 use super::diagnose::{self, Answered, Span};
 use super::served_call_slot::InputSlot;
-use super::{AskFailed, Shared, State};
+use super::{Shared, State};
+use crate::ask_failed::AskFailed;
 use crate::extensions::Extensions;
 use engine::{AbortHandle, End, TaskOwner, park};
-use protocol_core::dialect::{Answer, Ask, Caller, LogRecord, Progress, Reply, Request, SubscriptionFilter};
+use protocol_core::dialect::{Answer, Ask, Caller, Capabilities, LogRecord, Progress, Reply, Request, SubscriptionFilter};
 use protocol_core::error::RpcError;
 use protocol_core::json::{Json, Text};
 use protocol_core::session::{
@@ -220,6 +221,14 @@ impl ServedCall {
         self.caller.is_stateless()
     }
 
+    /// The capabilities that its caller offers now.
+    pub(crate) fn capabilities(&self) -> Capabilities {
+        if self.is_stateless() {
+            return self.caller.capabilities();
+        }
+        self.shared.look(|state| state.session.peer().map(|peer| peer.capabilities)).unwrap_or_default()
+    }
+
     /// The waker of its task, to be woken outside of the lock.
     pub(super) fn task_waker(&self) -> Option<Waker> {
         self.abort.waker()
@@ -347,16 +356,6 @@ impl TaskOwner for ServedCall {
             }
         };
         self.respond(reply);
-    }
-}
-
-/// The reason of a cancellation, in words.
-pub(crate) const fn cancel_reason(why: &CancelReason) -> &'static str {
-    match why {
-        CancelReason::Peer(_) => "the caller cancelled the call",
-        CancelReason::Deadline => "the call's deadline has passed",
-        CancelReason::Disconnected => "the connection has ended",
-        _ => "this end is closing",
     }
 }
 

@@ -22,7 +22,8 @@
 //! assert_eq!(run.text(), "rested");
 //! ```
 //!
-//! [`every_cancel_point`] runs a handler once for each of its awaits and cancels there; [`every_drop_point`] drops it there.
+//! [`every_cancel_point`] runs a handler once for each of its awaits and cancels there; [`every_drop_point`] drops it there. [`every_round`] runs it in every
+//! way in which its input requests can be answered, and compares.
 //!
 //! For tests with two endpoints, [`connect`] joins them in memory, and an [`Executor`] runs them.
 
@@ -30,8 +31,10 @@ mod awaits;
 mod executor;
 mod harness;
 mod pipe;
+mod rounds;
 
 pub use awaits::{every_cancel_point, every_drop_point};
 pub use executor::{Executor, VirtualTimer};
 pub use harness::{Harness, Run};
 pub use pipe::{Pipe, PipeBroken, connect, pipe};
+pub use rounds::{Rounds, every_round};

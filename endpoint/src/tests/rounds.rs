@@ -9,10 +9,12 @@ use std::time::Duration;
 
 use protocol_core::drive::Machine as _;
 use protocol_core::mcp::Era;
-use protocol_core::{Config, Consent, Elicit, Elicited, Identity, Json, Lane, Level, OpenUrl, RpcError, Sample, Sampled};
+use protocol_core::{
+    Answer, Ask, Config, Consent, Elicit, Elicited, Identity, Json, Lane, Level, OpenUrl, RpcError, Sample, Sampled,
+};
 use serde_json::{Value, json};
 
-use crate::testing::{Executor, connect};
+use crate::testing::{Executor, Harness, connect, every_round};
 use crate::{
     AskFailed, BoxFuture, Client, Context, Endpoint, Extensions, InputContext, Principal, Prompt, PromptMessage, PromptOutput,
     SealKeys, Service, Tool, ToolError,
@@ -452,6 +454,29 @@ fn a_capability_that_is_missing_is_an_error_of_the_handler_and_of_the_protocol_i
 }
 
 #[test]
+fn a_tool_that_needs_a_capability_is_not_run_without_it() {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&runs);
+    let mut needs = protocol_core::Capabilities::default();
+    (needs.sampling, needs.roots) = (true, true);
+    let tool = Tool::new("t", move |_: Context, (): ()| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        async { Ok("ran") }
+    })
+    .needs(needs);
+    let harness = Harness::new(plain(tool.clone())).configure(|config| config.capabilities.roots = false);
+    let run = harness.call_tool("t", Json::empty_object());
+    assert_eq!((run.is_tool_error(), run.text().as_str()), (true, "the caller does not offer roots"));
+    let mut process = Process::new(plain(tool));
+    let frames = process.request_as(1, "tools/call", &json!({"name": "t"}), &json!({"sampling": {}}), Extensions::new());
+    assert_eq!(response(&frames)["error"]["code"], -32021);
+    assert_eq!(response(&frames)["error"]["data"]["requiredCapabilities"], json!({"sampling": {}, "roots": {}}));
+    assert_eq!(runs.load(Ordering::Relaxed), 0);
+    let frames = process.request(2, "tools/call", &json!({"name": "t"}));
+    assert_eq!(response(&frames)["result"]["content"][0]["text"], "ran");
+}
+
+#[test]
 fn the_sampling_depth_of_the_first_request_binds_its_retries() {
     let tool = Tool::new("t", async |context: Context, (): ()| {
         context.sample(Sample::new("first")).await?;
@@ -715,4 +740,36 @@ fn a_cancelled_handler_with_an_effect_under_way_has_thirty_seconds_to_end_it() {
         process.wait(Duration::from_secs(1));
     }
     assert_eq!(ended.load(Ordering::Relaxed), 1);
+}
+
+// ---- Every way at once ----
+
+/// Answers as [`agree`] does, at a session.
+fn agree_as_client(ask: &Ask) -> Answer {
+    match ask {
+        Ask::Sample(sample) => Answer::Sample(Sampled::new(format!("answer to {}", sample.prompt), "m")),
+        Ask::Roots => Answer::Roots(Json::parse(r#"[{"uri":"file:///home"}]"#).unwrap()),
+        _ => Answer::Elicit(Elicited::Accept(Json::parse(r#"{"name":"Ada"}"#).unwrap())),
+    }
+}
+
+#[test]
+fn every_round_of_a_handler_ends_in_the_same_way_wherever_it_is_served() {
+    let (runs, charges) = (Arc::default(), Arc::default());
+    let rounds = every_round(|| plain(survey(&runs, &charges)), "survey", &Json::empty_object(), agree_as_client);
+    assert_eq!(rounds.rounds, 3);
+}
+
+#[test]
+#[should_panic(expected = "the call ends differently")]
+fn a_handler_that_counts_its_runs_is_found() {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let tool = Tool::new("t", move |context: Context, (): ()| {
+        let run = runs.fetch_add(1, Ordering::Relaxed);
+        async move {
+            context.sample(Sample::new("?")).await?;
+            Ok(run.to_string())
+        }
+    });
+    every_round(|| plain(tool.clone()), "t", &Json::empty_object(), agree_as_client);
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use protocol_core::drive::Machine as _;
 use protocol_core::mcp::Era;
-use protocol_core::{Config, Identity, Json, Level, Notice, Sample};
+use protocol_core::{Config, Identity, Json, Level, Notice};
 use serde_json::{Value, json};
 
 use crate::testing::{Executor, connect};
@@ -52,8 +52,7 @@ impl Served {
 fn service() -> Service {
     let greet = Tool::new("greet", async |context: Context, ()| {
         context.log(Level::Info, "hello");
-        let asked = context.sample(Sample::new("?")).await.is_err();
-        Ok::<_, ToolError>(format!("{} of {}, asked: {asked}", context.caller().identity().name, context.caller().protocol()))
+        Ok::<_, ToolError>(format!("{} of {}", context.caller().identity().name, context.caller().protocol()))
     });
     let clock = Resource::new("clock:", "clock", async |_| Ok::<_, ToolError>(ResourceContents::text("12")));
     let both = |config: &mut Config| config.era = Era::Auto;
@@ -61,11 +60,11 @@ fn service() -> Service {
 }
 
 #[test]
-fn a_tool_serves_a_caller_without_a_handshake_and_cannot_ask_it() {
+fn a_tool_serves_a_caller_without_a_handshake_and_logs_what_it_wants() {
     let mut served = Served::new(service());
     let sent = served.request(1, "tools/call", json!({"name": "greet"}), json!({}));
     assert_eq!(sent.len(), 1, "no record was asked for: {sent:?}");
-    assert_eq!(sent[0]["result"]["content"][0]["text"], "c of 2026-07-28, asked: true");
+    assert_eq!(sent[0]["result"]["content"][0]["text"], "c of 2026-07-28");
     assert_eq!(sent[0]["result"]["resultType"], "complete");
     let sent = served.request(2, "tools/call", json!({"name": "greet"}), json!({"io.modelcontextprotocol/logLevel": "debug"}));
     assert_eq!((sent.len(), &sent[0]["params"]["data"]), (2, &json!("hello")));
@@ -120,7 +119,7 @@ fn a_peer_of_either_era_is_called_subscribed_to_and_notifies_of_lists_by_the_sam
         assert_eq!(peer.era(), None);
         connect(&executor, server, client);
         let text: String = executor.block_on(peer.call_tool_as("greet", &json!({}))).unwrap().unwrap();
-        assert_eq!(text, format!("c of {version}, asked: true"));
+        assert_eq!(text, format!("c of {version}"));
         assert_eq!(peer.era(), Some(if era == Era::Legacy { Era::Legacy } else { Era::Modern }));
         assert_eq!(executor.block_on(peer.subscribe("clock:")), Some(Ok(())));
         assert_eq!(served.update("clock:", &Json::null()), 1);

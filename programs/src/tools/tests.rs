@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use endpoint::testing::{Harness, Run};
+use endpoint::testing::{Harness, Run, every_round};
+use protocol_core::mcp::Era;
 use protocol_core::{Answer, Ask, Capabilities, Consent, Elicited, Json, Level, Outcome, Progress, RpcError, Sampled};
 use serde_json::{Value, json};
 
@@ -523,6 +525,58 @@ fn the_audit_tells_of_calls_that_end_well_badly_or_with_the_connection() {
     assert_eq!((&line["outcome"], &line["done"]), (&json!("cancelled"), &json!(false)), "{line}");
 }
 
+/// The tests that count surveys, which all tests of this process would.
+static SURVEYS: Mutex<()> = Mutex::new(());
+
+#[test]
+fn tools_that_ask_end_in_the_same_way_in_every_era_and_over_any_process() {
+    let _alone = SURVEYS.lock().unwrap_or_else(PoisonError::into_inner);
+    let filled = |content: Value| Answer::Elicit(Elicited::Accept(arguments(&content)));
+    let agree = |ask: &Ask| match ask {
+        Ask::Sample(_) => Answer::Sample(Sampled::new("Fine.", "m")),
+        Ask::OpenUrl(_) => Answer::OpenUrl(Consent::Accept),
+        Ask::Elicit(form) if form.message.contains("new name") => filled(json!({ "newName": "final" })),
+        Ask::Elicit(form) if form.is_confirmation() => filled(json!({})),
+        _ => filled(json!({ "name": "Ada" })),
+    };
+    let decline = |ask: &Ask| match ask {
+        Ask::Sample(_) => Answer::Sample(Sampled::new("Fine.", "m")),
+        Ask::OpenUrl(_) => Answer::OpenUrl(Consent::Decline),
+        _ => Answer::Elicit(Elicited::Decline),
+    };
+    let tools = || service(&Lines::default().options(None));
+    for (tool, given, rounds) in [
+        ("summarise", json!({ "text": "a" }), 1),
+        ("delete", json!({ "name": "draft" }), 1),
+        ("rename", json!({ "name": "draft" }), 1),
+        ("connect", json!({}), 1),
+        ("survey", json!({ "topic": "tea" }), 3),
+    ] {
+        assert_eq!(every_round(tools, tool, &arguments(&given), agree).rounds, rounds, "{tool}");
+        assert_eq!(every_round(tools, tool, &arguments(&given), decline).rounds, rounds, "{tool}");
+    }
+}
+
+#[test]
+fn a_survey_is_registered_once_and_audited_once_whatever_the_number_of_its_rounds() {
+    let _alone = SURVEYS.lock().unwrap_or_else(PoisonError::into_inner);
+    for era in [Era::Legacy, Era::Modern] {
+        let lines = Lines::default();
+        let before = super::asking::REGISTERED.load(Ordering::Relaxed);
+        let harness = Harness::new(service(&lines.options(None))).configure(|config| config.era = era);
+        let run = harness
+            .answer(Answer::Elicit(Elicited::Accept(arguments(&json!({ "name": "Ada" })))))
+            .answer(Answer::Sample(Sampled::new("Fine.", "m")))
+            .answer(Answer::Elicit(Elicited::Accept(Json::empty_object())))
+            .call_tool("survey", arguments(&json!({ "topic": "tea" })));
+        let expected = json!({ "participant": "Ada", "opinion": "Fine.", "publish": true });
+        assert_eq!(run.structured().map(|result| result.decode::<Value>().unwrap()), Some(expected), "{era:?}");
+        assert_eq!(run.values().last(), Some(&3.0), "{era:?}");
+        assert_eq!(super::asking::REGISTERED.load(Ordering::Relaxed), before + 1, "{era:?}");
+        assert_eq!(lines.line()["outcome"], "ok", "{era:?}");
+    }
+}
+
 #[test]
 fn the_tools_are_described_for_the_model() {
     let run = harness().request(protocol_core::Op::ListTools, Json::empty_object());
@@ -530,7 +584,20 @@ fn the_tools_are_described_for_the_model() {
     let names: Vec<_> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
     assert_eq!(
         names,
-        ["bulk", "chatty", "connect", "countdown", "delete", "long_output", "progress", "rename", "stuck", "summarise", "whoami"]
+        [
+            "bulk",
+            "chatty",
+            "connect",
+            "countdown",
+            "delete",
+            "long_output",
+            "progress",
+            "rename",
+            "stuck",
+            "summarise",
+            "survey",
+            "whoami"
+        ]
     );
     for tool in &tools {
         let name = tool["name"].as_str().unwrap();

@@ -1,4 +1,4 @@
-//! An input request of a handler, as a future.
+//! The future of an input request of a handler.
 
 use core::fmt;
 use core::pin::Pin;
@@ -6,8 +6,9 @@ use core::task::{Context as TaskContext, Poll};
 use core::time::Duration;
 use std::sync::Arc;
 
-use crate::rounds::Asking;
-use crate::state::{AlarmWait, AnswerWait, AskFailed, RoundStep, RoundWait, ServedCall};
+use crate::ask_failed::AskFailed;
+use crate::rounds::{Asking, is_in_effect};
+use crate::state::{AlarmWait, AnswerWait, RoundStep, RoundWait, ServedCall};
 use protocol_core::dialect::{Answer, Ask};
 use protocol_core::json::Text;
 
@@ -20,7 +21,7 @@ use protocol_core::json::Text;
 /// # Cancel safety
 /// Not cancel safe: dropping it takes the input request back, and an answer that has arrived already is lost.
 #[must_use = "an input request is sent when it is awaited"]
-pub struct Question<T> {
+pub struct AskFuture<T> {
     stage: Stage,
     read: Option<Read<T>>,
 }
@@ -43,7 +44,7 @@ enum Stage {
     Done,
 }
 
-impl<T> Question<T> {
+impl<T> AskFuture<T> {
     pub(super) fn new(
         served: &Arc<ServedCall>,
         ask: Result<Ask, AskFailed>,
@@ -76,7 +77,7 @@ impl<T> Question<T> {
 
     /// Sends the input request, or looks its answer up in the log.
     fn begin(served: &Arc<ServedCall>, ask: Ask, key: Option<Text>, within: Option<Duration>) -> Result<Begun, AskFailed> {
-        if super::once::is_in_effect() {
+        if is_in_effect() {
             return Err(AskFailed::Invalid(String::from("it stands in an effect of `once`")));
         }
         if served.asks_in_rounds() {
@@ -95,7 +96,7 @@ enum Begun {
     Waits(Stage),
 }
 
-impl<T> Future for Question<T> {
+impl<T> Future for AskFuture<T> {
     type Output = T;
 
     fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<T> {
@@ -139,9 +140,9 @@ impl<T> Future for Question<T> {
 }
 
 // The parts that are pinned are `Unpin`, and `T` is only returned.
-impl<T> Unpin for Question<T> {}
+impl<T> Unpin for AskFuture<T> {}
 
-impl<T> fmt::Debug for Question<T> {
+impl<T> fmt::Debug for AskFuture<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let stage = match &self.stage {
             Stage::New { .. } => "new",
@@ -150,6 +151,6 @@ impl<T> fmt::Debug for Question<T> {
             Stage::InRound(_) => "in a round",
             Stage::Done => "done",
         };
-        f.debug_struct("Question").field("stage", &stage).finish_non_exhaustive()
+        f.debug_struct("AskFuture").field("stage", &stage).finish_non_exhaustive()
     }
 }

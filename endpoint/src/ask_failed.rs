@@ -1,7 +1,6 @@
 //! The error of an input request to the caller.
 
-use super::cancel_reason;
-use protocol_core::dialect::{Ask, depth_data, tesseron};
+use protocol_core::dialect::{Ask, Capabilities, depth_data, tesseron};
 use protocol_core::error::RpcError;
 use protocol_core::session::{CancelReason, InputFailed};
 
@@ -86,6 +85,13 @@ impl AskFailed {
         }
     }
 
+    /// The error for a request whose caller lacks the capabilities `required` for an input request (MCP 2026-07-28).
+    pub(crate) fn missing(&self, required: &Capabilities) -> RpcError {
+        let mut error = RpcError::missing_capability(required);
+        error.message = std::string::ToString::to_string(self).into();
+        error
+    }
+
     /// The error that is sent where failures of tools are JSON-RPC errors, as on Tesseron (docs/protocols/tesseron.md, "Error codes"). The
     /// caller's own error is sent back as it is.
     pub(crate) fn fault(&self) -> RpcError {
@@ -111,5 +117,15 @@ impl From<InputFailed> for AskFailed {
             InputFailed::TimedOut => Self::TimedOut,
             _ => Self::Lost,
         }
+    }
+}
+
+/// The reason of a cancellation, in words.
+pub(crate) const fn cancel_reason(why: &CancelReason) -> &'static str {
+    match why {
+        CancelReason::Peer(_) => "the caller cancelled the call",
+        CancelReason::Deadline => "the call's deadline has passed",
+        CancelReason::Disconnected => "the connection has ended",
+        _ => "this end is closing",
     }
 }

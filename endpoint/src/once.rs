@@ -1,6 +1,5 @@
 //! Effects of a handler that are not repeated when it runs again.
 
-use core::cell::Cell;
 use core::fmt;
 use core::future::poll_fn;
 use core::pin::pin;
@@ -8,10 +7,11 @@ use core::pin::pin;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::Context;
-use crate::rounds::{EffectStep, Outcome};
+use crate::context::Context;
+use crate::rounds::{EffectMark, EffectStep, Outcome, is_in_effect};
 use crate::service::ToolError;
 use crate::state::ServedCall;
+use protocol_core::error::RpcError;
 use protocol_core::json::Json;
 
 /// The key of an effect ([`Context::once`]), for the provider's own idempotency: 43 letters, digits, `-` and `_`. It is the same whenever the
@@ -31,15 +31,6 @@ impl fmt::Display for EffectKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
-}
-
-std::thread_local! {
-    static IN_EFFECT: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Returns `true` while an effect is polled on this thread.
-pub(super) fn is_in_effect() -> bool {
-    IN_EFFECT.with(Cell::get)
 }
 
 impl Context {
@@ -113,7 +104,7 @@ impl Context {
         let mut running = Running { served: &self.served, name, nth, outcome: None };
         let mut future = pin!(effect(key));
         let value = poll_fn(|cx| {
-            let _marked = Marked::set();
+            let _marked = EffectMark::set();
             future.as_mut().poll(cx)
         })
         .await;
@@ -140,18 +131,29 @@ impl Drop for Running<'_> {
     }
 }
 
-/// Marks the thread while an effect is polled.
-struct Marked;
-
-impl Marked {
-    fn set() -> Self {
-        IN_EFFECT.with(|marked| marked.set(true));
-        Self
+impl Outcome {
+    /// Records the error of an effect.
+    fn of_error(error: &ToolError) -> Self {
+        match error {
+            ToolError::Rpc(error) => {
+                Self::Error { code: error.code, message: error.message.to_string(), data: error.data.as_deref().cloned() }
+            }
+            other => Self::Failed(other.to_string()),
+        }
     }
-}
 
-impl Drop for Marked {
-    fn drop(&mut self) {
-        IN_EFFECT.with(|marked| marked.set(false));
+    /// The value of the effect, or its error.
+    fn into_result(self) -> Result<Json, ToolError> {
+        match self {
+            Self::Value(value) => Ok(value),
+            Self::Failed(message) => Err(ToolError::failed(message)),
+            Self::Error { code, message, data } => {
+                let error = RpcError::new(code, message);
+                Err(ToolError::Rpc(match data {
+                    Some(data) => error.with_data(data),
+                    None => error,
+                }))
+            }
+        }
     }
 }

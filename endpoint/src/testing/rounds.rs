@@ -1,0 +1,242 @@
+//! One handler, served in every way in which its input requests can be answered.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::executor::Executor;
+use crate::{Endpoint, SealKeys, Service};
+use protocol_core::config::{CallTimeouts, Config};
+use protocol_core::dialect::{Answer, Ask, Identity};
+use protocol_core::drive::Machine as _;
+use protocol_core::json::Json;
+use protocol_core::mcp::Era;
+use protocol_core::session::{Event, Invoke, Lane, Outcome, RouteKind, Session};
+
+/// The number of frames and waits after which a call is taken to have no end.
+const MOST_STEPS: usize = 100_000;
+
+/// The runs of [`every_round`], which all ended in the same way.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Rounds {
+    /// The outcome of the call, over a handshake.
+    pub outcome: Outcome,
+    /// The number of rounds of input requests in MCP 2026-07-28.
+    pub rounds: usize,
+}
+
+/// Runs a tool's handler in each way in which its input requests can be answered, and compares the ends: over a handshake; in MCP 2026-07-28 in
+/// one process; there with a new process for each request; and, for each of its requests, once more in another new process, which must end
+/// it with the same input requests or the same result. The handler must give equal results to equal answers.
+///
+/// `service` makes the service of one process; its keys are replaced. `answer` answers an input request, and must give equal answers to equal
+/// input requests.
+///
+/// # Panics
+/// If two ways end differently, with both ends; if the call does not end; if the handler asks for nothing.
+///
+/// ```
+/// use endpoint::testing::every_round;
+/// use endpoint::{Context, Service, Tool, ToolError};
+/// use protocol_core::{Answer, Elicited, Identity, Json};
+///
+/// let delete = || Service::new(Identity::new("files", "1")).tool(Tool::new("delete", async |context: Context, ()| {
+///     let sure = context.confirm("Delete?").await && context.confirm("Sure?").await;
+///     Ok::<_, ToolError>(if sure { "deleted" } else { "kept" })
+/// }));
+/// let agree = |_: &_| Answer::Elicit(Elicited::Accept(Json::empty_object()));
+/// assert_eq!(every_round(delete, "delete", &Json::empty_object(), agree).rounds, 2);
+/// ```
+#[track_caller]
+pub fn every_round(service: impl Fn() -> Service, name: &str, arguments: &Json, mut answer: impl FnMut(&Ask) -> Answer) -> Rounds {
+    let keys = SealKeys::new([0x5e; 32]);
+    let service = || service().seal_keys(keys.clone());
+    let call = || Invoke::call_tool(name, arguments.clone());
+    let mut whole = Play::new(&service, Era::Legacy, false);
+    let outcome = whole.run(call(), &mut answer);
+    assert!(outcome.is_some(), "over a handshake, the call does not end");
+    let outcome = outcome.unwrap_or(Outcome::Lost);
+    let mut rounds = 0;
+    for is_spread in [false, true] {
+        let mut play = Play::new(&service, Era::Modern, is_spread);
+        let end = play.run(call(), &mut answer);
+        let way = if is_spread { "with a new process for each request" } else { "in one process" };
+        assert_eq!(end.as_ref().map(essence), Some(essence(&outcome)), "without a handshake, {way}, the call ends differently");
+        rounds = play.exchanges.len().saturating_sub(1);
+        assert!(rounds > 0, "the handler asks for nothing");
+        for (at, (request, response)) in play.exchanges.iter().enumerate() {
+            let again = Process::new(service()).serve(request.clone());
+            assert_eq!(shape(&again), shape(response), "request {at} is answered differently when it is sent again");
+        }
+    }
+    Rounds { outcome, rounds }
+}
+
+/// The part of an outcome that every era has.
+fn essence(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Result(result) => format!("result {}", without(result, &["resultType", "_meta"])),
+        other => format!("{other:?}"),
+    }
+}
+
+/// A response without the sealed state, which is random.
+fn shape(response: &Bytes) -> String {
+    let response = Json::parse(response.clone()).unwrap_or_default();
+    match response.member("result") {
+        Some(result) => without(&result, &["requestState"]),
+        None => without(&response, &["id"]),
+    }
+}
+
+fn without(object: &Json, names: &[&str]) -> String {
+    let mut value: serde_json::Value = object.decode().unwrap_or_default();
+    if let Some(members) = value.as_object_mut() {
+        members.retain(|name, _| !names.contains(&&**name));
+    }
+    value.to_string()
+}
+
+/// A process that serves a service.
+struct Process {
+    endpoint: Endpoint,
+    executor: Executor,
+}
+
+impl Process {
+    fn new(service: Service) -> Self {
+        let executor = Executor::new();
+        let service = service.configure(|config| config.era = Era::Auto);
+        Self { endpoint: Endpoint::server(Arc::new(service), executor.runtime()), executor }
+    }
+
+    fn take(&mut self, frame: Bytes) {
+        let now = self.executor.now();
+        assert!(self.endpoint.handle_frame(frame, now).is_ok(), "the endpoint takes frames");
+    }
+
+    /// The frames that it sends before it waits for time to pass, or for the caller.
+    fn frames(&mut self) -> Vec<Bytes> {
+        while self.endpoint.poll_event().is_some() {}
+        self.executor.run_until_stalled();
+        core::iter::from_fn(|| self.endpoint.poll_transmit()).map(|out| out.frame).collect()
+    }
+
+    /// Lets time pass until something happens; `false` if nothing will.
+    fn wait(&mut self) -> bool {
+        let alarm = [self.executor.next_alarm(), self.endpoint.poll_timeout()].into_iter().flatten().min();
+        let Some(at) = alarm else { return false };
+        self.executor.advance_to(at);
+        self.endpoint.handle_timeout(at);
+        true
+    }
+
+    /// The response to one request.
+    fn serve(mut self, request: Bytes) -> Bytes {
+        self.take(request);
+        for _ in 0..MOST_STEPS {
+            if let Some(response) = self.frames().into_iter().find(|frame| is_response(frame)) {
+                return response;
+            }
+            if !self.wait() {
+                break;
+            }
+        }
+        Bytes::new()
+    }
+}
+
+fn is_response(frame: &Bytes) -> bool {
+    Json::parse(frame.clone()).is_ok_and(|frame| frame.member("method").is_none())
+}
+
+/// A caller and the process that serves it.
+struct Play<'a, S> {
+    service: &'a S,
+    /// Each request is sent to a new process.
+    is_spread: bool,
+    caller: Session,
+    process: Process,
+    /// The requests of the call, each with its response.
+    exchanges: Vec<(Bytes, Bytes)>,
+}
+
+impl<'a, S: Fn() -> Service> Play<'a, S> {
+    fn new(service: &'a S, era: Era, is_spread: bool) -> Self {
+        let mut config = Config::mcp_client(Identity::new("caller", "1"));
+        (config.capabilities.sampling, config.capabilities.roots) = (true, true);
+        (config.capabilities.elicitation, config.capabilities.elicitation_url) = (true, true);
+        (config.timeouts.call, config.list_changes, config.era) = (CallTimeouts::NONE, false, era);
+        let process = Process::new(service());
+        let caller = Session::new(config, process.executor.now());
+        Self { service, is_spread, caller, process, exchanges: Vec::new() }
+    }
+
+    /// Makes the call, and returns its outcome; `None` if it does not end.
+    fn run(&mut self, call: Invoke, answer: &mut impl FnMut(&Ask) -> Answer) -> Option<Outcome> {
+        let mut call = Some(call);
+        for _ in 0..MOST_STEPS {
+            let mut moved = self.carry(call.is_none());
+            if let Some(call) = call.take_if(|_| self.caller.is_ready()) {
+                let now = self.process.executor.now();
+                assert!(self.caller.invoke(call, now).is_ok(), "the caller makes the call");
+                moved = true;
+            }
+            while let Some(event) = self.caller.poll_event() {
+                let now = self.process.executor.now();
+                match event {
+                    Event::InputRequested { key, ask, .. } => {
+                        let _ = self.caller.provide_input(key, answer(&ask), now);
+                        moved = true;
+                    }
+                    Event::Done { outcome, .. } => return Some(outcome),
+                    _ => {}
+                }
+            }
+            if !moved && !self.wait() {
+                break;
+            }
+        }
+        None
+    }
+
+    /// Carries frames in both directions; `false` if there is none. Requests are recorded if `is_calling`.
+    fn carry(&mut self, is_calling: bool) -> bool {
+        let mut moved = false;
+        while let Some(out) = self.caller.poll_transmit() {
+            moved = true;
+            if is_calling && matches!(out.route.kind, RouteKind::Request(_)) {
+                if self.is_spread {
+                    self.process = Process::new((self.service)());
+                }
+                self.exchanges.push((out.frame.clone(), Bytes::new()));
+            }
+            self.process.take(out.frame);
+        }
+        for frame in self.process.frames() {
+            moved = true;
+            if is_response(&frame)
+                && let Some((_, response)) = self.exchanges.last_mut()
+            {
+                *response = frame.clone();
+            }
+            let now = self.process.executor.now();
+            assert!(self.caller.handle_frame(frame, Lane::CHANNEL, now).is_ok(), "the caller takes frames");
+        }
+        moved
+    }
+
+    /// Lets time pass at both ends; `false` if nothing will happen.
+    fn wait(&mut self) -> bool {
+        // A state alone is sent back after a moment of the caller's own time.
+        let moved = self.process.wait();
+        match self.caller.poll_timeout() {
+            Some(at) => {
+                self.caller.handle_timeout(at.max(self.process.executor.now()));
+                true
+            }
+            None => moved,
+        }
+    }
+}
