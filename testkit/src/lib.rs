@@ -8,7 +8,7 @@
 //! | [`FarEnd`] | a peer behind links with faults, as the transport of a loop under test |
 //! | [`link`] | the links alone: latency, loss, repetition, order, damage, splits |
 //! | [`Watched`] | a stand-in for `Session` that is judged after every method |
-//! | [`judge`] | the checks of G1 to G13, G15 and G16, by name |
+//! | [`judge`] | the checks of G1 to G16, by name |
 //! | [`Campaign`] | counts what many cases exercised, and fails if that was too little |
 //! | [`explore`] | a search through every state of a machine of yours, or of two sessions |
 //! | [`broken`] | sessions with one fault each, to see that a test notices |

@@ -541,7 +541,8 @@ impl State {
                 let extensions = self.extensions_of(id);
                 // A request that was cancelled meanwhile has no mode, but its handler runs: with the state that it brings.
                 let mode = self.session.input_mode(id);
-                let in_rounds = self.round_kit.is_some() && mode.map_or(caller.is_stateless(), |mode| mode == InputMode::Rounds);
+                let in_rounds =
+                    self.round_kit.is_some() && mode.map_or_else(|_| caller.is_stateless(), |mode| mode == InputMode::Rounds);
                 let rounds_of = in_rounds.then(|| request.clone());
                 let served = Arc::new(ServedCall::new(Arc::clone(shared), id, depth, observed, caller, extensions, rounds_of));
                 self.served_calls.insert(id, ServedCallSlot::new(Arc::clone(&served)));

@@ -194,6 +194,27 @@ mod cipher {
     }
 }
 
+#[cfg(test)]
+mod key_tests {
+    use super::effect_key;
+
+    /// A regression: without the feature `seal` every key was empty.
+    #[test]
+    fn every_effect_has_a_key_of_its_own_with_or_without_the_feature() {
+        let call = "0123456789abcdef0123456789abcdef";
+        let all = [
+            effect_key(call, "a", 0, 0),
+            effect_key(call, "a", 0, 1),
+            effect_key(call, "b", 1, 0),
+            effect_key(&call.replace('f', "0"), "a", 0, 0),
+        ];
+        for (at, key) in all.iter().enumerate() {
+            assert!(key.len() == 43 && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte)), "{key}");
+            assert!(!all[..at].contains(key), "{all:?}");
+        }
+    }
+}
+
 #[cfg(all(test, feature = "seal"))]
 mod tests {
     use super::*;

@@ -429,9 +429,10 @@ fn every_fault_is_objected_to_by_the_model() {
     }
 }
 
-/// On MCP a call goes on when its lane is lost. What only stateless requests show is caught in `callers.rs`.
+/// On MCP a call goes on when its lane is lost. What only stateless requests show is caught in `callers.rs`, and what only input rounds show in
+/// `rounds.rs`.
 fn shows(spoken: Spoken, fault: Fault) -> bool {
-    !fault.is_of_callers() && (spoken == Spoken::Tesseron || fault != Fault::IgnoresLosses)
+    !fault.is_of_callers() && !fault.is_of_rounds() && (spoken == Spoken::Tesseron || fault != Fault::IgnoresLosses)
 }
 
 #[test]

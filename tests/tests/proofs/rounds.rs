@@ -3,18 +3,20 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::Hash;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use protocol_core::mcp::Era;
 use protocol_core::{
-    Answer, Ask, CallTimeouts, Close, Elicit, Elicited, Event, ExchangeId, Gone, InboundId, InputKey, InputRound, Invoke, Lane,
-    OutboundId, Outcome, Progress, Reply, TransportEnd,
+    Answer, Ask, CallTimeouts, Close, Elicit, Elicited, Event, ExchangeId, Gone, InboundId, InputKey, InputRound, Instant, Invoke,
+    Lane, OutboundId, Outcome, Progress, Reply, Session, TransportEnd,
 };
 use serde_json::Value;
+use testkit::broken::{Broken, Fault};
 use testkit::config::{client_config, server_config, with};
 use testkit::explore::{Bounds, Explored, explore};
 use testkit::scripted::json;
-use testkit::{Pair, Scripted};
+use testkit::{Pair, Scripted, Subject, Watched};
 
 const CLIENT: usize = 0;
 const SERVER: usize = 1;
@@ -411,4 +413,63 @@ fn every_order_of_late_frames_and_losses_leaves_the_current_round_alone() {
 fn every_order_of_a_round_and_the_end_of_either_session_ends_the_call_once() {
     search(&[(&["a", "b"], Some("one"))], Left { cancels: 1, closes: 1, ..NOTHING }, 100);
     search(&[(&["a"], Some("one")), (&[], Some("two"))], Left { closes: 1, losses: 1, ..NOTHING }, 100);
+}
+
+/// Two rounds of one call, judged at the client, which has a fault or none.
+fn judged(fault: Option<Fault>) {
+    let now = Instant::ZERO;
+    let config = with(client_config(), |config| (config.era, config.list_changes) = (Era::Modern, false));
+    let session = Session::new(config, now);
+    match fault {
+        Some(fault) => asked_twice(&mut Watched::new(Broken::new(session, fault), now)),
+        None => asked_twice(&mut Watched::new(session, now)),
+    }
+}
+
+fn asked_twice<S: Subject>(client: &mut Watched<S>) {
+    let (now, mut server) = (Instant::ZERO, Scripted::new(server_config()));
+    let mut plan = VecDeque::from([("a", Some("one")), ("b", None)]);
+    let mut call = None;
+    for _ in 0..8 {
+        while let Some(out) = client.poll_transmit() {
+            server.session.handle_frame(out.frame, Lane::CHANNEL, now).expect("it takes frames");
+        }
+        for event in server.events() {
+            let Event::Request { id, .. } = event else { continue };
+            match plan.pop_front() {
+                Some((name, state)) => {
+                    let round = InputRound::new().ask(name, Ask::Roots);
+                    let round = state.into_iter().fold(round, InputRound::with_state);
+                    server.session.finish_round(id, round, now).expect("its handler runs");
+                }
+                None => server.session.respond(id, Reply::Done, now).expect("its handler runs"),
+            }
+        }
+        for frame in server.sent() {
+            client.handle_frame(frame.into(), Lane::CHANNEL, now).expect("it takes frames");
+        }
+        if client.is_ready() && call.is_none() {
+            call = Some(client.invoke(Invoke::call_tool("t", json("{}")), now).expect("it is admitted"));
+        }
+        while let Some(event) = client.poll_event() {
+            match event {
+                Event::InputRequested { key, .. } => {
+                    client.provide_input(key, Answer::Roots(json("[]")), now).expect("it is open");
+                }
+                Event::Done { outcome: Outcome::Result(_), .. } => return,
+                _ => {}
+            }
+        }
+    }
+    panic!("the call is never done");
+}
+
+#[test]
+fn a_retry_with_anything_of_an_earlier_round_is_objected_to_by_g14() {
+    judged(None);
+    for fault in Fault::ALL.into_iter().filter(|fault| fault.is_of_rounds()) {
+        let said = catch_unwind(AssertUnwindSafe(|| judged(Some(fault)))).expect_err("it is no fault");
+        let said = said.downcast_ref::<String>().cloned().unwrap_or_default();
+        assert!(said.starts_with("G14: "), "{fault:?}: {said}");
+    }
 }

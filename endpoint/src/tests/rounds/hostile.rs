@@ -87,11 +87,11 @@ fn whatever_is_no_state_of_the_request_is_refused_with_one_text_and_nothing_runs
     let mut processes = [7, 8].map(|key| Process::new(service(key)));
     // The retry of each kind of call, at each process, of each caller.
     let mut known = Vec::new();
-    for place in 0..2 {
+    for (place, process) in processes.iter_mut().enumerate() {
         for (name, x) in [("t", 1), ("t", 2), ("other", 1)] {
             for caller in callers {
                 let params = json!({"name": name, "arguments": {"x": x}});
-                let frames = processes[place].request_as(1, "tools/call", &params, &json!({"sampling": {}}), extensions(caller));
+                let frames = process.request_as(1, "tools/call", &params, &json!({"sampling": {}}), extensions(caller));
                 known.push((place, caller, retry(&params, &frames, agree)));
             }
         }
