@@ -18,7 +18,7 @@ const EXIT_GRACE: Duration = Duration::from_secs(5);
 /// started may keep the pipe open.
 const LAST_OUTPUT_GRACE: Duration = Duration::from_millis(100);
 
-/// The maximum number of frames that are discarded before other tasks get their turn.
+/// The maximum number of frames that are discarded before the task yields.
 const MAX_FRAMES_IN_A_ROW: usize = 64;
 
 /// A child process of one runtime. Dropping it kills the process.
@@ -45,8 +45,8 @@ pub trait Process {
 /// (default: 5 s), it is killed. Then its exit status is read, so that no zombie remains. If the transport is dropped instead, the child is
 /// killed at once, and its runtime reaps it.
 ///
-/// The exit of the child also ends its output, after what it has written was read. Processes that it has started, and that share the pipe, do
-/// not keep the connection open.
+/// The exit of the child also ends its output, once the bytes that it has written were read. Processes that it has started, and that share
+/// the pipe, do not keep the connection open.
 #[derive(Debug)]
 pub struct Child<P, I, T> {
     process: P,
@@ -54,9 +54,9 @@ pub struct Child<P, I, T> {
     timer: T,
     exit: Exit,
     grace: Duration,
-    /// The time at which its output ends at the latest. Set once its exit is known.
+    /// The time after which no more of its output is read. Set once it has exited.
     read_by: Option<Instant>,
-    /// The time at which it is killed. Set once its input is closed.
+    /// The time at which it is killed, unless it has exited before. Set once its input is closed.
     kill_at: Option<Instant>,
     killed: bool,
 }
@@ -143,8 +143,8 @@ impl<P: Process, I: FrameIo<Error = io::Error>, T: Timer> FrameIo for Child<P, I
         self.io.start_send(transmit)
     }
 
-    fn start_sends(&mut self, leaving: &mut LineEncoder) -> io::Result<()> {
-        self.io.start_sends(leaving)
+    fn start_sends(&mut self, frames: &mut LineEncoder) -> io::Result<()> {
+        self.io.start_sends(frames)
     }
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -194,13 +194,13 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
     use std::rc::Rc;
 
-    /// A process that exits only when it is killed, and either writes without end or writes nothing.
+    /// A process, its transport and its timer. It exits only when it is killed, and either writes without end or writes nothing.
     #[derive(Clone, Default)]
     struct Stubborn {
         is_silent: Rc<Cell<bool>>,
         killed: Rc<Cell<bool>>,
         now: Rc<Cell<u64>>,
-        said: Rc<Cell<usize>>,
+        frames: Rc<Cell<usize>>,
     }
 
     impl Process for Stubborn {
@@ -231,7 +231,7 @@ mod tests {
             if self.is_silent.get() {
                 return Poll::Pending;
             }
-            self.said.set(self.said.get() + 1);
+            self.frames.set(self.frames.get() + 1);
             Poll::Ready(Ok(Some(Bytes::from_static(b"{}"))))
         }
 
@@ -269,9 +269,9 @@ mod tests {
         let mut cx = Context::from_waker(Waker::noop());
         for now in [0, 100, 299] {
             world.now.set(now);
-            world.said.set(0);
+            world.frames.set(0);
             assert!(child.poll_close(&mut cx).is_pending());
-            assert_eq!((world.killed.get(), world.said.get()), (false, MAX_FRAMES_IN_A_ROW));
+            assert_eq!((world.killed.get(), world.frames.get()), (false, MAX_FRAMES_IN_A_ROW));
         }
         world.now.set(300);
         assert!(child.poll_close(&mut cx).is_pending());
@@ -287,9 +287,9 @@ mod tests {
         let mut child = Child::new(world.clone(), world.clone(), world.clone());
         let mut cx = Context::from_waker(Waker::noop());
         world.is_silent.set(true);
-        assert!(child.poll_recv(&mut cx).is_pending(), "it runs");
+        assert!(child.poll_recv(&mut cx).is_pending(), "it has not exited");
         world.killed.set(true);
-        assert!(child.poll_recv(&mut cx).is_pending(), "what it wrote may be on its way");
+        assert!(child.poll_recv(&mut cx).is_pending(), "its last output may still arrive");
         assert_eq!(child.exit().status().and_then(|status| status.signal()), Some(9));
         world.is_silent.set(false);
         assert!(matches!(child.poll_recv(&mut cx), Poll::Ready(Ok(Some(_)))));

@@ -14,7 +14,7 @@ use protocol_core::session::Transmit;
 const MAX_WAITING_BYTES: usize = 64 * 1024;
 /// The maximum number of buffers of one vectored write.
 const MAX_PIECES: usize = 64;
-/// The maximum number of successive reads that complete no frame before other tasks get their turn.
+/// The maximum number of successive reads that complete no frame before the task yields.
 const MAX_READS_IN_A_ROW: usize = 32;
 
 /// Reads bytes from a reader `R` and writes bytes to a writer `W`, on one runtime.
@@ -28,7 +28,7 @@ pub trait ByteIo<R, W> {
     /// Flushes all bytes that were written.
     fn poll_flush(writer: &mut W, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Closes the direction that is written. Afterwards the writer of [`Halves`] is dropped.
+    /// Closes the write direction. Afterwards the writer of [`Halves`] is dropped.
     fn poll_close(writer: &mut W, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 }
 
@@ -45,7 +45,7 @@ pub trait Ends {
     /// The writer; `None` after [`Ends::end`].
     fn writer(&mut self) -> Option<&mut Self::Writer>;
 
-    /// Called after the direction that is written was closed ([`ByteIo::poll_close`]). Drops the writer, if that is needed to end it.
+    /// Called after the write direction was closed ([`ByteIo::poll_close`]). Drops the writer, if only that ends it.
     fn end(&mut self);
 }
 
@@ -76,7 +76,7 @@ impl<R, W> Ends for Halves<R, W> {
 
 /// One stream that is both read and written, such as a socket. It needs no lock between two halves.
 ///
-/// Shutting the stream down must end the direction that is written. A stream whose direction ends only when it is dropped must be used as
+/// Shutting the stream down must end its write direction. A stream of which that direction ends only when it is dropped must be used as
 /// [`Halves`].
 #[derive(Debug)]
 pub struct Whole<S> {
@@ -110,7 +110,7 @@ pub struct LineIo<B, E> {
     ends: E,
     decoder: LineDecoder,
     encoder: LineEncoder,
-    /// The direction that is read has ended.
+    /// `true` once the read direction has ended.
     ended: bool,
     sends_anywhere: bool,
     bytes: PhantomData<fn() -> B>,
@@ -124,8 +124,8 @@ impl<B: ByteIo<R, W>, R, W> LineIo<B, Halves<R, W>> {
 }
 
 impl<B: ByteIo<S, S>, S> LineIo<B, Whole<S>> {
-    /// A transport of one stream that is both read and written, such as a socket or an encrypted stream. Shutting it down must end the
-    /// direction that is written; see [`Whole`].
+    /// A transport of one stream that is both read and written, such as a socket or an encrypted stream. Shutting it down must end its
+    /// write direction; see [`Whole`].
     pub fn whole(stream: S) -> Self {
         Self::of(Whole { stream, is_shut: false })
     }
@@ -203,8 +203,8 @@ impl<B: ByteIo<E::Reader, E::Writer>, E: Ends> FrameIo for LineIo<B, E> {
         Ok(())
     }
 
-    fn start_sends(&mut self, leaving: &mut LineEncoder) -> io::Result<()> {
-        self.encoder.append(leaving);
+    fn start_sends(&mut self, frames: &mut LineEncoder) -> io::Result<()> {
+        self.encoder.append(frames);
         Ok(())
     }
 
@@ -245,7 +245,7 @@ mod tests {
     #[derive(Default)]
     struct Sink {
         taken: Vec<u8>,
-        /// The number of bytes that one write accepts. Zero is a writer that accepts no more.
+        /// The number of bytes that one write accepts; zero for a writer that accepts no more.
         step: usize,
         refuses_to_close: Option<io::ErrorKind>,
     }
@@ -296,7 +296,7 @@ mod tests {
         let mut io = io(&[Some(b"{\"a\":"), None, Some(b"1}\n{}"), Some(b"\nlast")], Sink::default());
         assert!(io.poll_recv(&mut cx()).is_pending());
         for expected in [Some("{\"a\":1}"), Some("{}"), Some("last"), None, None] {
-            let Poll::Ready(Ok(frame)) = io.poll_recv(&mut cx()) else { panic!("it is all there") };
+            let Poll::Ready(Ok(frame)) = io.poll_recv(&mut cx()) else { panic!("all bytes were read") };
             assert_eq!(frame.as_deref(), expected.map(str::as_bytes));
         }
     }
@@ -326,20 +326,20 @@ mod tests {
         let mut io = io(&pieces, Sink::default());
         assert!(io.poll_recv(&mut cx).is_pending());
         assert_eq!(wakes.0.load(std::sync::atomic::Ordering::Relaxed), 1);
-        let Poll::Ready(Ok(Some(frame))) = io.poll_recv(&mut cx) else { panic!("the rest is there") };
+        let Poll::Ready(Ok(Some(frame))) = io.poll_recv(&mut cx) else { panic!("the rest was read") };
         assert_eq!(frame.len(), MAX_READS_IN_A_ROW + 1);
     }
 
     #[test]
     fn frames_are_collected_until_more_than_64_kib_are_queued() {
         let mut io = io(&[], Sink { step: usize::MAX, ..Sink::default() });
-        let mut gathered = 0;
+        let mut collected = 0;
         while io.ends.writer.as_ref().is_some_and(|writer| writer.taken.is_empty()) {
             io.start_send(Transmit::new(Bytes::from_static(&[b' '; 1023]))).unwrap();
-            gathered += 1;
+            collected += 1;
             assert!(io.poll_ready(&mut cx()).is_ready());
         }
-        assert_eq!(gathered, 65);
+        assert_eq!(collected, 65);
     }
 
     #[test]
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_is_still_read_but_not_written_after_our_direction_has_ended() {
+    fn a_stream_is_still_read_but_not_written_after_its_write_direction_was_closed() {
         /// A reader and a writer in one.
         struct Both(Pieces, Sink);
         impl ByteIo<Both, Both> for Memory {
@@ -389,7 +389,7 @@ mod tests {
             assert!(matches!(io.poll_recv(&mut cx()), Poll::Ready(Ok(Some(frame))) if frame == expected));
         }
         io.start_send(Transmit::new(Bytes::from_static(b"{}"))).unwrap();
-        let Poll::Ready(Err(error)) = io.poll_flush(&mut cx()) else { panic!("our direction has ended") };
+        let Poll::Ready(Err(error)) = io.poll_flush(&mut cx()) else { panic!("the write direction was closed") };
         assert_eq!(error.kind(), io::ErrorKind::NotConnected);
         assert_eq!(io.ends.stream.1.taken, b"{}\n");
     }

@@ -10,7 +10,7 @@ const READ_BYTES: usize = 64 * 1024;
 /// Standard input, read by a thread of its own.
 ///
 /// A blocking read of a terminal or a pipe cannot be interrupted. With the standard input of most runtimes, a pending read delays their
-/// shutdown until the next line comes. This thread does not: it ends with the process. It reads one piece of up to 64 KiB ahead.
+/// shutdown until the next line arrives. This thread does not: it ends with the process. It reads one piece of up to 64 KiB ahead.
 #[derive(Debug)]
 pub struct Stdin {
     inbox: Arc<Inbox>,
@@ -28,9 +28,9 @@ struct Inbox {
 #[derive(Debug, Default)]
 struct State {
     piece: Option<io::Result<Bytes>>,
-    /// Nothing follows `piece`: the input has ended or failed.
+    /// `true` once no piece follows `piece`, since the input has ended or failed.
     over: bool,
-    /// The [`Stdin`] was dropped.
+    /// `true` once the [`Stdin`] was dropped.
     abandoned: bool,
     waker: Option<Waker>,
 }
@@ -40,7 +40,7 @@ impl Inbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores a piece, or the end, after the previous piece was taken. Returns `false` if no more are wanted.
+    /// Waits until the previous piece was taken, and stores a piece, or the end. Returns `false` if no more pieces are wanted.
     fn put(&self, piece: Option<io::Result<Bytes>>) -> bool {
         let state = self.emptied.wait_while(self.lock(), |state| state.piece.is_some() && !state.abandoned);
         let mut state = state.unwrap_or_else(PoisonError::into_inner);

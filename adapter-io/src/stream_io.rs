@@ -12,6 +12,6 @@ pub trait StreamIo<S> {
     /// Flushes all bytes that were written.
     fn poll_flush(stream: &mut S, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Closes the direction that is written.
+    /// Closes the write direction.
     fn poll_close(stream: &mut S, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 }

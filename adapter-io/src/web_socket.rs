@@ -18,7 +18,7 @@ use protocol_core::session::Transmit;
 const MAX_WAITING_BYTES: usize = 64 * 1024;
 /// The size of the read buffer, in bytes, which an idle connection keeps.
 const READ_BYTES: usize = 16 * 1024;
-/// The maximum number of successive reads, and of successive messages that are not frames, before other tasks get their turn.
+/// The maximum number of successive reads, and of successive messages that are not frames, before the task yields.
 const MAX_IN_A_ROW: usize = 32;
 /// The maximum number of pings that are read before their answers are written.
 const MAX_PINGS: usize = 1024;
@@ -37,8 +37,8 @@ const fn close_frame(code: CloseCode, reason: &'static str) -> CloseFrame {
 /// Frames are sent as text messages, without fragments and compression. Text and binary messages are accepted, and pings are answered. A close
 /// frame of the peer, with any code, ends the connection, and so does the end of the stream. Frames that are sent after that are dropped.
 ///
-/// At its own end, it sends a close frame and does not wait for the answer. The code is 1000, or names the error of the peer: 1002 for broken
-/// framing, 1007 for text that is not UTF-8, 1009 for a message over the frame limit.
+/// Closing it at this end sends a close frame and does not wait for the answer. The code is 1000, or names the error of the peer: 1002 for
+/// broken framing, 1007 for text that is not UTF-8, 1009 for a message over the frame limit.
 ///
 /// Instead of a message over the frame limit, the session receives one frame of zeros that is one byte longer than the limit, and then the end.
 /// So it closes with the same reason as on every other transport.
@@ -47,13 +47,13 @@ pub struct WebSocket<B, S> {
     stream: S,
     context: WebSocketContext,
     limit: usize,
-    /// The direction that is read has ended.
+    /// `true` once the read direction has ended.
     ended: bool,
     /// The number of pings since the last flush.
     pings: usize,
-    /// The last write could not be completed.
+    /// `true` if the last write could not be completed.
     blocked: bool,
-    /// The close frame was written, or at least tried.
+    /// `true` once the close frame was written, or the attempt has failed.
     closing: bool,
     /// The close frame to send.
     goodbye: CloseFrame,
@@ -264,14 +264,14 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::Wake;
 
-    /// A stream whose other end is played by the test.
+    /// A stream in memory, whose other end is the test.
     #[derive(Debug, Default)]
     struct Wire {
         /// The pieces to read. Reads are pending if there is none.
         incoming: VecDeque<Vec<u8>>,
-        /// The end follows the last piece.
+        /// `true` if the stream ends after the last piece.
         ends: bool,
-        /// Reads that gave something.
+        /// The number of reads that returned bytes.
         reads: usize,
         written: Vec<u8>,
         /// The number of bytes that are accepted before writes are pending.
@@ -390,8 +390,8 @@ mod tests {
         let frames = ["{}", "[1]", "\"\u{2603}\""];
         assert_eq!(received(&mut server([bytes.clone()])), frames);
         assert_eq!(received(&mut server(bytes.iter().map(|byte| vec![*byte]))), frames);
-        let mut behind = WebSocket::<Memory, _>::new(Wire { room: usize::MAX, ..Wire::default() }, Role::Server, bytes);
-        assert_eq!(received(&mut behind), frames, "what came behind the head of the request");
+        let mut read_before = WebSocket::<Memory, _>::new(Wire { room: usize::MAX, ..Wire::default() }, Role::Server, bytes);
+        assert_eq!(received(&mut read_before), frames, "bytes that were read with the upgrade request");
     }
 
     #[test]
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_pings_without_end_and_reads_no_pong_is_no_longer_read() {
+    fn a_peer_that_sends_pings_and_reads_no_pongs_is_no_longer_read_after_a_limit() {
         let mut socket = server(vec![masked(PING, b""); 3 * MAX_PINGS]);
         socket.stream.room = 0;
         for _ in 0..MAX_PINGS {
@@ -475,7 +475,7 @@ mod tests {
         let fits = masked(TEXT, b"12345678");
         for too_long in [
             masked(TEXT, b"123456789"),
-            // Only the header is sent, of a message that would fill the memory.
+            // Only the header of a message that would fill the memory.
             vec![TEXT, 0xff, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0],
             // Each fragment of the message is short enough.
             [masked(0x01, b"12345"), masked(0x80, b"67890")].concat(),

@@ -92,12 +92,12 @@ impl Timer for Alarm {
             self.timer.set_at(due);
             self.at = Some(at);
         }
-        let rings = Pin::new(&mut self.timer).poll(cx);
-        if rings.is_ready() {
+        let fired = Pin::new(&mut self.timer).poll(cx);
+        if fired.is_ready() {
             // A timer that has fired does not fire again, so it must be set anew.
             self.at = None;
         }
-        rings.map(drop)
+        fired.map(drop)
     }
 }
 
@@ -111,9 +111,9 @@ mod tests {
     use super::Clock;
     use endpoint::Runtime;
 
-    /// A deadline that has passed already is ready at once, each time that it is polled, and replaces the one that was set before.
+    /// A deadline that has already passed is ready at once, each time that it is polled. It replaces the deadline that was set before.
     #[test]
-    fn a_deadline_that_has_passed_is_ready_at_once_whatever_was_set_before() {
+    fn a_deadline_that_has_passed_is_ready_at_once_also_after_a_later_deadline_was_set() {
         let mut alarm = Clock::start().alarm();
         let mut cx = Context::from_waker(Waker::noop());
         let far = Instant::from_micros(3_600_000_000);

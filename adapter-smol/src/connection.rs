@@ -20,7 +20,7 @@ where
     Connection::start(None, transport, |runtime| Endpoint::server(service, runtime))
 }
 
-/// Does what [`serve`] does, on `executor`.
+/// Serves as [`serve`] does, in a task on `executor`.
 pub fn serve_on<I>(executor: &Arc<Executor<'static>>, service: Arc<Service>, transport: I) -> Connection
 where
     I: FrameIo<Error: Into<BoxError> + Send> + Send + 'static,
@@ -36,7 +36,7 @@ where
     Connection::start(None, transport, |runtime| Endpoint::serving(service, config, runtime))
 }
 
-/// Does what [`serve_as`] does, on `executor`.
+/// Serves as [`serve_as`] does, in a task on `executor`.
 pub fn serve_as_on<I>(executor: &Arc<Executor<'static>>, service: Arc<Service>, config: Config, transport: I) -> Connection
 where
     I: FrameIo<Error: Into<BoxError> + Send> + Send + 'static,
@@ -52,7 +52,7 @@ where
     Connection::start(None, transport, |runtime| Endpoint::client(client, config, runtime))
 }
 
-/// Does what [`connect`] does, on `executor`.
+/// Connects as [`connect`] does, in a task on `executor`.
 pub fn connect_on<I>(executor: &Arc<Executor<'static>>, client: Arc<dyn Client>, config: Config, transport: I) -> Connection
 where
     I: FrameIo<Error: Into<BoxError> + Send> + Send + 'static,
@@ -66,8 +66,8 @@ where
 /// closed, or [`Error::Broken`] if the transport failed. [`Peer::close`] closes the session gracefully.
 ///
 /// # Cancel safety
-/// Not cancel safe: dropping it ends the connection at once. Calls end as lost, handlers are cancelled and dropped at their next await point,
-/// and a child process is killed. To stop waiting and go on later, await `&mut connection` instead.
+/// Not cancel safe: dropping it ends the connection at once. Calls end as lost, handlers are cancelled and dropped at their next await
+/// point, and a child process is killed. To stop waiting and to continue later, await `&mut connection` instead.
 #[derive(Debug)]
 #[must_use = "dropping it ends the connection"]
 pub struct Connection {

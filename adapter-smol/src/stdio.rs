@@ -19,7 +19,7 @@ const MAX_WAITING_BYTES: usize = 64 * 1024;
 /// standard error.
 ///
 /// On Linux, pipes are read and written in non-blocking mode. Other input, such as a terminal or a file, is read by a thread that ends with
-/// the process; so `main` can return when the session is over, even if the input is still open. That thread reads ahead, so open this
+/// the process; so `main` can return when the session has closed, even if the input is still open. That thread reads ahead, so open this
 /// transport only once in a process. Other output is written by one of smol's threads for blocking code.
 #[must_use]
 pub fn stdio() -> LineIo<Halves<Stdin, Stdout>> {
@@ -32,7 +32,7 @@ pub fn stdio() -> LineIo<Halves<Stdin, Stdout>> {
 /// Cancel safe: nothing is lost, and it can be called again at any time.
 pub async fn stdout_unread() {
     #[cfg(unix)]
-    // Nothing can be read from this end of the pipe. It becomes readable only when its reader is gone, with an error.
+    // The writing end of a pipe becomes readable, with an error, only when the pipe has no reader any more.
     if let Some(Ok(pipe)) = adapter_io::fifo_stdout().map(Async::new)
         && pipe.readable().await.is_ok()
     {
@@ -142,11 +142,11 @@ mod tests {
             stdout.write_all(b"one ").await.expect("it is written");
             let count = stdout.write_vectored(&[IoSlice::new(b"two "), IoSlice::new(b"three")]).await.expect("it is written");
             assert_eq!(count, 9);
-            stdout.close().await.expect("it has left");
+            stdout.close().await.expect("it is closed");
         });
         drop(stdout);
         let mut read = String::new();
-        far.read_to_string(&mut read).expect("it has come");
+        far.read_to_string(&mut read).expect("it is read");
         assert_eq!(read, "one two three");
     }
 }

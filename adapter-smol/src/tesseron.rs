@@ -25,7 +25,7 @@ pub async fn tesseron_listen(options: TesseronOptions) -> Result<TesseronListene
     ::tesseron::net::listen(Clock::start(), options).await
 }
 
-/// Does what [`tesseron_listen`] does, with tasks on `executor`.
+/// Listens as [`tesseron_listen`] does, with tasks on `executor`.
 ///
 /// # Cancel safety
 /// Cancel safe: if the future is dropped, nothing listens, and there is no manifest.

@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use tokio::task::unconstrained;
 use tokio::time::Sleep;
 
-/// The distance of alarms that would be beyond the range of tokio's clock.
+/// The distance at which an alarm is set if its deadline is further away, since tokio's clock has a limited range.
 const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The [`Runtime`] of an endpoint on tokio: tokio's clock, counted from the creation of this value, and the tasks of the tokio runtime in which
@@ -90,7 +90,7 @@ impl Timer for Alarm {
         if sleep.deadline() != at {
             sleep.as_mut().reset(at);
         }
-        // Without tokio's cooperative budget: a sleep that yields because the task's budget is used up would not be set.
+        // Without tokio's cooperative budget: a sleep that yields because the budget of the task is used up is not set.
         pin!(unconstrained(sleep.as_mut())).poll(cx)
     }
 }
@@ -113,20 +113,20 @@ mod tests {
         }
     }
 
-    /// The alarm was not set: it woke the task at once, which then did not poll it again.
+    /// The bug: the alarm was not set. It woke the task at once, which then did not poll it again.
     #[tokio::test(start_paused = true)]
-    async fn regression_an_alarm_is_set_by_a_task_that_has_used_up_its_turn() {
+    async fn regression_an_alarm_is_set_by_a_task_that_has_used_up_its_budget() {
         let (sender, mut receiver) = mpsc::unbounded_channel();
         (0..1000).for_each(|number| sender.send(number).unwrap());
         let mut alarm = Clock::start().alarm();
         let wakes = Arc::new(Wakes::default());
-        let rings = poll_fn(|cx| {
+        let fired = poll_fn(|cx| {
             while receiver.poll_recv(cx).is_ready() {}
             let waker = Waker::from(Arc::clone(&wakes));
             Poll::Ready(alarm.poll_until(&mut Context::from_waker(&waker), Instant::from_millis(10_000)))
         });
-        assert_eq!(rings.await, Poll::Pending);
-        assert!(!receiver.is_empty(), "the turn ended first");
+        assert_eq!(fired.await, Poll::Pending);
+        assert!(!receiver.is_empty(), "the budget was used up first");
         for (seconds, woken) in [(9, 0), (2, 1)] {
             tokio::time::sleep(Duration::from_secs(seconds)).await;
             assert_eq!(wakes.0.load(Ordering::Relaxed), woken);

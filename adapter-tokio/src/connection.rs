@@ -56,8 +56,8 @@ where
 /// closed, or [`Error::Broken`] if the transport failed. [`Peer::close`] closes the session gracefully.
 ///
 /// # Cancel safety
-/// Not cancel safe: dropping it ends the connection at once. Calls end as lost, handlers are cancelled and dropped at their next await point,
-/// and a child process is killed. To stop waiting and go on later, await `&mut connection` instead.
+/// Not cancel safe: dropping it ends the connection at once. Calls end as lost, handlers are cancelled and dropped at their next await
+/// point, and a child process is killed. To stop waiting and to continue later, await `&mut connection` instead.
 #[derive(Debug)]
 #[must_use = "dropping it ends the connection"]
 pub struct Connection {

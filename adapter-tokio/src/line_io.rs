@@ -24,8 +24,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> ByteIo<R, W> for TokioIo {
     }
 
     fn poll_write(writer: &mut W, cx: &mut Context<'_>, pieces: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        // Without tokio's cooperative budget. A driver limits by itself what it writes in a turn. In an early send, the budget is that of another
-        // task: if it is used up, the write would be delayed until that task yields, which it may never do.
+        // Without tokio's cooperative budget. A driver itself limits the bytes that it writes in a turn. In an early send, the budget is
+        // that of another task: if it is used up, the write would be delayed until that task yields, which it may never do.
         pin!(coop::unconstrained(poll_fn(|cx| Pin::new(&mut *writer).poll_write_vectored(cx, pieces)))).poll(cx)
     }
 
@@ -58,7 +58,8 @@ mod tests {
 
     use super::*;
 
-    /// A task whose budget was used up made a call and blocked its thread until the answer came. The call was not sent before the task yielded.
+    /// The bug: a task whose budget was used up made a call, and blocked its thread until the answer came. The call was not sent before the
+    /// task yielded.
     #[test]
     fn regression_a_write_does_not_depend_on_the_budget_of_the_calling_task() {
         let task = async {
@@ -70,6 +71,6 @@ mod tests {
             assert!(one.poll_flush(&mut Context::from_waker(Waker::noop())).is_ready());
         };
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-        runtime.block_on(async { tokio::spawn(task).await }).expect("it left");
+        runtime.block_on(async { tokio::spawn(task).await }).expect("it is written");
     }
 }

@@ -16,9 +16,9 @@ use crate::{Halves, LineIo};
 /// Standard input and output as a transport, for a server that is started by its client. The process must not use them otherwise; log to
 /// standard error.
 ///
-/// On Linux, if called within a runtime, pipes are read and written in non-blocking mode. Other input, such as a terminal or a file, is read
-/// by a thread that ends with the process; so `main` can return when the session is over, even if the input is still open. That thread reads
-/// ahead, so open this transport only once in a process. Other output is written by a thread of the runtime.
+/// On Linux, if called within a runtime, pipes are read and written in non-blocking mode. Other input, such as a terminal or a file, is
+/// read by a thread that ends with the process; so `main` can return when the session has closed, even if the input is still open. That
+/// thread reads ahead, so open this transport only once in a process. Other output is written by a thread of the runtime.
 ///
 /// If such other output is blocked, because its reader neither reads nor closes it, dropping the runtime waits for that thread. Use
 /// `Runtime::shutdown_background` or [`std::process::exit`] if that matters.
@@ -166,10 +166,10 @@ mod tests {
         stdout.write_all(b"one ").await.expect("it is written");
         let count = stdout.write_vectored(&[IoSlice::new(b"two "), IoSlice::new(b"three")]).await.expect("it is written");
         assert_eq!(count, 9);
-        stdout.shutdown().await.expect("it has left");
+        stdout.shutdown().await.expect("it is closed");
         drop(stdout);
         let mut read = String::new();
-        far.read_to_string(&mut read).await.expect("it has come");
+        far.read_to_string(&mut read).await.expect("it is read");
         assert_eq!(read, "one two three");
     }
 }

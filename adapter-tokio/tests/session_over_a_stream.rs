@@ -57,7 +57,7 @@ async fn echo(mut server: Wire, steps: u64) -> CloseReason {
                 for step in 1..=steps {
                     let now = server.now();
                     server.machine_mut().progress(id, Progress::count(step, steps), now).unwrap();
-                    // The session is driven meanwhile.
+                    // Drives the session during the second.
                     let _ = tokio::time::timeout(Duration::from_secs(1), server.next_event()).await;
                 }
                 let now = server.now();
@@ -67,7 +67,7 @@ async fn echo(mut server: Wire, steps: u64) -> CloseReason {
             _ => {}
         }
     }
-    end.expect("a session ends with the reason")
+    end.expect("the last event is the reason of the close")
 }
 
 #[tokio::test(start_paused = true)]
@@ -98,7 +98,7 @@ async fn a_call_its_progress_and_its_result_cross_a_pipe_of_seven_bytes() {
 
 /// Drives both until the handshake is complete.
 async fn shake_hands(client: &mut Wire, server: &mut Wire) {
-    // After the event, the server is driven on, since its answer may not be written yet.
+    // The server is driven further after its event, since its answer may not be written yet.
     let server = async {
         assert!(matches!(next(server).await, Event::Ready(_)));
         next(server).await
@@ -115,15 +115,15 @@ async fn a_call_times_out_at_its_deadline_although_the_peer_reads_nothing() {
     let (mut client, mut server) = (client(one), server(other));
     shake_hands(&mut client, &mut server).await;
     let begin = Instant::now();
-    let clocks = CallTimeouts::NONE.with_idle(Some(Duration::from_millis(2500))).with_reset_on_progress(true);
-    invoke(&mut client, call(&"x".repeat(1 << 20)).with_timeouts(clocks));
+    let timeouts = CallTimeouts::NONE.with_idle(Some(Duration::from_millis(2500))).with_reset_on_progress(true);
+    invoke(&mut client, call(&"x".repeat(1 << 20)).with_timeouts(timeouts));
     let event = next(&mut client).await;
     assert!(matches!(event, Event::Done { outcome: Outcome::TimedOut(_), .. }), "{event:?}");
     assert_eq!(begin.elapsed(), Duration::from_millis(2500));
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_ends_that_both_have_much_to_say_do_not_wait_for_each_other() {
+async fn two_ends_that_both_send_more_than_their_buffers_hold_do_not_block_each_other() {
     let (one, other) = duplex(4096);
     tokio::spawn(echo(server(other), 0));
     let mut client = client(one);
@@ -140,11 +140,11 @@ async fn two_ends_that_both_have_much_to_say_do_not_wait_for_each_other() {
             done += 1;
         }
     }
-    assert_eq!(begin.elapsed(), Duration::ZERO, "nobody waited for a clock");
+    assert_eq!(begin.elapsed(), Duration::ZERO, "neither end waited for a timeout");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_peer_that_reads_nothing_holds_a_close_for_five_seconds_at_most() {
+async fn a_peer_that_reads_nothing_delays_the_end_of_a_close_by_five_seconds_at_most() {
     let (one, other) = duplex(7);
     let (mut client, mut server) = (client(one), server(other));
     shake_hands(&mut client, &mut server).await;
@@ -172,7 +172,7 @@ fn initialize() -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_that_was_sent_before_the_end_of_input_is_answered_before_the_close() {
+async fn every_request_before_the_end_of_input_is_answered_before_the_close() {
     let (serving, mut peer) = raw();
     let mut input = initialize();
     for id in 1..=200 {
@@ -194,7 +194,7 @@ async fn all_that_was_sent_before_the_end_of_input_is_answered_before_the_close(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_line_of_64_mebibytes_closes_the_session_when_its_first_16_have_come() {
+async fn a_line_of_64_mebibytes_closes_the_session_after_its_first_16() {
     let (serving, mut peer) = raw();
     peer.write_all(initialize().as_bytes()).await.unwrap();
     let piece = vec![b'['; 1 << 20];
@@ -236,7 +236,7 @@ impl<W: AsyncWrite + Unpin> AsyncWrite for Counting<W> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hundred_calls_made_together_leave_in_one_write() {
+async fn a_hundred_calls_made_together_are_sent_in_one_write() {
     let (one, other) = tokio::io::duplex(1 << 20);
     tokio::spawn(echo(server(LineIo::whole(other)), 0));
     let writes = Arc::new(AtomicUsize::new(0));

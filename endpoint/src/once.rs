@@ -44,7 +44,7 @@ impl Context {
     /// Under one name, effects are told apart by their order. No input request may stand in an effect, and no other effect. While an effect is
     /// under way, the input requests of the handler wait for its end. A cancelled handler with an effect under way may go on for 30 s.
     ///
-    /// Where the caller makes a handshake, a handler runs only once, and so does the effect.
+    /// With a caller that makes a handshake, a handler runs only once, and so does the effect.
     ///
     /// # Cancel safety
     /// Not cancel safe: if it is dropped, the effect may have happened, and nothing is recorded.
@@ -65,7 +65,7 @@ impl Context {
     /// the first request of the call ends with a state alone, before the effect. The caller sends it again without asking its user.
     ///
     /// # Cancel safety
-    /// As for [`once`](Self::once).
+    /// Not cancel safe, as [`once`](Self::once).
     ///
     /// # Errors
     /// As for [`once`](Self::once).

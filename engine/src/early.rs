@@ -1,4 +1,4 @@
-//! Early sends: a verb writes the frame that it has made itself, instead of waking the driver's task to write it.
+//! Early sends: a verb that has made a frame also writes it, instead of waking the driver's task to write it.
 //!
 //! Normally a verb wakes the task of the driver, whose next turn writes all queued frames together. If there is only one frame, such as a call
 //! when no other call is open, that turn would do nothing but write it. So the verb writes it itself, on its own thread, with the driver,
@@ -6,7 +6,7 @@
 //! a round trip, and 5.6 to 6.6 % of its instructions over pipes and sockets.
 //!
 //! The driver is in a slot that its task locks for a turn, and a verb for an early send. Neither waits for the other: a verb that finds the
-//! slot locked wakes the task, and a task that finds it locked leaves a request, which the verb executes after it has released the slot.
+//! slot locked wakes the task, and a task that finds it locked stores a request, which the verb executes after it has released the slot.
 
 use core::task::{Context, Poll};
 use std::any::Any;
@@ -26,8 +26,8 @@ use crate::{DriverSlot, Engine, Guarded, SendsEarly, wake_all};
 struct Slot<M, I: FrameIo, T> {
     /// Locked for a turn and for an early send. `None` once the driver has ended.
     installed: Mutex<Option<Box<Installed<M, I, T>>>>,
-    /// A request was left. It is only changed by swaps, by the task after it has left the request, and by a verb after it has released the slot,
-    /// so that the second of them sees what the first has done.
+    /// `true` if a request is stored. It is only changed by swaps: by the task after it has stored the request, and by a verb after it has
+    /// released the slot. So the second of the two sees the changes of the first.
     has_request: AtomicBool,
     /// While this is locked, no other lock is taken and no code of users runs.
     request: Mutex<Option<Request>>,
@@ -64,8 +64,8 @@ impl<M: Machine, I: FrameIo, T: Timer> Slot<M, I, T> {
         }
     }
 
-    /// Locks the slot for the task. If a verb has locked it, leaves `request`, which the verb executes, and returns `None`.
-    fn take_or_leave(&self, request: impl FnOnce() -> Request) -> Option<Taken<'_, M, I, T>> {
+    /// Locks the slot for the task. If a verb has locked it, stores `request`, which the verb executes, and returns `None`.
+    fn take_or_request(&self, request: impl FnOnce() -> Request) -> Option<Taken<'_, M, I, T>> {
         self.take().or_else(|| {
             let request = request();
             let before = self.request().replace(request);
@@ -86,11 +86,11 @@ impl<M: Machine, I: FrameIo, T: Timer> Slot<M, I, T> {
 
     /// Takes the driver out of the slot, or requests that of the verb that has locked it.
     fn end(&self) -> Option<Box<Installed<M, I, T>>> {
-        self.take_or_leave(|| Request::End)?.take()
+        self.take_or_request(|| Request::End)?.take()
     }
 
     fn poll(&self, cx: &mut Context<'_>) -> Poll<Result<Option<M::Event>, I::Error>> {
-        let Some(mut taken) = self.take_or_leave(|| Request::Turn(cx.waker().clone())) else { return Poll::Pending };
+        let Some(mut taken) = self.take_or_request(|| Request::Turn(cx.waker().clone())) else { return Poll::Pending };
         let Some(installed) = &mut *taken else { return Poll::Ready(Ok(None)) };
         if let Some(panic) = installed.panicked.take() {
             resume_unwind(panic);
@@ -98,8 +98,8 @@ impl<M: Machine, I: FrameIo, T: Timer> Slot<M, I, T> {
         installed.driver.poll_event(cx)
     }
 
-    /// Writes the queued frames. Returns `false` if the driver has to take a turn for what is left to do. If the driver cannot write now,
-    /// returns the guard, and nothing has happened.
+    /// Writes the queued frames. Returns `false` if the driver has to take a turn to do the rest. If the driver cannot write now, returns
+    /// the guard, and nothing has happened.
     fn try_send<'a, S>(&self, engine: &Engine<S>, mut state: MutexGuard<'a, S>, now: Instant) -> Result<bool, MutexGuard<'a, S>>
     where
         S: SendsEarly<Event = M::Event>,
@@ -109,12 +109,12 @@ impl<M: Machine, I: FrameIo, T: Timer> Slot<M, I, T> {
         let Some(installed) = taken.as_deref_mut().filter(|installed| installed.driver.sends_early()) else { return Err(state) };
         let send = AssertUnwindSafe(|| {
             installed.driver.send_early(|into| {
-                let left = state.finish_turn(now, Some(into));
+                let outcome = state.finish_turn(now, Some(into));
                 // Taking the last frame may have closed the session.
                 engine.note_closed(&state);
                 // Released before the transport is called.
                 drop(state);
-                left
+                outcome
             })
         });
         Ok(catch_unwind(send).unwrap_or_else(|panic| {
@@ -130,7 +130,7 @@ where
     I: FrameIo<Error: Send> + Send + 'static,
     T: Timer + Send + 'static,
 {
-    /// Executes the request that the task has left, after the verb has released the slot. Returns the task to wake.
+    /// Executes the request that the task has stored, after the verb has released the slot. Returns the task to wake.
     fn execute_request<S: Guarded>(&self, engine: &Engine<S>) -> Option<Waker> {
         if !self.has_request.swap(false, Ordering::AcqRel) {
             return None;

@@ -11,7 +11,7 @@ use protocol_core::lines::LineEncoder;
 
 use crate::{Runtime, park, wake_all};
 
-/// The state that an [`Engine`] holds under its lock: a machine, and what its handles share beside it.
+/// The state that an [`Engine`] holds under its lock: a machine, and the other state that its handles share.
 ///
 /// The methods must not wake or drop a waker. They return wakers, which the engine uses after it has released the lock.
 pub trait Guarded: Send + 'static {
@@ -36,18 +36,18 @@ pub trait SendsEarly: Guarded {
     /// The event that the driver returns.
     type Event: Send;
 
-    /// Ends a turn of the driver, or an early send: moves the queued frames into `room`, if there is room, and returns what the driver has to
-    /// wait for. The second value is `true` if there are events to be handled.
+    /// Ends a turn of the driver, or an early send: moves queued frames into `room`, and returns the outcome of the turn, with what the
+    /// driver waits for next. The second value is `true` if there are events to handle.
     fn finish_turn(&mut self, now: Instant, room: Option<&mut LineEncoder>) -> (TurnOutcome<Self::Event>, bool);
 }
 
 /// A driver with which verbs can write.
 pub(crate) trait Early<S: Guarded>: Send + Sync {
-    /// Writes the queued frames. If that is not possible now, or leaves work for a turn, wakes the driver's task.
+    /// Writes the queued frames. Wakes the driver's task if that is not possible now, or if there is more to do.
     fn send(&self, engine: &Engine<S>, state: MutexGuard<'_, S>, now: Instant);
 }
 
-/// The effect of a verb.
+/// The effects of a verb that decide which tasks must be woken.
 #[derive(Debug, Default)]
 pub struct After {
     output: bool,
@@ -74,12 +74,12 @@ impl After {
     }
 }
 
-/// The waker of a driver, and what is needed to decide whether it must be woken.
+/// The waker of a driver, and the state that decides whether the driver must be woken.
 #[derive(Debug, Default)]
 pub struct DriverSlot {
     /// Taken when the driver is woken, and parked again in its next turn.
     waker: Option<Waker>,
-    /// The driver is in a turn, and will see all changes of the state before it waits.
+    /// `true` while the driver is in a turn, and will see all changes of the state before it waits.
     polling: bool,
     /// The deadline that the driver waits for.
     armed: Option<Instant>,
@@ -127,9 +127,9 @@ impl DriverSlot {
 /// Some [`Guarded`] state under one lock, and its runtime.
 pub struct Engine<S: Guarded> {
     state: Mutex<S>,
-    /// The driver, if verbs may write with it.
+    /// The driver that verbs may write with, if there is one.
     early: OnceLock<Arc<dyn Early<S>>>,
-    /// A verb has closed the machine. Written under the lock, and read by the driver without it.
+    /// `true` once a verb has closed the machine. Written under the lock, and read by the driver without it.
     closed: AtomicBool,
     runtime: Arc<dyn Runtime>,
 }

@@ -75,7 +75,7 @@ impl<D: TaskOwner, F> Task<D, F> {
     }
 
     /// Runs `begin` in place: the first poll of a future for which a task may not be needed. If it returns the future, because that is
-    /// pending, returns the task that goes on with it.
+    /// pending, returns a task that continues it.
     pub fn begin_in_place(owner: &Arc<D>, begin: impl FnOnce() -> Result<D::Output, F>) -> Option<Self> {
         if owner.abort_handle().is_aborted() {
             owner.settle(End::Dropped);
@@ -89,7 +89,7 @@ impl<D: TaskOwner, F> Task<D, F> {
         None
     }
 
-    /// Drops the future, so that its cleanup is over by then, and passes `end` to the owner.
+    /// Drops the future, and then passes `end` to the owner, so that the cleanup of the future is complete by then.
     fn settle(self: Pin<&mut Self>, end: End<D::Output>) {
         let mut this = self.project();
         if this.future.is_none() {
@@ -100,7 +100,7 @@ impl<D: TaskOwner, F> Task<D, F> {
             drop_with(|| this.future.set(None));
         }
         if this.registered.take().is_some() {
-            // Otherwise the task would stay in memory as long as its owner.
+            // Otherwise the waker would keep the task in memory as long as its owner exists.
             drop(this.owner.abort_handle().release());
         }
         this.owner.settle(end);
@@ -201,12 +201,12 @@ mod tests {
     use std::sync::Mutex;
 
     #[derive(Default)]
-    struct Owed {
+    struct Owner {
         abort: AbortHandle,
         ends: Mutex<Vec<&'static str>>,
     }
 
-    impl TaskOwner for Owed {
+    impl TaskOwner for Owner {
         type Output = u8;
         fn abort_handle(&self) -> &AbortHandle {
             &self.abort
@@ -222,7 +222,7 @@ mod tests {
         }
     }
 
-    impl Owed {
+    impl Owner {
         fn ends(&self) -> Vec<&'static str> {
             self.ends.lock().unwrap().clone()
         }
@@ -241,47 +241,47 @@ mod tests {
 
     #[test]
     fn a_value_settles_once() {
-        let owed = Arc::new(Owed::default());
-        let mut task = Task::new(Arc::clone(&owed), Box::pin(async { 1 }));
+        let owner = Arc::new(Owner::default());
+        let mut task = Task::new(Arc::clone(&owner), Box::pin(async { 1 }));
         assert!(poll(&mut task).is_ready());
         assert!(poll(&mut task).is_ready());
         drop(task);
-        assert_eq!(owed.ends(), vec!["value"]);
+        assert_eq!(owner.ends(), vec!["value"]);
     }
 
     #[test]
     fn a_panic_settles_once_even_if_its_payload_panics_again() {
-        let owed = Arc::new(Owed::default());
-        let mut task = Task::new(Arc::clone(&owed), Box::pin(async { std::panic::panic_any(PanicsOnDrop) }));
+        let owner = Arc::new(Owner::default());
+        let mut task = Task::new(Arc::clone(&owner), Box::pin(async { std::panic::panic_any(PanicsOnDrop) }));
         assert!(poll(&mut task).is_ready());
-        assert_eq!(owed.ends(), vec!["panicked"]);
+        assert_eq!(owner.ends(), vec!["panicked"]);
     }
 
     #[test]
-    fn a_value_is_kept_when_what_the_future_held_panics_on_its_drop() {
-        let owed = Arc::new(Owed::default());
+    fn a_value_is_passed_on_although_the_future_panics_on_its_drop() {
+        let owner = Arc::new(Owner::default());
         let mut held = Some(PanicsOnDrop);
         let future = core::future::poll_fn(move |_| {
             let _ = &mut held;
             Poll::Ready(1)
         });
-        let mut task = Task::new(Arc::clone(&owed), future);
+        let mut task = Task::new(Arc::clone(&owner), future);
         assert!(poll(&mut task).is_ready());
-        assert_eq!(owed.ends(), vec!["value"]);
+        assert_eq!(owner.ends(), vec!["value"]);
     }
 
     #[test]
-    fn a_task_dropped_on_its_way_settles() {
-        let owed = Arc::new(Owed::default());
-        let mut task = Task::new(Arc::clone(&owed), Box::pin(core::future::pending()));
+    fn a_task_that_is_dropped_before_its_end_settles() {
+        let owner = Arc::new(Owner::default());
+        let mut task = Task::new(Arc::clone(&owner), Box::pin(core::future::pending()));
         assert!(poll(&mut task).is_pending());
         drop(task);
-        assert_eq!(owed.ends(), vec!["dropped"]);
+        assert_eq!(owner.ends(), vec!["dropped"]);
     }
 
     #[test]
     fn a_task_whose_owner_ends_it_early_drops_its_future_and_settles_with_the_value() {
-        struct Early(Owed, std::sync::atomic::AtomicUsize, usize);
+        struct Early(Owner, std::sync::atomic::AtomicUsize, usize);
         impl TaskOwner for Early {
             type Output = u8;
             fn abort_handle(&self) -> &AbortHandle {
@@ -298,7 +298,7 @@ mod tests {
         }
         // The second time is a regression: another thread gave the reason between the first poll and the storing of its waker, and woke nothing.
         for (times, polls) in [(0, 1), (1, 1), (2, 2)] {
-            let early = Arc::new(Early(Owed::default(), std::sync::atomic::AtomicUsize::new(0), times));
+            let early = Arc::new(Early(Owner::default(), std::sync::atomic::AtomicUsize::new(0), times));
             let mut task = Task::new(Arc::clone(&early), Box::pin(core::future::pending()));
             for _ in 1..polls {
                 assert!(poll(&mut task).is_pending());
@@ -311,38 +311,38 @@ mod tests {
 
     #[test]
     fn an_aborted_task_ends_at_its_next_poll() {
-        let owed = Arc::new(Owed::default());
-        let mut task = Task::new(Arc::clone(&owed), Box::pin(core::future::pending()));
+        let owner = Arc::new(Owner::default());
+        let mut task = Task::new(Arc::clone(&owner), Box::pin(core::future::pending()));
         assert!(poll(&mut task).is_pending());
-        assert!(owed.abort.abort().is_some(), "the task's waker");
-        assert_eq!(owed.ends(), Vec::<&str>::new());
+        assert!(owner.abort.abort().is_some(), "the task's waker");
+        assert_eq!(owner.ends(), Vec::<&str>::new());
         assert!(poll(&mut task).is_ready());
-        assert_eq!(owed.ends(), vec!["dropped"]);
+        assert_eq!(owner.ends(), vec!["dropped"]);
     }
 
-    type Begun = Task<Owed, Pin<Box<dyn Future<Output = u8>>>>;
+    type Begun = Task<Owner, Pin<Box<dyn Future<Output = u8>>>>;
 
     #[test]
-    fn what_begins_in_place_settles_there_or_goes_on_as_a_task() {
-        let owed = Arc::new(Owed::default());
-        assert!(Begun::begin_in_place(&owed, || Ok(1)).is_none());
-        assert!(Begun::begin_in_place(&owed, || std::panic::panic_any(PanicsOnDrop)).is_none());
-        let mut task = Begun::begin_in_place(&owed, || Err(Box::pin(async { 1 }))).expect("it goes on");
-        assert_eq!(owed.ends(), vec!["value", "panicked"]);
+    fn a_future_that_begins_in_place_settles_there_or_continues_as_a_task() {
+        let owner = Arc::new(Owner::default());
+        assert!(Begun::begin_in_place(&owner, || Ok(1)).is_none());
+        assert!(Begun::begin_in_place(&owner, || std::panic::panic_any(PanicsOnDrop)).is_none());
+        let mut task = Begun::begin_in_place(&owner, || Err(Box::pin(async { 1 }))).expect("it is pending");
+        assert_eq!(owner.ends(), vec!["value", "panicked"]);
         assert!(poll(&mut task).is_ready());
-        let _ = owed.abort.abort();
-        assert!(Begun::begin_in_place(&owed, || panic!("it does not begin")).is_none());
-        assert_eq!(owed.ends(), vec!["value", "panicked", "value", "dropped"]);
+        let _ = owner.abort.abort();
+        assert!(Begun::begin_in_place(&owner, || panic!("it does not begin")).is_none());
+        assert_eq!(owner.ends(), vec!["value", "panicked", "value", "dropped"]);
     }
 
     #[test]
     fn a_blocking_job_settles_when_it_runs_panics_or_never_runs() {
-        let owed = Arc::new(Owed::default());
-        BlockingTask::new(Arc::clone(&owed), Box::new(|| 1)).run();
-        BlockingTask::new(Arc::clone(&owed), Box::new(|| std::panic::panic_any(1))).run();
-        drop(BlockingTask::new(Arc::clone(&owed), Box::new(|| 1)));
-        let _ = owed.abort.abort();
-        BlockingTask::new(Arc::clone(&owed), Box::new(|| 1)).run();
-        assert_eq!(owed.ends(), vec!["value", "panicked", "dropped", "dropped"]);
+        let owner = Arc::new(Owner::default());
+        BlockingTask::new(Arc::clone(&owner), Box::new(|| 1)).run();
+        BlockingTask::new(Arc::clone(&owner), Box::new(|| std::panic::panic_any(1))).run();
+        drop(BlockingTask::new(Arc::clone(&owner), Box::new(|| 1)));
+        let _ = owner.abort.abort();
+        BlockingTask::new(Arc::clone(&owner), Box::new(|| 1)).run();
+        assert_eq!(owner.ends(), vec!["value", "panicked", "dropped", "dropped"]);
     }
 }

@@ -1,5 +1,5 @@
-//! Wakers that are stored under a lock. Their code never runs under it: they are cloned before it is taken, and woken and dropped after it is
-//! released.
+//! Wakers that are stored under a lock. Their code never runs under the lock: they are cloned before it is taken, and woken and dropped
+//! after it is released.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -50,7 +50,7 @@ pub fn wake_all(wakers: impl IntoIterator<Item = Waker>) {
     each(wakers, Waker::wake);
 }
 
-/// The wakers of any number of tasks that wait for the same thing.
+/// The wakers of all tasks that wait for the same event.
 #[derive(Debug, Default)]
 pub struct Waiters {
     next: u64,
@@ -124,7 +124,7 @@ impl AbortHandle {
         self.task().clone()
     }
 
-    /// Takes the task's waker back, after the task has ended.
+    /// Takes the waker of a task that has ended.
     #[must_use]
     pub fn release(&self) -> Option<Waker> {
         self.task().take()
@@ -148,16 +148,16 @@ mod tests {
 
     /// If the flag is not checked, a task that is aborted between its poll and the storing of its waker is never woken.
     #[test]
-    fn a_task_that_was_aborted_before_its_waker_is_kept_is_told_so() {
+    fn hold_returns_false_for_a_task_that_was_aborted_before() {
         let handle = AbortHandle::default();
-        assert!(handle.hold(Waker::noop().clone()), "it goes on, and is woken by an abort");
+        assert!(handle.hold(Waker::noop().clone()), "an abort will wake it");
         assert!(handle.abort().is_some());
         assert!(!handle.hold(Waker::noop().clone()), "the abort came first: the task must end by itself");
         assert!(handle.is_aborted());
     }
 
     #[test]
-    fn what_panics_keeps_none_of_the_others_from_its_turn() {
+    fn a_call_that_panics_does_not_keep_the_later_calls_from_being_made() {
         let mut acted = Vec::new();
         let act = AssertUnwindSafe(|| {
             each(0..5, |thing| {
@@ -169,13 +169,13 @@ mod tests {
                 }
             });
         });
-        let panic = catch_unwind(act).expect_err("it goes on");
+        let panic = catch_unwind(act).expect_err("the panic is resumed");
         assert_eq!(panic.downcast_ref(), Some(&"the last"));
         assert_eq!(acted, vec![0, 1, 2, 3, 4]);
     }
 
     #[test]
-    fn a_panic_behind_another_that_is_on_its_way_ends_there() {
+    fn a_panic_while_the_thread_unwinds_from_another_one_is_discarded() {
         struct WakesOnDrop;
         impl Drop for WakesOnDrop {
             fn drop(&mut self) {
@@ -186,6 +186,6 @@ mod tests {
             let _wakes = WakesOnDrop;
             std::panic::panic_any("the first");
         });
-        assert_eq!(panic.expect_err("it goes on").downcast_ref(), Some(&"the first"));
+        assert_eq!(panic.expect_err("the panic is resumed").downcast_ref(), Some(&"the first"));
     }
 }

@@ -155,8 +155,8 @@ async fn watch<A: Adapter>(adapter: &A, gateway: &Gateway<A::Sockets>, home: &Ho
             Ok(scan) => {
                 let refused = scan.refused.iter().map(ToString::to_string);
                 let unreachable = scan.unreachable.iter().map(|(name, error)| format!("{name} is not reached: {error}"));
-                let untold = scan.untold.iter().map(ToString::to_string);
-                for trouble in refused.chain(unreachable).chain(untold) {
+                let unannounced = scan.unannounced.iter().map(ToString::to_string);
+                for trouble in refused.chain(unreachable).chain(unannounced) {
                     if told.insert(trouble.clone()) {
                         complain("gateway", trouble, status::NO_SERVER);
                     }

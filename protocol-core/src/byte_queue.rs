@@ -8,7 +8,7 @@ use bytes::{Buf, Bytes};
 pub(crate) const KEPT_CAPACITY: usize = 64 * 1024;
 /// The capacity that an idle connection keeps.
 pub(crate) const BASE_CAPACITY: usize = 4 * 1024;
-/// A burst is over after this many reads (or writes) in a row that needed no more than [`BASE_CAPACITY`].
+/// A burst ends after this many reads (or writes) in a row that needed no more than [`BASE_CAPACITY`].
 pub(crate) const QUIET_READS: u8 = 16;
 
 /// Memory of this size or more is kept after a long frame, for the next one: the allocator would return it to the operating system, and
@@ -17,13 +17,14 @@ pub(crate) const LONG: usize = 32 * 1024;
 /// The memory of a long frame is freed after this many shorter ones, or by a call of `release_memory`.
 pub(crate) const KEPT_FRAMES: u8 = 64;
 
-/// A queue of bytes, appended at its end and removed at its front. Its length is not bounded; the memory of a burst is freed afterwards.
+/// A queue of bytes, which are appended at its end and removed from its front. Its length is not bounded. The memory of a burst is freed
+/// afterwards.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ByteQueue {
     bytes: Vec<u8>,
     /// The number of bytes at the beginning of `bytes` that were removed.
     consumed: usize,
-    /// The number of times in a row that the queue was emptied and had held at most [`BASE_CAPACITY`].
+    /// The number of times in a row that the queue was emptied without having held more than [`BASE_CAPACITY`].
     quiet_reads: u8,
 }
 
@@ -71,7 +72,7 @@ impl ByteQueue {
         self.bytes.clear();
     }
 
-    /// Empties the queue, and frees the memory of a burst that is over.
+    /// Empties the queue, and frees the memory of a burst that has ended.
     fn shrink(&mut self) {
         self.quiet_reads = if self.bytes.len() > BASE_CAPACITY { 0 } else { self.quiet_reads.saturating_add(1) };
         self.bytes.clear();
@@ -82,7 +83,7 @@ impl ByteQueue {
     fn compact(&mut self) {
         if self.consumed >= self.bytes.len() / 2 {
             self.bytes.drain(..core::mem::take(&mut self.consumed));
-            self.give_back();
+            self.free_excess();
         }
     }
 
@@ -92,13 +93,13 @@ impl ByteQueue {
         let end = self.consumed.saturating_add(length);
         if self.bytes.len() > end {
             self.bytes.truncate(end);
-            self.give_back();
+            self.free_excess();
         }
     }
 
     /// Frees capacity that exceeds the need more than fourfold.
     #[cold]
-    fn give_back(&mut self) {
+    fn free_excess(&mut self) {
         let needed = self.bytes.len().max(KEPT_CAPACITY);
         if self.bytes.capacity() / 4 > needed {
             self.bytes.shrink_to(needed);
@@ -131,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_leave_in_order_and_parts_amid_them_can_be_dropped() {
+    fn bytes_are_removed_in_order_and_parts_between_them_can_be_dropped() {
         let mut queue = ByteQueue::default();
         queue.buffer().extend_from_slice(b"abcdefgh");
         queue.advance(2);
@@ -159,7 +160,7 @@ mod tests {
 
     /// A regression: memory was freed only when the queue was empty, which never happens if the reader is as slow as the writer.
     #[test]
-    fn regression_a_burst_is_given_back_where_something_always_waits() {
+    fn regression_the_memory_of_a_burst_is_freed_although_the_queue_is_never_empty() {
         let mut queue = ByteQueue::default();
         queue.buffer().resize(30 << 20, b'x');
         queue.advance((30 << 20) - 10);

@@ -17,16 +17,16 @@ use crate::limits::Limits;
 pub struct Config {
     /// The protocol, and the end of it that this session plays: client or server, app or gateway.
     pub protocol: Protocol,
-    /// The revisions of MCP to speak: with a handshake, which is the default of a client, without, or both, which is the default of a server.
-    /// A revision without one keeps no state between requests (MCP 2026-07-28, Versioning). A client that speaks both asks the server which it speaks; if a child process ends its output
-    /// before it answers, it may be an old server that exits on an unknown method: start it once more, with [`mcp::Era::Legacy`]. Ignored on
-    /// Tesseron.
+    /// The revisions of MCP to speak: with a handshake, which is the default of a client, without, or both, which is the default of a
+    /// server. A revision without one keeps no state between requests (MCP 2026-07-28, Versioning). A client that speaks both asks the
+    /// server which one it speaks. If a child process ends its output before it answers that request, it may be an old server that exits
+    /// on an unknown method: start it once more, with [`mcp::Era::Legacy`]. Ignored on Tesseron.
     pub era: mcp::Era,
-    /// `true` if a client subscribes to the changes of lists that a server without a handshake notifies of (MCP 2026-07-28, Subscriptions); a
-    /// server with a handshake sends these notices unasked. Default: `true`.
+    /// `true` if a client subscribes to the changes of lists that a server without a handshake notifies of (MCP 2026-07-28, Subscriptions);
+    /// a server with a handshake sends these notices without a subscription. Default: `true`.
     pub list_changes: bool,
-    /// The time for which a peer may keep a list or a resource that we send, and if it may share it (MCP 2026-07-28, Caching). By default
-    /// not at all.
+    /// The time for which a peer may keep a list or a resource that we send, and if it may share them (MCP 2026-07-28, Caching). Default:
+    /// it may not keep them.
     pub cache: mcp::CacheHint,
     /// The name and version that the handshake sends to the peer. For a Tesseron app the name is its id; for a Tesseron gateway this is the
     /// identity of the agent.
@@ -200,11 +200,11 @@ impl Default for Timeouts {
     }
 }
 
-/// The two clocks of a call: `deadline = min(last activity + idle, start + max_total)`.
+/// The two time limits of a call: `deadline = min(last activity + idle, start + max_total)`.
 ///
-/// Both start when the request is queued: at once, or when the handshake that the call waits for is done. Both pause while an input request
-/// of the peer is open under the call, since the peer is then waiting for us. Afterwards the idle clock starts at zero, and the other one
-/// continues. See MCP, "Lifecycle", section "Timeouts".
+/// Both are counted from the moment when the request is queued: at once, or when the handshake that the call waits for is done. Both pause
+/// while an input request of the peer is open under the call, since the peer is then waiting for us. Afterwards `idle` is counted from zero
+/// again, and `max_total` continues. See MCP, "Lifecycle", section "Timeouts".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallTimeouts {
@@ -212,8 +212,7 @@ pub struct CallTimeouts {
     pub idle: Option<Duration>,
     /// The longest time in all, with or without progress. Default: 600 s.
     pub max_total: Option<Duration>,
-    /// `true` if accepted progress restarts the idle clock. The request then always asks for progress, if there is an idle clock. Default:
-    /// `true`.
+    /// `true` if accepted progress restarts `idle`. If `idle` is set, the request then always asks for progress. Default: `true`.
     pub reset_on_progress: bool,
 }
 

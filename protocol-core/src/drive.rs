@@ -9,7 +9,7 @@
 //! 1. reads up to 64 frames or 1 MiB, if the machine wants input;
 //! 2. calls [`Machine::turn`], again if there is more output than fits into one call. The machine reads the *clock*, takes the frames, and
 //!    returns frames to write, an event and the next deadline. Since it reads the clock in each turn, a flood of frames cannot starve a
-//!    timeout (some runtimes leave a timer that is due pending). Frames that the machine has no room for are kept and passed again, and
+//!    timeout (on some runtimes a timer that is due may stay pending). Frames that the machine has no room for are kept and passed again, and
 //!    nothing more is read before;
 //! 3. writes up to 1 MiB while the transport is ready, and flushes once. A transport that is not ready stops only the writing: two peers
 //!    that both stopped reading until they can write would wait for each other for ever;
@@ -23,7 +23,7 @@
 //! two seconds ([`Machine::release_memory`], [`FrameIo::release_memory`]).
 //!
 //! Between two turns a method that changes the machine may write its frames itself, if no other output is queued and the transport allows
-//! it ([`FrameIo::sends_anywhere`]); this *early send* saves a wake and a turn. Reading, events and the timer are left to turns.
+//! it ([`FrameIo::sends_anywhere`]); this *early send* saves a wake and a turn. Only turns read, return events and set the timer.
 //!
 //! # Endings
 //! * The peer ends its side: the machine gets [`TransportEnd::Eof`], reading stops, writing continues.
@@ -52,9 +52,9 @@ use crate::sink::FrameSink as _;
 use crate::time::{Instant, earlier};
 
 /// Frames read in one turn.
-const FRAMES_A_TURN: usize = 64;
+const FRAMES_PER_TURN: usize = 64;
 /// Bytes read in one turn, and bytes written in one turn. Exceeded by at most one frame.
-const BYTES_A_TURN: usize = 1 << 20;
+const BYTES_PER_TURN: usize = 1 << 20;
 /// A timer that is due within this time is polled in each turn, since it may wake the task up to this much too early.
 const NEAR: Duration = Duration::from_secs(1);
 /// The longest time that the timer is set for, since many timers have a limit. For a later deadline it is set again.
@@ -112,7 +112,7 @@ pub trait Machine {
     /// Returns `true` if frames should be read. `false` once closed.
     fn wants_input(&self) -> bool;
 
-    /// Returns `true` once the machine has closed: reading stops, and only the frames and events that are left are handled.
+    /// Returns `true` once the machine has closed: reading stops, and only the remaining frames and events are handled.
     fn is_closed(&self) -> bool;
 
     /// The longest frame that the machine takes, in bytes. The driver passes it to [`FrameIo::set_frame_limit`].
@@ -241,9 +241,9 @@ pub trait FrameIo {
     /// Takes one frame. It need not be written before [`Self::poll_flush`].
     fn start_send(&mut self, transmit: Transmit) -> Result<(), Self::Error>;
 
-    /// Takes frames out of `leaving`, at least the first one. A transport of lines takes them all ([`LineEncoder::append`]).
-    fn start_sends(&mut self, leaving: &mut LineEncoder) -> Result<(), Self::Error> {
-        leaving.next_frame().map_or(Ok(()), |frame| self.start_send(Transmit::new(frame)))
+    /// Takes frames out of `frames`, at least the first one. A transport of lines takes them all ([`LineEncoder::append`]).
+    fn start_sends(&mut self, frames: &mut LineEncoder) -> Result<(), Self::Error> {
+        frames.next_frame().map_or(Ok(()), |frame| self.start_send(Transmit::new(frame)))
     }
 
     /// Waits until every frame that was taken is written.
@@ -289,8 +289,8 @@ impl<I: FrameIo + ?Sized> FrameIo for Box<I> {
         (**self).start_send(transmit)
     }
 
-    fn start_sends(&mut self, leaving: &mut LineEncoder) -> Result<(), I::Error> {
-        (**self).start_sends(leaving)
+    fn start_sends(&mut self, frames: &mut LineEncoder) -> Result<(), I::Error> {
+        (**self).start_sends(frames)
     }
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), I::Error>> {
@@ -339,31 +339,32 @@ pub struct Driver<M, I: FrameIo, T> {
     arrived: VecDeque<Bytes>,
     /// The end of the input after `arrived`, once it is known.
     ending: Option<TransportEnd>,
-    /// `true` if the transport was not polled to `Pending`, so that it will not wake the task.
-    unasked: bool,
+    /// `true` if reading has stopped before the transport returned `Pending`, so that the transport will not wake the task.
+    read_unfinished: bool,
     /// `true` while the peer may still send.
     reading: bool,
     /// Frames that the transport has not taken yet.
-    leaving: LineEncoder,
+    outgoing: LineEncoder,
     /// `true` while writing may still succeed.
     writing: bool,
-    /// `true` if the machine, the transport or `leaving` holds output.
+    /// `true` if the machine, the transport or `outgoing` holds output.
     unwritten: bool,
     /// The deadline for reading input that has arrived, set once a write has failed.
     read_by: Option<Instant>,
-    /// The first error, until it is handed out.
+    /// The first error, until it is returned.
     error: Option<I::Error>,
     /// The deadline for writing the last output, set once the machine is closed.
     flush_by: Option<Instant>,
     /// `true` if a long frame was read or written since [`Self::release_at`] was set.
-    moved_long: bool,
+    had_long_frame: bool,
     /// The time at which the memory of the last long frame is freed.
     release_at: Option<Instant>,
     /// The task that took the last turn, which the transport wakes.
     task: Option<Waker>,
-    /// The time for which the timer is set, for `task`, if it is certain to cause the next turn.
+    /// The time for which the timer is set for `task`, if the timer is certain to cause a turn by then.
     alarm: Option<Instant>,
-    over: bool,
+    /// `true` once the transport is closed.
+    ended: bool,
 }
 
 impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
@@ -376,19 +377,19 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
             timer,
             arrived: VecDeque::new(),
             ending: None,
-            unasked: false,
+            read_unfinished: false,
             reading: true,
-            leaving: LineEncoder::new(),
+            outgoing: LineEncoder::new(),
             writing: true,
             unwritten: false,
             read_by: None,
             error: None,
             flush_by: None,
-            moved_long: false,
+            had_long_frame: false,
             release_at: None,
             task: None,
             alarm: None,
-            over: false,
+            ended: false,
         }
     }
 
@@ -424,7 +425,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
     /// Takes one turn. `Ready(Ok(Some(..)))` is an event, `Ready(Ok(None))` the end, and `Pending` means that the task will be woken. Poll
     /// again after each event: the timer is set only when there is none.
     pub fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<M::Event>, I::Error>> {
-        if self.over {
+        if self.ended {
             return Poll::Ready(Ok(None));
         }
         if self.task.as_ref().is_none_or(|task| !task.will_wake(cx.waker())) {
@@ -433,34 +434,34 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         }
         self.read(cx);
         if self.ending.is_some() || self.read_by.is_some() {
-            self.hear_end(self.timer.now());
+            self.handle_input_end(self.timer.now());
         }
-        let (standing, more_to_write) = self.turn(cx);
-        if let Some(event) = standing.event {
-            self.leave_alarm(standing.now);
+        let (outcome, more_to_write) = self.turn(cx);
+        if let Some(event) = outcome.event {
+            self.forget_near_alarm(outcome.now);
             return Poll::Ready(Ok(Some(event)));
         }
-        if standing.is_closed {
+        if outcome.is_closed {
             ready!(self.close(cx, more_to_write));
             return Poll::Ready(self.error.take().map_or(Ok(None), Err));
         }
-        if self.moved_long || self.release_at.is_some() {
-            self.keep_memory(standing.now);
+        if self.had_long_frame || self.release_at.is_some() {
+            self.keep_memory(outcome.now);
         }
-        let until = earlier(standing.until, self.read_by.filter(|_| self.is_hearing()));
+        let until = earlier(outcome.until, self.read_by.filter(|_| self.expects_input()));
         let until = earlier(until, self.release_at);
         // Writing, or polling an event, may have made room for frames that were not taken.
-        let more_to_read = self.unasked && self.is_hearing() && standing.wants_input;
+        let more_to_read = self.read_unfinished && self.expects_input() && outcome.wants_input;
         // After the last frame the end itself needs no room.
         let at_the_end = self.ending.is_some() && self.arrived.is_empty();
-        self.wait(cx, standing.now, until, more_to_read || at_the_end || more_to_write);
+        self.wait(cx, outcome.now, until, more_to_read || at_the_end || more_to_write);
         Poll::Pending
     }
 
     /// Frees the memory of long frames, or sets the time for it.
     #[cold]
     fn keep_memory(&mut self, now: Instant) {
-        if core::mem::take(&mut self.moved_long) {
+        if core::mem::take(&mut self.had_long_frame) {
             self.release_at = Some(now.saturating_add(MEMORY_GRACE));
         } else if self.release_at.is_some_and(|at| at <= now) {
             self.release_at = None;
@@ -469,47 +470,48 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         }
     }
 
-    /// Returns `true` while the machine has not taken all that the peer sent.
-    fn is_hearing(&self) -> bool {
+    /// Returns `true` while the machine has not yet got the end of input.
+    fn expects_input(&self) -> bool {
         self.reading || self.ending.is_some()
     }
 
     /// Reads the frames of a turn, unless there are frames that the machine has not taken yet.
     fn read(&mut self, cx: &mut Context<'_>) {
-        self.unasked = true;
-        // `wants_input` again: a machine that was closed since the last turn must not get an error that comes later.
+        self.read_unfinished = true;
+        // `wants_input` is asked again: a machine that was closed since the last turn must not get a later error of the transport.
         if !self.reading || !self.arrived.is_empty() || !self.machine.wants_input() {
             return;
         }
         let mut bytes: usize = 0;
-        while self.arrived.len() < FRAMES_A_TURN && bytes < BYTES_A_TURN {
+        while self.arrived.len() < FRAMES_PER_TURN && bytes < BYTES_PER_TURN {
             match self.io.poll_recv(cx) {
                 Poll::Ready(Ok(Some(frame))) => {
                     bytes = bytes.saturating_add(frame.len());
-                    self.moved_long |= frame.len() >= LONG;
+                    self.had_long_frame |= frame.len() >= LONG;
                     self.arrived.push_back(frame);
                 }
-                Poll::Ready(Ok(None)) => return self.ends(TransportEnd::Eof),
+                Poll::Ready(Ok(None)) => return self.end_input(TransportEnd::Eof),
                 Poll::Ready(Err(error)) => {
                     self.error.get_or_insert(error);
-                    return self.ends(TransportEnd::Failed);
+                    return self.end_input(TransportEnd::Failed);
                 }
                 Poll::Pending => {
-                    self.unasked = false;
+                    self.read_unfinished = false;
                     return;
                 }
             }
         }
     }
 
-    fn ends(&mut self, end: TransportEnd) {
+    /// Stops reading, and stores the end.
+    fn end_input(&mut self, end: TransportEnd) {
         self.reading = false;
         self.ending = Some(end);
     }
 
     /// Passes the end of input to the machine, once the machine has taken every frame before it.
-    fn hear_end(&mut self, now: Instant) {
-        if self.is_hearing() && self.read_by.is_some_and(|at| at <= now) {
+    fn handle_input_end(&mut self, now: Instant) {
+        if self.expects_input() && self.read_by.is_some_and(|at| at <= now) {
             self.fail(now);
         }
         let Some(end) = self.ending else { return };
@@ -530,7 +532,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         self.writing = false;
         self.ending = None;
         self.arrived.clear();
-        self.leaving.clear();
+        self.outgoing.clear();
         self.machine.handle_end(TransportEnd::Failed, now);
     }
 
@@ -540,30 +542,30 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         let was_writing = self.writing;
         let mut bytes = 0;
         let mut room = self.write(|driver| driver.send(cx, &mut bytes));
-        let standing = loop {
-            let leaving = room.then_some(&mut self.leaving);
-            let standing = self.machine.turn(cx.waker(), &mut self.arrived, &|| self.timer.now(), leaving);
+        let outcome = loop {
+            let outgoing = room.then_some(&mut self.outgoing);
+            let outcome = self.machine.turn(cx.waker(), &mut self.arrived, &|| self.timer.now(), outgoing);
             room = self.write(|driver| driver.send(cx, &mut bytes));
-            if !room || !standing.has_output || standing.event.is_some() {
-                break standing;
+            if !room || !outcome.has_output || outcome.event.is_some() {
+                break outcome;
             }
         };
-        self.unasked |= !self.arrived.is_empty();
-        self.flush(cx, standing.has_output);
-        (standing, bytes >= BYTES_A_TURN || was_writing && !self.writing)
+        self.read_unfinished |= !self.arrived.is_empty();
+        self.flush(cx, outcome.has_output);
+        (outcome, bytes >= BYTES_PER_TURN || was_writing && !self.writing)
     }
 
     /// Flushes once, if necessary. `has_output` is `true` if the machine has more output.
     fn flush(&mut self, cx: &mut Context<'_>, has_output: bool) {
-        let all_sent = !self.leaving.has_remaining() && !has_output;
+        let all_sent = !self.outgoing.has_remaining() && !has_output;
         self.unwritten |= !all_sent;
         if self.unwritten && self.write(|driver| Ok(driver.io.poll_flush(cx)?.is_ready())) {
             self.unwritten = !all_sent;
         }
     }
 
-    /// Returns `true` if a frame may be written between two turns, as far as the driver knows: every earlier frame is written, and neither
-    /// side has ended. The transport must [send anywhere](FrameIo::sends_anywhere), too.
+    /// Returns `true` if the state of the driver allows that a frame is written between two turns: every earlier frame is written, and
+    /// neither side has ended. The transport must [send anywhere](FrameIo::sends_anywhere), too.
     pub fn sends_early(&self) -> bool {
         let is_idle = !self.unwritten && self.arrived.is_empty() && self.reading && self.writing;
         // Without a task there was no turn yet, or `send_early` has panicked.
@@ -575,29 +577,33 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
     pub fn send_early(&mut self, take: impl FnOnce(&mut LineEncoder) -> (TurnOutcome<M::Event>, bool)) -> bool {
         // Taken while other code runs, so that it stays `None` if that panics.
         let Some(task) = self.task.take() else { return false };
-        let (standing, has_events) = take(&mut self.leaving);
+        let (outcome, has_events) = take(&mut self.outgoing);
         let cx = &mut Context::from_waker(&task);
         let mut bytes = 0;
         self.write(|driver| driver.send(cx, &mut bytes));
-        self.flush(cx, standing.has_output);
+        self.flush(cx, outcome.has_output);
         self.task = Some(task);
-        let more =
-            standing.has_output || bytes >= BYTES_A_TURN || has_events || standing.is_closed || !self.writing || self.moved_long;
+        let more = outcome.has_output
+            || bytes >= BYTES_PER_TURN
+            || has_events
+            || outcome.is_closed
+            || !self.writing
+            || self.had_long_frame;
         // Only a turn sets the timer: some timers can be set only inside their runtime.
-        !more && standing.until.is_none_or(|at| self.rings_by(at).is_some())
+        !more && outcome.until.is_none_or(|at| self.alarm_until(at).is_some())
     }
 
-    /// Passes the frames in `leaving` to the transport, and returns `true` if it would take more in this turn.
+    /// Passes the frames in `outgoing` to the transport, and returns `true` if it would take more in this turn.
     fn send(&mut self, cx: &mut Context<'_>, bytes: &mut usize) -> Result<bool, I::Error> {
-        while *bytes < BYTES_A_TURN && self.io.poll_ready(cx)?.is_ready() {
-            let waiting = self.leaving.remaining();
+        while *bytes < BYTES_PER_TURN && self.io.poll_ready(cx)?.is_ready() {
+            let waiting = self.outgoing.remaining();
             if waiting == 0 {
                 return Ok(true);
             }
             self.unwritten = true;
-            self.moved_long |= waiting >= LONG;
-            self.io.start_sends(&mut self.leaving)?;
-            *bytes = bytes.saturating_add(waiting.saturating_sub(self.leaving.remaining()));
+            self.had_long_frame |= waiting >= LONG;
+            self.io.start_sends(&mut self.outgoing)?;
+            *bytes = bytes.saturating_add(waiting.saturating_sub(self.outgoing.remaining()));
         }
         Ok(false)
     }
@@ -612,7 +618,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
             self.error.get_or_insert(error);
             self.writing = false;
             self.read_by = Some(now.saturating_add(READ_GRACE));
-            if !self.is_hearing() {
+            if !self.expects_input() {
                 self.fail(now);
             }
             false
@@ -635,7 +641,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
             self.error.get_or_insert(error);
         }
         self.alarm = None;
-        self.over = true;
+        self.ended = true;
         Poll::Ready(())
     }
 
@@ -644,7 +650,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         let due = match until {
             Some(at) => self.poll_alarm(cx, now, at).is_ready(),
             None => {
-                self.leave_alarm(now);
+                self.forget_near_alarm(now);
                 false
             }
         };
@@ -656,25 +662,25 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
     /// Sets the timer, unless it is already set for a time up to `at`. A deadline that moves with every call then costs a needless turn
     /// from time to time, instead of two changes of the runtime's timers for each call.
     fn poll_alarm(&mut self, cx: &mut Context<'_>, now: Instant, at: Instant) -> Poll<()> {
-        let set = self.rings_by(at).filter(|set| now < *set);
+        let set = self.alarm_until(at).filter(|set| now < *set);
         if set.is_some_and(|set| now.saturating_add(NEAR) < set) {
             return Poll::Pending;
         }
         let at = set.unwrap_or_else(|| at.min(now.saturating_add(FAR)));
         // `None` while it is being set, since that may panic.
         self.alarm = None;
-        let rings = self.timer.poll_until(cx, at);
+        let fired = self.timer.poll_until(cx, at);
         self.alarm = Some(at);
-        rings
+        fired
     }
 
     /// Forgets a timer that is due, or near enough to wake the task early: it is no longer certain to cause the next turn.
-    fn leave_alarm(&mut self, now: Instant) {
+    fn forget_near_alarm(&mut self, now: Instant) {
         self.alarm = self.alarm.filter(|set| now.saturating_add(NEAR) < *set);
     }
 
     /// The time for which the timer is set, unless that is later than `at`.
-    fn rings_by(&self, at: Instant) -> Option<Instant> {
+    fn alarm_until(&self, at: Instant) -> Option<Instant> {
         self.alarm.filter(|set| *set <= at)
     }
 }
@@ -707,11 +713,11 @@ mod tests {
         output_room: Option<usize>,
         /// `true` to echo without events.
         mute: bool,
-        /// The number of times that it claims to take input and then has no room, as a machine may that other threads use.
+        /// The number of times that it claims to want input and then has no room, as may happen if other threads use a machine.
         refusals: usize,
         frames: usize,
         closed: bool,
-        /// The number of events that close it, beside a failure.
+        /// `true` if it closes on `Eof`, too.
         closes_at_eof: bool,
         silent: bool,
     }
@@ -863,7 +869,7 @@ mod tests {
         now: Rc<Cell<u64>>,
         alarm: Rc<Cell<Option<u64>>>,
         /// The number of times that it was polled.
-        asked: Rc<Cell<usize>>,
+        polls: Rc<Cell<usize>>,
     }
 
     impl Timer for Clock {
@@ -873,7 +879,7 @@ mod tests {
 
         fn poll_until(&mut self, _cx: &mut Context<'_>, at: Instant) -> Poll<()> {
             self.alarm.set(Some(at.as_micros() / 1000));
-            self.asked.set(self.asked.get() + 1);
+            self.polls.set(self.polls.get() + 1);
             if at <= self.now() { Poll::Ready(()) } else { Poll::Pending }
         }
     }
@@ -939,7 +945,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_become_events_and_answers_leave_in_the_same_turn_with_one_flush() {
+    fn frames_become_events_and_replies_are_written_in_the_same_turn_with_one_flush() {
         let mut bench = Bench::new(Echo::default());
         bench.arrives("one");
         bench.arrives("two");
@@ -948,12 +954,12 @@ mod tests {
         assert_eq!(bench.pipe.borrow().taken, ["one", "two", "three"]);
         assert_eq!(bench.pipe.borrow().flushes, 1);
         assert_eq!(bench.drain(), ["two", "three"]);
-        assert_eq!(bench.pipe.borrow().flushes, 1, "nothing new is not flushed");
-        assert_eq!((bench.wakes(), bench.clock.alarm.get()), (0, None), "an idle driver sleeps");
+        assert_eq!(bench.pipe.borrow().flushes, 1, "no flush without new output");
+        assert_eq!((bench.wakes(), bench.clock.alarm.get()), (0, None), "an idle driver does not wake itself and sets no timer");
     }
 
     #[test]
-    fn frames_sent_between_two_turns_leave_at_once_and_need_no_turn() {
+    fn frames_sent_between_two_turns_are_written_at_once_and_need_no_turn() {
         let mut bench = Bench::new(Echo::default());
         assert_eq!(bench.turn(), Poll::Pending);
         let polled = bench.pipe.borrow().polled;
@@ -963,7 +969,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_not_taken_between_two_turns_leave_first_in_the_next_turn() {
+    fn frames_that_could_not_be_written_between_two_turns_are_written_first_in_the_next_turn() {
         let mut bench = Bench::new(Echo::default());
         assert_eq!(bench.turn(), Poll::Pending);
         bench.pipe.borrow_mut().room = Some(0);
@@ -981,7 +987,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_sent_between_two_turns_where_there_is_something_else_to_do() {
+    fn no_frame_is_sent_between_two_turns_if_the_driver_has_other_work() {
         let idle = || {
             let mut bench = Bench::new(Echo::default());
             assert!(!bench.driver.sends_early(), "before its first turn no task would be woken");
@@ -992,7 +998,7 @@ mod tests {
         let mut bench = idle();
         bench.driver.machine_mut().room = Some(0);
         bench.driver.arrived.push_back(Bytes::from_static(b"held"));
-        assert!(!bench.driver.sends_early(), "the machine has no room for a frame, so it cannot be far from full");
+        assert!(!bench.driver.sends_early(), "a frame waits until the machine has room");
 
         let mut bench = idle();
         bench.ends(Ok(None));
@@ -1001,7 +1007,7 @@ mod tests {
 
         let mut bench = idle();
         bench.pipe.borrow_mut().breaks_on_send = true;
-        assert!(!bench.sends("one", None), "that the writing ended is for a turn");
+        assert!(!bench.sends("one", None), "a turn must handle the failed write");
         assert!(!bench.driver.sends_early());
         bench.ends(Ok(None));
         assert_eq!(bench.turn(), Poll::Ready(Ok(Some("Failed".into()))));
@@ -1011,7 +1017,7 @@ mod tests {
 
     /// Some timers can be set only inside their runtime.
     #[test]
-    fn between_two_turns_the_alarm_is_left_as_it_is() {
+    fn the_timer_is_not_set_between_two_turns() {
         let mut bench = Bench::new(Echo::default());
         assert_eq!(bench.turn(), Poll::Pending);
         assert!(!bench.sends("one", Some(Instant::from_millis(60_000))), "a turn is needed to set it");
@@ -1022,16 +1028,16 @@ mod tests {
             assert!(bench.sends("in time", Some(Instant::from_millis(60_000 + now))));
         }
         assert!(!bench.sends("earlier", Some(Instant::from_millis(59_999))));
-        assert_eq!(bench.clock.asked.get(), 1);
+        assert_eq!(bench.clock.polls.get(), 1);
         // The timer wakes the task, and a turn handles the deadline.
         bench.clock.now.set(60_000);
         assert_eq!(bench.drain(), ["timeout after 0 frames"]);
-        assert!(!bench.sends("behind it", Some(Instant::from_millis(120_000))), "it rings no more");
+        assert!(!bench.sends("after it", Some(Instant::from_millis(120_000))), "the timer has fired");
     }
 
-    /// A regression: a timer may wake up to a second early, and the turn that followed did not set it again.
+    /// A regression: a timer may wake the task up to a second early, and the turn that followed did not set it again.
     #[test]
-    fn regression_an_alarm_that_rang_early_is_not_counted_on() {
+    fn regression_a_timer_that_may_have_fired_early_is_not_relied_on() {
         for has_event in [false, true] {
             let mut bench = Bench::new(Echo { deadline: Some(Instant::from_millis(60_000)), ..Echo::default() });
             assert_eq!((bench.turn(), bench.clock.alarm.get()), (Poll::Pending, Some(60_000)));
@@ -1044,20 +1050,20 @@ mod tests {
                 bench.driver.machine_mut().events.push_back("event".into());
             }
             assert_eq!(bench.turn().is_ready(), has_event);
-            assert!(!bench.sends("behind it", Some(Instant::from_millis(119_500))));
+            assert!(!bench.sends("after it", Some(Instant::from_millis(119_500))));
         }
     }
 
     #[test]
-    fn work_left_for_a_turn_is_reported() {
+    fn work_that_needs_a_turn_is_reported() {
         let sends = |frame: Vec<u8>, has_output, is_closed, has_events| {
             let mut bench = Bench::new(Echo::default());
             assert_eq!(bench.turn(), Poll::Pending);
             let now = bench.clock.now();
             let done = bench.driver.send_early(|into| {
                 into.push(frame.into());
-                let standing = TurnOutcome { now, has_output, event: None, is_closed, until: None, wants_input: true };
-                (standing, has_events)
+                let outcome = TurnOutcome { now, has_output, event: None, is_closed, until: None, wants_input: true };
+                (outcome, has_events)
             });
             assert_eq!(bench.pipe.borrow().taken.len(), 1);
             done
@@ -1066,7 +1072,7 @@ mod tests {
         assert!(!sends(vec![b'1'], true, false, false));
         assert!(!sends(vec![b'1'], false, true, false));
         assert!(!sends(vec![b'1'], false, false, true));
-        assert!(!sends(vec![b'1'; BYTES_A_TURN], false, false, false), "that was a turn's share");
+        assert!(!sends(vec![b'1'; BYTES_PER_TURN], false, false, false), "that was a turn's share");
     }
 
     #[test]
@@ -1112,7 +1118,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_are_there_go_before_a_deadline_that_is_due() {
+    fn frames_that_have_arrived_are_handled_before_a_deadline_that_is_due() {
         let mut bench = Bench::new(Echo { deadline: Some(Instant::from_millis(10)), ..Echo::default() });
         bench.clock.now.set(50);
         bench.arrives("just in time");
@@ -1120,7 +1126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_decides_and_the_alarm_only_wakes() {
+    fn a_deadline_is_handled_by_the_clock_and_the_timer_only_wakes_the_task() {
         let mut bench = Bench::new(Echo { deadline: Some(Instant::from_millis(10)), ..Echo::default() });
         assert_eq!(bench.turn(), Poll::Pending);
         assert_eq!(bench.clock.alarm.get(), Some(10));
@@ -1132,13 +1138,13 @@ mod tests {
     }
 
     #[test]
-    fn an_alarm_that_rings_in_time_stays_where_it_is_and_is_asked_only_once_it_is_near() {
+    fn a_timer_that_fires_in_time_is_not_set_again_and_is_polled_only_once_it_is_near() {
         let mut bench = Bench::new(Echo::default());
         let mut turn = |now: u64, deadline: u64| {
             bench.clock.now.set(now);
             bench.driver.machine_mut().deadline = Some(Instant::from_millis(deadline));
             assert_eq!(bench.turn(), Poll::Pending);
-            (bench.clock.alarm.get(), bench.clock.asked.get())
+            (bench.clock.alarm.get(), bench.clock.polls.get())
         };
         assert_eq!(turn(0, 60_000), (Some(60_000), 1));
         assert_eq!(turn(1, 60_001), (Some(60_000), 1), "a later deadline");
@@ -1146,18 +1152,18 @@ mod tests {
         assert_eq!(turn(28_999, 60_000), (Some(30_000), 2));
         assert_eq!(turn(29_000, 60_000), (Some(30_000), 3), "near");
         assert_eq!(turn(29_999, 60_000), (Some(30_000), 4));
-        assert_eq!(turn(30_000, 60_000), (Some(60_000), 5), "it has rung");
-        assert_eq!(turn(60_000, u64::MAX / 1000), (Some(60_000 + 24 * 3_600_000), 6), "as far as it goes");
+        assert_eq!(turn(30_000, 60_000), (Some(60_000), 5), "the timer has fired");
+        assert_eq!(turn(60_000, u64::MAX / 1000), (Some(60_000 + 24 * 3_600_000), 6), "the longest time that the timer is set for");
         assert_eq!(bench.wakes(), 0);
     }
 
     #[test]
-    fn an_alarm_wakes_the_task_that_took_the_last_turn() {
+    fn the_timer_wakes_the_task_that_took_the_last_turn() {
         let mut bench = Bench::new(Echo { deadline: Some(Instant::from_millis(60_000)), ..Echo::default() });
-        assert_eq!((bench.turn(), bench.clock.asked.get()), (Poll::Pending, 1));
+        assert_eq!((bench.turn(), bench.clock.polls.get()), (Poll::Pending, 1));
         bench.wakes = Arc::default();
-        assert_eq!((bench.turn(), bench.clock.asked.get()), (Poll::Pending, 2));
-        assert_eq!((bench.turn(), bench.clock.asked.get()), (Poll::Pending, 2));
+        assert_eq!((bench.turn(), bench.clock.polls.get()), (Poll::Pending, 2));
+        assert_eq!((bench.turn(), bench.clock.polls.get()), (Poll::Pending, 2));
     }
 
     #[test]
@@ -1168,9 +1174,9 @@ mod tests {
         bench.arrives("two");
         assert_eq!(bench.drain(), ["one", "two"]);
         bench.arrives("three");
-        assert_eq!(bench.drain(), ["three"], "it reads on");
+        assert_eq!(bench.drain(), ["three"], "reading continues");
         bench.clock.now.set(5);
-        assert_eq!(bench.drain(), ["timeout after 3 frames"], "and time goes on");
+        assert_eq!(bench.drain(), ["timeout after 3 frames"], "and deadlines are handled");
         assert_eq!(bench.pipe.borrow().taken, ["one"]);
         bench.pipe.borrow_mut().room = None;
         assert_eq!(bench.turn(), Poll::Pending);
@@ -1178,7 +1184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_that_the_machine_has_no_room_for_is_offered_again_in_its_place() {
+    fn a_frame_that_the_machine_has_no_room_for_is_passed_again_before_later_ones() {
         let mut bench = Bench::new(Echo { refusals: 4, ..Echo::default() });
         bench.arrives("one");
         bench.arrives("two");
@@ -1193,7 +1199,7 @@ mod tests {
     /// A regression: the machine took the frame when it was passed for the second time in that turn, was full then, and nothing woke the
     /// driver.
     #[test]
-    fn regression_the_end_after_a_frame_that_found_room_late_is_told() {
+    fn regression_the_end_of_input_is_handled_after_a_frame_that_was_taken_late() {
         let mut bench = Bench::new(Echo { refusals: 1, output_room: Some(1), mute: true, ..Echo::default() });
         bench.pipe.borrow_mut().room = Some(0);
         bench.arrives("one");
@@ -1205,7 +1211,7 @@ mod tests {
     /// A regression: the input of a machine that a method had closed was read once more, and its last output was lost when that read
     /// failed.
     #[test]
-    fn regression_a_machine_that_was_closed_between_two_turns_is_read_for_no_longer() {
+    fn regression_nothing_is_read_for_a_machine_that_was_closed_between_two_turns() {
         let mut bench = Bench::new(Echo::default());
         assert_eq!(bench.turn(), Poll::Pending);
         let polled = bench.pipe.borrow().polled;
@@ -1222,7 +1228,7 @@ mod tests {
     /// A regression: the peer's five seconds to read another refusal counted from an old time, since no other call had passed the current
     /// one to the session.
     #[test]
-    fn regression_a_session_that_reads_nothing_is_told_the_time_before_it_writes() {
+    fn regression_a_session_that_takes_no_frame_learns_the_time_before_it_writes() {
         let mut config = Config::mcp_server(Identity::new("s", "1"));
         (config.limits.unsolicited_replies, config.limits.batch) = (4, 100);
         let pipe = Shared::<Pipe>::default();
@@ -1289,7 +1295,7 @@ mod tests {
     }
 
     #[test]
-    fn after_the_peer_ended_its_side_answers_still_go_out() {
+    fn after_the_end_of_input_replies_are_still_written() {
         let mut bench = Bench::new(Echo::default());
         bench.pipe.borrow_mut().room = Some(0);
         bench.arrives("question");
@@ -1309,7 +1315,7 @@ mod tests {
         bench.ends(Err(Broken::Read));
         assert_eq!(bench.drain(), ["before", "Failed"]);
         assert!(bench.pipe.borrow().closed, "closed by the time the error is seen");
-        assert_eq!(bench.turn(), Poll::Ready(Ok(None)), "the drain saw the error, and it comes once");
+        assert_eq!(bench.turn(), Poll::Ready(Ok(None)), "the error, which `drain` has got, is returned once");
 
         let mut bench = Bench::new(Echo::default());
         bench.ends(Err(Broken::Read));
@@ -1320,14 +1326,14 @@ mod tests {
     }
 
     #[test]
-    fn what_arrived_before_a_failed_write_is_not_lost() {
+    fn frames_that_arrived_before_a_failed_write_are_not_lost() {
         let mut bench = Bench::new(Echo { silent: true, ..Echo::default() });
         bench.pipe.borrow_mut().breaks_on_send = true;
         bench.driver.machine_mut().output.push_back(Bytes::from_static(b"too late"));
         assert_eq!(bench.turn(), Poll::Pending);
         assert_eq!(bench.wakes(), 1, "it looks again by itself");
         bench.driver.machine_mut().silent = false;
-        // The runtime reports it only now.
+        // The runtime reports the arrival only now.
         bench.arrives("the last words");
         bench.ends(Ok(None));
         assert_eq!(bench.turn(), Poll::Ready(Ok(Some("the last words".into()))));
@@ -1337,7 +1343,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_failed_write_a_peer_that_goes_on_is_heard_for_half_a_second() {
+    fn after_a_failed_write_input_is_still_read_for_half_a_second() {
         let mut bench = Bench::new(Echo { silent: true, ..Echo::default() });
         bench.pipe.borrow_mut().breaks_on_send = true;
         bench.pipe.borrow_mut().flood = true;
@@ -1365,7 +1371,7 @@ mod tests {
     }
 
     #[test]
-    fn closing_writes_and_flushes_what_is_queued_before_the_transport_is_closed() {
+    fn closing_writes_and_flushes_queued_frames_before_the_transport_is_closed() {
         let mut bench = Bench::new(Echo::default());
         bench.pipe.borrow_mut().room = Some(1);
         bench.pipe.borrow_mut().closing_takes_polls = 1;
@@ -1388,7 +1394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_does_not_read_holds_a_close_for_five_seconds_at_most() {
+    fn a_peer_that_does_not_read_delays_a_close_by_five_seconds_at_most() {
         let mut bench = Bench::new(Echo::default());
         bench.pipe.borrow_mut().room = Some(0);
         bench.driver.machine_mut().output.push_back(Bytes::from_static(b"never read"));
@@ -1420,7 +1426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_wait_loses_nothing() {
+    fn dropping_the_future_of_next_event_loses_nothing() {
         let mut bench = Bench::new(Echo { room: Some(1), ..Echo::default() });
         let mut cx = Context::from_waker(Waker::noop());
         for events in [["one", "two"], ["three", "four"]] {
@@ -1433,7 +1439,7 @@ mod tests {
     }
 
     #[test]
-    fn the_transport_is_told_the_frame_limit_of_the_machine() {
+    fn the_transport_gets_the_frame_limit_of_the_machine() {
         assert_eq!(Bench::new(Echo::default()).pipe.borrow().limit, 16 << 20);
     }
 
@@ -1512,13 +1518,13 @@ mod tests {
         let mut driver = Driver::new(Echo::default(), io.clone(), Clock::default());
         let wakes = Arc::new(Wakes::default());
         let waker = Waker::from(wakes.clone());
-        let (mut events, mut asleep) = (Vec::new(), 0);
-        while asleep < 2 {
+        let (mut events, mut idle) = (Vec::new(), 0);
+        while idle < 2 {
             let before = wakes.0.load(Ordering::Relaxed);
             match driver.poll_event(&mut Context::from_waker(&waker)) {
                 Poll::Ready(Ok(Some(event))) => events.push(event),
                 Poll::Ready(end) => panic!("{end:?}"),
-                Poll::Pending if wakes.0.load(Ordering::Relaxed) == before => asleep += 1,
+                Poll::Pending if wakes.0.load(Ordering::Relaxed) == before => idle += 1,
                 Poll::Pending => {}
             }
         }

@@ -39,11 +39,12 @@ impl RpcError {
     pub const HEADER_MISMATCH: i64 = -32020;
     /// The request needs a capability that the client did not declare (MCP 2026-07-28).
     pub const MISSING_CAPABILITY: i64 = -32021;
-    /// The version that the request names is not served (MCP 2026-07-28). Its data lists those that are: `{supported, requested}`.
+    /// The version that the request names is not served (MCP 2026-07-28). The data of the error lists the served ones: `{supported,
+    /// requested}`.
     pub const UNSUPPORTED_VERSION: i64 = -32022;
     /// The user declined.
     pub const USER_REJECTED: i64 = -1;
-    /// The call that this input request belonged to is over. Not part of MCP: this crate's own code.
+    /// The call that the input request belonged to has ended. Not part of MCP: this crate's own code.
     pub const CANCELLED: i64 = -32800;
     /// Sampling nested too deep. Not part of MCP: this crate's own code.
     pub const TOO_DEEP: i64 = -32808;
@@ -84,7 +85,7 @@ impl RpcError {
 
 macro_rules! violations {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
-        /// A rule that the peer broke. The session goes on, except after [`Violation::FrameTooLarge`].
+        /// A rule that the peer broke. The session continues, except after [`Violation::FrameTooLarge`].
         ///
         /// There is one variant for each rule. [`crate::Stats::violations`] counts each of them.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -125,7 +126,7 @@ violations! {
     InvalidResponse = "a response of the wrong shape",
     /// An error response without an id: the peer could not read a frame of ours.
     ErrorWithoutId = "an error that names no request",
-    /// A request with the id of one that is still being served. It is not answered: an answer would settle the first.
+    /// A request with the id of one that is still being served. It is not answered, since an answer would settle the first one.
     DuplicateRequest = "a request with the id of one in flight",
     /// A request with an id that is still remembered from an earlier exchange ([`crate::Limits::tombstones`]). It is served.
     ReusedId = "a request with an id that was used before",

@@ -27,7 +27,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use crate::byte_queue::{BASE_CAPACITY, ByteQueue, KEPT_FRAMES, LONG, QUIET_READS};
 use crate::sink::FrameSink;
 
-/// The largest buffer that is kept when one of [`BASE_CAPACITY`] would do.
+/// The largest buffer that is kept although one of [`BASE_CAPACITY`] would be enough.
 const BASE_KEPT: usize = 2 * BASE_CAPACITY;
 /// The size of a read buffer while reads fill it.
 const BURST: usize = 4 * BASE_CAPACITY;
@@ -38,9 +38,9 @@ const MAX_CLEARED: usize = 64 * 1024;
 /// The maximum number of bytes that a frame is shorter than its line: a byte order mark and a carriage return.
 const TRIMMED: usize = BYTE_ORDER_MARK.len() + 1;
 const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
-/// Frames of this length or more are written from their own memory; shorter ones are copied together, which costs less than one more piece
-/// to write.
-const GATHERED: usize = 4 * 1024;
+/// Frames of this length or more are written from their own memory. Shorter ones are copied into one piece, which costs less than one more
+/// piece to write.
+const SEPARATE: usize = 4 * 1024;
 
 /// Splits a byte stream into frames.
 ///
@@ -61,8 +61,8 @@ pub struct LineDecoder {
     buffer: BytesMut,
     /// The number of bytes at the end of `buffer` that were zeroed to be read into, and not used.
     spare: usize,
-    /// The original capacity of the memory of `buffer`, which includes bytes that were returned.
-    made: usize,
+    /// The capacity that the memory of `buffer` was allocated with; it includes the bytes that were returned.
+    full_capacity: usize,
     /// The number of reads in a row that did not fill their space.
     quiet_reads: u8,
     /// The number of bytes at the beginning of `buffer` that hold no line feed.
@@ -79,7 +79,7 @@ pub struct LineDecoder {
 struct KeptBuffer {
     memory: BytesMut,
     /// Its capacity.
-    made: usize,
+    full_capacity: usize,
     /// The number of shorter lines that were returned since.
     unused_for: u8,
 }
@@ -91,7 +91,7 @@ impl LineDecoder {
         Self {
             buffer: BytesMut::new(),
             spare: 0,
-            made: 0,
+            full_capacity: 0,
             quiet_reads: QUIET_READS,
             searched: 0,
             limit,
@@ -140,8 +140,8 @@ impl LineDecoder {
     /// calls it through [`crate::drive::FrameIo::release_memory`].
     pub fn release_memory(&mut self) {
         self.kept = None;
-        if self.made > BASE_KEPT && self.held() == 0 {
-            (self.buffer, self.spare, self.made) = (BytesMut::new(), 0, 0);
+        if self.full_capacity > BASE_KEPT && self.held() == 0 {
+            (self.buffer, self.spare, self.full_capacity) = (BytesMut::new(), 0, 0);
         }
     }
 
@@ -159,9 +159,9 @@ impl LineDecoder {
     fn make_room(&mut self, least: usize) {
         let held = self.held();
         let room = self.buffer.capacity().saturating_sub(held);
-        self.quiet_reads = if room == 0 && self.made > 0 { 0 } else { self.quiet_reads.saturating_add(1) };
+        self.quiet_reads = if room == 0 && self.full_capacity > 0 { 0 } else { self.quiet_reads.saturating_add(1) };
         // Cheap, since there is nearly always room, and a buffer of that size is never too large.
-        if room < least || self.made > BASE_KEPT {
+        if room < least || self.full_capacity > BASE_KEPT {
             self.change_buffer(least, held, room);
         }
     }
@@ -169,7 +169,7 @@ impl LineDecoder {
     fn change_buffer(&mut self, least: usize, held: usize, room: usize) {
         let (max_kept, plain) =
             if self.quiet_reads < QUIET_READS { (BURST, BURST.saturating_sub(held)) } else { (BASE_KEPT, BASE_CAPACITY) };
-        let too_large = self.made > max_kept && held <= BASE_CAPACITY;
+        let too_large = self.full_capacity > max_kept && held <= BASE_CAPACITY;
         if !too_large && room >= least {
             return;
         }
@@ -180,27 +180,28 @@ impl LineDecoder {
         // Doubles, so that each byte of a long line is copied a constant number of times on average.
         let max = self.limit.saturating_add(TRIMMED).saturating_add(BASE_CAPACITY);
         let wanted = held.saturating_add(held.max(plain)).min(max).max(held.saturating_add(least));
-        let (mut memory, made) = match self.take_kept(wanted) {
+        let (mut memory, full_capacity) = match self.take_kept(wanted) {
             Some(kept) => kept,
             None => (BytesMut::with_capacity(wanted), wanted),
         };
         memory.extend_from_slice(&self.buffer);
-        let (mut before, made_before) = (mem::replace(&mut self.buffer, memory), mem::replace(&mut self.made, made));
-        if too_large && made_before >= LONG {
+        let (mut before, capacity_before) =
+            (mem::replace(&mut self.buffer, memory), mem::replace(&mut self.full_capacity, full_capacity));
+        if too_large && capacity_before >= LONG {
             before.clear();
-            self.kept = Some(KeptBuffer { memory: before, made: made_before, unused_for: 0 });
+            self.kept = Some(KeptBuffer { memory: before, full_capacity: capacity_before, unused_for: 0 });
         }
     }
 
-    /// The memory of the last long line for a line of `wanted` bytes, if that is long. While its frame is alive there is only its size, so
-    /// that the line is not copied as it grows.
+    /// The memory of the last long line for a line of `wanted` bytes, if that is long. While the frame of the last one is in use, new
+    /// memory of the same size, so that the line is not copied as it grows.
     fn take_kept(&mut self, wanted: usize) -> Option<(BytesMut, usize)> {
-        let KeptBuffer { mut memory, made, .. } = if wanted >= LONG { self.kept.take()? } else { return None };
-        let is_free = memory.try_reclaim(made);
-        (made >= wanted).then(|| (if is_free { memory } else { BytesMut::with_capacity(made) }, made))
+        let KeptBuffer { mut memory, full_capacity, .. } = if wanted >= LONG { self.kept.take()? } else { return None };
+        let is_free = memory.try_reclaim(full_capacity);
+        (full_capacity >= wanted).then(|| (if is_free { memory } else { BytesMut::with_capacity(full_capacity) }, full_capacity))
     }
 
-    /// Counts a line that was returned, and frees memory that is not needed by it or those before.
+    /// Counts a line that was returned, and frees the memory of the last long line once enough lines have not needed it.
     #[cold]
     fn count_unused(&mut self) {
         if let Some(kept) = &mut self.kept {
@@ -285,7 +286,7 @@ impl LineDecoder {
         } else if line.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r')) {
             return None;
         }
-        let pins_too_much = self.made > BURST && line.len() < self.made / 8;
+        let pins_too_much = self.full_capacity > BURST && line.len() < self.full_capacity / 8;
         Some(if pins_too_much { Bytes::copy_from_slice(&line) } else { line })
     }
 }
@@ -320,17 +321,17 @@ fn find_line_feed(bytes: &[u8]) -> Option<usize> {
 
 /// Joins frames into bytes to write, with a line feed after each.
 ///
-/// It is a [`Buf`]: write from [`Buf::chunk`] (or, with the feature `std`, from `chunks_vectored`) and [`Buf::advance`] by what was
-/// written. Short frames are copied into one piece, long ones are not copied. It is not bounded: stop pushing while [`Buf::remaining`] is
-/// too large.
+/// It is a [`Buf`]: write from [`Buf::chunk`] (or, with the feature `std`, from `chunks_vectored`) and [`Buf::advance`] by the number of
+/// bytes that were written. Short frames are copied into one piece, long ones are not copied. It is not bounded: stop pushing while
+/// [`Buf::remaining`] is too large.
 #[derive(Debug, Default)]
 pub struct LineEncoder {
-    /// Written first.
+    /// The pieces that are written first.
     pieces: VecDeque<Bytes>,
-    /// Bytes of `pieces`.
+    /// The number of bytes in `pieces`.
     in_pieces: usize,
-    /// Written after `pieces`.
-    gathered: ByteQueue,
+    /// The short frames that are written after `pieces`.
+    joined: ByteQueue,
 }
 
 impl LineEncoder {
@@ -345,20 +346,20 @@ impl LineEncoder {
         if !self.has_remaining() {
             mem::swap(self, other);
         } else if other.pieces.is_empty() {
-            self.gathered.buffer().extend_from_slice(other.gathered.as_slice());
-            other.gathered.advance(usize::MAX);
+            self.joined.buffer().extend_from_slice(other.joined.as_slice());
+            other.joined.advance(usize::MAX);
         } else {
-            self.end_gathering();
+            self.end_joined_piece();
             self.in_pieces = self.in_pieces.saturating_add(mem::take(&mut other.in_pieces));
             self.pieces.append(&mut other.pieces);
-            mem::swap(&mut self.gathered, &mut other.gathered);
+            mem::swap(&mut self.joined, &mut other.joined);
         }
     }
 
     /// Removes and returns the first frame, for transports that send frames and not lines; the rest of it, if it was partly written. A
     /// short frame is a slice of the piece that it was copied into, and keeps that piece alive.
     pub fn next_frame(&mut self) -> Option<Bytes> {
-        self.end_gathering();
+        self.end_joined_piece();
         let first = self.pieces.front_mut()?;
         let Some(end) = find_line_feed(first) else {
             // A long frame. Its line feed is the first byte after it.
@@ -373,11 +374,11 @@ impl LineEncoder {
         Some(frame)
     }
 
-    /// Turns the gathered bytes into a piece, so that a piece of its own may follow.
-    fn end_gathering(&mut self) {
-        let gathered = self.gathered.take();
-        if !gathered.is_empty() {
-            self.push_piece(gathered);
+    /// Moves the joined bytes to the end of `pieces`, so that another piece can follow them.
+    fn end_joined_piece(&mut self) {
+        let joined = self.joined.take();
+        if !joined.is_empty() {
+            self.push_piece(joined);
         }
     }
 
@@ -390,27 +391,27 @@ impl LineEncoder {
     pub fn clear(&mut self) {
         self.pieces.clear();
         self.in_pieces = 0;
-        self.gathered.advance(usize::MAX);
+        self.joined.advance(usize::MAX);
     }
 }
 
 impl FrameSink for LineEncoder {
     /// Adds a frame, which must not contain a line feed; those of a session do not.
     fn push(&mut self, frame: Bytes) {
-        if frame.len() < GATHERED {
+        if frame.len() < SEPARATE {
             return self.push_slice(&frame);
         }
         debug_assert!(find_line_feed(&frame).is_none(), "a frame is one line");
-        self.end_gathering();
+        self.end_joined_piece();
         self.push_piece(frame);
-        self.gathered.buffer().push(b'\n');
+        self.joined.buffer().push(b'\n');
     }
 
     fn push_slice(&mut self, frame: &[u8]) {
         debug_assert!(find_line_feed(frame).is_none(), "a frame is one line");
-        let gathered = self.gathered.buffer();
-        gathered.extend_from_slice(frame);
-        gathered.push(b'\n');
+        let joined = self.joined.buffer();
+        joined.extend_from_slice(frame);
+        joined.push(b'\n');
     }
 
     fn held(&self) -> usize {
@@ -420,19 +421,19 @@ impl FrameSink for LineEncoder {
 
 impl Buf for LineEncoder {
     fn remaining(&self) -> usize {
-        self.in_pieces.saturating_add(self.gathered.as_slice().len())
+        self.in_pieces.saturating_add(self.joined.as_slice().len())
     }
 
     fn chunk(&self) -> &[u8] {
         match self.pieces.front() {
             Some(piece) => piece,
-            None => self.gathered.as_slice(),
+            None => self.joined.as_slice(),
         }
     }
 
     #[cfg(feature = "std")]
     fn chunks_vectored<'a>(&'a self, slices: &mut [std::io::IoSlice<'a>]) -> usize {
-        let chunks = self.pieces.iter().map(|piece| &**piece).chain([self.gathered.as_slice()]).filter(|chunk| !chunk.is_empty());
+        let chunks = self.pieces.iter().map(|piece| &**piece).chain([self.joined.as_slice()]).filter(|chunk| !chunk.is_empty());
         let mut filled: usize = 0;
         for (slice, chunk) in slices.iter_mut().zip(chunks) {
             *slice = std::io::IoSlice::new(chunk);
@@ -453,7 +454,7 @@ impl Buf for LineEncoder {
             }
             self.pieces.pop_front();
         }
-        self.gathered.advance(count);
+        self.joined.advance(count);
     }
 }
 
@@ -525,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn blanks_over_the_limit_are_a_long_line_and_no_blank_one() {
+    fn blanks_over_the_limit_are_a_line_that_is_too_long_and_not_a_blank_line() {
         let mut input = vec![b' '; LIMIT + 50];
         input.extend_from_slice(b"\n1\n");
         for step in 1..=input.len() {
@@ -542,15 +543,15 @@ mod tests {
             let mut space = decoder.space();
             let room = space.remaining_mut();
             space.put_bytes(b'z', room);
-            assert!(decoder.made <= 100_000 + TRIMMED + BASE_CAPACITY, "{} bytes", decoder.made);
+            assert!(decoder.full_capacity <= 100_000 + TRIMMED + BASE_CAPACITY, "{} bytes", decoder.full_capacity);
             while let Some(frame) = decoder.next_frame() {
                 assert_eq!(frame.len(), 100_001);
                 reported += 1;
             }
         }
         assert_eq!(reported, 1);
-        assert!(decoder.made <= BURST, "{} bytes are kept", decoder.made);
-        assert_eq!(decoder.finish(), None, "the rest of the line is not a line");
+        assert!(decoder.full_capacity <= BURST, "{} bytes are kept", decoder.full_capacity);
+        assert_eq!(decoder.finish(), None, "the discarded rest is not a line");
         decoder.feed(b"{}\n");
         assert_eq!(decoder.next_frame().unwrap(), "{}");
     }
@@ -567,12 +568,12 @@ mod tests {
             sent += step;
             assert_eq!(decoder.next_frame(), None);
         }
-        assert!(decoder.made >= 5 << 20);
+        assert!(decoder.full_capacity >= 5 << 20);
         decoder.feed(b"\n{}");
         assert_eq!(decoder.next_frame().unwrap().len(), 5 << 20);
         assert_eq!(decoder.next_frame(), None);
         decoder.space();
-        assert!(decoder.made <= BURST && decoder.buffer.capacity() <= BURST);
+        assert!(decoder.full_capacity <= BURST && decoder.buffer.capacity() <= BURST);
         decoder.feed(b"\n");
         assert_eq!(decoder.next_frame().unwrap(), "{}");
     }
@@ -594,15 +595,15 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_of_a_long_line_is_used_for_the_next_once_its_frame_is_gone() {
+    fn the_memory_of_a_long_line_is_used_for_the_next_once_its_frame_is_dropped() {
         let mut decoder = LineDecoder::new(16 << 20);
-        let place = read_long(&mut decoder, 3 << 20).as_ptr();
+        let address = read_long(&mut decoder, 3 << 20).as_ptr();
         for length in [3 << 20, 2 << 20, (3 << 20) + 7] {
-            assert_eq!(read_long(&mut decoder, length).as_ptr(), place);
+            assert_eq!(read_long(&mut decoder, length).as_ptr(), address);
         }
         let held = read_long(&mut decoder, 3 << 20);
-        assert_eq!(held.as_ptr(), place);
-        assert_ne!(read_long(&mut decoder, 3 << 20).as_ptr(), place, "it is still in use");
+        assert_eq!(held.as_ptr(), address);
+        assert_ne!(read_long(&mut decoder, 3 << 20).as_ptr(), address, "the memory is still in use");
         assert!(held.iter().all(|byte| *byte == b'q'));
     }
 
@@ -613,7 +614,7 @@ mod tests {
             drop(read_long(&mut decoder, 3 << 20));
             if is_released {
                 decoder.release_memory();
-                assert!(decoder.kept.is_none() && decoder.made == 0);
+                assert!(decoder.kept.is_none() && decoder.full_capacity == 0);
                 continue;
             }
             for _ in 0..KEPT_FRAMES {
@@ -648,7 +649,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_used_again_once_its_frames_are_gone() {
+    fn memory_is_used_again_once_its_frames_are_dropped() {
         let mut decoder = LineDecoder::new(LIMIT);
         decoder.space();
         let memory = decoder.buffer.as_ptr();
@@ -672,15 +673,15 @@ mod tests {
         }
         drop(kept);
         for _ in 0..=QUIET_READS {
-            assert_eq!(decoder.made, BURST);
+            assert_eq!(decoder.full_capacity, BURST);
             decoder.space().put_slice(b"{}\n");
             while decoder.next_frame().is_some() {}
         }
-        assert_eq!(decoder.made, BASE_CAPACITY);
+        assert_eq!(decoder.full_capacity, BASE_CAPACITY);
     }
 
     #[test]
-    fn a_reader_that_wants_memory_with_something_in_it_gives_the_same_frames() {
+    fn reads_into_initialized_memory_give_the_same_frames() {
         let mut decoder = LineDecoder::new(LIMIT);
         let mut frames = Vec::new();
         for piece in b"{\"a\":1}\n{\"b\":2}\n".chunks(5).chain([&[] as &[u8]]) {
@@ -698,7 +699,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_after_the_count_of_a_reader_are_no_input_however_it_goes_on() {
+    fn bytes_beyond_the_count_of_a_read_are_no_input_whichever_read_follows() {
         let input = b"{\"first\":1}\n{\"second\":2}\r\n\n{\"third\":[3,3,3]}\n".repeat(3000);
         for pattern in [&[0][..], &[0, 1], &[0, 2], &[0, 0, 1, 0, 2], &[0, 2, 2, 1]] {
             let mut decoder = LineDecoder::new(LIMIT);
@@ -738,13 +739,13 @@ mod tests {
         });
         decoder.space();
         decoder.read_with(|into| {
-            assert!(into.iter().all(|byte| *byte == 0), "what was given out in between is cleared anew");
+            assert!(into.iter().all(|byte| *byte == 0), "memory that `space` has returned is cleared again");
             0
         });
     }
 
     #[test]
-    fn the_line_feed_is_found_at_every_place() {
+    fn the_line_feed_is_found_at_every_offset() {
         for length in 0..100 {
             for at in 0..length {
                 let mut bytes = vec![0x8a_u8; length];
@@ -763,7 +764,7 @@ mod tests {
         while encoder.has_remaining() {
             let chunk = encoder.chunk();
             let count = chunk.len().min(step);
-            assert!(count > 0, "something remains but there is nothing to write");
+            assert!(count > 0, "bytes remain, so the chunk must not be empty");
             out.extend_from_slice(&chunk[..count]);
             let before = encoder.remaining();
             encoder.advance(count);
@@ -774,7 +775,7 @@ mod tests {
 
     #[test]
     fn frames_are_written_in_order_a_line_feed_after_each_whatever_their_length() {
-        let lengths = [1, 100, GATHERED - 1, GATHERED, 3, 3 * GATHERED, 2 * GATHERED, 5];
+        let lengths = [1, 100, SEPARATE - 1, SEPARATE, 3, 3 * SEPARATE, 2 * SEPARATE, 5];
         for step in [1, 7, 1000, usize::MAX] {
             let mut encoder = LineEncoder::new();
             let mut expected = Vec::new();
@@ -782,7 +783,7 @@ mod tests {
                 encoder.push(Bytes::from(vec![name; length]));
                 expected.resize(expected.len() + length, name);
                 expected.push(b'\n');
-                // Pushing goes on while a part is written.
+                // Frames are pushed while others are partly written.
                 let part = encoder.chunk().len().min(2);
                 let (head, tail) = expected.split_at(part);
                 assert_eq!(&encoder.chunk()[..part], head);
@@ -794,9 +795,9 @@ mod tests {
     }
 
     #[test]
-    fn long_frames_are_not_copied_and_short_ones_lie_side_by_side() {
+    fn long_frames_are_not_copied_and_short_ones_are_joined() {
         let mut encoder = LineEncoder::new();
-        let long = Bytes::from(vec![b'l'; GATHERED]);
+        let long = Bytes::from(vec![b'l'; SEPARATE]);
         encoder.push(Bytes::from_static(b"1"));
         encoder.push(Bytes::from_static(b"2"));
         encoder.push(long.clone());
@@ -804,7 +805,7 @@ mod tests {
         assert_eq!(encoder.chunk(), b"1\n2\n");
         encoder.advance(4);
         assert_eq!(encoder.chunk().as_ptr(), long.as_ptr());
-        encoder.advance(GATHERED);
+        encoder.advance(SEPARATE);
         assert_eq!(encoder.chunk(), b"\n3\n");
         encoder.advance(usize::MAX);
         assert_eq!(encoder.remaining(), 0);
@@ -815,8 +816,8 @@ mod tests {
     fn all_pieces_are_offered_to_one_vectored_write() {
         let mut encoder = LineEncoder::new();
         encoder.push(Bytes::from_static(b"1"));
-        encoder.push(Bytes::from(vec![b'l'; GATHERED]));
-        encoder.push(Bytes::from(vec![b'm'; GATHERED]));
+        encoder.push(Bytes::from(vec![b'l'; SEPARATE]));
+        encoder.push(Bytes::from(vec![b'm'; SEPARATE]));
         encoder.advance(1);
         let mut slices = [std::io::IoSlice::new(&[]); 8];
         let count = encoder.chunks_vectored(&mut slices);
@@ -825,8 +826,8 @@ mod tests {
     }
 
     #[test]
-    fn an_encoder_takes_all_of_another_and_gives_frames_back_in_order() {
-        let long = Bytes::from(vec![b'l'; GATHERED]);
+    fn an_encoder_appends_another_and_returns_frames_in_order() {
+        let long = Bytes::from(vec![b'l'; SEPARATE]);
         let all = [Bytes::from_static(b"1"), long.clone(), Bytes::new(), Bytes::from_static(b"22"), long, Bytes::from_static(b"3")];
         for (first, second) in (0..=all.len()).flat_map(|first| (first..=all.len()).map(move |second| (first, second))) {
             let mut encoder = LineEncoder::new();
@@ -836,7 +837,7 @@ mod tests {
                 let both = encoder.remaining() + other.remaining();
                 encoder.append(&mut other);
                 assert_eq!((encoder.remaining(), other.remaining()), (both, 0));
-                other.push_slice(b"nobody has this");
+                other.push_slice(b"cleared");
                 other.clear();
                 assert_eq!((other.next_frame(), other.remaining()), (None, 0));
             }
@@ -850,7 +851,7 @@ mod tests {
     /// A regression: written bytes were dropped only when the queue was empty, which never happens for a peer that sends requests as fast
     /// as it reads.
     #[test]
-    fn regression_an_encoder_whose_reader_never_catches_up_holds_no_more_than_what_waits() {
+    fn regression_an_encoder_that_is_never_empty_drops_the_written_bytes() {
         let mut encoder = LineEncoder::new();
         let frame = Bytes::from_static(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}");
         while encoder.remaining() < KEPT_CAPACITY {
@@ -862,24 +863,24 @@ mod tests {
             encoder.advance(frame.len() + 1);
         }
         assert_eq!(encoder.remaining(), waiting);
-        assert!(encoder.gathered.capacity() <= 4 * KEPT_CAPACITY, "{} bytes", encoder.gathered.capacity());
+        assert!(encoder.joined.capacity() <= 4 * KEPT_CAPACITY, "{} bytes", encoder.joined.capacity());
         assert!(written(&mut encoder, 4096).chunks(frame.len() + 1).all(|line| line.starts_with(&frame) && line.ends_with(b"\n")));
     }
 
     #[test]
-    fn an_encoder_gives_back_what_a_burst_needed_once_there_are_no_more_bursts() {
+    fn an_encoder_frees_the_memory_of_a_burst_after_it() {
         let mut encoder = LineEncoder::new();
         for _ in 0..10_000 {
             encoder.push(Bytes::from_static(b"0123456789"));
         }
-        assert!(encoder.gathered.capacity() > 100_000);
+        assert!(encoder.joined.capacity() > 100_000);
         written(&mut encoder, 4096);
-        assert!(encoder.gathered.capacity() <= KEPT_CAPACITY);
+        assert!(encoder.joined.capacity() <= KEPT_CAPACITY);
         for _ in 0..QUIET_READS {
-            assert!(encoder.gathered.capacity() > BASE_CAPACITY);
+            assert!(encoder.joined.capacity() > BASE_CAPACITY);
             encoder.push(Bytes::from_static(b"0123456789"));
             written(&mut encoder, 4096);
         }
-        assert!(encoder.gathered.capacity() <= BASE_CAPACITY);
+        assert!(encoder.joined.capacity() <= BASE_CAPACITY);
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::dialect::{Content, ToolOutput};
 use crate::json::{Json, JsonError, Text};
 
-/// The state of a batch job: what is done, what failed, what remains.
+/// The state of a batch job: the numbers of its items, the results, and the errors.
 ///
 /// A handler stores it with [`crate::Session::checkpoint`] as it grows, and returns it at the end. As a tool result it becomes one block of
 /// pretty-printed text, and structured content with the same members.
@@ -76,7 +76,7 @@ impl PartialResult {
         self.results.push(ItemResult { id: id.into(), status: String::from("ok") });
     }
 
-    /// Records that an item failed; the job goes on.
+    /// Records that an item failed; the job continues.
     pub fn fail(&mut self, id: impl Into<String>, error: impl Into<String>) {
         self.failed = self.failed.saturating_add(1);
         self.remaining = self.remaining.saturating_sub(1);

@@ -1,13 +1,13 @@
 //! Maps whose keys are consecutive numbers, chosen by the owner of the map.
 //!
 //! A look-up is one multiplication and, nearly always, one comparison. Entries move only when the table grows or shrinks. A peer cannot
-//! choose the keys, but it can choose which of them stay live, and so make some collide; a look-up then passes those, of which there are at
-//! most as many as may be in flight.
+//! choose the keys, but it can choose which of them stay live, and so make some collide. A look-up then also compares those that collide:
+//! at most as many as may be in flight.
 
 use alloc::vec::Vec;
 use core::fmt;
 
-/// A key: a consecutive number, which is never used twice.
+/// A key of a [`Table`]: a consecutive number, which is never used twice.
 pub trait Id: Copy + Ord {
     /// The number.
     fn number(self) -> u64;
@@ -16,27 +16,27 @@ pub trait Id: Copy + Ord {
 /// A map from ids to the state of live calls, for a [`Session`](crate::Session) and for types that wrap one.
 #[derive(Clone)]
 pub struct Table<K, V> {
-    /// Entries, and vacant elements. Their order depends only on the operations.
-    places: Vec<Place<K, V>>,
-    /// The index of the vacant element that is used next, if there is one.
+    /// The entries, live and vacant. Their order depends only on the operations.
+    entries: Vec<Entry<K, V>>,
+    /// The index of the vacant entry that is used next; [`NONE`] if there is none.
     vacant: u32,
     len: usize,
-    /// The index of each entry in `places`, by the hash of its id: open addressing, at most half full, with a length that is a power of
-    /// two. Empty while the table is so small that a linear search is faster.
+    /// The index of each live entry in `entries`, by the hash of its id: open addressing, at most half full, with a length that is a power
+    /// of two. Empty while the table is so small that a linear search is faster.
     slots: Vec<u32>,
 }
 
 #[derive(Clone)]
-struct Place<K, V> {
+struct Entry<K, V> {
     id: K,
-    /// `None` if the element is vacant.
+    /// `None` if the entry is vacant.
     value: Option<V>,
-    /// The next vacant element, if this one is vacant.
+    /// The index of the next vacant entry, if this one is vacant.
     next: u32,
 }
 
-/// The index that stands for none. No table grows so large.
-const NOWHERE: u32 = u32::MAX;
+/// The index that stands for no entry. No table grows so large.
+const NONE: u32 = u32::MAX;
 
 /// The minimum capacity of a table that is not empty, up to which a look-up is a linear search.
 const MIN_CAPACITY: usize = 8;
@@ -45,7 +45,7 @@ impl<K: Id, V> Table<K, V> {
     /// A table without entries, which takes no memory.
     #[must_use]
     pub const fn new() -> Self {
-        Self { places: Vec::new(), vacant: NOWHERE, len: 0, slots: Vec::new() }
+        Self { entries: Vec::new(), vacant: NONE, len: 0, slots: Vec::new() }
     }
 
     /// The number of live entries.
@@ -64,14 +64,14 @@ impl<K: Id, V> Table<K, V> {
     #[must_use]
     #[inline]
     pub fn get(&self, id: &K) -> Option<&V> {
-        self.places.get(self.find(*id)?.place)?.value.as_ref()
+        self.entries.get(self.find(*id)?.index)?.value.as_ref()
     }
 
     /// A mutable reference to the value of `id`, if it is live.
     #[inline]
     pub fn get_mut(&mut self, id: &K) -> Option<&mut V> {
         let found = self.find(*id)?;
-        self.places.get_mut(found.place)?.value.as_mut()
+        self.entries.get_mut(found.index)?.value.as_mut()
     }
 
     /// Adds a value. `id` must be new; of two values with the same id, either may be found.
@@ -84,15 +84,15 @@ impl<K: Id, V> Table<K, V> {
         if self.len >= self.room() {
             self.resize(if self.len == 0 { MIN_CAPACITY } else { self.room().saturating_mul(2) });
         }
-        if self.vacant == NOWHERE {
-            self.vacant = self.places.len() as u32;
-            self.places.push(Place { id, value: None, next: NOWHERE });
+        if self.vacant == NONE {
+            self.vacant = self.entries.len() as u32;
+            self.entries.push(Entry { id, value: None, next: NONE });
         }
-        Self::note(&mut self.slots, id, self.vacant);
-        if let Some(place) = self.places.get_mut(self.vacant as usize) {
-            self.vacant = place.next;
-            place.id = id;
-            place.value = Some(value);
+        Self::store(&mut self.slots, id, self.vacant);
+        if let Some(entry) = self.entries.get_mut(self.vacant as usize) {
+            self.vacant = entry.next;
+            entry.id = id;
+            entry.value = Some(value);
         }
         self.len = self.len.saturating_add(1);
     }
@@ -100,10 +100,10 @@ impl<K: Id, V> Table<K, V> {
     /// Removes the entry of `id` after calling `last` with its value, and returns what `last` returned. `None` if `id` is not live.
     pub fn end<R>(&mut self, id: &K, last: impl FnOnce(&mut V) -> R) -> Option<R> {
         let found = self.find(*id)?;
-        let place = self.places.get_mut(found.place)?;
-        let taken = place.value.as_mut().map(last)?;
-        (place.value, place.next) = (None, self.vacant);
-        self.vacant = found.place as u32;
+        let entry = self.entries.get_mut(found.index)?;
+        let taken = entry.value.as_mut().map(last)?;
+        (entry.value, entry.next) = (None, self.vacant);
+        self.vacant = found.index as u32;
         self.len = self.len.saturating_sub(1);
         if let Some(slot) = found.slot {
             self.vacate(slot);
@@ -122,12 +122,12 @@ impl<K: Id, V> Table<K, V> {
 
     /// All live entries, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (K, &V)> {
-        self.places.iter().filter_map(|place| Some((place.id, place.value.as_ref()?)))
+        self.entries.iter().filter_map(|entry| Some((entry.id, entry.value.as_ref()?)))
     }
 
     /// Mutable references to the values of all live entries, in the order of [`Self::iter`].
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
-        self.places.iter_mut().filter_map(|place| place.value.as_mut())
+        self.entries.iter_mut().filter_map(|entry| entry.value.as_mut())
     }
 
     /// The ids of all live entries, oldest first.
@@ -145,35 +145,36 @@ impl<K: Id, V> Table<K, V> {
             return self.slots.len() / 2;
         }
         // A clone may have less capacity, and grows when it needs more.
-        if self.places.capacity() == 0 { 0 } else { MIN_CAPACITY }
+        if self.entries.capacity() == 0 { 0 } else { MIN_CAPACITY }
     }
 
     #[inline]
     fn find(&self, id: K) -> Option<Found> {
         if self.slots.is_empty() {
-            let is_it = |place: &Place<K, V>| place.id == id && place.value.is_some();
-            return self.places.iter().position(is_it).map(|place| Found { place, slot: None });
+            let is_live = |entry: &Entry<K, V>| entry.id == id && entry.value.is_some();
+            return self.entries.iter().position(is_live).map(|index| Found { index, slot: None });
         }
         let mut slot = home(id, self.slots.len());
         loop {
-            let place = *self.slots.get(slot)? as usize;
-            // No slot refers to a vacant element, and the first empty slot ends the search.
-            if self.places.get(place)?.id == id {
-                return Some(Found { place, slot: Some(slot) });
+            let index = *self.slots.get(slot)? as usize;
+            // No slot refers to a vacant entry, and the first empty slot ends the search.
+            if self.entries.get(index)?.id == id {
+                return Some(Found { index, slot: Some(slot) });
             }
             slot = after(slot, self.slots.len());
         }
     }
 
+    /// Stores the index of the entry of `id` in the first empty slot, if there are slots.
     #[inline]
-    fn note(slots: &mut [u32], id: K, place: u32) {
+    fn store(slots: &mut [u32], id: K, index: u32) {
         if slots.is_empty() {
             return;
         }
         let mut slot = home(id, slots.len());
-        while let Some(noted) = slots.get_mut(slot) {
-            if *noted == NOWHERE {
-                *noted = place;
+        while let Some(stored) = slots.get_mut(slot) {
+            if *stored == NONE {
+                *stored = index;
                 return;
             }
             slot = after(slot, slots.len());
@@ -186,41 +187,41 @@ impl<K: Id, V> Table<K, V> {
         let mut slot = gap;
         loop {
             slot = after(slot, count);
-            let Some(place) = self.slots.get(slot).copied() else { return };
-            let Some(Place { id, .. }) = self.places.get(place as usize) else { break };
+            let Some(index) = self.slots.get(slot).copied() else { return };
+            let Some(Entry { id, .. }) = self.entries.get(index as usize) else { break };
             let home = home(*id, count);
             let distance_from = |from: usize| slot.wrapping_sub(from) & count.wrapping_sub(1);
             if distance_from(home) >= distance_from(gap) {
-                self.put(gap, place);
+                self.put(gap, index);
                 gap = slot;
             }
         }
-        self.put(gap, NOWHERE);
+        self.put(gap, NONE);
     }
 
-    fn put(&mut self, slot: usize, place: u32) {
+    fn put(&mut self, slot: usize, index: u32) {
         if let Some(slot) = self.slots.get_mut(slot) {
-            *slot = place;
+            *slot = index;
         }
     }
 
     /// Moves all live entries into a table for `room` entries.
     fn resize(&mut self, room: usize) {
         let room = room.max(MIN_CAPACITY);
-        self.places.retain(|place| place.value.is_some());
-        self.places.shrink_to(room);
-        self.places.reserve_exact(room.saturating_sub(self.places.len()));
-        self.vacant = NOWHERE;
-        self.slots = if room > MIN_CAPACITY { alloc::vec![NOWHERE; room.saturating_mul(2)] } else { Vec::new() };
-        for (place, entry) in (0..).zip(&self.places) {
-            Self::note(&mut self.slots, entry.id, place);
+        self.entries.retain(|entry| entry.value.is_some());
+        self.entries.shrink_to(room);
+        self.entries.reserve_exact(room.saturating_sub(self.entries.len()));
+        self.vacant = NONE;
+        self.slots = if room > MIN_CAPACITY { alloc::vec![NONE; room.saturating_mul(2)] } else { Vec::new() };
+        for (index, entry) in (0..).zip(&self.entries) {
+            Self::store(&mut self.slots, entry.id, index);
         }
     }
 }
 
 /// The index of an entry, and its slot if there are slots.
 struct Found {
-    place: usize,
+    index: usize,
     slot: Option<usize>,
 }
 
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_does_what_a_tree_does() {
+    fn a_table_behaves_as_a_tree_map() {
         let (mut table, mut model) = (Table::new(), BTreeMap::new());
         let mut seed = 1_u64;
         let mut random = move |below: u64| {
@@ -301,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_are_powers_of_two_apart_do_not_crowd() {
+    fn ids_that_are_powers_of_two_apart_hardly_collide() {
         for stride in (0..40).map(|power| 1_u64 << power) {
             let mut table = Table::new();
             (1..=1_000).for_each(|count| table.insert(count * stride, count));
@@ -311,19 +312,19 @@ mod tests {
     }
 
     #[test]
-    fn entries_that_collide_are_all_found_and_leave_no_hole() {
+    fn entries_that_collide_are_all_found_also_after_others_were_removed() {
         let mut table = Table::new();
-        let met: Vec<u64> = (1..).filter(|id: &u64| id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56 == 0xff).take(100).collect();
-        met.iter().for_each(|id| table.insert(*id, *id));
+        let colliding: Vec<u64> = (1..).filter(|id: &u64| id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56 == 0xff).take(100).collect();
+        colliding.iter().for_each(|id| table.insert(*id, *id));
         assert!(longest_walk(&table) > 50);
-        for (gone, id) in met.iter().enumerate() {
+        for (removed, id) in colliding.iter().enumerate() {
             assert_eq!(table.end(id, |value| *value), Some(*id));
-            assert!(met.iter().skip(gone + 1).all(|id| table.get(id) == Some(id)), "{id}");
+            assert!(colliding.iter().skip(removed + 1).all(|id| table.get(id) == Some(id)), "{id}");
         }
     }
 
     #[test]
-    fn a_live_entry_keeps_its_place_while_others_come_and_go() {
+    fn a_live_entry_is_not_moved_while_others_are_added_and_removed() {
         let mut table = Table::new();
         (0..20_u64).for_each(|id| table.insert(id, id));
         let stays = core::ptr::from_ref(table.get(&7).unwrap());
@@ -332,14 +333,14 @@ mod tests {
             assert_eq!(table.end(&(id - 1), |value| *value), Some(id - 1));
             assert!(core::ptr::eq(stays, table.get(&7).unwrap()));
         }
-        assert_eq!(table.places.len(), 21);
+        assert_eq!(table.entries.len(), 21);
     }
 
     #[test]
-    fn memory_is_given_back_when_a_burst_is_over() {
+    fn memory_is_freed_after_a_burst() {
         let mut table = Table::new();
         (0..100_000_u64).for_each(|id| table.insert(id, id));
-        let room = |table: &Table<u64, u64>| table.places.capacity().max(table.slots.len() / 2);
+        let room = |table: &Table<u64, u64>| table.entries.capacity().max(table.slots.len() / 2);
         assert!(room(&table) < 200_000);
         (0..99_000).for_each(|id| assert_eq!(table.end(&id, |value| *value), Some(id)));
         assert!(room(&table) <= 4_096, "{}", room(&table));
@@ -356,7 +357,7 @@ mod tests {
     /// A regression: a clone has only the capacity that it needs, so the number of its slots was not a power of two, and entries were not
     /// found or the search never ended.
     #[test]
-    fn regression_a_clone_does_what_a_tree_does_however_many_live_when_it_is_made() {
+    fn regression_a_clone_with_any_number_of_entries_behaves_as_a_tree_map() {
         for (first, mut seed) in (0..=9_u64).flat_map(|first| (1..=20_u64).map(move |seed| (first, seed))) {
             let (mut table, mut model) = (Table::new(), BTreeMap::new());
             for id in 1..=first {

@@ -292,7 +292,7 @@ impl Machine for BridgeLeg {
         let mut spare = spare(self.spare.take(), waker);
         let leg = self.leg;
         let now = clock();
-        let standing = self.driven(now, |state| {
+        let outcome = self.driven(now, |state| {
             state.park(leg, waker, &mut spare);
             state.handle_frames(leg, frames, now);
             if !state.bridge.wants_input(leg) || state.deadline(leg).is_some_and(|at| at <= now) {
@@ -309,7 +309,7 @@ impl Machine for BridgeLeg {
             }
         });
         self.spare = spare;
-        standing
+        outcome
     }
 }
 
@@ -341,9 +341,9 @@ mod tests {
 
     use super::*;
 
-    struct Still;
+    struct FrozenRuntime;
 
-    impl Runtime for Still {
+    impl Runtime for FrozenRuntime {
         fn now(&self) -> Instant {
             Instant::from_millis(1)
         }
@@ -354,12 +354,12 @@ mod tests {
     }
 
     /// Counts its wakes, and locks the bridge in each, which would deadlock if the lock were held.
-    struct Looks {
+    struct LockingWake {
         bridge: SharedBridge,
         wakes: AtomicUsize,
     }
 
-    impl Wake for Looks {
+    impl Wake for LockingWake {
         fn wake(self: Arc<Self>) {
             self.bridge.advertise(Vec::new());
             self.wakes.fetch_add(1, Ordering::Relaxed);
@@ -367,20 +367,24 @@ mod tests {
     }
 
     fn bridge() -> SharedBridge {
-        SharedBridge::new(BridgeConfig::new(Identity::new("gateway", "1"), 0), Box::new(|bytes| bytes.fill(7)), Arc::new(Still))
+        SharedBridge::new(
+            BridgeConfig::new(Identity::new("gateway", "1"), 0),
+            Box::new(|bytes| bytes.fill(7)),
+            Arc::new(FrozenRuntime),
+        )
     }
 
-    fn looks(bridge: &SharedBridge) -> (Arc<Looks>, Waker) {
-        let looks = Arc::new(Looks { bridge: bridge.clone(), wakes: AtomicUsize::new(0) });
-        (Arc::clone(&looks), Waker::from(looks))
+    fn locking_wake(bridge: &SharedBridge) -> (Arc<LockingWake>, Waker) {
+        let locking_wake = Arc::new(LockingWake { bridge: bridge.clone(), wakes: AtomicUsize::new(0) });
+        (Arc::clone(&locking_wake), Waker::from(locking_wake))
     }
 
     /// Takes a turn of a leg in which these frames arrive. Returns the number of bytes to write.
     fn turn(leg: &mut BridgeLeg, waker: &Waker, frames: &[&'static str]) -> usize {
         let mut frames = frames.iter().map(|frame| Bytes::from_static(frame.as_bytes())).collect();
         let mut room = LineEncoder::new();
-        let standing = leg.turn(waker, &mut frames, &|| Instant::from_millis(1), Some(&mut room));
-        assert!(frames.is_empty() && !standing.has_output && !standing.is_closed);
+        let outcome = leg.turn(waker, &mut frames, &|| Instant::from_millis(1), Some(&mut room));
+        assert!(frames.is_empty() && !outcome.has_output && !outcome.is_closed);
         room.held()
     }
 
@@ -390,20 +394,20 @@ mod tests {
     fn a_driver_is_not_woken_by_its_own_work_and_its_waker_runs_under_no_lock() {
         let bridge = bridge();
         let mut agent = bridge.leg(Leg::Agent);
-        let (looks, waker) = looks(&bridge);
+        let (locking_wake, waker) = locking_wake(&bridge);
         assert!(turn(&mut agent, &waker, &[HELLO]) > 0, "the answer");
-        assert_eq!(looks.wakes.load(Ordering::Relaxed), 0);
+        assert_eq!(locking_wake.wakes.load(Ordering::Relaxed), 0);
         bridge.close(Close::Now);
-        assert_eq!(looks.wakes.load(Ordering::Relaxed), 1, "the end comes from elsewhere");
+        assert_eq!(locking_wake.wakes.load(Ordering::Relaxed), 1, "another task has closed the bridge");
         bridge.close(Close::Now);
-        assert_eq!(looks.wakes.load(Ordering::Relaxed), 1, "a driver that was woken comes by itself");
+        assert_eq!(locking_wake.wakes.load(Ordering::Relaxed), 1, "a driver that was woken is not woken again before it runs");
     }
 
     /// A regression: the clone that was kept for the next poll belonged to a task that no longer polls.
     #[test]
     fn regression_an_owner_that_moves_to_another_task_is_woken_there() {
         let bridge = bridge();
-        let ((first, before), (second, after)) = (looks(&bridge), looks(&bridge));
+        let ((first, before), (second, after)) = (locking_wake(&bridge), locking_wake(&bridge));
         let mut next = Box::pin(bridge.next_event());
         for waker in [&before, &before, &after] {
             assert!(next.as_mut().poll(&mut core::task::Context::from_waker(waker)).is_pending());
@@ -425,12 +429,12 @@ mod tests {
     fn the_driver_of_the_agent_is_woken_for_a_deadline_of_an_app_that_comes_before_its_own() {
         let bridge = bridge();
         let mut agent = bridge.leg(Leg::Agent);
-        let (looks, waker) = looks(&bridge);
+        let (locking_wake, waker) = locking_wake(&bridge);
         turn(&mut agent, &waker, &[HELLO]);
         assert_eq!(agent.poll_timeout(), None);
         let channel = bridge.open().expect("a channel");
-        assert_eq!(looks.wakes.load(Ordering::Relaxed), 1, "the app has 5 s for its hello");
+        assert_eq!(locking_wake.wakes.load(Ordering::Relaxed), 1, "the app has 5 s for its hello");
         assert_eq!(agent.poll_timeout(), Some(Instant::from_millis(5001)));
-        assert_eq!(bridge.leg(Leg::App(channel)).poll_timeout(), None, "the agent has the alarm of all");
+        assert_eq!(bridge.leg(Leg::App(channel)).poll_timeout(), None, "the agent's driver has the timer of all legs");
     }
 }

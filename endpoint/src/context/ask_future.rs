@@ -14,7 +14,7 @@ use protocol_core::json::Text;
 
 /// An input request to the caller: a future that resolves to the answer. It is sent when it is first polled.
 ///
-/// Where the caller makes a handshake, it is a request while the call runs. In MCP 2026-07-28 it ends the request of the call, and the handler
+/// With a caller that makes a handshake, it is a request while the call runs. In MCP 2026-07-28 it ends the request of the call, and the handler
 /// is dropped: when the caller sends its request again with the answer, the handler runs from its first line, and every input request that was
 /// answered resolves at once. What the handler did before is done again, unless it stands in [`Context::once`](super::Context::once).
 ///

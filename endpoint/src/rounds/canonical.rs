@@ -88,7 +88,8 @@ impl Writer<'_> {
 
     /// Sorts the members of the object whose first member begins at `begin`.
     fn sort(&mut self, begin: usize, members: Vec<(Vec<u8>, usize)>) {
-        let written = self.out.split_off(begin);
+        let written = self.out.get(begin..).unwrap_or_default().to_vec();
+        self.out.truncate(begin);
         let mut from = 0;
         let mut texts: Vec<_> = Vec::with_capacity(members.len());
         for (name, end) in members {

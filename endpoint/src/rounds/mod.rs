@@ -44,10 +44,10 @@ const SKEW: Duration = Duration::from_secs(30);
 #[derive(Debug, Default)]
 pub(crate) struct RoundLog {
     past: Past,
-    /// Which entries of the log this run has used.
+    /// `true` for each entry of the log that this run has used.
     used_answers: Vec<bool>,
     used_effects: Vec<bool>,
-    /// How often each input request and each effect has come up in this run.
+    /// The number of times that each input request and each effect has come up in this run.
     asked: Vec<(String, u32)>,
     begun: Vec<(String, u32)>,
     /// Input requests without an answer.

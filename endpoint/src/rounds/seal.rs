@@ -215,7 +215,8 @@ mod key_tests {
     }
 }
 
-#[cfg(all(test, feature = "seal"))]
+#[cfg(test)]
+#[cfg(feature = "seal")]
 mod tests {
     use super::*;
     use crate::testing::Executor;

@@ -194,6 +194,39 @@ fn deep_options_and_endless_alternatives_are_refused_quickly() {
     assert!(read.is_err(), "each level has two alternatives");
 }
 
+/// Written for a change that nothing noticed: both errors are errors, but one misleads.
+#[test]
+fn a_value_that_fits_no_alternative_is_told_apart_from_one_that_fits_several() {
+    let checker = Checker::new(json!({"oneOf": [{"type": "integer"}, {"minimum": 5}]}));
+    for (value, said) in [(json!(4.5), "not valid under any of"), (json!(7), "valid under more than one of")] {
+        let why = checker.check(&value, 1).unwrap_err();
+        assert!(why.contains(said), "{value}: {why}");
+    }
+    assert_eq!(checker.check(&json!(4), 1), Ok(()));
+}
+
+/// Written for a change that nothing noticed.
+#[cfg(feature = "validate")]
+#[test]
+fn the_validator_lists_every_error_of_a_short_value_and_the_first_of_a_long_one() {
+    #[derive(Debug, Deserialize, Serialize, JsonSchema)]
+    struct Pair {
+        #[schemars(regex(pattern = "^[a-z]"))]
+        one: String,
+        #[schemars(regex(pattern = "^[a-z]"))]
+        other: String,
+    }
+    let errors = |length: usize| {
+        let given = json!({"one": "1".repeat(length), "other": "2"});
+        let read: Result<Pair, String> = Shape::of::<Pair>().read(&protocol_core::Json::encode(&given).expect("JSON"));
+        let why = read.expect_err("both are wrong");
+        (why.contains("/one"), why.contains("/other"))
+    };
+    assert_eq!(errors(1), (true, true));
+    let (one, other) = errors(70_000);
+    assert!(one != other, "one error is enough");
+}
+
 /// Arguments with a keyword that is checked only by `jsonschema`.
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
 struct Named {

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_are_the_same_however_they_came_together() {
+    fn blocks_are_equal_however_they_were_collected() {
         let all = ["a", "b", "c"].map(|text| Content::Text(text.into()));
         for count in 0..=all.len() {
             let given = &all[..count];

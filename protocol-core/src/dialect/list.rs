@@ -33,7 +33,7 @@ impl Page {
     /// Reads the result of a list that `op` requested.
     ///
     /// # Errors
-    /// A description of the first thing that is wrong with the result.
+    /// A description of the first fault of the result.
     pub fn read(op: Op, result: &Json) -> Result<Self, Text> {
         let name = list_of(op).ok_or_else(|| Text::from_static("nothing that was asked for has pages"))?;
         let list = result.member(name).ok_or_else(|| alloc::format!("`{name}` is missing"))?;
@@ -198,7 +198,7 @@ impl ToolResult {
             Some(text) => Content::Text(text),
             None => Content::Raw(json.part(block)),
         };
-        // The text may be long, so it is walked once for all members.
+        // The result may be long, so one pass finds all members.
         let (mut content, mut structured, mut output, mut is_error) = (None, None, None, false);
         read::for_each_member(json.as_bytes(), |name, value| match name {
             "content" => content = Some(value).filter(|value| Kind::of(value) == Kind::Array),
@@ -245,13 +245,13 @@ impl ToolResult {
 
 /// The text of `block`, a part of `result`, if it is a block of text without further members.
 fn plain_text(result: &Json, block: &[u8]) -> Option<Text> {
-    let (mut is_text, mut said, mut more) = (false, None, false);
+    let (mut is_text, mut text_value, mut more) = (false, None, false);
     read::for_each_member(block, |name, value| match name {
         "type" => is_text = value == br#""text""#,
-        "text" if Kind::of(value) == Kind::String => said = Some(value),
+        "text" if Kind::of(value) == Kind::String => text_value = Some(value),
         _ => more = true,
     });
-    if is_text && !more { result.text_of(said?) } else { None }
+    if is_text && !more { result.text_of(text_value?) } else { None }
 }
 
 #[cfg(test)]
@@ -263,12 +263,12 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_read_whatever_else_stands_in_them() {
-        let told = r#"{"name":"t","title":"T","description":7,"inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true},"x":[1]}"#;
-        let tool = ToolInfo::read(json(told)).unwrap();
+    fn entries_are_read_with_unknown_and_invalid_members() {
+        let entry = r#"{"name":"t","title":"T","description":7,"inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true},"x":[1]}"#;
+        let tool = ToolInfo::read(json(entry)).unwrap();
         assert_eq!((&*tool.name, tool.title.as_deref(), tool.description.as_deref()), ("t", Some("T"), None));
         assert_eq!((tool.input_schema.as_str(), tool.output_schema.as_ref()), (r#"{"type":"object"}"#, None));
-        assert_eq!((tool.annotations.unwrap().as_str(), tool.json.as_str()), (r#"{"readOnlyHint":true}"#, told));
+        assert_eq!((tool.annotations.unwrap().as_str(), tool.json.as_str()), (r#"{"readOnlyHint":true}"#, entry));
         for nameless in ["{}", "[]", "null", r#"{"name":1}"#] {
             assert_eq!(ToolInfo::read(json(nameless)), None);
         }
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_its_list_and_the_place_where_the_next_begins() {
+    fn a_page_has_its_list_and_the_cursor_of_the_next_page() {
         let page = Page::read(Op::ListTools, &json(r#"{"tools":[{"name":"a"},1],"nextCursor":""}"#)).unwrap();
         assert_eq!((page.items.len(), page.next.as_deref()), (2, Some("")));
         let page = Page::read(Op::ListPrompts, &json(r#"{"prompts":[],"nextCursor":null}"#)).unwrap();

@@ -100,14 +100,15 @@ pub(crate) enum Message {
     },
 }
 
-/// The caller of a stateless request, as its `_meta` names it: ranges of the frame, to be read by [`Dialect::read_caller`].
+/// The caller of a stateless request, as the `_meta` of the request describes it: ranges of the frame, which [`Dialect::read_caller`]
+/// reads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StatelessCaller {
     /// The rules of the revision that the request names.
     pub(crate) rules: &'static Rules,
     /// The capabilities of the caller.
     pub(crate) capabilities: Span,
-    /// Its name and version; empty if it does not say.
+    /// Its name and version; empty if the request does not give them.
     pub(crate) info: Span,
     /// The least severe log record that it wants; `None` for no record.
     pub(crate) log_level: Option<Level>,
@@ -226,12 +227,12 @@ pub(crate) struct Rules {
     pub(crate) names_calls: bool,
     /// `true` if a call that is cancelled is still answered.
     pub(crate) answers_cancelled: bool,
-    /// `true` if an input request that is no longer needed is taken back by a cancel; otherwise both sides forget it.
+    /// `true` if an input request that is no longer needed is cancelled by a notification; otherwise both sides just forget it.
     pub(crate) cancels_input_requests: bool,
     /// `true` if calls are still answered after the end of input.
     pub(crate) outlives_input: bool,
     /// `true` if an exchange ends with the lane that it came by, and only frames of that lane can refer to it. Otherwise all lanes belong
-    /// to one peer, and calls go on when a lane is gone.
+    /// to one peer, and calls continue after a lane is lost.
     pub(crate) lane_bound: bool,
     /// `true` if frames that cannot be read are answered with an error without an id.
     pub(crate) answers_unreadable: bool,

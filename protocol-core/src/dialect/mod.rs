@@ -61,8 +61,8 @@ pub enum Protocol {
     Mcp {
         /// Client or server.
         side: mcp::Side,
-        /// The newest revision to agree on in a handshake; older ones are spoken too. [`Config::era`](crate::Config::era) says if
-        /// revisions without a handshake are.
+        /// The newest revision to agree on in a handshake; older ones are spoken, too. [`Config::era`](crate::Config::era) decides about
+        /// revisions without a handshake.
         newest: mcp::Revision,
     },
     /// Tesseron 1.2.
@@ -183,7 +183,8 @@ impl Dialect {
         mcp::read_probe_answer(body, local)
     }
 
-    /// Returns `true` for an error to our handshake request that asks for requests without a handshake, which this end can send.
+    /// Returns `true` for an error response to our handshake request that names a revision without a handshake, which this end can use
+    /// instead.
     pub(crate) fn asks_for_probe(self, error: &RpcError, local: &LocalEnd<'_>) -> bool {
         self.probes(local) && mcp::names_our_revision(error)
     }
@@ -216,7 +217,7 @@ impl Dialect {
         call.size().saturating_add(method)
     }
 
-    /// Reads the answer to an input request of ours. The error says what is wrong with its shape.
+    /// Reads the answer to an input request of ours. The error describes what is wrong with its shape.
     pub(crate) fn read_answer(self, ask: &Ask, result: &Json) -> Result<Answer, Text> {
         delegate!(self, protocol => protocol.read_answer(ask, result))
     }
@@ -283,8 +284,8 @@ impl Dialect {
         mcp::write_probe(frames, id, local)
     }
 
-    /// The members of `_meta` that name this end in each of its requests, as JSON with a comma between them; empty where the handshake names
-    /// it. With the least severe log record that it wants.
+    /// The members of `_meta` that describe this end in each of its requests, among them the least severe log record that it wants. They
+    /// are JSON with a comma between them. Empty in a revision in which the handshake describes this end.
     pub(crate) fn stamp(self, local: &LocalEnd<'_>, level: Option<Level>) -> Box<[u8]> {
         match self {
             Self::Mcp(protocol) => protocol.stamp(local, level),
@@ -471,7 +472,7 @@ impl Dialect {
         delegate!(self, protocol => protocol.busy(closing))
     }
 
-    /// The answer to an input request of a call that is over.
+    /// The answer to an input request of a call that has ended.
     pub(crate) fn call_is_over(self) -> RpcError {
         delegate!(self, protocol => protocol.call_is_over())
     }
@@ -497,8 +498,8 @@ pub fn depth_data(depth: u8, max: u8) -> Json {
 }
 
 /// Shortens text of the peer, to quote it in messages of ours.
-fn excerpt(said: &str) -> String {
-    said.chars().take(64).collect()
+fn excerpt(text: &str) -> String {
+    text.chars().take(64).collect()
 }
 
 /// The verdict on the shape of a result.

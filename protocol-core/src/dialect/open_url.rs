@@ -79,7 +79,7 @@ impl OpenUrl {
     /// Checks the URL and the id.
     ///
     /// # Errors
-    /// A description of the first thing that is wrong.
+    /// A description of the first fault.
     pub fn check(&self) -> Result<(), String> {
         self.check_url()?;
         match self.id.len() {
@@ -158,7 +158,7 @@ impl RpcError {
 
 /// The host in an absolute URL.
 ///
-/// Stricter than RFC 3986, against URLs that deceive a reader: no user name, which can look like a host; no escapes in the host; no
+/// Stricter than RFC 3986, against URLs that deceive a reader: no user name, since it can look like a host; no escapes in the host; no
 /// characters that browsers convert into others.
 fn authority(url: &str) -> Result<&str, String> {
     let refused = |why: &str| Err(alloc::format!("url {why}"));
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_of_a_proper_address_is_known() {
+    fn the_host_of_a_valid_url_is_returned() {
         let longest = alloc::format!("https://a/{}", "x".repeat(OpenUrl::LONGEST_URL - 10));
         for (url, host) in [
             ("https://example.com", "example.com"),
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hostile_or_broken_address_is_refused_and_the_reason_is_named() {
+    fn a_hostile_or_malformed_url_is_refused_with_the_reason() {
         let too_long = alloc::format!("https://a/{}", "x".repeat(OpenUrl::LONGEST_URL - 9));
         for (url, why) in [
             ("", "must be absolute"),
@@ -277,13 +277,16 @@ mod tests {
             (&too_long, "longer than 8000 bytes"),
         ] {
             let refused = checked(url);
-            assert!(refused.as_ref().is_err_and(|said| said.starts_with("url ") && said.contains(why)), "{url:?}: {refused:?}");
+            assert!(
+                refused.as_ref().is_err_and(|reason| reason.starts_with("url ") && reason.contains(why)),
+                "{url:?}: {refused:?}"
+            );
             assert_eq!(OpenUrl::new("?", url).host(), None, "{url:?}");
         }
     }
 
     #[test]
-    fn an_id_is_neither_empty_nor_endless() {
+    fn an_id_has_1_to_1024_bytes() {
         let with = |id: String| OpenUrl::new("?", "https://a/").with_id(id).check();
         assert_eq!(with("x".repeat(OpenUrl::LONGEST_ID)), Ok(()));
         assert_eq!(with(String::new()), Err("elicitationId is empty".into()));
@@ -291,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_carries_addresses_and_gives_the_proper_ones_back() {
+    fn an_error_contains_urls_of_which_the_valid_ones_are_read() {
         let urls = [OpenUrl::new("\"a\"", "https://a/").with_id("1"), OpenUrl::new("b", "https://b/").with_id("2")];
         let error = RpcError::url_elicitation_required(&urls);
         let first = r#"{"mode":"url","message":"\"a\"","url":"https://a/","elicitationId":"1"}"#;
@@ -305,7 +308,7 @@ mod tests {
         };
         assert_eq!(with(-32042, &alloc::format!(r#"{{"elicitations":[{first}]}}"#)), 1);
         assert_eq!(with(-32043, &alloc::format!(r#"{{"elicitations":[{first}]}}"#)), 0);
-        for improper in [
+        for invalid in [
             r#"{"mode":"form","message":"a","url":"https://a/","elicitationId":"1"}"#,
             r#"{"message":"a","url":"https://a/","elicitationId":"1"}"#,
             r#"{"mode":"url","url":"https://a/","elicitationId":"1"}"#,
@@ -313,7 +316,7 @@ mod tests {
             r#"{"mode":"url","message":"a","url":"https://a/"}"#,
             "5",
         ] {
-            assert_eq!(with(-32042, &alloc::format!(r#"{{"elicitations":[{improper},{first}]}}"#)), 1, "{improper}");
+            assert_eq!(with(-32042, &alloc::format!(r#"{{"elicitations":[{invalid},{first}]}}"#)), 1, "{invalid}");
         }
         for nonsense in ["{}", "[]", r#"{"elicitations":{}}"#, r#"{"elicitations":null}"#] {
             assert_eq!(with(-32042, nonsense), 0, "{nonsense}");

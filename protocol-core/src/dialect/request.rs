@@ -66,7 +66,7 @@ impl Request {
         }
     }
 
-    fn places(&self) -> &Places {
+    fn spans(&self) -> &ParamSpans {
         match self {
             Self::CallTool(request) => &request.0,
             Self::GetPrompt(request) => &request.0,
@@ -76,22 +76,22 @@ impl Request {
             Self::ListTools(list) | Self::ListPrompts(list) | Self::ListResources(list) | Self::ListResourceTemplates(list) => {
                 &list.0
             }
-            Self::Complete(request) => &request.places,
-            Self::Listen(request) => &request.places,
-            Self::Custom(request) => &request.places,
+            Self::Complete(request) => &request.spans,
+            Self::Listen(request) => &request.spans,
+            Self::Custom(request) => &request.spans,
         }
     }
 
     /// The parameters exactly as they arrived, unknown members and `_meta` included: an object. `{}` if the peer sent none.
     #[must_use]
     pub fn params(&self) -> &Json {
-        &self.places().json
+        &self.spans().json
     }
 
     /// The answers to an earlier round of input requests, if the request says that it is the retry of another (MCP 2026-07-28).
     #[must_use]
     pub fn retry(&self) -> Option<&Retry> {
-        self.places().retry.as_deref()
+        self.spans().retry.as_deref()
     }
 
     /// The name or the URI in the request, for logs; `None` for a request without one.
@@ -108,9 +108,9 @@ impl Request {
     }
 }
 
-/// Parameters, and ranges of them.
+/// The JSON of parameters, and the ranges of the members that accessors return.
 #[derive(Clone)]
-struct Places {
+struct ParamSpans {
     json: Json,
     /// The name or the URI in the request.
     target: Span,
@@ -120,23 +120,23 @@ struct Places {
     retry: Option<Box<Retry>>,
 }
 
-impl Places {
-    fn text(&self, place: Span) -> Option<Cow<'_, str>> {
-        if place.is_empty() { None } else { read::string(place.cut(self.json.as_bytes())) }
+impl ParamSpans {
+    fn text(&self, span: Span) -> Option<Cow<'_, str>> {
+        if span.is_empty() { None } else { read::string(span.cut(self.json.as_bytes())) }
     }
 
-    fn part(&self, place: Span) -> Option<Json> {
-        if place.is_empty() { None } else { Some(self.json.part(place.cut(self.json.as_bytes()))) }
+    fn part(&self, span: Span) -> Option<Json> {
+        if span.is_empty() { None } else { Some(self.json.part(span.cut(self.json.as_bytes()))) }
     }
 }
 
-impl PartialEq for Places {
+impl PartialEq for ParamSpans {
     fn eq(&self, other: &Self) -> bool {
         self.json == other.json
     }
 }
 
-impl fmt::Debug for Places {
+impl fmt::Debug for ParamSpans {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.json.fmt(f)
     }
@@ -146,7 +146,7 @@ macro_rules! requests {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, PartialEq)]
-        pub struct $name(Places);
+        pub struct $name(ParamSpans);
 
         impl $name {
             /// The parameters exactly as they arrived, unknown members and `_meta` included: an object.
@@ -197,7 +197,7 @@ macro_rules! named {
             /// The arguments, without a second reference to the frame.
             #[must_use]
             pub fn into_arguments(self) -> Option<Json> {
-                let Places { json, extra, .. } = self.0;
+                let ParamSpans { json, extra, .. } = self.0;
                 (!extra.is_empty()).then(|| json.into_part(extra))
             }
         }
@@ -253,7 +253,7 @@ impl Unsubscribe {
 /// A request to complete an argument.
 #[derive(Clone, PartialEq)]
 pub struct Complete {
-    places: Places,
+    spans: ParamSpans,
     completion: Box<CompletionRequest>,
 }
 
@@ -261,7 +261,7 @@ impl Complete {
     /// The parameters exactly as they arrived, unknown members and `_meta` included: an object.
     #[must_use]
     pub fn params(&self) -> &Json {
-        &self.places.json
+        &self.spans.json
     }
 
     /// The argument to complete.
@@ -279,22 +279,22 @@ impl Complete {
 
 impl fmt::Debug for Complete {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.places.fmt(f)
+        self.spans.fmt(f)
     }
 }
 
 /// A request for notices, until the subscription ends (MCP 2026-07-28, Subscriptions).
 #[derive(Clone, PartialEq)]
 pub struct Listen {
-    places: Places,
+    spans: ParamSpans,
     filter: Box<SubscriptionFilter>,
 }
 
 impl Listen {
-    /// The parameters exactly as they came, unknown members and `_meta` included: an object.
+    /// The parameters exactly as they arrived, unknown members and `_meta` included: an object.
     #[must_use]
     pub fn params(&self) -> &Json {
-        &self.places.json
+        &self.spans.json
     }
 
     /// The kinds of notices that the caller wants.
@@ -306,14 +306,14 @@ impl Listen {
 
 impl fmt::Debug for Listen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.places.fmt(f)
+        self.spans.fmt(f)
     }
 }
 
 /// A request of a method outside the protocol, which [`Config::custom_methods`](crate::Config::custom_methods) lists.
 #[derive(Clone, PartialEq)]
 pub struct Custom {
-    places: Places,
+    spans: ParamSpans,
     method: Box<str>,
 }
 
@@ -327,19 +327,19 @@ impl Custom {
     /// The parameters exactly as they arrived: an object. `{}` if the peer sent none.
     #[must_use]
     pub fn params(&self) -> &Json {
-        &self.places.json
+        &self.spans.json
     }
 
     /// The parameters, without a second reference to the frame.
     #[must_use]
     pub fn into_params(self) -> Json {
-        self.places.json
+        self.spans.json
     }
 }
 
 impl fmt::Debug for Custom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Custom").field(&self.method).field(&self.places).finish()
+        f.debug_tuple("Custom").field(&self.method).field(&self.spans).finish()
     }
 }
 
@@ -384,7 +384,7 @@ pub(crate) struct RawParams {
     rest: Option<Box<Rest>>,
 }
 
-/// The parts of a request that are not slices of its text.
+/// The parts of a request that are stored beside its text.
 #[derive(Debug)]
 enum Rest {
     Completion(Box<CompletionRequest>),
@@ -393,7 +393,7 @@ enum Rest {
     Retry(Box<Retry>),
 }
 
-/// A member of parameters, and the type that the protocol demands of it.
+/// A member of parameters, and its type as the protocol demands it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Member {
     name: &'static str,
@@ -429,16 +429,16 @@ impl Member {
         Self { name: "", demand: Demand::None }
     }
 
-    /// Checks the value in `place`, and returns its range. The contents of a string are not checked: one with an unpaired surrogate reads
-    /// as empty.
+    /// Checks the value at `span`, and returns its range. The contents of a string are not checked: a string with an unpaired surrogate is
+    /// read as empty.
     #[inline]
-    fn check(self, text: &[u8], place: Span) -> Result<Span, Text> {
-        let first = place.cut(text).first();
+    fn check(self, text: &[u8], span: Span) -> Result<Span, Text> {
+        let first = span.cut(text).first();
         match (self.demand, first) {
-            (Demand::Text | Demand::Optional, Some(b'"')) => Ok(place),
+            (Demand::Text | Demand::Optional, Some(b'"')) => Ok(span),
             // No other value begins with this byte.
             (Demand::Any | Demand::Optional, None | Some(b'n')) | (Demand::None, _) => Ok(Span::default()),
-            (Demand::Any, Some(_)) => Ok(place),
+            (Demand::Any, Some(_)) => Ok(span),
             _ => Err(self.wrong()),
         }
     }
@@ -453,7 +453,7 @@ impl Member {
 }
 
 impl RawParams {
-    /// Reads a request for `op` with the parameters `given`, if there are any, whose text is `json`. The error says what is wrong.
+    /// Reads a request for `op` with the parameters `given`, if there are any, whose text is `json`. The error describes the fault.
     #[inline]
     pub(crate) fn read(
         op: Op,
@@ -467,8 +467,8 @@ impl RawParams {
             return Ok(Self { op, json: Payload::Own(Json::empty_object()), target, extra, rest: None });
         };
         let text = indexed.text();
-        let [at_target, at_extra] = match indexed.places([target.name, extra.name]) {
-            Some(places) => places,
+        let [at_target, at_extra] = match indexed.spans([target.name, extra.name]) {
+            Some(spans) => spans,
             None => look_for(text, [target, extra])?,
         };
         Ok(Self {
@@ -506,18 +506,18 @@ impl RawParams {
     pub(crate) fn cut(self, frame: Bytes) -> Request {
         let Self { op, json, target, extra, mut rest } = self;
         let retry = rest.take_if(|rest| matches!(**rest, Rest::Retry(_))).and_then(|rest| rest.into_retry());
-        let places = Places { json: json.cut(frame), target, extra, retry };
+        let spans = ParamSpans { json: json.cut(frame), target, extra, retry };
         match op {
-            Op::CallTool => Request::CallTool(CallTool(places)),
-            Op::ListTools => Request::ListTools(List(places)),
-            Op::GetPrompt => Request::GetPrompt(GetPrompt(places)),
-            Op::ListPrompts => Request::ListPrompts(List(places)),
-            Op::ReadResource => Request::ReadResource(ReadResource(places)),
-            Op::ListResources => Request::ListResources(List(places)),
-            Op::ListResourceTemplates => Request::ListResourceTemplates(List(places)),
-            Op::Subscribe => Request::Subscribe(Subscribe(places)),
-            Op::Unsubscribe => Request::Unsubscribe(Unsubscribe(places)),
-            _ => with_rest(places, rest),
+            Op::CallTool => Request::CallTool(CallTool(spans)),
+            Op::ListTools => Request::ListTools(List(spans)),
+            Op::GetPrompt => Request::GetPrompt(GetPrompt(spans)),
+            Op::ListPrompts => Request::ListPrompts(List(spans)),
+            Op::ReadResource => Request::ReadResource(ReadResource(spans)),
+            Op::ListResources => Request::ListResources(List(spans)),
+            Op::ListResourceTemplates => Request::ListResourceTemplates(List(spans)),
+            Op::Subscribe => Request::Subscribe(Subscribe(spans)),
+            Op::Unsubscribe => Request::Unsubscribe(Unsubscribe(spans)),
+            _ => with_rest(spans, rest),
         }
     }
 }
@@ -529,13 +529,13 @@ impl Rest {
 }
 
 #[cold]
-fn with_rest(places: Places, rest: Option<Box<Rest>>) -> Request {
+fn with_rest(spans: ParamSpans, rest: Option<Box<Rest>>) -> Request {
     match rest.map(|rest| *rest) {
-        Some(Rest::Filter(filter)) => Request::Listen(Listen { places, filter }),
-        Some(Rest::Completion(completion)) => Request::Complete(Complete { places, completion }),
-        Some(Rest::Method(method)) => Request::Custom(Custom { places, method }),
-        // No dialect makes one.
-        Some(Rest::Retry(_)) | None => Request::Custom(Custom { places, method: Box::default() }),
+        Some(Rest::Filter(filter)) => Request::Listen(Listen { spans, filter }),
+        Some(Rest::Completion(completion)) => Request::Complete(Complete { spans, completion }),
+        Some(Rest::Method(method)) => Request::Custom(Custom { spans, method }),
+        // No dialect makes such a request.
+        Some(Rest::Retry(_)) | None => Request::Custom(Custom { spans, method: Box::default() }),
     }
 }
 
@@ -546,18 +546,18 @@ fn look_for(text: &[u8], members: [&Member; 2]) -> Result<[Span; 2], Text> {
     if u32::try_from(text.len()).is_err() {
         return Err(Text::from_static("parameters of 4 GiB or more are not read"));
     }
-    let mut places = [Span::default(); 2];
+    let mut spans = [Span::default(); 2];
     read::for_each_key(text, |key, value| {
-        for (place, member) in places.iter_mut().zip(members) {
+        for (span, member) in spans.iter_mut().zip(members) {
             // A `null` that counts as missing does not replace an earlier value.
             let counts = member.demand == Demand::Text || value != b"null";
             if counts && member.demand != Demand::None && key.is(member.name) {
                 let from = value.as_ptr().addr().wrapping_sub(text.as_ptr().addr());
-                *place = Span::new(from, from.wrapping_add(value.len()));
+                *span = Span::new(from, from.wrapping_add(value.len()));
             }
         }
     });
-    Ok(places)
+    Ok(spans)
 }
 
 /// Reads the filter of a subscription of at most `limit` resources. The error names the fault.
@@ -595,7 +595,7 @@ pub(crate) fn read_filter(params: &[u8], limit: usize) -> Result<SubscriptionFil
     }
 }
 
-/// Reads a completion request of MCP. The error says what is wrong.
+/// Reads a completion request of MCP. The error describes the fault.
 pub(crate) fn read_completion(params: &[u8]) -> Result<CompletionRequest, Text> {
     let object = |of: &[u8], name: &str| read::member(of, name).filter(|value| Kind::of(value) == Kind::Object).map(<[u8]>::to_vec);
     let text = |of: &[u8], name: &str| read::member(of, name).and_then(read::string).map(Cow::into_owned);
@@ -611,14 +611,14 @@ pub(crate) fn read_completion(params: &[u8]) -> Result<CompletionRequest, Text> 
     let name = text(&argument, "name").ok_or_else(|| missing("argument.name"))?;
     let value = text(&argument, "value").ok_or_else(|| missing("argument.value"))?;
     let mut context = BTreeMap::new();
-    let mut proper = true;
+    let mut is_valid = true;
     if let Some(given) = object(params, "context").and_then(|context| object(&context, "arguments")) {
         read::for_each_member(&given, |name, value| match read::string(value) {
             Some(value) => drop(context.insert(String::from(name), value.into_owned())),
-            None => proper = false,
+            None => is_valid = false,
         });
     }
-    if !proper {
+    if !is_valid {
         return Err(Text::from_static("invalid completion request: `context.arguments` has a value that is no string"));
     }
     Ok(CompletionRequest { of, argument: name, value, context })
@@ -672,7 +672,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_is_demanded_and_missing_or_of_another_type_is_named() {
+    fn the_error_names_a_demanded_member_that_is_missing_or_of_another_type() {
         for text in ["{}", r#"{"name":7}"#, r#"{"uri":"a"}"#, r#"{"name":"a","name":null}"#] {
             assert_eq!(tool(text).unwrap_err().as_str(), "`name` is missing or no string", "{text}");
         }

@@ -138,7 +138,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// Returns `true` for a request that is open for as long as its caller wants to be told of changes: it reports no progress and has no
+    /// Returns `true` for a request that stays open as long as its caller wants notices of changes: it reports no progress and has no
     /// deadline.
     pub(crate) const fn is_subscription(self) -> bool {
         matches!(self, Self::Listen)

@@ -22,7 +22,7 @@ use serde_json::value::RawValue;
 use scan::{Cursor, is_text};
 use write::write_string;
 
-/// The maximum nesting of a payload, lower than that of a frame, which nests it further.
+/// The maximum nesting of a payload. It is lower than that of a frame, since a frame nests its payload further.
 const DEPTH: u8 = 120;
 
 /// Owned JSON text with valid syntax, usually a slice of the frame that it arrived in.
@@ -125,8 +125,8 @@ impl Json {
         self.0.first() == Some(&b'[')
     }
 
-    /// The text of a string, a slice of this text if nothing is escaped. `None` for another value, and for a string with half a surrogate
-    /// pair.
+    /// The text of a string, a slice of this text if nothing is escaped. `None` for another value, and for a string with an unpaired
+    /// surrogate.
     #[must_use]
     pub fn as_text(&self) -> Option<Text> {
         self.text_of(self.as_bytes())
@@ -149,7 +149,7 @@ impl Json {
         Text(self.0)
     }
 
-    /// Copies the text, so that it does not keep the frame alive that it arrived in.
+    /// Copies the text, so that it does not keep alive the frame that it arrived in.
     pub fn detach(&mut self) {
         self.0 = Bytes::copy_from_slice(&self.0);
     }
@@ -164,13 +164,13 @@ impl Json {
         Frame::new(&self.0).text(value)
     }
 
-    /// Replaces the text by the part in `place`, which must be a value.
-    pub(crate) fn into_part(self, place: scan::Span) -> Self {
+    /// Replaces the text by the part at `span`, which must be a value.
+    pub(crate) fn into_part(self, span: scan::Span) -> Self {
         use bytes::Buf;
         let Self(mut text) = self;
-        let place = place.range();
-        text.truncate(place.end);
-        text.advance(place.start.min(text.len()));
+        let span = span.range();
+        text.truncate(span.end);
+        text.advance(span.start.min(text.len()));
         Self(text)
     }
 
@@ -256,8 +256,8 @@ pub enum JsonError {
 }
 
 impl JsonError {
-    /// An error of serde_json while it wrote a value.
-    pub(crate) fn unwritten(error: &serde_json::Error) -> Self {
+    /// Wraps an error of serde_json in writing a value.
+    pub(crate) fn from_encoding(error: &serde_json::Error) -> Self {
         Self::Encode(describe(error))
     }
 }
@@ -269,7 +269,7 @@ fn describe(error: &serde_json::Error) -> String {
 
 /// A frame that is being read, from which owned slices are made.
 ///
-/// A payload that is a small part of a large frame is copied out, since a slice would keep the whole frame alive.
+/// A payload that is a small part of a large frame is copied instead, since a slice would keep the whole frame alive.
 #[derive(Clone, Copy)]
 pub(crate) struct Frame<'a>(&'a Bytes);
 
@@ -291,7 +291,7 @@ impl<'a> Frame<'a> {
     /// Like [`json`](Self::json), but the value is cut out after reading.
     pub(crate) fn payload(self, value: &[u8]) -> Payload {
         match self.place(value).filter(|_| !self.is_small_part(value.len())) {
-            Some(place) => Payload::At(place),
+            Some(span) => Payload::At(span),
             None => Payload::Own(self.json(value)),
         }
     }
@@ -323,7 +323,7 @@ impl<'a> Frame<'a> {
 
 /// The payload of a frame that is being read.
 ///
-/// It is cut out once the reader no longer needs the frame, so that no second reference to its bytes is counted.
+/// It is cut out once the reader no longer needs the frame, so that there is only one reference to its bytes.
 #[derive(Debug)]
 pub(crate) enum Payload {
     /// A range of the frame.
@@ -336,7 +336,7 @@ impl Payload {
     /// Cuts the payload out of `frame`, which must be the one that was read.
     pub(crate) fn cut(self, frame: Bytes) -> Json {
         match self {
-            Self::At(place) => Json(frame).into_part(place),
+            Self::At(span) => Json(frame).into_part(span),
             Self::Own(json) => json,
         }
     }
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_digits_together_gives_the_same_as_one_by_one() {
+    fn digits_read_together_give_the_same_number_as_one_by_one() {
         let one_by_one = |text: &[u8]| core::str::from_utf8(text).ok()?.parse::<u64>().ok();
         let digits = *b"98765432109876543210";
         for length in 0..=digits.len() {
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_becomes_json_and_what_is_too_deep_in_it_null() {
+    fn parts_of_a_value_that_are_nested_too_deep_become_null() {
         let nested = |depth: usize, inner: Value| (0..depth).fold(inner, |inner, _| serde_json::json!([inner]));
         let written = |depth, inner| Json::from(nested(depth, inner));
         assert_eq!(Json::from(serde_json::json!({ "a": [1.5, "x", null, true] })).as_str(), r#"{"a":[1.5,"x",null,true]}"#);
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_is_the_frame_itself_and_no_second_handle_of_it() {
+    fn a_payload_is_a_slice_of_its_frame_and_the_only_reference_to_it() {
         let frame = Bytes::from(Vec::from(*br#"{"jsonrpc":"2.0","id":1,"result":{"a":1}}"#));
         let memory = frame.as_ptr_range();
         let payload = payload(&frame, r#"{"a":1}"#);
@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_that_is_a_small_part_of_a_large_frame_does_not_keep_it() {
+    fn a_payload_that_is_a_small_part_of_a_large_frame_does_not_keep_it_alive() {
         let frame = Bytes::from(alloc::format!(r#"{{"x":"{}","result":{{"a":1}}}}"#, "x".repeat(Frame::SMALL)));
         let memory = frame.as_ptr_range();
         let json = payload(&frame, r#"{"a":1}"#).cut(frame);
@@ -493,6 +493,6 @@ mod tests {
         let large = Bytes::from(alloc::vec![b'x'; 2 * Frame::SMALL]);
         let is_slice = |frame: &Bytes, length| frame.as_ptr_range().contains(&Frame::new(frame).slice(&frame[..length]).as_ptr());
         assert!(is_slice(&large, large.len() / Frame::PART) && !is_slice(&large, large.len() / Frame::PART - 1));
-        assert!(is_slice(&large.slice(..Frame::SMALL), 1), "a small frame is kept by any part");
+        assert!(is_slice(&large.slice(..Frame::SMALL), 1), "any part of a small frame is a slice");
     }
 }

@@ -65,13 +65,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_is_that_of_javascript_and_numbers_keep_their_digits() {
+    fn text_is_indented_as_in_javascript_and_numbers_keep_their_digits() {
         let text = r#"{"a":[1.50,{"b":"x: {\"y\"}, \\"},[],{}],"c":null}"#;
         let expected = "{\n  \"a\": [\n    1.50,\n    {\n      \"b\": \"x: {\\\"y\\\"}, \\\\\"\n    },\n    [],\n    {}\n  ],\n  \"c\": null\n}";
         assert_eq!(pretty(text), expected);
         assert_eq!(pretty(expected), expected);
         let deep = alloc::format!("{}1{}{}", "[".repeat(100), ",1".repeat(10_000), "]".repeat(100));
-        assert_eq!(pretty(&deep), deep, "a little text must not become a lot");
+        assert_eq!(pretty(&deep), deep, "deeply nested text must not grow two hundredfold");
         for plain in ["1", "\"a b\"", "null", "[]", "{}"] {
             assert_eq!(pretty(plain), plain);
         }

@@ -91,7 +91,7 @@ impl<'a> Iterator for Members<'a> {
     }
 }
 
-/// Skips the bytes that may stand between two tokens.
+/// Skips the bytes that may lie between two tokens.
 #[inline]
 fn skip_separators(text: &[u8], mut at: usize) -> usize {
     while matches!(byte(text, at), b' ' | b'\t' | b'\n' | b'\r' | b',' | b':') {
@@ -324,7 +324,7 @@ mod tests {
     use alloc::string::ToString;
 
     #[test]
-    fn members_and_elements_end_where_the_scan_said() {
+    fn members_and_elements_are_those_of_a_scanned_text() {
         let object = br#" { "a" : [1,{"b":"]"}] , "\u0062\"" : "x\\" , "c":-1e3,"":{}, "a":null } "#;
         let value = Cursor::new(object, 128).whole().unwrap();
         let all: Vec<_> = Members::of(value).unwrap().map(|(key, value)| (key.name().to_string(), value)).collect();
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn g6_every_walk_ends_whatever_the_bytes() {
+    fn g6_reading_ends_for_any_bytes() {
         let alphabet = *b"{}[]\":,\\a\xff ";
         let mut index = 0_usize;
         loop {

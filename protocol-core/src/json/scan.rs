@@ -77,7 +77,7 @@ impl<'a> Cursor<'a> {
         if self.at == self.text.len() || self.peek().is_none() { Ok(()) } else { Err(ScanError::Syntax) }
     }
 
-    /// The next byte after white space, not taken.
+    /// The next byte after white space. It is not taken.
     #[inline]
     pub(crate) fn peek(&mut self) -> Option<u8> {
         self.at = skip_space(self.text, self.at);
@@ -427,7 +427,7 @@ impl<'a> Members<'a> {
         begins.then_some(members)
     }
 
-    /// The members of the object that comes next at `cursor`, if one does. Read it to its end, then go on with [`Self::rest`].
+    /// The members of the object that comes next at `cursor`, if one does. Read it to its end, then continue with [`Self::rest`].
     pub(crate) fn at(mut cursor: Cursor<'a>) -> Option<Self> {
         let open = cursor.take(b'{');
         cursor.depth = cursor.depth.saturating_sub(1);
@@ -439,7 +439,7 @@ impl<'a> Members<'a> {
         self.cursor
     }
 
-    /// The next key. Take its value by [`Self::value`] or [`Self::index`] before the next key.
+    /// The next key. Take its value with [`Self::value`] or [`Self::index`] before the next key.
     pub(crate) fn next_key(&mut self) -> Result<Option<Key<'a>>, ScanError> {
         let text = self.cursor.text;
         let first = core::mem::replace(&mut self.first, false);
@@ -459,7 +459,7 @@ impl<'a> Members<'a> {
         Ok(Some(Key { quoted, escaped: member.escaped }))
     }
 
-    /// Takes `written` if the text goes on with exactly that, such as a comma, a key and a colon.
+    /// Takes `written` if the text continues with exactly that, such as a comma, a key and a colon.
     #[inline]
     pub(crate) fn take_written(&mut self, written: &str) -> bool {
         let rest = self.cursor.text.get(self.cursor.at..).unwrap_or_default();
@@ -502,8 +502,8 @@ impl<'a> Members<'a> {
             let member = member_at(text, at)?;
             let end = skip_value(text, member.value, depth)?;
             match indexed.members.get_mut(indexed.count) {
-                Some(place) if !member.escaped => {
-                    *place = (span(next(member.open), member.close), span(member.value, end));
+                Some(slot) if !member.escaped => {
+                    *slot = (span(next(member.open), member.close), span(member.value, end));
                     indexed.count = next(indexed.count);
                 }
                 _ => indexed.count = NOT_INDEXED,
@@ -560,7 +560,7 @@ impl Span {
         Self { from: from as u32, to: to as u32 }
     }
 
-    /// Returns `true` for an empty range: no token is empty.
+    /// Returns `true` for an empty range, which stands for an absent value, since no token is empty.
     pub(crate) fn is_empty(self) -> bool {
         self.to == 0
     }
@@ -607,9 +607,9 @@ impl<'a> IndexedObject<'a> {
     /// The member `name`, unless it is repeated.
     #[inline]
     pub(crate) fn only(&self, name: &str) -> Result<Option<&'a [u8]>, RepeatedMember> {
-        match self.places([name]) {
-            Some([place]) if place.is_empty() => Ok(None),
-            Some([place]) => Ok(Some(place.cut(self.text))),
+        match self.spans([name]) {
+            Some([span]) if span.is_empty() => Ok(None),
+            Some([span]) => Ok(Some(span.cut(self.text))),
             None => only_member(self.text, name),
         }
     }
@@ -617,20 +617,20 @@ impl<'a> IndexedObject<'a> {
     /// The ranges of the values of the members `names`; an empty range for one that is absent. `None` if a second pass is needed, or if one
     /// is repeated.
     #[inline]
-    pub(crate) fn places<const COUNT: usize>(&self, names: [&str; COUNT]) -> Option<[Span; COUNT]> {
-        let mut places = [Span::default(); COUNT];
+    pub(crate) fn spans<const COUNT: usize>(&self, names: [&str; COUNT]) -> Option<[Span; COUNT]> {
+        let mut spans = [Span::default(); COUNT];
         for (key, value) in self.members.get(..self.count)? {
             let key = key.cut(self.text);
-            for (place, name) in places.iter_mut().zip(names) {
+            for (span, name) in spans.iter_mut().zip(names) {
                 if key == name.as_bytes() {
-                    if !place.is_empty() {
+                    if !span.is_empty() {
                         return None;
                     }
-                    *place = *value;
+                    *span = *value;
                 }
             }
         }
-        Some(places)
+        Some(spans)
     }
 
     #[inline]
@@ -653,7 +653,7 @@ mod tests {
     use alloc::vec::Vec;
 
     #[test]
-    fn noted_members_are_those_that_a_walk_finds_however_many_and_however_written() {
+    fn indexed_members_are_those_that_a_second_pass_finds() {
         let member = |index: usize| alloc::format!(r#" "k{}" : [{index},"\"}}ä"]"#, index % 4);
         for count in 0..=2 * INDEXED_MEMBERS {
             for escaped in 0..=count {
@@ -681,7 +681,7 @@ mod tests {
     }
 
     #[test]
-    fn digits_end_where_something_else_begins_or_the_text_does() {
+    fn digits_end_at_the_first_other_byte_or_at_the_end_of_the_text() {
         for length in 1..20 {
             let digits = &b"12345678909876543210"[..length];
             assert_eq!(skip_digits(digits, 0), Ok(length));
@@ -696,49 +696,49 @@ mod tests {
     }
 
     #[test]
-    fn text_is_utf8_wherever_the_one_byte_stands_that_is_not_ascii() {
+    fn a_character_that_is_not_ascii_is_checked_at_every_offset() {
         for length in 0..40_usize {
             let plain = alloc::vec![b'x'; length];
             assert!(is_text(&plain));
-            for place in 0..length {
+            for offset in 0..length {
                 let mut broken = plain.clone();
-                broken[place] = 0xe9;
-                assert!(!is_text(&broken), "{length} {place}");
-                let mut proper = plain.clone();
-                proper.splice(place..place, "é".bytes());
-                assert!(is_text(&proper), "{length} {place}");
+                broken[offset] = 0xe9;
+                assert!(!is_text(&broken), "{length} {offset}");
+                let mut valid = plain.clone();
+                valid.splice(offset..offset, "é".bytes());
+                assert!(is_text(&valid), "{length} {offset}");
             }
         }
     }
 
     #[test]
-    fn a_pattern_is_found_at_every_place_of_a_text() {
-        let looks_for = |text: &[u8]| any_part::<33>(text, 1, |part| part.windows(2).any(|pair| pair == b"ab"));
+    fn a_pattern_is_found_at_every_offset_of_a_text() {
+        let has_ab = |text: &[u8]| any_part::<33>(text, 1, |part| part.windows(2).any(|pair| pair == b"ab"));
         for length in 0..150_usize {
             let mut text = b"ba".repeat(75);
             text.truncate(length);
             text.iter_mut().for_each(|byte| *byte = if *byte == b'a' { b'-' } else { *byte });
-            assert!(!looks_for(&text));
-            for place in 1..length {
+            assert!(!has_ab(&text));
+            for offset in 1..length {
                 let mut text = text.clone();
-                text[place - 1..=place].copy_from_slice(b"ab");
-                assert!(looks_for(&text), "{length} {place}");
+                text[offset - 1..=offset].copy_from_slice(b"ab");
+                assert!(has_ab(&text), "{length} {offset}");
             }
         }
     }
 
     #[test]
-    fn plain_bytes_are_passed_over_up_to_the_first_special_one_or_the_end() {
+    fn plain_bytes_are_skipped_up_to_the_first_special_one_or_the_end() {
         for special in [b'"', b'\\', 0, b'\n', 0x1f] {
             for length in (0..25).chain(140..160) {
-                for place in 0..=length {
+                for offset in 0..=length {
                     let mut text = [b' ', b'!', b'#', 0x7f, 0x80, 0xff, b'[', b']'].repeat(20);
                     text.truncate(length);
-                    if let Some(byte) = text.get_mut(place) {
+                    if let Some(byte) = text.get_mut(offset) {
                         *byte = special;
                     }
-                    for from in 0..=place {
-                        assert_eq!(skip_plain(&text, from), place, "{text:?} from {from}");
+                    for from in 0..=offset {
+                        assert_eq!(skip_plain(&text, from), offset, "{text:?} from {from}");
                     }
                     assert_eq!(skip_plain(&text, length + 3), length + 3);
                 }

@@ -61,7 +61,7 @@ impl<'a> Serializer<'a> {
 
     /// Appends a value as serde_json writes it.
     fn scalar<T: Serialize>(&mut self, value: T) -> Result<(), JsonError> {
-        append(self.out, &value).map_err(|error| JsonError::unwritten(&error))
+        append(self.out, &value).map_err(|error| JsonError::from_encoding(&error))
     }
 }
 
@@ -99,7 +99,7 @@ impl Container<'_, '_> {
 
     /// Appends JSON text, which `value` serializes to as a string.
     fn verbatim<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), JsonError> {
-        let text = serde_json::to_value(value).map_err(|error| JsonError::unwritten(&error))?;
+        let text = serde_json::to_value(value).map_err(|error| JsonError::from_encoding(&error))?;
         let text = text.as_str().unwrap_or_default();
         Cursor::new(text.as_bytes(), self.to.depth).whole().map_err(|_| JsonError::Syntax)?;
         self.to.out.extend_from_slice(text.as_bytes());
@@ -156,7 +156,7 @@ impl<'s, 'a> ser::Serializer for &'s mut Serializer<'a> {
     }
 
     fn serialize_str(self, text: &str) -> Result<(), JsonError> {
-        /// Shorter text needs no room of its own.
+        /// For shorter text no room is reserved.
         const LONG: usize = 1024;
         /// Room for the rest of the value. Without it the end of a single long string would double the buffer.
         const REST: usize = 128;
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn nesting_is_bounded_in_every_container_and_in_text_that_is_written_as_it_is() {
+    fn nesting_is_bounded_in_every_container_and_in_verbatim_json() {
         #[derive(Serialize)]
         #[serde(untagged)]
         enum Nest {
@@ -407,7 +407,7 @@ mod tests {
         }
         let raws = [written(&raw(120)), written(&raw(121)), written(&[raw(120)])].map(|raw| raw.is_ok());
         assert_eq!(raws, [true, false, false]);
-        // A container that has ended counts no longer.
+        // A closed container no longer counts.
         assert!(written(&vec![vec![Any::Tuple(1, true)]; 200]).is_ok());
     }
 }

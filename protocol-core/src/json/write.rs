@@ -44,8 +44,8 @@ impl Object<'_> {
         object.out.push(b'}');
     }
 
-    /// Appends further members to an object of which at least one is in `out`, and closes it.
-    pub(crate) fn go_on(out: &mut Vec<u8>, members: impl FnOnce(&mut Object<'_>)) {
+    /// Appends the remaining members of an object whose beginning, with at least one member, is in `out`, and closes it.
+    pub(crate) fn finish(out: &mut Vec<u8>, members: impl FnOnce(&mut Object<'_>)) {
         members(&mut Object { out, empty: false });
         out.push(b'}');
     }
@@ -62,9 +62,9 @@ impl Object<'_> {
     /// not need escapes.
     #[inline]
     pub fn member(&mut self, name: &'static str) -> &mut Vec<u8> {
-        /// Enough for the comma, the quotes, the colon and most names.
+        /// Room for the comma, the quotes, the colon and most names.
         const LONGEST: usize = 32;
-        // Built first, and then appended at once: for a constant name the compiler knows the piece.
+        // Built first and then appended as a whole: for a constant name the compiler computes the piece.
         let mut piece = [b','; LONGEST];
         let (start, length) = (usize::from(core::mem::take(&mut self.empty)), name.len().saturating_add(4));
         if let Some([_, open, key @ .., close, colon]) = piece.get_mut(..length) {
@@ -225,7 +225,7 @@ pub(super) fn append<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> ser
     serde_json::to_writer(out, value)
 }
 
-/// Appends `value` as serde_json writes it. Through a second buffer, since serde_json cannot write into one without `std`.
+/// Appends `value` as serde_json writes it. Uses a second buffer, since without `std` serde_json cannot write into an existing one.
 #[cfg(not(feature = "std"))]
 pub(super) fn append<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> serde_json::Result<()> {
     out.append(&mut serde_json::to_vec(value)?);
@@ -307,7 +307,7 @@ pub fn write_number(out: &mut Vec<u8>, number: f64) {
 
 /// Appends an integer.
 pub fn write_integer(out: &mut Vec<u8>, number: i64) {
-    /// Nearly every number is smaller.
+    /// Nearly every number is smaller than this.
     const SHORT: u64 = 100_000_000;
     match u64::try_from(number) {
         Ok(number) if number < SHORT => write_short(out, number),

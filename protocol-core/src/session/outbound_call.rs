@@ -92,12 +92,16 @@ struct Asked {
 
 /// The parts of a retry.
 pub(super) struct RetryParts<'a> {
-    pub(super) request: &'a Outgoing,
+    request: &'a Outgoing,
     answers: &'a [(Text, Json)],
     state: Option<&'a Text>,
 }
 
-impl RetryParts<'_> {
+impl<'a> RetryParts<'a> {
+    pub(super) fn request(&self) -> &'a Outgoing {
+        self.request
+    }
+
     /// The members that the retry adds to the parameters of its request.
     pub(super) fn members(&self) -> RetryMembers<'_> {
         RetryMembers { answers: self.answers, state: self.state }

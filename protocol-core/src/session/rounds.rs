@@ -96,7 +96,7 @@ impl Session {
         let Some(retry) = call.retry() else { return };
         let (rules, depth, observed, ended) = (call.rules(), call.depth(), call.is_observed(), call.exchange());
         let frames = self.outbox.frames();
-        let frame = rules.dialect.write_retry(frames, exchange.0, retry.request, observed, depth, &self.stamp, retry.members());
+        let frame = rules.dialect.write_retry(frames, exchange.0, retry.request(), observed, depth, &self.stamp, retry.members());
         if frame.len() > self.config.limits.frame_bytes {
             let error = too_large(frame.len(), self.config.limits.frame_bytes);
             frames.discard(frame);

@@ -102,14 +102,14 @@ fn batch<T>(
     options: Options,
     each: &mut impl FnMut(Element<'_>) -> T,
 ) -> Result<Vec<T>, Malformed> {
-    // The whole text is checked first: a batch that breaks off is not JSON, and none of its messages is handled.
+    // The whole text is checked first: a truncated batch is not JSON, and none of its messages is handled.
     cursor.whole()?;
     let refused = || Malformed::answered(Violation::InvalidBatch, None, RpcError::INVALID_REQUEST);
-    let most = options.batch.ok_or_else(refused)?;
+    let max = options.batch.ok_or_else(refused)?;
     let mut all = Vec::new();
     cursor.take(b'[');
     while cursor.peek() != Some(b']') {
-        if all.len() >= most {
+        if all.len() >= max {
             return Err(refused());
         }
         if cursor.peek() == Some(b'{') {
@@ -125,7 +125,7 @@ fn batch<T>(
     if all.is_empty() { Err(refused()) } else { Ok(all) }
 }
 
-/// The beginning of nearly every message.
+/// The text that nearly every message begins with.
 const USUAL: &str = r#"{"jsonrpc":"2.0""#;
 const CURRENT: &[u8] = br#""2.0""#;
 
@@ -133,7 +133,7 @@ const CURRENT: &[u8] = br#""2.0""#;
 struct Found<'a> {
     jsonrpc: Option<&'a [u8]>,
     id: Option<&'a [u8]>,
-    /// The name; the inner option is `None` if it is not text.
+    /// The method; the inner option is `None` if it is not text.
     method: Option<Option<Cow<'a, [u8]>>>,
     params: Option<IndexedObject<'a>>,
     result: Option<&'a [u8]>,
@@ -201,7 +201,7 @@ impl<'a> Found<'a> {
         let mut result = self.result;
         let current = self.jsonrpc.is_some_and(|value| value == CURRENT || string(value).as_deref() == Some("2.0"));
         if self.repeated {
-            // With two ids it is unknown which was meant, so the answer has none.
+            // If there are two ids, it is unknown which one is meant, so the answer has none.
             let is_request = self.method.is_some() && self.id.is_some();
             let answer = is_request.then(|| (None, RpcError::fixed(RpcError::INVALID_REQUEST, Violation::RepeatedMember.as_str())));
             return Err(Malformed { violation: Violation::RepeatedMember, answer });
@@ -234,11 +234,11 @@ impl<'a> Found<'a> {
             return Err(if is_notification { Malformed::silent(Violation::InvalidEnvelope) } else { Malformed::invalid(id) });
         };
         let params = self.params.as_ref();
-        let proper = params.is_none_or(|params| Kind::of(params.text()) == Kind::Object);
+        let is_valid = params.is_none_or(|params| Kind::of(params.text()) == Kind::Object);
         match (self.id, id) {
-            (None, _) if proper => Ok(Envelope::Notification { method, params }),
+            (None, _) if is_valid => Ok(Envelope::Notification { method, params }),
             (None, _) => Err(Malformed::silent(Violation::InvalidParams)),
-            (Some(_), Some(id)) if proper => Ok(Envelope::Request { id, method, params }),
+            (Some(_), Some(id)) if is_valid => Ok(Envelope::Request { id, method, params }),
             (Some(_), Some(id)) => Err(Malformed::answered(Violation::InvalidParams, Some(id), RpcError::INVALID_PARAMS)),
             // `null`, a fraction, a container: the request cannot be answered by its id.
             (Some(_), None) => Err(Malformed::invalid(None)),
@@ -247,8 +247,8 @@ impl<'a> Found<'a> {
 
     fn response(&self, id: Option<WireId>, result: Option<&'a [u8]>, current: bool, frame: Frame<'_>) -> Element<'a> {
         let Some(id) = id else {
-            let unnamed = self.id.is_none_or(|value| value == b"null") && self.error.is_some();
-            let violation = if unnamed { Violation::ErrorWithoutId } else { Violation::InvalidEnvelope };
+            let has_no_id = self.id.is_none_or(|value| value == b"null") && self.error.is_some();
+            let violation = if has_no_id { Violation::ErrorWithoutId } else { Violation::InvalidEnvelope };
             return Err(Malformed::silent(violation));
         };
         let body = match (result, self.error) {
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_a_notification_and_a_response_are_told_apart() {
+    fn requests_notifications_and_responses_are_distinguished() {
         assert_eq!(
             shown(r#"{"jsonrpc":"2.0","id":1,"method":"a/b","params":{"x":[1]}}"#),
             r#"request Int(1) a/b Some("{\"x\":[1]}")"#
@@ -326,17 +326,17 @@ mod tests {
     }
 
     #[test]
-    fn unknown_members_do_no_harm() {
+    fn unknown_members_are_ignored() {
         assert_eq!(shown(r#"{"jsonrpc":"2.0","x":{"y":[{}]},"id":1,"result":{},"z":null}"#), r#"response Int(1) Result("{}")"#);
     }
 
     #[test]
-    fn escaped_member_names_and_methods_are_read_as_what_they_say() {
+    fn escaped_member_names_and_methods_are_decoded() {
         assert_eq!(shown(r#"{"jsonrpc":"\u0032.0","\u0069d":1,"method":"tools\/call"}"#), "request Int(1) tools/call None");
     }
 
     #[test]
-    fn what_is_not_json_is_answered_once_without_an_id() {
+    fn text_that_is_not_json_is_answered_once_without_an_id() {
         let cases = [
             "",
             " ",
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn nesting_is_bounded_and_two_hundred_thousand_brackets_are_only_an_error() {
+    fn nesting_is_bounded_so_that_two_hundred_thousand_brackets_are_an_error() {
         let bomb = "[".repeat(200_000);
         assert_eq!(shown(&bomb), "TooDeep Some((None, -32700))");
         let inside = alloc::format!(r#"{{"jsonrpc":"2.0","id":1,"method":"m","params":{{"a":{bomb}"#);
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn g13_a_repeated_member_is_refused_also_when_an_escape_hides_it() {
+    fn g13_a_repeated_member_is_refused_even_if_its_name_has_an_escape() {
         assert_eq!(shown(r#"{"jsonrpc":"2.0","id":1,"\u0069d":2,"method":"a"}"#), "RepeatedMember Some((None, -32600))");
         assert_eq!(shown(r#"{"jsonrpc":"2.0","id":1,"method":"a","method":"b"}"#), "RepeatedMember Some((None, -32600))");
         assert_eq!(shown(r#"{"jsonrpc":"2.0","id":1,"result":{},"result":{}}"#), "RepeatedMember None");
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_split_only_where_there_are_batches() {
+    fn a_batch_is_split_only_in_a_revision_with_batches() {
         let two = r#"[{"jsonrpc":"2.0","method":"a"}, 1 ,{"jsonrpc":"2.0","id":1,"method":"b"}]"#;
         assert_eq!(shown(two), "InvalidBatch Some((None, -32600))");
         let some = Options { batch: Some(3), ..OPTIONS };
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_this_reader_accepts_serde_json_accepts_and_the_other_way_round() {
+    fn this_reader_and_serde_json_accept_the_same_texts() {
         // Every short text over an alphabet that has all the corner cases of JSON.
         let alphabet = [b'{', b'}', b'[', b']', b'"', b':', b',', b'0', b'-', b'1', b'.', b'e', b'\\', b'n', b' '];
         let mut text = Vec::new();

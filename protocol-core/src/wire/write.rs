@@ -13,8 +13,8 @@ use crate::json::write::{Object, push_json, write_integer};
 /// Room for an envelope and small parameters, so that most frames are written without growing.
 const ENVELOPE: usize = 128;
 
-/// Writes frames, and stores the bytes of queued short ones, one after the other, in a buffer that is reused. A frame is written after
-/// those that are queued, so that queueing it copies nothing.
+/// Writes frames, and stores the bytes of queued short ones, one after the other, in a buffer that is reused. A short frame is written
+/// directly after the queued ones, so that queueing it copies nothing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FrameBuffer {
     /// The queued short frames, followed by the frame that was written last, if that is short.
@@ -117,7 +117,7 @@ impl FrameBuffer {
             }
             return frame;
         }
-        // A frame that fills most of the memory takes the memory with it.
+        // A frame that fills most of the memory is returned with that memory.
         if self.queued == 0 && frame.length >= self.short.capacity() / 2 {
             return self.short.take();
         }
@@ -131,9 +131,9 @@ impl FrameBuffer {
         self.sent = None;
     }
 
-    /// Uses the memory of the last long frame for one of `length` bytes, if it is no longer in use and of about that size.
+    /// Uses the memory of the last long frame for a frame of `length` bytes, if that memory is no longer in use and is of about that size.
     fn reuse(&mut self, length: usize) {
-        /// The maximum factor by which memory may be larger than its frame, which keeps it alive until it is written.
+        /// The maximum factor by which memory may be larger than its frame, since the frame keeps all of it alive until it is written.
         const MAX_FACTOR: usize = 8;
         let Some(sent) = &mut self.sent else { return };
         if length < LONG {
@@ -231,7 +231,7 @@ impl FrameBuffer {
     }
 
     /// Writes a notification with the parameters `params`.
-    pub(crate) fn notify_as_it_is(&mut self, method: &str, params: Option<&Json>) -> WrittenFrame {
+    pub(crate) fn notify_verbatim(&mut self, method: &str, params: Option<&Json>) -> WrittenFrame {
         let hint = params.map_or(0, |params| params.as_bytes().len());
         self.notification(method, hint, params.map(|params| |out: &mut Vec<u8>| push_json(out, params.as_bytes())))
     }
@@ -244,7 +244,7 @@ impl FrameBuffer {
         })
     }
 
-    /// Writes a response with an error; without an id if the peer's could not be read.
+    /// Writes a response with an error; without an id if that of the peer could not be read.
     pub(crate) fn error(&mut self, id: Option<&WireId>, error: &RpcError) -> WrittenFrame {
         let data = error.data.as_ref().map_or(0, |data| data.as_bytes().len());
         let frame = self.frame(error.message.len().saturating_add(data), |object| {
@@ -272,7 +272,7 @@ impl FrameBuffer {
         let start = out.len();
         out.reserve(ENVELOPE.saturating_add(hint));
         out.extend_from_slice(b"{\"jsonrpc\":\"2.0\"");
-        Object::go_on(out, members);
+        Object::finish(out, members);
         WrittenFrame { length: out.len().saturating_sub(start), is_long, is_error: false }
     }
 
@@ -330,45 +330,45 @@ mod tests {
     /// A regression: the bytes of a discarded frame stayed in the buffer if the next frame, with a hint of another size, was written to the
     /// other buffer.
     #[test]
-    fn regression_a_frame_that_is_not_kept_leaves_no_trace_whatever_it_was_taken_for() {
+    fn regression_the_bytes_of_a_discarded_frame_do_not_stay_in_a_buffer() {
         let shapes = [(0, 10), (10_000, 10), (0, 10_000), (10_000, 10_000)];
         for (unkept, (hint, length)) in shapes.iter().flat_map(|unkept| shapes.map(|kept| (*unkept, kept))) {
             let other = "y".repeat(length);
-            let give_up = |frames: &mut FrameBuffer, number: i64| {
-                let given_up = frames.response(&WireId::Int(9), unkept.0, |out| out.resize(out.len() + unkept.1, b'z'));
+            let write_unkept = |frames: &mut FrameBuffer, number: i64| {
+                let discarded = frames.response(&WireId::Int(9), unkept.0, |out| out.resize(out.len() + unkept.1, b'z'));
                 if number % 2 == 0 {
-                    frames.discard(given_up);
+                    frames.discard(discarded);
                 }
             };
             let mut frames = FrameBuffer::default();
             let mut kept = VecDeque::new();
             for number in 0..50 {
-                give_up(&mut frames, number);
+                write_unkept(&mut frames, number);
                 let frame = frames.response(&WireId::Int(number), hint, |out| out.extend_from_slice(other.as_bytes()));
                 let frame = frames.queue(frame);
                 assert_eq!(matches!(frame, QueuedFrame::Separate(_)), length > FrameBuffer::SHARING);
                 kept.push_back((number, frame));
-                give_up(&mut frames, number);
+                write_unkept(&mut frames, number);
                 if number % 3 == 0 {
                     continue;
                 }
                 let (first, frame) = kept.pop_front().unwrap();
-                let left = match frame {
+                let taken = match frame {
                     QueuedFrame::InBuffer(length) if number % 2 == 0 => frames.take_front(length),
                     QueuedFrame::InBuffer(length) => {
-                        let left = Bytes::copy_from_slice(frames.first(length));
+                        let taken = Bytes::copy_from_slice(frames.first(length));
                         frames.drop_front(length);
-                        left
+                        taken
                     }
                     QueuedFrame::Separate(frame) => frame,
                 };
-                assert_eq!(text(&left), alloc::format!(r#"{{"jsonrpc":"2.0","id":{first},"result":{other}}}"#));
+                assert_eq!(text(&taken), alloc::format!(r#"{{"jsonrpc":"2.0","id":{first},"result":{other}}}"#));
             }
         }
     }
 
     #[test]
-    fn regression_a_large_frame_takes_its_memory_with_it_whether_it_is_kept_or_not() {
+    fn regression_the_memory_of_a_large_frame_is_not_kept_whether_it_is_queued_or_discarded() {
         const LARGE: usize = 5 << 20;
         for (hint, waiting) in [(0, 0), (0, 3), (LARGE, 0), (LARGE, 3)] {
             let mut frames = FrameBuffer::default();
@@ -382,7 +382,7 @@ mod tests {
             for _ in 0..3 {
                 let frame = large(&mut frames);
                 frames.discard(frame);
-                assert!(memory(&frames) <= 4 * KEPT_CAPACITY, "{} bytes are kept for nothing", memory(&frames));
+                assert!(memory(&frames) <= 4 * KEPT_CAPACITY, "{} bytes are kept after a discarded frame", memory(&frames));
                 let frame = large(&mut frames);
                 assert!(matches!(frames.queue(frame), QueuedFrame::Separate(frame) if frame.len() > LARGE));
                 assert!(memory(&frames) <= 4 * KEPT_CAPACITY, "{} bytes are kept after it", memory(&frames));
@@ -402,13 +402,13 @@ mod tests {
             let frame = frames.response(&WireId::Int(1), length, |out| out.resize(out.len() + length, b'1'));
             frames.take(frame)
         };
-        let place = write(&mut frames, LARGE).as_ptr();
+        let address = write(&mut frames, LARGE).as_ptr();
         for length in [LARGE, LARGE / 2, LARGE] {
-            assert_eq!(write(&mut frames, length).as_ptr(), place);
+            assert_eq!(write(&mut frames, length).as_ptr(), address);
         }
-        assert_ne!(write(&mut frames, LARGE / 16).as_ptr(), place, "it would keep too much alive");
+        assert_ne!(write(&mut frames, LARGE / 16).as_ptr(), address, "the short frame would keep too much memory alive");
         let waiting = write(&mut frames, LARGE);
-        assert_ne!(write(&mut frames, LARGE).as_ptr(), waiting.as_ptr(), "it is not written");
+        assert_ne!(write(&mut frames, LARGE).as_ptr(), waiting.as_ptr(), "the frame in it is not written yet");
         for _ in 0..KEPT_FRAMES {
             assert!(frames.sent.is_some());
             let _ = write(&mut frames, 10);
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_amid_the_others_are_dropped_and_what_was_written_last_stays() {
+    fn frames_between_others_can_be_dropped_and_the_frame_written_last_stays() {
         let mut frames = FrameBuffer::default();
         for text in ["a", "bb", "ccc", "dddd"] {
             let frame = frames.as_it_is(text);
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_leave_one_by_one_share_blocks() {
+    fn frames_that_are_taken_one_by_one_share_blocks() {
         let mut frames = FrameBuffer::default();
         let mut written = |length: usize| {
             let text = [b"\"".as_slice(), &alloc::vec![b'x'; length], b"\""].concat();
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn g13_payload_bytes_cross_unchanged_except_line_breaks_between_tokens() {
+    fn g13_payload_bytes_are_written_unchanged_except_line_breaks_between_tokens() {
         let mut out = Vec::new();
         push_json(&mut out, b"{\r\n\t\"a\" : 1.50e+3,\n\"b\":\"\\n\\u00e9\"}");
         assert_eq!(out, b"{  \t\"a\" : 1.50e+3, \"b\":\"\\n\\u00e9\"}");

@@ -10,33 +10,34 @@ use protocol_core::session::{CancelReason, Event, InboundId, Invoke};
 impl Bridge {
     pub(super) fn on_agent(&mut self, event: Event) {
         match event {
-            Event::Ready(peer) => self.meet_agent(&peer),
+            Event::Ready(peer) => self.on_agent_ready(&peer),
             Event::Request { id, request, depth, .. } => self.on_request(id, request, depth),
-            Event::Cancelled { id, why } => self.give_up(id, &why),
+            Event::Cancelled { id, why } => self.on_cancelled(id, &why),
             Event::Input { key, answer, .. } => {
-                if let Some(question) = self.questions.remove(&key) {
-                    let answer = translate::answer(answer, question.unavailable, self.speaks_for.name());
-                    self.answer_app(question.channel, question.key, answer);
+                if let Some(input) = self.inputs.remove(&key) {
+                    let answer = translate::answer(answer, input.unavailable, self.agent_profile.name());
+                    self.answer_app(input.channel, input.key, answer);
                 }
             }
-            Event::Violation(rule) => self.tell(BridgeEvent::Violation { leg: Leg::Agent, rule }),
+            Event::Violation(rule) => self.emit(BridgeEvent::Violation { leg: Leg::Agent, rule }),
             Event::Closed(reason) => {
                 self.routes.clear();
-                self.questions.clear();
+                self.inputs.clear();
                 self.claiming.clear();
                 self.subscriptions.clear();
-                self.tell(BridgeEvent::AgentClosed(reason));
+                self.emit(BridgeEvent::AgentClosed(reason));
                 self.close_apps();
             }
-            // This end of MCP makes no calls, and input requests only on behalf of an app.
+            // This end of MCP makes no calls, and sends input requests only for an app.
             _ => {}
         }
     }
 
-    /// Stores the agent for apps that are claimed from now on. Sessions that were claimed before keep the pending agent.
-    fn meet_agent(&mut self, peer: &PeerInfo) {
-        self.speaks_for.introduce(peer);
-        self.tell(BridgeEvent::AgentReady(alloc::boxed::Box::new(peer.clone())));
+    /// Stores the name and capabilities of the agent for apps that are claimed from now on. Sessions that were claimed before keep the
+    /// stand-in.
+    fn on_agent_ready(&mut self, peer: &PeerInfo) {
+        self.agent_profile.update(peer);
+        self.emit(BridgeEvent::AgentReady(alloc::boxed::Box::new(peer.clone())));
     }
 
     fn on_request(&mut self, id: InboundId, request: Request, depth: u8) {
@@ -88,9 +89,9 @@ impl Bridge {
         }
     }
 
-    /// Cancels a call at its app. It has already ended for the agent, and later frames of the app about it are dropped.
-    fn give_up(&mut self, id: InboundId, why: &CancelReason) {
-        // No handler runs for it here, so it has ended.
+    /// Cancels at its app a call that the agent has cancelled. Later frames of the app about it are dropped.
+    fn on_cancelled(&mut self, id: InboundId, why: &CancelReason) {
+        // Frees the id: no handler runs here that would reply.
         let _ = self.agent.respond(id, Reply::Done, self.now);
         match self.routes.remove(&id) {
             Some(Route::App(channel, call)) => {
@@ -104,8 +105,8 @@ impl Bridge {
 
     pub(super) fn reply(&mut self, id: InboundId, reply: Reply) {
         self.routes.remove(&id);
-        // An error means that the call was cancelled meanwhile, and is over.
+        // An error means that the call was cancelled meanwhile, and has ended.
         let _ = self.agent.respond(id, reply, self.now);
-        self.stir(Leg::Agent);
+        self.mark_unprocessed(Leg::Agent);
     }
 }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::app_state::App;
 use super::manifest::Manifest;
 use super::translate::{self, Purpose};
-use super::{Bridge, BridgeEvent, Leg, Question, Route, ShownCode};
+use super::{Bridge, BridgeEvent, Leg, RelayedInput, Route, ShownCode};
 use crate::claims::{Admission, ChannelId, Departure};
 use protocol_core::dialect::tesseron::{ClaimState, ResumeCredentials};
 use protocol_core::dialect::{Answer, Ask, LogRecord, Notice, PeerInfo, Progress};
@@ -17,15 +17,15 @@ use protocol_core::session::{Close, CloseReason, Event, InboundId, InputKey, Out
 impl Bridge {
     pub(super) fn on_app(&mut self, channel: ChannelId, event: Event) {
         match event {
-            Event::HandshakeRequest { peer, resume } => self.take_in(channel, peer, resume),
+            Event::HandshakeRequest { peer, resume } => self.on_handshake(channel, peer, resume),
             Event::Progress { id, progress } => self.pass_progress(channel, id, progress),
             Event::Done { id, outcome, partial, last } => self.end_call(channel, id, outcome, partial, last),
             Event::InputRequested { key, parent, ask, .. } => self.ask_agent(channel, key, parent, ask),
-            Event::InputGone { key } => self.withdraw_question(channel, key),
+            Event::InputGone { key } => self.withdraw_input(channel, key),
             Event::Log(record) => self.pass_log(channel, record),
             Event::Notice(notice) => self.on_notice(channel, notice),
-            Event::Violation(rule) => self.tell(BridgeEvent::Violation { leg: Leg::App(channel), rule }),
-            Event::Closed(reason) => self.lose_app(channel, reason),
+            Event::Violation(rule) => self.emit(BridgeEvent::Violation { leg: Leg::App(channel), rule }),
+            Event::Closed(reason) => self.on_app_closed(channel, reason),
             // An app sends a gateway no other requests.
             _ => {}
         }
@@ -33,7 +33,7 @@ impl Bridge {
 
     // ---- Identity ----
 
-    fn take_in(&mut self, channel: ChannelId, peer: Box<PeerInfo>, resume: Option<ResumeCredentials>) {
+    fn on_handshake(&mut self, channel: ChannelId, peer: Box<PeerInfo>, resume: Option<ResumeCredentials>) {
         let (epoch_ms, id) = (self.epoch_ms(), &peer.identity.name);
         let admitted = match &resume {
             None => self.registry.hello(channel, id, epoch_ms, &mut *self.random).map_err(|why| why.error()),
@@ -44,8 +44,8 @@ impl Bridge {
         match admitted {
             Err(error) => {
                 app.refuse(error.clone(), now);
-                self.miss_claim_of(channel, &error.message);
-                self.tell(BridgeEvent::AppRefused { channel, error });
+                self.fail_claim_on(channel, &error.message);
+                self.emit(BridgeEvent::AppRefused { channel, error });
             }
             Ok(admission) => self.admit(channel, peer, admission),
         }
@@ -58,53 +58,53 @@ impl Bridge {
         let now = self.now;
         let Some(app) = self.apps.get_mut(&channel) else { return };
         let standing = admission.welcome.standing.clone();
-        app.take_in(Manifest::read(&peer), admission.welcome, now);
+        app.accept(Manifest::read(&peer), admission.welcome, now);
         if let (ClaimState::Bound, Some(at)) = (&standing, admission.claimed_at) {
-            app.claim(&self.speaks_for, at, now);
+            app.claim(&self.agent_profile, at, now);
         }
         let code = if let ClaimState::Unclaimed { claim_code } = standing { Some(ShownCode::new(claim_code)) } else { None };
-        self.tell(BridgeEvent::AppReady { channel, app: peer, code });
+        self.emit(BridgeEvent::AppReady { channel, app: peer, code });
         if admission.claimed_at.is_some() {
             self.change_surface();
             self.renew_subscriptions(channel);
         }
-        self.settle_claim_of(channel);
+        self.complete_claim_on(channel);
     }
 
     fn on_notice(&mut self, channel: ChannelId, notice: Notice) {
-        let Some(app) = self.apps.get_mut(&channel).filter(|app| app.is_taken_in()) else { return };
+        let Some(app) = self.apps.get_mut(&channel).filter(|app| app.is_accepted()) else { return };
         match notice {
             Notice::Actions(list) => {
                 app.set_actions(&list);
                 if self.registry.is_claimed(channel) {
-                    self.news.change_tools();
+                    self.notices.change_tools();
                 }
-                self.stir(Leg::Agent);
+                self.mark_unprocessed(Leg::Agent);
             }
             Notice::Resources(list) => {
                 app.set_resources(&list);
                 if self.registry.is_claimed(channel) {
-                    self.news.change_resources();
+                    self.notices.change_resources();
                 }
-                self.stir(Leg::Agent);
+                self.mark_unprocessed(Leg::Agent);
             }
             Notice::ResourceValue { subscription, .. } => self.pass_update(channel, &subscription),
             _ => {}
         }
     }
 
-    fn lose_app(&mut self, channel: ChannelId, reason: CloseReason) {
-        self.depart(channel);
+    fn on_app_closed(&mut self, channel: ChannelId, reason: CloseReason) {
+        self.unroute(channel);
         // Its calls have already ended, and its input requests were withdrawn.
         self.apps.remove(&channel);
         self.subscriptions.retain(|_, subscription| subscription.channel() != Some(channel));
-        let silent = reason == CloseReason::HandshakeTimeout;
-        self.miss_claim_of(channel, if silent { "the app was reached, and said no hello" } else { "the app hung up" });
-        self.tell(BridgeEvent::AppClosed { channel, reason });
+        let has_timed_out = reason == CloseReason::HandshakeTimeout;
+        self.fail_claim_on(channel, if has_timed_out { "the app was reached, and said no hello" } else { "the app hung up" });
+        self.emit(BridgeEvent::AppClosed { channel, reason });
     }
 
-    /// Removes a session that is closing from the routes; calls may go to an older session of the same app.
-    pub(super) fn depart(&mut self, channel: ChannelId) {
+    /// Stops routing calls to a session that is closing. Later calls may go to an older session of the same app.
+    pub(super) fn unroute(&mut self, channel: ChannelId) {
         if matches!(self.registry.handle_closed(channel, self.now), Departure::Kept | Departure::Forgotten) {
             self.change_surface();
         }
@@ -113,7 +113,7 @@ impl Bridge {
 
     // ---- Calls ----
 
-    /// The agent's call on whose behalf `id` runs, if it is a call of a tool.
+    /// The agent's call for which the app's call `id` runs, if there is exactly one.
     fn invocation(&self, channel: ChannelId, id: OutboundId) -> Option<InboundId> {
         self.apps.get(&channel)?.invocation(id)
     }
@@ -122,9 +122,9 @@ impl Bridge {
         let Some(invocation) = self.invocation(channel, id) else { return };
         // The total is 100 on Tesseron, even in an update without a value.
         progress.total = Some(100.0);
-        // An error, for an agent that did not ask for progress or does not read it, does not concern the app.
+        // An error means that the agent did not ask for progress or does not read it, which does not concern the app.
         let _ = self.agent.progress(invocation, progress, self.now);
-        self.stir(Leg::Agent);
+        self.mark_unprocessed(Leg::Agent);
     }
 
     fn end_call(
@@ -158,15 +158,15 @@ impl Bridge {
             Some(invocation) => self
                 .agent
                 .request_input(invocation, translate::ask(ask), now)
-                .map_err(|error| translate::not_asked(&error, unavailable, self.speaks_for.name())),
+                .map_err(|error| translate::not_asked(&error, unavailable, self.agent_profile.name())),
             None => Err(RpcError::fixed(RpcError::INTERNAL, "nobody waits for this call any longer")),
         };
-        self.stir(Leg::Agent);
+        self.mark_unprocessed(Leg::Agent);
         match asked {
             Ok(at_agent) => {
-                self.questions.insert(at_agent, Question { channel, key, unavailable });
+                self.inputs.insert(at_agent, RelayedInput { channel, key, unavailable });
                 if let Some(app) = self.apps.get_mut(&channel) {
-                    app.open_question(key, at_agent);
+                    app.open_input(key, at_agent);
                 }
             }
             Err(error) => self.answer_app(channel, key, Answer::Refused(error)),
@@ -176,17 +176,17 @@ impl Bridge {
     pub(super) fn answer_app(&mut self, channel: ChannelId, key: InputKey, answer: Answer) {
         let now = self.now;
         if let Some(app) = self.apps.get_mut(&channel) {
-            app.answer_question(key, answer, now);
-            self.stir(Leg::App(channel));
+            app.answer_input(key, answer, now);
+            self.mark_unprocessed(Leg::App(channel));
         }
     }
 
-    fn withdraw_question(&mut self, channel: ChannelId, key: InputKey) {
-        let at_agent = self.apps.get_mut(&channel).and_then(|app| app.withdraw_question(key));
+    fn withdraw_input(&mut self, channel: ChannelId, key: InputKey) {
+        let at_agent = self.apps.get_mut(&channel).and_then(|app| app.withdraw_input(key));
         if let Some(at_agent) = at_agent {
-            self.questions.remove(&at_agent);
+            self.inputs.remove(&at_agent);
             let _ = self.agent.abandon_input(at_agent, self.now);
-            self.stir(Leg::Agent);
+            self.mark_unprocessed(Leg::Agent);
         }
     }
 
@@ -198,15 +198,15 @@ impl Bridge {
         }
         record.logger = self.apps.get(&channel).and_then(App::name).map(Text::from);
         let _ = self.agent.log(None, record, self.now);
-        self.stir(Leg::Agent);
+        self.mark_unprocessed(Leg::Agent);
     }
 
-    /// Cancels a call at the app on `channel` for which the agent no longer waits.
+    /// Cancels a call at the app on `channel` that the agent no longer waits for.
     pub(super) fn cancel_at_app(&mut self, channel: ChannelId, id: OutboundId, reason: Option<&str>) {
         let now = self.now;
         if let Some(app) = self.apps.get_mut(&channel) {
             app.cancel_call(id, reason, now);
-            self.stir(Leg::App(channel));
+            self.mark_unprocessed(Leg::App(channel));
         }
     }
 
@@ -224,7 +224,7 @@ impl Bridge {
         if let Some(invocation) = invocation {
             self.routes.insert(invocation, Route::App(channel, id));
         }
-        self.stir(Leg::App(channel));
+        self.mark_unprocessed(Leg::App(channel));
         Ok(id)
     }
 

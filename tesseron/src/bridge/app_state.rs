@@ -1,20 +1,19 @@
 //! The state of one app: its session, its actions and resources, and the calls and input requests that are open between it and the agent.
 //!
 //! ```text
-//!            take_in                 claim, if it was not claimed before
-//!   Dialled ---------> Taken in ------------------------------------------> Claimed
+//!            accept                  claim, if it was not claimed before
+//!   Dialled ---------> Accepted ------------------------------------------> Claimed
 //!      | refuse
 //!      v
 //!   (its session closes)
 //! ```
 //!
-//! The claim of an app is part of its session's state. Calls and input requests stay in the tables until they end, whatever the
-//! state.
+//! The claim of an app is part of its session's state. Calls and input requests stay in the tables until they end, in every state.
 
 use alloc::collections::{BTreeMap, VecDeque};
 
+use super::agent_profile::AgentProfile;
 use super::manifest::Manifest;
-use super::speaks_for::SpeaksFor;
 use super::translate::Purpose;
 use protocol_core::dialect::Answer;
 use protocol_core::dialect::tesseron::Welcome;
@@ -26,12 +25,12 @@ use protocol_core::time::Instant;
 /// One app, from the connection to the end of its session.
 pub(super) struct App {
     session: Session,
-    /// Its actions and resources, once it was accepted.
+    /// Its actions and resources; `None` until its hello or resume is accepted.
     manifest: Option<Manifest>,
     /// Our requests to it, each with its purpose.
     calls: BTreeMap<OutboundId, Purpose>,
-    /// Its input requests that are open at the agent, with their keys in the agent's session.
-    questions: BTreeMap<InputKey, InputKey>,
+    /// Its input requests that were passed on to the agent, with their keys in the agent's session.
+    inputs: BTreeMap<InputKey, InputKey>,
     /// The URIs that the agent has subscribed to and that are still to be renewed after a resume.
     renewals: VecDeque<Text>,
     /// The number of calls in flight that renew subscriptions.
@@ -39,11 +38,11 @@ pub(super) struct App {
 }
 
 /// The maximum number of subscriptions that are renewed at once, so that they use only a small part of the limits on calls and output.
-const RENEWALS: usize = 16;
+const MAX_RENEWALS: usize = 16;
 
 impl App {
     pub(super) fn new(session: Session) -> Self {
-        Self { session, manifest: None, calls: BTreeMap::new(), questions: BTreeMap::new(), renewals: VecDeque::new(), renewing: 0 }
+        Self { session, manifest: None, calls: BTreeMap::new(), inputs: BTreeMap::new(), renewals: VecDeque::new(), renewing: 0 }
     }
 
     pub(super) fn session(&self) -> &Session {
@@ -65,11 +64,12 @@ impl App {
 
     // ---- Identity ----
 
-    pub(super) fn is_taken_in(&self) -> bool {
+    /// Returns `true` once its hello or resume was accepted.
+    pub(super) fn is_accepted(&self) -> bool {
         self.manifest.is_some()
     }
 
-    /// Its actions and resources, once it was accepted.
+    /// Its actions and resources; `None` until its hello or resume is accepted.
     pub(super) fn manifest(&self) -> Option<&Manifest> {
         self.manifest.as_ref()
     }
@@ -80,7 +80,7 @@ impl App {
     }
 
     /// Accepts its hello or resume.
-    pub(super) fn take_in(&mut self, manifest: Manifest, welcome: Welcome, now: Instant) {
+    pub(super) fn accept(&mut self, manifest: Manifest, welcome: Welcome, now: Instant) {
         self.manifest = Some(manifest);
         // An error means that the session is closing.
         let _ = self.session.welcome(Ok(welcome), now);
@@ -92,8 +92,8 @@ impl App {
         let _ = self.session.welcome(Err(error), now);
     }
 
-    /// Records in its session that `agent` has claimed it at the time `at`, in milliseconds since 1970.
-    pub(super) fn claim(&mut self, agent: &SpeaksFor, at: u64, now: Instant) {
+    /// Records in its session that `agent` claimed it at the time `at`, in milliseconds since 1970.
+    pub(super) fn claim(&mut self, agent: &AgentProfile, at: u64, now: Instant) {
         // An error means that the session is closing; its end fails the claim.
         let _ = self.session.claim(agent.identity().clone(), agent.capabilities(), at, now);
     }
@@ -122,7 +122,7 @@ impl App {
         Ok(id)
     }
 
-    /// The agent's call that waits for a call of ours, if there is exactly one.
+    /// The agent's call for which our call `id` runs, if there is exactly one.
     pub(super) fn invocation(&self, id: OutboundId) -> Option<InboundId> {
         self.calls.get(&id)?.invocation()
     }
@@ -152,10 +152,10 @@ impl App {
 
     /// The next subscription to renew, if one more may be in flight.
     pub(super) fn next_renewal(&mut self) -> Option<Text> {
-        if self.renewing < RENEWALS { self.renewals.pop_front() } else { None }
+        if self.renewing < MAX_RENEWALS { self.renewals.pop_front() } else { None }
     }
 
-    /// Puts a subscription back for which the app had no room.
+    /// Puts back a subscription whose renewal the session had no room for.
     pub(super) fn put_renewal_back(&mut self, uri: Text) {
         self.renewals.push_front(uri);
     }
@@ -163,18 +163,18 @@ impl App {
     // ---- Input requests ----
 
     /// Records that its input request `key` is open in the agent's session as `at_agent`.
-    pub(super) fn open_question(&mut self, key: InputKey, at_agent: InputKey) {
-        self.questions.insert(key, at_agent);
+    pub(super) fn open_input(&mut self, key: InputKey, at_agent: InputKey) {
+        self.inputs.insert(key, at_agent);
     }
 
     /// Removes an input request. Returns its key in the agent's session, if it is open there.
-    pub(super) fn withdraw_question(&mut self, key: InputKey) -> Option<InputKey> {
-        self.questions.remove(&key)
+    pub(super) fn withdraw_input(&mut self, key: InputKey) -> Option<InputKey> {
+        self.inputs.remove(&key)
     }
 
-    pub(super) fn answer_question(&mut self, key: InputKey, answer: Answer, now: Instant) {
-        self.questions.remove(&key);
-        // An error means that the app has taken the input request back.
+    pub(super) fn answer_input(&mut self, key: InputKey, answer: Answer, now: Instant) {
+        self.inputs.remove(&key);
+        // An error means that the app has withdrawn the input request.
         let _ = self.session.provide_input(key, answer, now);
     }
 }

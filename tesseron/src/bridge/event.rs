@@ -103,7 +103,7 @@ pub enum BridgeEvent {
     },
     /// The agent's session has closed, and those of all apps are closing.
     AgentClosed(CloseReason),
-    /// The peer on a leg broke a rule. The session goes on.
+    /// The peer on a leg broke a rule. The session continues.
     Violation {
         /// The leg that the peer is on.
         leg: Leg,

@@ -112,8 +112,8 @@ impl Manifest {
         self.actions = by_name(list).into_iter().map(action).collect();
         self.names = self.actions.iter().map(|action| action.name.clone()).collect();
         self.aliases.clear();
-        for (place, action) in self.actions.iter().enumerate().filter(|(_, action)| tool_name::is_alias(&action.tool)) {
-            self.aliases.entry(action.tool.clone()).or_insert(place);
+        for (index, action) in self.actions.iter().enumerate().filter(|(_, action)| tool_name::is_alias(&action.tool)) {
+            self.aliases.entry(action.tool.clone()).or_insert(index);
         }
     }
 
@@ -123,14 +123,14 @@ impl Manifest {
 }
 
 /// The maximum number of actions of an app, and of its resources. Later ones are ignored.
-const ENTRIES: usize = 4096;
+const MAX_ENTRIES: usize = 4096;
 
 /// The entries of `list` with their names; an entry without a name is dropped.
 fn by_name(list: &Json) -> Vec<(String, Json)> {
     let mut seen = BTreeSet::new();
     let mut named = Vec::new();
     for item in list.elements() {
-        if named.len() >= ENTRIES {
+        if named.len() >= MAX_ENTRIES {
             break;
         }
         let name = member(item.as_bytes(), "name").and_then(string).map(Cow::into_owned);

@@ -75,7 +75,7 @@ impl Tool {
         Self::ALL.into_iter().find(|(_, known)| *known == name).map(|(tool, _)| tool)
     }
 
-    /// The description for the model: the purpose of the tool, and what to do if it fails.
+    /// The description for the model: the purpose of the tool, and the next step if it fails.
     const fn description(self) -> &'static str {
         match self {
             Self::ClaimSession => {
@@ -183,21 +183,21 @@ impl Bridge {
 
     // ---- Claims ----
 
-    fn claim(&mut self, id: InboundId, said: &str) {
-        match self.registry.claim(said, self.epoch_ms()) {
+    fn claim(&mut self, id: InboundId, text: &str) {
+        match self.registry.claim(text, self.epoch_ms()) {
             Ok(claimed) => {
-                self.missed = None;
+                self.last_refused = None;
                 if claimed.first {
                     if let Some(app) = self.apps.get_mut(&claimed.channel) {
-                        app.claim(&self.speaks_for, claimed.claimed_at, self.now);
+                        app.claim(&self.agent_profile, claimed.claimed_at, self.now);
                     }
-                    self.stir(super::Leg::App(claimed.channel));
+                    self.mark_unprocessed(super::Leg::App(claimed.channel));
                     self.change_surface();
-                    self.tell(BridgeEvent::AppClaimed { channel: claimed.channel });
+                    self.emit(BridgeEvent::AppClaimed { channel: claimed.channel });
                 }
                 self.reply(id, Reply::Tool(ToolOutput::text(self.describe_claimed(claimed.channel))));
             }
-            Err(ClaimMissed::Unknown) => match ClaimCode::parse(said) {
+            Err(ClaimMissed::Unknown) => match ClaimCode::parse(text) {
                 Ok(code) => self.look_for(id, code),
                 Err(why) => self.reply(id, Reply::Tool(ToolOutput::error(why.to_string()))),
             },
@@ -205,17 +205,17 @@ impl Bridge {
         }
     }
 
-    /// Asks the owner for the app with a code that no connected app has.
+    /// Asks the owner to find the app with this code, which no connected app has.
     fn look_for(&mut self, id: InboundId, code: ClaimCode) {
         if self.claiming.values().any(|claiming| claiming.code.matches(&code)) {
             return self.reply(id, Reply::Tool(ToolOutput::error("this code is being claimed already")));
         }
         self.routes.insert(id, Route::Claim);
         self.claiming.insert(id, Claiming { code: code.clone(), channel: None });
-        self.tell(BridgeEvent::ClaimWanted { claim: ClaimId::of(id), code });
+        self.emit(BridgeEvent::ClaimWanted { claim: ClaimId::of(id), code });
     }
 
-    /// Records that the app on `channel` was connected for a claim. Closes it if the claim is gone.
+    /// Records that the app on `channel` was connected for a claim. Closes it if the claim has ended.
     pub(super) fn wait_for_hello(&mut self, claim: ClaimId, channel: ChannelId) {
         match self.claiming.get_mut(&claim.invocation()) {
             Some(claiming) => claiming.channel = Some(channel),
@@ -224,19 +224,19 @@ impl Bridge {
     }
 
     /// Completes the claim for which `channel` was opened, after the hello of the app.
-    pub(super) fn settle_claim_of(&mut self, channel: ChannelId) {
+    pub(super) fn complete_claim_on(&mut self, channel: ChannelId) {
         if let Some(id) = self.claim_on(channel) {
             self.claiming.remove(&id);
-            self.missed = None;
-            self.tell(BridgeEvent::AppClaimed { channel });
+            self.last_refused = None;
+            self.emit(BridgeEvent::AppClaimed { channel });
             self.reply(id, Reply::Tool(ToolOutput::text(self.describe_claimed(channel))));
         }
     }
 
     /// Fails the claim for which `channel` was opened.
-    pub(super) fn miss_claim_of(&mut self, channel: ChannelId, why: &str) {
+    pub(super) fn fail_claim_on(&mut self, channel: ChannelId, why: &str) {
         if let Some(id) = self.claim_on(channel) {
-            self.miss_claim(ClaimId::of(id), why);
+            self.fail_claim(ClaimId::of(id), why);
         }
     }
 
@@ -244,10 +244,11 @@ impl Bridge {
         self.claiming.iter().find(|(_, claiming)| claiming.channel == Some(channel)).map(|(id, _)| *id)
     }
 
-    pub(super) fn miss_claim(&mut self, claim: ClaimId, why: &str) {
+    /// Fails a claim. The reply gives the reason `why`, and the codes that could be claimed instead.
+    pub(super) fn fail_claim(&mut self, claim: ClaimId, why: &str) {
         let id = claim.invocation();
         let Some(claiming) = self.claiming.remove(&id) else { return };
-        self.missed = Some(claiming.code);
+        self.last_refused = Some(claiming.code);
         let mut text = alloc::format!("No app could be claimed with this code: {why}.");
         let waiting = self.waiting_codes();
         if waiting.is_empty() {
@@ -258,12 +259,12 @@ impl Bridge {
         self.reply(id, Reply::Tool(ToolOutput::error(text)));
     }
 
-    /// Forgets a claim for which the agent no longer waits.
+    /// Forgets a claim that the agent no longer waits for.
     pub(super) fn forget_claim(&mut self, id: InboundId) {
         if let Some(Claiming { channel: Some(channel), .. }) = self.claiming.remove(&id) {
             self.close_app(channel, Close::Now, self.now);
         }
-        self.tell(BridgeEvent::ClaimGone { claim: ClaimId::of(id) });
+        self.emit(BridgeEvent::ClaimGone { claim: ClaimId::of(id) });
     }
 
     // ---- Texts for the model ----
@@ -291,17 +292,17 @@ impl Bridge {
         text
     }
 
-    /// The announced apps that are not claimed on a channel of ours, since a manifest may be out of date.
+    /// The announced apps without those whose code belongs to a connected session, since their manifests may be out of date.
     fn advertised(&self) -> impl Iterator<Item = &Advertised> {
         self.advertised.iter().filter(|one| !self.registry.holds(&one.code))
     }
 
-    /// The newest few apps that wait to be claimed, with their codes. Without the code that was refused last, whose announcement is out of
+    /// The newest few apps that wait to be claimed, with their codes. Omits the code of the last failed claim, whose announcement is out of
     /// date.
     fn waiting_codes(&self) -> Vec<String> {
         /// The maximum number of apps in the text.
         const SHOWN: usize = 3;
-        let is_open = |code: &ClaimCode| self.missed.as_ref().is_none_or(|missed| !missed.matches(code));
+        let is_open = |code: &ClaimCode| self.last_refused.as_ref().is_none_or(|last_refused| !last_refused.matches(code));
         let pending = self.registry.pending().into_iter().map(|one| (one.code, String::from(one.app.as_str())));
         let advertised = self.advertised().map(|one| (one.code.clone(), one.app_name.clone()));
         let waiting = pending.chain(advertised).filter(|(code, _)| is_open(code));

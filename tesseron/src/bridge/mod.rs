@@ -21,19 +21,19 @@
 //! that needs I/O, such as to connect to the app with a claim code.
 
 mod agent;
+mod agent_profile;
 mod app;
 mod app_state;
 mod event;
 mod iso;
 mod manifest;
 mod meta;
-mod news;
-mod speaks_for;
+mod notices;
+mod subscribing;
 mod subscription;
 mod surface;
 mod tool_name;
 mod translate;
-mod watch;
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -52,12 +52,12 @@ use protocol_core::limits::Limits;
 use protocol_core::session::{Close, Full, InboundId, InputKey, Lane, Session, Stats, Transmit, TransportEnd};
 use protocol_core::time::Instant;
 
+use agent_profile::AgentProfile;
 use app_state::App;
 pub use event::{BridgeEvent, ClaimId, ShownCode};
 use meta::Claiming;
 pub use meta::{Advertised, Surface};
-use news::News;
-use speaks_for::SpeaksFor;
+use notices::Notices;
 use subscription::Subscription;
 
 /// One channel of a bridge.
@@ -133,25 +133,25 @@ impl BridgeConfig {
         config
     }
 
-    fn app(&self, agent: &SpeaksFor, channel: ChannelId) -> Config {
+    fn app(&self, agent: &AgentProfile, channel: ChannelId) -> Config {
         let mut config = Config::tesseron_gateway(GatewayConfig::default());
         config.identity = agent.identity().clone();
         config.capabilities = agent.capabilities();
         config.limits = self.app_limits;
         config.timeouts.call = self.call;
         config.timeouts.handshake = Some(self.hello);
-        config.first_id = channel.number().saturating_mul(IDS_A_CHANNEL).saturating_add(1);
+        config.first_id = channel.number().saturating_mul(IDS_PER_CHANNEL).saturating_add(1);
         config
     }
 }
 
-/// The number of ids that each channel has of its own, since a resumed app may still refer to calls of its previous channel. They stay
+/// The number of request ids that only one channel uses, since a resumed app may still refer to calls of its previous channel. The ids stay
 /// below 2^53 for sixteen million channels.
-const IDS_A_CHANNEL: u64 = 1 << 28;
+const IDS_PER_CHANNEL: u64 = 1 << 28;
 
-/// An input request of an app that is open at the agent.
+/// An input request of an app that was passed on to the agent and has no answer yet.
 #[derive(Clone, Copy, Debug)]
-struct Question {
+struct RelayedInput {
     channel: ChannelId,
     /// Its key in the app's session.
     key: InputKey,
@@ -164,13 +164,13 @@ struct Question {
 enum Route {
     /// A call to an app.
     App(ChannelId, protocol_core::session::OutboundId),
-    /// A claim, while the owner looks for the app or its hello is awaited.
+    /// A claim, while the owner looks for its app, or the hello of that app is awaited.
     Claim,
 }
 
 /// A gateway, which owns the sessions of its legs; see the [module](self).
 ///
-/// The methods with a [`Leg`] are those of [`Session`]; on a leg that is gone they do nothing. After [`Leg::Agent`] has closed, the
+/// The methods with a [`Leg`] are those of [`Session`]; on a leg that has ended they do nothing. After [`Leg::Agent`] has closed, the
 /// sessions of all apps are closed, too.
 ///
 /// `Send` and not `Sync`, as [`Random`] need not be. With the feature `std`, `legs::SharedBridge` is both.
@@ -178,31 +178,32 @@ pub struct Bridge {
     config: BridgeConfig,
     random: Random,
     now: Instant,
-    born: Instant,
+    created: Instant,
     agent: Session,
-    speaks_for: SpeaksFor,
+    agent_profile: AgentProfile,
     registry: SessionRegistry,
     apps: BTreeMap<ChannelId, App>,
     /// Calls of the agent that run at an app, or wait for a claim.
     routes: BTreeMap<InboundId, Route>,
-    /// Input requests of apps that are open at the agent.
-    questions: BTreeMap<InputKey, Question>,
+    /// Input requests of apps that were passed on to the agent, by their keys in the agent's session.
+    inputs: BTreeMap<InputKey, RelayedInput>,
     /// The subscriptions of the agent, by URI.
     subscriptions: BTreeMap<Text, Subscription>,
     /// The number of subscriptions that were made.
     subscribed: u64,
     /// Claims that the owner has to look up.
     claiming: BTreeMap<InboundId, Claiming>,
-    /// The code that was refused last, unless another one was accepted since.
-    missed: Option<ClaimCode>,
+    /// The code of the last failed claim, unless another claim has succeeded since.
+    last_refused: Option<ClaimCode>,
     /// Apps that the owner has announced with [`Self::advertise`].
     advertised: Vec<Advertised>,
-    /// Notifications for the agent that its session has no room for yet.
-    news: News,
-    /// Legs with events that are not handled yet. Each change of a leg adds it; only [`Self::pump`] removes it.
-    stirred: BTreeSet<Leg>,
-    /// Legs that `pump` has changed and whose drivers must run, until they are polled. A leg that is gone stays here, too, since its driver
-    /// must close the connection.
+    /// Notifications that wait until the agent's session has room for them.
+    notices: Notices,
+    /// Legs whose sessions may have events that are not handled yet. Each method call on a session adds its leg; only
+    /// [`Self::process_events`] removes it.
+    unprocessed: BTreeSet<Leg>,
+    /// Legs whose drivers must run, until [`Self::poll_touched`] returns them. A leg that has ended stays here, too, since its driver must
+    /// close the connection.
     touched: BTreeSet<Leg>,
     /// The deadline of the session of each leg, and the legs by deadline.
     due: BTreeMap<Leg, Instant>,
@@ -220,25 +221,25 @@ impl Bridge {
             config,
             random,
             now,
-            born: now,
-            speaks_for: SpeaksFor::pending(),
+            created: now,
+            agent_profile: AgentProfile::pending(),
             apps: BTreeMap::new(),
             routes: BTreeMap::new(),
-            questions: BTreeMap::new(),
+            inputs: BTreeMap::new(),
             subscriptions: BTreeMap::new(),
             subscribed: 0,
             claiming: BTreeMap::new(),
-            missed: None,
+            last_refused: None,
             advertised: Vec::new(),
-            news: News::default(),
-            stirred: BTreeSet::new(),
+            notices: Notices::default(),
+            unprocessed: BTreeSet::new(),
             touched: BTreeSet::new(),
             due: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             events: VecDeque::new(),
         };
-        bridge.stir(Leg::Agent);
-        bridge.pump();
+        bridge.mark_unprocessed(Leg::Agent);
+        bridge.process_events();
         bridge
     }
 
@@ -260,9 +261,9 @@ impl Bridge {
         let opened = self.open_as(Dial::Bound(dial), now);
         match &opened {
             Ok(channel) => self.wait_for_hello(claim, *channel),
-            Err(why) => self.miss_claim(claim, &alloc::string::ToString::to_string(why)),
+            Err(why) => self.fail_claim(claim, &alloc::string::ToString::to_string(why)),
         }
-        self.pump();
+        self.process_events();
         opened
     }
 
@@ -272,22 +273,22 @@ impl Bridge {
             return Err(OpenRefused::Full);
         }
         let channel = self.registry.open(dial)?;
-        // Removes legs that are gone: an owner who drives all legs at once never polls them.
+        // Removes the legs of apps that have ended: an owner that drives all legs in one loop never polls them.
         let apps = &self.apps;
         self.touched.retain(|leg| matches!(leg, Leg::App(known) if apps.contains_key(known)) || *leg == Leg::Agent);
-        let session = Session::new(self.config.app(&self.speaks_for, channel), self.now);
+        let session = Session::new(self.config.app(&self.agent_profile, channel), self.now);
         self.apps.insert(channel, App::new(session));
-        self.stir(Leg::App(channel));
-        self.pump();
+        self.mark_unprocessed(Leg::App(channel));
+        self.process_events();
         Ok(channel)
     }
 
     /// Fails the claim of [`BridgeEvent::ClaimWanted`]: no app has its code, or the app could not be connected. `why` is shown to the
-    /// agent. No effect if the claim is gone.
+    /// agent. No effect if the claim has ended.
     pub fn refuse_claim(&mut self, claim: ClaimId, why: &str, now: Instant) {
         self.advance(now);
-        self.miss_claim(claim, why);
-        self.pump();
+        self.fail_claim(claim, why);
+        self.process_events();
     }
 
     /// Sets the list of apps that wait for a gateway, for the texts and tools that show them to the agent. Replaces the previous list.
@@ -295,7 +296,7 @@ impl Bridge {
         self.advertised = apps;
     }
 
-    /// Takes a frame that arrived on a leg. Frames of a leg that is gone are dropped.
+    /// Takes a frame that arrived on a leg. Frames of a leg that has ended are dropped.
     ///
     /// # Errors
     /// [`Full`] hands the frame back, as [`Session::handle_frame`] does.
@@ -303,7 +304,7 @@ impl Bridge {
         self.advance(now);
         if let Leg::App(channel) = leg
             && let Some(app) = self.apps.get_mut(&channel)
-            && app.is_taken_in()
+            && app.is_accepted()
         {
             // The app has sent a frame after its welcome, so it has the new token.
             self.registry.confirm(channel);
@@ -314,8 +315,8 @@ impl Bridge {
         let at = self.now;
         let Some(session) = self.session_mut(leg) else { return Ok(()) };
         session.handle_frame(frame, Lane::CHANNEL, at)?;
-        self.stir(leg);
-        self.pump();
+        self.mark_unprocessed(leg);
+        self.process_events();
         Ok(())
     }
 
@@ -327,10 +328,10 @@ impl Bridge {
             session.handle_end(end, at);
         }
         if let Leg::App(channel) = leg {
-            self.depart(channel);
+            self.unroute(channel);
         }
-        self.stir(leg);
-        self.pump();
+        self.mark_unprocessed(leg);
+        self.process_events();
     }
 
     /// Handles every deadline that is not after `now`, on all legs. Harmless if called early or repeatedly.
@@ -346,8 +347,8 @@ impl Bridge {
             if let Some(session) = self.session_mut(leg) {
                 session.handle_timeout(at);
             }
-            self.stir(leg);
-            self.pump();
+            self.mark_unprocessed(leg);
+            self.process_events();
         }
     }
 
@@ -355,8 +356,8 @@ impl Bridge {
     pub fn close(&mut self, how: Close, now: Instant) {
         self.advance(now);
         self.agent.close(how, self.now);
-        self.stir(Leg::Agent);
-        self.pump();
+        self.mark_unprocessed(Leg::Agent);
+        self.process_events();
     }
 
     /// Closes the session of one app.
@@ -366,9 +367,9 @@ impl Bridge {
         if let Some(app) = self.apps.get_mut(&channel) {
             app.close(how, at);
         }
-        self.depart(channel);
-        self.stir(Leg::App(channel));
-        self.pump();
+        self.unroute(channel);
+        self.mark_unprocessed(Leg::App(channel));
+        self.process_events();
     }
 
     // ---- Output ----
@@ -387,16 +388,16 @@ impl Bridge {
         let frame = session.poll_transmit();
         let closed = session.is_closed();
         // Polling makes room for notifications, and polling the last frame may close the session.
-        if leg == Leg::Agent && !self.news.is_empty() {
-            self.tell_news();
+        if leg == Leg::Agent && !self.notices.is_empty() {
+            self.send_notices();
         }
         let room_is_wanted = match leg {
             Leg::Agent => true,
             Leg::App(channel) => self.apps.get(&channel).is_some_and(App::keeps_renewals),
         };
         if closed || (frame.is_some() && room_is_wanted) {
-            self.stir(leg);
-            self.pump();
+            self.mark_unprocessed(leg);
+            self.process_events();
         } else if frame.is_some() {
             self.note_deadline(leg);
         }
@@ -407,7 +408,7 @@ impl Bridge {
     #[must_use = "an event that is polled is not repeated"]
     pub fn poll_event(&mut self) -> Option<BridgeEvent> {
         if self.is_full() {
-            // No leg could take input while events were unpolled; now each can.
+            // No leg could take input while too many events were unpolled; from now on each can.
             self.touched.insert(Leg::Agent);
             self.touched.extend(self.apps.keys().copied().map(Leg::App));
         }
@@ -475,7 +476,7 @@ impl Bridge {
     #[must_use]
     pub fn in_flight(&self) -> usize {
         let subscribing = self.subscriptions.values().map(Subscription::waiting).fold(0, usize::saturating_add);
-        [self.routes.len(), self.questions.len(), self.claiming.len(), subscribing].into_iter().fold(0, usize::saturating_add)
+        [self.routes.len(), self.inputs.len(), self.claiming.len(), subscribing].into_iter().fold(0, usize::saturating_add)
     }
 
     // ---- Private steps ----
@@ -505,30 +506,30 @@ impl Bridge {
 
     /// The wall-clock time, counted from the one in the configuration.
     fn epoch_ms(&self) -> u64 {
-        let since = self.now.saturating_duration_since(self.born);
+        let since = self.now.saturating_duration_since(self.created);
         self.config.epoch_ms.saturating_add(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
     }
 
-    fn stir(&mut self, leg: Leg) {
-        self.stirred.insert(leg);
+    fn mark_unprocessed(&mut self, leg: Leg) {
+        self.unprocessed.insert(leg);
     }
 
-    /// Handles the events of all legs until there are none. It ends, since each step takes an event from a session, and an event of one leg
-    /// causes at most one method call on another.
-    fn pump(&mut self) {
-        while let Some(leg) = self.stirred.pop_first() {
+    /// Handles the events of all sessions until there are none. This ends, since each step takes an event from a session, and an event of
+    /// one leg causes at most one method call on another.
+    fn process_events(&mut self) {
+        while let Some(leg) = self.unprocessed.pop_first() {
             match leg {
                 Leg::Agent => {
                     while let Some(event) = self.agent.poll_event() {
                         self.on_agent(event);
                     }
-                    self.tell_news();
+                    self.send_notices();
                 }
                 Leg::App(channel) => {
                     while let Some(event) = self.apps.get_mut(&channel).and_then(App::poll_event) {
                         self.on_app(channel, event);
                     }
-                    self.go_on_renewing(channel);
+                    self.send_renewals(channel);
                 }
             }
             self.note_deadline(leg);
@@ -552,13 +553,16 @@ impl Bridge {
         }
     }
 
-    fn tell(&mut self, event: BridgeEvent) {
+    fn emit(&mut self, event: BridgeEvent) {
         self.events.push_back(event);
     }
 }
 
 impl fmt::Debug for Bridge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bridge").field("agent", self.speaks_for.identity()).field("apps", &self.apps.keys()).finish_non_exhaustive()
+        f.debug_struct("Bridge")
+            .field("agent", self.agent_profile.identity())
+            .field("apps", &self.apps.keys())
+            .finish_non_exhaustive()
     }
 }

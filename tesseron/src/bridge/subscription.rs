@@ -31,7 +31,8 @@ use protocol_core::session::InboundId;
 #[derive(Clone, Debug)]
 pub(super) struct Subscription {
     session: SessionId,
-    /// Its name at the app, on all channels of the session, so that an app which has kept it does not have it twice after the renewal.
+    /// Its name at the app. It is the same on all channels of the session, so that an app that has kept the subscription does not have it
+    /// twice after the renewal.
     name: Text,
     state: State,
 }
@@ -42,7 +43,7 @@ enum State {
     Asked(ChannelId, Vec<InboundId>),
     Agreed(ChannelId),
     Lapsed,
-    /// Lapsed, and no longer wanted: it is ended at the app when that is back.
+    /// Lapsed, and the agent has unsubscribed: it is ended at the app once the app is connected again.
     Unwanted,
     /// The app was asked again.
     Renewing(ChannelId),
@@ -54,7 +55,7 @@ impl Subscription {
         Self { session, name, state: State::Asked(channel, alloc::vec![id]) }
     }
 
-    /// The channel of the app; `None` while it is away.
+    /// The channel of the app; `None` while the app is disconnected.
     pub(super) fn channel(&self) -> Option<ChannelId> {
         match self.state {
             State::Asked(channel, _) | State::Agreed(channel) | State::Renewing(channel) => Some(channel),
@@ -115,21 +116,21 @@ impl Subscription {
         }
     }
 
-    /// Records the end of its channel. A subscription to which the app has not agreed ends when its call does.
+    /// Records the end of its channel. A subscription that the app has not agreed to ends with the call that requested it.
     pub(super) fn lapse(&mut self) {
         if let State::Agreed(_) | State::Renewing(_) = self.state {
             self.state = State::Lapsed;
         }
     }
 
-    /// Marks it as unwanted while its app is away.
-    pub(super) fn disown(&mut self) {
+    /// Marks it as unwanted, if its app is disconnected.
+    pub(super) fn mark_unwanted(&mut self) {
         if let State::Lapsed = self.state {
             self.state = State::Unwanted;
         }
     }
 
-    /// Records that the app is back on `channel`, and is asked again.
+    /// Records that the app has reconnected on `channel`, and is asked again.
     pub(super) fn renew(&mut self, channel: ChannelId) {
         if let State::Lapsed = self.state {
             self.state = State::Renewing(channel);

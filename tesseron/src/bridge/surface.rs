@@ -34,15 +34,15 @@ impl Room {
 impl Bridge {
     /// Queues notifications that tools and resources have changed.
     pub(super) fn change_surface(&mut self) {
-        self.news.change_tools();
-        self.news.change_resources();
-        self.stir(Leg::Agent);
+        self.notices.change_tools();
+        self.notices.change_resources();
+        self.mark_unprocessed(Leg::Agent);
     }
 
     /// Sends the queued notifications to the agent, as far as there is room.
-    pub(super) fn tell_news(&mut self) {
+    pub(super) fn send_notices(&mut self) {
         if self.agent.is_ready() {
-            self.news.tell(&mut self.agent, self.now);
+            self.notices.send(&mut self.agent, self.now);
         }
     }
 
@@ -57,8 +57,8 @@ impl Bridge {
                 let Some(manifest) = self.manifest(routed.channel) else { continue };
                 let mut of_app = Vec::new();
                 for action in manifest.actions() {
-                    // Two apps can have the same name of a tool: `a` with `b__c`, and `a__b` with `c`. Only the one that is called is
-                    // listed.
+                    // Two actions can have the same tool name: `b__c` of the app `a`, and `c` of the app `a__b`. Only the one that a call
+                    // reaches is listed.
                     if self.resolve(action.tool()) == Some((routed.channel, action.name())) {
                         of_app.push(tool(manifest, action));
                     }
@@ -73,8 +73,9 @@ impl Bridge {
         Room(self.config.agent_limits.frame_bytes / 4)
     }
 
-    /// Finds the app and the action of a tool: the app with the longest matching id that has such an action; if none has, the one with the
-    /// longest matching id, which may have added it since. An alias stands only for the action that it was made for.
+    /// Finds the app and the action of a tool: the app with the longest matching id that lists such an action; if none does, the app with
+    /// the longest matching id, which may have added the action since it sent its list. An alias stands only for the action that it was
+    /// made for.
     pub(super) fn resolve<'a>(&'a self, name: &'a str) -> Option<(ChannelId, &'a str)> {
         if tool_name::is_alias(name) {
             return self.resolve_alias(name);
@@ -105,7 +106,7 @@ impl Bridge {
         self.apps.get(&channel)?.manifest()
     }
 
-    /// The reply for an unknown tool. It is a result, so that the model can read what to do next.
+    /// The reply for an unknown tool. It is a result, so that the model reads the next step to take.
     pub(super) fn unknown_tool(&self, name: &str) -> Reply {
         let app = name.split_once("__").map_or(name, |(app, _)| app);
         let shown: String = app.chars().take(64).collect();
@@ -189,7 +190,7 @@ pub(super) fn parts_of(uri: &str) -> Option<(&str, String)> {
     Some((app, decoded(name)))
 }
 
-/// Decodes a name. One that is not properly encoded is returned as it is.
+/// Decodes a name. A `%` without two digits stays as it is, and so does a whole name that would not be UTF-8.
 fn decoded(name: &str) -> String {
     let mut bytes = Vec::with_capacity(name.len());
     let mut rest = name.as_bytes();

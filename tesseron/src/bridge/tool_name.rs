@@ -11,8 +11,8 @@
 //! ```
 //!
 //! An alias depends only on the app and the action. A name that looks like an alias is replaced by one, too. The aliases of two apps differ
-//! before the last `__`, which the words never contain. So only two actions of the same app can have the same alias, if someone has
-//! searched for two names with the same digest.
+//! before the last `__`, which the words never contain. So two tools have the same alias only if they are actions of the same app whose
+//! names have the same digest, which practically happens only on purpose.
 
 use alloc::string::String;
 
@@ -39,7 +39,7 @@ pub(super) fn of_action(app: &str, action: &str) -> String {
 pub(super) fn is_alias(tool: &str) -> bool {
     let digits = |digits: &[u8]| digits.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
     let bytes = tool.as_bytes();
-    bytes.split_last_chunk::<DIGITS>().is_some_and(|(told, last)| told.ends_with(MARK.as_bytes()) && digits(last))
+    bytes.split_last_chunk::<DIGITS>().is_some_and(|(rest, last)| rest.ends_with(MARK.as_bytes()) && digits(last))
 }
 
 /// The stand-in for the app in the alias of each of its actions.
@@ -114,9 +114,9 @@ mod tests {
             ("x--0123456789abcdef", "ledger__x--0123456789abcdef--"),
             ("\u{0}\n", "ledger__--"),
         ] {
-            let told = of_action("ledger", action);
-            assert_eq!(told, alloc::format!("{alias}{:016x}", digest(action)));
-            assert!(is_alias(&told) && is_allowed(&told), "{told}");
+            let tool = of_action("ledger", action);
+            assert_eq!(tool, alloc::format!("{alias}{:016x}", digest(action)));
+            assert!(is_alias(&tool) && is_allowed(&tool), "{tool}");
         }
     }
 

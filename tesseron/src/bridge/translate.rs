@@ -21,7 +21,7 @@ pub(super) enum Purpose {
     Resource { invocation: InboundId, uri: Text },
     /// A call of the bridge's tool that reads a resource.
     ResourceText(InboundId),
-    /// A subscription of the agent. The one of this URI may have been replaced by another one meanwhile.
+    /// A subscription of the agent, under this name at the app. Another subscription may have replaced it under the same URI meanwhile.
     Subscribe { uri: Text, name: Text },
     /// The renewal, or the end, of a subscription that the agent had when the app disconnected.
     Renew { uri: Text, name: Text },
@@ -30,7 +30,7 @@ pub(super) enum Purpose {
 }
 
 impl Purpose {
-    /// The agent's call that waits for it, if there is exactly one.
+    /// The agent's call for which it runs, if there is exactly one.
     pub(super) fn invocation(&self) -> Option<InboundId> {
         match self {
             Self::Tool(id) | Self::Resource { invocation: id, .. } | Self::ResourceText(id) => Some(*id),
@@ -83,25 +83,25 @@ fn blocks(output: &Json) -> Option<Blocks> {
 
 /// The result of a tool that failed, with the code and data of its error, the partial result and the last progress.
 fn failed(error: &RpcError, partial: Option<Json>, last: Option<&Progress>) -> ToolOutput {
-    let mut said = Vec::new();
-    Object::write(&mut said, |object| {
+    let mut details = Vec::new();
+    Object::write(&mut details, |object| {
         write_integer(object.member("code"), error.code);
         if let Some(data) = &error.data {
             object.json("data", data);
         } else if let Some(partial) = &partial {
             object.object("data", |object| object.json("partial", partial));
         }
-        // For a lost call the last progress is included.
+        // The last progress is included only if the call was lost.
         if let (code::TRANSPORT_CLOSED, Some(percent)) = (error.code, last.and_then(|last| last.value)) {
             object.number("progress", percent);
         }
     });
-    let said = Json::written(said);
+    let details = Json::written(details);
     let mut text = String::from(error.message.as_str());
     text.push('\n');
-    text.push_str(&pretty(said.as_str()));
+    text.push_str(&pretty(details.as_str()));
     let mut output = ToolOutput::error(text);
-    output.structured = Some(said);
+    output.structured = Some(details);
     output
 }
 
@@ -215,9 +215,9 @@ pub(super) fn answer(answer: Result<Answer, InputFailed>, unavailable: i64, clie
             not_offered(unavailable, client)
         } else {
             let message = alloc::format!("MCP error {}: {}", error.code, error.message);
-            let mut told = RpcError::internal(message);
-            told.data = error.data;
-            told
+            let mut refusal = RpcError::internal(message);
+            refusal.data = error.data;
+            refusal
         }),
         Err(InputFailed::Invalid(why)) => {
             Answer::Refused(RpcError::new(RpcError::INTERNAL, alloc::format!("the agent's answer does not fit: {why}")))

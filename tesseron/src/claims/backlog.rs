@@ -8,15 +8,15 @@
 //! ```
 //!
 //! A new connection always gets a place. When all are taken, the oldest connection of the user with the most places is evicted. The user of
-//! the app always gets half of the places; all other users share the rest. So silent connections keep out only others of the same user, and
-//! only until the next one arrives.
+//! the app always gets half of the places; all other users share the rest. So silent connections take places only from connections of the
+//! same user, and only until the next one arrives.
 
 use alloc::collections::BTreeMap;
 use core::cmp::Reverse;
 
 use super::Peer;
 
-/// The place of a connection in the backlog. Never reused.
+/// The place of a connection in the backlog. It is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     /// The number of the connection, counted from 1.
@@ -36,7 +36,7 @@ impl Place {
 pub struct Arrival {
     /// The place of the connection.
     pub place: Place,
-    /// The connection that was evicted for it. Close that one.
+    /// The connection that was evicted for it, which must be closed.
     pub evicted: Option<Place>,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Backlog {
 impl Backlog {
     /// Adds a connection to at most `max` places; 0 counts as 1.
     pub(super) fn arrive(&mut self, peer: Peer, max: usize) -> Arrival {
-        let evicted = if self.waiting.len() < max.max(1) { None } else { self.who_makes_room_for(peer, max) };
+        let evicted = if self.waiting.len() < max.max(1) { None } else { self.choose_evicted(peer, max) };
         if let Some(place) = evicted {
             self.leave(place);
         }
@@ -65,7 +65,8 @@ impl Backlog {
         self.waiting.remove(&place.number);
     }
 
-    fn who_makes_room_for(&self, newcomer: Peer, max: usize) -> Option<Place> {
+    /// The connection that a new one of `newcomer` evicts.
+    fn choose_evicted(&self, newcomer: Peer, max: usize) -> Option<Place> {
         // For each user the number of its connections, and the oldest one.
         let mut peers = BTreeMap::<Peer, (usize, u64)>::new();
         for (number, peer) in &self.waiting {
@@ -104,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_connection_always_gets_a_place_and_the_oldest_is_closed() {
+    fn a_new_connection_always_gets_a_place_and_the_oldest_is_evicted() {
         let (mut backlog, places) = filled(many(Peer::Unknown, PLACES));
         for place in places {
             assert_eq!(backlog.arrive(Peer::Unknown, PLACES).evicted, Some(place));
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn connections_of_another_user_are_closed_for_this_user_and_never_the_reverse() {
+    fn connections_of_another_user_are_evicted_for_this_user_and_never_the_reverse() {
         let other = Peer::OtherUser(7);
         let (mut backlog, places) = filled(many(other, PLACES));
         let mut ours = Vec::new();
@@ -134,11 +135,11 @@ mod tests {
         for _ in 0..1000 {
             assert_eq!(backlog.arrive(other, PLACES).evicted.map(Place::peer), Some(other));
         }
-        assert_eq!(backlog.arrive(Peer::ThisUser, PLACES).evicted, Some(ours[0]), "more than half is no share of ours");
+        assert_eq!(backlog.arrive(Peer::ThisUser, PLACES).evicted, Some(ours[0]), "this user may lose a place only above its half");
     }
 
     #[test]
-    fn a_user_with_many_numbers_does_not_drive_this_one_below_its_half() {
+    fn connections_of_many_user_ids_leave_this_user_half_of_the_places() {
         let mut backlog = Backlog::default();
         for user in 0..1000 {
             backlog.arrive(Peer::OtherUser(user), PLACES);

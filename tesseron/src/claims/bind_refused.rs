@@ -17,13 +17,13 @@ pub enum BindRefused {
     BoundHere,
     /// A bind without a valid code, or with two.
     Malformed,
-    /// A wrong code. It delays the next ones.
+    /// A wrong code. It delays the check of later ones.
     Mismatch,
     /// The claim is spent: an agent has claimed the app.
     Spent,
     /// The claim is taken by a gateway whose agent is not known yet.
     Taken,
-    /// No code, where one is required.
+    /// No code, although the app requires one.
     Unbound,
     /// The app has no claim code, and its one channel is in use.
     Occupied,

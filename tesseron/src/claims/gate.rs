@@ -4,8 +4,8 @@
 //! ```text
 //!   the app's end, HostGate                               the gateway's end, DialGate
 //!
-//!                a bind         its delay is over             any other frame
-//!      Unbound ----------> Asked ----------------.              ,---.
+//!                a bind         the delay is over             any other frame
+//!      Unbound ---------> Delayed ---------------.              ,---.
 //!       |   ^                                    |              |   v
 //!       |   '-- refused, and kept ---------------|             Waiting ---------------> (failed)
 //!       |                                        |                |      an error, an answer of the wrong
@@ -16,8 +16,8 @@
 //!       `bind_wait` is over            Open: the session's      Open: the session's
 //! ```
 //!
-//! At the app no frame is taken while a bind is delayed. After the bind, the gate refuses further binds and keeps the channel; all other
-//! frames are for the session. At the gateway the frames before the answer are dropped.
+//! At the app no frame may arrive while the check of a code is delayed. After the bind, the gate refuses further binds and keeps the
+//! channel; all other frames are for the session. At the gateway the frames before the answer are dropped.
 
 use alloc::string::String;
 use core::time::Duration;
@@ -48,8 +48,8 @@ pub struct HostGate {
 #[derive(Clone, Debug)]
 enum State {
     Unbound,
-    /// A bind is checked at `due`.
-    Asked {
+    /// The code of a bind is checked at `due`.
+    Delayed {
         id: WireId,
         code: BindCode,
         due: Instant,
@@ -74,7 +74,7 @@ pub struct HostStep {
 pub enum HostNext {
     /// Read the next frame.
     Keep,
-    /// It is bound: start its session. Call [`Host::handle_closed`] when the channel is gone.
+    /// It is bound: start its session. Call [`Host::handle_closed`] when the channel has ended.
     Open(HostChannel),
     /// After [`Self::Open`]: pass this frame to the session.
     Deliver(Bytes),
@@ -91,10 +91,10 @@ impl HostGate {
         Self { place, deadline, attempts, state: State::Unbound }
     }
 
-    /// Returns `true` while a bind is delayed, so that no frame may be passed.
+    /// Returns `true` while the check of a code is delayed, so that no frame may be passed.
     #[must_use]
     pub fn is_deciding(&self) -> bool {
-        matches!(self.state, State::Asked { .. })
+        matches!(self.state, State::Delayed { .. })
     }
 
     /// Takes a frame. `host` must be the one that made the gate. A frame while it [`is_deciding`](Self::is_deciding) closes the socket.
@@ -108,8 +108,8 @@ impl HostGate {
             BindRequest::Bind { id, code } if is_open => self.judge(&id, read(code), host, now),
             BindRequest::Other { .. } if is_open => HostStep { reply: None, next: HostNext::Deliver(frame) },
             BindRequest::Bind { id, code } if !self.is_deciding() => {
-                let due = if code.is_some() { host.looks_at(self.place, now) } else { now };
-                self.state = State::Asked { id, code: read(code), due };
+                let due = if code.is_some() { host.check_time(self.place, now) } else { now };
+                self.state = State::Delayed { id, code: read(code), due };
                 self.handle_timeout(host, now)
             }
             BindRequest::Bind { id, .. } | BindRequest::Other { id } => {
@@ -124,19 +124,19 @@ impl HostGate {
     pub fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
             State::Unbound => Some(self.deadline),
-            State::Asked { due, .. } => Some(due),
+            State::Delayed { due, .. } => Some(due),
             State::Open => None,
         }
     }
 
-    /// Checks a bind whose delay is over, and closes a socket that was not bound in time. Harmless if called early or repeatedly. `host`
+    /// Checks a code whose delay has passed, and closes a socket that was not bound in time. Harmless if called early or repeatedly. `host`
     /// must be the one that made the gate.
     pub fn handle_timeout(&mut self, host: &mut Host, now: Instant) -> HostStep {
         if self.poll_timeout().is_none_or(|at| now < at) {
             return HostStep::NOTHING;
         }
         match core::mem::replace(&mut self.state, State::Unbound) {
-            State::Asked { id, code, .. } => self.judge(&id, code, host, now),
+            State::Delayed { id, code, .. } => self.judge(&id, code, host, now),
             State::Unbound | State::Open => HostStep { reply: None, next: HostNext::Close },
         }
     }
@@ -150,16 +150,17 @@ impl HostGate {
             }
             Err(refused) => {
                 let reply = Some(bind::write_refused(id, &refused.error()));
-                let is_over = refused.closes() || (!is_open && self.is_one_too_many());
+                let is_over = refused.closes() || (!is_open && self.exceeds_attempts());
                 HostStep { reply, next: if is_over { HostNext::Close } else { HostNext::Keep } }
             }
         }
     }
 
-    fn is_one_too_many(&mut self) -> bool {
-        let left = self.attempts.checked_sub(1);
-        self.attempts = left.unwrap_or_default();
-        left.is_none()
+    /// Counts a refused bind. Returns `true` if there were too many.
+    fn exceeds_attempts(&mut self) -> bool {
+        let remaining = self.attempts.checked_sub(1);
+        self.attempts = remaining.unwrap_or_default();
+        remaining.is_none()
     }
 }
 
@@ -305,7 +306,7 @@ mod tests {
         gate
     }
 
-    /// The answer of a gate to a frame, after its delay.
+    /// The answer of a gate to a frame, after the delay if there is one.
     fn answer(gate: &mut HostGate, frame: Bytes, host: &mut Host) -> HostStep {
         let step = gate.handle_frame(frame, host, at(0));
         if !gate.is_deciding() {
@@ -351,11 +352,11 @@ mod tests {
     }
 
     #[test]
-    fn item_112_the_bind_table_of_section_7_6_row_by_row_with_the_socket_kept_or_closed() {
+    fn item_112_every_row_of_the_bind_table_keeps_or_closes_the_socket() {
         let mut host = host();
         let of = |host: &mut Host, frame: Bytes| shown(&answer(&mut gate(host), frame, host));
 
-        // Ok, and already bound on this channel.
+        // The right code; then further binds on the channel that is bound.
         let mut first = gate(&mut host);
         let (good, bad) = (right(&host), bind("WRONG"));
         let step = first.handle_frame(good.clone(), &mut host, at(0));
@@ -364,7 +365,7 @@ mod tests {
         for _ in 0..20 {
             assert_eq!(shown(&first.handle_frame(good.clone(), &mut host, at(0))), r#""bind" -32009, keep"#);
         }
-        // Spent, whatever the code is.
+        // On another channel, the right and a wrong code: the claim is spent.
         assert_eq!(of(&mut host, good.clone()), r#""bind" -32009, keep"#);
         host.handle_agent(channel, Agent::pending());
         assert_eq!(of(&mut host, good), r#""bind" -32009, keep"#);
@@ -375,7 +376,7 @@ mod tests {
             let text = alloc::format!(r#"{{"jsonrpc":"2.0","id":5,"method":"tesseron/bind","params":{params}}}"#);
             assert_eq!(of(&mut host, frame(&text)), "5 -32602, keep", "{params}");
         }
-        // Mismatch, which counts.
+        // Mismatch: each one delays the next check.
         for (code, due) in [("WRONG", None), ("", Some(125)), ("../../x", Some(250)), ("\u{e4}", Some(500)), ("wrong", Some(1000))]
         {
             let mut gate = gate(&mut host);
@@ -387,7 +388,7 @@ mod tests {
             assert_eq!(shown(&step), r#""bind" -32009, close"#, "{code}");
         }
         let good = right(&host);
-        // Any other frame, and its id.
+        // Any other frame: the reply has its id.
         for (text, id) in [
             (r#"{"jsonrpc":"2.0","id":9,"method":"actions/invoke","params":{}}"#, "9"),
             (r#"{"jsonrpc":"2.0","id":"a","result":{}}"#, "\"a\""),
@@ -418,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn item_114_bug_9_a_socket_that_does_not_bind_is_refused_also_after_the_bound_peer_has_left() {
+    fn item_114_bug_9_after_the_bound_gateway_has_disconnected_a_socket_without_a_bind_is_refused() {
         let mut host = host();
         let frame_of_a_session = frame(r#"{"jsonrpc":"2.0","id":1,"method":"actions/invoke","params":{}}"#);
         for _ in 0..2 {
@@ -475,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_socket_of_an_app_without_a_claim_is_told_that_there_is_one() {
+    fn a_second_socket_of_an_app_without_a_claim_is_refused_as_occupied() {
         let mut host = Host::plain();
         let place = host.accept(Peer::ThisUser).unwrap().place;
         let UnixChannel::Open(first) = host.accept_unix(place, at(0)) else { panic!("it is free") };
@@ -519,7 +520,7 @@ mod tests {
     const BOUND: &str = r#"{"jsonrpc":"2.0","id":"bind","result":{"ok":true}}"#;
 
     #[test]
-    fn item_118_nothing_that_comes_before_the_answer_is_handed_on() {
+    fn item_118_frames_before_the_answer_are_dropped() {
         let mut gate = dialled();
         let hello = r#"{"jsonrpc":"2.0","id":1,"method":"tesseron/hello","params":{}}"#;
         for text in [hello, "nope", "", r#"{"jsonrpc":"2.0","id":"other","result":{"ok":true}}"#] {
@@ -532,11 +533,11 @@ mod tests {
     }
 
     #[test]
-    fn a_dial_fails_by_an_error_by_a_wrong_answer_and_by_the_end() {
+    fn a_dial_fails_on_an_error_on_an_invalid_answer_and_on_the_end_of_the_socket() {
         let refusal = r#"{"jsonrpc":"2.0","id":"bind","error":{"code":-32009,"message":"no"}}"#;
         let mut gate = dialled();
         assert_eq!(gate.handle_frame(frame(refusal)), Err(DialFailed::Refused(RpcError::fixed(-32009, "no"))));
-        assert_eq!(gate.handle_frame(frame(BOUND)), Err(DialFailed::Closed), "once failed, for ever");
+        assert_eq!(gate.handle_frame(frame(BOUND)), Err(DialFailed::Closed), "a failed gate stays failed");
         assert_eq!((gate.poll_timeout(), gate.handle_timeout(at(500))), (None, Ok(())));
 
         let mut gate = dialled();
@@ -548,10 +549,10 @@ mod tests {
     }
 
     #[test]
-    fn bug_21_a_host_that_never_answers_holds_a_claim_for_five_seconds() {
+    fn bug_21_a_host_that_never_answers_delays_a_claim_for_five_seconds() {
         let mut gate = dialled();
         assert_eq!(gate.poll_timeout(), Some(at(5)));
-        // A host that talks without answering gains nothing.
+        // Other frames do not extend the time.
         assert_eq!(gate.handle_frame(frame("{}")), Ok(DialStep::Wait));
         assert_eq!(gate.handle_timeout(Instant::from_millis(4999)), Ok(()));
         assert_eq!(gate.handle_timeout(at(5)), Err(DialFailed::TimedOut));
@@ -560,14 +561,14 @@ mod tests {
     }
 
     #[test]
-    fn the_gates_of_a_host_and_a_gateway_open_for_each_other() {
+    fn the_gates_of_a_host_and_a_gateway_understand_each_other() {
         let mut host = host();
         let mut app = gate(&mut host);
         let mut gateway = DialGate::new(&host.claim().unwrap().code, DialGate::WAIT, at(0));
         let step = app.handle_frame(gateway.poll_transmit().unwrap(), &mut host, at(0));
         assert_eq!(gateway.handle_frame(step.reply.unwrap()), Ok(DialStep::Open));
 
-        // And the second gateway learns why not.
+        // The second gateway gets the reason of its refusal.
         let mut app = gate(&mut host);
         let mut gateway = DialGate::new(&host.claim().unwrap().code, DialGate::WAIT, at(0));
         let step = app.handle_frame(gateway.poll_transmit().unwrap(), &mut host, at(0));

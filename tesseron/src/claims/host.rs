@@ -5,7 +5,7 @@
 //!   Free -------------------------------> Held, not known --------------------------> Held, known
 //!    ^                                           |                                         |
 //!    '-------------------------------------------+-----------------------------------------'
-//!          the channel is gone: a new claim, with a new code, session id and token
+//!          the channel has ended: a new claim, with a new code, session id and token
 //! ```
 //!
 //! While it is Free, the expiry of the claim is postponed every `refresh`. Once it is Held, the claim is spent, and the manifest shows
@@ -17,11 +17,11 @@
 //! | when Held, not known | `Taken`       | `Mismatch`; on a Unix socket `Taken` | `Unbound` |
 //! | when Held, known     | `Spent`       | `Mismatch`; on a Unix socket `Spent` | `Unbound` |
 //!
-//! The reference implementation has one claim for ever: it still shows the claim when it is spent, and admits everybody once its first
-//! gateway has disconnected. Here a claim is valid for one channel, and a host with claims never admits a gateway without a code.
+//! The reference implementation has one claim for ever: it still shows the claim when it is spent, and admits any gateway once the first
+//! one has disconnected. Here a claim is valid for one channel, and a host with claims never admits a gateway without a code.
 //!
 //! A plain host has no claim: it admits a gateway without a code while it is Free, and answers `Occupied` while it is Held. A code is a
-//! `Mismatch`, since the gateway means another app. On a Unix socket every bind is `Occupied` while it is Held.
+//! `Mismatch`, since the gateway is looking for another app. On a Unix socket every bind is `Occupied` while it is Held.
 //!
 //! A connection from another user is refused first, unless the host is for any user; so is one from an unknown user if no code protects the
 //! app. All others get a place in the backlog ([`Arrival`]), and must bind within a short time. A code is checked after a delay that
@@ -83,7 +83,7 @@ impl Default for HostPolicy {
 /// The time for which a second socket of an app without a claim stays open, to answer its bind with `Occupied`.
 const OCCUPIED_WAIT: Duration = Duration::from_secs(1);
 
-/// The agent behind a gateway.
+/// The agent that a gateway acts for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Agent {
     /// The id, for programs.
@@ -93,7 +93,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// The stand-in for an agent that is not known yet.
+    /// The placeholder for an agent that is not known yet.
     #[must_use]
     pub fn pending() -> Self {
         pending_agent().into()
@@ -101,7 +101,7 @@ impl Agent {
 }
 
 impl From<Identity> for Agent {
-    /// Converts the identity that a gateway has sent.
+    /// Converts the identity that a gateway has sent, whose name is the id and whose title, or else name, is for people.
     fn from(identity: Identity) -> Self {
         let Identity { name, title, .. } = identity;
         Self { name: title.unwrap_or_else(|| name.clone()).into(), id: name.into() }
@@ -134,7 +134,7 @@ impl Claim {
     }
 }
 
-/// A channel that a [`Host`] has admitted. Never reused.
+/// The id of a channel that a [`Host`] has admitted. It is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostChannel(u64);
 
@@ -156,8 +156,8 @@ pub enum UnixChannel {
 /// The app's end of claims: its claim, its backlog, and its one channel.
 ///
 /// Pass each connection to [`accept`](Self::accept), and then to [`accept_web_socket`](Self::accept_web_socket) or
-/// [`accept_unix`](Self::accept_unix); call [`leave`](Self::leave) when it is gone. After every method call
-/// [`poll_claim`](Self::poll_claim), and write the manifest if it returns a claim. When an admitted channel is gone, or its upgrade could
+/// [`accept_unix`](Self::accept_unix); call [`leave`](Self::leave) when it has ended. After every method call
+/// [`poll_claim`](Self::poll_claim), and write the manifest if it returns a claim. When an admitted channel has ended, or its upgrade could
 /// not be completed, call [`handle_closed`](Self::handle_closed): until then the app is occupied.
 #[derive(Clone, Debug)]
 pub struct Host {
@@ -219,7 +219,7 @@ impl Host {
         self.claim.as_ref()
     }
 
-    /// The claim, once after every change of it. Write it into the manifest.
+    /// The claim, if it has changed since the last call. Write it into the manifest.
     pub fn poll_claim(&mut self) -> Option<&Claim> {
         core::mem::take(&mut self.changed).then_some(self.claim.as_ref()).flatten()
     }
@@ -233,7 +233,7 @@ impl Host {
         }
     }
 
-    /// Adds a new connection to the backlog, until it is admitted or gone.
+    /// Adds a new connection to the backlog, until it is admitted or has ended.
     ///
     /// # Errors
     /// [`BindRefused::Foreign`]; close the connection, which has no place.
@@ -247,7 +247,7 @@ impl Host {
         if counts { Ok(self.backlog.arrive(peer, self.policy.places)) } else { Err(BindRefused::Foreign) }
     }
 
-    /// Removes a connection that is gone from the backlog. No effect on one that was admitted or evicted.
+    /// Removes a connection that has ended from the backlog. No effect on one that was admitted or evicted.
     pub fn leave(&mut self, place: Place) {
         self.backlog.leave(place);
     }
@@ -262,15 +262,15 @@ impl Host {
     #[must_use]
     pub fn accept_unix(&mut self, place: Place, now: Instant) -> UnixChannel {
         let wait = match (&self.claim, self.channel()) {
-            (None, None) => return UnixChannel::Open(self.let_in(place)),
+            (None, None) => return UnixChannel::Open(self.admit(place)),
             (None, Some(_)) => OCCUPIED_WAIT.min(self.policy.bind_wait),
             (Some(_), _) => self.policy.bind_wait,
         };
         UnixChannel::Gated(HostGate::new(place, now.saturating_add(wait), self.policy.bind_attempts))
     }
 
-    /// The time at which a code that this peer sends now is checked.
-    pub(super) fn looks_at(&self, place: Place, now: Instant) -> Instant {
+    /// The time at which a code that arrives now from the connection at `place` is checked.
+    pub(super) fn check_time(&self, place: Place, now: Instant) -> Instant {
         // Without a claim there is nothing to guess.
         let delay = self.claim.as_ref().map(|_| self.slow_down.delay(&self.policy, place.peer(), now));
         now.saturating_add(delay.unwrap_or_default())
@@ -283,7 +283,7 @@ impl Host {
         }
         match (offer.bind(), &self.claim) {
             (OfferedBind::Malformed, _) => Err(BindRefused::Malformed),
-            (OfferedBind::None, None) => self.let_in_plain(place),
+            (OfferedBind::None, None) => self.admit_plain(place),
             (OfferedBind::None, Some(_)) => Err(BindRefused::Unbound),
             (OfferedBind::Code(code), _) => {
                 self.check_code(place, code, now)?;
@@ -293,22 +293,22 @@ impl Host {
         }
     }
 
-    /// Checks a bind on a Unix socket (`docs/protocols/tesseron.md`, "Binding a Unix socket"). `here` is `true` if the socket is already
-    /// bound.
+    /// Checks a bind on a Unix socket (`docs/protocols/tesseron.md`, "Binding a Unix socket"). `is_bound` is `true` if the socket is
+    /// already bound.
     pub(super) fn answer_bind(
         &mut self,
         place: Place,
-        here: bool,
+        is_bound: bool,
         code: BindCode,
         now: Instant,
     ) -> Result<HostChannel, BindRefused> {
-        if here {
+        if is_bound {
             return Err(BindRefused::BoundHere);
         }
         self.check_unspent()?;
         match code.ok_or(BindRefused::Malformed)? {
             Ok(code) => self.check_code(place, &code, now)?,
-            // Text that is not a valid code counts as a wrong one, too.
+            // Text that is not a valid code counts as a wrong code.
             Err(_) => return Err(self.on_mismatch(place, now)),
         }
         Ok(self.bind(place))
@@ -326,7 +326,8 @@ impl Host {
         }
     }
 
-    /// Frees the host after its channel is gone, with a new claim if it makes its own. No effect if `channel` is not the admitted one.
+    /// Frees the host after its channel has ended. Makes a new claim, unless the host is plain. No effect if `channel` is not the admitted
+    /// one.
     pub fn handle_closed(&mut self, channel: HostChannel, now: Instant, epoch_ms: u64, random: &mut dyn FnMut(&mut [u8])) {
         if self.channel() != Some(channel) {
             return;
@@ -397,15 +398,15 @@ impl Host {
             claim.bound_agent = Some(Agent::pending());
             self.changed = true;
         }
-        self.let_in(place)
+        self.admit(place)
     }
 
-    fn let_in_plain(&mut self, place: Place) -> Result<HostChannel, BindRefused> {
+    fn admit_plain(&mut self, place: Place) -> Result<HostChannel, BindRefused> {
         self.check_unspent()?;
-        Ok(self.let_in(place))
+        Ok(self.admit(place))
     }
 
-    fn let_in(&mut self, place: Place) -> HostChannel {
+    fn admit(&mut self, place: Place) -> HostChannel {
         self.backlog.leave(place);
         self.channels = self.channels.saturating_add(1);
         let channel = HostChannel(self.channels);
@@ -474,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn the_upgrade_table_of_section_7_5_row_by_row() {
+    fn every_row_of_the_table_of_upgrades() {
         let offer = |header: &str| Offer::parse([header]);
         let refused = |host: &mut Host, header: &str| {
             let refused = upgrade(host, &offer(header), at(0)).unwrap_err();
@@ -500,7 +501,11 @@ mod tests {
         for _ in 0..20 {
             assert_eq!(refused(&mut host, "tesseron-gateway,tesseron-bind.WRONG").0, BindRefused::Mismatch);
         }
-        assert_eq!(refused(&mut host, &bound), (BindRefused::Spent, Some(409)), "wrong codes change no answer");
+        assert_eq!(
+            refused(&mut host, &bound),
+            (BindRefused::Spent, Some(409)),
+            "wrong codes do not change the answer to the right one"
+        );
 
         let mut plain = Host::plain();
         assert!(upgrade(&mut plain, &offer("tesseron-gateway"), at(0)).is_ok());
@@ -508,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn item_113_wrong_codes_lock_no_peer_out() {
+    fn item_113_any_number_of_wrong_codes_does_not_lock_a_peer_out() {
         let mut host = minting();
         for _ in 0..1000 {
             assert_eq!(dial(&mut host, Some("WRONG"), at(0)), Err(BindRefused::Mismatch));
@@ -518,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_wrong_code_counts_as_a_failed_attempt() {
+    fn only_a_wrong_code_delays_the_next_one() {
         let mut host = minting();
         for _ in 0..20 {
             assert_eq!(dial(&mut host, None, at(0)), Err(BindRefused::Unbound));
@@ -526,13 +531,13 @@ mod tests {
             assert_eq!(upgrade(&mut host, &malformed, at(0)), Err(BindRefused::Malformed));
         }
         let place = host.accept(Peer::ThisUser).unwrap().place;
-        assert_eq!(host.looks_at(place, at(0)), at(0));
+        assert_eq!(host.check_time(place, at(0)), at(0));
         assert_eq!(dial(&mut host, Some("WRONG"), at(0)), Err(BindRefused::Mismatch));
-        assert_eq!(host.looks_at(place, at(0)), Instant::from_millis(125));
+        assert_eq!(host.check_time(place, at(0)), Instant::from_millis(125));
     }
 
     #[test]
-    fn item_114_bug_9_after_the_bound_peer_has_left_an_unbound_dial_is_still_refused() {
+    fn item_114_bug_9_after_the_bound_gateway_has_disconnected_one_without_a_code_is_refused() {
         let mut host = minting();
         let mut random = sequence(9);
         for _ in 0..3 {
@@ -540,7 +545,11 @@ mod tests {
             let channel = dial(&mut host, Some(&right), at(0)).unwrap();
             host.handle_closed(channel, at(1), EPOCH, &mut random);
             assert_eq!(dial(&mut host, None, at(1)), Err(BindRefused::Unbound));
-            assert_eq!(dial(&mut host, Some(&right), at(1)), Err(BindRefused::Mismatch), "the spent code is nobody's");
+            assert_eq!(
+                dial(&mut host, Some(&right), at(1)),
+                Err(BindRefused::Mismatch),
+                "the spent code is not valid for the new claim"
+            );
             assert!(matches!(accept_unix(&mut host, at(1)), UnixChannel::Gated(_)));
         }
     }
@@ -550,7 +559,7 @@ mod tests {
         let mut host = minting();
         let first = host.poll_claim().unwrap().clone();
         assert!(first.is_claimable(EPOCH));
-        assert!(host.poll_claim().is_none(), "once a change");
+        assert!(host.poll_claim().is_none(), "once for each change");
 
         let channel = dial(&mut host, Some(first.code.reveal()), at(1)).unwrap();
         let spent = host.poll_claim().unwrap();
@@ -594,7 +603,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_is_not_to_refresh_has_no_deadline() {
+    fn a_host_with_a_refresh_of_zero_has_no_deadline() {
         let policy = HostPolicy { refresh: Duration::ZERO, ..HostPolicy::default() };
         let mut host = Host::minting(policy, at(0), EPOCH, &mut sequence(12));
         assert_eq!(host.poll_timeout(), None);
@@ -611,7 +620,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_an_earlier_channel_frees_nothing() {
+    fn the_end_of_an_earlier_channel_does_not_free_the_host() {
         let mut host = minting();
         let mut random = sequence(13);
         let right = code(&host);
@@ -636,7 +645,7 @@ mod tests {
         }
         let first = dial(&mut host, None, at(0)).unwrap();
         assert_eq!(dial(&mut host, None, at(0)), Err(BindRefused::Occupied));
-        assert!(matches!(accept_unix(&mut host, at(0)), UnixChannel::Gated(_)), "it is told so");
+        assert!(matches!(accept_unix(&mut host, at(0)), UnixChannel::Gated(_)), "its bind is answered with `Occupied`");
         host.handle_closed(first, at(1), EPOCH, &mut random);
         assert!(host.claim().is_none());
         let UnixChannel::Open(second) = accept_unix(&mut host, at(1)) else { panic!("it is free again") };

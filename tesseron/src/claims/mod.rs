@@ -6,7 +6,7 @@
 //! * [`Host`], at the app, has the claim and decides which gateway is admitted. [`HostGate`] (on a Unix socket) and [`UpgradeGate`] (on a
 //!   WebSocket) handle one connection until then.
 //! * [`DialGate`], at the gateway, sends the claim code on a Unix socket.
-//! * [`SessionRegistry`], at the gateway, has the channels of all apps, knows which sessions are claimed or may be resumed, and finds the
+//! * [`SessionRegistry`], at the gateway, has the channels to all apps, records which sessions are claimed or may be resumed, and finds the
 //!   app of a tool.
 //!
 //! Nothing here reads a clock or a random source. `now` is the owner's monotonic [`protocol_core::Instant`]; `epoch_ms` is its wall clock,

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_exact_name_is_a_gateway() {
+    fn only_the_exact_subprotocol_is_that_of_a_gateway() {
         assert_eq!(shown(&[]), "false none");
         assert_eq!(shown(&[""]), "false none");
         assert_eq!(shown(&["chat, superchat"]), "false none");

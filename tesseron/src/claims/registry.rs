@@ -15,7 +15,7 @@
 //! | its code                                | Live       | found, on the channel that sent that code   | unknown               |
 //! | resume with its token                   | refused    | Live, moved to the new channel              | Live                  |
 //! | hello when bound, its id and token      | refused    | the same, claimed anew                      | Live, claimed anew    |
-//! | either of them with another token       | refused    | refused                                     | refused               |
+//! | either, with another token              | refused    | refused                                     | refused               |
 //! | the first frame after the welcome       |            | the token that was used is spent            |                       |
 //! | its channel closes                      | forgotten  | Zombie                                      |                       |
 //! | a channel that it had before closes     |            |                                             |                       |
@@ -68,7 +68,7 @@ impl Default for RegistryPolicy {
     }
 }
 
-/// A channel to an app. Never reused.
+/// The id of a channel to an app. It is never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelId(u64);
 
@@ -190,8 +190,8 @@ pub struct Resolved<'a> {
 
 /// The channels of a gateway to apps, and the sessions that have a channel or may be resumed.
 ///
-/// Call [`open`](Self::open) for a new channel, and [`handle_closed`](Self::handle_closed) when it is gone. Call [`hello`](Self::hello) or
-/// [`resume`](Self::resume) for the first frame of the app, and [`confirm`](Self::confirm) for every later one.
+/// Call [`open`](Self::open) for a new channel, and [`handle_closed`](Self::handle_closed) when it has ended. Call [`hello`](Self::hello)
+/// or [`resume`](Self::resume) for the first frame of the app, and [`confirm`](Self::confirm) for every later one.
 ///
 /// All tables are bounded by [`RegistryPolicy`], the same sequence of methods has the same results, and only
 /// [`handle_timeout`](Self::handle_timeout) expires a session. A `now` before the latest one counts as the latest one.
@@ -211,10 +211,10 @@ pub struct SessionRegistry {
 
 #[derive(Clone, Debug)]
 enum Channel {
-    /// It has had no hello or resume.
+    /// It has no session yet: no hello or resume was accepted on it.
     Dialled(Dial),
-    /// It has this session.
-    Seated(SessionId),
+    /// It has the session with this id.
+    Attached(SessionId),
     /// Its session has moved to another channel.
     Superseded,
 }
@@ -226,16 +226,16 @@ struct Session {
     minted: (u64, u64),
     /// The time of its claim, in milliseconds since 1970, and its number in that order.
     claimed: Option<(u64, u64)>,
-    /// The code with which it was or can be claimed, if its channel is the one that sent it.
+    /// The code with which it was or can be claimed. `None` once the session has moved from the channel on which the code was sent.
     code: Option<ClaimCode>,
     token: ResumeToken,
     /// The previous token, until the app is known to have the new one.
     previous: Option<ResumeToken>,
-    place: Place,
+    state: State,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum State {
     Live(ChannelId),
     Zombie(Expiry),
 }
@@ -251,13 +251,13 @@ impl Session {
     }
 
     fn channel(&self) -> Option<ChannelId> {
-        match self.place {
-            Place::Live(channel) => Some(channel),
-            Place::Zombie(_) => None,
+        match self.state {
+            State::Live(channel) => Some(channel),
+            State::Zombie(_) => None,
         }
     }
 
-    /// The channel and the number of the claim, if it serves calls.
+    /// The channel, and the number of the claim, of a session that serves calls: it is claimed, and has a channel.
     fn serving(&self) -> Option<(ChannelId, u64)> {
         self.channel().zip(self.claimed.map(|(_, order)| order))
     }
@@ -313,7 +313,7 @@ impl SessionRegistry {
     ) -> Result<Admission, HelloRefused> {
         let dial = match self.channels.get(&channel) {
             None => return Err(HelloRefused::NotOpen),
-            Some(Channel::Seated(_) | Channel::Superseded) => return Err(HelloRefused::AlreadyGreeted),
+            Some(Channel::Attached(_) | Channel::Superseded) => return Err(HelloRefused::AlreadyGreeted),
             Some(Channel::Dialled(dial)) => dial.clone(),
         };
         let app = AppId::parse(app)?;
@@ -346,7 +346,7 @@ impl SessionRegistry {
             code: Some(code),
             token,
             previous: None,
-            place: Place::Live(channel),
+            state: State::Live(channel),
         };
         Ok(self.admit(channel, session_id, session, standing))
     }
@@ -367,13 +367,13 @@ impl SessionRegistry {
             code: Some(code),
             token: resume_token,
             previous: None,
-            place: Place::Live(channel),
+            state: State::Live(channel),
         };
         Ok(self.admit(channel, session_id, session, ClaimState::Bound))
     }
 
-    /// Handles a resume: moves a claimed session to this channel, whether or not its previous channel is gone. It gets a new token; the one
-    /// that was used stays valid until [`Self::confirm`], in case the answer is lost.
+    /// Handles a resume: moves a claimed session to this channel, whether or not its previous channel has ended. It gets a new token; the
+    /// one that was used stays valid until [`Self::confirm`], in case the answer is lost.
     ///
     /// # Errors
     /// [`ResumeRefused`]; the first reason in its order. Nothing has changed, and a hello on the same channel is still possible.
@@ -386,7 +386,7 @@ impl SessionRegistry {
     ) -> Result<Admission, ResumeRefused> {
         match self.channels.get(&channel) {
             None => return Err(ResumeRefused::NotOpen),
-            Some(Channel::Seated(_) | Channel::Superseded) => return Err(ResumeRefused::AlreadyGreeted),
+            Some(Channel::Attached(_) | Channel::Superseded) => return Err(ResumeRefused::AlreadyGreeted),
             Some(Channel::Dialled(_)) => {}
         }
         let app = AppId::parse(app)?;
@@ -406,7 +406,7 @@ impl SessionRegistry {
             code: None,
             token: ResumeToken::mint(random),
             previous: Some(used),
-            place: Place::Live(channel),
+            state: State::Live(channel),
             ..known.clone()
         };
         Ok(self.admit(channel, session_id, session, ClaimState::Resumed))
@@ -415,7 +415,7 @@ impl SessionRegistry {
     /// Records that the app has sent a frame after its welcome, and so has the new token: the previous one is no longer valid. No effect
     /// without a session on the channel, or if repeated.
     pub fn confirm(&mut self, channel: ChannelId) {
-        if let Some(Channel::Seated(id)) = self.channels.get(&channel)
+        if let Some(Channel::Attached(id)) = self.channels.get(&channel)
             && let Some(session) = self.sessions.get_mut(id)
         {
             session.previous = None;
@@ -430,7 +430,7 @@ impl SessionRegistry {
     pub fn claim(&mut self, code: &str, epoch_ms: u64) -> Result<Claimed, ClaimMissed> {
         let code = ClaimCode::parse(code)?;
         let channel = self.find_code(&code).ok_or(ClaimMissed::Unknown)?;
-        let Some(Channel::Seated(session_id)) = self.channels.get(&channel) else { return Err(ClaimMissed::Unknown) };
+        let Some(Channel::Attached(session_id)) = self.channels.get(&channel) else { return Err(ClaimMissed::Unknown) };
         let session_id = session_id.clone();
         let order = self.next_order();
         let session = self.sessions.get_mut(&session_id).ok_or(ClaimMissed::Unknown)?;
@@ -442,7 +442,7 @@ impl SessionRegistry {
     /// Handles the end of a channel.
     pub fn handle_closed(&mut self, channel: ChannelId, now: Instant) -> Departure {
         self.now = self.now.max(now);
-        let Some(Channel::Seated(id)) = self.channels.remove(&channel) else { return Departure::Nothing };
+        let Some(Channel::Attached(id)) = self.channels.remove(&channel) else { return Departure::Nothing };
         let order = self.next_order();
         let Some(session) = self.sessions.get_mut(&id) else { return Departure::Nothing };
         if session.claimed.is_none() {
@@ -454,7 +454,7 @@ impl SessionRegistry {
             return Departure::Forgotten;
         }
         let expiry = (self.now.saturating_add(self.policy.resume_ttl), order);
-        session.place = Place::Zombie(expiry);
+        session.state = State::Zombie(expiry);
         self.zombies.insert(expiry, id);
         if self.zombies.len() > self.policy.max_zombies {
             self.forget_oldest();
@@ -468,7 +468,7 @@ impl SessionRegistry {
         self.zombies.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Forgets the sessions whose time to be resumed is over. Harmless if called early or repeatedly.
+    /// Forgets the sessions that can no longer be resumed. Harmless if called early or repeatedly.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = self.now.max(now);
         while self.poll_timeout().is_some_and(|due| due <= self.now) {
@@ -479,14 +479,14 @@ impl SessionRegistry {
     /// Returns `true` if the session on a channel is claimed. Only then calls and input requests are allowed.
     #[must_use]
     pub fn is_claimed(&self, channel: ChannelId) -> bool {
-        matches!(self.channels.get(&channel), Some(Channel::Seated(id))
+        matches!(self.channels.get(&channel), Some(Channel::Attached(id))
             if self.sessions.get(id).is_some_and(|session| session.claimed.is_some()))
     }
 
     /// The session on a channel.
     #[must_use]
     pub fn session_on(&self, channel: ChannelId) -> Option<&SessionId> {
-        if let Channel::Seated(id) = self.channels.get(&channel)? { Some(id) } else { None }
+        if let Channel::Attached(id) = self.channels.get(&channel)? { Some(id) } else { None }
     }
 
     /// Returns `true` if a session has a channel, or may be resumed.
@@ -495,7 +495,7 @@ impl SessionRegistry {
         self.sessions.contains_key(session)
     }
 
-    /// Returns `true` if a session on some channel was or can be claimed with this code.
+    /// Returns `true` if a session that has a channel was or can be claimed with this code.
     #[must_use]
     pub fn holds(&self, code: &ClaimCode) -> bool {
         self.find_code(code).is_some()
@@ -508,7 +508,7 @@ impl SessionRegistry {
         serving.max_by_key(|(_, _, _, order)| *order).map(|(_, _, channel, _)| channel)
     }
 
-    /// The session of [`Self::route`] for every app that has one, in the order of app ids.
+    /// For every app that serves calls, its session as [`Self::route`] finds it, in the order of app ids.
     #[must_use]
     pub fn routed(&self) -> Vec<Routed> {
         let mut newest: BTreeMap<&AppId, (u64, ChannelId, &SessionId)> = BTreeMap::new();
@@ -567,9 +567,9 @@ impl SessionRegistry {
         (found != 0).then_some(ChannelId(found))
     }
 
-    /// Connects a channel and a session. A known session leaves its previous channel.
+    /// Attaches a session to a channel. A known session is detached from its previous channel.
     fn admit(&mut self, channel: ChannelId, id: SessionId, session: Session, standing: ClaimState) -> Admission {
-        let supersedes = self.unseat(&id);
+        let supersedes = self.detach(&id);
         let admission = Admission {
             welcome: Welcome {
                 session_id: Text::from(id.as_str()),
@@ -579,19 +579,19 @@ impl SessionRegistry {
             claimed_at: session.claimed.map(|(at, _)| at),
             supersedes,
         };
-        self.channels.insert(channel, Channel::Seated(id.clone()));
+        self.channels.insert(channel, Channel::Attached(id.clone()));
         self.sessions.insert(id, session);
         admission
     }
 
-    /// Removes a known session from its channel, which is returned, or from those that may be resumed.
-    fn unseat(&mut self, id: &SessionId) -> Option<ChannelId> {
-        match self.sessions.get(id)?.place {
-            Place::Zombie(expiry) => {
+    /// Removes a known session from its channel, which is returned, or from the table of those that may be resumed.
+    fn detach(&mut self, id: &SessionId) -> Option<ChannelId> {
+        match self.sessions.get(id)?.state {
+            State::Zombie(expiry) => {
                 self.zombies.remove(&expiry);
                 None
             }
-            Place::Live(channel) => {
+            State::Live(channel) => {
                 self.channels.insert(channel, Channel::Superseded);
                 Some(channel)
             }

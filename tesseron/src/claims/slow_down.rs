@@ -3,8 +3,8 @@
 //! Wrong codes never cause the right one to be refused. Each one within [`HostPolicy::failure_window`] doubles the delay after which the
 //! next code is checked, from [`HostPolicy::first_delay`] up to [`HostPolicy::longest_delay`]; a right code resets it. The right code is
 //! delayed, too, or an attacker could give up on a guess as soon as it is not answered at once. Each place in the backlog can hold one
-//! code, so there are at most [`HostPolicy::places`] guesses within [`HostPolicy::longest_delay`]: 32 per second, which takes five months
-//! for half of the 31^6 codes.
+//! code, so there are at most [`HostPolicy::places`] guesses within [`HostPolicy::longest_delay`]: 32 per second. At that rate, half of the
+//! 31^6 codes take five months.
 //!
 //! Wrong codes of this user delay only this user. Those of all other users are counted together, since one person can have many user ids.
 
@@ -98,7 +98,7 @@ mod tests {
             slow_down.on_failure(Peer::OtherUser(user), at(0));
         }
         assert_eq!(delay(&slow_down, Peer::ThisUser, 0), 0);
-        assert_eq!(delay(&slow_down, Peer::OtherUser(5), 0), 2000, "one user can have many numbers");
+        assert_eq!(delay(&slow_down, Peer::OtherUser(5), 0), 2000, "one person can have many user ids");
         assert_eq!(delay(&slow_down, Peer::Unknown, 0), 2000);
         slow_down.on_success(Peer::ThisUser);
         assert_eq!(delay(&slow_down, Peer::Unknown, 0), 2000);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_of_no_delay_and_one_of_the_longest_are_kept() {
+    fn a_delay_of_zero_and_the_longest_one_are_possible() {
         let mut slow_down = SlowDown::default();
         for _ in 0..REMEMBERED {
             slow_down.on_failure(Peer::Unknown, at(0));

@@ -1,10 +1,10 @@
 //! The upgrade to a WebSocket, which may contain the claim code (`docs/protocols/tesseron.md`, "Binding a WebSocket").
 //!
 //! ```text
-//!             an upgrade, its code to be checked later
-//!   Waiting ---------------------------------------------> Heard
+//!             an upgrade, whose code is checked later
+//!   Waiting --------------------------------------------> Delayed
 //!      | |                                                   |
-//!      | '---- an upgrade without a code, or at once ----.   | its delay is over
+//!      | '---- an upgrade that is answered at once ------.   | the delay is over
 //!      |                                                 v   v
 //!      '---- `upgrade_wait` is over ---> (closed)       Answered
 //! ```
@@ -26,8 +26,14 @@ pub struct UpgradeGate {
 
 #[derive(Clone, Debug)]
 enum State {
-    Waiting { deadline: Instant },
-    Heard { offer: Offer, due: Instant },
+    Waiting {
+        deadline: Instant,
+    },
+    /// The code of `offer` is checked at `due`.
+    Delayed {
+        offer: Offer,
+        due: Instant,
+    },
     Answered,
 }
 
@@ -56,8 +62,8 @@ impl UpgradeGate {
             return UpgradeStep::Wait;
         }
         let has_code = offer.is_gateway() && matches!(offer.bind(), OfferedBind::Code(_));
-        let due = if has_code { host.looks_at(self.place, now) } else { now };
-        self.state = State::Heard { offer, due };
+        let due = if has_code { host.check_time(self.place, now) } else { now };
+        self.state = State::Delayed { offer, due };
         self.handle_timeout(host, now)
     }
 
@@ -65,19 +71,20 @@ impl UpgradeGate {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
-            State::Waiting { deadline: at } | State::Heard { due: at, .. } => Some(at),
+            State::Waiting { deadline: at } | State::Delayed { due: at, .. } => Some(at),
             State::Answered => None,
         }
     }
 
-    /// Checks a code whose delay is over, and closes a connection that has sent no request in time. Harmless if called early or repeatedly.
+    /// Checks a code whose delay has passed, and closes a connection that has sent no request in time. Harmless if called early or
+    /// repeatedly.
     pub fn handle_timeout(&mut self, host: &mut Host, now: Instant) -> UpgradeStep {
         if self.poll_timeout().is_none_or(|at| now < at) {
             return UpgradeStep::Wait;
         }
         match core::mem::replace(&mut self.state, State::Answered) {
             State::Waiting { .. } => UpgradeStep::Close,
-            State::Heard { offer, .. } => {
+            State::Delayed { offer, .. } => {
                 host.answer_upgrade(self.place, &offer, now).map_or_else(UpgradeStep::Refuse, UpgradeStep::Open)
             }
             State::Answered => UpgradeStep::Wait,
@@ -133,19 +140,19 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_asks_for_nothing_is_closed_after_two_seconds() {
+    fn a_connection_without_an_upgrade_request_is_closed_after_two_seconds() {
         let mut host = minting();
         let mut gate = gate(&mut host, Peer::Unknown, 1000);
         assert_eq!(gate.poll_timeout(), Some(at(3000)));
         assert_eq!(gate.handle_timeout(&mut host, at(2999)), UpgradeStep::Wait);
         assert_eq!(gate.handle_timeout(&mut host, at(3000)), UpgradeStep::Close);
         let right = right(&host);
-        assert_eq!(gate.handle_upgrade(right, &mut host, at(3000)), UpgradeStep::Wait, "it comes too late");
+        assert_eq!(gate.handle_upgrade(right, &mut host, at(3000)), UpgradeStep::Wait, "the request is too late");
         assert_eq!(host.channel(), None);
     }
 
     #[test]
-    fn after_five_wrong_codes_the_right_one_is_let_in_within_two_seconds() {
+    fn after_five_wrong_codes_the_right_one_is_accepted_within_two_seconds() {
         let mut host = minting();
         let mut now = 0;
         for expected in [0, 125, 250, 500, 1000, 2000, 2000] {
@@ -159,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_codes_of_others_cost_this_user_no_time() {
+    fn wrong_codes_of_others_do_not_delay_this_user() {
         let mut host = minting().for_any_user();
         for millis in 0..20 {
             dial(&mut host, Peer::OtherUser(1), wrong(), millis);
@@ -170,7 +177,7 @@ mod tests {
         assert!(took == 0 && matches!(step, UpgradeStep::Open(_)), "{took} {step:?}");
     }
 
-    /// If the right code were answered at once, an attacker could close each connection that is not answered at once and guess without
+    /// If the right code were answered at once, an attacker could close each connection that is not answered at once, and so guess without
     /// delay.
     #[test]
     fn the_right_code_takes_as_long_as_a_wrong_one() {
@@ -199,7 +206,11 @@ mod tests {
         let mut plain = Host::plain();
         for _ in 0..10 {
             let refused = dial(&mut plain, Peer::ThisUser, wrong(), 0);
-            assert_eq!(refused, (0, UpgradeStep::Refuse(BindRefused::Mismatch)), "there is nothing to guess");
+            assert_eq!(
+                refused,
+                (0, UpgradeStep::Refuse(BindRefused::Mismatch)),
+                "a plain host has no code to guess, so it does not delay"
+            );
         }
     }
 
@@ -216,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn another_user_is_turned_away_before_it_counts() {
+    fn connections_of_another_user_are_refused_and_take_no_place() {
         let mut host = minting();
         for _ in 0..1000 {
             assert_eq!(host.accept(Peer::OtherUser(7)), Err(BindRefused::Foreign));

@@ -1,5 +1,5 @@
-//! Accepts the connections of gateways. Each one has a task of its own until it is accepted as a channel or refused, so that a slow one
-//! does not delay the others.
+//! Accepts the connections of gateways. Each connection has a task of its own until it is admitted as a channel or refused, so that a slow
+//! one does not delay the others.
 
 use core::future::poll_fn;
 use core::pin::pin;
@@ -16,10 +16,10 @@ use protocol_core::drive::Timer;
 
 /// A listening socket for gateways.
 pub(super) trait Acceptor: Send + Sync + 'static {
-    /// A connection that is not accepted as a channel yet.
+    /// A connection that is not admitted as a channel yet.
     type Incoming: Send + 'static;
 
-    /// The next connections, and the user of each. Poll the future to its end, or connections are lost.
+    /// Waits for the next connections, and returns them with the user of each. If the future is dropped, connections may be lost.
     fn accept(&self) -> impl Future<Output = io::Result<Vec<(Self::Incoming, Peer)>>> + Send;
 
     /// Handles the upgrade or the bind. Returns `None` if the connection was refused.
@@ -30,42 +30,42 @@ pub(super) trait Acceptor: Send + Sync + 'static {
     ) -> impl Future<Output = Option<TesseronTransport>> + Send;
 }
 
-/// The next step of the task.
+/// The next step of the accepting task.
 enum Next<C> {
-    Over,
+    Closed,
     Refresh,
-    Come(io::Result<Vec<(C, Peer)>>),
+    Accepted(io::Result<Vec<(C, Peer)>>),
 }
 
 /// Accepts connections and refreshes the claim, until the host is closed.
 pub(super) async fn serve<D: Acceptor, S: Sockets>(acceptor: D, guard: AcceptorGuard, sockets: S) {
     let shared = &guard.0;
     let mut alarm = sockets.alarm();
-    // Kept during a refresh, since it may have accepted a connection and be looking up its user.
-    let mut come = pin!(acceptor.accept());
+    // Not dropped by a refresh, since it may have accepted a connection and be looking up the user of that connection.
+    let mut accepting = pin!(acceptor.accept());
     loop {
         let next = poll_fn(|cx| {
-            let Some(attention) = shared.attention(cx) else { return Poll::Ready(Next::Over) };
-            if attention.due().is_some_and(|at| alarm.poll_until(cx, at).is_ready()) {
+            let Some(accept_state) = shared.accept_state(cx) else { return Poll::Ready(Next::Closed) };
+            if accept_state.due().is_some_and(|at| alarm.poll_until(cx, at).is_ready()) {
                 return Poll::Ready(Next::Refresh);
             }
-            if attention.is_troubled() { Poll::Pending } else { come.as_mut().poll(cx).map(Next::Come) }
+            if accept_state.has_error() { Poll::Pending } else { accepting.as_mut().poll(cx).map(Next::Accepted) }
         });
-        let came = match next.await {
-            Next::Over => return,
+        let accepted = match next.await {
+            Next::Closed => return,
             Next::Refresh => {
                 shared.refresh();
                 continue;
             }
-            Next::Come(came) => came,
+            Next::Accepted(accepted) => accepted,
         };
-        come.set(acceptor.accept());
-        for (incoming, peer) in came.map_err(|error| shared.on_accept_failed(error)).unwrap_or_default() {
+        accepting.set(acceptor.accept());
+        for (incoming, peer) in accepted.map_err(|error| shared.on_accept_failed(error)).unwrap_or_default() {
             let Some(dialler) = shared.arrive(peer) else { continue };
             let mut alarm = sockets.alarm();
             sockets.spawn(Box::pin(async move {
                 if let Some(Some(transport)) = dialler.unless_evicted(D::admit(incoming, &dialler, &mut alarm)).await {
-                    dialler.shared().let_in(transport);
+                    dialler.shared().queue_channel(transport);
                 }
             }));
         }
@@ -110,57 +110,58 @@ mod tcp {
     use protocol_core::drive::Timer;
 
     /// Any free port, reachable only from this machine.
-    const HERE: &str = "127.0.0.1:0";
+    const ANY_PORT: &str = "127.0.0.1:0";
 
     /// The maximum number of connections whose users are looked up at once. One look-up takes as long for many as for one: up to seconds,
     /// if another user has made the tables long. The number is a quarter of the usual limit on open files.
-    const AT_ONCE: usize = 256;
+    const MAX_LOOKUPS: usize = 256;
 
     pub(crate) struct TcpAcceptor<S: Sockets> {
         listener: S::TcpListener,
         address: SocketAddr,
-        /// `true` if the system can tell which user has connected.
-        can_tell: bool,
+        /// `true` if the system can report which user has connected.
+        knows_users: bool,
         sockets: S,
     }
 
     impl<S: Sockets> TcpAcceptor<S> {
         pub(crate) async fn open(sockets: S) -> Result<(Self, Address), TesseronError> {
-            let (listener, address) = S::Io::bind(HERE).await.map_err(TransportError::listening_on(HERE))?;
+            let (listener, address) = S::Io::bind(ANY_PORT).await.map_err(TransportError::listening_on(ANY_PORT))?;
             let url = LoopbackUrl::at(address)
                 .map_err(|_| TransportError::listening_on(address)(io::ErrorKind::AddrNotAvailable.into()))?;
-            Ok((Self { listener, address, can_tell: peer::can_be_known(), sockets }, Address::WebSocket(url)))
+            Ok((Self { listener, address, knows_users: peer::can_be_known(), sockets }, Address::WebSocket(url)))
         }
 
         /// Accepts all connections that are ready, at least one; if no users are looked up, exactly one.
         async fn accept_all(&self) -> io::Result<Vec<(S::Tcp, SocketAddr)>> {
             let mut all = Vec::from([S::accept_tcp(&self.listener).await?]);
-            while self.can_tell && all.len() < AT_ONCE {
+            while self.knows_users && all.len() < MAX_LOOKUPS {
                 let mut next = pin!(S::accept_tcp(&self.listener));
                 match poll_fn(|cx| Poll::Ready(next.as_mut().poll(cx))).await {
                     Poll::Ready(Ok(one)) => all.push(one),
-                    // A persistent error comes again.
+                    // A persistent error is returned by the next call again.
                     Poll::Ready(Err(_)) | Poll::Pending => break,
                 }
             }
             Ok(all)
         }
 
-        /// The users of the connections; `None` for one that has already ended.
+        /// Finds the users of the connections; `None` for one that has already ended.
         async fn look_up(&self, remotes: Vec<SocketAddr>) -> Vec<Option<Peer>> {
             let unknown = remotes.iter().map(|_| Some(Peer::Unknown)).collect();
-            if !self.can_tell {
+            if !self.knows_users {
                 return unknown;
             }
             let local = self.address;
-            // In a blocking task, since the tables of a busy machine are long. If the runtime has no thread for it, the users stay unknown.
+            // In a blocking task, since the tables of a busy machine are long. If the runtime does not run the task, the users stay
+            // unknown.
             let found = run_blocking(&self.sockets, move || peer::find_all(local, &remotes));
             in_time(&mut self.sockets.alarm(), found).await.flatten().unwrap_or(unknown)
         }
     }
 
-    /// Returns `true` if only this one connection has failed, which its peer can cause.
-    fn is_of_the_peer(error: &io::Error) -> bool {
+    /// Returns `true` for an error of one connection, which its peer can cause, and not of the listener.
+    fn is_of_one_connection(error: &io::Error) -> bool {
         matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset)
     }
 
@@ -169,7 +170,7 @@ mod tcp {
 
         async fn accept(&self) -> io::Result<Vec<(S::Tcp, Peer)>> {
             match self.accept_all().await {
-                Err(error) if is_of_the_peer(&error) => Ok(Vec::new()),
+                Err(error) if is_of_one_connection(&error) => Ok(Vec::new()),
                 Err(error) => Err(error),
                 Ok(all) => {
                     let peers = self.look_up(all.iter().map(|(_, remote)| *remote).collect()).await;
@@ -181,17 +182,17 @@ mod tcp {
         async fn admit(mut incoming: S::Tcp, dialler: &Dialler, alarm: &mut (impl Timer + Send)) -> Option<TesseronTransport> {
             let shared = dialler.shared();
             let mut gate = dialler.accept_web_socket();
-            let asked = until(alarm, gate.poll_timeout()?, upgrade::read::<S::Io, _>(&mut incoming)).await?.ok()?;
-            let mut step = shared.upgrade(&mut gate, asked.offer());
+            let request = until(alarm, gate.poll_timeout()?, upgrade::read::<S::Io, _>(&mut incoming)).await?.ok()?;
+            let mut step = shared.handle_upgrade(&mut gate, request.offer());
             while let (UpgradeStep::Wait, Some(due)) = (step, gate.poll_timeout()) {
                 let _ = until(alarm, due, pending::<()>()).await;
-                step = shared.upgrade_in_time(&mut gate);
+                step = shared.handle_upgrade_timeout(&mut gate);
             }
             match step {
                 UpgradeStep::Open(channel) => {
-                    // At once, since the channel is occupied from here on.
+                    // Made at once, since the app is occupied from here on.
                     let guard = ChannelGuard::new(shared, channel);
-                    let socket = in_time(alarm, upgrade::accept::<S::Io, _>(incoming, asked)).await?.ok()?;
+                    let socket = in_time(alarm, upgrade::accept::<S::Io, _>(incoming, request)).await?.ok()?;
                     Some(TesseronTransport::guarded(Box::new(socket), guard))
                 }
                 UpgradeStep::Refuse(refused) => {
@@ -221,7 +222,7 @@ mod unix {
     use crate::claims::{HostGate, HostNext, Peer, UnixChannel};
     use crate::net::TesseronError;
     use crate::net::host::{ChannelGuard, Dialler, Shared};
-    use crate::net::{Address, BIND_LINE, Home, Sockets, TesseronTransport, home, in_time, instance, until};
+    use crate::net::{Address, Home, MAX_BIND_LINE, Sockets, TesseronTransport, home, in_time, instance, until};
     use adapter_io::{Accept, Error as TransportError, ListenUnix, SocketFile};
     use protocol_core::drive::{FrameIo, Timer};
     use protocol_core::limits::Limits;
@@ -273,18 +274,18 @@ mod unix {
         shared: &Arc<Shared>,
         alarm: &mut (impl Timer + Send),
     ) -> Option<TesseronTransport> {
-        io.set_frame_limit(BIND_LINE);
+        io.set_frame_limit(MAX_BIND_LINE);
         while let Some(due) = gate.poll_timeout() {
             let step = if gate.is_deciding() {
                 let _ = until(alarm, due, pending::<()>()).await;
-                shared.bind_in_time(&mut gate)
+                shared.handle_bind_timeout(&mut gate)
             } else {
                 match until(alarm, due, poll_fn(|cx| io.poll_recv(cx))).await {
-                    Some(frame) => shared.knock(&mut gate, frame.ok()??),
-                    None => shared.bind_in_time(&mut gate),
+                    Some(frame) => shared.handle_bind(&mut gate, frame.ok()??),
+                    None => shared.handle_bind_timeout(&mut gate),
                 }
             };
-            // At once, since the channel is occupied from here on.
+            // Made at once, since the app is occupied from here on.
             let guard = if let HostNext::Open(channel) = step.next { Some(ChannelGuard::new(shared, channel)) } else { None };
             if let Some(reply) = step.reply {
                 io.start_send(Transmit::new(reply)).ok()?;

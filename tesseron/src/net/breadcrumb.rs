@@ -1,8 +1,8 @@
-//! Breadcrumbs: files in which a gateway announces each unclaimed code that it has made, so that another gateway of the same user that gets
-//! such a code can name the right gateway (`docs/protocols/tesseron.md`, "Files").
+//! Breadcrumbs: files in which a gateway announces each unclaimed code that it has made. Another gateway of the same user, if its agent
+//! sends it such a code, can then name the right gateway (`docs/protocols/tesseron.md`, "Files").
 //!
-//! The name of the file is the code. Only this user can read it. It is removed when its session is claimed or gone; other gateways remove
-//! it some time after its process has died. A breadcrumb gives no access to an app: its contents are only shown.
+//! The name of the file is the code. Only this user can read it. It is removed when its session is claimed or has ended; other gateways
+//! remove it some time after its process has died. A breadcrumb gives no access to an app: its contents are only shown.
 
 use std::borrow::Cow;
 use std::format;
@@ -26,7 +26,7 @@ const LARGEST: usize = 4 * 1024;
 const MAX_FILES: usize = 1024;
 /// The time for which a breadcrumb is valid, in milliseconds: 24 h. After that its process id may belong to another process.
 const LIFE_MS: u64 = 24 * 60 * 60 * 1000;
-/// The time for which the breadcrumb of a dead process is kept, in milliseconds: 1 h. Its code is still recognised.
+/// The time for which the breadcrumb of a dead process is kept, in milliseconds: 1 h, during which its code is still recognised.
 const STALE_MS: u64 = 60 * 60 * 1000;
 /// The maximum time by which the writer's clock may be ahead, in milliseconds: 10 min.
 const AHEAD_MS: u64 = 10 * 60 * 1000;
@@ -36,8 +36,8 @@ const AHEAD_MS: u64 = 10 * 60 * 1000;
 pub(super) struct Breadcrumb(#[expect(dead_code, reason = "the file goes with it")] PrivateFile);
 
 impl Breadcrumb {
-    /// Writes one for a session that waits to be claimed.
-    pub(super) fn leave(home: &Home, pending: &Pending, app_name: &str) -> Result<Self, TesseronError> {
+    /// Writes the breadcrumb of a session that waits to be claimed.
+    pub(super) fn write(home: &Home, pending: &Pending, app_name: &str) -> Result<Self, TesseronError> {
         let app_name = if instance::is_name(app_name) { app_name } else { pending.app.as_str() };
         home::make_private_folder(&home.claims())?;
         let mut file = PrivateFile::at(path(home, &pending.code));
@@ -68,7 +68,7 @@ impl Minter {
     /// Reads the breadcrumb for this code, if there is one. `epoch_ms` is the current time.
     pub(super) fn of(home: &Home, code: &ClaimCode, epoch_ms: u64) -> Option<Self> {
         home::check_folder(&home.claims(), home::WRITABLE).ok()?;
-        read(&path(home, code)).filter(|found| found.is_of(epoch_ms)).map(|found| found.minter)
+        read(&path(home, code)).filter(|found| found.is_current(epoch_ms)).map(|found| found.minter)
     }
 
     /// The message that explains why its code cannot be claimed here.
@@ -99,7 +99,7 @@ pub(super) fn sweep(home: &Home, epoch_ms: u64) -> Result<(), TesseronError> {
     let entries = fs::read_dir(&folder).map_err(|error| refused(error.into()))?;
     for path in entries.flatten().take(MAX_FILES).map(|entry| entry.path()) {
         if let Some(found) = read(&path)
-            && (!found.is_of(epoch_ms) || found.is_stale(epoch_ms))
+            && (!found.is_current(epoch_ms) || found.is_stale(epoch_ms))
             && home::is_at(&found.file, &path)
         {
             // A file that cannot be removed now is found again in the next sweep.
@@ -121,7 +121,7 @@ struct Found {
 }
 
 impl Found {
-    fn is_of(&self, epoch_ms: u64) -> bool {
+    fn is_current(&self, epoch_ms: u64) -> bool {
         self.minted_at <= epoch_ms.saturating_add(AHEAD_MS) && epoch_ms.saturating_sub(self.minted_at) <= LIFE_MS
     }
 
@@ -136,14 +136,14 @@ fn read(path: &Path) -> Option<Found> {
     // Parsed as an object first, since serde also accepts an array for a struct.
     let object: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(&bytes).ok()?;
     let document = Document::deserialize(serde_json::Value::Object(object)).ok()?;
-    let is_of_file = path.file_name().is_some_and(|name| *name == *format!("{}.json", document.code));
-    let is_proper = document.version == VERSION && is_of_file && instance::is_name(&document.app_name);
+    let has_its_name = path.file_name().is_some_and(|name| *name == *format!("{}.json", document.code));
+    let is_valid = document.version == VERSION && has_its_name && instance::is_name(&document.app_name);
     let minter = Minter {
         app_name: document.app_name.into_owned(),
         process: document.gateway_pid,
         is_alive: home::is_alive(document.gateway_pid),
     };
-    is_proper.then_some(Found { minter, minted_at: document.minted_at, file })
+    is_valid.then_some(Found { minter, minted_at: document.minted_at, file })
 }
 
 #[derive(Serialize, Deserialize)]
@@ -250,10 +250,10 @@ mod tests {
     }
 
     #[test]
-    fn a_breadcrumb_has_the_members_of_section_7_8_is_ours_alone_and_goes_with_its_session() {
+    fn a_breadcrumb_has_the_specified_members_is_private_and_is_removed_with_its_session() {
         let (scratch, pending) = (Scratch::new(), pending());
         let code = pending.code.reveal();
-        let breadcrumb = Breadcrumb::leave(&scratch.home(), &pending, "Ledger").unwrap();
+        let breadcrumb = Breadcrumb::write(&scratch.home(), &pending, "Ledger").unwrap();
         let path = scratch.home().claims().join(format!("{code}.json"));
         let written: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
         let expected = serde_json::json!({
@@ -262,7 +262,7 @@ mod tests {
         });
         assert_eq!(written, expected);
         assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
-        assert_eq!(scratch.names(), [format!("{code}.json")], "it was written as a whole");
+        assert_eq!(scratch.names(), [format!("{code}.json")], "no other file remains");
         assert_eq!(scratch.minter(code).unwrap().process, std::process::id());
         drop(breadcrumb);
         assert_eq!(scratch.names(), [""; 0]);
@@ -272,7 +272,7 @@ mod tests {
     fn an_app_name_that_is_unsafe_to_show_is_replaced_by_the_id_of_the_app() {
         let (scratch, pending) = (Scratch::new(), pending());
         for name in ["", "two\nlines", "\u{1b}[2J", &"x".repeat(257)] {
-            let _breadcrumb = Breadcrumb::leave(&scratch.home(), &pending, name).unwrap();
+            let _breadcrumb = Breadcrumb::write(&scratch.home(), &pending, name).unwrap();
             assert_eq!(scratch.minter(pending.code.reveal()).unwrap().app_name, "ledger");
         }
     }
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn the_breadcrumb_of_a_gateway_that_minted_the_same_code_is_left_alone() {
         let (scratch, pending) = (Scratch::new(), pending());
-        let breadcrumb = Breadcrumb::leave(&scratch.home(), &pending, "Ledger").unwrap();
+        let breadcrumb = Breadcrumb::write(&scratch.home(), &pending, "Ledger").unwrap();
         let name = format!("{}.json", pending.code.reveal());
         let path = scratch.put("theirs", "theirs");
         fs::rename(path, scratch.home().claims().join(&name)).unwrap();
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn the_message_for_a_code_tells_which_gateway_minted_it() {
+    fn the_message_for_a_code_names_the_gateway_that_minted_it() {
         let scratch = Scratch::new();
         let (dead, here) = (dead(), std::process::id());
         for (process, words) in [
@@ -360,17 +360,20 @@ mod tests {
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o770)).unwrap();
         assert_eq!(scratch.minter("PQ7N-4D"), None);
         assert!(matches!(sweep(&scratch.home(), NOW), Err(TesseronError::Folder { refused: FolderRefused::Open(0o770), .. })));
-        let left = Breadcrumb::leave(&scratch.home(), &pending(), "Ledger");
-        assert!(matches!(left, Err(TesseronError::Folder { refused: FolderRefused::Open(0o770), .. })), "nothing is written there");
+        let written = Breadcrumb::write(&scratch.home(), &pending(), "Ledger");
+        assert!(
+            matches!(written, Err(TesseronError::Folder { refused: FolderRefused::Open(0o770), .. })),
+            "nothing is written there"
+        );
     }
 
     #[test]
-    fn a_breadcrumb_that_cannot_be_written_is_named() {
+    fn the_error_for_a_breadcrumb_that_cannot_be_written_names_it() {
         let (scratch, pending) = (Scratch::new(), pending());
         let path = scratch.home().claims().join(format!("{}.json", pending.code.reveal()));
         fs::create_dir_all(&path).unwrap();
         fs::set_permissions(path.parent().unwrap(), fs::Permissions::from_mode(0o700)).unwrap();
-        let error = Breadcrumb::leave(&scratch.home(), &pending, "Ledger").unwrap_err().to_string();
+        let error = Breadcrumb::write(&scratch.home(), &pending, "Ledger").unwrap_err().to_string();
         assert!(error.starts_with(&format!("cannot write {}: ", path.display())), "{error}");
     }
 
@@ -395,7 +398,7 @@ mod tests {
             scratch.put(name, &content);
         }
         sweep(&scratch.home(), NOW).unwrap();
-        let left = ["JUST-11.json", "LIVE-11.json", "LONG-11.json", "OTHER.json", "README.md", "TEXT.json"];
-        assert_eq!(scratch.names(), left);
+        let kept = ["JUST-11.json", "LIVE-11.json", "LONG-11.json", "OTHER.json", "README.md", "TEXT.json"];
+        assert_eq!(scratch.names(), kept);
     }
 }

@@ -12,7 +12,7 @@ use protocol_core::lines::LineEncoder;
 use protocol_core::session::Transmit;
 
 /// The maximum number of frames that are handled here before the task yields.
-const IN_A_ROW: usize = 32;
+const MAX_IN_A_ROW: usize = 32;
 
 /// A boxed transport of any kind.
 pub(super) type AnyIo = Box<dyn FrameIo<Error = io::Error> + Send>;
@@ -77,7 +77,7 @@ impl TesseronTransport {
 
     /// Receives the next frame for the session.
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
-        for _ in 0..IN_A_ROW {
+        for _ in 0..MAX_IN_A_ROW {
             ready!(self.poll_reply(cx))?;
             let Some(frame) = ready!(self.io.poll_recv(cx))? else { return Poll::Ready(Ok(None)) };
             let (Some(gate), Some(guard)) = (&mut self.gate, &self.guard) else { return Poll::Ready(Ok(Some(frame))) };
@@ -117,8 +117,8 @@ impl FrameIo for TesseronTransport {
         self.io.start_send(transmit)
     }
 
-    fn start_sends(&mut self, leaving: &mut LineEncoder) -> io::Result<()> {
-        self.io.start_sends(leaving)
+    fn start_sends(&mut self, frames: &mut LineEncoder) -> io::Result<()> {
+        self.io.start_sends(frames)
     }
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

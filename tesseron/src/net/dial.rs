@@ -8,8 +8,8 @@ use crate::net::TesseronError;
 use crate::net::{Address, Instance, Sockets, TesseronTransport};
 use adapter_io::Error as TransportError;
 
-/// Connects to an app as a gateway, with its claim code if the app has made one. Connecting with the upgrade, and the answer to a bind, may
-/// take 5 seconds each.
+/// Connects to an app as a gateway, with its claim code if the app has made one. Connecting (with the upgrade, on a WebSocket) and waiting
+/// for the answer to a bind take at most 5 seconds each.
 ///
 /// # Cancel safety
 /// Not cancel safe: the connection is closed, and if the app has already accepted `code`, that code is spent.
@@ -44,7 +44,7 @@ pub async fn dial<S: Sockets>(
 #[derive(Debug)]
 pub(super) enum Failed {
     Io(io::Error),
-    /// The upgrade was answered with this status, for this reason if it is a known one.
+    /// The upgrade was answered with this HTTP status, and this reason if its text is a known one.
     #[cfg(feature = "websocket")]
     Refused(u16, Option<BindRefused>),
     /// The bind failed.
@@ -102,7 +102,7 @@ mod unix {
 
     use super::Failed;
     use crate::claims::{ClaimCode, DialGate, DialStep};
-    use crate::net::{BIND_LINE, Sockets, TesseronTransport, home, in_time, until};
+    use crate::net::{MAX_BIND_LINE, Sockets, TesseronTransport, home, in_time, until};
     use protocol_core::drive::{FrameIo, Timer};
     use protocol_core::limits::Limits;
     use protocol_core::session::Transmit;
@@ -120,7 +120,7 @@ mod unix {
         Ok(TesseronTransport::dialled(Box::new(io)))
     }
 
-    /// Checks that a socket belongs to this user: a manifest may contain any path, and whoever listens there gets the code.
+    /// Checks that a socket belongs to this user: a manifest may contain any path, and the process that listens there gets the code.
     fn check(path: &Path) -> io::Result<()> {
         let file = fs::symlink_metadata(path)?;
         if file.file_type().is_socket() && home::is_ours(&file) {
@@ -132,7 +132,7 @@ mod unix {
     /// Sends the code, and waits until the app has accepted it.
     async fn bind(io: &mut impl FrameIo<Error = io::Error>, code: &ClaimCode, alarm: &mut impl Timer) -> Result<(), Failed> {
         let mut gate = DialGate::new(code, DialGate::WAIT, alarm.now());
-        io.set_frame_limit(BIND_LINE);
+        io.set_frame_limit(MAX_BIND_LINE);
         while let Some(bind) = gate.poll_transmit() {
             io.start_send(Transmit::new(bind))?;
         }

@@ -41,7 +41,7 @@ pub enum TesseronError {
         /// The error of the system.
         source: io::Error,
     },
-    /// Any user of this machine could claim the app: no code is required, and the system does not tell which user has connected.
+    /// Any user of this machine could claim the app: no code is required, and the system does not report which user has connected.
     #[error(
         "any user of this machine could claim this app: it needs a code of its own, or a Unix socket, or must be meant for any user"
     )]

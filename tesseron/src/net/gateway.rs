@@ -35,7 +35,7 @@ pub struct Gateway<S: Sockets> {
 #[derive(Default)]
 struct Shared {
     apps: Mutex<Apps>,
-    /// `true` once the files of dead gateways were swept.
+    /// `true` once the breadcrumbs of dead gateways were removed.
     has_swept: AtomicBool,
     /// `true` if the system had no random bytes, so that the codes and tokens made since are not secret.
     unsafe_codes: AtomicBool,
@@ -51,8 +51,9 @@ struct Apps {
     app_ids: BTreeMap<String, String>,
     /// The files that announce unclaimed sessions to other gateways.
     breadcrumbs: BTreeMap<ChannelId, Breadcrumb>,
-    /// The last error of writing one, since the last scan.
-    untold: Option<TesseronError>,
+    /// The last error of writing a breadcrumb since the last scan.
+    unannounced: Option<TesseronError>,
+    /// Apps that could not be connected since the last scan, by their names.
     unreachable: Vec<(String, TesseronError)>,
 }
 
@@ -62,14 +63,14 @@ struct Apps {
 pub struct Scan {
     /// Manifests that cannot be used.
     pub refused: Vec<ManifestRefused>,
-    /// The error, if a code of this gateway could not be announced to others.
-    pub untold: Option<TesseronError>,
+    /// The last error of announcing a code of this gateway to other gateways since the last scan.
+    pub unannounced: Option<TesseronError>,
     /// Apps that could not be connected since the last scan, by their names; at most 64.
     pub unreachable: Vec<(String, TesseronError)>,
 }
 
 /// The maximum length of [`Scan::unreachable`].
-const UNREACHABLE: usize = 64;
+const MAX_UNREACHABLE: usize = 64;
 
 impl<S: Sockets> Clone for Gateway<S> {
     fn clone(&self) -> Self {
@@ -140,7 +141,7 @@ impl<S: Sockets> Gateway<S> {
             BridgeEvent::AppReady { channel, app, code } => {
                 let identity = &app.identity;
                 if code.is_some() {
-                    self.leave_breadcrumb(*channel, identity.title.as_deref().unwrap_or(&identity.name));
+                    self.write_breadcrumb(*channel, identity.title.as_deref().unwrap_or(&identity.name));
                 }
                 let mut apps = self.shared.lock();
                 if let Some(id) = apps.channels.get(channel).cloned() {
@@ -169,14 +170,14 @@ impl<S: Sockets> Gateway<S> {
         Ok(event)
     }
 
-    /// Announces the code of the unclaimed session on `channel` to other gateways.
-    fn leave_breadcrumb(&self, channel: ChannelId, app_name: &str) {
+    /// Writes the breadcrumb of the unclaimed session on `channel`.
+    fn write_breadcrumb(&self, channel: ChannelId, app_name: &str) {
         let Some(pending) = self.bridge.pending().into_iter().find(|pending| pending.channel == channel) else { return };
-        let left = Breadcrumb::leave(&self.home, &pending, app_name);
+        let written = Breadcrumb::write(&self.home, &pending, app_name);
         let mut apps = self.shared.lock();
-        match left {
+        match written {
             Ok(breadcrumb) => drop(apps.breadcrumbs.insert(channel, breadcrumb)),
-            Err(error) => apps.untold = Some(error),
+            Err(error) => apps.unannounced = Some(error),
         }
     }
 
@@ -190,18 +191,18 @@ impl<S: Sockets> Gateway<S> {
         let mut advertised = Vec::new();
         let mut known = BTreeSet::new();
         if !self.shared.has_swept.swap(true, Ordering::Relaxed) {
-            scan.untold = breadcrumb::sweep(&self.home, self.sockets.epoch_ms()).err();
+            scan.unannounced = breadcrumb::sweep(&self.home, self.sockets.epoch_ms()).err();
         }
         for read in self.home.read_instances()? {
             known.extend(read.as_ref().ok().map(|instance| instance.id.clone()));
             match read {
                 Ok(instance) if instance.claim.is_some() => advertised.extend(self.advertise(&instance)),
                 Ok(instance) if !instance.hello_handled_by_host => self.dial_once(instance),
-                // It waits for a bind, but its manifest has no code.
+                // The app waits for a bind, but its manifest has no code to bind it with.
                 Ok(_) => {}
                 Err(refused) => {
-                    // What is not removed now is found again.
-                    let _ = refused.remove_of_the_dead();
+                    // A manifest that cannot be removed now is found again by the next scan.
+                    let _ = refused.remove_if_dead();
                     scan.refused.push(refused);
                 }
             }
@@ -209,7 +210,7 @@ impl<S: Sockets> Gateway<S> {
         self.bridge.advertise(advertised);
         let mut apps = self.shared.lock();
         apps.app_ids.retain(|id, _| known.contains(id));
-        scan.untold = apps.untold.take().or(scan.untold);
+        scan.unannounced = apps.unannounced.take().or(scan.unannounced);
         scan.unreachable = core::mem::take(&mut apps.unreachable);
         drop(apps);
         Ok(scan)
@@ -223,7 +224,7 @@ impl<S: Sockets> Gateway<S> {
             app_name: instance.app_name.clone(),
             instance_id: instance.id.clone(),
             minted_at: claim.minted_at,
-            // A code without that time does not expire.
+            // `u64::MAX` stands for a code that does not expire.
             expires_at: Some(claim.expires_at).filter(|at| *at != u64::MAX),
         })
     }
@@ -237,9 +238,9 @@ impl<S: Sockets> Gateway<S> {
         self.sockets.spawn(Box::pin(async move {
             match dial(&gateway.sockets, &instance, None).await {
                 Ok(transport) => {
-                    gateway.join(&instance, transport, || gateway.bridge.open());
+                    gateway.run_channel(&instance, transport, || gateway.bridge.open());
                 }
-                Err(error) => gateway.shared.lose(&instance, error),
+                Err(error) => gateway.shared.record_unreachable(&instance, error),
             }
         }));
     }
@@ -263,20 +264,25 @@ impl<S: Sockets> Gateway<S> {
         match dial(&self.sockets, &instance, Some(code)).await {
             Ok(transport) => {
                 let bound = BoundDial { code: minted.code, session_id: minted.session_id, resume_token: minted.resume_token };
-                self.join(&instance, transport, || self.bridge.open_claimed(claim, bound));
+                self.run_channel(&instance, transport, || self.bridge.open_claimed(claim, bound));
             }
             Err(error) => {
                 let is_refused = matches!(error, TesseronError::Refused { .. } | TesseronError::Unbound { .. });
                 let what = if is_refused { "does not take it" } else { "could not be reached" };
                 self.bridge.refuse_claim(claim, &format!("{} {what}: {error}", instance.app_name));
-                self.shared.lose(&instance, error);
+                self.shared.record_unreachable(&instance, error);
             }
         }
     }
 
     /// Opens a channel and drives it in a task. If it may not be opened, the transport is dropped.
-    fn join(&self, instance: &Instance, transport: TesseronTransport, open: impl FnOnce() -> Result<ChannelId, OpenRefused>) {
-        // Locked until the channel is stored, so that its end is handled afterwards.
+    fn run_channel(
+        &self,
+        instance: &Instance,
+        transport: TesseronTransport,
+        open: impl FnOnce() -> Result<ChannelId, OpenRefused>,
+    ) {
+        // Locked until the channel is stored, so that its end cannot be handled before that.
         let mut apps = self.shared.lock();
         let Ok(channel) = open() else {
             apps.dialled.remove(&instance.id);
@@ -295,11 +301,11 @@ impl<S: Sockets> Gateway<S> {
 }
 
 impl Shared {
-    /// Records that an app could not be connected. The next scan tries again.
-    fn lose(&self, instance: &Instance, error: TesseronError) {
+    /// Records that an app could not be connected, so that the next scan tries again.
+    fn record_unreachable(&self, instance: &Instance, error: TesseronError) {
         let mut apps = self.lock();
         apps.dialled.remove(&instance.id);
-        if apps.unreachable.len() < UNREACHABLE {
+        if apps.unreachable.len() < MAX_UNREACHABLE {
             apps.unreachable.push((instance.app_name.clone(), error));
         }
     }

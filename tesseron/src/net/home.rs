@@ -10,7 +10,7 @@ use crate::net::TesseronError;
 /// The folder of Tesseron in the home of a user.
 const FOLDER: &str = ".tesseron";
 
-/// The folder of a user's manifests and sockets: `.tesseron` in a home folder.
+/// The folder `.tesseron` in the home folder of a user, with the manifests and sockets of apps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Home(PathBuf);
 
@@ -18,7 +18,7 @@ impl Home {
     /// The folder of the user who runs this program.
     ///
     /// # Errors
-    /// [`TesseronError::NoHome`] if the system knows no home folder.
+    /// [`TesseronError::NoHome`] if the system has no home folder for this user.
     pub fn of_user() -> Result<Self, TesseronError> {
         std::env::home_dir().filter(|home| home.is_absolute()).map(Self::at).ok_or(TesseronError::NoHome)
     }
@@ -166,12 +166,12 @@ impl PrivateFile {
 
     /// Writes the file with these bytes.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let beside = self.path.with_extension("new");
-        // Names are unique, so a file of this name was left by a dead process.
-        let _ = fs::remove_file(&beside);
-        let written = create(&beside, bytes).and_then(|file| fs::rename(&beside, &self.path).map(|()| file));
+        let new_file = self.path.with_extension("new");
+        // Names are unique, so a process that has died wrote any file of this name.
+        let _ = fs::remove_file(&new_file);
+        let written = create(&new_file, bytes).and_then(|file| fs::rename(&new_file, &self.path).map(|()| file));
         if written.is_err() {
-            let _ = fs::remove_file(&beside);
+            let _ = fs::remove_file(&new_file);
         }
         self.written = Some(written?);
         Ok(())
@@ -200,7 +200,7 @@ fn create(path: &Path, bytes: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
-/// Returns `true` if `file` is the one at `path`. Its inode number is unique while it is open.
+/// Returns `true` if `path` still leads to the open `file`. Compares inode numbers, which are not reused while a file is open.
 pub(super) fn is_at(file: &File, path: &Path) -> bool {
     #[cfg(unix)]
     {

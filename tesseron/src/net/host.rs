@@ -82,10 +82,10 @@ struct State {
     socket: Option<Box<dyn Send>>,
     /// `true` if the claim has changed since the manifest was last written.
     unpublished: bool,
-    /// Channels that wait for [`Shared::poll_accept`].
+    /// Channels that [`Shared::poll_accept`] has not yet returned.
     accepted: VecDeque<TesseronTransport>,
-    /// An error that was not yet reported.
-    trouble: Option<TesseronError>,
+    /// An error that [`Shared::poll_accept`] has not yet returned.
+    error_to_report: Option<TesseronError>,
     /// The last code that `poll_code` has returned.
     shown: Option<ClaimCode>,
     /// Connections that are not accepted as channels yet.
@@ -101,7 +101,7 @@ struct State {
 /// A connection that is not accepted as a channel yet.
 #[derive(Default)]
 struct Dialling {
-    /// `true` if it has to make room for another one.
+    /// `true` once it must be closed to make room for another connection.
     is_evicted: bool,
     task: Option<Waker>,
 }
@@ -113,7 +113,7 @@ impl State {
         if self.unpublished && !self.over {
             match self.manifest.publish(self.host.claim()) {
                 Ok(()) => self.unpublished = false,
-                Err(error) => self.trouble = Some(error),
+                Err(error) => self.error_to_report = Some(error),
             }
         }
     }
@@ -127,11 +127,11 @@ impl State {
 }
 
 /// The maximum number of stored wakers, some of whose tasks may no longer wait.
-const WAITING: usize = 1024;
+const MAX_WAITING: usize = 1024;
 
-/// Stores `waker`, to be woken with the next change. Releases the lock before it runs code of a waker.
+/// Stores `waker`, which the next change wakes. Releases the lock before it runs code of a waker.
 fn wait(mut state: MutexGuard<'_, State>, waker: Waker) {
-    let too_many = if state.waiting.len() < WAITING { Vec::new() } else { core::mem::take(&mut state.waiting) };
+    let too_many = if state.waiting.len() < MAX_WAITING { Vec::new() } else { core::mem::take(&mut state.waiting) };
     let known = state.waiting.iter().any(|waiting| waiting.will_wake(&waker));
     let spare = if known {
         Some(waker)
@@ -144,21 +144,21 @@ fn wait(mut state: MutexGuard<'_, State>, waker: Waker) {
     wake_all(too_many);
 }
 
-/// The state for the task that accepts connections.
-pub(super) struct Attention {
+/// The part of the state that the task which accepts connections acts on.
+pub(super) struct AcceptState {
     due: Option<Instant>,
-    troubled: bool,
+    has_error: bool,
 }
 
-impl Attention {
+impl AcceptState {
     /// The time at which the claim must be refreshed.
     pub(super) fn due(&self) -> Option<Instant> {
         self.due
     }
 
     /// Returns `true` while an error waits to be returned by the listener; no connection is accepted until then.
-    pub(super) fn is_troubled(&self) -> bool {
-        self.troubled
+    pub(super) fn has_error(&self) -> bool {
+        self.has_error
     }
 }
 
@@ -177,7 +177,7 @@ impl Shared {
             socket,
             unpublished: true,
             accepted: VecDeque::new(),
-            trouble: None,
+            error_to_report: None,
             shown: None,
             diallers: BTreeMap::new(),
             over: false,
@@ -185,7 +185,7 @@ impl Shared {
             waiting: Vec::new(),
         };
         state.publish();
-        state.trouble.take().map_or_else(|| Ok(Arc::new(Self { sources, address, state: Mutex::new(state) })), Err)
+        state.error_to_report.take().map_or_else(|| Ok(Arc::new(Self { sources, address, state: Mutex::new(state) })), Err)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -214,27 +214,27 @@ impl Shared {
         self.change(|state, now| state.host.handle_timeout(now, epoch_ms));
     }
 
-    /// Passes an upgrade to its gate.
+    /// Passes an upgrade request to its gate.
     #[cfg(feature = "websocket")]
-    pub(super) fn upgrade(&self, gate: &mut UpgradeGate, offer: Offer) -> UpgradeStep {
+    pub(super) fn handle_upgrade(&self, gate: &mut UpgradeGate, offer: Offer) -> UpgradeStep {
         self.change(|state, now| gate.handle_upgrade(offer, &mut state.host, now))
     }
 
-    /// Handles a deadline of such a gate.
+    /// Handles the deadline of an upgrade gate.
     #[cfg(feature = "websocket")]
-    pub(super) fn upgrade_in_time(&self, gate: &mut UpgradeGate) -> UpgradeStep {
+    pub(super) fn handle_upgrade_timeout(&self, gate: &mut UpgradeGate) -> UpgradeStep {
         self.change(|state, now| gate.handle_timeout(&mut state.host, now))
     }
 
     /// Passes a frame to a gate that is not open yet, which may bind it.
     #[cfg(unix)]
-    pub(super) fn knock(&self, gate: &mut HostGate, frame: Bytes) -> HostStep {
+    pub(super) fn handle_bind(&self, gate: &mut HostGate, frame: Bytes) -> HostStep {
         self.change(|state, now| gate.handle_frame(frame, &mut state.host, now))
     }
 
-    /// Handles a deadline of such a gate.
+    /// Handles a deadline of a gate that is not open yet.
     #[cfg(unix)]
-    pub(super) fn bind_in_time(&self, gate: &mut HostGate) -> HostStep {
+    pub(super) fn handle_bind_timeout(&self, gate: &mut HostGate) -> HostStep {
         self.change(|state, now| gate.handle_timeout(&mut state.host, now))
     }
 
@@ -247,21 +247,22 @@ impl Shared {
         self.lock().host.claim().map(|claim| claim.code.clone())
     }
 
-    /// The state for the accepting task; `None` once the host is closed. The task is woken when it changes.
-    pub(super) fn attention(&self, cx: &Context<'_>) -> Option<Attention> {
+    /// The state for the accepting task; `None` once the host is closed. Wakes the task when the state changes.
+    pub(super) fn accept_state(&self, cx: &Context<'_>) -> Option<AcceptState> {
         let waker = cx.waker().clone();
         let mut state = self.lock();
         let before = state.task.replace(waker);
-        let attention = (!state.over).then(|| Attention { due: state.host.poll_timeout(), troubled: state.trouble.is_some() });
+        let accept_state =
+            (!state.over).then(|| AcceptState { due: state.host.poll_timeout(), has_error: state.error_to_report.is_some() });
         drop(state);
         drop(before);
-        attention
+        accept_state
     }
 
     /// Handles an error of accepting a connection.
     pub(super) fn on_accept_failed(&self, error: io::Error) {
         let error = TesseronError::from(TransportError::accepting_on(&self.address)(error));
-        self.change(|state, _| state.trouble = Some(error));
+        self.change(|state, _| state.error_to_report = Some(error));
     }
 
     /// Adds a connection to the backlog. `None` if it is refused.
@@ -279,18 +280,19 @@ impl Shared {
         Some(Dialler { shared: Arc::clone(self), place })
     }
 
-    /// Passes an accepted channel to the app.
-    pub(super) fn let_in(&self, transport: TesseronTransport) {
-        let turned_away = self.change(|state, _| {
+    /// Queues a channel for [`Self::poll_accept`].
+    pub(super) fn queue_channel(&self, transport: TesseronTransport) {
+        let rejected = self.change(|state, _| {
             if state.over {
                 return Some(transport);
             }
             state.accepted.push_back(transport);
             None
         });
-        drop(turned_away);
+        drop(rejected);
     }
 
+    /// Frees the app after its channel has ended.
     fn leave(&self, channel: HostChannel) {
         let epoch_ms = self.sources.epoch_ms();
         self.change(|state, now| {
@@ -298,7 +300,7 @@ impl Shared {
             state.host.handle_closed(channel, now, epoch_ms, &mut |bytes| random.fill(bytes));
             if let Err(error) = random.check() {
                 // A code that was not made of random bytes must not be shown.
-                state.trouble = Some(error);
+                state.error_to_report = Some(error);
                 state.end();
             }
         });
@@ -308,7 +310,7 @@ impl Shared {
     pub(super) fn poll_accept(&self, cx: &Context<'_>) -> Poll<Result<TesseronTransport, TesseronError>> {
         let waker = cx.waker().clone();
         let mut state = self.lock();
-        if let Some(error) = state.trouble.take() {
+        if let Some(error) = state.error_to_report.take() {
             let task = state.task.take();
             drop(state);
             task.into_iter().for_each(Waker::wake);
@@ -340,11 +342,11 @@ impl Shared {
 
     /// Closes the host.
     pub(super) fn close(&self) {
-        let waiting_at_the_door = self.change(|state, _| {
+        let never_accepted = self.change(|state, _| {
             state.end();
             core::mem::take(&mut state.accepted)
         });
-        drop(waiting_at_the_door);
+        drop(never_accepted);
     }
 }
 

@@ -139,7 +139,7 @@ impl Manifest {
 pub struct ManifestRefused {
     /// The path of the file.
     pub path: PathBuf,
-    /// Why.
+    /// The reason.
     pub reason: RefusedFor,
     /// The file that was read, kept open.
     file: Option<FileOf>,
@@ -159,10 +159,10 @@ impl ManifestRefused {
     ///
     /// # Errors
     /// The error of the system.
-    pub fn remove_of_the_dead(&self) -> io::Result<()> {
-        let is_left =
+    pub fn remove_if_dead(&self) -> io::Result<()> {
+        let is_same_file =
             matches!(self.reason, RefusedFor::Dead(_)) && self.file.as_ref().is_some_and(|file| home::is_at(&file.0, &self.path));
-        if is_left { fs::remove_file(&self.path) } else { Ok(()) }
+        if is_same_file { fs::remove_file(&self.path) } else { Ok(()) }
     }
 }
 
@@ -413,7 +413,9 @@ mod tests {
 
         /// The error of the only manifest.
         fn refusal(&self) -> ManifestRefused {
-            let [Err(refused)] = <[_; 1]>::try_from(self.home().read_instances().unwrap()).unwrap() else { panic!("it is used") };
+            let [Err(refused)] = <[_; 1]>::try_from(self.home().read_instances().unwrap()).unwrap() else {
+                panic!("it is not refused")
+            };
             refused
         }
     }
@@ -425,6 +427,7 @@ mod tests {
     }
 
     impl PrivateFile {
+        /// Writes the file, which is not removed afterwards.
         fn keep(mut self, bytes: &[u8]) {
             self.write(bytes).unwrap();
             std::mem::forget(self);
@@ -437,7 +440,7 @@ mod tests {
         "sessionId":"s_f1tvekrlmwqdc9dl","resumeToken":"4Idnys-EN0SoJJl-Oht8JVI_Ps3cE1PM","mintedAt":1795263172472,
         "expiresAt":1795263772472,"boundAgent":null}}"#;
 
-    /// A manifest with one member changed.
+    /// The recorded manifest with one member changed, or removed if `value` is null.
     fn with(member: &str, value: serde_json::Value) -> String {
         let mut manifest: serde_json::Value = serde_json::from_str(RECORDED).unwrap();
         let (path, name) = member.rsplit_once('/').unwrap_or(("", member));
@@ -467,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn manifests_without_claim_or_bound_or_with_unknown_members_are_read() {
+    fn manifests_without_a_claim_with_a_spent_claim_and_with_unknown_members_are_read() {
         let plain = parsed(&with("hostMintedClaim", serde_json::Value::Null)).unwrap();
         assert!(plain.claim.is_none() && !plain.is_claimable(0));
         let bound = parsed(&with("/hostMintedClaim/boundAgent", serde_json::json!({"id": "a", "name": "An agent"}))).unwrap();
@@ -578,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_that_cannot_be_written_is_named_and_leaves_nothing_behind() {
+    fn the_error_for_a_manifest_that_cannot_be_written_names_it_and_no_file_remains() {
         let scratch = Scratch::new();
         let mut manifest = Manifest::new(&scratch.home(), parsed(RECORDED).unwrap()).unwrap();
         fs::create_dir(manifest.path()).unwrap();
@@ -588,7 +591,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_no_manifests() {
+    fn files_with_other_names_are_not_read_as_manifests() {
         let scratch = Scratch::new();
         for name in ["inst-a.new", "inst-a", ".json", "README.md"] {
             scratch.put(name, "{}");
@@ -681,8 +684,8 @@ mod tests {
         }
 
         #[test]
-        fn a_manifest_of_another_user_is_foreign() {
-            // A superuser may own all files; the check is skipped then.
+        fn a_folder_of_another_user_is_foreign() {
+            // If the tests run as the superuser, who owns these folders, there is nothing to check.
             let Some(theirs) = ["/", "/etc"].into_iter().find(|path| !home::is_ours(&fs::metadata(path).unwrap())) else { return };
             assert!(matches!(home::check_folder(Path::new(theirs), 0), Err(FolderRefused::Foreign)));
         }
@@ -699,13 +702,13 @@ mod tests {
             assert!(matches!(refused.reason, RefusedFor::Dead(process) if process == dead), "{refused}");
             assert_eq!(refused.to_string(), format!("the manifest {} is not used: its process {dead} is dead", path.display()));
             scratch.put(name, RECORDED);
-            refused.remove_of_the_dead().unwrap();
-            assert!(path.exists(), "it is another by now");
+            refused.remove_if_dead().unwrap();
+            assert!(path.exists(), "another manifest has replaced it");
             scratch.put(name, "{}");
-            scratch.refusal().remove_of_the_dead().unwrap();
+            scratch.refusal().remove_if_dead().unwrap();
             assert!(path.exists(), "it was refused for another reason");
             scratch.put(name, &with("pid", dead.into()));
-            scratch.refusal().remove_of_the_dead().unwrap();
+            scratch.refusal().remove_if_dead().unwrap();
             assert!(!path.exists());
             for process in [0, u32::MAX] {
                 assert!(matches!(parsed(&with("pid", process.into())), Err(RefusedFor::Dead(_))), "{process}");

@@ -28,7 +28,7 @@ pub struct TesseronOptions {
     /// The home folder for the manifest and the socket; `None` for that of the user who runs this program.
     pub home: Option<PathBuf>,
     /// `true` if gateways of any user of this machine may connect to a WebSocket. With `false` those of other users are refused, if the
-    /// system tells which user has connected (Linux does).
+    /// system reports which user has connected (Linux does).
     pub any_user: bool,
 }
 
@@ -78,7 +78,7 @@ impl Default for ClaimMode {
 /// # Errors
 /// [`TesseronError::AppName`], [`TesseronError::NoHome`], [`TesseronError::Folder`], [`adapter_io::Error::Listen`],
 /// [`adapter_io::Error::PathExists`], [`TesseronError::Manifest`] and [`TesseronError::Random`]; [`TesseronError::AnyUser`] for a WebSocket
-/// in [`ClaimMode::GatewayMinted`] on a system that does not tell which user has connected.
+/// in [`ClaimMode::GatewayMinted`] on a system that does not report which user has connected.
 pub async fn listen<S: Sockets>(sockets: S, options: TesseronOptions) -> Result<TesseronListener, TesseronError> {
     if !instance::is_name(&options.app_name) {
         return Err(TesseronError::AppName);
@@ -137,11 +137,11 @@ fn start<S: Sockets>(
 
 /// An app that listens for gateways, and has one channel at a time.
 ///
-/// A task accepts connections, answers those that it refuses, and keeps the manifest up to date. When a channel is gone, since its peer has
-/// closed it or its transport was closed or dropped, the next gateway may connect, with a new code.
+/// A task accepts connections, answers those that it refuses, and keeps the manifest up to date. When a channel has ended, since its peer
+/// has closed it or its transport was closed or dropped, the next gateway may connect, with a new code.
 ///
 /// Dropping it stops accepting connections, and removes the manifest and the socket file, unless others have replaced them. So does the end
-/// of the runtime. A channel that was returned goes on.
+/// of the runtime. A channel that was returned continues.
 pub struct TesseronListener {
     shared: Arc<Shared>,
     manifest: PathBuf,
@@ -176,7 +176,7 @@ impl TesseronListener {
         self.shared.claim_code()
     }
 
-    /// Stores the agent of a channel, for the manifest. No effect if the channel is gone.
+    /// Stores the agent of a channel, for the manifest. No effect if the channel has ended.
     pub fn handle_agent(&self, channel: HostChannel, agent: Agent) {
         self.shared.name_agent(channel, agent);
     }

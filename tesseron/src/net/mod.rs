@@ -48,12 +48,13 @@ pub use instance::{Address, Instance, ManifestRefused, RefusedFor};
 pub use listen::{Binding, ClaimMode, TesseronListener, TesseronOptions, listen};
 pub use url::{LoopbackUrl, NotLoopback};
 
-/// The maximum time for writing the answer to an upgrade (at the app), and for connecting with the upgrade (at the gateway).
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The maximum time for writing the answer to an upgrade (at the app), and for connecting, with the upgrade on a WebSocket (at the
+/// gateway).
+const IO_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The maximum length of a line before a Unix socket is bound, in bytes.
 #[cfg(unix)]
-const BIND_LINE: usize = 4096;
+const MAX_BIND_LINE: usize = 4096;
 
 /// A runtime as Tesseron needs it. Beside tasks and a clock it has timers, the wall clock, and raw sockets.
 pub trait Sockets: Runtime + Clone {
@@ -107,7 +108,7 @@ pub trait Sockets: Runtime + Clone {
     fn connect_unix(path: &std::path::Path) -> impl Future<Output = io::Result<Self::Unix>> + Send;
 }
 
-/// Waits for `future`, at most until `at`.
+/// Waits for `future`, at most until `at`; `None` if that time is reached first.
 async fn until<F: Future>(alarm: &mut impl Timer, at: Instant, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     poll_fn(|cx| {
@@ -123,8 +124,8 @@ async fn until<F: Future>(alarm: &mut impl Timer, at: Instant, future: F) -> Opt
     .await
 }
 
-/// Waits for `future`, at most for `PATIENCE`.
+/// Waits for `future`, at most for `IO_TIMEOUT`; `None` if it takes longer.
 async fn in_time<F: Future>(alarm: &mut impl Timer, future: F) -> Option<F::Output> {
-    let at = alarm.now().saturating_add(PATIENCE);
+    let at = alarm.now().saturating_add(IO_TIMEOUT);
     until(alarm, at, future).await
 }

@@ -1,5 +1,5 @@
-//! Finds the user at the other end of a TCP connection within this machine, from `/proc/net/tcp` and `/proc/net/tcp6` of Linux. Other
-//! systems have no such tables.
+//! Finds the user at the other end of a TCP connection within this machine, in `/proc/net/tcp` and `/proc/net/tcp6` of Linux. Other systems
+//! have no such tables.
 //!
 //! A table has a line for each socket: a number, its own address, that of its peer, its state, two queues, a timer, retries, the user who
 //! created it, a timeout, and the inode. The inode is 0 once no process has the socket any longer; the user is then 0, too.
@@ -13,7 +13,7 @@ use crate::claims::Peer;
 #[cfg(target_os = "linux")]
 pub(super) use linux::{can_be_known, find_all};
 
-/// Returns `true` if this system tells which user has connected.
+/// Returns `true` if this system reports which user has connected.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn can_be_known() -> bool {
     false
@@ -44,14 +44,14 @@ mod linux {
     /// opened more, the peers in later lines stay unknown.
     const LARGEST: u64 = 32 * 1024 * 1024;
 
-    /// The number of times that a table is read if it lacks a socket: it is not a snapshot, and sockets that are opened and closed
-    /// meanwhile hide others.
-    const LOOKS: usize = 2;
+    /// The number of times that a table is read if it lacks a socket: reading it is not atomic, so that sockets which are opened and closed
+    /// meanwhile can hide others.
+    const PASSES: usize = 2;
 
     /// The number for all users that this user namespace does not map.
     const OVERFLOW: u32 = 65534;
 
-    /// Returns `true` if this system tells which user has connected.
+    /// Returns `true` if this system reports which user has connected.
     pub(crate) fn can_be_known() -> bool {
         File::open(TABLE).is_ok()
     }
@@ -61,7 +61,7 @@ mod linux {
     pub(crate) fn find_all(local: SocketAddr, remotes: &[SocketAddr]) -> Vec<Option<Peer>> {
         let this_user = rustix::process::geteuid().as_raw();
         let mut wanted = Wanted::new(local, remotes);
-        for _ in 0..LOOKS {
+        for _ in 0..PASSES {
             for table in [TABLE, TABLE_OF_IPV6] {
                 if let (true, Ok(table)) = (wanted.is_incomplete(), File::open(table)) {
                     // The sockets found before an unreadable line are still used.
@@ -94,7 +94,7 @@ mod linux {
     /// The sockets to look for: the other ends of our connections.
     pub(super) struct Wanted {
         /// The index of each connection, by its address as in the tables.
-        places: BTreeMap<String, usize>,
+        indexes: BTreeMap<String, usize>,
         /// Our own address, as in the tables.
         ours: [String; 2],
         found: Vec<Option<Socket>>,
@@ -102,8 +102,8 @@ mod linux {
 
     impl Wanted {
         pub(super) fn new(local: SocketAddr, remotes: &[SocketAddr]) -> Self {
-            let places = remotes.iter().enumerate().flat_map(|(which, remote)| forms(*remote).map(|form| (form, which)));
-            Self { places: places.collect(), ours: forms(local), found: remotes.iter().map(|_| None).collect() }
+            let indexes = remotes.iter().enumerate().flat_map(|(index, remote)| forms(*remote).map(|form| (form, index)));
+            Self { indexes: indexes.collect(), ours: forms(local), found: remotes.iter().map(|_| None).collect() }
         }
 
         fn is_incomplete(&self) -> bool {
@@ -114,8 +114,8 @@ mod linux {
         pub(super) fn read(&mut self, mut table: impl BufRead) -> io::Result<()> {
             let mut line = String::new();
             while self.is_incomplete() && table.read_line(&mut line)? > 0 {
-                if let Some((which, socket)) = self.line(&line)
-                    && let Some(found) = self.found.get_mut(which)
+                if let Some((index, socket)) = self.line(&line)
+                    && let Some(found) = self.found.get_mut(index)
                 {
                     found.get_or_insert(socket);
                 }
@@ -126,14 +126,14 @@ mod linux {
 
         fn line(&self, line: &str) -> Option<(usize, Socket)> {
             let mut columns = line.split_ascii_whitespace().skip(1);
-            let which = self.places.get(columns.next()?)?;
+            let index = self.indexes.get(columns.next()?)?;
             let other = columns.next()?;
             if !self.ours.iter().any(|form| form == other) {
                 return None;
             }
             let user = columns.nth(4)?.parse().ok()?;
             let inode = columns.nth(1)?.parse().ok()?;
-            Some((*which, Socket { user, inode }))
+            Some((*index, Socket { user, inode }))
         }
     }
 
@@ -182,7 +182,7 @@ mod linux {
 
         #[cfg(target_endian = "little")]
         #[test]
-        fn the_line_of_the_peers_own_socket_tells_its_user() {
+        fn the_user_is_read_from_the_line_of_the_peers_own_socket() {
             let found = read_text(RECORDED, "127.0.0.7:53191", "127.0.0.1:58937");
             assert_eq!(found, Some(Socket { user: 1000, inode: 18338 }));
             let our_end = read_text(RECORDED, "127.0.0.1:58937", "127.0.0.7:53191");
@@ -226,7 +226,7 @@ mod linux {
 
         #[cfg(target_endian = "little")]
         #[test]
-        fn many_are_found_in_one_pass_which_stops_at_the_last_one() {
+        fn many_users_are_found_in_one_pass_which_stops_at_the_last_one() {
             let remotes = ["127.0.0.7:53191", "127.0.0.9:1", "127.0.0.1:53192"].map(|remote| remote.parse().unwrap());
             let local = "127.0.0.1:58937".parse().unwrap();
             let mut wanted = Wanted::new(local, &remotes);
@@ -247,7 +247,7 @@ mod linux {
             assert_eq!(peer(0, 1, 1000), Some(Peer::OtherUser(0)), "also the superuser");
             assert_eq!(peer(0, 1, 0), Some(Peer::ThisUser));
             assert_eq!(peer(0, 0, 0), None, "a socket that was closed is shown as one of the superuser");
-            assert_eq!(peer(OVERFLOW, 1, OVERFLOW), Some(Peer::Unknown), "it may be anybody");
+            assert_eq!(peer(OVERFLOW, 1, OVERFLOW), Some(Peer::Unknown), "it may be any of the users that are not mapped");
             assert_eq!(peer(OVERFLOW, 1, 1000), Some(Peer::OtherUser(OVERFLOW)));
         }
 
@@ -270,7 +270,7 @@ mod linux {
             let (_listener, near, far) = connected("127.0.0.1").unwrap();
             assert_eq!(found(&far), Some(Peer::ThisUser));
             drop(near);
-            assert_ne!(found(&far), Some(Peer::ThisUser), "it has hung up");
+            assert_ne!(found(&far), Some(Peer::ThisUser), "the peer has closed it");
             // A machine without IPv6 has no such connections.
             if let Some((_listener, _near, far)) = connected("[::ffff:127.0.0.1]") {
                 assert_eq!(found(&far), Some(Peer::ThisUser));

@@ -18,9 +18,9 @@ use crate::net::dial::Failed;
 use adapter_io::{StreamIo, WebSocket};
 
 /// The maximum length of the head of a request or of an answer, in bytes.
-const HEAD: usize = 8 * 1024;
+const MAX_HEAD: usize = 8 * 1024;
 /// The number of bytes of one read.
-const READ: usize = 1024;
+const READ_BYTES: usize = 1024;
 
 const PROTOCOL: &str = "Sec-WebSocket-Protocol";
 
@@ -31,8 +31,8 @@ fn invalid(why: impl Into<std::boxed::Box<dyn core::error::Error + Send + Sync>>
 /// Reads a head, and returns it with the bytes that followed.
 async fn read_head<B: StreamIo<S>, S, H: TryParse>(stream: &mut S) -> io::Result<(H, Vec<u8>)> {
     let mut read = Vec::new();
-    let mut piece = [0; READ];
-    while read.len() < HEAD {
+    let mut piece = [0; READ_BYTES];
+    while read.len() < MAX_HEAD {
         let count = poll_fn(|cx| B::poll_read(stream, cx, &mut piece)).await?;
         if count == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -57,23 +57,23 @@ async fn write<B: StreamIo<S>, S>(stream: &mut S, mut bytes: &[u8]) -> io::Resul
     poll_fn(|cx| B::poll_flush(stream, cx)).await
 }
 
-/// The request of a gateway for an upgrade.
-pub(super) struct Asked {
+/// A valid upgrade request of a gateway.
+pub(super) struct UpgradeRequest {
     offer: Offer,
-    /// The answer, if it is accepted.
+    /// The answer to send if the gateway is accepted.
     answer: Response,
-    /// The bytes that came after it.
+    /// The bytes that were read after the request.
     after: Vec<u8>,
 }
 
-impl Asked {
+impl UpgradeRequest {
     pub(super) fn offer(&self) -> Offer {
         self.offer.clone()
     }
 }
 
-/// Reads the request at the app's end. Any other request than an upgrade gets no answer.
-pub(super) async fn read<B: StreamIo<S>, S>(stream: &mut S) -> io::Result<Asked> {
+/// Reads the request at the app's end. Returns an error for any other request than an upgrade, which gets no answer.
+pub(super) async fn read<B: StreamIo<S>, S>(stream: &mut S) -> io::Result<UpgradeRequest> {
     let (request, after) = read_head::<B, S, Request>(stream).await?;
     // Only browsers send an origin, and a web page must not act as a gateway.
     if request.headers().contains_key("Origin") {
@@ -83,15 +83,15 @@ pub(super) async fn read<B: StreamIo<S>, S>(stream: &mut S) -> io::Result<Asked>
     let mut answer = create_response(&request).map_err(invalid)?;
     answer.headers_mut().insert(PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
     let offer = Offer::parse(request.headers().get_all(PROTOCOL).iter().filter_map(|value| value.to_str().ok()));
-    Ok(Asked { offer, answer, after })
+    Ok(UpgradeRequest { offer, answer, after })
 }
 
-/// Accepts a gateway.
-pub(super) async fn accept<B: StreamIo<S>, S>(mut stream: S, asked: Asked) -> io::Result<WebSocket<B, S>> {
+/// Accepts a gateway: sends the answer.
+pub(super) async fn accept<B: StreamIo<S>, S>(mut stream: S, request: UpgradeRequest) -> io::Result<WebSocket<B, S>> {
     let mut head = Vec::new();
-    write_response(&mut head, &asked.answer).map_err(invalid)?;
+    write_response(&mut head, &request.answer).map_err(invalid)?;
     write::<B, S>(&mut stream, &head).await?;
-    Ok(WebSocket::server(stream, asked.after))
+    Ok(WebSocket::server(stream, request.after))
 }
 
 /// Refuses a gateway, with the reason if it has an HTTP status.
@@ -117,26 +117,26 @@ pub(super) async fn dial<B: StreamIo<S>, S>(
 ) -> Result<WebSocket<B, S>, Failed> {
     let key = generate_key();
     write::<B, S>(&mut stream, request(url, &key, code).as_bytes()).await?;
-    let (answer, behind) = read_head::<B, S, Answer>(&mut stream).await?;
+    let (answer, after) = read_head::<B, S, Answer>(&mut stream).await?;
     if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
         let status = answer.status().as_u16();
-        let why = read_body::<B, S>(&mut stream, &answer, behind).await;
+        let why = read_body::<B, S>(&mut stream, &answer, after).await;
         return Err(Failed::Refused(status, BindRefused::from_answer(status, &why)));
     }
     if !upgrades(&answer, &key) {
         return Err(invalid("its answer is no upgrade to a WebSocket of Tesseron").into());
     }
-    Ok(WebSocket::client(stream, behind))
+    Ok(WebSocket::client(stream, after))
 }
 
 /// The maximum length of the text of an answer, in bytes.
-const WHY: usize = 256;
+const MAX_REASON: usize = 256;
 
 /// Reads the text of an answer; empty if it cannot be read, or is longer than any text of our own apps.
 async fn read_body<B: StreamIo<S>, S>(stream: &mut S, answer: &Answer, mut read: Vec<u8>) -> String {
     let length = answer.headers().get("Content-Length").and_then(|length| length.to_str().ok()?.parse().ok());
-    let Some(length) = length.filter(|length| *length <= WHY) else { return String::new() };
-    let mut piece = [0; WHY];
+    let Some(length) = length.filter(|length| *length <= MAX_REASON) else { return String::new() };
+    let mut piece = [0; MAX_REASON];
     while read.len() < length {
         match poll_fn(|cx| B::poll_read(stream, cx, &mut piece)).await {
             Ok(count @ 1..) => read.extend_from_slice(piece.get(..count).unwrap_or_default()),

@@ -32,11 +32,11 @@ impl LoopbackUrl {
     /// # Errors
     /// [`NotLoopback`], also for a URL with more than 1024 bytes, a user name, a fragment, or an invalid character.
     pub fn parse(url: &str) -> Result<Self, NotLoopback> {
-        let behind = url.strip_prefix(SCHEME).ok_or(NotLoopback)?;
+        let rest = url.strip_prefix(SCHEME).ok_or(NotLoopback)?;
         if url.len() > LONGEST || !url.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#') {
             return Err(NotLoopback);
         }
-        let authority = behind.split(['/', '?']).next().ok_or(NotLoopback)?;
+        let authority = rest.split(['/', '?']).next().ok_or(NotLoopback)?;
         let (address, port) = if let Some(port) = authority.strip_prefix("localhost:") {
             (None, port.parse::<NonZeroU16>().map_err(|_| NotLoopback)?.get())
         } else {
@@ -138,7 +138,7 @@ mod tests {
 
     #[cfg(feature = "websocket")]
     #[test]
-    fn a_request_asks_for_the_path_and_names_the_host() {
+    fn the_host_and_the_path_of_a_request_are_taken_from_the_url() {
         for (url, authority, target) in [
             ("ws://127.0.0.1:1", "127.0.0.1:1", "/"),
             ("ws://127.0.0.1:1?a", "127.0.0.1:1", "/?a"),

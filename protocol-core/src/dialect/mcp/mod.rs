@@ -86,8 +86,8 @@ impl Revision {
 pub enum Era {
     /// The revisions with a handshake only.
     Legacy,
-    /// Both eras. A server serves each request in the era that it comes in, interleaved in any order. A client asks the server for its
-    /// revisions first, and prefers one without a handshake.
+    /// Both eras. A server serves each request in the era that the request belongs to, in any order. A client first asks the server for its
+    /// revisions, and prefers one without a handshake.
     Auto,
     /// The revisions without a handshake only.
     Modern,
@@ -134,7 +134,7 @@ impl CacheHint {
         Self { ttl, public: false }
     }
 
-    /// A hint for what is the same for every caller.
+    /// A hint for a result that is the same for every caller.
     #[must_use]
     pub const fn public(ttl: Duration) -> Self {
         Self { ttl, public: true }
@@ -221,7 +221,7 @@ impl Mcp {
         self.revision() >= Revision::R2025_11_25
     }
 
-    /// The agreed revision. Before the handshake it is the oldest, since only messages that it has are sent then.
+    /// The agreed revision. Before the handshake it is the oldest, since only messages of the oldest are sent then.
     fn revision(self) -> Revision {
         self.agreed.unwrap_or(Revision::R2024_11_05)
     }
@@ -232,7 +232,7 @@ impl Mcp {
             Op::Custom => return self.check_custom(custom.unwrap_or_default(), peer),
             Op::Ping if !self.is_stateless() => return Ok(()),
             _ if self.side == Side::Server => return Err(Unfit::WrongEnd),
-            // These have no method of their own there: the session serves them by a member of each request, and by a subscription.
+            // Stateless revisions have no methods for these: the session replaces them by a member of each request, and by a subscription.
             Op::SetLogLevel if self.is_stateless() && peer.logging => return Ok(()),
             Op::Subscribe | Op::Unsubscribe if self.is_stateless() && peer.resources_subscribe => return Ok(()),
             _ => {}
@@ -240,7 +240,7 @@ impl Mcp {
         if offers(peer, op, self.revision()) { Ok(()) } else { Err(Unfit::Unsupported) }
     }
 
-    /// Checks a custom method. One that is in the protocol is checked as such.
+    /// Checks a custom method. A method of the protocol is checked as the operation that it is.
     fn check_custom(self, method: &str, peer: &Capabilities) -> Result<(), Unfit> {
         match op_of(method.as_bytes()) {
             Some(op) if self.is_stateless() && !offers(peer, op, self.revision()) => Err(Unfit::Unsupported),
@@ -334,7 +334,7 @@ const METHODS: [(&str, Op); 13] = [
 
 /// Returns `true` for a method that the session sends by itself.
 fn is_ours(method: &str) -> bool {
-    const NEWS: [&str; 11] = [
+    const NOTIFICATIONS: [&str; 11] = [
         "cancelled",
         "elicitation/complete",
         "initialized",
@@ -348,7 +348,7 @@ fn is_ours(method: &str) -> bool {
         "tools/list_changed",
     ];
     match method.strip_prefix("notifications/") {
-        Some(news) => NEWS.contains(&news),
+        Some(name) => NOTIFICATIONS.contains(&name),
         None => matches!(method, "initialize" | "server/discover" | "sampling/createMessage" | "elicitation/create" | "roots/list"),
     }
 }

@@ -157,25 +157,25 @@ impl Mcp {
     }
 
     fn notification(self, method: &[u8], given: Option<&IndexedObject<'_>>, frame: Frame<'_>, local: &LocalEnd<'_>) -> Message {
-        let most = local.limits.id_bytes;
+        let max = local.limits.id_bytes;
         let params = given.unwrap_or(const { &IndexedObject::empty_object() });
         if params.only("_meta").is_err() {
             return Message::Reject { violation: Some(Violation::RepeatedMember), answer: None };
         }
         // First, since progress is the most frequent notification by far.
         if method == b"notifications/progress" {
-            return read_progress(params, frame, most);
+            return read_progress(params, frame, max);
         }
         let method = core::str::from_utf8(method).unwrap_or_default();
         if self.is_stateless_client()
-            && let Some(message) = stateless_client::notification(method, params, local.limits.subscriptions, most)
+            && let Some(message) = stateless_client::notification(method, params, local.limits.subscriptions, max)
         {
             return message;
         }
         let wrong = || Message::Reject { violation: Some(Violation::InvalidParams), answer: None };
         let sender = match method {
             "notifications/cancelled" => {
-                let id = params.member("requestId").and_then(|id| WireId::read(id, most));
+                let id = params.member("requestId").and_then(|id| WireId::read(id, max));
                 let reason = params.member("reason").and_then(|reason| frame.text(reason));
                 return id.map_or_else(wrong, |id| Message::Cancel { id, reason });
             }
@@ -297,7 +297,7 @@ pub(super) fn read_request(op: Op, params: Option<&IndexedObject<'_>>, frame: Fr
         Op::ListTools | Op::ListPrompts | Op::ListResources | Op::ListResourceTemplates => &LIST,
         _ => &OTHER,
     };
-    let request = RawParams::read(op, |noted| frame.payload(noted.text()), params, members)?;
+    let request = RawParams::read(op, |indexed| frame.payload(indexed.text()), params, members)?;
     match op {
         Op::Complete => Ok(request.with_completion(read_completion(params.map_or(b"{}", IndexedObject::text))?)),
         _ => Ok(request),
@@ -372,7 +372,7 @@ pub(super) struct Meta<'a> {
 
 impl<'a> Meta<'a> {
     /// Reads them. Those that make a request stateless are read where `era` has such requests.
-    fn read(params: &IndexedObject<'a>, most: usize, era: Era) -> Result<Self, (Violation, &'static str)> {
+    fn read(params: &IndexedObject<'a>, max: usize, era: Era) -> Result<Self, (Violation, &'static str)> {
         let meta = params.only("_meta").map_err(|RepeatedMember| (Violation::RepeatedMember, "_meta is repeated"))?;
         let Some(meta) = meta else { return Ok(Self::default()) };
         if Kind::of(meta) != Kind::Object {
@@ -382,7 +382,7 @@ impl<'a> Meta<'a> {
         let mut wrong = None;
         for_each_key(meta, |key, value| {
             if key.is("progressToken") {
-                read.token = WireId::read(value, most);
+                read.token = WireId::read(value, max);
                 if read.token.is_none() {
                     wrong = Some((Violation::InvalidParams, "progressToken must be text or a whole number"));
                 }
@@ -400,20 +400,20 @@ impl<'a> Meta<'a> {
 }
 
 /// Reads progress ("Progress", section "Progress Flow").
-fn read_progress(params: &IndexedObject<'_>, frame: Frame<'_>, most: usize) -> Message {
-    let (mut token, mut progress, mut partial, mut proper) = (None, Progress::default(), None, true);
+fn read_progress(params: &IndexedObject<'_>, frame: Frame<'_>, max: usize) -> Message {
+    let (mut token, mut progress, mut partial, mut is_valid) = (None, Progress::default(), None, true);
     params.for_each(|name, value| {
         // Not by `match`, which would compare a name byte by byte.
         if name == b"progressToken" {
-            token = WireId::read(value, most).map(|token| token.as_ours());
+            token = WireId::read(value, max).map(|token| token.as_ours());
         } else if name == b"progress" {
             progress.value = number(value);
         } else if name == b"total" && value != b"null" {
             progress.total = number(value);
-            proper &= progress.total.is_some();
+            is_valid &= progress.total.is_some();
         } else if name == b"message" && value != b"null" {
             progress.message = frame.text(value);
-            proper &= progress.message.is_some();
+            is_valid &= progress.message.is_some();
         } else if name == b"_meta" {
             for_each_member(value, |name, value| match name {
                 meta::DATA => progress.data = Some(frame.json(value)),
@@ -423,7 +423,7 @@ fn read_progress(params: &IndexedObject<'_>, frame: Frame<'_>, most: usize) -> M
         }
     });
     match token {
-        Some(number) if proper && progress.value.is_some() => Message::Progress { number, progress, partial },
+        Some(number) if is_valid && progress.value.is_some() => Message::Progress { number, progress, partial },
         _ => Message::Reject { violation: Some(Violation::InvalidProgress), answer: None },
     }
 }

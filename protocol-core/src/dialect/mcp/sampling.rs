@@ -13,8 +13,8 @@ pub(super) fn check(params: &Json, tools: bool, revision: Revision) -> Result<()
     let text = params.as_bytes();
     let messages =
         member(text, "messages").filter(|messages| Kind::of(messages) == Kind::Array).ok_or("messages must be an array")?;
-    let most = member(text, "maxTokens").ok_or("maxTokens is missing")?;
-    if integer::<u64>(most).is_none_or(|most| most == 0) {
+    let max = member(text, "maxTokens").ok_or("maxTokens is missing")?;
+    if integer::<u64>(max).is_none_or(|max| max == 0) {
         return Err(String::from("maxTokens must be a positive whole number"));
     }
     if (member(text, "tools").is_some() || member(text, "toolChoice").is_some()) && !tools {
@@ -22,9 +22,9 @@ pub(super) fn check(params: &Json, tools: bool, revision: Revision) -> Result<()
     }
     if let Some(preferences) = member(text, "modelPreferences") {
         for name in ["costPriority", "speedPriority", "intelligencePriority"] {
-            let proper =
+            let is_valid =
                 member(preferences, name).is_none_or(|value| number(value).is_some_and(|value| (0.0..=1.0).contains(&value)));
-            if !proper {
+            if !is_valid {
                 return Err(alloc::format!("{name} must lie between 0 and 1"));
             }
         }
@@ -97,12 +97,12 @@ pub(super) fn answer_text(content: &[u8]) -> Option<String> {
         Some("text") => member(block, "text").and_then(string).is_some(),
         kind => kind.is_some(),
     };
-    let proper = match Kind::of(content) {
+    let is_valid = match Kind::of(content) {
         Kind::Object => is_block(content),
         Kind::Array => elements(content).into_iter().all(is_block),
         _ => false,
     };
-    proper.then(|| content_text(content))
+    is_valid.then(|| content_text(content))
 }
 
 /// The text of blocks of content, joined by line feeds; blocks of other kinds are included as JSON.

@@ -48,7 +48,7 @@ impl Added<'_> {
         }
     }
 
-    /// Returns `true` for a member of `_meta` that only the session writes. One in the caller's `_meta` is dropped.
+    /// Returns `true` for a member of `_meta` that only the session writes. Such a member in the caller's `_meta` is dropped.
     fn owns(&self, name: &str) -> bool {
         matches!(name, "progressToken" | meta::DEPTH | meta::PARENT) || (!self.stamp.is_empty() && names_caller(name))
     }
@@ -300,8 +300,8 @@ impl Mcp {
                 let failed = failed.filter(|_| output.is_error);
                 let structured = self.structured(output, failed.as_ref()).map_or(0, |value| value.as_bytes().len());
                 let size = output.content.iter().map(Content::size).fold(structured, usize::saturating_add);
-                // The text of structured content is for clients that read only text ("Tools", "Structured Content"). A result that is too long
-                // for a frame because of it is sent without.
+                // The text of structured content is for clients that read only text ("Tools", "Structured Content"). If it makes a result
+                // too long for a frame, it is omitted.
                 let is_cut = size > local.limits.frame_bytes && structured > 0 && output.repeats_structured();
                 let size = if is_cut { structured } else { size };
                 self.write_result(frames, id, op, size, local, |object| self.write_output(object, output, failed.as_ref(), is_cut))
@@ -466,7 +466,7 @@ impl Mcp {
                 return frames.notify("notifications/elicitation/complete", |object| object.text("elicitationId", id));
             }
             Notice::Custom { method, params } => {
-                return frames.notify_as_it_is(method, params.as_ref());
+                return frames.notify_verbatim(method, params.as_ref());
             }
         };
         frames.notification(method, 0, None::<fn(&mut Vec<u8>)>)
@@ -698,7 +698,7 @@ mod tests {
     }
 
     #[test]
-    fn members_of_the_session_follow_those_that_were_given_however_they_are_written() {
+    fn members_of_the_session_follow_the_given_ones_in_any_layout() {
         for (given, expected) in [
             ("{}", r#"{"_meta":{"progressToken":7}}"#),
             ("{ \t }", "{ \t \"_meta\":{\"progressToken\":7}}"),
@@ -710,7 +710,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_a_hundred_values_are_cut_and_said_to_be_more() {
+    fn of_more_than_a_hundred_values_a_hundred_are_written_and_has_more_is_set() {
         let written = |completion: &Completion| Object::value(|object| write_completion(object, completion));
         let many = written(&Completion::all((0..150).map(|number| alloc::format!("v{number}"))));
         let many = many.member("completion").unwrap();
@@ -725,7 +725,7 @@ mod tests {
         for given in [r#"{"_meta":{"x":1,"progressToken":9},"a":2}"#, r#"{"\u005fmeta":{"x":1},"a":2}"#] {
             assert_eq!(merged(given), r#"{"a":2,"_meta":{"x":1,"progressToken":7}}"#, "{given}");
         }
-        // The letters `_meta` in a text cost only a second check.
+        // The letters `_meta` in a string only cause a second check.
         assert_eq!(merged(r#"{"a":"_meta"}"#), r#"{"a":"_meta","_meta":{"progressToken":7}}"#);
     }
 }

@@ -23,8 +23,8 @@ impl AppId {
         if text.len() > Self::LONGEST {
             return Err(AppIdError::TooLong);
         }
-        let proper = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
-        if !text.starts_with(|first: char| first.is_ascii_lowercase()) || !text.bytes().all(proper) {
+        let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+        if !text.starts_with(|first: char| first.is_ascii_lowercase()) || !text.bytes().all(is_allowed) {
             return Err(AppIdError::Malformed);
         }
         if RESERVED.contains(&text) { Err(AppIdError::Reserved) } else { Ok(Self(Text::from(text))) }

@@ -14,7 +14,7 @@ use crate::wire::{self, Body, Element, Envelope, FrameBuffer, Malformed, WireId}
 
 const METHOD: &str = "tesseron/bind";
 
-/// The ids of a session's requests are numbers, so this one cannot collide with them.
+/// The id of a bind. It cannot collide with those of the session's requests, which are numbers.
 const ID: &str = "bind";
 
 const OPTIONS: wire::Options = wire::Options { depth: 128, id: 1024, batch: None, lenient: true };
@@ -151,13 +151,13 @@ mod tests {
     }
 
     #[test]
-    fn a_bind_may_be_called_null() {
+    fn a_bind_may_have_the_id_null() {
         let text = r#"{"jsonrpc":"2.0","id":null,"method":"tesseron/bind","params":{"code":"A"}}"#;
         assert_eq!(asked(text), r#"bind Null Some("A")"#);
     }
 
     #[test]
-    fn whatever_else_comes_first_is_read_with_the_id_that_it_can_be_answered_by() {
+    fn any_other_first_frame_is_read_with_the_id_to_answer_it_with() {
         assert_eq!(asked(r#"{"jsonrpc":"2.0","id":7,"method":"actions/invoke","params":{}}"#), "other Int(7)");
         assert_eq!(asked(r#"{"jsonrpc":"2.0","id":7,"method":"actions/invoke","params":[]}"#), "other Int(7)");
         assert_eq!(asked(r#"{"jsonrpc":"2.0","id":"a","result":{}}"#), r#"other Str("a")"#);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_answer_with_our_id_is_an_answer() {
+    fn only_a_response_with_our_id_answers_the_bind() {
         assert_eq!(answered(r#"{"jsonrpc":"2.0","id":"bind","result":{"ok":true}}"#), "Bound");
         assert!(answered(r#"{"jsonrpc":"2.0","id":"bind","error":{"code":-32009,"message":"no"}}"#).starts_with("Refused("));
         for result in ["{}", r#"{"ok":false}"#, "null", "true", r#"[{"ok":true}]"#] {

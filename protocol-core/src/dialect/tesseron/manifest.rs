@@ -39,11 +39,11 @@ pub fn action(tool: &Json, timeout: Option<Duration>) -> Json {
 
 /// Converts an MCP resource (`{uri, description, ..}`) into a resource, whose name is the URI.
 #[must_use]
-pub fn resource(told: &Json, subscribable: bool) -> Json {
+pub fn resource(described: &Json, subscribable: bool) -> Json {
     let mut out = Vec::new();
     Object::write(&mut out, |object| {
-        push_json(object.member("name"), member(told.as_bytes(), "uri").unwrap_or(b"null"));
-        push_json(object.member("description"), member(told.as_bytes(), "description").unwrap_or(b"\"\""));
+        push_json(object.member("name"), member(described.as_bytes(), "uri").unwrap_or(b"null"));
+        push_json(object.member("description"), member(described.as_bytes(), "description").unwrap_or(b"\"\""));
         object.boolean("subscribable", subscribable);
     });
     Json::written(out)

@@ -47,7 +47,7 @@ pub mod code {
     pub const SAMPLING_TOO_DEEP: i64 = -32008;
     /// There was no hello, or the session is not claimed, or the named object belongs to another session.
     pub const UNAUTHORIZED: i64 = -32009;
-    /// The channel ended first. Never sent.
+    /// The channel ended before the response. Never sent.
     pub const TRANSPORT_CLOSED: i64 = -32010;
     /// The session cannot be resumed.
     pub const RESUME_FAILED: i64 = -32011;
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn only_names_that_we_gave_name_an_exchange() {
+    fn only_names_that_we_gave_identify_an_exchange() {
         assert_eq!(named_exchange(&invocation_name(17)), Some(17));
         for name in ["", "inv_", "inv_017", "inv_+17", "inv_17 ", "INV_17", "17", "inv_99999999999999999999"] {
             assert_eq!(named_exchange(name), None, "{name}");

@@ -89,12 +89,12 @@ impl Tesseron {
     }
 
     fn notification(self, method: &[u8], given: Option<&IndexedObject<'_>>, frame: Frame<'_>, local: &LocalEnd<'_>) -> Message {
-        let most = local.limits.id_bytes;
+        let max = local.limits.id_bytes;
         let params = given.unwrap_or(const { &IndexedObject::empty_object() });
         let method = core::str::from_utf8(method).unwrap_or_default();
         let read = match (self, method) {
             (Self::Gateway, "actions/progress") => {
-                return read_progress(params, frame, most);
+                return read_progress(params, frame, max);
             }
             (Self::Gateway, "log") => read_log(params, frame).map(|record| {
                 let named = params.member("invocationId").filter(|name| *name != b"null");
@@ -108,7 +108,7 @@ impl Tesseron {
             (Self::Gateway, "resources/updated") => read_update(params, frame).map(Message::Notice),
             (Self::App, "actions/cancel") => {
                 let name = params.member("invocationId").filter(|name| Kind::of(name) == Kind::String);
-                name.and_then(|name| WireId::read(name, most)).map(|id| Message::Cancel { id, reason: None })
+                name.and_then(|name| WireId::read(name, max)).map(|id| Message::Cancel { id, reason: None })
             }
             (Self::App, "tesseron/claimed") => read_claimed(params, frame),
             // A request without an id cannot be answered, and a notification of the other end has no effect.
@@ -124,7 +124,7 @@ impl Tesseron {
 
     // ---- The handshake ----
 
-    /// Reads the answer to a hello or a resume. A later claim changes the agent in it.
+    /// Reads the answer to a hello or a resume. A later claim replaces the agent that it names.
     pub(crate) fn read_handshake_answer(self, result: &Json) -> Result<PeerInfo, HandshakeFailed> {
         let text = |name: &str| result.member(name).and_then(|value| value.as_text());
         let protocol = text("protocolVersion").ok_or(HandshakeFailed::Malformed)?;
@@ -182,7 +182,7 @@ impl Tesseron {
                 _ => return Err(unknown()),
             }),
             Ask::Confirm { .. } => Answer::Confirm(read_action(result).ok_or_else(unknown)? == "accept"),
-            // Tesseron has neither, so `check_ask` refuses both.
+            // Tesseron has neither of these, so `check_ask` refuses both.
             Ask::OpenUrl(_) => return Err(Text::from_static("there are no addresses to open")),
             Ask::Roots => return Err(Text::from_static("there are no roots")),
         })
@@ -190,7 +190,7 @@ impl Tesseron {
 }
 
 /// Reads a request of a gateway. An action is a tool, its input is the arguments, and the name of a resource is its uri.
-fn operation(id: WireId, op: Op, given: Option<&IndexedObject<'_>>, frame: Frame<'_>, most: usize) -> Message {
+fn operation(id: WireId, op: Op, given: Option<&IndexedObject<'_>>, frame: Frame<'_>, max: usize) -> Message {
     const ACTION: [Member; 2] = [Member::text("name"), Member::any("input")];
     const SUBSCRIBE: [Member; 2] = [Member::text("name"), Member::text("subscriptionId")];
     const UNSUBSCRIBE: [Member; 2] = [Member::none(), Member::text("subscriptionId")];
@@ -202,14 +202,14 @@ fn operation(id: WireId, op: Op, given: Option<&IndexedObject<'_>>, frame: Frame
         _ => &READ,
     };
     let wrong = |id, what: Text| invalid(Some(Violation::InvalidParams), id, RpcError::INVALID_PARAMS, what);
-    let request = match RawParams::read(op, |noted| frame.payload(noted.text()), given, members) {
+    let request = match RawParams::read(op, |indexed| frame.payload(indexed.text()), given, members) {
         Ok(request) => request,
         Err(why) => return wrong(id, why),
     };
     let mut token = None;
     if op == Op::CallTool {
         let named = given.and_then(|params| params.member("invocationId")).filter(|name| Kind::of(name) == Kind::String);
-        token = named.and_then(|name| WireId::read(name, most));
+        token = named.and_then(|name| WireId::read(name, max));
         if token.is_none() {
             return wrong(id, Text::from_static("`invocationId` is missing, no string or too long"));
         }
@@ -278,12 +278,12 @@ fn array(params: &IndexedObject<'_>, name: &str, frame: Frame<'_>) -> Option<Jso
 
 /// Checks the version of a hello (page "Handshake", section "Version negotiation"). The refusal is final for this channel.
 fn check_version(params: &IndexedObject<'_>) -> Result<(), HandshakeRejected> {
-    let said = params.member("protocolVersion").and_then(string);
-    let said = said.ok_or_else(|| RpcError::fixed(RpcError::INVALID_PARAMS, "protocolVersion must be text"))?;
-    if is_compatible(&said) {
+    let version = params.member("protocolVersion").and_then(string);
+    let version = version.ok_or_else(|| RpcError::fixed(RpcError::INVALID_PARAMS, "protocolVersion must be text"))?;
+    if is_compatible(&version) {
         return Ok(());
     }
-    let message = alloc::format!("Protocol version {:?} is not compatible with {}", excerpt(&said), super::VERSION);
+    let message = alloc::format!("Protocol version {:?} is not compatible with {}", excerpt(&version), super::VERSION);
     Err(HandshakeRejected { error: RpcError::new(code::PROTOCOL_MISMATCH, message), is_final: true })
 }
 
@@ -407,29 +407,29 @@ fn read_claimed(params: &IndexedObject<'_>, frame: Frame<'_>) -> Option<Message>
 }
 
 /// Reads progress: any of message, percent and data (page "Progress").
-fn read_progress(params: &IndexedObject<'_>, frame: Frame<'_>, most: usize) -> Message {
-    let (mut token, mut progress, mut proper) = (None, Progress::default(), true);
+fn read_progress(params: &IndexedObject<'_>, frame: Frame<'_>, max: usize) -> Message {
+    let (mut token, mut progress, mut is_valid) = (None, Progress::default(), true);
     params.for_each(|name, value| {
         // Not by `match`, which would compare a name byte by byte.
         if name == b"invocationId" && Kind::of(value) == Kind::String {
             token = string(value).and_then(|name| match named_exchange(&name) {
-                None if value.len() > most => None,
+                None if value.len() > max => None,
                 // `None` for a name that we never gave.
                 number => Some(number),
             });
         } else if name == b"percent" && value != b"null" {
             progress.value = number(value).map(|percent| percent.clamp(0.0, 100.0));
             progress.total = progress.value.map(|_| 100.0);
-            proper &= progress.value.is_some();
+            is_valid &= progress.value.is_some();
         } else if name == b"message" && value != b"null" {
             progress.message = frame.text(value);
-            proper &= progress.message.is_some();
+            is_valid &= progress.message.is_some();
         } else if name == b"data" {
             progress.data = Some(frame.json(value));
         }
     });
     match token {
-        Some(number) if proper => Message::Progress { number, progress, partial: None },
+        Some(number) if is_valid => Message::Progress { number, progress, partial: None },
         _ => ignored(Violation::InvalidProgress),
     }
 }
@@ -479,10 +479,10 @@ pub(super) fn check_sample(sample: &Sample) -> Result<(), String> {
 
 const TOKENS: &str = "maxTokens must be a positive whole number";
 
-fn read_tokens(most: Option<&[u8]>) -> Result<Option<u64>, String> {
-    match most {
+fn read_tokens(max: Option<&[u8]>) -> Result<Option<u64>, String> {
+    match max {
         None | Some(b"null") => Ok(None),
-        Some(most) => integer(most).filter(|most| *most > 0).map(Some).ok_or_else(|| String::from(TOKENS)),
+        Some(max) => integer(max).filter(|max| *max > 0).map(Some).ok_or_else(|| String::from(TOKENS)),
     }
 }
 

@@ -120,8 +120,8 @@ impl Tesseron {
                             if let Some(schema) = &sample.schema {
                                 object.json("schema", schema);
                             }
-                            if let Some(most) = sample.max_tokens {
-                                object.integer("maxTokens", most);
+                            if let Some(max) = sample.max_tokens {
+                                object.integer("maxTokens", max);
                             }
                         }
                     },
@@ -260,7 +260,7 @@ impl Tesseron {
                 object.string("subscriptionId", subscription);
                 object.json("value", value);
             }),
-            Notice::Custom { method, params } => frames.notify_as_it_is(method, params.as_ref()),
+            Notice::Custom { method, params } => frames.notify_verbatim(method, params.as_ref()),
             // Other notices are refused by `check_notice`.
             _ => frames.no_frame(),
         }

@@ -59,7 +59,7 @@ impl Gateway {
         self.registry.resume(channel, with, app, &mut self.random)
     }
 
-    /// On a channel of its own.
+    /// Resumes a session on a new channel.
     fn resume(&mut self, last: &Admission, app: &str) -> Result<(ChannelId, Admission), ResumeRefused> {
         let channel = self.dial();
         let admission = self.resume_on(channel, &credentials(last), app)?;
@@ -112,7 +112,7 @@ fn a_hello_on_a_plain_dial_waits_to_be_claimed() {
 }
 
 #[test]
-fn item_28_a_second_hello_or_a_resume_on_a_channel_is_refused_and_the_session_goes_on() {
+fn item_28_a_second_hello_or_a_resume_on_a_channel_is_refused_and_the_session_continues() {
     let mut gateway = Gateway::new();
     let (channel, admission) = gateway.claimed("ledger");
     let refused = gateway.registry.hello(channel, "ledger", 0, &mut gateway.random).unwrap_err();
@@ -131,7 +131,7 @@ fn item_27_a_hello_with_a_reserved_or_malformed_app_id_is_refused() {
         let refused = gateway.registry.hello(channel, app, 0, &mut gateway.random).unwrap_err();
         assert_eq!((refused, refused.error().code), (HelloRefused::AppId(error), -32602), "{app}");
     }
-    assert!(gateway.registry.hello(channel, "ledger", 0, &mut gateway.random).is_ok(), "the channel is still good");
+    assert!(gateway.registry.hello(channel, "ledger", 0, &mut gateway.random).is_ok(), "the channel can still be used");
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn channels_and_waiting_sessions_are_bounded() {
     let refused = gateway.registry.hello(third, "a", 0, &mut gateway.random).unwrap_err();
     assert_eq!((refused, refused.error().code), (HelloRefused::Full, -32603));
     gateway.registry.claim(code(&second), 0).unwrap();
-    assert!(gateway.registry.hello(third, "a", 0, &mut gateway.random).is_ok(), "who is claimed does not wait");
+    assert!(gateway.registry.hello(third, "a", 0, &mut gateway.random).is_ok(), "a claimed session does not count as waiting");
     gateway.dial();
     assert_eq!(gateway.registry.open(Dial::Plain), Err(OpenRefused::Full));
     gateway.registry.handle_closed(first, at(0));
@@ -179,7 +179,7 @@ fn a_random_source_that_repeats_itself_makes_no_second_session() {
 // Claims.
 
 #[test]
-fn item_34_a_claim_is_case_insensitive_and_names_what_it_claimed() {
+fn item_34_a_claim_is_case_insensitive_and_returns_the_claimed_session() {
     let mut gateway = Gateway::new();
     gateway.hello("other");
     let (channel, admission) = gateway.hello("ledger");
@@ -210,21 +210,25 @@ fn a_code_of_no_session_is_a_typed_error() {
     assert_eq!(gateway.registry.claim("", 0), Err(ClaimMissed::Malformed(ClaimCodeError::Length)));
     assert!(!gateway.registry.is_claimed(channel));
     gateway.registry.handle_closed(channel, at(0));
-    assert_eq!(gateway.registry.claim(code(&admission), 0), Err(ClaimMissed::Unknown), "its channel is gone");
+    assert_eq!(gateway.registry.claim(code(&admission), 0), Err(ClaimMissed::Unknown), "its channel has ended");
 }
 
 #[test]
-fn a_code_is_good_as_long_as_the_session_keeps_the_channel_on_which_it_was_given() {
+fn a_code_is_valid_while_the_session_keeps_the_channel_on_which_it_was_sent() {
     let mut gateway = Gateway::new();
     let (channel, admission) = gateway.claimed("ledger");
     gateway.registry.handle_closed(channel, at(0));
-    assert_eq!(gateway.registry.claim(code(&admission), 0), Err(ClaimMissed::Unknown), "while it waits");
+    assert_eq!(gateway.registry.claim(code(&admission), 0), Err(ClaimMissed::Unknown), "while the session has no channel");
     gateway.resume(&admission, "ledger").unwrap();
-    assert_eq!(gateway.registry.claim(code(&admission), 0), Err(ClaimMissed::Unknown), "and when it is back");
+    assert_eq!(gateway.registry.claim(code(&admission), 0), Err(ClaimMissed::Unknown), "and after it was resumed");
 
     let (_, admission) = gateway.claimed("ledger");
     gateway.resume(&admission, "ledger").unwrap();
-    assert_eq!(gateway.registry.claim(code(&admission), 0), Err(ClaimMissed::Unknown), "also when it went on without a pause");
+    assert_eq!(
+        gateway.registry.claim(code(&admission), 0),
+        Err(ClaimMissed::Unknown),
+        "also if it was resumed before its old channel closed"
+    );
 }
 
 #[test]
@@ -236,7 +240,7 @@ fn bug_18_a_hostile_claim_code_is_refused_before_anything_is_looked_up() {
 }
 
 #[test]
-fn unclaimed_sessions_are_listed_newest_first_whatever_the_clock_says() {
+fn unclaimed_sessions_are_listed_newest_first_even_if_the_wall_clock_was_set_back() {
     let mut gateway = Gateway::new();
     let mut expected = Vec::new();
     for (app, epoch_ms) in [("a", 500), ("b", 300), ("c", 400)] {
@@ -251,12 +255,12 @@ fn unclaimed_sessions_are_listed_newest_first_whatever_the_clock_says() {
 // Bound dials.
 
 #[test]
-fn item_117_a_hello_on_a_bound_dial_adopts_the_session_of_the_manifest_and_is_born_claimed() {
+fn item_117_a_hello_on_a_bound_dial_begins_the_session_of_the_manifest_which_is_claimed_at_once() {
     let mut gateway = Gateway::new();
     let claim = manifest("s_host", "token");
     let (channel, admission) = gateway.bound(&claim, "ledger").unwrap();
     assert_eq!((&*admission.welcome.session_id, token(&admission)), ("s_host", "token"));
-    assert_eq!(admission.welcome.standing, ClaimState::Bound, "no code, and claimed follows the welcome");
+    assert_eq!(admission.welcome.standing, ClaimState::Bound, "no code; `tesseron/claimed` follows the welcome");
     assert_eq!(admission.claimed_at, Some(1000));
     assert!(gateway.registry.is_claimed(channel));
     assert_eq!(gateway.registry.route("ledger"), Some(channel));
@@ -273,11 +277,11 @@ fn a_claim_is_not_dialled_twice_at_the_same_time() {
     assert_eq!(gateway.registry.open(Dial::Bound(claim.clone())), Err(OpenRefused::AlreadyDialled));
     assert!(gateway.registry.open(Dial::Bound(manifest("s_other", "token"))).is_ok());
     assert_eq!(gateway.registry.handle_closed(first, at(0)), Departure::Nothing);
-    assert!(gateway.registry.open(Dial::Bound(claim)).is_ok(), "the dial came to nothing");
+    assert!(gateway.registry.open(Dial::Bound(claim)).is_ok(), "the first connection has ended without a session");
 }
 
 #[test]
-fn a_manifest_cannot_take_the_session_of_somebody_else() {
+fn a_manifest_cannot_take_a_session_that_is_not_its_own() {
     let mut gateway = Gateway::new();
     let claim = manifest("s_host", "token");
     let (channel, _) = gateway.bound(&claim, "ledger").unwrap();
@@ -289,7 +293,7 @@ fn a_manifest_cannot_take_the_session_of_somebody_else() {
     }
     assert_eq!(gateway.registry.route("ledger"), Some(channel));
 
-    // Nor one that waits for its app.
+    // Nor a session whose app is disconnected.
     gateway.registry.handle_closed(channel, at(0));
     assert_eq!(gateway.bound(&manifest("s_host", "guess"), "ledger").unwrap_err(), HelloRefused::SessionTaken);
     let (back, admission) = gateway.bound(&claim, "ledger").unwrap();
@@ -321,7 +325,7 @@ fn item_105_a_resume_gives_the_same_session_a_new_token_no_code_and_the_old_clai
     let (back, admission) = gateway.resume(&last, "ledger").unwrap();
     assert_eq!(admission.welcome.session_id, last.welcome.session_id);
     assert_ne!(token(&admission), token(&last));
-    assert_eq!(admission.welcome.standing, ClaimState::Resumed, "no code, and no claimed after it");
+    assert_eq!(admission.welcome.standing, ClaimState::Resumed, "no code, and no `tesseron/claimed` after the welcome");
     assert_eq!((admission.claimed_at, admission.supersedes), (Some(claimed), None));
     assert_eq!(gateway.registry.route("ledger"), Some(back));
     assert_eq!(gateway.registry.poll_timeout(), None);
@@ -335,9 +339,9 @@ fn item_106_the_old_token_fails_once_the_new_one_has_arrived() {
     let (channel, second) = gateway.resume(&first, "ledger").unwrap();
     gateway.registry.confirm(channel);
     gateway.registry.confirm(channel);
-    assert_eq!(gateway.resume(&first, "ledger").unwrap_err(), ResumeRefused::WrongToken, "while it is live");
+    assert_eq!(gateway.resume(&first, "ledger").unwrap_err(), ResumeRefused::WrongToken, "while the session has a channel");
     gateway.registry.handle_closed(channel, at(0));
-    assert_eq!(gateway.resume(&first, "ledger").unwrap_err(), ResumeRefused::WrongToken, "and while it waits");
+    assert_eq!(gateway.resume(&first, "ledger").unwrap_err(), ResumeRefused::WrongToken, "and while it has none");
     assert!(gateway.resume(&second, "ledger").is_ok());
 }
 
@@ -352,14 +356,14 @@ fn a_resume_whose_answer_was_lost_is_repeated_with_the_same_token() {
         assert_eq!(gateway.registry.handle_closed(channel, at(1)), Departure::Kept);
         admission = Some(lost);
     }
-    // The last one was not lost after all: its token is good, too.
+    // The last answer did arrive: its token is valid, too.
     let (channel, _) = gateway.resume(&admission.unwrap(), "ledger").unwrap();
     assert_eq!(gateway.resume(&first, "ledger").unwrap_err(), ResumeRefused::WrongToken);
     assert_eq!(gateway.registry.route("ledger"), Some(channel));
 }
 
 #[test]
-fn item_106_a_failed_attempt_consumes_nothing() {
+fn item_106_a_refused_resume_does_not_use_up_the_token() {
     let mut gateway = Gateway::new();
     let (channel, last) = gateway.claimed("ledger");
     gateway.registry.handle_closed(channel, at(0));
@@ -398,8 +402,8 @@ fn item_107_every_resume_that_is_refused_and_its_code() {
         let refused = gateway.resume_on(channel, &with(id, token), app).unwrap_err();
         assert_eq!((refused, refused.error().code), (expected, -32011), "{app} {token}");
     }
-    let told = [ResumeRefused::UnknownSession, ResumeRefused::OtherApp, ResumeRefused::NeverClaimed, ResumeRefused::WrongToken];
-    assert!(told.iter().all(|refused| refused.error() == told[0].error()), "nobody learns how near it was");
+    let hidden = [ResumeRefused::UnknownSession, ResumeRefused::OtherApp, ResumeRefused::NeverClaimed, ResumeRefused::WrongToken];
+    assert!(hidden.iter().all(|refused| refused.error() == hidden[0].error()), "the error does not tell which part was wrong");
 
     gateway.registry.handle_timeout(at(4 * HOUR));
     let refused = gateway.resume(&last, "ledger").unwrap_err();
@@ -407,7 +411,7 @@ fn item_107_every_resume_that_is_refused_and_its_code() {
 }
 
 #[test]
-fn item_108_a_time_or_a_number_of_zero_keeps_nothing() {
+fn item_108_with_a_resume_ttl_or_max_zombies_of_zero_no_session_is_kept() {
     for policy in [
         RegistryPolicy { resume_ttl: Duration::ZERO, ..RegistryPolicy::default() },
         RegistryPolicy { max_zombies: 0, ..RegistryPolicy::default() },
@@ -421,10 +425,10 @@ fn item_108_a_time_or_a_number_of_zero_keeps_nothing() {
 }
 
 #[test]
-fn item_108_beyond_the_number_the_oldest_makes_room() {
+fn item_108_one_session_over_max_zombies_replaces_the_oldest() {
     let mut gateway = Gateway::with(RegistryPolicy { max_zombies: 2, ..RegistryPolicy::default() });
     let sessions: Vec<_> = (0..4).map(|_| gateway.claimed("ledger")).collect();
-    // In another order than they came, and at the same moment.
+    // In another order than they were claimed in, and at the same time.
     for index in [2, 0, 3, 1] {
         assert_eq!(gateway.registry.handle_closed(sessions[index].0, at(0)), Departure::Kept);
     }
@@ -433,7 +437,7 @@ fn item_108_beyond_the_number_the_oldest_makes_room() {
 }
 
 #[test]
-fn item_108_a_session_that_waits_too_long_is_removed() {
+fn item_108_a_session_that_is_not_resumed_in_time_is_forgotten() {
     let mut gateway = Gateway::new();
     let (first, _) = gateway.claimed("ledger");
     let (second, last) = gateway.claimed("ledger");
@@ -450,7 +454,7 @@ fn item_108_a_session_that_waits_too_long_is_removed() {
 }
 
 #[test]
-fn a_session_that_nobody_has_claimed_takes_no_place_among_those_that_wait() {
+fn an_unclaimed_session_that_ends_does_not_count_toward_max_zombies() {
     let mut gateway = Gateway::with(RegistryPolicy { max_zombies: 1, ..RegistryPolicy::default() });
     let (channel, last) = gateway.claimed("ledger");
     gateway.registry.handle_closed(channel, at(0));
@@ -461,11 +465,11 @@ fn a_session_that_nobody_has_claimed_takes_no_place_among_those_that_wait() {
 }
 
 #[test]
-fn item_109_bug_11_the_late_end_of_an_old_channel_ends_nothing() {
+fn item_109_bug_11_the_late_end_of_an_old_channel_does_not_end_the_session() {
     let mut gateway = Gateway::new();
     let (old, last) = gateway.claimed("ledger");
     let (new, admission) = gateway.resume(&last, "ledger").unwrap();
-    assert_eq!(admission.supersedes, Some(old), "it is to be closed");
+    assert_eq!(admission.supersedes, Some(old), "the owner must close it");
     assert!(!gateway.registry.is_claimed(old) && gateway.registry.is_claimed(new));
     gateway.registry.confirm(old);
     assert_eq!(gateway.registry.handle_closed(old, at(1)), Departure::Nothing);
@@ -482,7 +486,7 @@ fn item_109_bug_11_the_late_end_of_an_old_channel_ends_nothing() {
 }
 
 #[test]
-fn a_channel_that_lost_its_session_gets_no_other() {
+fn a_channel_whose_session_has_moved_gets_no_other_session() {
     let mut gateway = Gateway::new();
     let (old, last) = gateway.claimed("ledger");
     gateway.resume(&last, "ledger").unwrap();
@@ -492,7 +496,7 @@ fn a_channel_that_lost_its_session_gets_no_other() {
 }
 
 #[test]
-fn bug_12_a_session_that_waits_twice_has_one_deadline() {
+fn bug_12_a_session_that_loses_its_channel_twice_has_one_deadline() {
     let mut gateway = Gateway::new();
     let (channel, last) = gateway.claimed("ledger");
     gateway.registry.handle_closed(channel, at(0));
@@ -500,19 +504,19 @@ fn bug_12_a_session_that_waits_twice_has_one_deadline() {
     gateway.registry.handle_closed(channel, at(HOUR));
     assert_eq!(gateway.registry.poll_timeout(), Some(at(5 * HOUR)));
     gateway.registry.handle_timeout(at(4 * HOUR));
-    assert!(gateway.resume(&last, "ledger").is_ok(), "the first deadline is gone");
+    assert!(gateway.resume(&last, "ledger").is_ok(), "the first deadline no longer applies");
     assert_eq!(gateway.registry.poll_timeout(), None);
 }
 
 #[test]
-fn a_clock_that_runs_backwards_is_read_as_the_latest_one_seen() {
+fn a_time_before_the_latest_one_counts_as_the_latest_one() {
     let mut gateway = Gateway::with(RegistryPolicy { max_zombies: 1, ..RegistryPolicy::default() });
     let (first, _) = gateway.claimed("ledger");
     let (second, last) = gateway.claimed("ledger");
     gateway.registry.handle_closed(first, at(100));
     gateway.registry.handle_closed(second, at(50));
     assert_eq!(gateway.registry.poll_timeout(), Some(at(4 * HOUR + 100)));
-    assert!(gateway.resume(&last, "ledger").is_ok(), "the one that left last is kept");
+    assert!(gateway.resume(&last, "ledger").is_ok(), "the session that lost its channel last is kept");
 }
 
 // Routing.
@@ -534,7 +538,7 @@ fn item_121_calls_go_to_the_session_that_was_claimed_last_of_those_with_a_channe
 }
 
 #[test]
-fn item_121_the_newest_claim_is_the_newest_also_when_the_wall_clock_was_set_back() {
+fn item_121_calls_go_to_the_last_claim_even_if_the_wall_clock_was_set_back() {
     let mut gateway = Gateway::new();
     gateway.claimed("ledger");
     gateway.epoch_ms = 0;
@@ -573,7 +577,7 @@ fn item_120_bug_19_a_tool_name_leads_to_the_longest_app_id_it_begins_with() {
     assert_eq!(of("a__b__c__d"), r#"a__b "c__d""#);
     assert_eq!(of("c___x"), r#"c_ "x""#);
     assert_eq!(of("c____x"), r#"c_ "_x""#);
-    assert_eq!(of("d__e__x"), r#"d "e__x""#, "what is not claimed has no name");
+    assert_eq!(of("d__e__x"), r#"d "e__x""#, "an unclaimed app has no tools");
     assert_eq!(of("d__"), r#"d """#);
     for tool in ["", "a", "a_x", "x__y", "__x", "c__x", "tesseron__claim_session", "A__x"] {
         assert_eq!(of(tool), "", "{tool}");
@@ -590,13 +594,13 @@ fn a_tool_name_leads_to_the_session_of_its_app() {
 
 // Everything together.
 
-/// The knowledge of two apps beside the registry, and the state that must follow from it.
+/// A registry, and a model of the sessions of two apps that it must agree with.
 #[derive(Clone)]
 struct World {
     registry: SessionRegistry,
     seed: u64,
     now: Instant,
-    /// Every session that was admitted and is not forgotten, as the rules have it; the one that moved last stands last.
+    /// Every session that was admitted and is not forgotten, in the order in which they last got or lost a channel.
     sessions: Vec<Known>,
 }
 
@@ -607,14 +611,14 @@ struct Known {
     claimed: bool,
     channel: Option<ChannelId>,
     code: Option<String>,
-    /// The tokens that are good, and one that no longer is.
+    /// The tokens that are valid, and one that no longer is.
     current: String,
     previous: Option<String>,
-    dead: Option<String>,
+    spent: Option<String>,
 }
 
 impl Known {
-    fn is_good(&self, token: &str) -> bool {
+    fn accepts(&self, token: &str) -> bool {
         self.current == token || self.previous.as_deref() == Some(token)
     }
 }
@@ -623,7 +627,7 @@ const APPS: [&str; 2] = ["a", "a__b"];
 const TTL: Duration = Duration::from_secs(100);
 const MOST: usize = 2;
 
-/// Steps of an app or a person. `None` if there is nothing to do one with.
+/// The operations of an app or a person. Each returns `None` if it is not possible now, or has changed nothing.
 impl World {
     fn new() -> Self {
         let policy = RegistryPolicy { resume_ttl: TTL, max_zombies: MOST, max_pending: MOST, max_channels: 4 };
@@ -654,7 +658,7 @@ impl World {
             claimed: false,
             channel: Some(channel),
             previous: None,
-            dead: None,
+            spent: None,
         });
         Some(())
     }
@@ -666,7 +670,7 @@ impl World {
         let mut random = self.random();
         let answer = self.registry.hello(channel, APPS[app], 0, &mut random);
         let known = self.find(app, |known| known.id == claim.session_id);
-        assert_eq!(answer.is_ok(), known.is_none_or(|known| self.sessions[known].is_good(&token)));
+        assert_eq!(answer.is_ok(), known.is_none_or(|known| self.sessions[known].accepts(&token)));
         let Ok(admission) = answer else { return self.close(channel) };
         let old = known.map(|known| self.sessions.remove(known));
         assert_eq!(admission.supersedes, old.as_ref().and_then(|known| known.channel));
@@ -678,12 +682,12 @@ impl World {
             code: None,
             current: token,
             previous: None,
-            dead: old.and_then(|known| known.dead),
+            spent: old.and_then(|known| known.spent),
         });
         admission.supersedes.map_or(Some(()), |old| self.close(old))
     }
 
-    /// With the token that `which` picks from the session of the app that moved last.
+    /// Resumes the session of the app that is last in the order, with the token that `which` picks.
     fn resume(&mut self, app: usize, which: fn(&Known) -> Option<&String>) -> Option<()> {
         let index = self.find(app, |_| true)?;
         let used = which(&self.sessions[index])?.clone();
@@ -691,12 +695,12 @@ impl World {
         let mut random = self.random();
         let known = &self.sessions[index];
         let answer = self.registry.resume(channel, &with(known.id.as_str(), &used), APPS[app], &mut random);
-        assert_eq!(answer.is_ok(), known.claimed && known.is_good(&used));
+        assert_eq!(answer.is_ok(), known.claimed && known.accepts(&used));
         let Ok(admission) = answer else { return self.close(channel) };
         assert_eq!((&*admission.welcome.session_id, admission.supersedes), (known.id.as_str(), known.channel));
         let mut known = self.sessions.remove(index);
         let lost = if known.current == used { known.previous } else { Some(known.current) };
-        known.dead = lost.or(known.dead);
+        known.spent = lost.or(known.spent);
         known.previous = Some(used);
         known.current = token(&admission).to_string();
         known.channel = Some(channel);
@@ -708,7 +712,7 @@ impl World {
     fn confirm(&mut self, app: usize) -> Option<()> {
         let index = self.find(app, |known| known.channel.is_some() && known.previous.is_some())?;
         let known = &mut self.sessions[index];
-        known.dead = known.previous.take();
+        known.spent = known.previous.take();
         self.registry.confirm(known.channel?);
         Some(())
     }
@@ -761,13 +765,13 @@ impl World {
             let session = &registry.sessions[&known.id];
             assert_eq!((session.app.as_str(), session.claimed.is_some()), (APPS[known.app], known.claimed));
             assert_eq!(session.channel(), known.channel);
-            assert!(registry.knows(&known.id) && !registry.knows(&SessionId::parse("s_nobody").unwrap()));
-            match session.place {
-                Place::Live(channel) => {
+            assert!(registry.knows(&known.id) && !registry.knows(&SessionId::parse("s_unknown").unwrap()));
+            match session.state {
+                State::Live(channel) => {
                     assert_eq!(registry.session_on(channel), Some(&known.id));
                     assert_eq!(registry.is_claimed(channel), known.claimed);
                 }
-                Place::Zombie(expiry) => {
+                State::Zombie(expiry) => {
                     assert!(known.claimed && expiry.0 > self.now);
                     assert_eq!(registry.zombies[&expiry], known.id);
                 }
@@ -789,8 +793,8 @@ impl World {
 }
 
 #[test]
-fn after_any_five_verbs_on_two_apps_every_session_is_where_the_rules_put_it() {
-    const VERBS: [fn(&mut World, usize) -> Option<()>; 9] = [
+fn after_any_five_operations_on_two_apps_the_registry_agrees_with_the_model() {
+    const OPERATIONS: [fn(&mut World, usize) -> Option<()>; 9] = [
         World::hello,
         World::bound,
         World::claim,
@@ -798,17 +802,17 @@ fn after_any_five_verbs_on_two_apps_every_session_is_where_the_rules_put_it() {
         World::confirm,
         |world, app| world.resume(app, |known| Some(&known.current)),
         |world, app| world.resume(app, |known| known.previous.as_ref()),
-        |world, app| world.resume(app, |known| known.dead.as_ref()),
+        |world, app| world.resume(app, |known| known.spent.as_ref()),
         |world, _| world.wait(),
     ];
 
     /// Explores all sequences. A step without a change is not followed further.
     fn explore(world: &World, left: u32) -> u32 {
         let mut explored = 0;
-        for verb in VERBS {
+        for operation in OPERATIONS {
             for app in 0..APPS.len() {
                 let mut world = world.clone();
-                let changed = verb(&mut world, app);
+                let changed = operation(&mut world, app);
                 world.check();
                 explored += 1;
                 if changed.is_some() && left > 1 {

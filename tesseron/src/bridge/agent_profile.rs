@@ -1,26 +1,26 @@
-//! The agent's identity toward the apps.
+//! The name and the capabilities of the agent, as the apps see them.
 //!
-//! It is pending until the agent has completed its handshake. Sessions that were claimed before keep the pending identity.
+//! A stand-in is used until the agent has completed its handshake. Sessions that are claimed before then keep the stand-in.
 
 use protocol_core::dialect::tesseron::pending_agent;
 use protocol_core::dialect::{Capabilities, Identity, PeerInfo};
 
 /// The agent on whose behalf the bridge calls apps.
 #[derive(Clone, Debug)]
-pub(super) struct SpeaksFor {
+pub(super) struct AgentProfile {
     identity: Identity,
     /// Its capabilities that matter to apps: sampling and elicitation.
     capabilities: Capabilities,
 }
 
-impl SpeaksFor {
+impl AgentProfile {
     /// The stand-in before the agent's handshake.
     pub(super) fn pending() -> Self {
         Self { identity: pending_agent(), capabilities: Capabilities::default() }
     }
 
     /// Stores the name of the agent, and its capabilities that matter to apps.
-    pub(super) fn introduce(&mut self, peer: &PeerInfo) {
+    pub(super) fn update(&mut self, peer: &PeerInfo) {
         self.identity.name.clone_from(&peer.identity.name);
         self.identity.title = Some(peer.identity.name.clone());
         self.capabilities = Capabilities::default();

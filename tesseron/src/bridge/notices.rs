@@ -1,4 +1,4 @@
-//! Notifications for the agent that wait until its session has room for them.
+//! Notifications that wait until the agent's session has room for them.
 
 use alloc::collections::BTreeSet;
 
@@ -7,16 +7,16 @@ use protocol_core::json::Text;
 use protocol_core::session::{Refused, Session};
 use protocol_core::time::Instant;
 
-/// The notifications for the agent, each at most once.
+/// The waiting notifications, each at most once.
 #[derive(Clone, Debug, Default)]
-pub(super) struct News {
+pub(super) struct Notices {
     tools: bool,
     resources: bool,
     /// The URIs of resources that have a new value.
     updated: BTreeSet<Text>,
 }
 
-impl News {
+impl Notices {
     pub(super) fn is_empty(&self) -> bool {
         !self.tools && !self.resources && self.updated.is_empty()
     }
@@ -42,7 +42,7 @@ impl News {
     }
 
     /// Sends as many notifications as there is room for; the others stay.
-    pub(super) fn tell(&mut self, agent: &mut Session, now: Instant) {
+    pub(super) fn send(&mut self, agent: &mut Session, now: Instant) {
         if self.tools {
             self.tools = agent.notify(Notice::ToolsChanged, now) == Err(Refused::Full);
         }
@@ -50,8 +50,8 @@ impl News {
             self.resources = agent.notify(Notice::ResourcesChanged, now) == Err(Refused::Full);
         }
         while let Some(uri) = self.updated.pop_first() {
-            let told = agent.notify(Notice::ResourceUpdated { uri: uri.clone() }, now);
-            if told == Err(Refused::Full) {
+            let sent = agent.notify(Notice::ResourceUpdated { uri: uri.clone() }, now);
+            if sent == Err(Refused::Full) {
                 self.updated.insert(uri);
                 break;
             }

@@ -1,4 +1,4 @@
-//! The subscriptions of the agent: its requests, and their renewal when an app comes back.
+//! The subscriptions of the agent: its requests, and their renewal when an app reconnects.
 
 use super::subscription::Subscription;
 use super::surface::parts_of;
@@ -17,9 +17,9 @@ impl Bridge {
         let found = self.find_resource(&uri);
         let found = found.and_then(|(channel, resource)| Some((channel, self.registry.session_on(channel)?.clone(), resource)));
         if let Some(subscription) = self.subscriptions.get_mut(&uri) {
-            // A subscription at a session that is away is replaced by one at a session that is connected.
-            let gives_way = found.as_ref().is_some_and(|(_, session, _)| session != subscription.session());
-            if subscription.channel().is_some() || !gives_way {
+            // A subscription at a session without a channel is replaced by one at a session that has a channel.
+            let is_replaced = found.as_ref().is_some_and(|(_, session, _)| session != subscription.session());
+            if subscription.channel().is_some() || !is_replaced {
                 if !subscription.join(id) {
                     self.reply(id, Reply::Done);
                 }
@@ -60,8 +60,7 @@ impl Bridge {
         }
     }
 
-    /// Handles the cancel of a subscribe request. A subscription for which no other request waits, and to which the app has not agreed, is
-    /// ended.
+    /// Handles the cancel of a subscribe request. Ends the subscription if the app has not agreed to it and no other request waits for it.
     pub(super) fn forget_subscriber(&mut self, id: InboundId) {
         let found = self.subscriptions.iter_mut().find(|(_, subscription)| subscription.has_waiting(id));
         let Some((uri, subscription)) = found else { return };
@@ -79,13 +78,13 @@ impl Bridge {
         self.reply(id, dropped.map_or_else(Reply::Error, |()| Reply::Done));
     }
 
-    /// Ends a subscription at its app; for an app that is away, when it is back. Returns an error if the app's session has no room for the
-    /// request.
+    /// Ends a subscription at its app, or, if the app is disconnected, once it has reconnected. Returns an error if the app's session has
+    /// no room for the request.
     fn drop_subscription(&mut self, uri: &Text) -> Result<(), RpcError> {
         let Some(subscription) = self.subscriptions.get_mut(uri) else { return Ok(()) };
         let Some(channel) = subscription.channel() else {
-            subscription.disown();
-            self.news.forget(uri);
+            subscription.mark_unwanted();
+            self.notices.forget(uri);
             return Ok(());
         };
         let name = subscription.name().clone();
@@ -96,7 +95,7 @@ impl Bridge {
             return Err(error);
         }
         // Any other refusal means that the app's session is closing, which ends its subscriptions.
-        self.news.forget(uri);
+        self.notices.forget(uri);
         for waiting in self.subscriptions.remove(uri).map(Subscription::end).unwrap_or_default() {
             self.reply(waiting, Reply::Done);
         }
@@ -107,8 +106,8 @@ impl Bridge {
         let subscribed = |subscription: &Subscription| subscription.channel() == Some(channel) && subscription.name() == name;
         let uri = self.subscriptions.iter().find(|(_, subscription)| subscribed(subscription)).map(|(uri, _)| uri.clone());
         if let Some(uri) = uri {
-            self.news.update(uri);
-            self.stir(Leg::Agent);
+            self.notices.update(uri);
+            self.mark_unprocessed(Leg::Agent);
         }
     }
 
@@ -119,9 +118,9 @@ impl Bridge {
             .filter(|subscription| subscription.channel() == Some(channel) && subscription.name() == name)
     }
 
-    // ---- Apps that disconnect and come back ----
+    // ---- Apps that disconnect and reconnect ----
 
-    /// Handles the end of a channel: agreed subscriptions lapse until their session is back.
+    /// Handles the end of a channel: its agreed subscriptions lapse until their session is resumed.
     pub(super) fn lapse_subscriptions(&mut self, channel: ChannelId) {
         for subscription in self.subscriptions.values_mut().filter(|subscription| subscription.channel() == Some(channel)) {
             subscription.lapse();
@@ -140,11 +139,11 @@ impl Bridge {
         let (Some(session), Some(app)) = (self.registry.session_on(channel), self.apps.get_mut(&channel)) else { return };
         let waits = |subscription: &Subscription| subscription.channel().is_none() && subscription.session() == session;
         app.keep_renewals(self.subscriptions.iter().filter(|(_, subscription)| waits(subscription)).map(|(uri, _)| uri.clone()));
-        self.stir(Leg::App(channel));
+        self.mark_unprocessed(Leg::App(channel));
     }
 
     /// Sends as many renewals as may be in flight.
-    pub(super) fn go_on_renewing(&mut self, channel: ChannelId) {
+    pub(super) fn send_renewals(&mut self, channel: ChannelId) {
         while let Some(uri) = self.apps.get_mut(&channel).and_then(super::App::next_renewal) {
             let Err(error) = self.renew(channel, &uri) else { continue };
             if error.code == RpcError::BUSY {
@@ -153,7 +152,7 @@ impl Bridge {
                 }
                 return;
             }
-            // An app without subscriptions refuses for good; one whose session is closing may come back.
+            // An app without subscriptions always refuses; an app whose session is closing may reconnect.
             if error.code == RpcError::METHOD_NOT_FOUND {
                 self.subscriptions.remove(&uri);
             }
@@ -161,7 +160,7 @@ impl Bridge {
     }
 
     fn renew(&mut self, channel: ChannelId, uri: &Text) -> Result<(), RpcError> {
-        // Meanwhile the subscription may have moved to another session, or this one may be gone again.
+        // Since it was queued, the subscription may have moved to another session, or the channel may have lost its session.
         let session = self.registry.session_on(channel);
         let waits = |subscription: &&Subscription| subscription.channel().is_none() && Some(subscription.session()) == session;
         let Some(subscription) = self.subscriptions.get(uri).filter(waits) else { return Ok(()) };
@@ -178,7 +177,7 @@ impl Bridge {
         Ok(())
     }
 
-    /// Handles the response to a renewal, and notifies the agent, since the resource may have changed while the app was away.
+    /// Handles the response to a renewal. Notifies the agent, since the resource may have changed while the app was disconnected.
     pub(super) fn end_renewal(&mut self, channel: ChannelId, uri: Text, name: &Text, outcome: &Outcome) {
         let Some(subscription) = self.subscription_at(channel, &uri, name) else { return };
         match outcome {
@@ -191,7 +190,7 @@ impl Bridge {
                 self.subscriptions.remove(&uri);
             }
         }
-        self.news.update(uri);
-        self.stir(Leg::Agent);
+        self.notices.update(uri);
+        self.mark_unprocessed(Leg::Agent);
     }
 }
