@@ -316,7 +316,7 @@ impl Session {
         let frame = dialect.write_reply(self.outbox.frames(), request, reply, partial, &self.config.local_end());
         let (length, limit) = (frame.len(), self.config.limits.frame_bytes);
         Some(match length > limit {
-            true => dialect.write_error(self.outbox.frames(), Some(request.id), &too_large(length, limit)),
+            true => dialect.write_error(self.outbox.frames(), Some(request.id), &too_large("result", length, limit)),
             false => frame,
         })
     }

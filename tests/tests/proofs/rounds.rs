@@ -95,7 +95,8 @@ impl Rounds {
         }));
         let mut pair = Pair { client, server: Scripted::new(server_config()), trace: Vec::new() };
         pair.run();
-        (pair.client.events(), pair.server.events());
+        pair.client.drain();
+        pair.server.drain();
         let limit = CallTimeouts::NONE.with_max_total(Some(Duration::from_millis(120)));
         let call = pair.client.invoke(Invoke::call_tool("t", json(r#"{"x":1}"#)).with_timeouts(limit));
         Self {
