@@ -84,7 +84,7 @@ impl Context {
         F: FnOnce(EffectKey) -> Fut,
         Fut: Future<Output = Result<T, ToolError>>,
     {
-        if is_in_effect() {
+        if is_in_effect(&*self.served) {
             return Err(ToolError::failed("an effect stands in another one"));
         }
         let (key, nth) = match self.served.begin_effect(name, must_be_sealed) {
@@ -104,7 +104,7 @@ impl Context {
         let mut running = Running { served: &self.served, name, nth, outcome: None };
         let mut future = pin!(effect(key));
         let value = poll_fn(|cx| {
-            let _marked = EffectMark::set();
+            let _marked = EffectMark::set(&*self.served);
             future.as_mut().poll(cx)
         })
         .await;

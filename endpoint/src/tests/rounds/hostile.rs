@@ -439,3 +439,32 @@ fn nothing_is_added_to_a_log_that_has_left() {
     assert!(log.begin_effect("b", false).is_none());
     assert!(matches!(log.ask(ask(), now), AskStep::Done(Err(AskFailed::Over))));
 }
+
+/// A regression: the mark of a thread that polls an effect was one for all calls. An effect that drives another endpoint in place had that one's input
+/// requests refused, and was itself no longer taken for an effect after one of that endpoint.
+#[test]
+fn an_effect_that_drives_another_endpoint_lets_that_one_ask() {
+    let noted = Arc::default();
+    let other = Arc::new(Mutex::new(Process::new(plain(charges(&noted)))));
+    let tool = Tool::new("t", move |context: Context, (): ()| {
+        let other = Arc::clone(&other);
+        async move {
+            context
+                .once("charge", async |_| {
+                    let params = json!({"name": "t"});
+                    let mut frames = other.lock().unwrap().request(1, "tools/call", &params);
+                    for id in 2..4 {
+                        assert!(is_round(&frames), "{frames:?}");
+                        frames = other.lock().unwrap().request(id, "tools/call", &retry(&params, &frames, agree));
+                    }
+                    let asked = context.sample(Sample::new("?")).await;
+                    Ok(format!("{} | {asked:?}", response(&frames)["result"]["content"][0]["text"]))
+                })
+                .await
+        }
+    });
+    let mut process = Process::new(plain(tool));
+    let frames = process.request(1, "tools/call", &json!({"name": "t"}));
+    let text = response(&frames)["result"]["content"][0]["text"].as_str().unwrap().to_owned();
+    assert!(text.contains("answer to after") && text.contains("stands in an effect"), "{text}");
+}
