@@ -150,6 +150,21 @@ fn requests_while_the_call_runs_are_for_handshakes_and_rounds_are_for_requests_w
     assert_eq!(legacy.session.input_mode(id), Err(NotLive));
 }
 
+/// A regression: as a reply, a round was sent unchecked, with input requests that its caller did not declare and without their depth.
+#[test]
+fn a_round_that_is_a_reply_is_checked_as_any_other() {
+    let mut server = server();
+    server.frame(&call(1, "", r#"{"roots":{}}"#)).frame(&call(2, "", ALL));
+    let events = server.events();
+    let ids: Vec<_> =
+        events.iter().filter_map(|event| if let Event::Request { id, .. } = event { Some(*id) } else { None }).collect();
+    let sample = || Reply::Input(Box::new(InputRound::new().ask("a", Sample::new("?"))));
+    ids.iter().for_each(|id| server.session.respond(*id, sample(), server.now).unwrap());
+    let sent = server.sent();
+    assert!(sent[0].contains("-32603") && sent[0].contains("cannot be sent"), "{sent:?}");
+    assert!(sent[1].contains("input_required") && sent[1].contains(r#""protocol-core/samplingDepth":1"#), "{sent:?}");
+}
+
 #[test]
 fn a_retry_brings_its_state_and_its_answers_and_nothing_is_taken_from_another_request() {
     let mut server = server();
