@@ -121,11 +121,11 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_shown_whole_with_its_host_and_what_is_odd_about_it() {
-        let said = |message: &str, url: &str| described("Asked: ", &open(message, url));
+    fn an_address_is_shown_whole_with_its_host_and_warnings() {
+        let shown = |message: &str, url: &str| described("Asked: ", &open(message, url));
         let plain = "Asked: Sign in\n  https://a.example:8443/x?y#z\n  It leads to the host a.example";
-        assert_eq!(said("Sign in", "https://a.example:8443/x?y#z"), plain);
-        let hidden = said("Sign\x1b[2J\u{202e}in\nHost: b", "https://a.example/");
+        assert_eq!(shown("Sign in", "https://a.example:8443/x?y#z"), plain);
+        let hidden = shown("Sign\x1b[2J\u{202e}in\nHost: b", "https://a.example/");
         assert!(hidden.starts_with("Asked: Sign\\u{1b}[2J\\u{202e}in\\nHost: b\n  https://a.example/\n"), "{hidden}");
         for (url, odd) in [
             ("http://a.example/", Some("not encrypted")),
@@ -135,16 +135,16 @@ mod tests {
             ("https://www.XN--exmple-cua.com/", Some("(xn--)")),
             ("https://exn--a.example/", None),
         ] {
-            let said = said("?", url);
+            let shown = shown("?", url);
             match odd {
-                Some(odd) => assert!(said.contains(odd), "{said}"),
-                None => assert_eq!(said.lines().count(), 3, "{said}"),
+                Some(odd) => assert!(shown.contains(odd), "{shown}"),
+                None => assert_eq!(shown.lines().count(), 3, "{shown}"),
             }
         }
     }
 
     #[test]
-    fn only_what_a_browser_opens_is_handed_to_the_system() {
+    fn only_addresses_for_a_browser_are_passed_to_the_system() {
         for (url, can) in [("https://a/", true), ("HTTP://a/", true), ("vscode://a/", false), ("httpsx://a/", false)] {
             assert_eq!(can_open(&open("?", url)), can, "{url}");
         }

@@ -33,7 +33,7 @@ pub(super) struct Answers {
 /// The source of the answers.
 #[derive(Clone)]
 enum Answering<T> {
-    Nobody,
+    Unavailable,
     Person,
     With(T),
 }
@@ -43,12 +43,12 @@ impl<T> Answering<T> {
         match given {
             Some(given) => Self::With(given),
             None if person => Self::Person,
-            None => Self::Nobody,
+            None => Self::Unavailable,
         }
     }
 
-    const fn somebody(&self) -> bool {
-        !matches!(self, Self::Nobody)
+    const fn is_available(&self) -> bool {
+        !matches!(self, Self::Unavailable)
     }
 }
 
@@ -96,7 +96,7 @@ impl Answers {
                 return None;
             }
             let _room = display.make_room();
-            question(&mut Person { hears: &mut stderr(), says: &mut stdin().lock() }).ok()
+            question(&mut Person { output: &mut stderr(), input: &mut stdin().lock() }).ok()
         });
         let display = Arc::clone(&self.display);
         async move {
@@ -136,16 +136,18 @@ impl Drop for Gone {
 impl Client for Answers {
     fn capabilities(&self) -> Capabilities {
         let mut capabilities = Capabilities::default();
-        capabilities.sampling = self.samples.somebody();
-        capabilities.elicitation = self.forms.somebody();
-        capabilities.elicitation_url = self.urls.somebody();
+        capabilities.sampling = self.samples.is_available();
+        capabilities.elicitation = self.forms.is_available();
+        capabilities.elicitation_url = self.urls.is_available();
         capabilities.roots = !self.roots.is_empty();
         capabilities
     }
 
     fn sample(&self, _: InputContext, sample: Sample) -> BoxFuture<'static, Result<Sampled, RpcError>> {
         match &self.samples {
-            Answering::Nobody => Box::pin(async { Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "nobody answers for a model")) }),
+            Answering::Unavailable => {
+                Box::pin(async { Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "nobody answers for a model")) })
+            }
             Answering::With(Samples::Reply(text)) => {
                 let reply = Sampled::new(text.clone(), "sample-reply");
                 Box::pin(async { Ok(reply) })
@@ -177,7 +179,7 @@ impl Client for Answers {
 
     fn elicit(&self, _: InputContext, form: Elicit) -> BoxFuture<'static, Result<Elicited, RpcError>> {
         let answer = match &self.forms {
-            Answering::Nobody => Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "nobody answers questions")),
+            Answering::Unavailable => Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "nobody answers questions")),
             Answering::With(Forms::Decline) => Ok(Elicited::Decline),
             Answering::With(Forms::Content(content)) if !form.is_confirmation() => Ok(Elicited::Accept(content.clone())),
             Answering::With(Forms::Content(_) | Forms::Accept) => match defaults(&form) {
@@ -200,7 +202,7 @@ impl Client for Answers {
         let addresses = Arc::clone(&self.addresses);
         let opens = self.opens;
         let consent = match self.urls {
-            Answering::Nobody => Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "nobody opens addresses")),
+            Answering::Unavailable => Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "nobody opens addresses")),
             Answering::With(consent) => {
                 if consent == Consent::Accept {
                     self.display.print(&described("call: the server asks to open an address (--accept): ", &open));

@@ -22,39 +22,40 @@ use super::status::{self, complain};
 pub(super) const SERVE_TOOLS: &str = "--serve-tools";
 
 const TOOLS_HELP: &str = "\
-Without --tcp, --unix or --tesseron it speaks MCP on stdin and stdout, one JSON message a line; stdout carries
-nothing else. At the end of stdin it answers what it has read, for at most as long as --linger says, and
-exits; at once if nobody reads its stdout either. Told to end by Ctrl-C or SIGTERM it lets nobody in any
-longer and lets what runs finish, within the grace; what is left then is cancelled and told so. A second
-Ctrl-C or SIGTERM ends it at once. In each case what was cancelled has 0.3 seconds to clean up, and its
-line of the audit is written.
+Without --tcp, --unix or --tesseron it serves MCP on stdin and stdout, one JSON message in each line; stdout
+has nothing else. At the end of stdin it answers the requests that it has read, for at most the time of
+--linger, and exits; at once if its stdout is closed, too. After a Ctrl-C or SIGTERM it accepts no more
+clients and lets running calls finish within the grace; then it cancels and answers the remaining ones. A
+second Ctrl-C or SIGTERM ends it at once. In each case cancelled calls have 0.3 seconds to clean up, and
+their lines of the audit are written.
 
-With --partial-on-progress each update of progress brings along what is done so far, so that a client
-that cancels has it too: MCP lets nothing follow a cancel.
+With --partial-on-progress each update of progress contains the partial result, so that a client that
+cancels has it, too: after a cancel MCP allows no further message about the call.
 
 The revision 2026-07-28 of MCP has no handshake, and is served beside the older ones; --era modern serves it
-alone, --era legacy not at all. There a tool that asks ends its request, and runs again from its first line
-when the client sends the request again with the answer.
+alone, --era legacy not at all. In this revision a tool that asks ends its request, and runs again from its
+first line when the client sends the request again with the answer.
 
 With --tesseron the same tools are the actions of a Tesseron app, with a resource `clock` that can be
-subscribed. It listens on a WebSocket of this machine, or with --unix on a socket in the home, says so in
-a manifest there that goes away with it, and tells on stderr by which code a gateway may claim it. Once
-the gateway is gone there is a new code. With --gateway-claims any gateway may dial, and the code is its
-own; a session that was claimed is then resumed when the gateway comes back.
+subscribed. It listens on a WebSocket of this machine, or with --unix on a socket in the home. A manifest
+in the home has the address until the app ends. The code with which a gateway may claim the app is printed
+to stderr; when the gateway has disconnected, there is a new code. With --gateway-claims any gateway may
+connect, and the code comes from the gateway; a claimed session is then resumed when the gateway
+reconnects.
 
-No other user of this machine reaches the socket in the home. On a WebSocket other users are turned away
-where the system tells who has connected, as Linux does; elsewhere the code keeps them out, and each wrong
-code slows the next ones down, by 2 seconds at most. With --gateway-claims there is no code to keep anybody
-out: on a WebSocket it must be said that any user is meant, by --any-user.
+Other users of this machine cannot reach the socket in the home. On a WebSocket they are refused if the
+system identifies the user of a connection, as Linux does; otherwise the code keeps them out, and each
+wrong code delays the next ones, by 2 seconds at most. With --gateway-claims there is no code, so on a
+WebSocket it needs --any-user.
 
-Each line of the audit FILE tells of one call: tool, outcome (ok, error, cancelled, timeout), done,
-steps, and the partial result of one that was cut short.
+Each line of the audit FILE is about one call: tool, outcome (ok, error, cancelled, timeout), done,
+steps, and the partial result of a call that was cut short.
 
 Exit status:
-  0  the client is gone, or it was told to end
-  2  the command line makes no sense
-  4  the transport or the audit file cannot be opened, the transport broke, or the client on stdin did
-     not ask to be served, sent a line that is too long, or did not read its answers
+  0  the client has disconnected, or a signal has ended the program
+  2  the command line is invalid
+  4  the transport or the audit file cannot be opened, the transport broke, or the client on stdin made
+     no handshake, sent a line that is too long, or did not read its answers
 ";
 
 /// An MCP server, or a Tesseron app, with tools that take their time.
@@ -70,10 +71,10 @@ pub(super) struct ToolsLine {
     /// Be a Tesseron app.
     #[arg(long, conflicts_with = "tcp")]
     tesseron: bool,
-    /// Listen on a WebSocket, as is done unless --unix says otherwise.
+    /// Listen on a WebSocket, which is the default with --tesseron.
     #[arg(long, requires = "tesseron", conflicts_with = "unix")]
     ws: bool,
-    /// Let the gateway make up the code; on a WebSocket only with --any-user.
+    /// Let the gateway choose the code; on a WebSocket only with --any-user.
     #[arg(long, requires = "tesseron")]
     gateway_claims: bool,
     /// Let gateways of any user of this machine connect to the WebSocket.
@@ -91,10 +92,10 @@ pub(super) struct ToolsLine {
     /// Let calls run on for SECONDS once the client has ended stdin.
     #[arg(long, value_name = "SECONDS", value_parser = span, default_value = "1")]
     pub(super) linger: Duration,
-    /// Let calls run on for S seconds when it is told to end.
+    /// Let calls run on for S seconds after Ctrl-C or SIGTERM.
     #[arg(long, value_name = "S", value_parser = seconds, default_value = "5")]
     pub(super) grace: Duration,
-    /// Let what is done so far ride on progress.
+    /// Send the partial result with each update of progress.
     #[arg(long)]
     pub(super) partial_on_progress: bool,
     /// Serve the revisions of MCP of this ERA: legacy, modern or auto, which is both.
@@ -106,20 +107,21 @@ pub(super) struct ToolsLine {
 }
 
 const GATEWAY_HELP: &str = "\
-It speaks MCP on stdin and stdout, one JSON message a line, or with --tcp to one client after the
-other. At the end of stdin it answers what it has read, for at most as long as --linger says, and
-exits; at once if nobody reads its stdout either.
+It serves MCP on stdin and stdout, one JSON message in each line, or with --tcp to one client after the
+other. At the end of stdin it answers the requests that it has read, for at most the time of --linger,
+and exits; at once if its stdout is closed, too.
 
-Apps are found by the manifests that they keep in the home; only those of this user and of this machine
-are dialled. Claim one by telling the model the code that it shows.
+Apps are found by their manifests in the home; the gateway connects only to apps of this user on this
+machine. Claim an app by giving the model the code that the app shows.
 
-Environment: TESSERON_TOOL_SURFACE and TESSERON_RESUME_TTL_MS say what --surface and --resume-ttl do.
+Environment: TESSERON_TOOL_SURFACE and TESSERON_RESUME_TTL_MS (in milliseconds) apply if --surface and
+--resume-ttl are not given.
 
 Exit status:
-  0  the client is gone, or it was told to end
-  2  the command line makes no sense
-  4  the transport cannot be opened, it broke, or the client on stdin did not ask to be served, sent a
-     line that is too long, or did not read its answers
+  0  the client has disconnected, or a signal has ended the program
+  2  the command line is invalid
+  4  the transport cannot be opened, it broke, or the client on stdin made no handshake, sent a line that
+     is too long, or did not read its answers
 ";
 
 /// A gateway from an MCP client to the Tesseron apps of this user.
@@ -135,13 +137,13 @@ struct GatewayLine {
     /// Which tools to list: `dynamic` is one for each action, `meta` those of the gateway [default: both].
     #[arg(long, value_name = "MODE", value_parser = surface)]
     surface: Option<Surface>,
-    /// Seconds that an app that is gone has to come back; 0 is not at all [default: 14400].
+    /// Seconds in which an app that has disconnected may resume its session; 0 is never [default: 14400].
     #[arg(long, value_name = "S", value_parser = span)]
     resume_ttl: Option<Duration>,
     /// Let calls run on for SECONDS once the client has ended stdin.
     #[arg(long, value_name = "SECONDS", value_parser = span, default_value = "1")]
     linger: Duration,
-    /// Tell on stderr whatever happens.
+    /// Print all events to stderr.
     #[arg(long)]
     verbose: bool,
 }
@@ -152,37 +154,37 @@ call [OPTIONS] TOOL [JSON] [-- SERVER CMD...]
        call [OPTIONS] --list [-- SERVER CMD...]";
 
 const CALL_HELP: &str = "\
-JSON is the object of arguments, as in '{\"steps\":20}'; none is {}. With no server named, call starts
-the example tools itself.
+JSON is the object of arguments, as in '{\"steps\":20}'; the default is {}. Without a server in the command
+line, call starts the example tools itself.
 
-The result goes to stdout: its text, or its structured content where it has no text. Everything else
-goes to stderr: a live bar on a terminal, elsewhere one line `i/total percent message` for each
-update; log records; errors. So `call ... > file` shows progress while the file gets the result.
-What a call that was cut short left behind goes to stdout as JSON, where the server tells.
+The result goes to stdout: its text, or its structured content if it has no text. Everything else goes
+to stderr: a live bar on a terminal, or otherwise one line `i/total percent message` for each update;
+log records; errors. So `call ... > file` shows progress while the file gets the result. The partial
+result of a call that was cut short goes to stdout as JSON, if the server sends one.
 
-Questions of the server are answered by the flags above. Where there is none, you are asked, if stdin
-and stderr are a terminal; otherwise the server is told that nobody can answer.
+Questions of the server are answered by the flags above. If no flag does, you are asked, provided that
+stdin and stderr are a terminal; otherwise call declares to the server that it cannot answer.
 
-A server may ask you to open an address, to sign in somewhere for one. The whole address is shown, with
-the host that it leads to. It is opened once you, or --accept, have agreed to it, and only if you say so:
-at the question, or by --open-urls. xdg-open opens it (open on macOS, rundll32 on Windows), at most 16 in
-one call, and only http and https. --answer agrees to no address. An error that wants addresses opened
-first shows each of them, and opens none.
+A server may ask you to open an address, for example to sign in. The whole address is shown, with the
+host that it leads to. After you or --accept have agreed to it, it is opened only on request: by your
+answer, or by --open-urls. xdg-open opens it (open on macOS, rundll32 on Windows), at most 16 addresses
+in one call, and only http and https. --answer agrees to no address. If an error demands that addresses
+are opened first, they are shown and not opened.
 
-The server is first asked for its revisions, and one that does not answer within 10 seconds is taken for an
-old one. A server that call has started and that exits instead is started once more. --era legacy does not
-ask, for servers that cannot bear it.
+The server is first asked for its revisions. If it does not answer within 10 seconds, it is taken for an
+old one; if call has started it and it exits, it is started once more. With --era legacy it is not asked,
+for servers that fail at this request.
 
-Ctrl-C and SIGTERM cancel the call and say what was done so far. Afterwards a server that call has started
-is to exit at the end of its stdin. One that does not within 2 seconds is sent SIGTERM, and SIGKILL half a
-second later, with all that it has started.
+Ctrl-C and SIGTERM cancel the call and print the last progress. Afterwards a server that call has started
+should exit at the end of its stdin. If it does not within 2 seconds, it gets SIGTERM, and half a second
+later SIGKILL, together with the processes that it has started.
 
 Exit status:
     0  a result
-    1  the tool failed, the server answered with an error, or what --save wants could not be saved
-    2  the command line makes no sense
-    3  the call took too long
-    4  no server, or it was lost on the way
+    1  the tool failed, the server answered with an error, or --save could not save the content
+    2  the command line is invalid
+    3  the call timed out
+    4  there is no server, or the connection was lost
   130  cancelled
   143  cancelled by SIGTERM
 
@@ -193,7 +195,7 @@ Examples:
   call --save pictures get-tiny-image -- npx -y @modelcontextprotocol/server-everything
 ";
 
-/// Calls a tool of an MCP server and shows how far it is.
+/// Calls a tool of an MCP server and shows its progress.
 #[derive(Debug, Parser)]
 #[command(name = "call", disable_help_subcommand = true, override_usage = CALL_USAGE, after_help = CALL_HELP)]
 #[command(group = ArgGroup::new("transport").args(["tcp", "unix", "server"]))]
@@ -216,17 +218,17 @@ struct CallLine {
     /// Connect to a server on the Unix socket at PATH.
     #[arg(long, value_name = "PATH")]
     unix: Option<PathBuf>,
-    /// Speak the revisions of MCP with a handshake (legacy), those without (modern), or what the server prefers (auto).
+    /// Use the revisions of MCP with a handshake (legacy), those without (modern), or what the server prefers (auto).
     #[arg(long, value_name = "ERA", value_parser = era, default_value = "auto")]
     era: Era,
-    /// Give up when the server has not started within S seconds, its handshake done [default: 60 for one that
-    /// is started here, else 10].
+    /// Give up if the server has not started and made its handshake within S seconds [default: 60 if call starts
+    /// it, else 10].
     #[arg(long, value_name = "S", value_parser = seconds)]
     start_timeout: Option<Duration>,
-    /// Give up when not even progress was heard for S seconds, from when the call is sent [default: 60].
+    /// Give up after S seconds without progress, counted from the sending of the call [default: 60].
     #[arg(long, value_name = "S", value_parser = seconds)]
     timeout: Option<Duration>,
-    /// Give up after S seconds in all, progress or not, from when the call is sent [default: 600].
+    /// Give up after S seconds in all, counted from the sending of the call [default: 600].
     #[arg(long, value_name = "S", value_parser = seconds)]
     max_total: Option<Duration>,
     /// Cancel the call after N updates.
@@ -250,16 +252,16 @@ struct CallLine {
     /// Answer for the model with TEXT.
     #[arg(long, value_name = "TEXT")]
     sample_reply: Option<String>,
-    /// Answer for the model with what the shell command CMD makes of the question.
+    /// Answer for the model with the output of the shell command CMD, which gets the question on stdin.
     #[arg(long, value_name = "CMD")]
     sample_cmd: Option<String>,
-    /// Tell the server that DIR is a folder to work in; can be said several times.
+    /// Offer DIR to the server as a folder to work in; may be given several times.
     #[arg(long, value_name = "DIR", value_parser = root)]
     roots: Vec<Root>,
-    /// Save images, audio and blobs of the result as new files in DIR, which is made if it is not there.
+    /// Save images, audio and blobs of the result as new files in DIR, which is created if it does not exist.
     #[arg(long, value_name = "DIR")]
     save: Option<PathBuf>,
-    /// Start this server and speak to its stdin and stdout.
+    /// Start this server and connect to its stdin and stdout.
     #[arg(last = true, value_name = "SERVER CMD")]
     server: Vec<OsString>,
 }
@@ -409,17 +411,17 @@ pub(super) fn gateway(
     environment: impl Fn(&str) -> Option<OsString>,
 ) -> Result<GatewayWish, u8> {
     let line = GatewayLine::try_parse_from(line).map_err(|error| explain("gateway", &error))?;
-    let said = |name: &str| environment(name).and_then(|value| value.into_string().ok());
+    let variable = |name: &str| environment(name).and_then(|value| value.into_string().ok());
     // An invalid value in the environment is ignored, with a warning.
     let ignored = |name: &str, value: &str| {
         complain("gateway", format_args!("{name}={value} makes no sense and is ignored"), status::USAGE);
     };
     let from_environment = || {
-        let value = said("TESSERON_TOOL_SURFACE")?;
+        let value = variable("TESSERON_TOOL_SURFACE")?;
         surface(&value).inspect_err(|_| ignored("TESSERON_TOOL_SURFACE", &value)).ok()
     };
     let ttl_from_environment = || {
-        let value = said("TESSERON_RESUME_TTL_MS")?;
+        let value = variable("TESSERON_RESUME_TTL_MS")?;
         let millis = value.parse().inspect_err(|_| ignored("TESSERON_RESUME_TTL_MS", &value)).ok()?;
         Some(Duration::from_millis(millis))
     };
@@ -609,9 +611,9 @@ fn explain(program: &str, error: &clap::Error) -> u8 {
     }
     let text = error.to_string();
     let more = |line: &&str| ["tip:", "Usage:", "For more"].iter().any(|begin| line.starts_with(begin));
-    let told = text.lines().map(str::trim).take_while(|line| !more(line));
-    let told = told.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
-    complain(program, format_args!("{} (try --help)", told.strip_prefix("error: ").unwrap_or(&told)), status::USAGE)
+    let first_lines = text.lines().map(str::trim).take_while(|line| !more(line));
+    let first_lines = first_lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+    complain(program, format_args!("{} (try --help)", first_lines.strip_prefix("error: ").unwrap_or(&first_lines)), status::USAGE)
 }
 
 #[cfg(test)]
@@ -620,11 +622,11 @@ mod tests {
 
     fn read(line: &[&str]) -> CallWish {
         let line = ["call"].iter().chain(line).map(OsString::from);
-        understand(CallLine::try_parse_from(line).expect("a proper command line")).expect("a command line that makes sense")
+        understand(CallLine::try_parse_from(line).expect("a proper command line")).expect("a consistent command line")
     }
 
     #[test]
-    fn the_command_lines_are_well_formed() {
+    fn the_definitions_of_the_command_lines_are_valid() {
         use clap::CommandFactory;
         ToolsLine::command().debug_assert();
         GatewayLine::command().debug_assert();
@@ -639,7 +641,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_may_stand_anywhere_before_the_server() {
+    fn flags_may_come_anywhere_before_the_server() {
         let wish =
             read(&["--timeout", "0.5", "progress", "--cancel-after", "2", r#"{"steps":3}"#, "--accept", "--", "server", "--flag"]);
         assert!(matches!(wish.work, Work::Tool { arguments, .. } if arguments.as_str() == r#"{"steps":3}"#));
@@ -662,7 +664,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gateway_hears_its_flags_before_its_environment_and_passes_over_nonsense() {
+    fn a_flag_of_the_gateway_overrides_the_environment_and_an_invalid_variable_is_ignored() {
         let read = |flags: &[&str], surface: &str, ttl: &str| {
             let line = ["gateway"].iter().chain(flags).map(OsString::from);
             let wish = gateway(line, |name| Some(if name.ends_with("SURFACE") { surface.into() } else { ttl.into() }));
@@ -679,7 +681,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn an_inconsistent_command_line_is_refused() {
         let refused: &[&[&str]] = &[
             &["--tcp", "a:1", "--unix", "b", "t"],
             &["--tcp", "a:1", "t", "--", "server"],

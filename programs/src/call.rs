@@ -78,7 +78,7 @@ impl Calling {
         let display = Arc::new(Display::on_stderr());
         let mut config = Config::mcp_client(Identity::new("call", env!("CARGO_PKG_VERSION")));
         config.era = wish.era;
-        // Nobody waits for the changes of lists while one call runs.
+        // Changes of lists do not matter during one call.
         config.list_changes = false;
         let is_child = matches!(wish.server, Server::Child(_));
         config.timeouts.handshake = wish.start_timeout.or(if is_child { Some(CHILD_START) } else { config.timeouts.handshake });
@@ -162,7 +162,7 @@ where
 
     match verdict {
         Verdict::Exit(status) => status,
-        Verdict::Lost(heard) => {
+        Verdict::Lost(last_progress) => {
             if let Some(error) = peer.refusal() {
                 let why = format!("the server refused the handshake: {}", explained(&error));
                 return complain("call", why, status::NO_SERVER);
@@ -172,7 +172,7 @@ where
                 Some(why) => why,
                 None => peer.closed().await.to_string(),
             };
-            complain("call", format_args!("the server is lost: {why}{heard}"), status::NO_SERVER)
+            complain("call", format_args!("the server is lost: {why}{last_progress}"), status::NO_SERVER)
         }
     }
 }
@@ -321,7 +321,7 @@ impl Calling {
     }
 
     fn report(&self, outcome: Outcome, partial: Option<&Json>, last: Option<&Progress>) -> Verdict {
-        let heard = heard(last);
+        let last_progress = last_progress(last);
         if let Some(partial) = partial {
             print(&format!("{partial}\n"));
         }
@@ -334,8 +334,8 @@ impl Calling {
                 };
                 Verdict::Exit(shown.end(status))
             }
-            Outcome::Cancelled => Verdict::Exit(complain("call", format_args!("cancelled{heard}"), status::CANCELLED)),
-            Outcome::Lost => Verdict::Lost(heard),
+            Outcome::Cancelled => Verdict::Exit(complain("call", format_args!("cancelled{last_progress}"), status::CANCELLED)),
+            Outcome::Lost => Verdict::Lost(last_progress),
             Outcome::TimedOut(clock) => {
                 let clocks = self.config.timeouts.call;
                 let why = match clock {
@@ -344,10 +344,10 @@ impl Calling {
                         format!("it was not done within {:?} (--max-total)", clocks.max_total.unwrap_or_default())
                     }
                 };
-                Verdict::Exit(complain("call", format_args!("timed out: {why}{heard}"), status::TIMED_OUT))
+                Verdict::Exit(complain("call", format_args!("timed out: {why}{last_progress}"), status::TIMED_OUT))
             }
             Outcome::Error(error) => {
-                let why = format!("the server answered with an error: {}{heard}", explained(&error));
+                let why = format!("the server answered with an error: {}{last_progress}", explained(&error));
                 let status = complain("call", why, status::TOOL_ERROR);
                 show_required(&error);
                 Verdict::Exit(status)
@@ -356,18 +356,22 @@ impl Calling {
                 Verdict::Exit(complain("call", "the server does not offer this", status::TOOL_ERROR))
             }
             Outcome::Unanswered(error) => {
-                let why = format_args!("the server asked, and was not answered: {}{heard}", explained(&error)).to_string();
+                let why = format_args!("the server asked, and was not answered: {}{last_progress}", explained(&error)).to_string();
                 Verdict::Exit(complain("call", why, status::TOOL_ERROR))
             }
             Outcome::Invalid(Invalid::TooManyRounds) => {
-                Verdict::Exit(complain("call", format_args!("the server asked too many times{heard}"), status::TOOL_ERROR))
+                Verdict::Exit(complain("call", format_args!("the server asked too many times{last_progress}"), status::TOOL_ERROR))
             }
-            Outcome::Invalid(Invalid::TooDeep) => {
-                Verdict::Exit(complain("call", format_args!("the server asked for sampling too deep{heard}"), status::TOOL_ERROR))
-            }
-            _ => {
-                Verdict::Exit(complain("call", format_args!("the answer of the server cannot be read{heard}"), status::TOOL_ERROR))
-            }
+            Outcome::Invalid(Invalid::TooDeep) => Verdict::Exit(complain(
+                "call",
+                format_args!("the server asked for sampling too deep{last_progress}"),
+                status::TOOL_ERROR,
+            )),
+            _ => Verdict::Exit(complain(
+                "call",
+                format_args!("the answer of the server cannot be read{last_progress}"),
+                status::TOOL_ERROR,
+            )),
         }
     }
 
@@ -463,7 +467,7 @@ fn outcome(error: CallError) -> Result<Outcome, CallError> {
     }
 }
 
-/// Treats a list that the server does not support as empty.
+/// Replaces the error about a list that the server does not support by an empty list.
 fn offered(list: Result<Vec<Json>, CallError>) -> Result<Vec<Json>, CallError> {
     list.or_else(|error| match outcome(error)? {
         Outcome::Invalid(Invalid::Unsupported) => Ok(Vec::new()),
@@ -472,7 +476,7 @@ fn offered(list: Result<Vec<Json>, CallError>) -> Result<Vec<Json>, CallError> {
 }
 
 /// The last progress as text, for the end of a sentence about a call that was cut short.
-fn heard(last: Option<&Progress>) -> String {
+fn last_progress(last: Option<&Progress>) -> String {
     match last.map(line).filter(|line| !line.is_empty()) {
         Some(line) => format!("; last heard: {line}"),
         None => String::new(),
@@ -494,9 +498,9 @@ fn table(tools: &[Json], prompts: &[Json]) -> String {
     let prompts: Vec<_> = prompts.iter().filter_map(read).collect();
     let width = tools.iter().chain(&prompts).map(|entry| one_line(&entry.name).chars().count()).max().unwrap_or_default();
     let line = |entry: &Entry, kind: &str| {
-        let told = entry.description.as_deref().or(entry.title.as_deref()).unwrap_or_default();
-        let told = told.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
-        let line = format!("{:width$}  {kind}{}", one_line(&entry.name), one_line(told));
+        let summary = entry.description.as_deref().or(entry.title.as_deref()).unwrap_or_default();
+        let summary = summary.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+        let line = format!("{:width$}  {kind}{}", one_line(&entry.name), one_line(summary));
         line.trim_end().to_owned() + "\n"
     };
     tools.iter().map(|tool| line(tool, "")).chain(prompts.iter().map(|prompt| line(prompt, "prompt: "))).collect()
@@ -624,7 +628,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_a_tidy_column() {
+    fn a_list_is_printed_in_aligned_columns() {
         let tools = [
             json(r#"{"name":"a","description":"\n First line.\nSecond line."}"#),
             json(r#"{"name":"longer","title":"A title"}"#),
@@ -635,7 +639,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_without_text_are_named() {
+    fn blocks_without_text_are_described() {
         let text = |block: &str| Shown::new(None).block(&serde_json::from_str(block).unwrap());
         assert_eq!(text(r#"{"type":"text","text":"a\nb"}"#), "a\nb");
         assert_eq!(text(r#"{"type":"image","data":"AAAA","mimeType":"image/png"}"#), "[image image/png]");
@@ -645,7 +649,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_about_versions_or_addresses_says_which_there_are() {
+    fn an_error_about_versions_or_addresses_lists_them() {
         let with = |code, data: &str| {
             let error = RpcError::fixed(code, "unsupported").with_data(json(data));
             explained(&error)
@@ -663,8 +667,8 @@ mod tests {
     }
 
     #[test]
-    fn the_last_update_ends_the_sentence() {
-        assert_eq!(heard(Some(&Progress::count(3, 20).with_message("step 3/20"))), "; last heard: 3/20 15% step 3/20");
-        assert_eq!(heard(None), "");
+    fn the_last_update_is_appended_to_an_error() {
+        assert_eq!(last_progress(Some(&Progress::count(3, 20).with_message("step 3/20"))), "; last heard: 3/20 15% step 3/20");
+        assert_eq!(last_progress(None), "");
     }
 }

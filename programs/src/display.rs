@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_peer_cannot_reach_the_terminal_through_what_is_shown() {
+    fn control_characters_of_a_peer_are_never_printed() {
         assert_eq!(printable("a\tb\nc é"), "a\tb\nc é");
         assert_eq!(printable("\x1b[2J\u{9b}1m\u{202e}x\r"), "\u{fffd}[2J\u{fffd}1m\u{fffd}x\u{fffd}");
         assert_eq!(one_line("a\x1b[2Jb\u{202e}c\nd"), "a [2Jb c d");
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_numbers_are_short() {
+    fn very_large_and_very_small_numbers_are_printed_short() {
         assert_eq!(numbers(&Progress::value(1e308)), "1e308");
         assert_eq!(numbers(&Progress::value(5e-324)), "5e-324");
     }
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_how_much_of_how_much_and_what() {
+    fn a_line_has_the_value_the_total_and_the_message() {
         assert_eq!(line(&update(3.0, Some(20.0), "step 3/20")), "3/20 15% step 3/20");
         assert_eq!(line(&update(0.1 + 0.2, Some(1.0), "")), "0.3/1 30%");
         assert_eq!(line(&update(999.0, Some(1000.0), "")), "999/1000 99%");
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_shows_a_bar_with_a_total_and_a_spinner_without() {
+    fn a_terminal_shows_a_bar_if_there_is_a_total_and_a_spinner_otherwise() {
         static SCREEN: LazyLock<Screen> = LazyLock::new(Screen::default);
         let display = Display::new(Some(|| ProgressDrawTarget::term_like(Box::new(SCREEN.clone()))));
         display.begin("progress");

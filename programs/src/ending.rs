@@ -58,29 +58,29 @@ impl Ending {
         }
     }
 
-    /// Runs `listen`, which accepts clients, to its end, and returns its status; or until a future of `told` is ready. Then no further
+    /// Runs `listen`, which accepts clients, to its end, and returns its status; or until a future of `signals` is ready. Then no further
     /// clients are accepted, running calls may finish within the grace, the rest is cancelled, and its handlers have a short time to clean
-    /// up. When `told` gives another ready future, it returns at once. `sleep` waits for a span.
+    /// up. When another future of `signals` is ready, it returns at once. `sleep` waits for a span.
     ///
     /// # Cancel safety
     /// Not cancel safe: `listen` is dropped, and the sessions of clients are not closed.
     pub async fn run<T, S>(
         &self,
         listen: impl Future<Output = u8>,
-        told: impl FnMut() -> T,
+        signals: impl FnMut() -> T,
         sleep: impl FnOnce(Duration) -> S,
     ) -> u8
     where
         T: Future<Output = ()>,
         S: Future<Output = ()>,
     {
-        let mut told = Interrupts::new(told);
-        if let Some(status) = told.or(listen).await {
+        let mut signals = Interrupts::new(signals);
+        if let Some(status) = signals.or(listen).await {
             return status;
         }
         self.begin();
         let limit = sleep(self.grace.saturating_add(HANDLER_GRACE));
-        told.or(first(poll_fn(|task| self.poll_gone(task)), limit)).await;
+        signals.or(first(poll_fn(|task| self.poll_gone(task)), limit)).await;
         status::OK
     }
 

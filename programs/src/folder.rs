@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn base64_is_read_with_and_without_its_end() {
+    fn base64_is_decoded_with_and_without_padding() {
         for (text, bytes) in [
             ("", ""),
             ("Zg==", "f"),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_base64_is_refused_with_its_place() {
+    fn invalid_base64_is_refused_with_the_place_of_the_error() {
         for (text, why) in
             [("Zm9v!mFy", "character 5 is '!'"), ("Zg==Zg==", "after its end, at character 5"), ("Zm9vY", "it was cut off")]
         {
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_that_is_not_known_is_bin_whatever_it_says() {
+    fn an_unknown_mime_type_gets_the_extension_bin() {
         assert_eq!(extension("image/PNG; q=1"), "png");
         assert_eq!(extension("image/../../etc/passwd"), "bin");
     }

@@ -12,8 +12,8 @@ use super::addresses::{can_open, described};
 
 /// The input and output of a terminal.
 pub(super) struct Person<'a> {
-    pub(super) hears: &'a mut dyn Write,
-    pub(super) says: &'a mut dyn BufRead,
+    pub(super) output: &'a mut dyn Write,
+    pub(super) input: &'a mut dyn BufRead,
 }
 
 impl Person<'_> {
@@ -30,12 +30,12 @@ impl Person<'_> {
         let mut content = Map::new();
         for field in fields {
             loop {
-                let Some(said) = self.ask(&field.question())? else { return Ok(Elicited::Cancel) };
-                match field.read(&said) {
+                let Some(typed) = self.ask(&field.question())? else { return Ok(Elicited::Cancel) };
+                match field.read(&typed) {
                     Ok(Some(value)) => content.insert(field.name.clone(), value),
                     Ok(None) => None,
                     Err(why) => {
-                        writeln!(self.hears, "  {why}")?;
+                        writeln!(self.output, "  {why}")?;
                         continue;
                     }
                 };
@@ -47,7 +47,7 @@ impl Person<'_> {
 
     /// Asks whether to open a URL, and, unless `opens`, whether to open it in the browser here. The end of input counts as no decision.
     pub(super) fn consent(&mut self, open: &OpenUrl, opens: bool) -> io::Result<(Consent, bool)> {
-        writeln!(self.hears, "{}", described("The server asks you to open an address: ", open))?;
+        writeln!(self.output, "{}", described("The server asks you to open an address: ", open))?;
         let question = match can_open(open) {
             true if opens => "Agree, and open it here? [y/N] ",
             true => "Agree? [y: I open it myself, o: open it here, N] ",
@@ -63,11 +63,11 @@ impl Person<'_> {
 
     /// Asks the person for the answer to a sampling request. `None` if they decline.
     pub(super) fn reply(&mut self, prompt: &str) -> io::Result<Option<String>> {
-        writeln!(self.hears, "The server asks your model:")?;
+        writeln!(self.output, "The server asks your model:")?;
         for line in prompt.lines() {
-            writeln!(self.hears, "  {}", shown(line))?;
+            writeln!(self.output, "  {}", shown(line))?;
         }
-        writeln!(self.hears, "Your reply, ended by an empty line:")?;
+        writeln!(self.output, "Your reply, ended by an empty line:")?;
         let mut reply = Vec::new();
         while let Some(line) = self.ask("> ")?.filter(|line| !line.is_empty()) {
             reply.push(line);
@@ -77,11 +77,11 @@ impl Person<'_> {
 
     /// Prints a question and reads one line, without its end; `None` at the end of input.
     fn ask(&mut self, question: &str) -> io::Result<Option<String>> {
-        write!(self.hears, "{question}")?;
-        self.hears.flush()?;
+        write!(self.output, "{question}")?;
+        self.output.flush()?;
         let mut line = String::new();
-        if self.says.read_line(&mut line)? == 0 {
-            writeln!(self.hears)?;
+        if self.input.read_line(&mut line)? == 0 {
+            writeln!(self.output)?;
             return Ok(None);
         }
         Ok(Some(line.trim().to_owned()))
@@ -151,33 +151,33 @@ impl Field {
     }
 
     /// Parses an answer; `None` to omit the field.
-    fn read(&self, said: &str) -> Result<Option<Value>, String> {
-        if said.is_empty() {
+    fn read(&self, typed: &str) -> Result<Option<Value>, String> {
+        if typed.is_empty() {
             return match &self.default {
                 Some(value) => Ok(Some(value.clone())),
                 None if self.required => Err("this one is needed".to_owned()),
                 None => Ok(None),
             };
         }
-        let one_of = |values: &[String], said: &str| match values.iter().find(|value| value.as_str() == said) {
+        let one_of = |values: &[String], typed: &str| match values.iter().find(|value| value.as_str() == typed) {
             Some(value) => Ok(Value::String(value.clone())),
             None => Err(format!("one of {}, please", shown(&values.join(", ")))),
         };
         match &self.kind {
-            Kind::Text { least } if said.chars().count() < *least => Err(format!("at least {least} characters, please")),
-            Kind::Text { .. } => Ok(Value::String(said.to_owned())),
-            Kind::Number { whole: true } => said.parse::<i64>().map(Value::from).map_err(|_| "a whole number, please".to_owned()),
+            Kind::Text { least } if typed.chars().count() < *least => Err(format!("at least {least} characters, please")),
+            Kind::Text { .. } => Ok(Value::String(typed.to_owned())),
+            Kind::Number { whole: true } => typed.parse::<i64>().map(Value::from).map_err(|_| "a whole number, please".to_owned()),
             Kind::Number { whole: false } => {
-                said.parse().ok().and_then(Number::from_f64).map(Value::Number).ok_or_else(|| "a number, please".to_owned())
+                typed.parse().ok().and_then(Number::from_f64).map(Value::Number).ok_or_else(|| "a number, please".to_owned())
             }
-            Kind::Boolean => match said {
+            Kind::Boolean => match typed {
                 "y" | "Y" | "yes" | "true" => Ok(Value::Bool(true)),
                 "n" | "N" | "no" | "false" => Ok(Value::Bool(false)),
                 _ => Err("yes or no, please".to_owned()),
             },
-            Kind::OneOf(values) => one_of(values, said),
+            Kind::OneOf(values) => one_of(values, typed),
             Kind::SomeOf(values) => {
-                said.split(',').map(|part| one_of(values, part.trim())).collect::<Result<_, _>>().map(Value::Array)
+                typed.split(',').map(|part| one_of(values, part.trim())).collect::<Result<_, _>>().map(Value::Array)
             }
         }
         .map(Some)
@@ -263,16 +263,16 @@ mod tests {
         Elicit::new("Well?", Json::parse(schema.to_owned()).unwrap())
     }
 
-    fn answer(form: &Elicit, said: &str) -> (Elicited, String) {
-        let mut heard = Vec::new();
-        let answer = Person { hears: &mut heard, says: &mut said.as_bytes() }.fill(form).unwrap();
-        (answer, String::from_utf8(heard).unwrap())
+    fn answer(form: &Elicit, typed: &str) -> (Elicited, String) {
+        let mut shown_text = Vec::new();
+        let answer = Person { output: &mut shown_text, input: &mut typed.as_bytes() }.fill(form).unwrap();
+        (answer, String::from_utf8(shown_text).unwrap())
     }
 
     const NEW_NAME: &str = r#"{"type":"object","properties":{"newName":{"type":"string","minLength":1}},"required":["newName"]}"#;
 
     #[test]
-    fn only_a_yes_is_a_yes() {
+    fn only_a_yes_confirms() {
         let question = form(r#"{"type":"object","properties":{}}"#);
         assert_eq!(answer(&question, "y\n").0, Elicited::Accept(Json::empty_object()));
         assert_eq!(answer(&question, "n\n").0, Elicited::Decline);
@@ -281,13 +281,13 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_opened_only_on_a_yes_that_says_so() {
-        let decide = |url: &str, opens: bool, said: &str| {
-            let mut heard = Vec::new();
+    fn an_address_is_opened_only_if_the_person_asks_for_it() {
+        let decide = |url: &str, opens: bool, typed: &str| {
+            let mut shown_text = Vec::new();
             let open = OpenUrl::new("Sign in", url).with_id("1");
-            let decided = Person { hears: &mut heard, says: &mut said.as_bytes() }.consent(&open, opens).unwrap();
-            let heard = String::from_utf8(heard).unwrap();
-            assert!(heard.contains("to open an address: Sign in\n") && heard.contains(url), "{heard}");
+            let decided = Person { output: &mut shown_text, input: &mut typed.as_bytes() }.consent(&open, opens).unwrap();
+            let shown_text = String::from_utf8(shown_text).unwrap();
+            assert!(shown_text.contains("to open an address: Sign in\n") && shown_text.contains(url), "{shown_text}");
             decided
         };
         let https = "https://a.example/";
@@ -304,20 +304,20 @@ mod tests {
     }
 
     #[test]
-    fn a_form_is_asked_for_field_by_field_until_each_fits() {
+    fn each_field_of_a_form_is_asked_for_until_its_value_is_valid() {
         let form = form(
             r#"{"type":"object","required":["name","age"],"properties":{
                 "name":{"type":"string","minLength":2},"age":{"type":"integer"},"fast":{"type":"boolean","default":true},
                 "colour":{"type":"string","enum":["red","blue"]},"rest":{"type":"string"}}}"#,
         );
-        let (answer, heard) = answer(&form, "y\n\nx\nJo\nold\n7\n\ngreen\nblue\n\n");
+        let (answer, shown_text) = answer(&form, "y\n\nx\nJo\nold\n7\n\ngreen\nblue\n\n");
         let Elicited::Accept(content) = answer else { panic!("{answer:?}") };
         assert_eq!(content.as_str(), r#"{"age":7,"colour":"blue","fast":true,"name":"Jo"}"#);
-        for said in ["this one is needed", "at least 2 characters", "a whole number, please", "one of red, blue"] {
-            assert!(heard.contains(said), "{heard}");
+        for typed in ["this one is needed", "at least 2 characters", "a whole number, please", "one of red, blue"] {
+            assert!(shown_text.contains(typed), "{shown_text}");
         }
-        let asked: Vec<_> = ["name", "age", "fast", "colour", "rest"].iter().map(|name| heard.find(name).unwrap()).collect();
-        assert!(asked.is_sorted(), "{heard}");
+        let asked: Vec<_> = ["name", "age", "fast", "colour", "rest"].iter().map(|name| shown_text.find(name).unwrap()).collect();
+        assert!(asked.is_sorted(), "{shown_text}");
     }
 
     #[test]
@@ -327,14 +327,14 @@ mod tests {
     }
 
     #[test]
-    fn accepting_fills_in_defaults_and_names_what_has_none() {
+    fn accepting_fills_in_defaults_and_names_a_required_field_without_one() {
         assert_eq!(defaults(&form(NEW_NAME)), Err("newName".to_owned()));
         let with_default = form(r#"{"type":"object","properties":{"a":{"type":"integer","default":3},"b":{"type":"string"}}}"#);
         assert_eq!(defaults(&with_default).map(|content| content.to_string()), Ok(r#"{"a":3}"#.to_owned()));
     }
 
     #[test]
-    fn choices_may_be_titled_and_several() {
+    fn a_field_may_have_titled_choices_and_several_values() {
         let titled = serde_json::json!({ "type": "string", "oneOf": [{ "const": "a", "title": "A" }, { "const": "b" }] });
         assert_eq!(kind(&titled), Kind::OneOf(vec!["a".to_owned(), "b".to_owned()]));
         let several = serde_json::json!({ "type": "array", "items": { "type": "string", "enum": ["x", "y"] } });
@@ -342,12 +342,12 @@ mod tests {
     }
 
     #[test]
-    fn a_person_plays_the_model_in_several_lines() {
-        let mut heard = Vec::new();
-        let reply = Person { hears: &mut heard, says: &mut "one\ntwo\n\nrest".as_bytes() }.reply("What?").unwrap();
+    fn a_person_can_answer_a_sampling_request_in_several_lines() {
+        let mut shown_text = Vec::new();
+        let reply = Person { output: &mut shown_text, input: &mut "one\ntwo\n\nrest".as_bytes() }.reply("What?").unwrap();
         assert_eq!(reply.as_deref(), Some("one\ntwo"));
-        assert!(String::from_utf8(heard).unwrap().contains("  What?"));
-        let none = Person { hears: &mut Vec::new(), says: &mut "".as_bytes() }.reply("What?").unwrap();
+        assert!(String::from_utf8(shown_text).unwrap().contains("  What?"));
+        let none = Person { output: &mut Vec::new(), input: &mut "".as_bytes() }.reply("What?").unwrap();
         assert_eq!(none, None);
     }
 }

@@ -42,7 +42,7 @@ pub trait Signals {
 /// Runs the program `tools`.
 pub fn tools<A: Adapter + Signals>() -> ExitCode {
     match serve::from_command_line() {
-        Ok(serving) => ExitCode::from(A::run(None, |adapter| serve_until_told(adapter, serving))),
+        Ok(serving) => ExitCode::from(A::run(None, |adapter| serve_until_signal(adapter, serving))),
         Err(status) => ExitCode::from(status),
     }
 }
@@ -51,16 +51,16 @@ pub fn tools<A: Adapter + Signals>() -> ExitCode {
 pub fn call<A: Adapter + Signals>() -> ExitCode {
     match call::from_command_line() {
         Ok(Wanted::Call { server, calling }) => ExitCode::from(A::run(None, |adapter| call_once(adapter, server, *calling))),
-        Ok(Wanted::Serve(serving)) => ExitCode::from(A::run(None, |adapter| serve_until_told(adapter, serving))),
+        Ok(Wanted::Serve(serving)) => ExitCode::from(A::run(None, |adapter| serve_until_signal(adapter, serving))),
         Err(status) => ExitCode::from(status),
     }
 }
 
-async fn serve_until_told<A: Adapter + Signals>(adapter: A, serving: Serving) -> u8 {
+async fn serve_until_signal<A: Adapter + Signals>(adapter: A, serving: Serving) -> u8 {
     serving.greet();
     let ending = serving.ending.clone();
-    let told = || first(adapter.interrupt(), adapter.terminate());
-    ending.run(listen(&adapter, serving), told, |span| adapter.sleep(span)).await
+    let signal = || first(adapter.interrupt(), adapter.terminate());
+    ending.run(listen(&adapter, serving), signal, |span| adapter.sleep(span)).await
 }
 
 async fn listen<A: Adapter>(adapter: &A, Serving { listen, service, ending, linger }: Serving) -> u8 {
@@ -178,7 +178,7 @@ async fn be_app<A: Adapter>(
     if let Some(before) = &before {
         peer.carry_over(&before.peer);
     }
-    let told = {
+    let signal = {
         let (peer, adapter, listener) = (peer.clone(), adapter.clone(), Arc::clone(listener));
         async move {
             if let Ok(gateway) = peer.ready().await
@@ -197,7 +197,7 @@ async fn be_app<A: Adapter>(
             }
         }
     };
-    let connection = start(&*adapter.runtime(), ending.serve(link.peer, first(async { drop(link.end.await) }, told)));
+    let connection = start(&*adapter.runtime(), ending.serve(link.peer, first(async { drop(link.end.await) }, signal)));
     // Does not wait for a handler that does not end, so that the next gateway is served.
     let closed = async {
         peer.closed().await;

@@ -27,11 +27,11 @@ impl Adapter for Smol {
 
     fn run<T, F: Future<Output = T>>(threads: Option<usize>, program: impl FnOnce(Self) -> F) -> T {
         let executor = Arc::new(Executor::new());
-        let (alive, told) = ::smol::channel::bounded::<()>(1);
+        let (alive, stop) = ::smol::channel::bounded::<()>(1);
         let helpers: Vec<_> = (1..threads.unwrap_or(1))
             .map(|_| {
-                let (executor, told) = (Arc::clone(&executor), told.clone());
-                std::thread::spawn(move || ::smol::block_on(executor.run(told.recv())))
+                let (executor, stop) = (Arc::clone(&executor), stop.clone());
+                std::thread::spawn(move || ::smol::block_on(executor.run(stop.recv())))
             })
             .collect();
         let value = ::smol::block_on(executor.run(program(Self(Arc::clone(&executor)))));
@@ -142,15 +142,15 @@ impl Adapter for Smol {
 
 impl crate::run::Signals for Smol {
     async fn interrupt(&self) {
-        hear(Signal::Int).await;
+        wait_for(Signal::Int).await;
     }
 
     async fn terminate(&self) {
-        hear(Signal::Term).await;
+        wait_for(Signal::Term).await;
     }
 }
 
-async fn hear(signal: Signal) {
+async fn wait_for(signal: Signal) {
     if let Ok(mut signals) = Signals::new([signal]) {
         signals.next().await;
     } else {

@@ -171,8 +171,8 @@ impl Signals for Tokio {
 
     async fn terminate(&self) {
         #[cfg(unix)]
-        if let Ok(mut told) = ::tokio::signal::unix::signal(::tokio::signal::unix::SignalKind::terminate()) {
-            told.recv().await;
+        if let Ok(mut terminations) = ::tokio::signal::unix::signal(::tokio::signal::unix::SignalKind::terminate()) {
+            terminations.recv().await;
             return;
         }
         pending::<()>().await;

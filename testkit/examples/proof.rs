@@ -1,4 +1,4 @@
-//! The worlds and the searches of `scripts/proof`: runs them for a while and prints figures, one `name value` on each line.
+//! The worlds and the searches of `scripts/proof`. The program runs them for a given time and prints figures, one `name value` on each line.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -31,7 +31,7 @@ fn main() {
     std::process::exit(2);
 }
 
-/// Clocks, rates and limits that random operations run into.
+/// Configurations with timeouts, rates and limits that random operations reach.
 fn chosen(seed: u64) -> (Config, Config) {
     let (caller, callee) =
         if seed.is_multiple_of(2) { (client_config(), server_config()) } else { (gateway_config(), app_config()) };
@@ -63,7 +63,7 @@ fn worlds(until: Clock, first: u64) {
             let mut world = World::of_sessions(caller, callee, wire, seed);
             world.settle();
             if seed % 4 > 1 {
-                // From the claim on, which does nothing on MCP. Before it nothing can be called.
+                // Calls need a claim on Tesseron. The claim does nothing on MCP.
                 world.run_until(Instant::from_millis(10));
                 world.apply([32, 0, 0, 0]);
             }
@@ -84,7 +84,7 @@ fn worlds(until: Clock, first: u64) {
     campaign.finish();
 }
 
-/// The rows of `docs/transitions`: the machine, the state, the input. What is over meets nothing.
+/// The rows of `docs/transitions`: the machine, the state, the input. States after the end have no input.
 fn rows() -> BTreeSet<[String; 3]> {
     let mut all = BTreeSet::new();
     for (file, machine) in [("call", "call"), ("call-of-a-gateway", "call"), ("serve", "serve")] {
@@ -102,7 +102,7 @@ fn rows() -> BTreeSet<[String; 3]> {
     all
 }
 
-/// Searches grow from one to the next, and none is begun when the time is over.
+/// Runs searches with growing bounds. None begins after the end of the time.
 fn searches(until: Clock) {
     const NOTHING: Bounds =
         Bounds { calls: 0, updates: 0, samples: 0, cancels: 0, deadlines: [0; 2], closes: [0; 2], events: [9; 2] };
@@ -127,7 +127,7 @@ fn searches(until: Clock) {
             let (client, server) = configs();
             let [client, server] = [client, server].map(|config| Session::new(config, Instant::ZERO));
             let found = explore_pair(client, server, bounds, Orders::Enough);
-            let found = found.unwrap_or_else(|objection| panic!("{}\na way to it: {:?}", objection.what, objection.way));
+            let found = found.unwrap_or_else(|objection| panic!("{}\nafter the steps {:?}", objection.what, objection.way));
             (states, steps, done) = (states + found.states, steps + found.steps, done + 1);
         }
     }

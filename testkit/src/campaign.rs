@@ -1,4 +1,4 @@
-//! A number of cases that are judged together, so that a test that tries nothing fails instead of passing.
+//! Campaigns: many cases whose coverage is checked together, so that a test that exercises nothing fails.
 
 use std::fmt;
 use std::ops::Range;
@@ -12,9 +12,9 @@ use crate::recording::Recording;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Vacuous {
-    /// The number of its cases.
+    /// The number of cases.
     pub cases: u64,
-    /// Everything that was required and never happened.
+    /// The required happenings that never occurred.
     pub missing: Vec<Happening>,
 }
 
@@ -27,10 +27,10 @@ impl fmt::Display for Vacuous {
 
 impl std::error::Error for Vacuous {}
 
-/// A number of cases that are judged together: each for what it breaks, all for what they exercised.
+/// A number of cases. Each is checked for violations, and all of them together for coverage.
 ///
-/// One case is never judged for what it exercised: most cases need not cancel anything, and a search for a small failing case would end at
-/// the empty one.
+/// A single case is not checked for coverage: most cases need not cancel anything, and shrinking a failing case would end at the empty
+/// one.
 ///
 /// ```
 /// use testkit::{Campaign, Happening, World, config};
@@ -62,7 +62,7 @@ impl Campaign {
     /// Runs one case for each seed, with a recording of so many random operations, and counts what it returns.
     ///
     /// # Panics
-    /// If a case does. The message ends with the recording in one line, for [`Self::again`].
+    /// If a case panics. The message ends with the recording in one line, for [`Self::again`].
     pub fn run(&mut self, seeds: Range<u64>, operations: usize, mut case: impl FnMut(&Recording) -> Coverage) {
         for seed in seeds {
             self.case(&Recording::random(seed, operations), &mut case);
@@ -94,16 +94,16 @@ impl Campaign {
         self.coverage.add(coverage);
     }
 
-    /// Everything that happened so far, in all cases.
+    /// The counts of all cases so far.
     #[must_use]
     pub fn coverage(&self) -> &Coverage {
         &self.coverage
     }
 
-    /// Judges all cases together.
+    /// Checks the coverage of all cases together.
     ///
     /// # Errors
-    /// Something that is required never happened, or there was no case at all.
+    /// [`Vacuous`] if a required happening never occurred, or if there was no case.
     pub fn check(&self) -> Result<(), Vacuous> {
         let is_missing = |happening: &Happening| self.coverage.of(*happening) == 0;
         let missing: Vec<_> = self.required.iter().copied().filter(is_missing).collect();
@@ -113,7 +113,7 @@ impl Campaign {
     /// Ends the campaign.
     ///
     /// # Panics
-    /// If it was [`Vacuous`].
+    /// If the campaign was [`Vacuous`].
     #[track_caller]
     pub fn finish(self) {
         if let Err(vacuous) = self.check() {

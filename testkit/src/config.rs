@@ -1,4 +1,4 @@
-//! Configurations of ends that declare everything, so that nothing is refused for want of a capability.
+//! Configurations of ends that declare all capabilities, so that none is missing.
 
 use protocol_core::tesseron::{App, AppId, ClaimState, GatewayConfig, Welcome};
 use protocol_core::{Capabilities, Config, Identity};
@@ -57,7 +57,7 @@ pub fn app_config() -> Config {
     let mut app = App::default();
     app.actions = json(r#"[{"name":"t","description":"","inputSchema":{"type":"object"}}]"#);
     app.resources = json(r#"[{"name":"balance","description":"","subscribable":true}]"#);
-    let id = AppId::parse("ledger").expect("a proper id");
+    let id = AppId::parse("ledger").expect("a valid id");
     let mut config = Config::tesseron_app(&id, "Ledger", app);
     config.progress.window = protocol_core::RateWindow::UNLIMITED;
     config.custom_notifications = Vec::from([String::from("notifications/x")]);
@@ -82,13 +82,13 @@ pub fn gateway_config() -> Config {
     config
 }
 
-/// A gateway that leaves every greeting to the test.
+/// A gateway that leaves every handshake request to the test.
 #[must_use]
 pub fn asking_gateway_config() -> Config {
     Config::tesseron_gateway(GatewayConfig::default())
 }
 
-/// The agent that claims sessions here.
+/// The agent that claims sessions in tests.
 #[must_use]
 pub fn agent() -> Identity {
     let mut agent = Identity::new("acme-cli", "");
@@ -96,7 +96,7 @@ pub fn agent() -> Identity {
     agent
 }
 
-/// An agent that can do everything.
+/// The capabilities of an agent that supports every input request.
 #[must_use]
 pub fn agent_capabilities() -> Capabilities {
     let mut all = Capabilities::default();

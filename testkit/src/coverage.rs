@@ -1,4 +1,4 @@
-//! Counts of what a case exercised.
+//! Counts of the happenings in a case.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -29,31 +29,31 @@ pub enum Happening {
     PeerCancel,
     /// A call that we serve ran into its deadline.
     Deadline,
-    /// Progress left for the peer.
+    /// Progress was sent to the peer.
     Report,
     /// Progress of the peer was accepted.
     Progress,
-    /// A question of ours to the caller was accepted.
+    /// An outbound input request was accepted by the session.
     Question,
-    /// A question of ours was answered.
+    /// An outbound input request was answered.
     Answer,
-    /// A question of ours was refused by the peer.
+    /// An outbound input request was refused by the peer.
     Refusal,
-    /// A question of ours was not answered in time, or lost.
+    /// An outbound input request timed out or was lost.
     Unanswered,
-    /// The peer asked a question.
+    /// An input request of the peer arrived.
     PeerQuestion,
-    /// An alarm rang.
+    /// An alarm fired.
     Alarm,
-    /// A frame that is no JSON arrived.
+    /// A frame that is not JSON arrived.
     Garbage,
-    /// The peer broke a rule, and an event says so.
+    /// A violation of the peer was reported.
     Violation,
     /// The session closed.
     Closed,
     /// A lane was stopped.
     LaneStopped,
-    /// A lane was lost or given up.
+    /// A lane was lost or closed by the session.
     LaneLost,
 }
 
@@ -86,7 +86,7 @@ impl Happening {
         Self::LaneLost,
     ];
 
-    /// The sentence that a vacuous campaign fails with.
+    /// The sentence about a missing happening in the message of a vacuous campaign.
     pub(crate) const fn missing(self) -> &'static str {
         match self {
             Self::Call => "no call was made",
@@ -102,14 +102,14 @@ impl Happening {
             Self::Deadline => "no handler ran into its deadline",
             Self::Report => "no progress was reported",
             Self::Progress => "no progress crossed",
-            Self::Question => "no question was asked",
-            Self::Answer => "no question was answered",
-            Self::Refusal => "no question was refused",
-            Self::Unanswered => "no question was left unanswered",
-            Self::PeerQuestion => "the peer asked nothing",
-            Self::Alarm => "no alarm rang",
-            Self::Garbage => "no garbage arrived",
-            Self::Violation => "the peer broke no rule",
+            Self::Question => "no input request was made",
+            Self::Answer => "no input request was answered",
+            Self::Refusal => "no input request was refused",
+            Self::Unanswered => "no input request timed out or was lost",
+            Self::PeerQuestion => "the peer made no input request",
+            Self::Alarm => "no alarm fired",
+            Self::Garbage => "no invalid JSON arrived",
+            Self::Violation => "the peer violated no rule",
             Self::Closed => "no session closed",
             Self::LaneStopped => "no lane was stopped",
             Self::LaneLost => "no lane was lost",
@@ -117,10 +117,10 @@ impl Happening {
     }
 }
 
-/// A row of `docs/transitions`: the machine (`call` or `serve`), its state, and what it met.
+/// A row of `docs/transitions`: the machine (`call` or `serve`), its state, and the input.
 pub type Transition = [&'static str; 3];
 
-/// Counts of what happened, and the transitions that calls have made.
+/// Counts of happenings, and the transitions that calls have made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
     counts: BTreeMap<Happening, u64>,
@@ -128,7 +128,7 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// The number of times that it happened.
+    /// The number of times that `happening` has occurred.
     #[must_use]
     pub fn of(&self, happening: Happening) -> u64 {
         self.counts.get(&happening).copied().unwrap_or_default()
@@ -142,9 +142,9 @@ impl Coverage {
         self.transitions.extend(&other.transitions);
     }
 
-    /// Every state of a call in which something was met, with what it met, in the words of `docs/transitions`.
+    /// Every combination of a state of a call and an input that occurred, in the words of `docs/transitions`.
     ///
-    /// An answer that a gap holds back, and inputs that differ in time alone, are not told apart from others.
+    /// A response that is delayed by a gap, and inputs that differ only in time, are not distinguished from others.
     pub fn transitions(&self) -> impl Iterator<Item = Transition> {
         self.transitions.iter().copied()
     }
@@ -158,7 +158,7 @@ impl Coverage {
     }
 }
 
-/// One line for each happening, those that never happened included.
+/// One line for each happening, including those that never occurred.
 impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for happening in Happening::ALL {

@@ -13,11 +13,11 @@ use crate::link::{Arrival, Faults, SimLink};
 use crate::scripted::json;
 use crate::{Coverage, ODD, Rng, Watched};
 
-/// A peer that calls, cancels, reports and answers as it likes, behind two links with faults. A loop under test takes it for its
+/// A peer with random calls, cancels, updates and answers, at the other end of two links with faults. A loop under test uses it as its
 /// transport.
 ///
-/// It is a judged session of its own: what it does is legal, and what arrives of that depends on the links. After a number of actions it
-/// closes, so that every run comes to an end.
+/// It is a judged session of its own: its actions are legal, but the links may change what arrives. After a number of actions it closes, so
+/// that every run ends.
 ///
 /// ```
 /// use protocol_core::{Event, Instant, Lane, Reply, Session, ToolOutput};
@@ -60,7 +60,7 @@ use crate::{Coverage, ODD, Rng, Watched};
 #[derive(Debug)]
 pub struct FarEnd {
     session: Watched,
-    /// From the loop to this end, and back.
+    /// The link from the loop to this end, and the link back.
     links: [SimLink; 2],
     rng: Rng,
     actions: u32,
@@ -68,17 +68,17 @@ pub struct FarEnd {
     now: Instant,
     is_caller: bool,
     hung_up: bool,
-    /// The loop has read or sent something in this turn.
+    /// `true` if the loop has read or sent something in this turn.
     was_active: bool,
 }
 
-/// Turns of a loop that are taken while time stands still, at most.
+/// The maximum number of turns of a loop at one instant.
 const TURNS: usize = 1_000;
-/// Instants at which something happens in one run, at most.
+/// The maximum number of instants in one run.
 const INSTANTS: usize = 100_000;
 
 impl FarEnd {
-    /// An end with this configuration, both links to it with these faults, and 60 actions drawn from `seed`.
+    /// Makes an end with this configuration, two links with these faults, and 60 actions drawn from `seed`.
     #[must_use]
     pub fn new(config: Config, faults: Faults, seed: u64) -> Self {
         let is_caller = match &config.protocol {
@@ -97,7 +97,7 @@ impl FarEnd {
         Self { session, links, rng, actions: 60, next_action: now, now, is_caller, hung_up: false, was_active: false }
     }
 
-    /// Sets the number of things that it does before it closes.
+    /// Sets the number of actions before it closes.
     #[must_use]
     pub fn with_actions(mut self, actions: u32) -> Self {
         self.actions = actions;
@@ -110,12 +110,12 @@ impl FarEnd {
         self.links[0].send(frame, now);
     }
 
-    /// Hangs up: the loop sends nothing more.
+    /// Ends the direction from the loop to this end.
     pub fn hang_up(&mut self, how: TransportEnd, now: Instant) {
         self.links[0].end(how, now);
     }
 
-    /// A frame for the loop that has arrived by `now`, or the end of them.
+    /// Takes a frame for the loop that has arrived by `now`, or the end of the link.
     pub fn receive(&mut self, now: Instant) -> Option<Arrival> {
         self.act(now);
         let arrival = self.links[1].receive(now);
@@ -123,32 +123,33 @@ impl FarEnd {
         arrival
     }
 
-    /// The next instant at which anything happens here, after the last turn; `None` once it has closed and everything has arrived.
+    /// The next instant at which something happens at this end or on the links, after the last turn; `None` once it has closed and everything has
+    /// arrived.
     #[must_use]
     pub fn next(&self) -> Option<Instant> {
         let own = if self.session.is_closed() { [None; 2] } else { [self.session.poll_timeout(), Some(self.next_action)] };
         self.links.iter().map(SimLink::due).chain(own).flatten().filter(|at| *at > self.now).min()
     }
 
-    /// Counts of what has happened here.
+    /// The counts of happenings at this end.
     #[must_use]
     pub fn coverage(&self) -> &Coverage {
         self.session.coverage()
     }
 
-    /// Runs a loop in virtual time: calls `turn` at each instant at which anything happens, until nothing does any more. `turn` does what
-    /// can be done at that instant, and returns the next deadline of the loop. It is called again at the same instant if it has read or
-    /// sent anything.
+    /// Runs a loop in virtual time: calls `turn` at each instant at which something happens, until nothing remains to happen. `turn` does all
+    /// work of that instant, and returns the next deadline of the loop. It is called again at the same instant if it has read or sent
+    /// anything.
     ///
     /// # Panics
-    /// If the deadline is not in the future again and again, or if the run does not come to an end: the loop spins.
+    /// If the loop spins: its deadline is repeatedly not in the future, or the run does not end.
     pub fn run(&mut self, mut turn: impl FnMut(&mut Self, Instant) -> Option<Instant>) {
         let mut turns = 0;
         for _ in 0..INSTANTS {
             self.act(self.now);
             let due = turn(self, self.now);
             self.act(self.now);
-            // Frames that have arrived and were not read wait for their reader, not for time.
+            // Frames that have arrived but were not read do not depend on time.
             let was_active = std::mem::take(&mut self.was_active);
             let next = if was_active { Some(self.now) } else { self.next() };
             let Some(next) = next.into_iter().chain(due).min() else { return };
@@ -159,7 +160,7 @@ impl FarEnd {
         panic!("the loop does not come to an end: it goes on after {INSTANTS} instants, at {}", self.now);
     }
 
-    /// Does what this end does at `now`.
+    /// Runs this end at `now`.
     fn act(&mut self, now: Instant) {
         self.now = self.now.max(now);
         while self.session.wants_input(Lane::CHANNEL)
@@ -210,7 +211,7 @@ impl FarEnd {
         }
     }
 
-    /// Sends what there is to send, and answers what is asked.
+    /// Sends queued frames, and answers requests.
     fn poll(&mut self, now: Instant) {
         loop {
             while let Some(out) = self.session.poll_transmit() {

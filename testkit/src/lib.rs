@@ -2,24 +2,24 @@
 //!
 //! | Part | Is |
 //! |---|---|
-//! | [`Scripted`] | one session; the test is its peer, says exact frames and compares exact frames |
-//! | [`Pair`] | two sessions on a perfect line |
+//! | [`Scripted`] | one session; the test is its peer, sends exact frames and compares exact frames |
+//! | [`Pair`] | two sessions on a perfect connection |
 //! | [`World`] | two sessions over links with faults, and operations drawn from a seed |
-//! | [`FarEnd`] | a peer behind links with faults, as the transport of a loop under test |
+//! | [`FarEnd`] | a peer at the other end of links with faults, as the transport of a loop under test |
 //! | [`link`] | the links alone: latency, loss, repetition, order, damage, splits |
-//! | [`Watched`] | a stand-in for `Session` that is judged after every method |
+//! | [`Watched`] | a wrapper of `Session` that checks the guarantees after every method |
 //! | [`judge`] | the checks of G1 to G16, by name |
-//! | [`Campaign`] | counts what many cases exercised, and fails if that was too little |
-//! | [`explore`] | a search through every state of a machine of yours, or of two sessions |
-//! | [`broken`] | sessions with one fault each, to see that a test notices |
+//! | [`Campaign`] | counts the happenings in many cases, and fails if a required one is missing |
+//! | [`explore`] | a search of all states of a machine of yours, or of two sessions |
+//! | [`broken`] | sessions with one fault each, to prove that a test fails |
 //! | `strategies`, `fuzz` | inputs for proptest and for fuzzers, by the features `proptest` and `arbitrary` |
 //!
-//! Everything is a pure function of its seed and of what it is given. A case of a campaign that fails prints itself as one line, which
-//! [`Campaign::again`] takes.
+//! Everything is a pure function of its seed and its arguments. A failing case of a campaign prints itself as one line for
+//! [`Campaign::again`].
 //!
 //! # A loop of your own
 //!
-//! Your loop sees a [`FarEnd`] where it has its transport. If it names the type of its session once, [`Watched`] can take its place:
+//! Your loop uses a [`FarEnd`] as its transport. If it names the type of its session only once, [`Watched`] can replace it:
 //! `use testkit::Watched as Session`.
 //!
 //! ```
@@ -89,12 +89,12 @@
 //! assert_eq!(call(confirmed()).text(), "deployed");
 //! assert_eq!(call(Harness::new(deploy())).text(), "left as it was", "a refusal is no consent");
 //! let unanswered = call(Harness::new(deploy()).answer_with(|_| None));
-//! assert_eq!(unanswered.text(), "left as it was", "nor is silence");
+//! assert_eq!(unanswered.text(), "left as it was", "no answer is no consent");
 //! ```
 //!
 //! # A client
 //!
-//! A server of your own words, frame by frame: it reports progress, and then says nothing more.
+//! A scripted server, frame by frame: it reports progress, and then sends nothing more.
 //!
 //! ```
 //! use protocol_core::{Outcome, TimeoutKind};
@@ -107,7 +107,7 @@
 //! assert!(sent[0].contains(r#""method":"tools/call""#));
 //! client.at(59_000).frame(&progress(2, 1.0));
 //! client.at(118_999);
-//! assert!(client.sent().is_empty(), "progress restarts the idle clock");
+//! assert!(client.sent().is_empty(), "progress restarts the idle timeout");
 //! client.at(119_000);
 //! assert!(client.sent()[0].contains("notifications/cancelled"));
 //! assert_eq!(client.outcome(), Outcome::TimedOut(TimeoutKind::Idle));
@@ -116,7 +116,7 @@
 //!
 //! # A gateway between protocols
 //!
-//! Both legs are [`Watched`] sessions, so that each is judged; [`explore`] goes through every order of its steps.
+//! Both legs are [`Watched`] sessions, so that each is checked; [`explore`] can search every order of its steps.
 //!
 //! ```
 //! use protocol_core::{Event, InboundId, Instant, Invoke, Json, Outcome, OutboundId, Reply, Request, Session, ToolOutput};
@@ -136,7 +136,7 @@
 //!         }
 //!         while let Some(event) = self.app.poll_event() {
 //!             if let Event::Done { id, outcome: Outcome::Result(result), .. } = event {
-//!                 let place = self.calls.iter().position(|(call, _)| *call == id).expect("a call of ours");
+//!                 let place = self.calls.iter().position(|(call, _)| *call == id).expect("a known call");
 //!                 let _ = self.agent.respond(self.calls.remove(place).1, Reply::Raw(result), now);
 //!             }
 //!         }

@@ -1,5 +1,5 @@
-//! Links between two ends, as state machines: they are given the time and bytes or messages, and say when the next of them arrives.
-//! Both kinds are pure functions of their faults, their seed and what they are given.
+//! Links between two ends, as state machines: their methods take the time and bytes or messages, and return the time of the next arrival.
+//! Both kinds are pure functions of their faults, their seed and these arguments.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -13,26 +13,26 @@ use crate::Rng;
 /// Faults of a link. Chances are out of 256: 256 is always.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// The time that everything takes.
+    /// The time that each message or write takes.
     pub latency: Duration,
-    /// The further time that it may take.
+    /// The maximum of additional random time.
     pub jitter: Duration,
-    /// A message is lost. Message links only: streams lose nothing but their end.
+    /// The chance that a message is lost. Message links only: streams lose only their end.
     pub drop: u16,
-    /// A message comes twice. Message links only.
+    /// The chance that a message comes twice. Message links only.
     pub duplicate: u16,
-    /// A message may overtake others. Message links only.
+    /// The chance that a message may overtake others. Message links only.
     pub reorder: u16,
-    /// A byte of a message or of a write is changed.
+    /// The chance that a byte of a message or of a write is changed.
     pub corrupt: u16,
-    /// A message or a write loses its tail.
+    /// The chance that a message or a write is truncated.
     pub truncate: u16,
-    /// A stream takes and gives at most so many bytes at once, so that writes are split and merged. Zero is no limit.
+    /// The maximum number of bytes that a stream reads or writes at once, so that writes are split and merged. Zero is no limit.
     pub piece: u8,
 }
 
 impl Faults {
-    /// A little of everything: messages take up to 30 ms, and some are lost, doubled, overtaken, damaged or cut.
+    /// A mix of all faults: messages take up to 30 ms, and some are lost, duplicated, reordered, damaged or truncated.
     #[must_use]
     pub const fn hostile() -> Self {
         Self {
@@ -53,7 +53,7 @@ impl Faults {
         Self { drop: 256, ..Self::default() }
     }
 
-    /// Returns `true` if what arrives can be something that was not sent.
+    /// Returns `true` if messages or bytes can be changed or truncated.
     #[must_use]
     pub const fn alters(&self) -> bool {
         self.corrupt > 0 || self.truncate > 0
@@ -80,7 +80,7 @@ impl Faults {
 pub enum Arrival {
     /// A message.
     Message(Bytes),
-    /// The writer has ended, or the link is broken. Once.
+    /// The writer has ended, or the link is broken. It comes once.
     End(TransportEnd),
 }
 
@@ -92,14 +92,14 @@ pub struct SimLink {
     /// Nothing is taken while it is set.
     pub stalled: bool,
     rng: Rng,
-    /// In the order of arrival.
+    /// Messages in flight, in the order of arrival.
     flight: VecDeque<(Instant, Arrival)>,
     over: bool,
     lost: u64,
 }
 
 impl SimLink {
-    /// A link that does nothing wrong yet.
+    /// Makes a link without faults.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self { faults: Faults::default(), stalled: false, rng: Rng::new(seed), flight: VecDeque::new(), over: false, lost: 0 }
@@ -117,7 +117,7 @@ impl SimLink {
         !self.stalled
     }
 
-    /// Takes a message. After the end it is lost.
+    /// Sends a message. After the end it is lost.
     pub fn send(&mut self, message: &Bytes, now: Instant) {
         if self.over || self.rng.chance(self.faults.drop) {
             self.lost += 1;
@@ -181,9 +181,9 @@ impl SimLink {
 pub enum Read {
     /// Bytes.
     Bytes(Vec<u8>),
-    /// Nothing yet.
+    /// No bytes have arrived yet.
     Pending,
-    /// Nothing any more.
+    /// The end of the stream.
     End(TransportEnd),
 }
 
@@ -219,7 +219,7 @@ impl SimStream {
         }
     }
 
-    /// Takes some of `bytes`: how many, or an error once the link is broken. Zero is "not now".
+    /// Writes some of `bytes`, and returns their number. Zero means that the stream is full or stalled.
     ///
     /// # Errors
     /// The link is broken.

@@ -1,4 +1,4 @@
-//! Two sessions on a perfect line, in virtual time: what one sends the other receives at once.
+//! Two sessions on a perfect connection, in virtual time: each frame is received at once.
 
 use bytes::Bytes;
 use protocol_core::drive::Machine;
@@ -14,12 +14,12 @@ pub struct Pair {
     pub client: Scripted,
     /// The serving end.
     pub server: Scripted,
-    /// Every frame that crossed, in order, `>` from the client and `<` from the server.
+    /// Every delivered frame, in order: `>` from the client, and `<` from the server.
     pub trace: Vec<String>,
 }
 
 impl Pair {
-    /// Two ends that declare everything, after their handshake.
+    /// Two ends that declare all capabilities, after their handshake.
     #[must_use]
     pub fn ready() -> Self {
         Self::with(client_config(), server_config())
@@ -37,7 +37,7 @@ impl Pair {
         pair
     }
 
-    /// Carries frames until none is left. Events stay where they are.
+    /// Delivers frames until there are no more. Events are not polled.
     ///
     /// # Panics
     /// If that never ends.
@@ -60,7 +60,7 @@ impl Pair {
         panic!("a livelock: the ends go on talking without end");
     }
 
-    /// Moves both clocks to `millis`, stopping wherever either end has a deadline, and carries what that causes.
+    /// Moves both clocks to `millis`, with a stop at each deadline of either end, and delivers the resulting frames.
     pub fn at(&mut self, millis: u64) -> &mut Self {
         let target = Instant::from_millis(millis);
         loop {
@@ -86,10 +86,10 @@ impl Pair {
     }
 }
 
-/// Hands every frame that either machine has for the other to it, until neither has one. Says whether there was any.
+/// Delivers the frames of each machine to the other, until there are no more. Returns `true` if there was any.
 ///
 /// # Panics
-/// If that never ends, or if a machine takes no input: its events wait to be polled.
+/// If that never ends, or if a machine does not accept input because its events are not polled.
 pub fn carry(one: &mut impl Machine, other: &mut impl Machine, now: Instant) -> bool {
     let mut frames = 0;
     loop {

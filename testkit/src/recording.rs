@@ -1,4 +1,4 @@
-//! Operations of a failing case, as one line of text.
+//! The operations of a case, as one line of text.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,14 +10,14 @@ use crate::{Rng, Subject};
 /// A seed, and the operations of one case. Its text is one line: `seed 7 operations 00010203 11000405`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recording {
-    /// The seed of links and of anything else that a case draws.
+    /// The seed of the links and of all other random choices of the case.
     pub seed: u64,
-    /// Everything that is done to a world, in order.
+    /// The operations, in order.
     pub operations: Vec<Operation>,
 }
 
 impl Recording {
-    /// Draws so many operations from `seed`. None of them closes an end.
+    /// Draws random operations from `seed`. None of them closes an end.
     #[must_use]
     pub fn random(seed: u64, operations: usize) -> Self {
         let mut rng = Rng::new(seed);
@@ -25,7 +25,7 @@ impl Recording {
         Self { seed, operations: all.take(operations).collect() }
     }
 
-    /// Does all operations to a world.
+    /// Applies all operations to a world.
     pub fn play<S: Subject>(&self, world: &mut World<S>) {
         world.settle();
         self.operations.iter().for_each(|operation| world.apply(*operation));
@@ -39,7 +39,7 @@ impl fmt::Display for Recording {
     }
 }
 
-/// A text that is no [`Recording`].
+/// An error: the text is not a [`Recording`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRecording;
 

@@ -1,11 +1,11 @@
-//! Numbers that look random and are the same on every machine.
+//! Pseudo-random numbers that are the same on every machine.
 
 /// A small generator (SplitMix64).
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// One that begins at `seed`.
+    /// Makes a generator with `seed`.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed)
@@ -25,12 +25,12 @@ impl Rng {
         (self.number() % count.max(1) as u64) as usize
     }
 
-    /// True `out_of_256` times in 256. No number is spent on what never happens.
+    /// Returns `true` with a chance of `out_of_256` in 256. A chance of zero uses no random number.
     pub fn chance(&mut self, out_of_256: u16) -> bool {
         out_of_256 > 0 && self.below(256) < usize::from(out_of_256)
     }
 
-    /// One of `all`, if there are any.
+    /// A random element of `all`, if there are any.
     pub fn pick<T: Copy>(&mut self, all: &[T]) -> Option<T> {
         all.get(self.below(all.len())).copied()
     }

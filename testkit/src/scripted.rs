@@ -1,4 +1,4 @@
-//! One session with the test as its peer: frames in and out as text, time by hand.
+//! One session with the test as its peer: frames are text, and the test sets the time.
 
 use bytes::Bytes;
 use protocol_core::{
@@ -11,7 +11,7 @@ use protocol_core::{
 pub struct Scripted {
     /// The session.
     pub session: Session,
-    /// The time that is given to its methods.
+    /// The time that is passed to its methods.
     pub now: Instant,
 }
 
@@ -19,19 +19,19 @@ const CLIENT_DECLARES: &str = r#"{"sampling":{},"elicitation":{"form":{},"url":{
 const SERVER_DECLARES: &str = r#"{"tools":{},"prompts":{},"resources":{"subscribe":true},"completions":{},"logging":{}}"#;
 
 impl Scripted {
-    /// A session that has done nothing yet.
+    /// A new session.
     #[must_use]
     pub fn new(config: Config) -> Self {
         Self { session: Session::new(config, Instant::ZERO), now: Instant::ZERO }
     }
 
-    /// A server whose client, played by the test, has made the handshake of 2025-11-25 and declared everything.
+    /// A server after the handshake of 2025-11-25 with a client that declares all capabilities. The test is the client.
     #[must_use]
     pub fn server(config: Config) -> Self {
         Self::server_at(config, "2025-11-25", CLIENT_DECLARES)
     }
 
-    /// The same, with another revision and other capabilities of the client.
+    /// A server like that of [`Self::server`], with another revision and other capabilities of the client.
     #[must_use]
     pub fn server_at(config: Config, revision: &str, declares: &str) -> Self {
         let mut end = Self::new(config);
@@ -42,13 +42,13 @@ impl Scripted {
         end
     }
 
-    /// A client whose server, played by the test, has made the handshake of 2025-11-25 and declared everything. Its first call has id 2.
+    /// A client after the handshake of 2025-11-25 with a server that declares all capabilities. The test is the server. The first call has id 2.
     #[must_use]
     pub fn client(config: Config) -> Self {
         Self::client_at(config, "2025-11-25", SERVER_DECLARES)
     }
 
-    /// The same, with another revision and other capabilities of the server.
+    /// A client like that of [`Self::client`], with another revision and other capabilities of the server.
     #[must_use]
     pub fn client_at(config: Config, revision: &str, declares: &str) -> Self {
         let mut end = Self::new(config);
@@ -60,7 +60,7 @@ impl Scripted {
         end
     }
 
-    /// Hands in a frame, which must be taken.
+    /// Passes a frame to the session, which must accept it.
     pub fn frame(&mut self, text: &str) -> &mut Self {
         self.session
             .handle_frame(Bytes::copy_from_slice(text.as_bytes()), Lane::CHANNEL, self.now)
@@ -68,11 +68,11 @@ impl Scripted {
         self
     }
 
-    /// Moves the clock to `millis` after the beginning, stopping at each deadline on the way as a driver would.
+    /// Moves the clock to `millis` after the beginning, with a stop at each deadline on the way, as a driver would.
     pub fn at(&mut self, millis: u64) -> &mut Self {
         let target = Instant::from_millis(millis);
         while let Some(due) = self.session.poll_timeout().filter(|due| *due <= target) {
-            assert!(due > self.now || self.now == Instant::ZERO, "G7: a deadline that lies in the past");
+            assert!(due > self.now || self.now == Instant::ZERO, "G7: a deadline in the past");
             self.now = due;
             self.session.handle_timeout(due);
         }
@@ -81,67 +81,67 @@ impl Scripted {
         self
     }
 
-    /// Moves the clock and does not call `handle_timeout`: what comes next comes late.
+    /// Moves the clock without calling `handle_timeout`, so that the next frame or method call may be late.
     pub fn late(&mut self, millis: u64) -> &mut Self {
         self.now = Instant::from_millis(millis);
         self
     }
 
-    /// The next frame that waits to be sent.
+    /// Polls the next frame.
     pub fn next_sent(&mut self) -> Option<String> {
         let out = self.session.poll_transmit()?;
         Some(String::from_utf8(out.frame.to_vec()).expect("frames are UTF-8"))
     }
 
-    /// The frames that wait to be sent.
+    /// Polls all frames.
     pub fn sent(&mut self) -> Vec<String> {
         std::iter::from_fn(|| self.next_sent()).collect()
     }
 
-    /// The events that wait to be handled.
+    /// Polls all events.
     pub fn events(&mut self) -> Vec<Event> {
         std::iter::from_fn(|| self.session.poll_event()).collect()
     }
 
-    /// Forgets what waits in both directions.
+    /// Polls and drops all frames and events.
     pub fn drain(&mut self) -> &mut Self {
         self.sent();
         self.events();
         self
     }
 
-    /// Starts a call of a tool with the session's clocks. Its exchange and its progress token are the number of the id.
+    /// Starts a call of a tool with the session's timeouts. Its request id and its progress token are the number of the returned id.
     pub fn call(&mut self) -> OutboundId {
         self.invoke(Invoke::new(Op::CallTool, json(r#"{"name":"t"}"#)))
     }
 
-    /// Starts a call, which must be admitted.
+    /// Starts a call, which the session must accept.
     pub fn invoke(&mut self, call: Invoke) -> OutboundId {
-        self.session.invoke(call, self.now).expect("the call is admitted")
+        self.session.invoke(call, self.now).expect("the call is accepted")
     }
 
-    /// Receives a call of a tool under `id`, with `id` as its progress token, and forgets what it caused.
+    /// Receives a call of a tool with the request id and the progress token `id`. Drops the resulting frames and events.
     pub fn receive_call(&mut self, id: u64) -> InboundId {
         self.frame(&call_tool(id, true));
         self.request()
     }
 
-    /// The one request among the events that wait; the others are forgotten.
+    /// The one request among the queued events; the others are dropped.
     pub fn request(&mut self) -> InboundId {
         let events = self.events();
         let found = events.iter().find_map(|event| if let Event::Request { id, .. } = event { Some(*id) } else { None });
         found.unwrap_or_else(|| panic!("no request among {events:?}"))
     }
 
-    /// The one question among the events that wait; the others are forgotten.
-    pub fn question(&mut self) -> InputKey {
+    /// The one input request among the queued events; the others are dropped.
+    pub fn input_request(&mut self) -> InputKey {
         let events = self.events();
         let found = events.iter().find_map(|event| if let Event::InputRequested { key, .. } = event { Some(*key) } else { None });
-        found.unwrap_or_else(|| panic!("no question among {events:?}"))
+        found.unwrap_or_else(|| panic!("no input request among {events:?}"))
     }
 }
 
-/// A frame with the client's greeting.
+/// A frame with the handshake request of a client.
 #[must_use]
 pub fn initialize(id: u64, revision: &str, declares: &str) -> String {
     format!(
@@ -149,7 +149,7 @@ pub fn initialize(id: u64, revision: &str, declares: &str) -> String {
     )
 }
 
-/// A frame that calls a tool; `observed` says whether it asks for progress, with `id` as the token.
+/// A frame that calls a tool. If `observed`, it has the progress token `id`.
 #[must_use]
 pub fn call_tool(id: u64, observed: bool) -> String {
     let meta = if observed { format!(r#","_meta":{{"progressToken":{id}}}"#) } else { String::new() };
@@ -174,7 +174,7 @@ pub fn cancelled(id: u64) -> String {
     format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)
 }
 
-/// JSON that must parse.
+/// Parses JSON, which must be valid.
 #[must_use]
 pub fn json(text: &str) -> Json {
     Json::parse(text.to_owned()).expect("JSON")
@@ -199,7 +199,7 @@ pub fn error(id: u64, code: i64, message: &str) -> String {
 }
 
 impl Scripted {
-    /// The outcome of the one call that is done among the events that wait; the others are forgotten.
+    /// The outcome of the one call that has ended, among the queued events; the others are dropped.
     #[track_caller]
     pub fn outcome(&mut self) -> Outcome {
         let events = self.events();
@@ -210,12 +210,12 @@ impl Scripted {
         }
     }
 
-    /// The rules that were broken, among the events that wait; the others are forgotten.
+    /// The violations among the queued events; the others are dropped.
     pub fn violations(&mut self) -> Vec<Violation> {
         self.events().into_iter().filter_map(|event| if let Event::Violation(rule) = event { Some(rule) } else { None }).collect()
     }
 
-    /// Nothing waits, neither a frame nor an event.
+    /// Checks that neither a frame nor an event is queued.
     #[track_caller]
     pub fn expect_silence(&mut self) {
         assert_eq!((self.sent(), self.events()), (vec![], vec![]));
@@ -225,14 +225,14 @@ impl Scripted {
 // ---- As a callee ----
 
 impl Scripted {
-    /// Reports progress, which must make sense.
+    /// Reports progress, which must be valid.
     pub fn report(&mut self, id: InboundId, update: Progress) -> Reported {
-        self.session.progress(id, update, self.now).expect("progress that makes sense")
+        self.session.progress(id, update, self.now).expect("valid progress")
     }
 
-    /// Asks the caller, which must be admitted.
+    /// Makes an input request, which the session must accept.
     pub fn ask(&mut self, id: InboundId, ask: Ask) -> InputKey {
-        self.session.request_input(id, ask, self.now).expect("the question is admitted")
+        self.session.request_input(id, ask, self.now).expect("the input request is accepted")
     }
 
     /// Ends an invocation with the text `ok`.
@@ -242,7 +242,7 @@ impl Scripted {
 
     /// Ends an invocation.
     pub fn reply(&mut self, id: InboundId, reply: Reply) -> &mut Self {
-        self.session.respond(id, reply, self.now).expect("the invocation is live");
+        self.session.respond(id, reply, self.now).expect("the invocation is running");
         self
     }
 }
@@ -264,7 +264,7 @@ pub const ENDINGS: [(&str, Ending); 6] = [
     ("invalid", |end, _| {
         end.frame(r#"{"jsonrpc":"2.0","id":2,"result":1}"#);
     }),
-    ("cancelled", |end, call| end.session.cancel(call, None, end.now).expect("it is live")),
+    ("cancelled", |end, call| end.session.cancel(call, None, end.now).expect("the call is open")),
     ("timed out", |end, _| {
         end.at(60_000);
     }),

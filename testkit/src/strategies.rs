@@ -24,7 +24,7 @@ use crate::Recording;
 use crate::scripted::{cancelled, error, json, notification, progress, request, result};
 use crate::world::ops::{self, Operation};
 
-/// An operation of a world: time, calls and answers are most of them, and none closes an end.
+/// An operation of a world. Most are about time, calls and answers, and none closes an end.
 pub fn operation() -> impl Strategy<Value = Operation> {
     let opcode = prop_oneof![
         20 => prop_oneof![0..26_u8, 28..ops::OPCODES],
@@ -42,7 +42,7 @@ pub fn recording(most: usize) -> impl Strategy<Value = Recording> {
     (any::<u64>(), operations).prop_map(|(seed, operations)| Recording { seed, operations })
 }
 
-/// JSON as text, with blanks, escapes and numbers that a careless writer would change.
+/// JSON with blanks, escapes and numbers that a careless serializer would change.
 pub fn payload() -> impl Strategy<Value = Json> {
     object(3).prop_map(|text| json(&text))
 }
@@ -77,7 +77,7 @@ fn members(value: impl Strategy<Value = String>, blank: impl Strategy<Value = &'
     })
 }
 
-/// A frame of a proper peer. Its ids are small, so that they meet those of other frames.
+/// A valid frame. Its ids are small, so that they match those of other frames.
 pub fn frame() -> impl Strategy<Value = Bytes> {
     let (id, small) = (0..8_u64, 0..8_u64);
     let text = prop_oneof![
@@ -97,7 +97,7 @@ pub fn frame() -> impl Strategy<Value = Bytes> {
     text.prop_map(Bytes::from)
 }
 
-/// A frame that a few bytes of were changed; it shrinks to one that is proper.
+/// A frame with a few changed bytes; it shrinks to a valid one.
 pub fn hostile_frame() -> impl Strategy<Value = Bytes> {
     let edits = prop::collection::vec((any::<prop::sample::Index>(), 0..4_u8, any::<u8>()), 0..5);
     (frame(), edits).prop_map(|(frame, edits)| {

@@ -1,4 +1,4 @@
-//! Sessions, and things that wrap one, behind one trait.
+//! A trait for sessions and for wrappers around one.
 
 use std::fmt::Debug;
 

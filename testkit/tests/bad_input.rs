@@ -1,4 +1,4 @@
-//! Configurations and machines that make no sense: a clear failure, and soon.
+//! Invalid configurations and machines, which must fail soon and with a clear message.
 
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,14 +11,14 @@ use testkit::explore::{Bounds, Explored, Failure, explore};
 use testkit::link::{Arrival, Faults, SimLink};
 use testkit::{Campaign, FarEnd, Happening, Recording, Watched, Wire, World};
 
-/// The message of the panic that it must end with.
+/// Runs code that must panic. Returns the message of the panic.
 fn failure(run: impl FnOnce()) -> String {
     let panic = catch_unwind(AssertUnwindSafe(run)).expect_err("it fails");
     panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).expect("a text")
 }
 
 #[test]
-fn a_link_that_loses_everything_loses_everything() {
+fn a_link_that_loses_everything_delivers_nothing() {
     let mut link = SimLink::new(1);
     link.faults = Faults::losing_everything();
     (0..1_000).for_each(|_| link.send(&"{}".into(), Instant::ZERO));
@@ -26,7 +26,7 @@ fn a_link_that_loses_everything_loses_everything() {
 }
 
 #[test]
-fn a_world_that_loses_everything_says_that_there_is_no_handshake_and_what_was_lost() {
+fn a_world_that_loses_everything_fails_with_the_number_of_lost_frames() {
     let what = failure(|| {
         let mut world = World::of_sessions(client_config(), server_config(), Wire::Messages, 1);
         (0..2).for_each(|at| world.faults(at, |faults| *faults = Faults::losing_everything()));
@@ -64,7 +64,7 @@ fn a_campaign_without_a_case_is_vacuous() {
 }
 
 #[test]
-fn a_failing_case_prints_itself_and_runs_again() {
+fn a_failing_case_prints_itself_and_can_be_run_again() {
     let case = |recording: &Recording| {
         let mut world = World::messages(client_config(), server_config(), recording.seed);
         recording.play(&mut world);
@@ -85,7 +85,7 @@ fn a_failing_case_prints_itself_and_runs_again() {
 }
 
 #[test]
-fn zero_bounds_are_a_failure() {
+fn a_search_with_bounds_of_zero_fails() {
     struct Any;
     impl Explored for Any {
         type Step = u8;
@@ -104,7 +104,7 @@ fn zero_bounds_are_a_failure() {
 }
 
 #[test]
-fn a_machine_with_states_without_end_is_a_failure() {
+fn a_search_of_a_machine_with_infinitely_many_states_fails() {
     struct Counter(u64);
     impl Explored for Counter {
         type Step = u64;
@@ -125,7 +125,7 @@ fn a_machine_with_states_without_end_is_a_failure() {
 }
 
 #[test]
-fn a_machine_that_fails_is_found_by_the_shortest_way() {
+fn a_failing_machine_is_found_with_the_fewest_steps() {
     struct Lock(Vec<u8>);
     impl Explored for Lock {
         type Step = u8;
@@ -145,7 +145,7 @@ fn a_machine_that_fails_is_found_by_the_shortest_way() {
 }
 
 #[test]
-fn a_session_that_never_comes_to_rest_is_a_failure() {
+fn a_session_that_never_stops_sending_fails() {
     let what = failure(|| {
         let [client, server] =
             [client_config(), server_config()].map(|config| Broken::new(Session::new(config, Instant::ZERO), Fault::Chatters));
@@ -159,7 +159,7 @@ fn a_session_that_never_comes_to_rest_is_a_failure() {
 }
 
 #[test]
-fn a_loop_that_spins_is_a_failure() {
+fn a_loop_that_spins_fails() {
     let spin = |next: fn(Instant) -> Instant| {
         failure(|| {
             let mut link = FarEnd::new(client_config(), Faults::default(), 1);
@@ -172,7 +172,7 @@ fn a_loop_that_spins_is_a_failure() {
 }
 
 #[test]
-fn a_broken_session_in_a_loop_of_ones_own_is_objected_to() {
+fn a_broken_session_in_a_users_loop_is_objected_to() {
     let what = failure(|| {
         let mut link = FarEnd::new(client_config(), Faults::default(), 3);
         let broken = Broken::new(Session::new(server_config(), Instant::ZERO), Fault::Panics);

@@ -1,4 +1,4 @@
-//! Strategies and arbitrary inputs: all kinds come up, and a session takes each.
+//! Strategies and arbitrary inputs: all kinds are generated, and a session accepts each.
 
 #[cfg(feature = "proptest")]
 mod strategies {
@@ -23,7 +23,7 @@ mod strategies {
         }
 
         #[test]
-        fn a_payload_crosses_unchanged(payload in strategies::payload()) {
+        fn a_payload_is_passed_on_unchanged(payload in strategies::payload()) {
             let mut world = World::messages(config::client_config(), config::server_config(), 1);
             let now = world.now();
             world.end_mut(0).invoke(Invoke::call_tool("t", payload), now).expect("accepted");
@@ -32,7 +32,7 @@ mod strategies {
         }
 
         #[test]
-        fn recordings_are_read_as_they_are_written(recording in strategies::recording(20)) {
+        fn a_recording_is_read_as_it_was_written(recording in strategies::recording(20)) {
             prop_assert_eq!(recording.to_string().parse(), Ok(recording));
         }
     }
@@ -64,7 +64,7 @@ mod arbitrary_inputs {
     }
 
     #[test]
-    fn operations_play_in_a_world() {
+    fn arbitrary_operations_can_be_applied_to_a_world() {
         let mut campaign = Campaign::new(&[Happening::Call, Happening::Result, Happening::Progress]);
         for seed in 0..60 {
             let data = bytes(seed, 400);

@@ -1,4 +1,4 @@
-//! How fast calls are through this adapter, beside a floor without an SDK. `--help` tells its flags.
+//! The speed of calls through this adapter, compared with a floor without an SDK. `--help` lists its flags.
 //!
 //! ```text
 //! cargo run --release -p tests --example bench -- --quick
@@ -19,7 +19,7 @@ fn main() -> ExitCode {
     Program::new().with::<Floor<TokioPipes>>().with::<Ours<Tokio>>().main()
 }
 
-/// A stream that is read and written, and what must live as long as it does.
+/// A stream that is read and written, and a value that must live as long as it does.
 struct Bytes<S, L>(S, L);
 
 impl<S, L> Pipe for Bytes<S, L>

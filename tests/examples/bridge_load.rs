@@ -1,8 +1,9 @@
-//! What a gateway costs: `cargo run --release -p tests --example bridge_load`.
+//! The cost of a bridge: `cargo run --release -p tests --example bridge_load`.
 //!
-//! First the time of a round trip and of a progress update, from handler to caller, over two bare sessions and with a bridge between.
-//! Then 200 apps with 50 calls each: what the bridge holds for them, and the time of an update from the frame of its app to the frame for
-//! the agent, beside as many bare sessions with nothing but a table between them. Both sides do the same work in turns; medians.
+//! First the time of a round trip and of a progress update, from handler to caller, over two bare sessions and with a bridge between them.
+//! Then 200 apps with 50 calls each: the memory that the bridge holds for them, and the time of an update from the frame of its app to the frame
+//! for the agent, compared with as many bare sessions with only a table between them. Both sides do the same work in turns; the numbers are
+//! medians.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -23,13 +24,13 @@ const CALLS: usize = 50;
 const ROUNDS: usize = 201;
 const BATCH: u64 = 200;
 
-/// A caller and a callee, and perhaps something between them.
+/// A caller and a callee, with or without a bridge between them.
 trait Path {
-    /// Starts a call and brings it to its callee.
+    /// Starts a call and delivers it to its callee.
     fn call(&mut self) -> InboundId;
-    /// Reports progress of it and brings that to the caller.
+    /// Reports progress of a call and delivers it to the caller.
     fn report(&mut self, call: InboundId, value: f64);
-    /// Answers it and brings that to the caller.
+    /// Answers a call and delivers the result to the caller.
     fn answer(&mut self, call: InboundId);
 }
 
@@ -95,7 +96,7 @@ impl Path for Bare {
     }
 }
 
-/// The same with a bridge between an agent and an app.
+/// An agent and an app with a bridge between them.
 struct Bridged {
     agent: Session,
     bridge: Bridge,
@@ -177,7 +178,7 @@ fn bridge(config: BridgeConfig) -> Bridge {
     Bridge::new(config, Box::new(move |bytes: &mut [u8]| bytes.fill_with(|| rng.number() as u8)), Instant::ZERO)
 }
 
-/// Nanoseconds of one operation, out of a batch.
+/// The nanoseconds of one operation of a batch.
 fn timed(count: u64, operation: impl FnOnce()) -> f64 {
     let began = Clock::now();
     operation();
@@ -209,7 +210,7 @@ fn updates(path: &mut impl Path) -> f64 {
     nanos
 }
 
-/// One line of the first table. Both sides take turns, so that whatever else the machine does falls on both.
+/// One line of the first table. Both sides take turns, so that other load of the machine affects both.
 fn compare(what: &str, measure: impl Fn(&mut Bare) -> f64, bridged: impl Fn(&mut Bridged) -> f64) {
     let (mut without, mut with) = (Bare::new(), Bridged::new());
     let (mut bare_nanos, mut bridged_nanos) = (Vec::new(), Vec::new());
@@ -221,15 +222,15 @@ fn compare(what: &str, measure: impl Fn(&mut Bare) -> f64, bridged: impl Fn(&mut
     println!("{what:<34} {bare:>10.0} {bridged:>10.0} {:>10.0} {:>8.2}", bridged - bare, bridged / bare);
 }
 
-// ---- Many ----
+// ---- Many calls ----
 
 /// Updates on their way from apps to an agent.
 trait Crowd {
-    /// Takes the frame of an app, and gives that for the agent.
+    /// Handles the frame of an app, and returns the frame for the agent.
     fn pass(&mut self, app: usize, frame: Bytes) -> Option<Bytes>;
 }
 
-/// Bare sessions, as many as a bridge has, with the least that can be between them: what one says of a call is said by the other one.
+/// As many bare sessions as a bridge has, with the least code between them: an update of one session is reported by another one.
 struct Loose {
     agent: Scripted,
     apps: Vec<Scripted>,
@@ -274,7 +275,7 @@ impl Crowd for Loose {
     }
 }
 
-/// A bridge with an agent and so many apps, claimed. What is at the far ends is not kept.
+/// A bridge with an agent and a number of claimed apps. The far ends are not kept.
 struct Joined {
     bridge: Bridge,
     apps: Vec<ChannelId>,
@@ -286,16 +287,16 @@ impl Joined {
         config.agent_limits.in_flight = APPS * CALLS + 16;
         config.registry.max_pending = apps;
         let mut joined = Self { bridge: bridge(config), apps: Vec::new() };
-        joined.say(Leg::Agent, &initialize(0, "2025-11-25", DECLARES));
-        joined.say(Leg::Agent, &notification("notifications/initialized", "{}"));
+        joined.send_from(Leg::Agent, &initialize(0, "2025-11-25", DECLARES));
+        joined.send_from(Leg::Agent, &notification("notifications/initialized", "{}"));
         for number in 0..apps {
             let channel = joined.bridge.open(Instant::ZERO).expect("a channel");
             joined.apps.push(channel);
-            joined.say(Leg::App(channel), &hello(&format!("app{number}"), ACTIONS, RESOURCES));
+            joined.send_from(Leg::App(channel), &hello(&format!("app{number}"), ACTIONS, RESOURCES));
             let code = std::iter::from_fn(|| joined.bridge.poll_event())
                 .find_map(|event| if let BridgeEvent::AppReady { code, .. } = event { code } else { None });
             let arguments = format!(r#"{{"code":"{}"}}"#, code.expect("a code"));
-            joined.say(Leg::Agent, &call_tool(&format!(r#""claim{number}""#), "tesseron__claim_session", &arguments, None));
+            joined.send_from(Leg::Agent, &call_tool(&format!(r#""claim{number}""#), "tesseron__claim_session", &arguments, None));
             for leg in [Leg::Agent, Leg::App(channel)] {
                 while joined.bridge.poll_transmit(leg).is_some() {}
             }
@@ -309,7 +310,7 @@ impl Joined {
         for number in 0..calls {
             for app in 0..self.apps.len() {
                 let id = (number * self.apps.len() + app + 1).to_string();
-                self.say(Leg::Agent, &call_tool(&id, &format!("app{app}__t"), r#"{"cents":4200}"#, Some(&id)));
+                self.send_from(Leg::Agent, &call_tool(&id, &format!("app{app}__t"), r#"{"cents":4200}"#, Some(&id)));
                 let out = self.bridge.poll_transmit(Leg::App(self.apps[app])).expect("an invocation");
                 let text = std::str::from_utf8(&out.frame).expect("UTF-8");
                 made.push((app, Invoked::read(text).expect("an invocation")));
@@ -318,7 +319,7 @@ impl Joined {
         made
     }
 
-    fn say(&mut self, leg: Leg, text: &str) {
+    fn send_from(&mut self, leg: Leg, text: &str) {
         self.bridge.handle_frame(leg, Bytes::copy_from_slice(text.as_bytes()), Instant::ZERO).expect("there is room");
     }
 }
@@ -330,7 +331,7 @@ impl Crowd for Joined {
     }
 }
 
-/// What was measured of a crowd.
+/// The measurements of a crowd.
 struct Measured {
     bytes_an_app: f64,
     bytes_a_call: f64,
@@ -338,7 +339,7 @@ struct Measured {
     calls: Vec<(usize, Invoked)>,
 }
 
-/// Bytes that are alive after `work` and were not before.
+/// The number of bytes by which the heap has grown after `work`.
 fn held<T>(work: impl FnOnce() -> T) -> (f64, T) {
     let mut made = None;
     let counted = allocation_counter::measure(|| made = Some(work()));
@@ -353,7 +354,7 @@ fn fill<C: Crowd + 'static>(
 ) -> Measured {
     let (of_apps, mut crowd) = held(|| make(apps));
     let (of_calls, calls_made) = held(|| call(&mut crowd, calls));
-    // What the far ends remember of their calls is no part of it.
+    // The memory of the far ends does not count.
     let (far_ends, _copy) = held(|| calls_made.clone());
     Measured {
         bytes_an_app: of_apps / apps as f64,
@@ -363,7 +364,7 @@ fn fill<C: Crowd + 'static>(
     }
 }
 
-/// Nanoseconds of an update of each call in turn, from the frame of its app to the frame for the agent, with this percent.
+/// The nanoseconds of an update with this percentage, from the frame of its app to the frame for the agent; every call has one in turn.
 fn report(measured: &mut Measured, percent: f64) -> f64 {
     let frame = |call: &Invoked| Bytes::from(call.progress(&format!(r#","percent":{percent},"message":"step""#)));
     let frames: Vec<(usize, Bytes)> = measured.calls.iter().map(|(app, call)| (*app, frame(call))).collect();

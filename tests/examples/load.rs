@@ -1,14 +1,14 @@
-//! How one session bears a load: `cargo run --release -p tests --example load`.
+//! One session under load: `cargo run --release -p tests --example load`.
 //!
-//! Three loads, each with the time of an operation in ten parts of it and the memory of the process. What must be flat is flat
-//! within 2x, or the program fails.
+//! Three loads, each with the time of an operation in ten parts of it, and with the memory of the process. The program fails if the time or the
+//! memory grows by more than the allowed factor or amount.
 
 use std::time::Instant as Clock;
 
 use protocol_core::{CallTimeouts, Event, Instant, Invoke, Json, Lane, Op, Progress, RateWindow, Reply, Session, ToolOutput};
 use testkit::config::{client_config, server_config};
 
-/// Kilobytes that the process holds now, where the system tells.
+/// The memory of the process in kilobytes, if the system provides it.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap_or_default();
@@ -37,7 +37,7 @@ fn pair(in_flight: usize) -> [Session; 2] {
     ends
 }
 
-/// Takes everything that `from` has to say to the other end.
+/// Delivers all frames of `from` to the other end.
 fn carry(ends: &mut [Session; 2], from: usize, now: Instant) {
     while let Some(out) = ends[from].poll_transmit() {
         ends[1 - from].handle_frame(out.frame, Lane::CHANNEL, now).expect("there is room");
@@ -63,7 +63,7 @@ fn measure(what: &str, count: u64, grows: Option<u64>, mut operation: impl FnMut
     }
     let shown: Vec<String> = nanos.iter().map(|nanos| format!("{nanos:.0}")).collect();
     println!("{what}: {count} times; ns each by tenths: {}; MiB after: {} .. {}", shown.join(" "), held[0] / 1024, held[9] / 1024);
-    // Medians: somebody else may use the machine for a while.
+    // Medians, since other processes may use the machine for a while.
     let median = |part: &[f64]| {
         let mut sorted = part.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -94,7 +94,7 @@ fn in_flight(count: u64) {
         }
     }
     assert_eq!(requests.len() as u64, count);
-    // The oldest, the newest, and what lies between.
+    // The oldest, the newest, and those between them.
     measure("calls in flight answered", count, None, |number| {
         let last = requests.len() as u64 - 1;
         let place = if number % 2 == 0 { number / 2 } else { last - number / 2 };
@@ -135,7 +135,7 @@ fn one_after_the_other(count: u64) {
 }
 
 fn main() {
-    // A part of the full load may be asked for, in percent.
+    // The argument is a percentage of the full load.
     let percent: u64 = std::env::args().nth(1).and_then(|percent| percent.parse().ok()).unwrap_or(100);
     in_flight(1_000 * percent);
     updates(100_000 * percent);

@@ -13,7 +13,7 @@ use programs::adapter::Adapter as _;
 use programs::tokio::Tokio;
 use tests::speed::payload::{Payload, Payloads};
 
-/// The calls before those that are counted, after which a connection has made all the memory that it keeps.
+/// The number of calls before counting starts, after which a connection has allocated all the memory that it keeps.
 const BEFORE: u32 = 4;
 
 fn main() -> ExitCode {
@@ -70,7 +70,7 @@ fn each(payload: Payload, size: usize, turns: u32) -> Result<f64, String> {
         let counted = allocation_counter::measure(|| ended = run(payload, size, turns));
         ended.map(|_| counted.bytes_total as f64)
     };
-    // What is made once in a process is made by the first.
+    // The first run makes the allocations that happen only once in a process.
     run(payload, size, 0)?;
     Ok((allocated(turns)? - allocated(0)?) / f64::from(turns))
 }

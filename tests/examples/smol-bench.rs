@@ -1,4 +1,4 @@
-//! How fast calls are through this adapter, beside a floor without an SDK. `--help` tells its flags.
+//! The speed of calls through this adapter, compared with a floor without an SDK. `--help` lists its flags.
 //!
 //! ```text
 //! cargo run --release -p tests --example smol-bench -- --quick
@@ -20,7 +20,7 @@ fn main() -> ExitCode {
     Program::new().with::<Floor<SmolPipes>>().with::<Ours<Smol>>().main()
 }
 
-/// A reader, a writer, and what must live as long as they do.
+/// A reader, a writer, and a value that must live as long as they do.
 struct Bytes<R, W, L>(R, W, L);
 
 impl<R, W, L> Pipe for Bytes<R, W, L>

@@ -22,11 +22,14 @@ CLIENTS = {
     "call-python": [sys.executable, HERE / "call/python.py"],
     "call-everything": [sys.executable, HERE / "call/everything.py"],
     "typescript": ["node", HERE / "clients/typescript.mjs"],
+    "call-rounds": [sys.executable, HERE / "call/rounds.py"],
     "call-modern": [sys.executable, HERE / "call/modern.py"],
     "gateway": ["node", HERE / "clients/gateway.mjs"],
     "typescript2": ["node", HERE / "clients/typescript2.mjs"],
     "mcp1": [DEPS / "mcp1/bin/python", HERE / "clients/mcp1.py"],
     "mcp2": [DEPS / "mcp2/bin/python", HERE / "clients/mcp2.py"],
+    "mcp2-legacy": [DEPS / "mcp2/bin/python", HERE / "clients/mcp2.py", "--era", "legacy"],
+    "mcp2-modern": [DEPS / "mcp2/bin/python", HERE / "clients/mcp2_modern.py"],
     "call-faults": [sys.executable, HERE / "call/faults.py"],
 }
 

@@ -6,8 +6,11 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 const sdk = createRequire(join(process.env.DEPS, 'node', 'package.json'));
-const { fromJsonSchema, inputRequired, McpServer } = sdk('@modelcontextprotocol/server');
+const { fromJsonSchema, inputRequired, inputResponse, McpServer } = sdk('@modelcontextprotocol/server');
 const { serveStdio } = sdk('@modelcontextprotocol/server/stdio');
+
+// A state of characters that a client must not touch.
+const ODD = ' a "state"\n\twith\\every/thing+ \u0000 Ω 🦊 ';
 
 const text = (text) => ({ content: [{ type: 'text', text }] });
 
@@ -30,10 +33,70 @@ function build() {
     throw new Error('no luck today');
   });
 
-  server.registerTool('ask_user', { description: "Asks the caller's user for a name." }, () => {
-    const requestedSchema = { type: 'object', properties: { name: { type: 'string' } }, required: ['name'] };
-    return inputRequired({ inputRequests: { name: inputRequired.elicit({ message: 'Who are you?', requestedSchema }) } });
+  // Input requests: an answer is looked for first, and asked for if there is none.
+  const who = { message: 'Who are you?', requestedSchema: { type: 'object', properties: { name: { type: 'string' } }, required: ['name'] } };
+  const asks = (name, description, ask, tell) =>
+    server.registerTool(name, { description }, ({ mcpReq: { inputResponses } }) => {
+      const answer = inputResponse(inputResponses, 'asked');
+      return answer.kind === 'missing' ? inputRequired({ inputRequests: { asked: ask } }) : text(tell(answer));
+    });
+  const said = ({ action }) => `the user said: ${action}`;
+  const named = (answer) => (answer.action === 'accept' ? `the user is ${answer.content.name}` : said(answer));
+  const model = (question) => ({ messages: [{ role: 'user', content: { type: 'text', text: question } }], maxTokens: 100 });
+
+  asks('ask_user', "Asks the caller's user for a name.", inputRequired.elicit(who), named);
+  const agreement = { message: 'Go ahead?', requestedSchema: { type: 'object', properties: {} } };
+  asks('confirm', "Asks the caller's user for a yes, with nothing to fill in.", inputRequired.elicit(agreement), said);
+  const address = { message: 'Please', url: 'https://example.com/x?y=1' };
+  asks('open', "Asks the caller's user to open an address.", inputRequired.elicitUrl(address), said);
+  const thought = ({ result }) => `the model said: ${result.content.text}`;
+  asks('ask_model', "Asks the caller's model.", inputRequired.createMessage(model('How many?')), thought);
+  const listed = ({ roots }) => roots.map(({ uri }) => uri).join(' ');
+  asks('list_folders', 'Asks for the folders of the caller.', inputRequired.listRoots(), listed);
+
+  server.registerTool('ask_both', { description: 'Asks the user and the model at once.' }, ({ mcpReq: { inputResponses } }) => {
+    const [name, opinion] = ['name', 'opinion'].map((key) => inputResponse(inputResponses, key));
+    if (name.kind === 'elicit' && opinion.kind === 'sampling') return text(`${named(name)}, ${thought(opinion)}`);
+    const inputRequests = { name: inputRequired.elicit(who), opinion: inputRequired.createMessage(model('How many?')) };
+    return inputRequired({ inputRequests });
   });
+
+  server.registerPrompt('greeting', { description: 'Asks for a name first.' }, ({ mcpReq: { inputResponses } }) => {
+    const answer = inputResponse(inputResponses, 'name');
+    if (answer.kind === 'missing') return inputRequired({ inputRequests: { name: inputRequired.elicit(who) }, requestState: ODD });
+    return { messages: [{ role: 'user', content: { type: 'text', text: `Greet ${answer.content.name}.` } }] };
+  });
+
+  server.registerTool('interview', { description: 'Asks the user for a name, then the model about it.' }, async ({ mcpReq }) => {
+    const { _meta, inputResponses, notify } = mcpReq;
+    const report = async (progress) => {
+      const params = { progressToken: _meta?.progressToken, progress, total: 3, message: `step ${progress} of 3` };
+      if (_meta?.progressToken !== undefined) await notify({ method: 'notifications/progress', params });
+    };
+    const state = mcpReq.requestState();
+    if (state === undefined) {
+      await report(1);
+      return inputRequired({ inputRequests: { name: inputRequired.elicit(who) }, requestState: ODD });
+    }
+    if (state === ODD) {
+      await report(2);
+      const { name } = inputResponse(inputResponses, 'name').content;
+      const question = inputRequired.createMessage(model(`What do you think of ${name}?`));
+      return inputRequired({ inputRequests: { opinion: question }, requestState: ODD + name });
+    }
+    await report(3);
+    return text(`${state.slice(ODD.length)}: ${inputResponse(inputResponses, 'opinion').result.content.text}`);
+  });
+
+  server.registerTool('later', { description: 'Twice wants to be called again.' }, ({ mcpReq: { inputResponses, requestState } }) => {
+    const turn = Number(requestState() ?? 0);
+    if (turn < 2) return inputRequired({ requestState: String(turn + 1) });
+    return text(`called again ${turn} times, with ${Object.keys(inputResponses ?? {}).length} answers`);
+  });
+
+  server.registerTool('endless', { description: 'Asks for a name again and again.' }, () =>
+    inputRequired({ inputRequests: { name: inputRequired.elicit(who) }, requestState: 'again' }),
+  );
 
   server.registerTool('talk', { description: 'Logs a warning.' }, async ({ mcpReq }) => {
     await mcpReq.log('warning', 'the weather turns');

@@ -1,4 +1,4 @@
-//! A gateway with everything around it: an agent, apps, virtual time, and legs that nobody reads for a while.
+//! A test rig around a bridge: an agent, apps, virtual time, and legs that can be stalled.
 
 use std::collections::VecDeque;
 
@@ -13,66 +13,66 @@ use testkit::config::client_config;
 use testkit::scripted::{initialize, json, notification, request};
 use testkit::{Rng, Scripted};
 
-/// The actions of an app that is told nothing else.
+/// The default actions of an app.
 pub const ACTIONS: &str = r#"[{"name":"t","description":"","inputSchema":{"type":"object"}}]"#;
-/// The resources of an app that is told nothing else.
+/// The default resources of an app.
 pub const RESOURCES: &str = r#"[{"name":"balance","description":"Money","subscribable":true}]"#;
-/// An agent that can answer everything.
+/// The capabilities of an agent that supports every input request.
 pub const DECLARES: &str = r#"{"sampling":{},"elicitation":{}}"#;
-/// The wall clock at the birth of a house, in milliseconds of the epoch.
+/// The wall clock at the beginning of a test, in milliseconds of the epoch.
 pub const EPOCH_MS: u64 = 1_795_259_462_592;
 
-/// A frame that was sent to a leg, and when.
+/// A frame that the far end of a leg has received.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Heard {
-    /// In milliseconds.
+pub struct ReceivedFrame {
+    /// The time in milliseconds.
     pub at: u64,
     /// The frame.
     pub text: String,
 }
 
-/// What is at the far end of a leg.
+/// The far end of a leg.
 #[derive(Debug, Default)]
 struct Peer {
-    /// A session of its own; without one the test says what it says.
+    /// A session of its own; if `None`, the test sends the frames.
     end: Option<Box<Scripted>>,
-    /// What it has said and the bridge does not read yet.
-    said: VecDeque<String>,
-    heard: Vec<Heard>,
-    /// Reads nothing.
+    /// The frames that it has sent and the bridge has not read yet.
+    unread_frames: VecDeque<String>,
+    received: Vec<ReceivedFrame>,
+    /// `true` while it reads nothing.
     stalled: bool,
 }
 
 /// An app at the far end of a channel.
 #[derive(Debug)]
-pub struct Guest {
-    /// Its channel.
+pub struct ConnectedApp {
+    /// The channel.
     pub channel: ChannelId,
-    /// What claims it, as the owner of the bridge was told.
+    /// The claim code, from the event of the bridge.
     pub code: Option<String>,
-    /// Its channel is over, as the owner of the bridge was told.
+    /// `true` if the bridge has reported that the channel is closed.
     pub gone: bool,
     peer: Peer,
 }
 
-/// A bridge, its agent, its apps and its clock. What anybody says is carried at once to whoever reads.
+/// A bridge, its agent, its apps and its clock. Each frame is delivered at once, unless its leg is stalled.
 #[derive(Debug)]
-pub struct House {
-    /// The gateway.
+pub struct Rig {
+    /// The bridge.
     pub bridge: Bridge,
-    /// What its verbs are given as `now`.
+    /// The `now` of method calls.
     pub now: Instant,
     /// The apps, in the order in which they were dialled.
-    pub guests: Vec<Guest>,
-    /// Every frame on every leg, in order: `agent > ..` towards the bridge, `app 0 < ..` from it.
+    pub apps: Vec<ConnectedApp>,
+    /// Every frame on every leg, in order: `agent > ..` to the bridge, `app 0 < ..` from it.
     pub trace: Vec<String>,
-    /// What its owner was told and no test has asked for.
-    pub told: Vec<BridgeEvent>,
+    /// The events that no test has taken yet.
+    pub untaken_events: Vec<BridgeEvent>,
     agent: Peer,
     claims: u64,
 }
 
-/// The configuration of a house that is told nothing else.
+/// The default configuration of the bridge.
 #[must_use]
 pub fn config() -> BridgeConfig {
     BridgeConfig::new(Identity::new("gateway", "1"), EPOCH_MS)
@@ -83,35 +83,35 @@ pub fn config() -> BridgeConfig {
 pub fn app_config(id: &str) -> Config {
     let mut app = App::default();
     (app.actions, app.resources) = (json(ACTIONS), json(RESOURCES));
-    let mut config = Config::tesseron_app(&AppId::parse(id).expect("a proper id"), id.to_uppercase(), app);
+    let mut config = Config::tesseron_app(&AppId::parse(id).expect("a valid id"), id.to_uppercase(), app);
     config.progress.window = RateWindow::UNLIMITED;
     config
 }
 
-impl House {
-    /// A bridge whose agent, played by the test, has introduced itself and can answer everything.
+impl Rig {
+    /// A bridge whose agent has made its handshake and supports every input request. The test sends the frames of the agent.
     #[must_use]
     pub fn new() -> Self {
         Self::with(config())
     }
 
-    /// The same, of this configuration.
+    /// A bridge like that of [`Self::new`], with this configuration.
     #[must_use]
     pub fn with(config: BridgeConfig) -> Self {
         Self::for_agent(config, "2025-11-25", DECLARES)
     }
 
-    /// The same, with another revision and other capabilities of the agent.
+    /// A bridge like that of [`Self::with`], whose agent has this revision and these capabilities.
     #[must_use]
     pub fn for_agent(config: BridgeConfig, revision: &str, declares: &str) -> Self {
-        let mut house = Self::empty(config);
-        house.agent(&initialize(0, revision, declares));
-        house.agent(&notification("notifications/initialized", "{}"));
-        house.forget();
-        house
+        let mut rig = Self::empty(config);
+        rig.agent(&initialize(0, revision, declares));
+        rig.agent(&notification("notifications/initialized", "{}"));
+        rig.forget();
+        rig
     }
 
-    /// A bridge whose agent has said nothing yet.
+    /// A bridge whose agent has sent nothing yet.
     #[must_use]
     pub fn empty(config: BridgeConfig) -> Self {
         let mut rng = Rng::new(7);
@@ -119,9 +119,9 @@ impl House {
         Self {
             bridge: Bridge::new(config, random, Instant::ZERO),
             now: Instant::ZERO,
-            guests: Vec::new(),
+            apps: Vec::new(),
             trace: Vec::new(),
-            told: Vec::new(),
+            untaken_events: Vec::new(),
             agent: Peer::default(),
             claims: 0,
         }
@@ -130,27 +130,27 @@ impl House {
     /// A bridge whose agent is a bare session.
     #[must_use]
     pub fn of_sessions(config: BridgeConfig) -> Self {
-        let mut house = Self::empty(config);
-        house.agent.end = Some(Box::new(Scripted::new(client_config())));
-        house.carry();
-        house.forget();
-        house
+        let mut rig = Self::empty(config);
+        rig.agent.end = Some(Box::new(Scripted::new(client_config())));
+        rig.deliver();
+        rig.forget();
+        rig
     }
 
-    // ---- What is carried ----
+    // ---- Delivery of frames ----
 
-    /// Carries what anybody has to say until nobody has anything. What waits for a stalled leg stays.
+    /// Delivers frames until there are no more, except for those of stalled legs.
     #[track_caller]
-    pub fn carry(&mut self) -> &mut Self {
+    pub fn deliver(&mut self) -> &mut Self {
         for _ in 0..100_000 {
-            if !self.carry_once() {
+            if !self.deliver_once() {
                 return self;
             }
         }
-        panic!("a livelock: the legs go on talking for ever");
+        panic!("a livelock: the legs send frames without end");
     }
 
-    fn carry_once(&mut self) -> bool {
+    fn deliver_once(&mut self) -> bool {
         let mut moved = false;
         for leg in self.legs() {
             let at = self.now.as_micros() / 1000;
@@ -164,45 +164,45 @@ impl House {
                     end.now = now;
                     end.frame(&text);
                 }
-                peer.heard.push(Heard { at, text });
+                peer.received.push(ReceivedFrame { at, text });
                 moved = true;
             }
             while let Some(text) = self.peer_mut(leg).end.as_mut().and_then(|end| end.next_sent()) {
-                self.peer_mut(leg).said.push_back(text);
+                self.peer_mut(leg).unread_frames.push_back(text);
             }
-            moved |= self.listen(leg);
+            moved |= self.read_from(leg);
         }
         while let Some(event) = self.bridge.poll_event() {
-            self.on_event(event);
+            self.handle_event(event);
             moved = true;
         }
         moved
     }
 
-    fn on_event(&mut self, event: BridgeEvent) {
-        for guest in &mut self.guests {
+    fn handle_event(&mut self, event: BridgeEvent) {
+        for app in &mut self.apps {
             match &event {
-                BridgeEvent::AppReady { channel, code, .. } if *channel == guest.channel => {
-                    guest.code = code.as_ref().map(|code| code.to_string());
+                BridgeEvent::AppReady { channel, code, .. } if *channel == app.channel => {
+                    app.code = code.as_ref().map(|code| code.to_string());
                 }
-                BridgeEvent::AppClosed { channel, .. } => guest.gone |= *channel == guest.channel,
+                BridgeEvent::AppClosed { channel, .. } => app.gone |= *channel == app.channel,
                 _ => {}
             }
         }
-        self.told.push(event);
+        self.untaken_events.push(event);
     }
 
-    fn say(&mut self, leg: Leg, text: &str) -> &mut Self {
-        self.peer_mut(leg).said.push_back(text.to_owned());
-        self.listen(leg);
-        self.carry()
+    fn send_from(&mut self, leg: Leg, text: &str) -> &mut Self {
+        self.peer_mut(leg).unread_frames.push_back(text.to_owned());
+        self.read_from(leg);
+        self.deliver()
     }
 
-    /// Hands the bridge what was said on a leg as far as it reads it. What is said on a leg that is over is not heard.
-    fn listen(&mut self, leg: Leg) -> bool {
+    /// Passes the frames of a far end to the bridge, as far as it reads them. On a closed leg they have no effect.
+    fn read_from(&mut self, leg: Leg) -> bool {
         let mut moved = false;
         while self.bridge.wants_input(leg) || self.bridge.is_closed(leg) {
-            let Some(text) = self.peer_mut(leg).said.pop_front() else { break };
+            let Some(text) = self.peer_mut(leg).unread_frames.pop_front() else { break };
             self.trace.push(format!("{} > {text}", self.name(leg)));
             self.bridge.handle_frame(leg, Bytes::from(text), self.now).expect("the bridge reads");
             moved = true;
@@ -210,16 +210,16 @@ impl House {
         moved
     }
 
-    /// The number of frames that wait on a leg for the bridge to read them.
+    /// The number of frames that the far end of a leg has sent and the bridge has not read.
     #[must_use]
     pub fn unread(&self, leg: Leg) -> usize {
-        self.peer(leg).said.len()
+        self.peer(leg).unread_frames.len()
     }
 
-    /// Every leg that ever was.
+    /// Every leg since the beginning, open or closed.
     #[must_use]
     pub fn legs(&self) -> Vec<Leg> {
-        let apps = self.guests.iter().map(|guest| Leg::App(guest.channel));
+        let apps = self.apps.iter().map(|app| Leg::App(app.channel));
         [Leg::Agent].into_iter().chain(apps).collect()
     }
 
@@ -227,7 +227,7 @@ impl House {
         match leg {
             Leg::Agent => String::from("agent"),
             Leg::App(channel) => {
-                let place = self.guests.iter().position(|guest| guest.channel == channel);
+                let place = self.apps.iter().position(|app| app.channel == channel);
                 format!("app {}", place.expect("a channel of ours"))
             }
         }
@@ -236,26 +236,26 @@ impl House {
     fn peer(&self, leg: Leg) -> &Peer {
         match leg {
             Leg::Agent => &self.agent,
-            Leg::App(of) => &self.guests.iter().find(|guest| guest.channel == of).expect("a channel of ours").peer,
+            Leg::App(of) => &self.apps.iter().find(|app| app.channel == of).expect("a channel of ours").peer,
         }
     }
 
     fn peer_mut(&mut self, leg: Leg) -> &mut Peer {
         match leg {
             Leg::Agent => &mut self.agent,
-            Leg::App(of) => &mut self.guests.iter_mut().find(|guest| guest.channel == of).expect("a channel of ours").peer,
+            Leg::App(of) => &mut self.apps.iter_mut().find(|app| app.channel == of).expect("a channel of ours").peer,
         }
     }
 
     /// The leg of an app.
     #[must_use]
     pub fn leg(&self, app: usize) -> Leg {
-        Leg::App(self.guests[app].channel)
+        Leg::App(self.apps[app].channel)
     }
 
     // ---- Time ----
 
-    /// Moves the clock to `millis` after the beginning, stopping wherever anybody has a deadline.
+    /// Moves the clock to `millis` after the beginning, and stops at each deadline on the way.
     #[track_caller]
     pub fn at(&mut self, millis: u64) -> &mut Self {
         let target = Instant::from_millis(millis);
@@ -263,7 +263,7 @@ impl House {
             let ends = self.legs().into_iter().filter_map(|leg| self.peer(leg).end.as_ref()?.session.poll_timeout());
             let next = ends.chain(self.bridge.poll_timeout()).min().filter(|due| *due <= target);
             let Some(due) = next else { break };
-            assert!(due > self.now || self.now == Instant::ZERO, "G7: a deadline that lies in the past");
+            assert!(due > self.now || self.now == Instant::ZERO, "G7: a deadline in the past");
             self.tick(due);
         }
         self.tick(target);
@@ -279,35 +279,35 @@ impl House {
                 end.session.handle_timeout(now);
             }
         }
-        self.carry();
+        self.deliver();
     }
 
-    /// So many milliseconds later.
+    /// Moves the clock forward by `millis`.
     #[track_caller]
     pub fn later(&mut self, millis: u64) -> &mut Self {
         self.at(self.now.as_micros() / 1000 + millis)
     }
 
-    /// The leg is read no longer.
+    /// Stops reading at the far end of a leg.
     pub fn stall(&mut self, leg: Leg) -> &mut Self {
         self.peer_mut(leg).stalled = true;
         self
     }
 
-    /// The leg is read again.
+    /// Reads at the far end of a leg again.
     pub fn read(&mut self, leg: Leg) -> &mut Self {
         self.peer_mut(leg).stalled = false;
-        self.carry()
+        self.deliver()
     }
 
     // ---- The agent ----
 
-    /// The agent says this.
+    /// Sends a frame of the agent.
     pub fn agent(&mut self, text: &str) -> &mut Self {
-        self.say(Leg::Agent, text)
+        self.send_from(Leg::Agent, text)
     }
 
-    /// The agent's session, if it is one.
+    /// The session of the agent.
     #[track_caller]
     pub fn agent_end(&mut self) -> &mut Scripted {
         let now = self.now;
@@ -316,35 +316,35 @@ impl House {
         end
     }
 
-    /// What the agent has heard since it was asked for.
-    pub fn heard(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.agent.heard).into_iter().map(|heard| heard.text).collect()
+    /// Takes the frames that the agent has received.
+    pub fn agent_received(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.agent.received).into_iter().map(|received| received.text).collect()
     }
 
-    /// The same, with times.
-    pub fn heard_at(&mut self) -> Vec<Heard> {
-        std::mem::take(&mut self.agent.heard)
+    /// Takes the frames that the agent has received, with their times.
+    pub fn agent_received_at(&mut self) -> Vec<ReceivedFrame> {
+        std::mem::take(&mut self.agent.received)
     }
 
-    /// Calls a tool; the number is the id, and the progress token too.
+    /// Calls a tool; `id` is also the progress token.
     pub fn call(&mut self, id: u64, tool: &str) -> &mut Self {
         self.agent(&call_tool(&id.to_string(), tool, "{}", Some(&id.to_string())))
     }
 
-    /// Calls a tool that answers at once, and gives its result.
+    /// Calls a tool that answers at once, and returns its result.
     #[track_caller]
-    pub fn ask(&mut self, id: u64, tool: &str, arguments: &str) -> Value {
+    pub fn call_result(&mut self, id: u64, tool: &str, arguments: &str) -> Value {
         self.agent(&call_tool(&id.to_string(), tool, arguments, None));
         self.response(id)["result"].clone()
     }
 
-    /// The text of the only block of the result of a tool that answers at once, and whether it failed.
+    /// Calls a tool that answers at once. Returns the text of the only block of its result, and `true` if it failed.
     #[track_caller]
-    pub fn ask_text(&mut self, id: u64, tool: &str, arguments: &str) -> (String, bool) {
-        text_of(&self.ask(id, tool, arguments))
+    pub fn call_text(&mut self, id: u64, tool: &str, arguments: &str) -> (String, bool) {
+        text_of(&self.call_result(id, tool, arguments))
     }
 
-    /// The names of the tools that are listed.
+    /// The names of the listed tools.
     #[track_caller]
     pub fn tools(&mut self) -> Vec<String> {
         self.agent(&request(900, "tools/list", "{}"));
@@ -352,24 +352,24 @@ impl House {
         list.as_array().expect("tools").iter().map(|tool| tool["name"].as_str().expect("a name").to_owned()).collect()
     }
 
-    /// The names of the listed tools that are not those of the bridge.
+    /// The names of the listed tools without those of the bridge itself.
     #[track_caller]
     pub fn app_tools(&mut self) -> Vec<String> {
         self.tools().into_iter().filter(|name| !name.starts_with("tesseron__")).collect()
     }
 
-    /// The one response with this id among what the agent has heard; the rest is forgotten.
+    /// The one response with this id among the frames that the agent has received; the others are dropped.
     #[track_caller]
     pub fn response(&mut self, id: u64) -> Value {
-        let heard = self.heard();
-        let mut found = heard.iter().map(|text| value(text)).filter(|frame| frame["id"] == id && frame.get("method").is_none());
+        let received = self.agent_received();
+        let mut found = received.iter().map(|text| value(text)).filter(|frame| frame["id"] == id && frame.get("method").is_none());
         match (found.next(), found.next()) {
             (Some(response), None) => response,
-            _ => panic!("not one response {id} among {heard:?}"),
+            _ => panic!("not one response {id} among {received:?}"),
         }
     }
 
-    /// The progress among what the agent has heard, as `value`, `total` and `message`; the rest is forgotten.
+    /// The progress among the frames that the agent has received, as value and message; the other frames are dropped.
     pub fn progress(&mut self) -> Vec<(f64, Option<String>)> {
         let shown = |params: Value| {
             assert_eq!(params["total"], 100.0);
@@ -378,75 +378,75 @@ impl House {
         self.notifications("notifications/progress").into_iter().map(shown).collect()
     }
 
-    /// The parameters of the notifications of this method among what the agent has heard; the rest is forgotten.
+    /// The parameters of the notifications of this method that the agent has received; the other frames are dropped.
     pub fn notifications(&mut self, method: &str) -> Vec<Value> {
-        let frames = self.heard().into_iter().map(|text| value(&text));
+        let frames = self.agent_received().into_iter().map(|text| value(&text));
         frames.filter(|frame| frame["method"] == method).map(|frame| frame["params"].clone()).collect()
     }
 
-    /// The one request of this method that the agent has heard: its id and its parameters; the rest is forgotten.
+    /// The id and the parameters of the one request of this method that the agent has received; the other frames are dropped.
     #[track_caller]
-    pub fn asked(&mut self, method: &str) -> (Value, Value) {
-        one_request(&self.heard(), method)
+    pub fn agent_request(&mut self, method: &str) -> (Value, Value) {
+        one_request(&self.agent_received(), method)
     }
 
     // ---- Apps ----
 
-    /// Dials an app that the test plays.
+    /// Connects an app whose frames the test sends.
     #[track_caller]
     pub fn dial(&mut self) -> usize {
         let channel = self.bridge.open(self.now).expect("a channel");
         self.seat(channel, None)
     }
 
-    /// Dials an app with a session of its own; it says hello at once.
+    /// Connects an app with a session of its own, which sends its hello at once.
     #[track_caller]
     pub fn dial_session(&mut self, config: Config) -> usize {
         let channel = self.bridge.open(self.now).expect("a channel");
         self.seat(channel, Some(config))
     }
 
-    /// Tells the bridge that an app which it wanted was dialled.
+    /// Passes the bridge a channel to an app that it has asked for.
     ///
     /// # Errors
     /// Those of the bridge.
     pub fn dial_claimed(&mut self, claim: ClaimId, dial: BoundDial) -> Result<usize, OpenRefused> {
         let opened = self.bridge.open_claimed(claim, dial, self.now);
         let app = opened.map(|channel| self.seat(channel, None));
-        self.carry();
+        self.deliver();
         app
     }
 
-    /// An app sits at the far end of a channel that was opened. Without a configuration the test plays it.
+    /// Adds an app at the far end of an open channel. Without a configuration the test sends its frames.
     pub fn seat(&mut self, channel: ChannelId, config: Option<Config>) -> usize {
         let now = self.now;
         let end = config.map(|config| Box::new(Scripted { session: Session::new(config, now), now }));
         let peer = Peer { end, ..Peer::default() };
-        self.guests.push(Guest { channel, code: None, gone: false, peer });
-        self.carry();
-        self.guests.len() - 1
+        self.apps.push(ConnectedApp { channel, code: None, gone: false, peer });
+        self.deliver();
+        self.apps.len() - 1
     }
 
-    /// An app says this.
+    /// Sends a frame of an app.
     pub fn app(&mut self, app: usize, text: &str) -> &mut Self {
-        self.say(self.leg(app), text)
+        self.send_from(self.leg(app), text)
     }
 
-    /// An app's session, if it is one.
+    /// The session of an app.
     #[track_caller]
     pub fn app_end(&mut self, app: usize) -> &mut Scripted {
         let now = self.now;
-        let end = self.guests[app].peer.end.as_mut().expect("the app is a session");
+        let end = self.apps[app].peer.end.as_mut().expect("the app is a session");
         end.now = now;
         end
     }
 
-    /// What an app has heard since it was asked for.
-    pub fn app_heard(&mut self, app: usize) -> Vec<String> {
-        std::mem::take(&mut self.guests[app].peer.heard).into_iter().map(|heard| heard.text).collect()
+    /// Takes the frames that an app has received.
+    pub fn app_received(&mut self, app: usize) -> Vec<String> {
+        std::mem::take(&mut self.apps[app].peer.received).into_iter().map(|received| received.text).collect()
     }
 
-    /// Dials an app which says hello, and forgets what that caused.
+    /// Connects an app and sends its hello. The resulting frames and events are dropped.
     #[track_caller]
     pub fn greet(&mut self, id: &str) -> usize {
         let app = self.dial();
@@ -454,13 +454,13 @@ impl House {
         app
     }
 
-    /// An app that the test plays, claimed; what that caused is forgotten.
+    /// Connects and claims an app whose frames the test sends. The resulting frames and events are dropped.
     #[track_caller]
     pub fn join(&mut self, id: &str) -> usize {
         self.join_with(id, ACTIONS, RESOURCES)
     }
 
-    /// The same, with these actions and resources.
+    /// Connects and claims an app like [`Self::join`], with these actions and resources.
     #[track_caller]
     pub fn join_with(&mut self, id: &str, actions: &str, resources: &str) -> usize {
         let app = self.dial();
@@ -469,7 +469,7 @@ impl House {
         app
     }
 
-    /// An app with a session of its own, claimed; what that caused is forgotten.
+    /// Connects and claims an app with a session of its own. The resulting frames and events are dropped.
     #[track_caller]
     pub fn join_session(&mut self, config: Config) -> usize {
         let app = self.dial_session(config);
@@ -477,24 +477,28 @@ impl House {
         app
     }
 
-    /// The agent claims an app, and what that caused is forgotten.
+    /// Claims an app for the agent. The resulting frames and events are dropped.
     #[track_caller]
     pub fn claim(&mut self, app: usize) -> &mut Self {
-        let code = self.guests[app].code.clone().expect("a code");
+        let code = self.apps[app].code.clone().expect("a code");
         self.claims += 1;
         if self.agent.end.is_some() {
             let params = format!(r#"{{"name":"tesseron__claim_session","arguments":{{"code":"{code}"}}}}"#);
             self.agent_end().invoke(Invoke::new(Op::CallTool, json(&params)));
-            self.carry();
+            self.deliver();
         } else {
             let id = format!(r#""claim-{}""#, self.claims);
             self.agent(&call_tool(&id, "tesseron__claim_session", &format!(r#"{{"code":"{code}"}}"#), None));
         }
-        assert!(self.told.iter().any(|event| matches!(event, BridgeEvent::AppClaimed { .. })), "{:?}", self.told);
+        assert!(
+            self.untaken_events.iter().any(|event| matches!(event, BridgeEvent::AppClaimed { .. })),
+            "{:?}",
+            self.untaken_events
+        );
         self.forget()
     }
 
-    /// The one invocation that an app has heard; the rest is forgotten.
+    /// The one invocation that an app has received; the other frames are dropped.
     #[track_caller]
     pub fn invoked(&mut self, app: usize) -> Invoked {
         let mut all = self.all_invoked(app);
@@ -502,48 +506,48 @@ impl House {
         all.remove(0)
     }
 
-    /// The invocations that an app has heard; the rest is forgotten.
+    /// The invocations that an app has received; the other frames are dropped.
     pub fn all_invoked(&mut self, app: usize) -> Vec<Invoked> {
-        self.app_heard(app).iter().filter_map(|text| Invoked::read(text)).collect()
+        self.app_received(app).iter().filter_map(|text| Invoked::read(text)).collect()
     }
 
-    /// The one request of this method that an app has heard: its id and its parameters; the rest is forgotten.
+    /// The id and the parameters of the one request of this method that an app has received; the other frames are dropped.
     #[track_caller]
-    pub fn app_asked(&mut self, app: usize, method: &str) -> (Value, Value) {
-        one_request(&self.app_heard(app), method)
+    pub fn app_request(&mut self, app: usize, method: &str) -> (Value, Value) {
+        one_request(&self.app_received(app), method)
     }
 
-    /// The one response with this id among what an app has heard; the rest is forgotten.
+    /// The one response with this id that an app has received; the other frames are dropped.
     #[track_caller]
     pub fn app_response(&mut self, app: usize, id: u64) -> Value {
-        let heard = self.app_heard(app);
-        let mut found = heard.iter().map(|text| value(text)).filter(|frame| frame["id"] == id && frame.get("method").is_none());
+        let received = self.app_received(app);
+        let mut found = received.iter().map(|text| value(text)).filter(|frame| frame["id"] == id && frame.get("method").is_none());
         match (found.next(), found.next()) {
             (Some(response), None) => response,
-            _ => panic!("not one response {id} among {heard:?}"),
+            _ => panic!("not one response {id} among {received:?}"),
         }
     }
 
-    /// The transport of a leg ends.
+    /// Ends the transport of a leg.
     pub fn end(&mut self, leg: Leg, how: TransportEnd) -> &mut Self {
         self.trace.push(format!("{} ends: {how:?}", self.name(leg)));
         self.bridge.handle_end(leg, how, self.now);
-        self.carry()
+        self.deliver()
     }
 
-    /// An app is gone all of a sudden.
+    /// Breaks the connection of an app.
     pub fn lose(&mut self, app: usize) -> &mut Self {
         self.end(self.leg(app), TransportEnd::Failed)
     }
 
     // ---- The owner ----
 
-    /// What the owner was told since it was asked for.
+    /// Takes the events.
     pub fn events(&mut self) -> Vec<BridgeEvent> {
-        std::mem::take(&mut self.told)
+        std::mem::take(&mut self.untaken_events)
     }
 
-    /// The one claim that the owner is to work on; what else it was told is forgotten.
+    /// The one claim for which the owner is asked to dial; the other events are dropped.
     #[track_caller]
     pub fn wanted(&mut self) -> (ClaimId, ClaimCode) {
         let events = self.events();
@@ -557,12 +561,12 @@ impl House {
         }
     }
 
-    /// Forgets what everybody has heard and the owner was told.
+    /// Drops all received frames and events.
     pub fn forget(&mut self) -> &mut Self {
-        self.told.clear();
-        self.agent.heard.clear();
-        for guest in &mut self.guests {
-            guest.peer.heard.clear();
+        self.untaken_events.clear();
+        self.agent.received.clear();
+        for app in &mut self.apps {
+            app.peer.received.clear();
         }
         if let Some(end) = &mut self.agent.end {
             end.events();
@@ -570,16 +574,16 @@ impl House {
         self
     }
 
-    /// What the session of a leg has counted.
+    /// The statistics of the session of a leg.
     #[track_caller]
     pub fn stats(&self, leg: Leg) -> Stats {
         self.bridge.stats(leg).unwrap_or_default()
     }
 
-    /// Nothing runs, nothing waits, nothing is kept.
+    /// Checks that the bridge and its legs have no calls, no queued frames and no other state of calls.
     #[track_caller]
     pub fn assert_idle(&self) {
-        assert_eq!(self.bridge.in_flight(), 0, "the bridge keeps something");
+        assert_eq!(self.bridge.in_flight(), 0, "the bridge has calls");
         for leg in self.legs() {
             let stats = self.stats(leg);
             let held = [
@@ -590,32 +594,32 @@ impl House {
                 stats.exchanges_out,
                 stats.queued_bytes,
             ];
-            assert_eq!(held, [0; 6], "{} keeps something", self.name(leg));
+            assert_eq!(held, [0; 6], "{} has state", self.name(leg));
         }
     }
 }
 
-impl Default for House {
+impl Default for Rig {
     fn default() -> Self {
         Self::new()
     }
 }
 
-/// An invocation as an app hears it.
+/// An invocation that an app has received.
 #[derive(Clone, Debug)]
 pub struct Invoked {
-    /// What the response names.
+    /// The request id.
     pub id: Value,
-    /// What progress and questions name.
+    /// The invocation id.
     pub invocation: String,
-    /// Which action.
+    /// The name of the action.
     pub name: String,
     /// The whole frame.
     pub text: String,
 }
 
 impl Invoked {
-    /// Reads a frame, if it is one.
+    /// Reads a frame. Returns `None` if it is no invocation.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         let frame = value(text);
@@ -623,46 +627,46 @@ impl Invoked {
         let part = |name: &str| frame["params"][name].as_str().map(ToOwned::to_owned);
         (frame["method"] == "actions/invoke").then(|| Self {
             id: frame["id"].clone(),
-            invocation: part("invocationId").expect("it has a name"),
+            invocation: part("invocationId").expect("an invocation id"),
             name: part("name").expect("an action"),
             text,
         })
     }
 
-    /// Its end with this output.
+    /// A response with this output.
     #[must_use]
     pub fn output(&self, output: &str) -> String {
         let Self { id, invocation, .. } = self;
         format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"invocationId":"{invocation}","output":{output}}}}}"#)
     }
 
-    /// Its end with this error.
+    /// A response with this error.
     #[must_use]
     pub fn error(&self, code: i64, message: &str, data: Option<&str>) -> String {
         let data = data.map(|data| format!(r#","data":{data}"#)).unwrap_or_default();
         format!(r#"{{"jsonrpc":"2.0","id":{},"error":{{"code":{code},"message":"{message}"{data}}}}}"#, self.id)
     }
 
-    /// Its progress; `members` is what comes after its name, each with a comma before it.
+    /// Progress; `members` are the members after the invocation id, each with a comma before it.
     #[must_use]
     pub fn progress(&self, members: &str) -> String {
         testkit::tesseron::progress(&self.invocation, members)
     }
 
-    /// Asks the agent's model on its behalf.
+    /// A sampling request on behalf of the invocation.
     #[must_use]
     pub fn sample(&self, id: u64) -> String {
         testkit::tesseron::sample(id, &self.invocation)
     }
 
-    /// Asks the agent's user on its behalf.
+    /// An elicitation request on behalf of the invocation.
     #[must_use]
     pub fn elicit(&self, id: u64, schema: &str) -> String {
         let params = format!(r#"{{"invocationId":"{}","question":"Sure?","schema":{schema}}}"#, self.invocation);
         request(id, "elicitation/request", &params)
     }
 
-    /// Asks the agent's user for a yes on its behalf.
+    /// A confirmation request on behalf of the invocation.
     #[must_use]
     pub fn confirm(&self, id: u64) -> String {
         self.elicit(id, r#"{"type":"object","properties":{},"required":[]}"#)
@@ -678,15 +682,15 @@ pub fn value(text: &str) -> Value {
 }
 
 #[track_caller]
-fn one_request(heard: &[String], method: &str) -> (Value, Value) {
-    let mut found = heard.iter().map(|text| value(text)).filter(|frame| frame["method"] == method && frame.get("id").is_some());
+fn one_request(received: &[String], method: &str) -> (Value, Value) {
+    let mut found = received.iter().map(|text| value(text)).filter(|frame| frame["method"] == method && frame.get("id").is_some());
     match (found.next(), found.next()) {
         (Some(frame), None) => (frame["id"].clone(), frame["params"].clone()),
-        _ => panic!("not one {method} among {heard:?}"),
+        _ => panic!("not one {method} among {received:?}"),
     }
 }
 
-/// The text of the only block of a tool's result, and whether it failed.
+/// The text of the only block of a tool's result, and `true` if the tool failed.
 #[must_use]
 pub fn text_of(result: &Value) -> (String, bool) {
     let blocks = result["content"].as_array().expect("content");
@@ -702,19 +706,19 @@ pub fn call_tool(id: &str, tool: &str, arguments: &str, token: Option<&str>) -> 
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":{name},"arguments":{arguments}{meta}}}}}"#)
 }
 
-/// A frame with the result of a question. `id` is JSON.
+/// A frame with the answer to an input request. `id` is JSON.
 #[must_use]
 pub fn answered(id: &Value, result: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
 }
 
-/// A frame with the refusal of a question. `id` is JSON.
+/// A frame with the refusal of an input request. `id` is JSON.
 #[must_use]
 pub fn refused(id: &Value, code: i64, message: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"{message}"}}}}"#)
 }
 
-/// The answer of a model.
+/// A frame with the answer to a sampling request.
 #[must_use]
 pub fn sampled(id: &Value, text: &str) -> String {
     answered(id, &format!(r#"{{"role":"assistant","content":{{"type":"text","text":"{text}"}},"model":"m"}}"#))
@@ -752,7 +756,7 @@ pub fn bound(code: &str, session_id: &str, token: &str) -> BoundDial {
     }
 }
 
-/// What an app was welcomed with: the id of its session, and what resumes it.
+/// The session id and the resume token in a welcome.
 #[must_use]
 pub fn credentials(welcome: &Value) -> (String, String) {
     let part = |name: &str| welcome["result"][name].as_str().expect("a welcome").to_owned();

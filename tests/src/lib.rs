@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Code that several tests share.
 
 pub mod bridge;
 pub mod fixtures;
@@ -12,7 +12,7 @@ pub mod scratch;
 pub mod speed;
 pub mod until;
 
-/// The programs of the README, of the guides and of the cookbook compile, and those that run by themselves do.
+/// Compiles the programs of the README, of the guides and of the cookbook, and runs those that end by themselves.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../../README.md")]

@@ -1,4 +1,4 @@
-//! Where tests put files.
+//! Temporary files of tests.
 
 use std::env;
 use std::fs;
@@ -7,19 +7,19 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A path in the temporary directory of the system that nobody else has. What lies there, a file or a folder, goes with this, also
-/// when the test fails.
+/// A unique path in the temporary directory of the system. A file or a folder at this path is removed when this value is dropped, also
+/// if the test fails.
 #[derive(Debug)]
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// A path that ends in `name`. Nothing lies there yet.
+    /// A path that ends in `name`, with no file there.
     #[must_use]
     pub fn new(name: &str) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let name = format!("scratch-{}-{}-{name}", process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let scratch = Self(env::temp_dir().join(name));
-        // Of a process that had the same number, and was killed.
+        // A killed process with the same process id may have left a file.
         scratch.clear();
         scratch
     }

@@ -1,24 +1,24 @@
-//! Waiting for something that another process does.
+//! Waiting for a change that another process makes.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Longer than anything takes that a test waits for, however busy the machine is.
+/// The time limit, generous enough for a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Looks again and again until there is something to be found, and blocks meanwhile. For files and processes, of which nothing tells that
-/// they have changed; all the rest can be waited for.
+/// Calls `look` again and again until it returns a value, and blocks meanwhile. Use it only for files and processes, whose changes cannot be
+/// awaited.
 ///
 /// # Panics
-/// If there is nothing within [`PATIENCE`]: `what` was expected.
+/// If there is no value within [`PATIENCE`]. The message contains `what`.
 pub fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let begin = Instant::now();
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(begin.elapsed() < PATIENCE, "it never came to that: {what}");
-        // Soon enough for a test, and rarely enough to leave the processor to the process that is waited for.
+        assert!(begin.elapsed() < PATIENCE, "not within the time limit: {what}");
+        // Short enough for a test, and long enough to leave the processor to the other process.
         thread::sleep(Duration::from_millis(5));
     }
 }

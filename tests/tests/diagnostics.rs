@@ -1,7 +1,7 @@
-//! What a developer can see: spans and events of the endpoint, and what a session counts.
+//! Diagnostics for developers: the spans and events of an endpoint, and the counters of a session.
 //!
-//! These tests have a program of their own. Each listens on its own thread, and while there is only one listener, a span that a thread
-//! without one is the first to reach is switched off for all.
+//! These tests have a program of their own. Each test has a subscriber on its own thread. While there is only one subscriber, a span that is
+//! first reached by a thread without a subscriber would be switched off for all threads.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,7 +27,7 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-// ---- A subscriber that remembers ----
+// ---- A subscriber that records ----
 
 /// Fields by name, as text.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -59,16 +59,16 @@ struct Span {
 }
 
 #[derive(Clone, Debug)]
-struct Told {
+struct Recorded {
     level: Level,
     target: &'static str,
     fields: Fields,
-    /// The span that it belongs to, as an index.
+    /// The index of the span that the event belongs to.
     span: Option<usize>,
 }
 
-impl Told {
-    fn says(&self, what: &str) -> bool {
+impl Recorded {
+    fn has_message(&self, what: &str) -> bool {
         self.fields.get("message") == what
     }
 }
@@ -76,22 +76,22 @@ impl Told {
 #[derive(Default)]
 struct Memory {
     spans: Vec<Span>,
-    events: Vec<Told>,
-    /// The spans that are entered, on the one thread that there is.
+    events: Vec<Recorded>,
+    /// The spans that are entered, on the one thread.
     stack: Vec<usize>,
 }
 
-/// Remembers everything. Cloning shares it.
+/// A subscriber that records all spans and events. Clones share the records.
 #[derive(Clone, Default)]
 struct Listener {
     memory: Arc<Mutex<Memory>>,
-    /// Whom it asks on each occasion how things stand, to meet a lock that is held.
-    nosy: Arc<Mutex<Vec<Peer>>>,
+    /// Peers whose statistics it reads at each span and event; it would block if their lock were held.
+    inspected: Arc<Mutex<Vec<Peer>>>,
 }
 
 impl Listener {
     fn note<T>(&self, note: impl FnOnce(&mut Memory) -> T) -> T {
-        for peer in self.nosy.lock().unwrap().iter() {
+        for peer in self.inspected.lock().unwrap().iter() {
             let _ = peer.stats();
         }
         note(&mut self.memory.lock().unwrap())
@@ -102,21 +102,21 @@ impl Listener {
     }
 
     /// Every event with this message.
-    fn told(&self, message: &str) -> Vec<Told> {
-        self.memory.lock().unwrap().events.iter().filter(|told| told.says(message)).cloned().collect()
+    fn recorded(&self, message: &str) -> Vec<Recorded> {
+        self.memory.lock().unwrap().events.iter().filter(|recorded| recorded.has_message(message)).cloned().collect()
     }
 
     /// The one event with this message.
     #[track_caller]
-    fn heard(&self, message: &str) -> Told {
-        match &self.told(message)[..] {
-            [told] => told.clone(),
-            all => panic!("{message:?} was told {} times among {:?}", all.len(), self.memory.lock().unwrap().events),
+    fn recorded_once(&self, message: &str) -> Recorded {
+        match &self.recorded(message)[..] {
+            [recorded] => recorded.clone(),
+            all => panic!("{message:?} was recorded {} times among {:?}", all.len(), self.memory.lock().unwrap().events),
         }
     }
 
-    fn span_of(&self, told: &Told) -> Option<Span> {
-        told.span.map(|index| self.memory.lock().unwrap().spans[index].clone())
+    fn span_of(&self, recorded: &Recorded) -> Option<Span> {
+        recorded.span.map(|index| self.memory.lock().unwrap().spans[index].clone())
     }
 }
 
@@ -152,7 +152,7 @@ impl Subscriber for Listener {
         self.note(|memory| {
             let current = if event.is_contextual() { memory.stack.last().copied() } else { None };
             let span = event.parent().map(index).or(current);
-            memory.events.push(Told { level, target, fields, span });
+            memory.events.push(Recorded { level, target, fields, span });
         });
     }
 
@@ -164,7 +164,7 @@ impl Subscriber for Listener {
     }
 
     fn exit(&self, span: &Id) {
-        self.note(|memory| assert_eq!(memory.stack.pop(), Some(index(span)), "the last entered is left first"));
+        self.note(|memory| assert_eq!(memory.stack.pop(), Some(index(span)), "spans are exited in the reverse order"));
     }
 
     fn clone_span(&self, span: &Id) -> Id {
@@ -181,7 +181,7 @@ impl Subscriber for Listener {
     }
 }
 
-// ---- Two ends that are listened to ----
+// ---- Two ends with a subscriber ----
 
 struct World {
     listener: Listener,
@@ -224,7 +224,7 @@ impl World {
 }
 
 #[test]
-fn a_call_and_the_invocation_that_serves_it_have_a_span_each_from_its_beginning_to_its_end() {
+fn a_call_and_its_invocation_each_have_a_span_from_beginning_to_end() {
     let world = world(
         service().tool(Tool::new("echo", async |context: Context, (): ()| {
             context.sleep(ms(10)).await?;
@@ -244,16 +244,16 @@ fn a_call_and_the_invocation_that_serves_it_have_a_span_each_from_its_beginning_
     }
     assert_eq!(world.listener.spans("call")[0].fields.get("id"), id);
     assert!(world.listener.spans("invocation")[0].fields.get("id").starts_with("in-"));
-    let ended = world.listener.heard("call ended");
+    let ended = world.listener.recorded_once("call ended");
     assert_eq!((ended.level, ended.target, ended.fields.get("outcome")), (Level::DEBUG, "protocol_core", "result"));
     assert_eq!(world.listener.span_of(&ended).unwrap().name, "call");
-    let answered = world.listener.heard("answered");
+    let answered = world.listener.recorded_once("answered");
     assert_eq!((answered.level, answered.fields.get("answer")), (Level::DEBUG, "result"));
     assert_eq!(world.listener.span_of(&answered).unwrap().name, "invocation");
 }
 
 #[test]
-fn the_span_of_an_invocation_names_the_trace_that_its_caller_belongs_to() {
+fn the_span_of_an_invocation_has_the_trace_of_its_caller() {
     let world = world(service().tool(Tool::new("echo", async |_: Context, (): ()| Ok(()))), ());
     let meta = Json::parse(r#"{"traceparent":"00-1-2-01","tracestate":"a=b","baggage":"k=v"}"#).unwrap();
     world.wait(world.caller.call(Invoke::call_tool("echo", Json::empty_object()).with_meta(meta)).unwrap());
@@ -265,7 +265,7 @@ fn the_span_of_an_invocation_names_the_trace_that_its_caller_belongs_to() {
 }
 
 #[test]
-fn what_a_handler_tells_itself_lies_in_the_span_of_its_invocation_and_nothing_else_does() {
+fn only_events_of_a_handler_are_recorded_in_the_span_of_its_invocation() {
     let speaks = |name: &'static str| {
         Tool::new(name, move |context: Context, (): ()| async move {
             tracing::info!(name, "before");
@@ -278,14 +278,14 @@ fn what_a_handler_tells_itself_lies_in_the_span_of_its_invocation_and_nothing_el
     let (one, two) = (world.call("one"), world.call("two"));
     world.wait(async { (one.await, two.await) });
     tracing::info!("outside");
-    for told in world.listener.told("before").into_iter().chain(world.listener.told("after")) {
-        let span = world.listener.span_of(&told).expect("a span");
-        assert_eq!((span.name, span.fields.get("name")), ("invocation", told.fields.get("name")));
+    for recorded in world.listener.recorded("before").into_iter().chain(world.listener.recorded("after")) {
+        let span = world.listener.span_of(&recorded).expect("a span");
+        assert_eq!((span.name, span.fields.get("name")), ("invocation", recorded.fields.get("name")));
     }
-    assert_eq!(world.listener.heard("outside").span, None);
+    assert_eq!(world.listener.recorded_once("outside").span, None);
 }
 
-/// Answers a sampling by calling the tool `inner` on its behalf.
+/// Answers a sampling request by calling the tool `inner` on its behalf.
 struct Agent;
 
 impl Client for Agent {
@@ -306,7 +306,7 @@ impl Client for Agent {
 }
 
 #[test]
-fn spans_tell_how_deep_sampling_is_nested_and_a_question_has_one_too() {
+fn spans_have_the_sampling_depth_and_an_input_request_has_a_span() {
     let outer = Tool::new("outer", async |context: Context, (): ()| Ok(context.sample(Sample::new("?")).await?.text));
     let inner = Tool::new("inner", async |_: Context, (): ()| Ok(()));
     let world = world(service().tool(outer).tool(inner), Agent);
@@ -322,12 +322,12 @@ fn spans_tell_how_deep_sampling_is_nested_and_a_question_has_one_too() {
     let [question] = &questions[..] else { panic!("{questions:?}") };
     let fields = &question.fields;
     assert_eq!((fields.get("ask"), fields.get("depth"), fields.get("parent")), ("sample", "1", id.as_str()));
-    let answering = world.listener.heard("answering");
+    let answering = world.listener.recorded_once("answering");
     assert_eq!(world.listener.span_of(&answering).unwrap().name, "question");
 }
 
 #[test]
-fn progress_and_values_that_are_refused_are_warned_of_with_the_reason() {
+fn refused_progress_and_values_are_logged_as_warnings_with_the_reason() {
     let world = world(
         service().tool(Tool::new("bad", async |context: Context, (): ()| {
             context.percent(f64::NAN);
@@ -338,16 +338,17 @@ fn progress_and_values_that_are_refused_are_warned_of_with_the_reason() {
         (),
     );
     world.wait(world.call("bad"));
-    let refused = world.listener.heard("progress refused");
+    let refused = world.listener.recorded_once("progress refused");
     assert_eq!((refused.level, refused.fields.get("error")), (Level::WARN, "progress must be a finite number"));
     let span = world.listener.span_of(&refused).expect("a span");
     assert_eq!((span.fields.get("name"), span.fields.get("id")), ("bad", refused.fields.get("id")));
-    let values: Vec<_> = world.listener.told("value refused").iter().map(|told| told.fields.get("error").to_owned()).collect();
+    let values: Vec<_> =
+        world.listener.recorded("value refused").iter().map(|recorded| recorded.fields.get("error").to_owned()).collect();
     assert_eq!(values, ["a checkpoint must be a JSON object", "a log record that has no JSON"]);
 }
 
 #[test]
-fn a_cancel_is_told_with_its_reason_and_what_comes_after_it_is_told_as_late() {
+fn a_cancel_is_logged_with_its_reason_and_a_result_after_it_as_late() {
     let slow = Tool::new("slow", async |context: Context, (): ()| {
         context.cancelled().await;
         context.count(1, 2);
@@ -359,29 +360,33 @@ fn a_cancel_is_told_with_its_reason_and_what_comes_after_it_is_told_as_late() {
     call.cancel(Some("no\nlonger wanted"));
     world.wait(call);
     world.executor.run_until_stalled();
-    let cancelled = world.listener.heard("cancelled");
+    let cancelled = world.listener.recorded_once("cancelled");
     assert_eq!((cancelled.level, cancelled.fields.get("why")), (Level::DEBUG, "the caller cancelled the call"));
-    assert_eq!(cancelled.fields.get("reason"), r#""no\nlonger wanted""#, "a peer breaks no lines in a log");
-    let late = world.listener.heard("late answer dropped");
+    assert_eq!(
+        cancelled.fields.get("reason"),
+        r#""no\nlonger wanted""#,
+        "the reason is escaped, so that a peer cannot break lines in a log"
+    );
+    let late = world.listener.recorded_once("late answer dropped");
     assert_eq!((late.level, late.fields.get("answer")), (Level::DEBUG, "result"));
-    for told in [&cancelled, &late] {
-        assert_eq!(world.listener.span_of(told).expect("a span").fields.get("name"), "slow");
+    for recorded in [&cancelled, &late] {
+        assert_eq!(world.listener.span_of(recorded).expect("a span").fields.get("name"), "slow");
     }
-    assert_eq!(world.listener.told("progress refused").len(), 0, "one that comes too late is nobody's fault");
-    assert_eq!(world.listener.heard("call ended").fields.get("outcome"), "cancelled");
+    assert_eq!(world.listener.recorded("progress refused").len(), 0, "late progress is not an error");
+    assert_eq!(world.listener.recorded_once("call ended").fields.get("outcome"), "cancelled");
 }
 
 #[test]
-fn a_handler_that_is_given_up_after_its_grace_is_warned_of() {
+fn a_handler_that_is_dropped_after_its_grace_is_logged_as_a_warning() {
     let world = world(service().tool(stuck().deadline(ms(100))), ());
     world.wait(world.call("stuck"));
-    assert_eq!(world.listener.heard("cancelled").fields.get("why"), "the call's deadline has passed");
-    assert_eq!(world.listener.told("given up while it was still running").len(), 0);
+    assert_eq!(world.listener.recorded_once("cancelled").fields.get("why"), "the call's deadline has passed");
+    assert_eq!(world.listener.recorded("given up while it was still running").len(), 0);
     world.executor.run_for(ms(5000));
-    let given_up = world.listener.heard("given up while it was still running");
+    let given_up = world.listener.recorded_once("given up while it was still running");
     assert_eq!(given_up.level, Level::WARN);
     assert_eq!(world.listener.span_of(&given_up).expect("a span").fields.get("name"), "stuck");
-    assert_eq!(world.listener.heard("late answer dropped").fields.get("answer"), "error");
+    assert_eq!(world.listener.recorded_once("late answer dropped").fields.get("answer"), "error");
 }
 
 /// Panics over every log record.
@@ -394,7 +399,7 @@ impl Client for Nervous {
 }
 
 #[test]
-fn panics_of_handlers_blocking_ones_and_clients_are_errors_with_their_message() {
+fn panics_of_handlers_and_clients_are_logged_as_errors_with_their_message() {
     let panics = Tool::new("panics", async |_: Context, (): ()| -> Result<(), ToolError> { panic!("planned: {}", 1) });
     let blocks = Tool::blocking("blocks", |_: Context, (): ()| -> Result<(), ToolError> { panic!("planned") });
     let logs = Tool::new("logs", async |context: Context, (): ()| {
@@ -404,13 +409,13 @@ fn panics_of_handlers_blocking_ones_and_clients_are_errors_with_their_message() 
     let world = world(service().tool(panics).tool(blocks).tool(logs), Nervous);
     for (name, message) in [("panics", "planned: 1"), ("blocks", "planned"), ("logs", "a record")] {
         world.wait(world.call(name));
-        let told = world.listener.told("panicked");
-        let last = told.last().expect("it is told");
+        let recorded = world.listener.recorded("panicked");
+        let last = recorded.last().expect("the panic is logged");
         assert_eq!((last.level, last.fields.get("panic")), (Level::ERROR, message));
         let span = world.listener.span_of(last).map(|span| span.fields.get("name").to_owned());
         assert_eq!(span, (name != "logs").then(|| name.to_owned()));
     }
-    assert_eq!(world.listener.told("panicked").len(), 3);
+    assert_eq!(world.listener.recorded("panicked").len(), 3);
 }
 
 /// A server whose client is the test.
@@ -432,33 +437,40 @@ fn served(service: Service) -> (Listener, tracing::subscriber::DefaultGuard, Exe
 }
 
 #[test]
-fn a_rule_that_the_peer_breaks_is_warned_of_by_its_name() {
+fn a_violation_is_logged_as_a_warning_with_the_name_of_its_rule() {
     let (listener, _listening, executor, mut near) = served(service().tool(stuck()));
     near.send(result(99).into()).unwrap();
     executor.run_until_stalled();
-    let told = listener.heard("the peer broke a rule");
-    assert_eq!((told.level, told.fields.get("rule")), (Level::WARN, Violation::UnknownResponse.as_str()));
+    let recorded = listener.recorded_once("the peer broke a rule");
+    assert_eq!((recorded.level, recorded.fields.get("rule")), (Level::WARN, Violation::UnknownResponse.as_str()));
 }
 
 #[test]
-fn the_end_is_told_with_its_reason() {
+fn the_end_of_a_session_is_logged_with_its_reason() {
     let world = world(service().tool(stuck()), ());
     world.executor.run_until_stalled();
     world.caller.close(Close::Now);
     world.executor.run_for(ms(1));
-    let told: Vec<_> =
-        world.listener.told("closed").iter().map(|told| (told.level, told.fields.get("reason").to_owned())).collect();
-    assert_eq!(told, [(Level::INFO, "closed by this end".to_owned()), (Level::INFO, "the peer ended the connection".to_owned())]);
+    let recorded: Vec<_> = world
+        .listener
+        .recorded("closed")
+        .iter()
+        .map(|recorded| (recorded.level, recorded.fields.get("reason").to_owned()))
+        .collect();
+    assert_eq!(
+        recorded,
+        [(Level::INFO, "closed by this end".to_owned()), (Level::INFO, "the peer ended the connection".to_owned())]
+    );
     drop(world);
     let (listener, _listening, executor, _near) = served(service());
-    // The driver goes, and its endpoint with it.
+    // The driver is dropped, and its endpoint with it.
     executor.shutdown();
-    let failed = listener.heard("closed");
+    let failed = listener.recorded_once("closed");
     assert_eq!((failed.level, failed.fields.get("reason")), (Level::WARN, "the transport failed"));
 }
 
 #[test]
-fn a_handshake_that_the_peer_refuses_is_warned_of_with_its_error() {
+fn a_refused_handshake_is_logged_as_a_warning_with_its_error() {
     let listener = Listener::default();
     let _listening = tracing::subscriber::set_default(listener.clone());
     let executor = Executor::new();
@@ -469,13 +481,13 @@ fn a_handshake_that_the_peer_refuses_is_warned_of_with_its_error() {
     executor.spawn(async move { while let Ok(Some(_)) = driver.next_event().await {} });
     near.send(testkit::scripted::error(1, -32000, "not today").into()).unwrap();
     executor.run_until_stalled();
-    let told = listener.heard("the peer refused the handshake");
-    assert_eq!((told.level, told.fields.get("code"), told.fields.get("error")), (Level::WARN, "-32000", "not today"));
+    let recorded = listener.recorded_once("the peer refused the handshake");
+    assert_eq!((recorded.level, recorded.fields.get("code"), recorded.fields.get("error")), (Level::WARN, "-32000", "not today"));
     assert_eq!(peer.refusal(), Some(RpcError::new(-32000, "not today")));
 }
 
 #[test]
-fn words_of_the_peer_are_told_only_up_to_a_bound() {
+fn texts_of_the_peer_are_logged_only_up_to_a_bound() {
     let (listener, _listening, executor, mut near) = served(service().tool(stuck()));
     let name = "é".repeat(10_000);
     near.send(testkit::scripted::request(1, "tools/call", &format!(r#"{{"name":"{name}"}}"#)).into()).unwrap();
@@ -484,9 +496,9 @@ fn words_of_the_peer_are_told_only_up_to_a_bound() {
 }
 
 #[test]
-fn a_subscriber_that_looks_at_the_peers_on_every_occasion_meets_no_lock() {
+fn a_subscriber_that_reads_the_statistics_of_peers_never_blocks_on_their_lock() {
     let (tell, done) = channel();
-    // Whoever meets the lock waits for ever, so it is a thread that nobody has to wait for.
+    // A subscriber that blocks on the lock would wait for ever, so it runs in a thread that the test does not join.
     thread::spawn(move || {
         let outer = Tool::new("outer", async |context: Context, (): ()| {
             context.count(1, 2);
@@ -497,7 +509,7 @@ fn a_subscriber_that_looks_at_the_peers_on_every_occasion_meets_no_lock() {
         });
         let inner = Tool::new("inner", async |_: Context, (): ()| -> Result<(), ToolError> { panic!("planned") });
         let world = world(service().tool(outer).tool(inner).tool(stuck().deadline(ms(10))), Agent);
-        world.listener.nosy.lock().unwrap().extend([world.caller.clone(), world.callee.clone()]);
+        world.listener.inspected.lock().unwrap().extend([world.caller.clone(), world.callee.clone()]);
         world.wait(world.call("outer"));
         world.wait(world.call("stuck"));
         drop(world.call("stuck"));
@@ -507,14 +519,14 @@ fn a_subscriber_that_looks_at_the_peers_on_every_occasion_meets_no_lock() {
         world.executor.run_for(ms(10_000));
         world.caller.call_tool("late", Json::empty_object()).unwrap_err();
         let open: Vec<_> = world.listener.memory.lock().unwrap().spans.iter().filter(|span| span.references > 0).cloned().collect();
-        world.listener.nosy.lock().unwrap().clear();
+        world.listener.inspected.lock().unwrap().clear();
         tell.send(open).unwrap();
     });
-    let open = done.recv_timeout(Duration::from_secs(30)).expect("it meets no lock");
+    let open = done.recv_timeout(Duration::from_secs(30)).expect("the subscriber blocks on no lock");
     assert!(open.is_empty(), "every span has been closed: {open:?}");
 }
 
-// ---- What a session counts ----
+// ---- The counters of a session ----
 
 #[test]
 fn frames_and_bytes_are_counted_in_both_directions() {
@@ -537,11 +549,11 @@ fn violations_are_counted_by_their_rule() {
     let stats = client.session.stats();
     assert_eq!((stats.violations(Violation::UnknownResponse), stats.violations(Violation::NotJson)), (2, 1));
     let total: u64 = Violation::ALL.iter().map(|rule| stats.violations(*rule)).sum();
-    assert_eq!(total, 3, "and under no other rule");
+    assert_eq!(total, 3, "no other rule has a count");
 }
 
 #[test]
-fn progress_is_counted_where_it_is_merged_left_out_or_dropped() {
+fn progress_that_is_merged_left_out_or_dropped_is_counted() {
     let mut server = Scripted::server(with(server_config(), |config| config.progress.window = RateWindow::new(1, ms(1000))));
     let id = server.receive_call(1);
     for value in [1, 2, 3, 4, 4] {
@@ -562,7 +574,7 @@ fn progress_is_counted_where_it_is_merged_left_out_or_dropped() {
 }
 
 #[test]
-fn what_comes_after_the_end_of_its_call_is_counted_as_late() {
+fn frames_about_an_ended_call_are_counted_as_late() {
     let mut client = Scripted::client(client_config());
     let call = client.call();
     client.drain();
@@ -576,9 +588,9 @@ fn what_comes_after_the_end_of_its_call_is_counted_as_late() {
 fn open_exchanges_are_counted_on_both_sides() {
     let open = |end: &Scripted| (end.session.stats().exchanges_out, end.session.stats().exchanges_in);
     let mut client = Scripted::new(client_config());
-    assert_eq!(open(&client), (1, 0), "the handshake");
+    assert_eq!(open(&client), (1, 0), "the handshake is open");
     client.call();
-    assert_eq!((open(&client), client.session.stats().outbound_calls), ((1, 0), 1), "a call that is held is none yet");
+    assert_eq!((open(&client), client.session.stats().outbound_calls), ((1, 0), 1), "a held call is not an open exchange yet");
 
     let mut client = Scripted::client(client_config());
     assert_eq!(open(&client), (0, 0));
@@ -593,13 +605,13 @@ fn open_exchanges_are_counted_on_both_sides() {
     server.ask(one, protocol_core::Ask::Roots);
     assert_eq!(open(&server), (1, 2));
     server.frame(&cancelled(2));
-    assert_eq!((open(&server), server.session.stats().orphans), ((1, 1), 1), "a cancelled one gets no response");
+    assert_eq!((open(&server), server.session.stats().orphans), ((1, 1), 1), "a cancelled call gets no response");
     server.respond(one);
     assert_eq!(open(&server), (0, 0));
 }
 
 #[test]
-fn an_invoke_that_is_refused_opens_nothing() {
+fn a_refused_call_opens_no_exchange_and_no_span() {
     let world = world(service().tool(stuck()), ());
     world.executor.run_until_stalled();
     world.caller.close(Close::Now);
@@ -607,11 +619,11 @@ fn an_invoke_that_is_refused_opens_nothing() {
     let spans = world.listener.spans("call");
     assert!(spans.iter().all(|span| span.references == 0), "{spans:?}");
     assert_eq!(world.caller.stats().exchanges_out, 0);
-    assert_eq!(world.listener.told("call ended").len(), 0);
+    assert_eq!(world.listener.recorded("call ended").len(), 0);
 }
 
 #[test]
-fn invocations_that_are_over_at_once_have_a_span_each() {
+fn invocations_that_end_at_once_have_a_span_each() {
     let quick = |name: &'static str| {
         let tool = Tool::new(name, |_: Context, (): ()| {
             tracing::info!("within");
@@ -627,8 +639,8 @@ fn invocations_that_are_over_at_once_have_a_span_each() {
     let spans = world.listener.spans("invocation");
     let names: Vec<_> = spans.iter().map(|span| (span.fields.get("name"), span.references)).collect();
     assert_eq!(names, [("one", 0), ("two", 0), ("one", 0)]);
-    let within: Vec<_> = world.listener.told("within").iter().map(|told| told.span).collect();
-    let answered: Vec<_> = world.listener.told("answered").iter().map(|told| told.span).collect();
+    let within: Vec<_> = world.listener.recorded("within").iter().map(|recorded| recorded.span).collect();
+    let answered: Vec<_> = world.listener.recorded("answered").iter().map(|recorded| recorded.span).collect();
     assert_eq!(within, answered);
     assert!(within[0] < within[1] && within[1] < within[2]);
 }

@@ -1,4 +1,4 @@
-//! A subscriber that is turned down while a call runs. It is the only one of its process, since the level is one for all.
+//! A subscriber whose level is lowered while a call runs. It is the only subscriber of its process, since the level is global.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
@@ -14,16 +14,16 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::Interest;
 use tracing::{Event, Metadata, Subscriber};
 
-/// Looks at a peer whenever a span is closed, to meet a lock that is held.
+/// Reads the statistics of a peer whenever a span is closed; it would block if the lock of the peer were held.
 #[derive(Default)]
-struct Nosy {
+struct Inspector {
     is_quiet: AtomicBool,
     spans: AtomicU64,
     peer: Mutex<Option<Peer>>,
 }
 
 /// The subscriber of the process.
-struct Listening(Arc<Nosy>);
+struct Listening(Arc<Inspector>);
 
 impl Subscriber for Listening {
     fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
@@ -65,14 +65,14 @@ struct Plain;
 
 impl Client for Plain {}
 
-/// The span of a call ends with the call. Where its end was not told, since nobody wanted to hear of it any longer, the span was still in the
-/// place of the call when that was given up under the lock.
+/// The span of a call ends with the call. If the end of a call was not logged, because the level had been lowered, the span was dropped later,
+/// together with the state of the call and under its lock.
 #[test]
-fn regression_the_span_of_a_call_that_ends_unheard_meets_no_lock() {
-    let nosy = Arc::new(Nosy::default());
-    tracing::subscriber::set_global_default(Listening(Arc::clone(&nosy))).unwrap();
+fn regression_the_span_of_a_call_that_ends_without_a_log_event_is_not_dropped_under_the_lock() {
+    let inspector = Arc::new(Inspector::default());
+    tracing::subscriber::set_global_default(Listening(Arc::clone(&inspector))).unwrap();
     let (tell, done) = channel();
-    // Whoever meets the lock waits for ever, so it is a thread that nobody has to wait for.
+    // A subscriber that blocks on the lock would wait for ever, so it runs in a thread that the test does not join.
     thread::spawn(move || {
         let executor = Executor::new();
         let service = Service::new(Identity::new("service", "1")).tool(Tool::new("tool", async |_: Context, (): ()| Ok(())));
@@ -80,15 +80,15 @@ fn regression_the_span_of_a_call_that_ends_unheard_meets_no_lock() {
         let client = Endpoint::client(Arc::new(Plain), Config::mcp_client(Identity::new("caller", "1")), executor.runtime());
         let caller = client.peer();
         connect(&executor, server, client);
-        *nosy.peer.lock().unwrap() = Some(caller.clone());
+        *inspector.peer.lock().unwrap() = Some(caller.clone());
         let call = caller.call_tool("tool", Json::empty_object()).unwrap();
-        let spans = nosy.spans.load(Ordering::Relaxed);
-        nosy.is_quiet.store(true, Ordering::Relaxed);
+        let spans = inspector.spans.load(Ordering::Relaxed);
+        inspector.is_quiet.store(true, Ordering::Relaxed);
         tracing::callsite::rebuild_interest_cache();
         executor.block_on(call).expect("it ends").result().unwrap();
-        *nosy.peer.lock().unwrap() = None;
+        *inspector.peer.lock().unwrap() = None;
         tell.send(spans).unwrap();
     });
-    let spans = done.recv_timeout(Duration::from_secs(30)).expect("it meets no lock");
+    let spans = done.recv_timeout(Duration::from_secs(30)).expect("the subscriber blocks on no lock");
     assert_eq!(spans, 1, "the call has a span");
 }

@@ -1,4 +1,4 @@
-//! Calls a tool of an MCP server and shows how far it is. `--help` lists its flags.
+//! Calls a tool of an MCP server and shows its progress. `--help` lists its flags.
 
 fn main() -> std::process::ExitCode {
     programs::run::call::<programs::smol::Smol>()

@@ -9,8 +9,8 @@ use super::program;
 use tests::scratch::Scratch;
 use tests::until::until;
 
-/// A folder whose programs take the place of those that open addresses: each start is a line in `opened`, with the number of arguments
-/// before them.
+/// A folder with programs that replace those which open addresses: each start adds a line to `opened`, with the number of arguments and the
+/// arguments.
 struct Browser(Scratch);
 
 impl Browser {
@@ -42,21 +42,21 @@ impl Browser {
     }
 }
 
-fn says(ended: &Ended, words: &str) -> bool {
+fn has_line_with(ended: &Ended, words: &str) -> bool {
     ended.err.iter().any(|line| line.contains(words))
 }
 
 #[test]
-fn an_address_is_agreed_to_or_not_from_the_command_line_and_shown_whole() {
+fn the_command_line_accepts_or_declines_an_address_which_is_shown_whole() {
     let ended = call(&["--era", "legacy", "--accept", "connect", r#"{"url":"https://login.example.com:8443/a?b=c#d"}"#]).with(0);
     assert_eq!(ended.out, "{\"decided\":\"accept\"}\n");
-    for said in [
+    for line_text in [
         "call: the server asks to open an address (--accept): Connect your account",
         "  https://login.example.com:8443/a?b=c#d",
         "  It leads to the host login.example.com",
         "call: the server says that it is done at login.example.com",
     ] {
-        assert!(ended.err.iter().any(|line| line == said), "{said}: {ended:?}");
+        assert!(ended.err.iter().any(|line| line == line_text), "{line_text}: {ended:?}");
     }
     // Without a handshake no notification says that it is done.
     let ended = call(&["--accept", "connect"]).with(0);
@@ -66,7 +66,7 @@ fn an_address_is_agreed_to_or_not_from_the_command_line_and_shown_whole() {
 }
 
 #[test]
-fn where_nobody_agrees_to_addresses_the_server_is_told_so() {
+fn without_a_user_the_server_gets_an_error_for_an_address() {
     call(&["connect"]).complained(1, "elicitation by URL");
     call(&["--open-urls", "connect"]).complained(1, "elicitation by URL");
     call(&["--answer", "{}", "connect"]).complained(1, "elicitation by URL");
@@ -74,44 +74,44 @@ fn where_nobody_agrees_to_addresses_the_server_is_told_so() {
 }
 
 #[test]
-fn an_address_is_opened_only_when_told_to_and_no_shell_reads_it() {
+fn an_address_is_opened_only_with_the_flag_and_without_a_shell() {
     let url = "https://example.com/$(id)?a='b'&c=d;e";
     let arguments = format!(r#"{{"url":"{url}"}}"#);
     let browser = Browser::new();
     browser.call(&["--accept", "connect", &arguments]).with(0);
     browser.call(&["--decline", "--open-urls", "connect", &arguments]).with(0);
     browser.call(&["--accept", "--open-urls", "connect", &arguments]).with(0);
-    let opened = until("it is opened", || Some(browser.opened()).filter(|opened| !opened.is_empty()));
+    let opened = until("the address is opened", || Some(browser.opened()).filter(|opened| !opened.is_empty()));
     assert_eq!(opened, [format!("1 {url}")]);
 }
 
 #[test]
-fn what_is_no_page_is_not_opened_and_what_opens_nothing_is_named() {
+fn an_address_for_another_program_is_not_opened_and_a_failing_browser_is_reported() {
     let browser = Browser::new();
     let ended = browser.call(&["--accept", "--open-urls", "connect", r#"{"url":"vscode://publisher.extension/auth"}"#]).with(0);
-    assert!(says(&ended, "It is for another program than a browser: vscode"), "{ended:?}");
-    assert!(says(&ended, "call: the address is not opened here: only http and https are"), "{ended:?}");
+    assert!(has_line_with(&ended, "It is for another program than a browser: vscode"), "{ended:?}");
+    assert!(has_line_with(&ended, "call: the address is not opened here: only http and https are"), "{ended:?}");
     let ended = browser.call_with("/nowhere", &["--accept", "--open-urls", "connect"]).with(0);
-    assert_eq!(ended.out, "{\"decided\":\"accept\"}\n", "they can still open it themselves");
-    assert!(says(&ended, "call: the address is not opened here: "), "{ended:?}");
+    assert_eq!(ended.out, "{\"decided\":\"accept\"}\n", "the user can still open it");
+    assert!(has_line_with(&ended, "call: the address is not opened here: "), "{ended:?}");
     assert_eq!(browser.opened(), Vec::<String>::new());
 }
 
 #[test]
-fn a_server_cannot_open_any_number_of_addresses() {
+fn the_number_of_opened_addresses_is_bounded() {
     let browser = Browser::new();
     let ask = r#"i=0; while [ $i -lt 20 ]; do i=$((i+1))
         echo '{"jsonrpc":"2.0","id":'$i',"method":"elicitation/create","params":{"mode":"url","message":"More","url":"https://a.example/'$i'","elicitationId":"'$i'"}}'
         read -r said; done"#;
     let server = scripted(&format!("{ask}\n{}", answer(r#""result":{"content":[]}"#)));
     let ended = browser.call(&["--accept", "--open-urls", "t", "--", "sh", "-c", &server]).with(0);
-    assert!(says(&ended, "call: the address is not opened here: 16 were, which is the most for one call"), "{ended:?}");
+    assert!(has_line_with(&ended, "call: the address is not opened here: 16 were, which is the most for one call"), "{ended:?}");
     until("sixteen are opened", || (browser.opened().len() == 16).then_some(()));
     assert!(!browser.opened().contains(&"1 https://a.example/17".to_owned()));
 }
 
 #[test]
-fn an_error_that_wants_addresses_opened_first_shows_each_and_opens_none() {
+fn the_addresses_in_an_error_are_shown_and_not_opened() {
     let browser = Browser::new();
     let ended = browser.call(&["--era", "legacy", "--accept", "--open-urls", "connect", r#"{"require":true}"#]).with(1);
     assert_eq!(ended.out, "");
@@ -127,7 +127,7 @@ fn an_error_that_wants_addresses_opened_first_shows_each_and_opens_none() {
     assert_eq!(browser.opened(), Vec::<String>::new());
 }
 
-/// Asks with the parameters `params` and returns `yes` if the client agreed, else its answer on stderr.
+/// A script of a server that makes an input request with `params`. It returns `yes` if the client agrees, or else prints the answer to stderr.
 fn asks(params: &str) -> String {
     let ask = format!(
         "echo '{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/elicitation/complete\",\"params\":{{\"elicitationId\":\"never asked\"}}}}'
@@ -139,12 +139,12 @@ fn asks(params: &str) -> String {
 }
 
 #[test]
-fn a_hostile_server_hides_neither_what_it_asks_nor_where_it_leads() {
+fn a_hostile_server_can_hide_neither_its_message_nor_the_host_of_its_address() {
     let params = r#"{"mode":"url","message":"Sign\u202ein\u001b[2J\nto b.example","url":"https://a.example/","elicitationId":"1"}"#;
     let ended = call(&["--accept", "t", "--", "sh", "-c", &asks(params)]).with(0);
     assert_eq!(ended.out, "yes\n");
-    assert!(says(&ended, r"(--accept): Sign\u{202e}in\u{1b}[2J\nto b.example"), "{ended:?}");
-    assert!(!says(&ended, "done"), "the news are of an address that was never asked for: {ended:?}");
+    assert!(has_line_with(&ended, r"(--accept): Sign\u{202e}in\u{1b}[2J\nto b.example"), "{ended:?}");
+    assert!(!has_line_with(&ended, "done"), "the notification is about an unknown address: {ended:?}");
 
     for (url, why) in [
         (r"https://good.example\u202e/", "must not hold"),
@@ -154,14 +154,14 @@ fn a_hostile_server_hides_neither_what_it_asks_nor_where_it_leads() {
         let params = format!(r#"{{"mode":"url","message":"?","url":"{url}","elicitationId":"1"}}"#);
         let ended = call(&["--accept", "t", "--", "sh", "-c", &asks(&params)]).with(0);
         assert_eq!(ended.out, "no\n", "{url}");
-        assert!(says(&ended, "-32602") && says(&ended, why), "{ended:?}");
+        assert!(has_line_with(&ended, "-32602") && has_line_with(&ended, why), "{ended:?}");
     }
 }
 
 #[test]
-fn help_tells_what_becomes_of_addresses() {
+fn help_describes_the_handling_of_addresses() {
     let help = call(&["--help"]).with(0).out;
-    for said in ["--open-urls", "agree to open addresses", "xdg-open opens it", "--answer agrees to no address"] {
-        assert!(help.contains(said), "{said}: {help}");
+    for line_text in ["--open-urls", "agree to open addresses", "xdg-open opens it", "--answer agrees to no address"] {
+        assert!(help.contains(line_text), "{line_text}: {help}");
     }
 }

@@ -1,4 +1,4 @@
-//! The programs `tools` and `call`, run as a person runs them: their words, their streams and their exit statuses.
+//! The programs `tools` and `call`, run as a person runs them: their messages, their streams and their exit statuses.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,7 +15,7 @@ use super::program;
 use tests::scratch::Scratch;
 use tests::until::{PATIENCE, until};
 
-/// What a client says first.
+/// The handshake of a client.
 const HELLO: &str = concat!(
     r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"#,
     r#""clientInfo":{"name":"t","version":"1"}}}"#,
@@ -23,14 +23,14 @@ const HELLO: &str = concat!(
     r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
 );
 
-/// A program that runs, and what it says line by line.
+/// A running program, and its output line by line.
 pub(super) struct Running {
     child: Killed,
     out: Lines,
     err: Lines,
 }
 
-/// A child that does not outlive its test.
+/// A child process that is killed at the end of its test.
 struct Killed(Child);
 
 impl Drop for Killed {
@@ -40,10 +40,10 @@ impl Drop for Killed {
     }
 }
 
-/// One of its streams.
+/// One output stream of a program.
 struct Lines {
     coming: Receiver<String>,
-    /// What was waited for, line ends included.
+    /// The text that was read so far, with line ends.
     seen: String,
 }
 
@@ -58,7 +58,7 @@ impl Lines {
         Self { coming, seen: String::new() }
     }
 
-    /// Waits for a line that contains `what`, and gives it back.
+    /// Waits for a line that contains `what`, and returns it.
     fn until(&mut self, what: &str) -> String {
         loop {
             match self.coming.recv_timeout(PATIENCE) {
@@ -68,12 +68,12 @@ impl Lines {
                         return line.trim_end().to_owned();
                     }
                 }
-                Err(_) => panic!("never said {what:?}: {}", self.seen),
+                Err(_) => panic!("no line with {what:?}: {}", self.seen),
             }
         }
     }
 
-    /// Waits for the end of the stream, and gives everything back that was said.
+    /// Waits for the end of the stream, and returns the whole text.
     fn all(&mut self) -> String {
         let start = Instant::now();
         loop {
@@ -108,8 +108,8 @@ impl Running {
         Self { child: Killed(child), out, err }
     }
 
-    /// Waits for a line on stderr that contains `what`, and gives it back.
-    fn heard(&mut self, what: &str) -> String {
+    /// Waits for a line on stderr that contains `what`, and returns it.
+    fn until_error_line(&mut self, what: &str) -> String {
         self.err.until(what)
     }
 
@@ -118,7 +118,7 @@ impl Running {
         assert!(killed.is_ok_and(|status| status.success()), "kill -INT");
     }
 
-    /// Waits for its end, which shows by the ends of what it says.
+    /// Waits for the end of the program, which is noticed by the ends of its streams.
     pub(super) fn end(mut self) -> Ended {
         let err = self.err.all().lines().map(str::to_owned).collect();
         let out = self.out.all();
@@ -144,7 +144,7 @@ impl Ended {
         self
     }
 
-    /// Exactly one line on stderr, with these words in it, and nothing on stdout.
+    /// Checks that there is just one line on stderr, with these words in it, and nothing on stdout.
     pub(super) fn complained(self, status: i32, words: &str) {
         let ended = self.with(status);
         assert_eq!(ended.out, "", "{ended:?}");
@@ -159,7 +159,7 @@ impl Ended {
 }
 
 #[test]
-fn call_without_a_server_starts_one_and_shows_each_step_before_the_result() {
+fn call_without_a_server_starts_one_and_shows_its_progress_before_the_result() {
     let ended = call(&["progress", r#"{"steps":3,"step_ms":10}"#]).with(0);
     assert_eq!(ended.err, ["1/3 33% step 1/3", "2/3 67% step 2/3", "3/3 100% step 3/3"]);
     assert_eq!(ended.out, "{\"steps\":3,\"notified\":true,\"done\":true}\n");
@@ -168,13 +168,13 @@ fn call_without_a_server_starts_one_and_shows_each_step_before_the_result() {
 #[test]
 fn progress_is_shown_while_the_call_runs() {
     let mut running = start("call", ["progress", r#"{"steps":2,"step_ms":1000}"#], Stdio::null());
-    running.heard("1/2");
+    running.until_error_line("1/2");
     assert!(running.child.0.try_wait().expect("a child").is_none(), "the first step is shown before the end");
     running.end().with(0);
 }
 
 #[test]
-fn blocks_of_text_are_printed_as_they_are() {
+fn blocks_of_text_are_printed_unchanged() {
     let ended = call(&["chatty"]).with(0);
     assert!(ended.out.starts_with("first block: short\n") && ended.out.ends_with("café résumé naïve\n"), "{ended:?}");
     let ended = call(&["long_output", r#"{"blocks":50,"chars":65536}"#]).with(0);
@@ -182,14 +182,14 @@ fn blocks_of_text_are_printed_as_they_are() {
 }
 
 #[test]
-fn what_a_tool_refuses_goes_to_stderr() {
+fn the_error_of_a_tool_is_printed_to_stderr() {
     call(&["progress", r#"{"steps":"many"}"#]).complained(1, "steps");
     call(&["chatty", r#"{"surprise":1}"#]).complained(1, "surprise");
     call(&["no_such_tool"]).complained(1, "no_such_tool");
 }
 
 #[test]
-fn a_command_line_that_makes_no_sense_is_reported_in_one_line_with_status_2() {
+fn an_invalid_command_line_is_reported_in_one_line_with_status_2() {
     call(&["--no-such-flag", "chatty"]).complained(2, "--no-such-flag");
     call(&[]).complained(2, "name a tool");
     call(&["progress", "{steps:3}"]).complained(2, "not JSON");
@@ -202,7 +202,7 @@ fn a_command_line_that_makes_no_sense_is_reported_in_one_line_with_status_2() {
 }
 
 #[test]
-fn help_tells_the_flags_and_the_exit_statuses() {
+fn help_lists_the_flags_and_the_exit_statuses() {
     for (name, flag) in [("call", "--cancel-after"), ("tools", "--deadline")] {
         let ended = start(name, ["--help"], Stdio::null()).end().with(0);
         assert!(ended.out.contains(flag) && ended.out.contains("Exit status"), "{ended:?}");
@@ -211,7 +211,7 @@ fn help_tells_the_flags_and_the_exit_statuses() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_reported_in_one_line_with_status_4() {
+fn an_unreachable_server_is_reported_in_one_line_with_status_4() {
     call(&["chatty", "--", "no-such-server"]).complained(4, "no-such-server");
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address").to_string();
@@ -223,7 +223,7 @@ fn a_server_that_is_not_there_is_reported_in_one_line_with_status_4() {
 }
 
 #[test]
-fn a_server_that_leaves_or_never_answers_is_reported_in_one_line() {
+fn a_server_that_exits_or_never_answers_is_reported_in_one_line() {
     call(&["chatty", "--", "true"]).complained(4, "lost");
     call(&["chatty", "--", "echo", "Welcome!"]).complained(4, "lost");
     let mute = ["--", "sh", "-c", "cat > /dev/null"];
@@ -234,9 +234,9 @@ fn a_server_that_leaves_or_never_answers_is_reported_in_one_line() {
 }
 
 #[test]
-fn a_server_that_starts_slowly_is_called_all_the_same_and_the_clocks_of_the_call_begin_with_it() {
+fn a_server_that_starts_slowly_is_called_and_the_timeouts_begin_with_the_call() {
     let tools = program("tools");
-    // Longer than a session waits for its handshake by itself.
+    // Longer than the default timeout of a session's handshake.
     let start = format!("sleep 10.5; exec {}", tools.display());
     let ended = call(&["--timeout", "5", "--max-total", "8", "chatty", "--", "sh", "-c", &start]).with(0);
     assert!(ended.out.starts_with("first block: short\n"), "{ended:?}");
@@ -252,11 +252,11 @@ fn a_transport_that_cannot_be_opened_is_status_4() {
 }
 
 #[test]
-fn a_server_that_dies_midway_leaves_what_was_heard() {
+fn the_error_about_a_killed_server_has_the_last_progress() {
     let mut tools = start("tools", ["--tcp", "127.0.0.1:0"], Stdio::null());
-    let address = tools.heard("listening on").rsplit(' ').next().expect("an address").to_owned();
+    let address = tools.until_error_line("listening on").rsplit(' ').next().expect("an address").to_owned();
     let mut calling = start("call", ["--tcp", &address, "progress", r#"{"steps":100,"step_ms":100}"#], Stdio::null());
-    calling.heard("2/100");
+    calling.until_error_line("2/100");
     drop(tools);
     let ended = calling.end().with(4);
     let complaint = ended.err.last().expect("a line");
@@ -264,7 +264,7 @@ fn a_server_that_dies_midway_leaves_what_was_heard() {
 }
 
 #[test]
-fn a_call_is_cancelled_after_so_many_updates() {
+fn a_call_is_cancelled_after_the_given_number_of_updates() {
     let ended = call(&["--cancel-after", "2", "countdown", r#"{"from":100,"step_ms":20}"#]).with(130);
     assert_eq!(ended.out, "");
     assert_eq!(ended.err.len(), 3, "two updates and the end: {ended:?}");
@@ -272,13 +272,13 @@ fn a_call_is_cancelled_after_so_many_updates() {
 }
 
 #[test]
-fn ctrl_c_cancels_the_call_and_says_what_was_done() {
+fn ctrl_c_cancels_the_call_and_prints_the_last_progress() {
     let audit = Scratch::new("audit");
     let server = program("tools");
     let arguments = [OsStr::new("progress"), OsStr::new(r#"{"steps":100,"step_ms":100}"#), OsStr::new("--"), server.as_os_str()];
     let audited = [OsStr::new("--audit"), audit.as_os_str()];
     let mut running = start("call", arguments.into_iter().chain(audited), Stdio::null());
-    running.heard("3/100");
+    running.until_error_line("3/100");
     running.interrupt();
     let ended = running.end().with(130);
     assert!(ended.err.last().is_some_and(|line| line.starts_with("call: cancelled; last heard: ")), "{ended:?}");
@@ -287,20 +287,20 @@ fn ctrl_c_cancels_the_call_and_says_what_was_done() {
 }
 
 #[test]
-fn sigterm_cancels_the_call_as_ctrl_c_does_and_is_status_143() {
+fn sigterm_cancels_the_call_and_is_status_143() {
     let audit = Scratch::new("audit");
     let server = program("tools");
     let arguments = [OsStr::new("progress"), OsStr::new(r#"{"steps":100,"step_ms":100}"#), OsStr::new("--"), server.as_os_str()];
     let audited = [OsStr::new("--audit"), audit.as_os_str()];
     let mut running = start("call", arguments.into_iter().chain(audited), Stdio::null());
-    running.heard("3/100");
+    running.until_error_line("3/100");
     running.terminate();
     let ended = running.end().with(143);
     assert!(ended.err.last().is_some_and(|line| line.starts_with("call: cancelled; last heard: ")), "{ended:?}");
     let line = fs::read_to_string(&audit).expect("an audit file");
     assert!(line.starts_with(r#"{"tool":"progress","outcome":"cancelled","done":false,"steps":"#), "{line}");
 
-    // A server that has not started yet is left at once, too.
+    // A server that has not finished starting is ended at once, too.
     let started = Scratch::new("started");
     let script = format!("echo > {}; exec sleep 1000", started.display());
     let running = start("call", ["chatty", "--", "sh", "-c", &script], Stdio::null());
@@ -312,7 +312,7 @@ fn sigterm_cancels_the_call_as_ctrl_c_does_and_is_status_143() {
 }
 
 #[test]
-fn a_call_that_takes_too_long_is_status_3() {
+fn a_call_that_times_out_is_status_3() {
     let ended = call(&["--timeout", "1", "stuck"]).with(3);
     assert_eq!(ended.err, ["call: timed out: nothing was heard for 1s (--timeout)"]);
     let ended = call(&["--max-total", "1", "countdown", r#"{"from":100,"step_ms":50}"#]).with(3);
@@ -320,19 +320,19 @@ fn a_call_that_takes_too_long_is_status_3() {
 }
 
 #[test]
-fn a_deadline_of_the_server_frees_the_caller_of_a_stuck_tool() {
+fn a_deadline_of_the_server_ends_the_call_of_a_stuck_tool() {
     let audit = Scratch::new("audit");
     let flags = ["--deadline", "0.2", "--audit", audit.to_str().expect("a path in UTF-8")];
     let start = Instant::now();
     let ended = call_tools(&["stuck"], &flags).with(1);
-    assert!(start.elapsed() < Duration::from_secs(4), "nobody waits for the handler");
+    assert!(start.elapsed() < Duration::from_secs(4), "the caller does not wait for the handler");
     assert_eq!(ended.out, "");
     let line = fs::read_to_string(&audit).expect("an audit file");
     assert_eq!(line, "{\"tool\":\"stuck\",\"outcome\":\"timeout\",\"done\":false,\"steps\":null,\"partial\":null}\n");
 }
 
 #[test]
-fn a_deadline_leaves_what_was_done() {
+fn a_call_that_reaches_its_deadline_prints_the_partial_result() {
     let items: Vec<_> = (0..100).map(|item| item.to_string()).collect();
     let arguments = serde_json::json!({ "items": items, "step_ms": 30 }).to_string();
     let ended = call_tools(&["bulk", &arguments], &["--deadline", "1.5"]).with(0);
@@ -343,7 +343,7 @@ fn a_deadline_leaves_what_was_done() {
 }
 
 #[test]
-fn questions_are_answered_from_the_command_line() {
+fn forms_and_confirmations_are_answered_from_the_command_line() {
     let name = r#"{"name":"draft"}"#;
     assert_eq!(call(&["--accept", "delete", name]).with(0).out, "{\"deleted\":\"draft\"}\n");
     assert_eq!(call(&["--decline", "delete", name]).with(0).out, "{\"cancelled\":true}\n");
@@ -361,7 +361,7 @@ fn questions_are_answered_from_the_command_line() {
 }
 
 #[test]
-fn a_model_is_played_from_the_command_line() {
+fn a_sampling_request_is_answered_from_the_command_line() {
     let text = r#"{"text":"two foxes"}"#;
     assert_eq!(call(&["--sample-reply", "Foxes.", "summarise", text]).with(0).out, "Foxes.\n");
     assert_eq!(call(&["--sample-cmd", "tail -n 1 | tr a-z A-Z", "summarise", text]).with(0).out, "TWO FOXES\n");
@@ -393,7 +393,7 @@ fn a_prompt_reports_its_steps_and_is_printed() {
 }
 
 #[test]
-fn log_records_are_shown_from_the_level_asked_for() {
+fn log_records_are_shown_from_the_requested_level_on() {
     let failing = r#"{"items":["a"],"fail":["a"],"step_ms":1}"#;
     let ended = call(&["--log-level", "warning", "bulk", failing]).with(0);
     assert!(ended.err.contains(&r#"[warning] {"item":"a"}"#.to_owned()), "{ended:?}");
@@ -402,12 +402,12 @@ fn log_records_are_shown_from_the_level_asked_for() {
 }
 
 #[test]
-fn a_listening_server_serves_several_clients_at_once_and_after_one_another() {
+fn a_listening_server_serves_several_clients_at_once_and_in_sequence() {
     let scratch = Scratch::new("tools.sock");
     let socket = scratch.to_str().expect("a path in UTF-8");
     for (flag, place) in [("--tcp", "127.0.0.1:0"), ("--unix", socket)] {
         let mut tools = start("tools", [flag, place], Stdio::null());
-        let address = tools.heard("listening on").rsplit(' ').next().expect("an address").to_owned();
+        let address = tools.until_error_line("listening on").rsplit(' ').next().expect("an address").to_owned();
         let slow = start("call", [flag, &address, "progress", r#"{"steps":3,"step_ms":100}"#], Stdio::null());
         for _ in 0..2 {
             call(&[flag, &address, "chatty"]).with(0);
@@ -419,7 +419,7 @@ fn a_listening_server_serves_several_clients_at_once_and_after_one_another() {
 }
 
 #[test]
-fn at_the_end_of_input_tools_answers_what_it_has_read_and_leaves_at_once() {
+fn at_the_end_of_input_tools_answers_all_requests_and_exits_at_once() {
     let mut tools = start("tools", ["--deadline", "20"], Stdio::piped());
     let mut input = tools.child.0.stdin.take().expect("a pipe");
     let lines = [
@@ -431,7 +431,7 @@ fn at_the_end_of_input_tools_answers_what_it_has_read_and_leaves_at_once() {
     drop(input);
     let start = Instant::now();
     let ended = tools.end().with(0);
-    assert!(start.elapsed() < Duration::from_secs(4), "it does not wait out its grace");
+    assert!(start.elapsed() < Duration::from_secs(4), "tools does not wait for its grace");
     assert_eq!(ended.err, Vec::<String>::new());
     let answers: Vec<serde_json::Value> =
         ended.out.lines().map(|line| serde_json::from_str(line).expect("stdout carries only JSON")).collect();
@@ -440,9 +440,9 @@ fn at_the_end_of_input_tools_answers_what_it_has_read_and_leaves_at_once() {
     }
 }
 
-/// Standard input and output that a client may give us, beside the pipes of the other tests.
+/// Files and sockets as standard input and output, besides the pipes of the other tests.
 #[test]
-fn tools_serves_on_files_and_sockets_as_well() {
+fn tools_can_use_files_and_sockets_as_standard_input_and_output() {
     let input = format!("{HELLO}\n{}\n", r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#);
     let (asked, answered) = (Scratch::new("in"), Scratch::new("out"));
     fs::write(&asked, &input).expect("a file");
@@ -466,9 +466,9 @@ fn tools_serves_on_files_and_sockets_as_well() {
     assert!(are_whole(&answers));
 }
 
-/// `tools` reopened a named pipe on stdin, and then waited for another writer after the only one had gone.
+/// `tools` opened a named pipe on stdin a second time, and so waited for another writer after the only one had closed it.
 #[test]
-fn regression_tools_ends_with_a_pipe_that_has_a_name_and_lost_its_writer() {
+fn regression_tools_ends_when_the_only_writer_closes_a_named_pipe() {
     let name = Scratch::new("fifo");
     assert!(Command::new("mkfifo").arg(&*name).status().expect("mkfifo").success());
     let path = name.to_path_buf();
@@ -483,18 +483,18 @@ fn regression_tools_ends_with_a_pipe_that_has_a_name_and_lost_its_writer() {
     assert_eq!(tools.0.wait().expect("it ends").code(), Some(0));
 }
 
-/// Others may hold the same pipe, such as a shell, and do not expect it to be non-blocking.
+/// Other processes, such as a shell, may have the same pipe, and do not expect it to be non-blocking.
 #[test]
-fn the_pipes_of_tools_are_left_as_they_were() {
+fn tools_does_not_change_the_blocking_mode_of_its_pipes() {
     let (theirs, mut ours) = std::io::pipe().expect("a pipe");
-    let (mut heard, said) = std::io::pipe().expect("a pipe");
-    let (mut shared_in, mut shared_out) = (theirs.try_clone().expect("a pipe"), said.try_clone().expect("a pipe"));
+    let (mut output, stdout_end) = std::io::pipe().expect("a pipe");
+    let (mut shared_in, mut shared_out) = (theirs.try_clone().expect("a pipe"), stdout_end.try_clone().expect("a pipe"));
     let mut command = Command::new(program("tools"));
-    let mut tools = Killed(command.stdin(theirs).stdout(said).spawn().expect("it starts"));
+    let mut tools = Killed(command.stdin(theirs).stdout(stdout_end).spawn().expect("it starts"));
     drop(command);
     ours.write_all(format!("{HELLO}\n").as_bytes()).expect("a reader");
     let mut answer = [0; 1];
-    heard.read_exact(&mut answer).expect("an answer");
+    output.read_exact(&mut answer).expect("an answer");
     tools.0.kill().expect("it runs");
     tools.0.wait().expect("it ends");
     let (tell, late) = channel();
@@ -503,19 +503,19 @@ fn the_pipes_of_tools_are_left_as_they_were() {
         tell.send(shared_in.read_exact(&mut read).map(|()| read))
     });
     let early = late.recv_timeout(Duration::from_millis(50));
-    assert!(early.is_err(), "nothing is there to be read: {early:?}");
+    assert!(early.is_err(), "a read blocks while there is no data: {early:?}");
     ours.write_all(b"late").expect("a reader");
     assert_eq!(&late.recv_timeout(PATIENCE).expect("an end").expect("a read that waits"), b"late");
     let full = thread::spawn(move || shared_out.write_all(&[b'x'; 200_000]));
     let mut left = 0;
     while left < 200_000 {
-        left += heard.read(&mut [0; 4096]).expect("a pipe");
+        left += output.read(&mut [0; 4096]).expect("a pipe");
     }
     full.join().expect("no panic").expect("a write that waits");
 }
 
 #[test]
-fn a_stuck_handler_does_not_outlive_the_grace_of_a_client_that_has_left() {
+fn a_stuck_handler_is_ended_after_the_grace_when_its_client_has_left() {
     let audit = Scratch::new("audit");
     let flags = ["--deadline", "0.3", "--audit", audit.to_str().expect("a path in UTF-8")];
     let mut tools = start("tools", flags, Stdio::piped());
@@ -526,18 +526,18 @@ fn a_stuck_handler_does_not_outlive_the_grace_of_a_client_that_has_left() {
     let start = Instant::now();
     let ended = tools.end().with(0);
     assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
-    assert!(ended.out.contains(r#""isError":true"#), "the deadline was still told: {ended:?}");
+    assert!(ended.out.contains(r#""isError":true"#), "the call was answered at its deadline: {ended:?}");
     assert!(fs::read_to_string(&audit).is_ok_and(|line| line.contains(r#""outcome":"timeout""#)));
 }
 
 #[test]
 fn ctrl_c_ends_tools() {
     let mut tools = start("tools", ["--tcp", "127.0.0.1:0"], Stdio::null());
-    tools.heard("listening on");
+    tools.until_error_line("listening on");
     tools.interrupt();
     tools.end().with(0);
 
-    // On stdin, with a client that stays: nothing reads from the terminal once it has ended.
+    // On stdin, with a client that stays connected.
     let mut tools = start("tools", [""; 0], Stdio::piped());
     let mut input = tools.child.0.stdin.take().expect("a pipe");
     writeln!(input, "{HELLO}").expect("a reader");
@@ -547,7 +547,7 @@ fn ctrl_c_ends_tools() {
     drop(input);
 }
 
-// ---- What was done, and the end ----
+// ---- Partial results, and the end ----
 
 #[test]
 fn a_call_that_is_cancelled_prints_the_partial_result_from_its_progress() {
@@ -572,22 +572,22 @@ impl Running {
     }
 }
 
-/// `tools` on stdin, which stays open, with one call under way that has reported `heard`.
-fn serving(flags: &[&str], tool: &str, arguments: &str, heard: &str) -> (Running, std::process::ChildStdin) {
+/// `tools` on stdin, which stays open, with a running call that has reported `update`.
+fn serving(flags: &[&str], tool: &str, arguments: &str, update: &str) -> (Running, std::process::ChildStdin) {
     let mut tools = start("tools", flags, Stdio::piped());
     let mut input = tools.child.0.stdin.take().expect("a pipe");
     let params = format!(r#"{{"name":"{tool}","arguments":{arguments},"_meta":{{"progressToken":2}}}}"#);
     writeln!(input, "{HELLO}\n{{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"tools/call\",\"params\":{params}}}").expect("a reader");
-    tools.out.until(heard);
+    tools.out.until(update);
     (tools, input)
 }
 
 #[test]
-fn when_told_to_end_tools_lets_running_calls_finish_and_refuses_new_ones() {
+fn after_a_signal_tools_lets_running_calls_finish_and_refuses_new_ones() {
     for tell in [Running::interrupt, Running::terminate] {
         let (mut tools, mut input) = serving(&[], "countdown", r#"{"from":3,"step_ms":1000}"#, "Counting down: 2");
         tell(&tools);
-        tools.heard("tools: 1 call may finish within 5s; once more ends it at once");
+        tools.until_error_line("tools: 1 call may finish within 5s; once more ends it at once");
         writeln!(input, r#"{{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{{"name":"chatty"}}}}"#).expect("a reader");
         assert!(tools.out.until(r#""id":3"#).contains(r#""code":-32809"#));
         tools.out.until("Countdown completed successfully");
@@ -596,7 +596,7 @@ fn when_told_to_end_tools_lets_running_calls_finish_and_refuses_new_ones() {
 }
 
 #[test]
-fn what_has_not_finished_within_the_grace_is_cancelled_and_leaves_what_was_done() {
+fn a_call_that_has_not_finished_within_the_grace_is_cancelled_with_its_partial_result() {
     let audit = Scratch::new("audit");
     let flags = ["--grace", "0.3", "--audit", audit.to_str().expect("a path in UTF-8")];
     let (tools, _input) = serving(&flags, "progress", r#"{"steps":100,"step_ms":100}"#, "step 2/100");
@@ -611,10 +611,10 @@ fn what_has_not_finished_within_the_grace_is_cancelled_and_leaves_what_was_done(
 }
 
 #[test]
-fn told_twice_tools_ends_at_once() {
+fn after_a_second_signal_tools_ends_at_once() {
     let (mut tools, _input) = serving(&["--grace", "60"], "progress", r#"{"steps":100,"step_ms":5000}"#, "step 1/100");
     tools.interrupt();
-    tools.heard("once more ends it at once");
+    tools.until_error_line("once more ends it at once");
     let start = Instant::now();
     tools.interrupt();
     tools.end().with(0);
@@ -622,20 +622,20 @@ fn told_twice_tools_ends_at_once() {
 }
 
 #[test]
-fn a_caller_has_its_result_from_a_server_that_is_told_to_end_and_the_next_caller_finds_nobody() {
+fn a_server_that_gets_a_signal_finishes_its_call_and_accepts_no_other_caller() {
     let mut tools = start("tools", ["--tcp", "127.0.0.1:0"], Stdio::null());
-    let address = tools.heard("listening on").rsplit(' ').next().expect("an address").to_owned();
+    let address = tools.until_error_line("listening on").rsplit(' ').next().expect("an address").to_owned();
     let mut calling = start("call", ["--tcp", &address, "countdown", r#"{"from":3,"step_ms":1000}"#], Stdio::null());
-    calling.heard("1/3");
+    calling.until_error_line("1/3");
     tools.interrupt();
-    tools.heard("1 call may finish");
+    tools.until_error_line("1 call may finish");
     call(&["--tcp", &address, "chatty"]).complained(4, &address);
     assert!(calling.end().with(0).out.contains("Countdown completed successfully"));
     tools.end().with(0);
 }
 
 #[test]
-fn a_server_that_refuses_the_handshake_is_quoted() {
+fn the_error_of_a_refused_handshake_is_printed() {
     let refuses = r#"read hello; echo '{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"not today"}}'; cat > /dev/null"#;
     call(&["--era", "legacy", "chatty", "--", "sh", "-c", refuses])
         .complained(4, "the server refused the handshake: not today (-32000)");
@@ -665,14 +665,14 @@ pub(super) fn answer(result: &str) -> String {
 // ---- The eras of MCP ----
 
 #[test]
-fn a_server_without_a_handshake_is_called_with_progress_and_its_answer() {
+fn a_server_without_a_handshake_can_be_called_with_progress() {
     for era in ["auto", "modern"] {
         let ended = call_tools(&["--era", era, "progress", r#"{"steps":3,"step_ms":1}"#], &["--era", "modern"]).with(0);
         assert_eq!(ended.updates(), 3, "{ended:?}");
         call_tools(&["--era", era, "chatty"], &["--era", "auto"]).with(0);
     }
-    let told = "the server refused the handshake: only revisions without a handshake are served (-32022): it speaks 2026-07-28, not 2025-11-25";
-    call_tools(&["--era", "legacy", "chatty"], &["--era", "modern"]).complained(4, told);
+    let message = "the server refused the handshake: only revisions without a handshake are served (-32022): it speaks 2026-07-28, not 2025-11-25";
+    call_tools(&["--era", "legacy", "chatty"], &["--era", "modern"]).complained(4, message);
 }
 
 #[test]
@@ -689,7 +689,7 @@ fn a_tool_asks_its_caller_in_every_era_and_gives_the_same_result() {
 }
 
 #[test]
-fn an_old_server_is_called_whatever_it_answers_to_the_probe() {
+fn an_old_server_is_called_after_any_error_to_the_probe() {
     let answers = [
         r#""error":{"code":-32601,"message":"Method not found"}"#,
         r#""error":{"code":-32000,"message":"not initialized"}"#,
@@ -704,14 +704,14 @@ fn an_old_server_is_called_whatever_it_answers_to_the_probe() {
 }
 
 #[test]
-fn an_old_server_that_ignores_the_probe_is_called_after_its_time() {
+fn an_old_server_that_ignores_the_probe_is_called_after_the_timeout_of_the_probe() {
     let script = format!("read -r probe\n{}", old_server());
     let ended = call(&["--era", "auto", "--start-timeout", "1", "chatty", "--", "sh", "-c", &script]).with(0);
     assert_eq!(ended.out, "old\n", "{ended:?}");
 }
 
 #[test]
-fn an_old_server_that_exits_at_the_probe_is_started_once_more_and_only_once() {
+fn an_old_server_that_exits_at_the_probe_is_started_once_more() {
     let script = format!("read -r hello; case $hello in *discover*) exit 1;; esac\n{}", old_server_that_has_read("1"));
     let ended = call(&["--era", "auto", "chatty", "--", "sh", "-c", &script]).with(0);
     assert_eq!(ended.out, "old\n", "{ended:?}");
@@ -736,13 +736,13 @@ fn old_server_that_has_read(id: &str) -> String {
     )
 }
 
-// ---- What becomes of the server ----
+// ---- The end of the server ----
 
 #[test]
-fn a_child_that_ignores_the_end_of_input_is_ended_with_all_that_it_has_started() {
+fn a_server_that_ignores_the_end_of_input_is_killed_with_its_child_processes() {
     let tools = program("tools");
     for (before, most) in [("", 5), ("trap '' TERM; ", 6)] {
-        // Any process left over would keep stderr open, and this test would hang.
+        // A remaining process would keep stderr open, and this test would hang.
         let script = format!("{before}{}; sleep 1000; true", tools.display());
         let begin = Instant::now();
         let ended = call(&["chatty", "--", "sh", "-c", &script]).with(0);
@@ -752,19 +752,22 @@ fn a_child_that_ignores_the_end_of_input_is_ended_with_all_that_it_has_started()
 }
 
 #[test]
-fn a_server_that_exits_is_noticed_at_once_although_another_process_holds_its_stdout() {
+fn the_exit_of_a_server_is_noticed_at_once_even_if_another_process_holds_its_stdout() {
     let holder = Scratch::new("holder");
     let script = scripted(&format!("sleep 1000 2> /dev/null & echo $! > {}; exit 3", holder.display()));
     let begin = Instant::now();
     let ended = call(&["chatty", "--", "sh", "-c", &script]);
     let took = begin.elapsed();
     let holder = fs::read_to_string(&holder).expect("a number");
-    assert!(Command::new("kill").arg(holder.trim()).status().is_ok_and(|status| status.success()), "it was left alone");
+    assert!(
+        Command::new("kill").arg(holder.trim()).status().is_ok_and(|status| status.success()),
+        "the other process was not killed"
+    );
     ended.complained(4, "the server is lost: the peer ended the connection (exit status: 3)");
     assert!(took < Duration::from_secs(2), "{took:?}");
 }
 
-// ---- What the server sends and asks ----
+// ---- Content and requests of the server ----
 
 #[test]
 fn images_audio_and_blobs_of_a_result_are_saved_as_new_files() {
@@ -797,7 +800,7 @@ fn images_audio_and_blobs_of_a_result_are_saved_as_new_files() {
         }
         assert_eq!(lines[4], "inside");
     }
-    // Without the flag they are named.
+    // Without the flag they are described.
     assert!(call(&save[2..]).with(0).out.contains("[image image/png]\n"));
 
     let blocks = r#"{"type":"image","data":"a!","mimeType":"image/png"},{"type":"audio","mimeType":"audio/wav"}"#;
@@ -814,7 +817,7 @@ fn images_audio_and_blobs_of_a_result_are_saved_as_new_files() {
 }
 
 #[test]
-fn a_server_is_told_the_folders_to_work_in() {
+fn a_server_gets_the_folders_of_the_command_line_as_roots() {
     let folder = Scratch::new("a folder");
     fs::create_dir(&*folder).expect("a folder");
     let (hello, roots) = (Scratch::new("hello"), Scratch::new("roots"));
@@ -850,10 +853,10 @@ fn a_server_is_told_the_folders_to_work_in() {
 }
 
 #[test]
-fn a_server_that_speaks_other_versions_says_which() {
+fn the_error_of_an_unsupported_version_lists_those_of_the_server() {
     let error = r#""error":{"code":-32022,"message":"unsupported","data":{"supported":["2026-07-28","2027-01-01"],"requested":"2025-11-25"}}"#;
-    let told = "unsupported (-32022): it speaks 2026-07-28, 2027-01-01, not 2025-11-25";
+    let message = "unsupported (-32022): it speaks 2026-07-28, 2027-01-01, not 2025-11-25";
     let refuses = format!("read -r hello; echo '{{\"jsonrpc\":\"2.0\",\"id\":1,{error}}}'; cat > /dev/null");
-    call(&["--era", "legacy", "chatty", "--", "sh", "-c", &refuses]).complained(4, told);
-    call(&["chatty", "--", "sh", "-c", &scripted(&answer(error))]).complained(1, told);
+    call(&["--era", "legacy", "chatty", "--", "sh", "-c", &refuses]).complained(4, message);
+    call(&["chatty", "--", "sh", "-c", &scripted(&answer(error))]).complained(1, message);
 }

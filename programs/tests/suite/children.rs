@@ -1,4 +1,4 @@
-//! The programs `gateway` and `tools --tesseron` as children, a home that they share, and an MCP client that speaks to them.
+//! The programs `gateway` and `tools --tesseron` as child processes, a home directory that they share, and an MCP client of the gateway.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -33,7 +33,7 @@ impl Programs {
         command
     }
 
-    /// Runs one to its end, with nobody at its stdin.
+    /// Runs a program to its end, with an empty stdin.
     pub(crate) fn run(&self, name: &str, flags: &[&str]) -> Ended {
         let mut command = self.command(name);
         command.args(flags).stdin(Stdio::null()).stdout(Stdio::piped());
@@ -44,7 +44,7 @@ impl Programs {
     }
 }
 
-/// A program that runs. It does not outlive its test.
+/// A running program, which is killed at the end of its test.
 pub(crate) struct Program {
     pub(crate) child: Child,
     pub(crate) err: Lines,
@@ -57,8 +57,8 @@ impl Program {
         Self { child, err }
     }
 
-    /// With nobody who reads its stderr.
-    pub(crate) fn unheard(mut command: Command) -> Self {
+    /// Starts a program whose stderr is not read.
+    pub(crate) fn with_unread_stderr(mut command: Command) -> Self {
         let mut child = command.stderr(Stdio::piped()).spawn().expect("a program that starts");
         drop(child.stderr.take());
         Self { child, err: Lines::of(io::empty()) }
@@ -69,7 +69,8 @@ impl Program {
         assert!(sent.is_ok_and(|status| status.success()), "kill {signal}");
     }
 
-    /// Waits for its end. That it ends shows by its stderr; if nobody reads that, by what else was read to its end before.
+    /// Waits for the end of the program, which is noticed by the end of its stderr. If stderr is not read, the caller must have waited for another
+    /// stream to end.
     pub(crate) fn wait(&mut self) -> ExitStatus {
         assert!(self.err.ends_within(PATIENCE), "it hangs: {}", self.err.seen());
         self.child.wait().expect("a child")
@@ -92,14 +93,14 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// Exactly one line on stderr, with these words in it, and nothing on stdout.
+    /// Checks that there is just one line on stderr, with these words in it, and nothing on stdout.
     pub(crate) fn complained(&self, status: i32, words: &str) {
         assert_eq!((self.status, self.out.as_str(), self.err.lines().count()), (Some(status), "", 1), "{self:?}");
         assert!(self.err.contains(words), "{words:?} in {self:?}");
     }
 }
 
-/// What a program says, line by line.
+/// An output stream of a program, line by line.
 pub(crate) struct Lines {
     coming: Receiver<String>,
     seen: RefCell<Vec<String>>,
@@ -123,12 +124,12 @@ impl Lines {
             }
             match self.coming.recv_timeout(PATIENCE) {
                 Ok(line) => seen.push(line),
-                Err(_) => panic!("never said {what:?}: {seen:?}"),
+                Err(_) => panic!("no line with {what:?}: {seen:?}"),
             }
         }
     }
 
-    /// Returns `true` if the program says nothing more, since it has ended. Waits so long for that.
+    /// Waits for the end of the stream. Returns `false` if it has not ended within `span`.
     pub(crate) fn ends_within(&self, span: Duration) -> bool {
         let (mut seen, end) = (self.seen.borrow_mut(), Instant::now() + span);
         loop {
@@ -139,20 +140,20 @@ impl Lines {
         }
     }
 
-    /// Whatever was said until now.
+    /// The text so far.
     pub(crate) fn seen(&self) -> String {
         self.seen.borrow_mut().extend(self.coming.try_iter());
         self.seen.borrow().join("\n")
     }
 
-    /// Whatever a program says that has ended.
+    /// The whole text of a program that has ended.
     pub(crate) fn all(&self) -> String {
         self.seen.borrow_mut().extend(self.coming.iter());
         self.seen.borrow().join("\n")
     }
 }
 
-/// A home that nobody else has, and that goes with the test.
+/// A home directory for one test, which is removed at its end.
 pub(crate) struct Home(pub(crate) Scratch);
 
 impl Home {
@@ -171,26 +172,26 @@ impl Home {
         self.0.join(".tesseron/instances")
     }
 
-    /// The names of all that lies beside the manifests, and of these.
+    /// The names of all files in the folder of the manifests.
     pub(crate) fn names(&self) -> BTreeSet<String> {
         let entries = fs::read_dir(self.instances()).expect("a folder");
         entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect()
     }
 
-    /// All manifests, without what is being written.
+    /// All manifests, without unfinished files.
     pub(crate) fn manifests(&self) -> Vec<Value> {
         let names = self.names().into_iter().filter(|name| name.ends_with(".json"));
         let read = names.map(|name| fs::read(self.instances().join(name)).expect("a manifest"));
         read.map(|written| serde_json::from_slice(&written).expect("JSON")).collect()
     }
 
-    /// That of the only app.
+    /// The manifest of the only app.
     pub(crate) fn manifest(&self) -> Value {
         let [manifest] = <[_; 1]>::try_from(self.manifests()).expect("one manifest");
         manifest
     }
 
-    /// The code of the only app, once nobody has it.
+    /// The claim code of the only app, once it is not claimed.
     pub(crate) fn next_code(&self) -> String {
         until("there is a new code", || {
             let claim = self.manifests().pop()?["hostMintedClaim"].clone();
@@ -217,7 +218,7 @@ impl App {
         app
     }
 
-    /// The code that it shows, the first or a later one.
+    /// The claim code number `number` that the app has printed.
     pub(crate) fn code(&self, number: usize) -> String {
         let line = self.0.err.nth("claim code", number);
         line.rsplit(' ').next().expect("a code").to_owned()
@@ -229,17 +230,17 @@ pub(crate) struct Agent {
     pub(crate) gateway: Program,
     pub(crate) input: Option<ChildStdin>,
     coming: Receiver<(Instant, Value)>,
-    /// What the gateway has said, in order.
-    pub(crate) heard: Vec<(Instant, Value)>,
+    /// The messages of the gateway, in order.
+    pub(crate) received: Vec<(Instant, Value)>,
     next: u64,
 }
 
-/// A place in what an agent has heard.
+/// A position in the messages that an agent has received.
 #[derive(Clone, Copy)]
 pub(crate) struct Mark(pub(crate) usize);
 
 impl Agent {
-    /// One that can be asked for everything.
+    /// Starts an agent that supports every input request.
     pub(crate) fn start(programs: &Programs, home: &Home, flags: &[&str]) -> Self {
         Self::with(programs, home, flags, &json!({ "sampling": {}, "elicitation": {} }))
     }
@@ -264,7 +265,7 @@ impl Agent {
             let parsed = lines.map(|line| serde_json::from_str(&line).unwrap_or_else(|_| json!({ "not JSON": line })));
             let _ = parsed.map(|message| (Instant::now(), message)).into_iter().try_for_each(|message| tell.send(message));
         });
-        let mut agent = Self { gateway, input, coming, heard: Vec::new(), next: 1 };
+        let mut agent = Self { gateway, input, coming, received: Vec::new(), next: 1 };
         agent.greet(capabilities);
         agent
     }
@@ -277,10 +278,10 @@ impl Agent {
         });
         let welcome = self.ask("initialize", &hello);
         assert_eq!(welcome["result"]["serverInfo"]["name"], "tesseron", "{welcome}");
-        self.say(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+        self.send_message(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
     }
 
-    pub(crate) fn say(&mut self, message: &Value) {
+    pub(crate) fn send_message(&mut self, message: &Value) {
         let input = self.input.as_mut().expect("a gateway that listens");
         writeln!(input, "{message}").expect("a gateway that reads");
     }
@@ -288,7 +289,7 @@ impl Agent {
     pub(crate) fn send(&mut self, method: &str, params: &Value) -> u64 {
         let id = self.next;
         self.next += 1;
-        self.say(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
+        self.send_message(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
         id
     }
 
@@ -297,7 +298,7 @@ impl Agent {
         self.answer(id)
     }
 
-    /// Calls a tool. Its progress goes by the id of the request.
+    /// Calls a tool. The progress token is the request id.
     pub(crate) fn send_call(&mut self, tool: &str, arguments: &Value) -> u64 {
         let token = self.next;
         self.send("tools/call", &json!({ "name": tool, "arguments": arguments, "_meta": { "progressToken": token } }))
@@ -309,19 +310,19 @@ impl Agent {
     }
 
     pub(crate) fn cancel(&mut self, id: u64) {
-        self.say(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }));
+        self.send_message(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } }));
     }
 
-    /// Here, in what was heard.
+    /// The current position.
     pub(crate) fn mark(&self) -> Mark {
-        Mark(self.heard.len())
+        Mark(self.received.len())
     }
 
-    /// Waits for the first message that fits, from a place on.
+    /// Waits for the first message from a position on for which `fits` is true.
     pub(crate) fn wait(&mut self, Mark(from): Mark, what: &str, fits: impl Fn(&Value) -> bool) -> (usize, Value) {
         let mut at = from;
         loop {
-            while let Some((_, message)) = self.heard.get(at) {
+            while let Some((_, message)) = self.received.get(at) {
                 assert!(message.get("not JSON").is_none(), "stdout carries only JSON: {message}");
                 if fits(message) {
                     return (at, message.clone());
@@ -329,8 +330,8 @@ impl Agent {
                 at += 1;
             }
             match self.coming.recv_timeout(PATIENCE) {
-                Ok(message) => self.heard.push(message),
-                Err(_) => panic!("{what} never came; {:?}; stderr: {}", self.heard, self.gateway.err.seen()),
+                Ok(message) => self.received.push(message),
+                Err(_) => panic!("{what} did not come; {:?}; stderr: {}", self.received, self.gateway.err.seen()),
             }
         }
     }
@@ -339,29 +340,29 @@ impl Agent {
         self.wait(Mark(0), &format!("the answer to {id}"), |message| message["id"] == id && message.get("method").is_none()).1
     }
 
-    /// The result of a call, which may say that the tool has failed.
+    /// The result of a call, which may be that of a failed tool.
     pub(crate) fn result(&mut self, id: u64) -> Value {
         let answer = self.answer(id);
         assert!(answer["result"]["content"].is_array(), "{answer}");
         answer["result"].clone()
     }
 
-    /// A request or a notification of the gateway.
+    /// Waits for a request or a notification of the gateway.
     pub(crate) fn message(&mut self, from: Mark, method: &str) -> Value {
         self.wait(from, method, |message| message["method"] == method).1
     }
 
     pub(crate) fn reply(&mut self, asked: &Value, result: &Value) {
-        self.say(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result }));
+        self.send_message(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result }));
     }
 
-    /// The updates of a call that were heard until now, and when.
+    /// The updates of a call so far, with their times.
     pub(crate) fn updates(&self, id: u64) -> Vec<(Instant, Value)> {
         let ours = |message: &Value| message["method"] == "notifications/progress" && message["params"]["progressToken"] == id;
-        self.heard.iter().filter(|(_, message)| ours(message)).map(|(at, message)| (*at, message["params"].clone())).collect()
+        self.received.iter().filter(|(_, message)| ours(message)).map(|(at, message)| (*at, message["params"].clone())).collect()
     }
 
-    /// Waits until a call has reported so often.
+    /// Waits until a call has reported `count` updates.
     pub(crate) fn until_updates(&mut self, id: u64, count: usize) {
         let mut from = Mark(0);
         for _ in 0..count {
@@ -390,7 +391,7 @@ impl Agent {
         tools.iter().map(|tool| tool["name"].as_str().expect("a name").to_owned()).collect()
     }
 
-    /// Waits until a tool is listed, or no longer, looking again whenever the gateway says that there is something to see.
+    /// Waits until a tool is listed or not. The tools are listed again after each notification of a change.
     pub(crate) fn until_listed(&mut self, mut from: Mark, tool: &str, listed: bool) {
         while self.tools().iter().any(|name| name == tool) != listed {
             let changed = |message: &Value| message["method"] == "notifications/tools/list_changed";
@@ -398,24 +399,24 @@ impl Agent {
         }
     }
 
-    /// Returns `true` if the gateway says nothing more, since it has ended. Listens so long for that.
+    /// Waits for the end of the gateway. Returns `false` if it has not ended within `span`.
     pub(crate) fn ends_within(&mut self, span: Duration) -> bool {
         let end = Instant::now() + span;
         loop {
             match self.coming.recv_timeout(end.saturating_duration_since(Instant::now())) {
-                Ok(message) => self.heard.push(message),
+                Ok(message) => self.received.push(message),
                 Err(late) => return late == RecvTimeoutError::Disconnected,
             }
         }
     }
 
-    /// Ends its input, and gives how the gateway ended, and what it said meanwhile.
+    /// Closes the input of the gateway. Returns its exit status and its remaining output.
     pub(crate) fn leave(mut self) -> Ended {
         drop(self.input.take());
-        let before = self.heard.len();
+        let before = self.received.len();
         assert!(self.ends_within(PATIENCE), "it hangs: {}", self.gateway.err.seen());
         let status = self.gateway.wait().code();
-        let out = self.heard[before..].iter().map(|(_, message)| message.to_string()).collect::<Vec<_>>().join("\n");
+        let out = self.received[before..].iter().map(|(_, message)| message.to_string()).collect::<Vec<_>>().join("\n");
         Ended { status, out, err: self.gateway.err.all() }
     }
 }
@@ -424,7 +425,7 @@ pub(crate) fn is_error(result: &Value) -> bool {
     result["isError"] == true
 }
 
-/// Its blocks of text, one after the other.
+/// The blocks of text of a result, one after the other.
 pub(crate) fn text(result: &Value) -> String {
     blocks(result).join("\n")
 }
@@ -434,13 +435,13 @@ pub(crate) fn blocks(result: &Value) -> Vec<String> {
     content.iter().map(|block| block["text"].as_str().expect("text").to_owned()).collect()
 }
 
-/// A result that is JSON, in its text.
+/// The JSON value in the text of a result.
 pub(crate) fn value(result: &Value) -> Value {
     assert!(!is_error(result), "{result}");
     serde_json::from_str(&text(result)).expect("JSON")
 }
 
-/// The lines of an audit file, once there are so many.
+/// Waits until an audit file has `lines` lines, and returns them.
 pub(crate) fn audit(path: &Path, lines: usize) -> Vec<Value> {
     until(&format!("{lines} lines in {}", path.display()), || {
         let written = fs::read_to_string(path).unwrap_or_default();
@@ -449,14 +450,14 @@ pub(crate) fn audit(path: &Path, lines: usize) -> Vec<Value> {
     })
 }
 
-/// Carries bytes between a gateway and an app, until it is cut.
-pub(crate) struct Cable {
+/// A relay of bytes between a gateway and an app, which can be cut.
+pub(crate) struct Relay {
     pub(crate) address: String,
     streams: Arc<Mutex<Vec<TcpStream>>>,
 }
 
-impl Cable {
-    /// To an app's own address, as its manifest says it.
+impl Relay {
+    /// A relay to an app, by the address in its manifest.
     pub(crate) fn to(url: &str) -> Self {
         let target = url.trim_start_matches("ws://").trim_end_matches('/').to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -479,7 +480,7 @@ impl Cable {
         Self { address, streams }
     }
 
-    /// Cuts every connection. New ones are carried as before.
+    /// Cuts every connection. New ones can be made.
     pub(crate) fn cut(&self) {
         for stream in self.streams.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             let _ = stream.shutdown(Shutdown::Both);
@@ -487,10 +488,10 @@ impl Cable {
     }
 }
 
-/// What a process has had of a processor, in ticks of 10 ms. `None` where the system does not say.
+/// The processor time of a process, in ticks of 10 ms. `None` if the system does not provide it.
 pub(crate) fn processor_time(program: &Program) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{}/stat", program.child.id())).ok()?;
-    // Behind the name, which may hold anything: state, parent and so on.
+    // The fields after the name, which may contain any character: state, parent and so on.
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
     Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
 }

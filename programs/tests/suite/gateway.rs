@@ -1,5 +1,5 @@
-//! The programs `gateway` and `tools --tesseron`, run as a person runs them: an MCP client speaks to the stdin of the one, and over
-//! real sockets and manifests in a home of its own it reaches the other.
+//! The programs `gateway` and `tools --tesseron`, run as a person runs them: an MCP client on the stdin of the gateway reaches the app over real
+//! sockets and manifests in a home directory of its own.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,12 +16,12 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::children::{
-    Agent, App, Cable, Home, Lines, Mark, Program, Programs, audit, blocks, is_error, processor_time, text, value,
+    Agent, App, Home, Lines, Mark, Program, Programs, Relay, audit, blocks, is_error, processor_time, text, value,
 };
 use tests::scratch::Scratch;
 use tests::until::{PATIENCE, until};
 
-/// A test for each row.
+/// Declares a test for each row.
 macro_rules! rows {
     ($($name:ident)*) => {$(
         #[test]
@@ -35,45 +35,45 @@ mod rows {
     rows! {
         an_app_on_a_web_socket_is_found_claimed_and_called
         an_app_on_a_unix_socket_is_found_claimed_and_called
-        an_app_that_lets_the_gateway_make_up_the_code_is_claimed_too
-        an_app_that_any_user_may_claim_warns_of_that
-        another_user_of_this_machine_keeps_nobody_out
+        an_app_whose_code_comes_from_the_gateway_can_be_claimed
+        an_app_that_any_user_may_claim_prints_a_warning
+        another_user_of_this_machine_cannot_lock_the_owner_out
         only_the_right_code_claims_in_any_case
         a_session_whose_channel_was_cut_is_resumed_without_a_new_claim
-        what_the_agent_watches_it_watches_on_after_the_channel_was_cut
-        an_app_goes_on_telling_a_gateway_that_does_not_subscribe_again
-        a_gateway_that_keeps_no_sessions_asks_for_a_new_claim
-        a_code_of_another_gateway_is_told_to_be_that
-        once_the_gateway_has_left_there_is_a_new_code_and_the_old_one_is_spent
-        the_next_gateway_claims_anew_what_it_does_not_know
-        several_apps_run_at_once_and_the_newest_of_twins_answers
-        ten_updates_half_a_second_apart_arrive_half_a_second_apart
-        a_cancelled_call_stops_at_the_app_and_what_was_done_is_kept
-        what_a_deadline_cut_short_is_told_with_what_was_done
-        an_agent_that_leaves_cancels_what_it_had_running
-        an_app_that_dies_fails_its_calls_and_takes_its_tools_along
-        the_model_and_the_user_are_asked_through_both_hops
-        an_agent_without_a_model_or_a_user_is_not_asked
-        blocks_of_text_cross_one_by_one_as_they_are
-        the_clock_is_listed_read_and_subscribed
+        a_subscription_of_the_agent_goes_on_after_the_channel_was_cut
+        an_app_goes_on_sending_updates_to_a_gateway_that_does_not_subscribe_again
+        a_gateway_that_keeps_no_sessions_needs_a_new_claim
+        the_error_about_a_code_of_another_gateway_names_that_gateway
+        after_its_gateway_has_left_an_app_has_a_new_code_and_the_old_one_is_invalid
+        an_app_must_be_claimed_again_at_a_gateway_that_does_not_know_its_session
+        of_several_apps_at_once_those_with_one_id_are_listed_once_and_the_newest_is_called
+        ten_updates_half_a_second_apart_are_each_forwarded_at_once
+        a_cancelled_call_stops_at_the_app_and_keeps_its_partial_result
+        a_call_that_reaches_its_deadline_fails_with_its_partial_result
+        an_agent_that_leaves_cancels_its_running_calls
+        an_app_that_is_killed_fails_its_calls_and_its_tools_are_removed
+        sampling_and_forms_of_an_app_reach_the_agent
+        an_agent_without_sampling_and_forms_gets_no_input_request
+        blocks_of_text_are_forwarded_one_by_one_and_unchanged
+        the_resource_clock_is_listed_read_and_subscribed
         the_log_of_an_app_is_filtered_by_the_agents_level
-        a_manifest_goes_with_its_app_however_it_is_told_to_end
-        what_a_dead_process_left_is_swept_and_nothing_else
-        an_app_that_stalls_holds_up_no_other_claim
-        an_agent_that_talks_nonsense_is_told_so_and_served_on
+        a_manifest_is_removed_when_its_app_ends_by_any_signal
+        only_the_manifest_of_a_dead_process_is_removed
+        an_app_that_stalls_does_not_delay_another_claim
+        an_agent_that_sends_invalid_frames_gets_errors_and_is_still_served
         agents_come_one_after_the_other_over_tcp
-        the_surface_is_what_the_flag_says_or_the_environment
-        nobody_has_to_read_stderr
-        a_client_that_reads_no_longer_is_status_4
-        a_gateway_with_nothing_to_do_does_nothing
-        the_gateway_ends_when_its_input_ends_and_when_it_is_told_to
-        help_tells_the_flags_and_the_exit_statuses
-        a_command_line_that_makes_no_sense_is_reported_in_one_line_with_status_2
-        what_cannot_be_opened_is_reported_in_one_line_with_status_4
+        the_surface_is_set_by_the_flag_or_the_environment
+        the_gateway_runs_although_its_stderr_is_not_read
+        a_client_that_closes_the_output_of_the_gateway_is_status_4
+        an_idle_gateway_uses_no_processor_time
+        the_gateway_ends_at_the_end_of_input_and_on_a_signal
+        help_lists_the_flags_and_the_exit_statuses
+        an_invalid_command_line_is_reported_in_one_line_with_status_2
+        an_address_that_cannot_be_opened_is_reported_in_one_line_with_status_4
     }
 }
 
-/// The gateway looks at the manifests at least this often.
+/// The greatest time between two scans of the manifests by the gateway.
 const POLL: Duration = Duration::from_secs(2);
 
 // ---- Claims ----
@@ -93,7 +93,7 @@ fn found_claimed_and_called(programs: &Programs, binding: &str) {
     assert!(agent.tools().contains(&"tools__whoami".to_owned()));
     let caller = value(&agent.call("tools__whoami", &json!({})));
     assert_eq!((&caller["agent"]["name"], &caller["capabilities"]["sampling"]), (&json!("agent"), &json!(true)), "{caller}");
-    assert!(!agent.pending().contains(&code), "a code that is spent is not offered");
+    assert!(!agent.pending().contains(&code), "a used code is not listed");
     let same = agent.call("tesseron__invoke_action", &json!({ "app_id": "tools", "action": "whoami" }));
     assert_eq!(value(&same), caller);
     let wrong = agent.call("tools__progress", &json!({ "steps": "many" }));
@@ -109,7 +109,7 @@ fn an_app_on_a_unix_socket_is_found_claimed_and_called(programs: &Programs) {
     found_claimed_and_called(programs, "--unix");
 }
 
-fn an_app_that_lets_the_gateway_make_up_the_code_is_claimed_too(programs: &Programs) {
+fn an_app_whose_code_comes_from_the_gateway_can_be_claimed(programs: &Programs) {
     for flags in [["--gateway-claims", "--any-user"], ["--gateway-claims", "--unix"]] {
         let home = Home::new();
         let app = App::start(programs, &home, flags);
@@ -118,13 +118,13 @@ fn an_app_that_lets_the_gateway_make_up_the_code_is_claimed_too(programs: &Progr
         agent.gateway.err.nth(&code, 0);
         assert!(agent.pending().contains(&code));
         let early = agent.call("tools__whoami", &json!({}));
-        assert!(is_error(&early) && text(&early).contains(&code), "nobody has claimed it: {early}");
+        assert!(is_error(&early) && text(&early).contains(&code), "the app is not claimed: {early}");
         agent.claimed(&code);
         assert_eq!(value(&agent.call("tools__whoami", &json!({})))["agent"]["name"], "agent");
     }
 }
 
-fn an_app_that_any_user_may_claim_warns_of_that(programs: &Programs) {
+fn an_app_that_any_user_may_claim_prints_a_warning(programs: &Programs) {
     const WARNING: &str = "warning: any user of this machine may claim this app";
     let home = Home::new();
     let app = App::start(programs, &home, ["--gateway-claims", "--any-user"]);
@@ -133,13 +133,13 @@ fn an_app_that_any_user_may_claim_warns_of_that(programs: &Programs) {
         let mut app = App::start(programs, &home, flags);
         app.0.signal("-TERM");
         app.0.wait();
-        let said = app.0.err.all();
-        assert!(!said.contains(WARNING), "{flags:?}: {said}");
+        let content = app.0.err.all();
+        assert!(!content.contains(WARNING), "{flags:?}: {content}");
     }
 }
 
-/// 64 silent connections of another account, or five wrong codes, locked the owner out.
-fn another_user_of_this_machine_keeps_nobody_out(programs: &Programs) {
+/// The owner of the app was locked out by 64 silent connections, or by five wrong codes, of another user.
+fn another_user_of_this_machine_cannot_lock_the_owner_out(programs: &Programs) {
     const ATTACK: &str = r#"
         trap '' PIPE
         for i in {1..100}; do exec {silent}<>"/dev/tcp/127.0.0.1/$1"; done
@@ -160,12 +160,12 @@ fn another_user_of_this_machine_keeps_nobody_out(programs: &Programs) {
     let mut other = Command::new("bash");
     other.args(["-c", ATTACK, "attack", &port]).uid(12345).current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut other = match other.spawn() {
-        // Only the superuser can be another user.
+        // Only the superuser can run a program as another user.
         Err(error) if error.kind() == ErrorKind::PermissionDenied => return,
         other => other.expect("a shell"),
     };
     let answers = Lines::of(other.stdout.take().expect("a pipe"));
-    assert_eq!(answers.nth("done", 0), "done", "not one of the wrong codes was answered, so none has slowed down the right one");
+    assert_eq!(answers.nth("done", 0), "done", "no wrong code was answered, so none has slowed down the right one");
     Agent::start(programs, &home, &[]).claimed(&app.code(0));
     drop(other.stdin.take());
     other.wait().expect("a child");
@@ -176,27 +176,27 @@ fn only_the_right_code_claims_in_any_case(programs: &Programs) {
     let app = App::start(programs, &home, ["--ws"]);
     let code = app.code(0);
     let mut agent = Agent::start(programs, &home, &[]);
-    // The gateway does not dial with what is no code of anybody, so none of these counts as a guess at the app.
+    // The gateway does not dial for an unknown code, so none of these counts as a guess at the app.
     let long = "A".repeat(100_000);
     for wrong in ["ZZZZ-ZZ", "", "../../../etc/passwd", "AB\u{0}CD", "AB\r\nCD-EF", "\u{1F980}", "%s%n", &long] {
         let refused = agent.claim(wrong);
         assert!(is_error(&refused), "{refused}");
-        assert!(text(&refused).len() < 1000, "it is not echoed at length");
+        assert!(text(&refused).len() < 1000, "the code is not quoted in full");
     }
     for malformed in [json!({}), json!({ "code": 7 }), json!({ "code": null }), json!({ "code": [&code] })] {
         assert!(is_error(&agent.call("tesseron__claim_session", &malformed)), "{malformed}");
     }
     let hint = text(&agent.claim("ZZZZ-ZZ"));
-    assert!(hint.contains(&code), "what waits is named: {hint}");
+    assert!(hint.contains(&code), "the pending code is named: {hint}");
     agent.claimed(&code.to_lowercase());
     agent.claimed(&code);
     assert!(!is_error(&agent.call("tools__chatty", &json!({}))));
 }
 
-/// Has the app of one home known in another, through a cable.
-fn cabled(home: &Home, there: &Home) -> Cable {
+/// Makes the app of one home known in another one, through a relay.
+fn relayed(home: &Home, there: &Home) -> Relay {
     let mut manifest = home.manifest();
-    let cable = Cable::to(manifest["transport"]["url"].as_str().expect("a URL"));
+    let cable = Relay::to(manifest["transport"]["url"].as_str().expect("a URL"));
     manifest["transport"]["url"] = json!(format!("ws://{}/", cable.address));
     there.put(manifest["instanceId"].as_str().expect("an id"), &manifest.to_string());
     cable
@@ -205,7 +205,7 @@ fn cabled(home: &Home, there: &Home) -> Cable {
 fn a_session_whose_channel_was_cut_is_resumed_without_a_new_claim(programs: &Programs) {
     let (home, there) = (Home::new(), Home::new());
     let app = App::start(programs, &home, ["--ws", "--gateway-claims", "--any-user"]);
-    let cable = cabled(&home, &there);
+    let cable = relayed(&home, &there);
     let mut agent = Agent::start(programs, &there, &["--resume-ttl", "1e19"]);
     agent.claimed(&app.code(0));
     for round in 1..=2 {
@@ -215,7 +215,7 @@ fn a_session_whose_channel_was_cut_is_resumed_without_a_new_claim(programs: &Pro
         cable.cut();
         let lost = agent.result(running);
         assert!(is_error(&lost) && lost["structuredContent"]["code"] == -32010, "{lost}");
-        assert!(lost["structuredContent"]["progress"].is_number(), "it says how far it was: {lost}");
+        assert!(lost["structuredContent"]["progress"].is_number(), "the error has the last progress: {lost}");
         agent.message(before, "notifications/tools/list_changed");
         agent.gateway.err.nth("tools is there", round - 1);
         agent.until_listed(before, "tools__whoami", true);
@@ -224,10 +224,10 @@ fn a_session_whose_channel_was_cut_is_resumed_without_a_new_claim(programs: &Pro
     assert_eq!(app.0.err.seen().matches("claim code").count(), 1, "{}", app.0.err.seen());
 }
 
-fn what_the_agent_watches_it_watches_on_after_the_channel_was_cut(programs: &Programs) {
+fn a_subscription_of_the_agent_goes_on_after_the_channel_was_cut(programs: &Programs) {
     let (home, there) = (Home::new(), Home::new());
     let app = App::start(programs, &home, ["--ws", "--gateway-claims", "--any-user"]);
-    let cable = cabled(&home, &there);
+    let cable = relayed(&home, &there);
     let mut agent = Agent::start(programs, &there, &[]);
     agent.claimed(&app.code(0));
     let uri = json!({ "uri": "tesseron://tools/clock" });
@@ -238,7 +238,7 @@ fn what_the_agent_watches_it_watches_on_after_the_channel_was_cut(programs: &Pro
         agent.gateway.err.nth("tools is there", round);
         agent.until_listed(before, "tools__whoami", true);
         let after = agent.mark();
-        // The first may be that of the renewal itself.
+        // The first notification may be that of the renewal itself.
         let (at, _) = agent.wait(after, "an update", |message| message["method"] == "notifications/resources/updated");
         let (_, updated) =
             agent.wait(Mark(at + 1), "another one", |message| message["method"] == "notifications/resources/updated");
@@ -247,14 +247,14 @@ fn what_the_agent_watches_it_watches_on_after_the_channel_was_cut(programs: &Pro
     assert!(agent.ask("resources/unsubscribe", &uri)["result"].is_object());
 }
 
-/// The gateway is played as that of the reference: after a resume it asks for nothing again.
-fn an_app_goes_on_telling_a_gateway_that_does_not_subscribe_again(programs: &Programs) {
+/// The gateway of this test is scripted like that of the reference: it does not subscribe again after a resume.
+fn an_app_goes_on_sending_updates_to_a_gateway_that_does_not_subscribe_again(programs: &Programs) {
     let home = Home::new();
     let _app = App::start(programs, &home, ["--unix", "--gateway-claims"]);
     let path = home.manifest()["transport"]["path"].as_str().expect("a path").to_owned();
     let mut token = None;
     for round in 0..3 {
-        // Until the app has seen the end of the last channel it has no place for another, and closes it after a second.
+        // Until the app has noticed the end of the last channel, it accepts no other one, and closes it after a second.
         let (mut stream, mut lines, first) = until("the app speaks first", || {
             let stream = UnixStream::connect(&path).expect("an app");
             stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
@@ -292,22 +292,22 @@ fn an_app_goes_on_telling_a_gateway_that_does_not_subscribe_again(programs: &Pro
     }
 }
 
-fn a_gateway_that_keeps_no_sessions_asks_for_a_new_claim(programs: &Programs) {
+fn a_gateway_that_keeps_no_sessions_needs_a_new_claim(programs: &Programs) {
     let (home, there) = (Home::new(), Home::new());
     let app = App::start(programs, &home, ["--ws", "--gateway-claims", "--any-user"]);
-    let cable = cabled(&home, &there);
+    let cable = relayed(&home, &there);
     let mut agent = Agent::start(programs, &there, &["--resume-ttl", "0"]);
     let first = app.code(0);
     agent.claimed(&first);
     cable.cut();
     let second = app.code(1);
     assert_ne!(first, second);
-    assert!(is_error(&agent.claim(&first)), "it is spent");
+    assert!(is_error(&agent.claim(&first)), "the code was used");
     agent.claimed(&second);
     assert!(!is_error(&agent.call("tools__chatty", &json!({}))));
 }
 
-fn a_code_of_another_gateway_is_told_to_be_that(programs: &Programs) {
+fn the_error_about_a_code_of_another_gateway_names_that_gateway(programs: &Programs) {
     let home = Home::new();
     let app = App::start(programs, &home, ["--unix", "--gateway-claims"]);
     let mut one = Agent::start(programs, &home, &[]);
@@ -325,25 +325,25 @@ fn a_code_of_another_gateway_is_told_to_be_that(programs: &Programs) {
     assert!(is_error(&refused) && text(&refused).contains(&format!("another gateway (process {process})")), "{refused}");
     assert!(!text(&refused).contains(&first), "{refused}");
 
-    // One that was killed leaves its breadcrumb, which tells so much.
+    // The breadcrumb of a killed gateway remains.
     one.gateway.signal("-KILL");
     one.gateway.wait();
     let second = app.code(1);
     other.gateway.err.nth(&second, 0);
     let refused = other.claim(&first);
     assert!(is_error(&refused) && text(&refused).contains(&format!("a gateway that has ended (process {process})")), "{refused}");
-    assert!(text(&refused).contains(&second), "what waits is named: {refused}");
+    assert!(text(&refused).contains(&second), "the pending code is named: {refused}");
     other.claimed(&second);
-    // No code that is claimed has one; that of the dead is swept after an hour.
+    // A claimed code has no breadcrumb, and that of a dead gateway is removed after an hour.
     let only = || fs::read_dir(&breadcrumbs).expect("a folder").map(|entry| entry.expect("an entry").path()).collect::<Vec<_>>();
-    until("the other one is gone", || (only() == [breadcrumb.clone()]).then_some(()));
+    until("the other breadcrumb is removed", || (only() == [breadcrumb.clone()]).then_some(()));
     let long_ago = fs::read_to_string(&breadcrumb).expect("a breadcrumb").replace("\"mintedAt\":", "\"mintedAt\":1,\"was\":");
     fs::write(&breadcrumb, long_ago).expect("our folder");
     Agent::start(programs, &home, &[]).pending();
-    until("it is swept", || only().is_empty().then_some(()));
+    until("the breadcrumb is removed", || only().is_empty().then_some(()));
 }
 
-fn once_the_gateway_has_left_there_is_a_new_code_and_the_old_one_is_spent(programs: &Programs) {
+fn after_its_gateway_has_left_an_app_has_a_new_code_and_the_old_one_is_invalid(programs: &Programs) {
     for binding in ["--ws", "--unix"] {
         let home = Home::new();
         let app = App::start(programs, &home, [binding]);
@@ -351,29 +351,29 @@ fn once_the_gateway_has_left_there_is_a_new_code_and_the_old_one_is_spent(progra
         let mut agent = Agent::start(programs, &home, &[]);
         agent.claimed(&first);
         let mut other = Agent::start(programs, &home, &[]);
-        assert!(is_error(&other.claim(&first)), "somebody has it");
+        assert!(is_error(&other.claim(&first)), "the app is claimed");
         assert_eq!(agent.leave().status, Some(0));
         let second = app.code(1);
         assert_ne!(first, second);
-        assert!(is_error(&other.claim(&first)), "it is spent");
+        assert!(is_error(&other.claim(&first)), "the code was used");
         other.claimed(&second);
         assert_eq!(value(&other.call("tools__whoami", &json!({})))["agent"]["name"], "agent");
     }
 }
 
-fn the_next_gateway_claims_anew_what_it_does_not_know(programs: &Programs) {
+fn an_app_must_be_claimed_again_at_a_gateway_that_does_not_know_its_session(programs: &Programs) {
     let home = Home::new();
     let app = App::start(programs, &home, ["--ws", "--gateway-claims", "--any-user"]);
     let mut agent = Agent::start(programs, &home, &[]);
     agent.claimed(&app.code(0));
     assert_eq!(agent.leave().status, Some(0));
     let mut next = Agent::start(programs, &home, &[]);
-    // The app asks to go on with a session that this one never had, and is asked for a claim.
+    // The app tries to resume a session that this gateway does not know, and must be claimed again.
     next.claimed(&app.code(1));
     assert!(!is_error(&next.call("tools__chatty", &json!({}))));
 }
 
-fn several_apps_run_at_once_and_the_newest_of_twins_answers(programs: &Programs) {
+fn of_several_apps_at_once_those_with_one_id_are_listed_once_and_the_newest_is_called(programs: &Programs) {
     let home = Home::new();
     let audits = ["older", "newer"].map(Scratch::new);
     let [older, newer] = audits.each_ref().map(|path| path.to_str().expect("a path in UTF-8"));
@@ -385,7 +385,7 @@ fn several_apps_run_at_once_and_the_newest_of_twins_answers(programs: &Programs)
     for app in [&one, &two, &old_twin] {
         agent.claimed(&app.code(0));
     }
-    // Claims are ordered by the millisecond, so something that takes a few comes between them.
+    // Claims are ordered by milliseconds, so this call of a few milliseconds separates them.
     agent.call("one__progress", &json!({ "steps": 1, "step_ms": 5 }));
     agent.claimed(&new_twin.code(0));
 
@@ -408,27 +408,27 @@ fn several_apps_run_at_once_and_the_newest_of_twins_answers(programs: &Programs)
 
 // ---- Calls ----
 
-fn ten_updates_half_a_second_apart_arrive_half_a_second_apart(programs: &Programs) {
+fn ten_updates_half_a_second_apart_are_each_forwarded_at_once(programs: &Programs) {
     let home = Home::new();
     let app = App::start(programs, &home, ["--ws"]);
     let mut agent = Agent::start(programs, &home, &[]);
     agent.claimed(&app.code(0));
     let id = agent.send_call("tools__progress", &json!({ "steps": 10, "step_ms": 500 }));
     assert_eq!(value(&agent.result(id)), json!({ "steps": 10, "notified": true, "done": true }));
-    let ended = agent.heard.last().expect("the result").0;
+    let ended = agent.received.last().expect("the result").0;
     let updates = agent.updates(id);
-    let told: Vec<_> = updates.iter().map(|(_, update)| (update["progress"].as_f64(), update["message"].as_str())).collect();
+    let reported: Vec<_> = updates.iter().map(|(_, update)| (update["progress"].as_f64(), update["message"].as_str())).collect();
     let steps: Vec<_> = (1..=10).map(|step| (f64::from(step) * 10.0, format!("step {step}/10"))).collect();
-    assert_eq!(told, steps.iter().map(|(percent, message)| (Some(*percent), Some(message.as_str()))).collect::<Vec<_>>());
+    assert_eq!(reported, steps.iter().map(|(percent, message)| (Some(*percent), Some(message.as_str()))).collect::<Vec<_>>());
     assert!(updates.iter().all(|(_, update)| update["total"] == 100), "{updates:?}");
     let times: Vec<_> = updates.iter().map(|(at, _)| *at).chain(iter::once(ended)).collect();
     let mut gaps: Vec<_> = times.windows(2).map(|pair| pair[1].duration_since(pair[0])).collect();
     gaps.sort();
-    // A machine that stalls brings a few together; whoever holds them back, every other one at least.
+    // On a machine that stalls a few updates may come together; a gateway that holds them back would delay at least every other one.
     assert!(gaps[3] > Duration::from_millis(250) && gaps[gaps.len() - 1] < Duration::from_secs(4), "{gaps:?}");
 }
 
-fn a_cancelled_call_stops_at_the_app_and_what_was_done_is_kept(programs: &Programs) {
+fn a_cancelled_call_stops_at_the_app_and_keeps_its_partial_result(programs: &Programs) {
     let home = Home::new();
     let path = Scratch::new("audit");
     let flags = ["--partial-on-progress", "--audit", path.to_str().expect("a path in UTF-8")];
@@ -452,16 +452,16 @@ fn a_cancelled_call_stops_at_the_app_and_what_was_done_is_kept(programs: &Progra
     let (processed, remaining) = (partial["processed"].as_u64(), partial["remaining"].as_u64());
     assert_eq!(processed.zip(remaining).map(|(done, left)| done + left + 1), Some(90), "{cancelled}");
 
-    // MCP lets nothing follow a cancel, so the agent has what rode on the progress.
+    // On MCP no frame may follow a cancel, so the agent has the partial result of the last update.
     let (_, last) = agent.updates(bulk).pop().expect("updates");
     let rode = last["_meta"].to_string();
     assert!(rode.contains(r#""failed":1"#) && rode.contains(r#""processed":"#), "{last}");
     assert!(!is_error(&agent.call("tools__chatty", &json!({}))));
-    let late = agent.heard.iter().any(|(_, message)| message["id"] == countdown || message["id"] == bulk);
+    let late = agent.received.iter().any(|(_, message)| message["id"] == countdown || message["id"] == bulk);
     assert!(!late, "a cancelled call is not answered");
 }
 
-fn what_a_deadline_cut_short_is_told_with_what_was_done(programs: &Programs) {
+fn a_call_that_reaches_its_deadline_fails_with_its_partial_result(programs: &Programs) {
     let home = Home::new();
     let app = App::start(programs, &home, ["--unix", "--deadline", "2"]);
     let mut agent = Agent::start(programs, &home, &[]);
@@ -473,13 +473,13 @@ fn what_a_deadline_cut_short_is_told_with_what_was_done(programs: &Programs) {
         false => value(&cut),
     };
     assert_eq!(partial["status"], "timeout", "{cut}");
-    // Fifty would fit, on a machine that has nothing else to do.
+    // On an idle machine it would be fifty.
     assert!(partial["processed"].as_u64().is_some_and(|done| (1..=50).contains(&done)), "{cut}");
     assert!(is_error(&agent.call("tools__stuck", &json!({}))));
     assert!(!is_error(&agent.call("tools__chatty", &json!({}))));
 }
 
-fn an_agent_that_leaves_cancels_what_it_had_running(programs: &Programs) {
+fn an_agent_that_leaves_cancels_its_running_calls(programs: &Programs) {
     let home = Home::new();
     let path = Scratch::new("audit");
     let app = App::start(programs, &home, ["--audit", path.to_str().expect("a path in UTF-8")]);
@@ -490,14 +490,14 @@ fn an_agent_that_leaves_cancels_what_it_had_running(programs: &Programs) {
         agent.until_updates(id, 1);
     }
     let start = Instant::now();
-    // Killed: it says no goodbye.
+    // It is killed.
     drop(agent);
     assert!(audit(&path, 20).iter().all(|line| line["outcome"] == "cancelled"));
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     app.code(1);
 }
 
-fn an_app_that_dies_fails_its_calls_and_takes_its_tools_along(programs: &Programs) {
+fn an_app_that_is_killed_fails_its_calls_and_its_tools_are_removed(programs: &Programs) {
     let home = Home::new();
     let flags = ["--partial-on-progress"];
     let doomed = App::start(programs, &home, ["--app-id", "doomed"].iter().chain(&flags));
@@ -519,7 +519,7 @@ fn an_app_that_dies_fails_its_calls_and_takes_its_tools_along(programs: &Program
     assert!(is_error(&gone) && text(&gone).contains("doomed"), "{gone}");
 }
 
-fn the_model_and_the_user_are_asked_through_both_hops(programs: &Programs) {
+fn sampling_and_forms_of_an_app_reach_the_agent(programs: &Programs) {
     let home = Home::new();
     let app = App::start(programs, &home, ["--ws"]);
     let mut agent = Agent::start(programs, &home, &[]);
@@ -530,8 +530,8 @@ fn the_model_and_the_user_are_asked_through_both_hops(programs: &Programs) {
     let asked = agent.message(before, "sampling/createMessage");
     assert!(asked["params"]["messages"].to_string().contains("two foxes"), "{asked}");
     assert_eq!(asked["params"]["maxTokens"], 400, "{asked}");
-    let said = json!({ "type": "text", "text": "Foxes, \u{e9}t\u{e9}." });
-    agent.reply(&asked, &json!({ "model": "m", "role": "assistant", "content": said }));
+    let content = json!({ "type": "text", "text": "Foxes, \u{e9}t\u{e9}." });
+    agent.reply(&asked, &json!({ "model": "m", "role": "assistant", "content": content }));
     assert_eq!(blocks(&agent.result(id)), ["Foxes, \u{e9}t\u{e9}."]);
 
     for (answer, outcome) in [
@@ -559,7 +559,7 @@ fn the_model_and_the_user_are_asked_through_both_hops(programs: &Programs) {
         assert_eq!(value(&agent.result(id)), outcome);
     }
 
-    // A question dies with its call: the agent is told.
+    // The input request ends with its call, so it is cancelled at the agent.
     let before = agent.mark();
     let id = agent.send_call("tools__rename", &json!({ "name": "a" }));
     let asked = agent.message(before, "elicitation/create");
@@ -568,7 +568,7 @@ fn the_model_and_the_user_are_asked_through_both_hops(programs: &Programs) {
     assert_eq!(withdrawn["params"]["requestId"], asked["id"]);
 }
 
-fn an_agent_without_a_model_or_a_user_is_not_asked(programs: &Programs) {
+fn an_agent_without_sampling_and_forms_gets_no_input_request(programs: &Programs) {
     let home = Home::new();
     let app = App::start(programs, &home, ["--unix"]);
     let mut agent = Agent::with(programs, &home, &[], &json!({}));
@@ -580,11 +580,11 @@ fn an_agent_without_a_model_or_a_user_is_not_asked(programs: &Programs) {
     let refused = agent.call("tools__connect", &json!({}));
     assert!(is_error(&refused) && refused["structuredContent"]["code"] == -32007, "{refused}");
     assert_eq!(value(&agent.call("tools__delete", &json!({ "name": "x" }))), json!({ "cancelled": true }));
-    let asked = agent.heard.iter().any(|(_, message)| message.get("method").is_some() && message.get("id").is_some());
-    assert!(!asked, "{:?}", agent.heard);
+    let asked = agent.received.iter().any(|(_, message)| message.get("method").is_some() && message.get("id").is_some());
+    assert!(!asked, "{:?}", agent.received);
 }
 
-fn blocks_of_text_cross_one_by_one_as_they_are(programs: &Programs) {
+fn blocks_of_text_are_forwarded_one_by_one_and_unchanged(programs: &Programs) {
     let home = Home::new();
     let app = App::start(programs, &home, ["--ws"]);
     let mut agent = Agent::start(programs, &home, &[]);
@@ -602,7 +602,7 @@ fn blocks_of_text_cross_one_by_one_as_they_are(programs: &Programs) {
     }
 }
 
-fn the_clock_is_listed_read_and_subscribed(programs: &Programs) {
+fn the_resource_clock_is_listed_read_and_subscribed(programs: &Programs) {
     let home = Home::new();
     let app = App::start(programs, &home, ["--unix"]);
     let mut agent = Agent::start(programs, &home, &[]);
@@ -626,8 +626,8 @@ fn the_clock_is_listed_read_and_subscribed(programs: &Programs) {
     let before = agent.mark().0;
     assert!(!agent.ends_within(Duration::from_millis(1200)));
     agent.ask("ping", &json!({}));
-    let late = agent.heard[before..].iter().any(|(_, message)| message["method"] == "notifications/resources/updated");
-    assert!(!late, "nothing is told of what nobody has subscribed");
+    let late = agent.received[before..].iter().any(|(_, message)| message["method"] == "notifications/resources/updated");
+    assert!(!late, "no update comes without a subscription");
     for wrong in ["tesseron://tools/no_such", "tesseron://nobody/clock", "file:///etc/passwd", ""] {
         assert!(agent.ask("resources/read", &json!({ "uri": wrong }))["error"].is_object(), "{wrong}");
         assert!(agent.ask("resources/subscribe", &json!({ "uri": wrong }))["error"].is_object(), "{wrong}");
@@ -641,7 +641,7 @@ fn the_log_of_an_app_is_filtered_by_the_agents_level(programs: &Programs) {
     agent.claimed(&app.code(0));
     let records = |agent: &Agent| {
         let ours = |message: &Value| message["method"] == "notifications/message" && message["params"]["logger"] == "tools";
-        agent.heard.iter().filter(|(_, message)| ours(message)).map(|(_, message)| message["params"].clone()).collect::<Vec<_>>()
+        agent.received.iter().filter(|(_, message)| ours(message)).map(|(_, message)| message["params"].clone()).collect::<Vec<_>>()
     };
     let failing = json!({ "items": ["x"], "fail": ["x"], "step_ms": 1 });
     agent.ask("logging/setLevel", &json!({ "level": "error" }));
@@ -649,14 +649,14 @@ fn the_log_of_an_app_is_filtered_by_the_agents_level(programs: &Programs) {
     assert_eq!(records(&agent), Vec::<Value>::new());
     agent.ask("logging/setLevel", &json!({ "level": "warning" }));
     agent.call("tools__bulk", &failing);
-    let told = records(&agent);
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0]["level"] == "warning" && told[0]["data"].to_string().contains("item"), "{told:?}");
+    let reported = records(&agent);
+    assert_eq!(reported.len(), 1, "{reported:?}");
+    assert!(reported[0]["level"] == "warning" && reported[0]["data"].to_string().contains("item"), "{reported:?}");
 }
 
 // ---- Manifests ----
 
-fn a_manifest_goes_with_its_app_however_it_is_told_to_end(programs: &Programs) {
+fn a_manifest_is_removed_when_its_app_ends_by_any_signal(programs: &Programs) {
     for (signal, binding) in [("-INT", "--ws"), ("-TERM", "--unix")] {
         let home = Home::new();
         let mut app = App::start(programs, &home, [binding]);
@@ -676,7 +676,7 @@ fn a_manifest_goes_with_its_app_however_it_is_told_to_end(programs: &Programs) {
     }
 }
 
-fn what_a_dead_process_left_is_swept_and_nothing_else(programs: &Programs) {
+fn only_the_manifest_of_a_dead_process_is_removed(programs: &Programs) {
     let home = Home::new();
     let mut dead = App::start(programs, &home, ["--ws"]);
     dead.code(0);
@@ -684,7 +684,7 @@ fn what_a_dead_process_left_is_swept_and_nothing_else(programs: &Programs) {
     assert_eq!(left.len(), 1);
     dead.0.signal("-KILL");
     dead.0.wait();
-    assert_eq!(home.names(), left, "nobody was there to remove it");
+    assert_eq!(home.names(), left, "the manifest of a killed app remains");
 
     let ours = |id: &str, url: &str, version: u32| {
         let transport = json!({ "kind": "ws", "url": url });
@@ -702,7 +702,7 @@ fn what_a_dead_process_left_is_swept_and_nothing_else(programs: &Programs) {
     symlink("/etc/hostname", home.instances().join("link.json")).expect("a link");
     fs::create_dir(home.instances().join("folder.json")).expect("a folder");
     let mut bad = vec!["garbage", "nested", "version", "foreign", "other-name", "large", "open", "link", "folder"];
-    // Only the superuser can make a present of a file.
+    // Only the superuser can change the owner of a file.
     if chown(home.put("theirs", &ours("theirs", here, 2)), Some(1), None).is_ok() {
         bad.push("theirs");
     } else {
@@ -713,13 +713,13 @@ fn what_a_dead_process_left_is_swept_and_nothing_else(programs: &Programs) {
     for id in &bad {
         agent.gateway.err.nth(&format!("{id}.json is not used"), 0);
     }
-    // Each of these is told at another look at the folder.
+    // Each of these is reported by a later scan of the folder.
     for id in ["more", "still-more"] {
         home.put(id, "no");
         agent.gateway.err.nth(&format!("{id}.json is not used"), 0);
     }
     let kept = bad.iter().chain(&["more", "still-more"]).map(|id| format!("{id}.json")).collect();
-    assert_eq!(home.names(), kept, "only that of the dead process is gone");
+    assert_eq!(home.names(), kept, "only the manifest of the dead process is removed");
     assert!(agent.pending().contains("No app waits"));
     let err = agent.leave().err;
     for id in &bad {
@@ -727,9 +727,9 @@ fn what_a_dead_process_left_is_swept_and_nothing_else(programs: &Programs) {
     }
 }
 
-fn an_app_that_stalls_holds_up_no_other_claim(programs: &Programs) {
+fn an_app_that_stalls_does_not_delay_another_claim(programs: &Programs) {
     let home = Home::new();
-    // It takes connections, as the system does for it, and says nothing.
+    // The system accepts connections for this listener, which never answers.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock").as_millis();
     let url = format!("ws://{}/", silent.local_addr().expect("an address"));
@@ -758,19 +758,22 @@ fn an_app_that_stalls_holds_up_no_other_claim(programs: &Programs) {
     let start = Instant::now();
     let slow = agent.send("tools/call", &json!({ "name": "tesseron__claim_session", "arguments": { "code": "SLOW-22" } }));
     let given_up = agent.send("tools/call", &json!({ "name": "tesseron__claim_session", "arguments": { "code": "slow-22" } }));
-    assert!(is_error(&agent.result(given_up)), "it is being claimed already");
+    assert!(is_error(&agent.result(given_up)), "the code is being claimed already");
     agent.claimed(&app.code(0));
     assert!(!is_error(&agent.call("tools__chatty", &json!({}))));
-    assert!(!agent.heard.iter().any(|(_, message)| message["id"] == slow && message.get("method").is_none()), "it still waits");
+    assert!(
+        !agent.received.iter().any(|(_, message)| message["id"] == slow && message.get("method").is_none()),
+        "the claim is still running"
+    );
     let refused = agent.result(slow);
     assert!(is_error(&refused) && text(&refused).contains("Stalled"), "{refused}");
     assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
-    assert_eq!(agent.leave().status, Some(0), "though it may be dialling again");
+    assert_eq!(agent.leave().status, Some(0), "the gateway exits although it may be dialling again");
 }
 
 // ---- The program ----
 
-fn an_agent_that_talks_nonsense_is_told_so_and_served_on(programs: &Programs) {
+fn an_agent_that_sends_invalid_frames_gets_errors_and_is_still_served(programs: &Programs) {
     let home = Home::new();
     let app = App::start(programs, &home, ["--ws"]);
     let mut agent = Agent::start(programs, &home, &[]);
@@ -778,8 +781,10 @@ fn an_agent_that_talks_nonsense_is_told_so_and_served_on(programs: &Programs) {
     let input = agent.input.as_mut().expect("a pipe");
     input.write_all(b"nonsense\n{\"jsonrpc\":\"2.0\",\"id\":\n\xff\xfe\n[]\n\n{}\n").expect("a reader");
     agent.cancel(4711);
-    agent.say(&json!({ "jsonrpc": "2.0", "id": 4712, "result": {} }));
-    agent.say(&json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": { "progressToken": 1, "progress": 1 } }));
+    agent.send_message(&json!({ "jsonrpc": "2.0", "id": 4712, "result": {} }));
+    agent.send_message(
+        &json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": { "progressToken": 1, "progress": 1 } }),
+    );
     assert_eq!(agent.ask("no/such", &json!({}))["error"]["code"], -32601);
     for wrong in
         [json!({}), json!({ "name": 7 }), json!({ "name": "no_such_tool" }), json!({ "name": "tools__chatty", "arguments": [] })]
@@ -787,7 +792,7 @@ fn an_agent_that_talks_nonsense_is_told_so_and_served_on(programs: &Programs) {
         let answer = agent.ask("tools/call", &wrong);
         assert!(answer["error"].is_object() || is_error(&answer["result"]), "{answer}");
     }
-    // Two calls share one token: each goes to its end.
+    // Two calls share one token, and both succeed.
     let both = [3, 5].map(|steps| {
         let arguments = json!({ "steps": steps, "step_ms": 20 });
         let params = json!({ "name": "tools__progress", "arguments": arguments, "_meta": { "progressToken": "both" } });
@@ -834,7 +839,7 @@ fn agents_come_one_after_the_other_over_tcp(programs: &Programs) {
     assert_eq!(gateway.wait().code(), Some(0));
 }
 
-fn the_surface_is_what_the_flag_says_or_the_environment(programs: &Programs) {
+fn the_surface_is_set_by_the_flag_or_the_environment(programs: &Programs) {
     let home = Home::new();
     let app = App::start(programs, &home, ["--ws"]);
     let meta = ["claim_session", "list_actions", "invoke_action", "read_resource", "list_pending_claims"];
@@ -855,21 +860,21 @@ fn the_surface_is_what_the_flag_says_or_the_environment(programs: &Programs) {
         let listed: Vec<_> = tools.iter().filter_map(|tool| tool.strip_prefix("tesseron__")).collect();
         assert_eq!(listed, meta[..own]);
         assert_eq!(tools.iter().any(|tool| tool.starts_with("tools__")), actions, "{tools:?}");
-        assert!(!is_error(&agent.call("tools__chatty", &json!({}))), "what is not listed can be called");
+        assert!(!is_error(&agent.call("tools__chatty", &json!({}))), "a tool that is not listed can be called");
         let err = agent.leave().err;
         assert_eq!(err.contains("TESSERON_TOOL_SURFACE=nonsense"), environment == Some("nonsense"), "{err}");
     }
 }
 
-fn nobody_has_to_read_stderr(programs: &Programs) {
+fn the_gateway_runs_although_its_stderr_is_not_read(programs: &Programs) {
     let home = Home::new();
     let mut command = programs.command("tools");
     command.args(["--tesseron", "--home", home.path()]).stdin(Stdio::null()).stdout(Stdio::null());
-    let _app = Program::unheard(command);
+    let _app = Program::with_unread_stderr(command);
     for _ in 0..2 {
         let mut command = programs.command("gateway");
         command.args(["--home", home.path(), "--verbose"]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut agent = Agent::on(Program::unheard(command), &json!({}));
+        let mut agent = Agent::on(Program::with_unread_stderr(command), &json!({}));
         let code = home.next_code();
         agent.claimed(&code);
         assert!(!is_error(&agent.call("tools__chatty", &json!({}))));
@@ -877,15 +882,15 @@ fn nobody_has_to_read_stderr(programs: &Programs) {
     }
 }
 
-fn a_client_that_reads_no_longer_is_status_4(programs: &Programs) {
+fn a_client_that_closes_the_output_of_the_gateway_is_status_4(programs: &Programs) {
     let home = Home::new();
     let mut command = programs.command("gateway");
     command.args(["--home", home.path()]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut gateway = Program::start(command);
     drop(gateway.child.stdout.take());
     let mut input = gateway.child.stdin.take().expect("a pipe");
-    // Regression: a program that another test starts has our end of the pipe, too, until it is what it is to be, and an answer written
-    // meanwhile is written well. So one is not enough.
+    // Regression: a program that another test starts has our end of the pipe, too, until its `exec`, and an answer that is written meanwhile does
+    // not fail. So one request is not enough.
     let start = Instant::now();
     while !gateway.err.ends_within(Duration::from_millis(20)) && start.elapsed() < PATIENCE {
         let _ = writeln!(input, r#"{{"jsonrpc":"2.0","id":1,"method":"ping"}}"#);
@@ -895,19 +900,19 @@ fn a_client_that_reads_no_longer_is_status_4(programs: &Programs) {
     assert_eq!((status, err.lines().count()), (Some(4), 1), "{err}");
 }
 
-fn a_gateway_with_nothing_to_do_does_nothing(programs: &Programs) {
+fn an_idle_gateway_uses_no_processor_time(programs: &Programs) {
     let home = Home::new();
     let app = App::start(programs, &home, ["--ws"]);
     let mut agent = Agent::start(programs, &home, &[]);
     agent.claimed(&app.code(0));
-    // Its own looking at the manifests is no reason to look again.
+    // The gateway's own reads of the manifests must not cause another scan.
     let Some(before) = processor_time(&agent.gateway) else { return };
     assert!(!agent.ends_within(POLL / 2));
     let spent = processor_time(&agent.gateway).expect("as before") - before;
     assert!(spent < 15, "{spent} of 100 ticks");
 }
 
-fn the_gateway_ends_when_its_input_ends_and_when_it_is_told_to(programs: &Programs) {
+fn the_gateway_ends_at_the_end_of_input_and_on_a_signal(programs: &Programs) {
     let home = Home::new();
     let app = App::start(programs, &home, ["--ws"]);
     for (number, signal) in [None, Some("-INT"), Some("-TERM")].into_iter().enumerate() {
@@ -915,7 +920,7 @@ fn the_gateway_ends_when_its_input_ends_and_when_it_is_told_to(programs: &Progra
         agent.claimed(&app.code(number));
         let start = Instant::now();
         let Some(signal) = signal else {
-            // What it has read is answered first.
+            // Requests that it has read are answered first.
             let id = agent.send_call("tools__progress", &json!({ "steps": 2, "step_ms": 100 }));
             let ended = agent.leave();
             assert_eq!(ended.status, Some(0), "{ended:?}");
@@ -923,7 +928,7 @@ fn the_gateway_ends_when_its_input_ends_and_when_it_is_told_to(programs: &Progra
             assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
             continue;
         };
-        // A handler that does not end holds nobody: not the gateway now, not the next one, which is let in at once.
+        // A handler that does not end delays neither this gateway nor the next one, which is accepted at once.
         agent.send_call("tools__stuck", &json!({}));
         agent.ask("ping", &json!({}));
         agent.gateway.signal(signal);
@@ -934,7 +939,7 @@ fn the_gateway_ends_when_its_input_ends_and_when_it_is_told_to(programs: &Progra
     Agent::start(programs, &home, &[]).claimed(&app.code(3));
     assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
 
-    // Before there is any client, too.
+    // The same without any client.
     for signal in ["-INT", "-TERM"] {
         let mut command = programs.command("gateway");
         command.args(["--home", home.path(), "--tcp", "127.0.0.1:0"]).stdin(Stdio::null()).stdout(Stdio::null());
@@ -947,7 +952,7 @@ fn the_gateway_ends_when_its_input_ends_and_when_it_is_told_to(programs: &Progra
     assert_eq!((ended.status, ended.out.as_str()), (Some(0), ""), "{ended:?}");
 }
 
-fn help_tells_the_flags_and_the_exit_statuses(programs: &Programs) {
+fn help_lists_the_flags_and_the_exit_statuses(programs: &Programs) {
     let ended = programs.run("gateway", &["--help"]);
     assert_eq!((ended.status, ended.err.as_str()), (Some(0), ""), "{ended:?}");
     for flag in ["--tcp", "--home", "--surface", "--resume-ttl", "--verbose", "Exit status", "TESSERON_TOOL_SURFACE"] {
@@ -960,7 +965,7 @@ fn help_tells_the_flags_and_the_exit_statuses(programs: &Programs) {
     }
 }
 
-fn a_command_line_that_makes_no_sense_is_reported_in_one_line_with_status_2(programs: &Programs) {
+fn an_invalid_command_line_is_reported_in_one_line_with_status_2(programs: &Programs) {
     let gateway: &[(&[&str], &str)] = &[
         (&["--no-such-flag"], "--no-such-flag"),
         (&["word"], "word"),
@@ -1004,7 +1009,7 @@ fn a_command_line_that_makes_no_sense_is_reported_in_one_line_with_status_2(prog
     }
 }
 
-fn what_cannot_be_opened_is_reported_in_one_line_with_status_4(programs: &Programs) {
+fn an_address_that_cannot_be_opened_is_reported_in_one_line_with_status_4(programs: &Programs) {
     let home = Home::new();
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address").to_string();
@@ -1015,16 +1020,16 @@ fn what_cannot_be_opened_is_reported_in_one_line_with_status_4(programs: &Progra
     fs::write(&file, "").expect("a file");
     let beneath = file.join("home");
     programs.run("tools", &["--tesseron", "--home", beneath.to_str().expect("UTF-8")]).complained(4, "file");
-    // A path that no socket can have.
+    // A path that is too long for a socket.
     let deep = home.0.join("d".repeat(120));
     programs.run("tools", &["--tesseron", "--unix", "--home", deep.to_str().expect("UTF-8")]).complained(4, "ddd");
-    // A folder that others may write is not read, which is told, and no reason to leave the client alone.
+    // A folder that other users may write to is reported and not read, and the client is still served.
     fs::set_permissions(home.instances(), fs::Permissions::from_mode(0o777)).expect("a folder of ours");
     programs.run("tools", &["--tesseron", "--home", home.path()]).complained(4, "open to others");
     let mut agent = Agent::start(programs, &home, &[]);
     agent.gateway.err.nth("open to others", 0);
     assert!(agent.pending().contains("No app waits"));
-    // Once it is ours alone an app is found that comes later.
+    // Once the folder is private, apps that come later are found.
     fs::set_permissions(home.instances(), fs::Permissions::from_mode(0o700)).expect("a folder of ours");
     let app = App::start(programs, &home, ["--gateway-claims", "--any-user"]);
     let start = Instant::now();

@@ -1,4 +1,4 @@
-//! Clients that leave, break off or break the rules: how soon `tools` and `gateway` end then, and with which status.
+//! Clients that leave, disconnect or violate rules: the time after which `tools` and `gateway` end, and their exit status.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -11,10 +11,10 @@ use super::children::{Agent, App, Home, Lines, Program, Programs, audit};
 use tests::scratch::Scratch;
 use tests::until::PATIENCE;
 
-/// How soon the clients that others write want a server to be gone before they send SIGTERM, and then SIGKILL.
+/// The time that clients of other SDKs give a server to exit before they send SIGTERM, and then SIGKILL.
 const OF_OTHERS: Duration = Duration::from_secs(2);
 
-/// What a busy machine may add to a time.
+/// The additional time for a busy machine.
 const SLACK: Duration = Duration::from_millis(700);
 
 const HELLO: &str = concat!(
@@ -41,7 +41,7 @@ impl Server {
         Self { program, input, output }
     }
 
-    /// `tools` with a call under way that has reported once.
+    /// `tools` with a running call that has reported once.
     fn tools(flags: &[&str], tool: &str, arguments: Value) -> Self {
         let mut command = Programs.command("tools");
         command.args(flags);
@@ -54,31 +54,31 @@ impl Server {
         server
     }
 
-    /// Reads until something was said.
+    /// Reads until the output contains `what`.
     fn until(&mut self, what: &str) {
-        let mut heard = Vec::new();
-        while !String::from_utf8_lossy(&heard).contains(what) {
+        let mut bytes_read = Vec::new();
+        while !String::from_utf8_lossy(&bytes_read).contains(what) {
             let mut piece = [0; 4096];
             let count = self.output.read(&mut piece).expect("a pipe");
-            assert!(count > 0, "{}", String::from_utf8_lossy(&heard));
-            heard.extend(&piece[..count]);
+            assert!(count > 0, "{}", String::from_utf8_lossy(&bytes_read));
+            bytes_read.extend(&piece[..count]);
         }
     }
 
-    /// Its status, and what it said on stderr.
+    /// The exit status of a program, and its text on stderr.
     fn ended(program: &mut Program) -> (Option<i32>, String) {
         (program.wait().code(), program.err.all())
     }
 }
 
-/// One line on stderr, with these words, and status 4.
+/// Checks that there is just one line on stderr, with these words, and that the status is 4.
 fn assert_failed(program: &mut Program, words: &str) {
     let (status, err) = Server::ended(program);
     assert_eq!((status, err.lines().count()), (Some(4), 1), "{err}");
     assert!(err.contains(words), "{words:?} in {err:?}");
 }
 
-/// A gateway that serves a home without any app.
+/// A gateway for a home directory without any app.
 fn gateway(home: &Home) -> Command {
     let mut command = Programs.command("gateway");
     command.args(["--home", home.path()]);
@@ -88,7 +88,7 @@ fn gateway(home: &Home) -> Command {
 // ---- A client that leaves ----
 
 #[test]
-fn a_client_that_closes_during_a_call_finds_tools_gone_within_its_two_seconds_and_the_audit_line_written() {
+fn tools_exits_with_its_audit_line_within_two_seconds_of_a_client_that_closes_during_a_call() {
     for tool in ["countdown", "bulk"] {
         let file = Scratch::new("audit");
         let flags = ["--audit", file.to_str().expect("a path in UTF-8")];
@@ -97,21 +97,21 @@ fn a_client_that_closes_during_a_call_finds_tools_gone_within_its_two_seconds_an
             _ => json!({ "items": (0..100).map(|item| item.to_string()).collect::<Vec<_>>(), "step_ms": 100 }),
         };
         let Server { mut program, input, output } = Server::tools(&flags, tool, arguments);
-        // It reads on, as the clients of others do.
-        let said = Lines::of(output);
+        // The client goes on reading, as those of other SDKs do.
+        let text = Lines::of(output);
         let begin = Instant::now();
         drop(input);
         assert_eq!(Server::ended(&mut program), (Some(0), String::new()));
         assert!(begin.elapsed() < OF_OTHERS, "{:?}", begin.elapsed());
-        assert!(begin.elapsed() > Duration::from_millis(900), "the call had its second");
+        assert!(begin.elapsed() > Duration::from_millis(900), "the call could go on for a second");
         let line = &audit(&file, 1)[0];
         assert_eq!((&line["tool"], &line["outcome"]), (&json!(tool), &json!("cancelled")), "{line}");
-        assert!(!said.all().contains(r#""id":2"#), "{}", said.all());
+        assert!(!text.all().contains(r#""id":2"#), "{}", text.all());
     }
 }
 
 #[test]
-fn a_handler_that_does_not_end_does_not_hold_tools_when_its_client_leaves() {
+fn a_handler_that_does_not_end_does_not_delay_tools_when_its_client_leaves() {
     let file = Scratch::new("audit");
     let mut command = Programs.command("tools");
     command.args(["--linger", "0.1", "--audit", file.to_str().expect("a path in UTF-8")]);
@@ -127,17 +127,17 @@ fn a_handler_that_does_not_end_does_not_hold_tools_when_its_client_leaves() {
 }
 
 #[test]
-fn a_call_may_go_on_as_long_as_linger_says_once_input_has_ended() {
+fn after_the_end_of_input_a_call_may_go_on_for_the_time_of_linger() {
     let Server { mut program, input, output } =
         Server::tools(&["--linger", "20"], "progress", json!({ "steps": 3, "step_ms": 600 }));
-    let said = Lines::of(output);
+    let text = Lines::of(output);
     drop(input);
     assert_eq!(Server::ended(&mut program), (Some(0), String::new()));
-    assert!(said.all().contains(r#""id":2,"result""#), "{}", said.all());
+    assert!(text.all().contains(r#""id":2,"result""#), "{}", text.all());
 }
 
 #[test]
-fn a_client_that_leaves_both_ends_is_gone_at_once_and_nothing_is_written_to_it() {
+fn tools_exits_at_once_when_a_client_closes_both_pipes() {
     let file = Scratch::new("audit");
     let flags = ["--linger", "60", "--audit", file.to_str().expect("a path in UTF-8")];
     let Server { mut program, input, output } = Server::tools(&flags, "countdown", json!({ "from": 100, "step_ms": 5000 }));
@@ -149,7 +149,7 @@ fn a_client_that_leaves_both_ends_is_gone_at_once_and_nothing_is_written_to_it()
 }
 
 #[test]
-fn sigterm_ends_tools_within_half_a_second_of_its_grace_although_a_handler_does_not_end() {
+fn sigterm_ends_tools_within_half_a_second_of_its_grace_even_if_a_handler_does_not_end() {
     for place in [&[][..], &["--tcp", "127.0.0.1:0"]] {
         let file = Scratch::new("audit");
         let mut command = Programs.command("tools");
@@ -165,11 +165,11 @@ fn sigterm_ends_tools_within_half_a_second_of_its_grace_although_a_handler_does_
         input.write_all(HELLO.as_bytes()).expect("a reader");
         writeln!(input, r#"{{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{{"name":"stuck"}}}}"#).expect("a reader");
         writeln!(input, r#"{{"jsonrpc":"2.0","id":3,"method":"ping"}}"#).expect("a reader");
-        let mut heard = Vec::new();
-        while !String::from_utf8_lossy(&heard).contains(r#""id":3"#) {
+        let mut bytes_read = Vec::new();
+        while !String::from_utf8_lossy(&bytes_read).contains(r#""id":3"#) {
             let mut byte = [0];
             output.read_exact(&mut byte).expect("an answer");
-            heard.extend(byte);
+            bytes_read.extend(byte);
         }
         let begin = Instant::now();
         program.signal("-TERM");
@@ -180,7 +180,7 @@ fn sigterm_ends_tools_within_half_a_second_of_its_grace_although_a_handler_does_
 }
 
 #[test]
-fn the_gateway_ends_a_second_after_its_input_although_a_call_does_not() {
+fn the_gateway_exits_a_second_after_the_end_of_input_even_if_a_call_does_not_end() {
     let home = Home::new();
     let app = App::start(&Programs, &home, ["--ws"]);
     let mut agent = Agent::start(&Programs, &home, &[]);
@@ -194,7 +194,7 @@ fn the_gateway_ends_a_second_after_its_input_although_a_call_does_not() {
 }
 
 #[test]
-fn what_a_slow_reader_has_asked_for_is_not_cut_short() {
+fn output_for_a_slow_reader_is_not_cut_short() {
     let mut command = Programs.command("tools");
     command.args(["--linger", "20"]);
     let Server { mut program, mut input, mut output } = Server::start(command);
@@ -204,23 +204,23 @@ fn what_a_slow_reader_has_asked_for_is_not_cut_short() {
         json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": { "name": "long_output", "arguments": arguments } });
     writeln!(input, "{call}").expect("a reader");
     drop(input);
-    // Longer than handlers have to clean up.
-    assert!(!program.err.ends_within(Duration::from_secs(1)), "it waits for its reader");
-    let mut said = String::new();
-    output.read_to_string(&mut said).expect("text");
-    assert!(said.len() > 50 * 65536 && said.ends_with("}\n"), "{}", said.len());
+    // Longer than the grace of handlers.
+    assert!(!program.err.ends_within(Duration::from_secs(1)), "tools waits for its reader");
+    let mut text = String::new();
+    output.read_to_string(&mut text).expect("text");
+    assert!(text.len() > 50 * 65536 && text.ends_with("}\n"), "{}", text.len());
     assert_eq!(Server::ended(&mut program), (Some(0), String::new()));
 }
 
-// ---- A client that breaks off, or the rules ----
+// ---- A client that disconnects, or violates rules ----
 
 #[test]
-fn a_client_that_reads_no_longer_during_a_call_is_status_4() {
+fn a_client_that_closes_our_output_during_a_call_is_status_4() {
     let Server { mut program, input, output } = Server::tools(&[], "countdown", json!({ "from": 100, "step_ms": 100 }));
     drop(output);
     assert_failed(&mut program, "tools: the connection to the client broke: ");
     drop(input);
-    // Although nothing more is to be written.
+    // The same without output to write.
     let Server { mut program, input, output } = Server::tools(&[], "countdown", json!({ "from": 100, "step_ms": 5000 }));
     drop(output);
     assert_failed(&mut program, "tools: the connection to the client broke: nobody reads standard output");
@@ -228,7 +228,7 @@ fn a_client_that_reads_no_longer_during_a_call_is_status_4() {
 }
 
 #[test]
-fn output_that_cannot_be_written_is_status_4_although_input_has_ended() {
+fn output_that_cannot_be_written_is_status_4_even_after_the_end_of_input() {
     let Ok(full) = fs::OpenOptions::new().write(true).open("/dev/full") else { return };
     for name in ["tools", "gateway"] {
         let home = Home::new();
@@ -241,7 +241,7 @@ fn output_that_cannot_be_written_is_status_4_although_input_has_ended() {
 }
 
 #[test]
-fn a_client_that_never_asks_to_be_served_is_status_4() {
+fn a_client_that_never_starts_its_handshake_is_status_4() {
     let home = Home::new();
     let mut waiting = Vec::new();
     for (name, command) in [("tools", Programs.command("tools")), ("gateway", gateway(&home))] {
@@ -257,18 +257,18 @@ fn a_line_that_is_too_long_is_status_4() {
     let home = Home::new();
     for (name, command) in [("tools", Programs.command("tools")), ("gateway", gateway(&home))] {
         let Server { mut program, mut input, output } = Server::start(command);
-        let said = Lines::of(output);
+        let text = Lines::of(output);
         input.write_all(HELLO.as_bytes()).expect("a reader");
-        // It need not read all of it.
+        // The program need not read the whole line.
         let written = input.write_all(&vec![b'x'; (16 << 20) + 2]).and_then(|()| input.write_all(b"\n"));
         assert!(written.is_ok() || written.is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe));
         assert_failed(&mut program, &format!("{name}: the client sent a line of more than 16777216 bytes"));
-        assert!(said.all().contains("-32600"), "the client is told");
+        assert!(text.all().contains("-32600"), "the client gets an error");
     }
 }
 
 #[test]
-fn a_client_that_asks_and_never_reads_is_status_4() {
+fn a_client_that_sends_requests_and_never_reads_is_status_4() {
     let home = Home::new();
     for (name, command) in [("tools", Programs.command("tools")), ("gateway", gateway(&home))] {
         let Server { mut program, mut input, output } = Server::start(command);
@@ -276,7 +276,7 @@ fn a_client_that_asks_and_never_reads_is_status_4() {
         let refused = format!("{}\n", json!({ "jsonrpc": "2.0", "id": "x".repeat(1000), "method": "no/such/method" }));
         let begin = Instant::now();
         while input.write_all(refused.as_bytes()).is_ok() {
-            assert!(begin.elapsed() < PATIENCE, "it takes all that is said and says nothing");
+            assert!(begin.elapsed() < PATIENCE, "the program reads everything and does not end");
         }
         assert_failed(&mut program, &format!("{name}: the client does not read what it makes us send"));
         drop(output);

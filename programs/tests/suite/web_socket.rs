@@ -1,4 +1,4 @@
-//! What an app tells a peer on its WebSocket that breaks a rule, read from the bytes of a TCP connection.
+//! The close frames of an app for a peer that violates a rule of WebSockets, read from the bytes of a TCP connection.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use tests::until::PATIENCE;
 const TEXT: u8 = 0x81;
 const CLOSE: u8 = 0x88;
 
-/// A gateway that speaks to an app byte by byte.
+/// A gateway that writes and reads the bytes of its connection to an app.
 struct Raw(TcpStream);
 
 impl Raw {
@@ -36,7 +36,7 @@ impl Raw {
         Self(stream)
     }
 
-    /// The code of the close frame, after whatever else is said.
+    /// The code of the close frame, after other messages.
     fn close_code(&mut self) -> u16 {
         loop {
             let mut head = [0; 2];
@@ -66,7 +66,7 @@ fn masked(kind: u8, payload: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn an_app_says_in_its_close_what_its_peer_did_wrong() {
+fn the_close_frame_of_an_app_has_the_code_for_the_violation_of_its_peer() {
     let over_the_limit = [&[TEXT, 0xff][..], &((16_u64 << 20) + 1).to_be_bytes(), &[0; 4]].concat();
     for (bytes, code) in [
         (vec![TEXT, 2, b'{', b'}'], 1002),

@@ -49,6 +49,7 @@ use protocol_core::dialect::tesseron::GatewayConfig;
 use protocol_core::dialect::{Identity, Level};
 use protocol_core::json::Text;
 use protocol_core::limits::Limits;
+use protocol_core::mcp::Era;
 use protocol_core::session::{Close, Full, InboundId, InputKey, Lane, Session, Stats, Transmit, TransportEnd};
 use protocol_core::time::Instant;
 
@@ -120,6 +121,8 @@ impl BridgeConfig {
 
     fn agent(&self) -> Config {
         let mut config = Config::mcp_server(self.identity.clone());
+        // An app cannot run its call again for each round of input requests, so its agent must be one that can be asked while the call runs.
+        config.era = Era::Legacy;
         let can = &mut config.capabilities;
         (can.tools, can.tools_list_changed) = (true, true);
         (can.resources, can.resources_subscribe, can.resources_list_changed) = (true, true, true);

@@ -1,8 +1,8 @@
-//! Search through every state that a machine can come to, breadth first.
+//! Breadth-first search of all states that a machine can reach.
 //!
 //! [`explore`] searches a machine of yours: anything that wraps sessions, such as a gateway with its two legs. Implement [`Explored`]
 //! for it, with the steps that can happen next. It need not be cloneable: a state is rebuilt by taking its steps again from the start.
-//! [`pair`] searches two real sessions with the same search, and leaves out orders of steps that neither end can tell apart.
+//! [`pair`] searches two real sessions with the same search, and leaves out orders of steps that neither end can distinguish.
 //!
 //! ```
 //! use protocol_core::{Event, Invoke, OutboundId, Reply, ToolOutput};
@@ -57,36 +57,36 @@ use crate::panics::message;
 
 /// A machine that can be searched. Equal steps from the start must lead to equal states.
 pub trait Explored {
-    /// Something that can happen next.
+    /// A step that can happen next.
     type Step: Clone + fmt::Debug;
 
-    /// Everything that can happen in this state, within the bounds of the machine itself: a machine that can always make another call
-    /// has states without end.
+    /// All steps that can happen in this state, within the bounds of the machine itself: a machine that can always make another call has
+    /// infinitely many states.
     fn steps(&self) -> Vec<Self::Step>;
 
     /// Takes one of the [`steps`](Self::steps) of this state.
     ///
     /// # Panics
-    /// If something does not hold; the search ends with the way to it.
+    /// If an invariant is violated; the search ends with the steps that led to it.
     fn take(&mut self, step: &Self::Step);
 
-    /// Everything that decides what can follow: two states with equal values are searched once. A machine that cannot tell may give the
-    /// history of its steps, which merges nothing.
+    /// A value that determines all that can follow: states with equal values are searched once. If there is no such value, return the
+    /// history of steps, so that no states are merged.
     fn state(&self) -> impl Hash;
 
-    /// Checks what must hold where nothing can happen any more.
+    /// Checks the invariants of a state without further steps.
     ///
     /// # Panics
-    /// If it does not.
+    /// If one is violated.
     fn check_rest(&self) {}
 }
 
 /// Bounds of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// States that are looked at, at most. More are a [`Failure`]: the search proves nothing.
+    /// The maximum number of states. If there are more, the search proves nothing and returns a [`Failure`].
     pub states: usize,
-    /// Steps from the start to any state. States at that distance are not followed, and counted in [`Found::cut`].
+    /// The maximum number of steps from the start. States at that distance are not followed, and counted in [`Found::cut`].
     pub depth: usize,
 }
 
@@ -97,36 +97,36 @@ impl Default for Bounds {
     }
 }
 
-/// Figures of a search in which everything held.
+/// The figures of a search without a failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Found {
-    /// Distinct states.
+    /// The number of distinct states.
     pub states: usize,
-    /// Steps between them.
+    /// The number of steps between them.
     pub steps: usize,
-    /// States in which nothing can happen any more.
+    /// The number of states without further steps.
     pub rests: usize,
-    /// States that were not followed, since they are as far from the start as [`Bounds::depth`].
+    /// The number of states that were not followed, since they are as far from the start as [`Bounds::depth`].
     pub cut: usize,
 }
 
-/// The end of a search that proves nothing, or that has found something.
+/// The reason why a search has failed: it proves nothing, or has found a violated invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Failure<Step> {
-    /// A bound is zero, or nothing can happen in the first state.
+    /// A bound is zero, or the first state has no steps.
     Nothing,
     /// There are more states than [`Bounds::states`].
     TooMany {
         /// The bound.
         states: usize,
     },
-    /// Something does not hold.
+    /// An invariant is violated.
     Objection {
         /// The text of the panic.
         what: String,
-        /// The shortest way to it.
+        /// The shortest sequence of steps to it.
         way: Vec<Step>,
     },
 }
@@ -143,10 +143,10 @@ impl<Step: fmt::Debug> fmt::Display for Failure<Step> {
 
 impl<Step: fmt::Debug> std::error::Error for Failure<Step> {}
 
-/// Searches every state that the machine can come to from `start`, each by the shortest way.
+/// Searches all states that the machine can reach from `start`, each by the shortest sequence of steps.
 ///
 /// # Errors
-/// The first thing that does not hold, with the way to it; or that the bounds leave nothing, or not everything, to be searched.
+/// The first violated invariant, with the steps to it; or a failure because the bounds allow no search or no complete one.
 pub fn explore<M: Explored>(start: impl Fn() -> M, bounds: Bounds) -> Result<Found, Failure<M::Step>> {
     if bounds.states == 0 || bounds.depth == 0 || start().steps().is_empty() {
         return Err(Failure::Nothing);
@@ -160,7 +160,7 @@ pub fn explore<M: Explored>(start: impl Fn() -> M, bounds: Bounds) -> Result<Fou
     }
 }
 
-/// States of a user's machine, each as the way to it.
+/// The states of a user's machine, each as the sequence of steps to it.
 struct Machines<M: Explored, F> {
     start: F,
     depth: usize,
@@ -219,11 +219,11 @@ trait Space {
     type Step: Clone;
     type Wrong;
 
-    /// Puts every state that can follow into `next`, and the step to it.
+    /// Adds every state that can follow to `next`, with the step to it.
     fn follow(&mut self, state: Self::State, next: &mut Vec<(Self::Step, Self::State)>) -> Result<(), Self::Wrong>;
 }
 
-/// A state, and the first step to it: from which state, by its number, and by which step.
+/// A state with the first step to it: the number of the state before it, and the step.
 #[derive(Clone, Debug)]
 struct Way<State, Step> {
     state: State,
@@ -231,14 +231,14 @@ struct Way<State, Step> {
     last: Option<Step>,
 }
 
-/// Every state that was found, in the order in which it was.
+/// All states in the order in which they were found.
 #[derive(Debug)]
 struct Walk<State, Step> {
     ways: Vec<Way<State, Step>>,
     steps: usize,
 }
 
-/// The reason why a search did not come to its end.
+/// The reason why a search is incomplete.
 enum Stopped<S: Space> {
     TooMany,
     Wrong { walk: Walk<S::State, S::Step>, at: usize, wrong: S::Wrong },
@@ -267,7 +267,7 @@ fn breadth_first<S: Space>(space: &mut S, first: S::State, most: usize) -> Resul
     Ok(walk)
 }
 
-/// Runs what panics if something is wrong.
+/// Runs code that may panic. Returns the text of the panic as an error.
 fn guarded<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(run)).map_err(|panic| message(&*panic))
 }

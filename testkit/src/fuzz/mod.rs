@@ -1,4 +1,4 @@
-//! Inputs for fuzz targets of your own: frames and operations that a fuzzer can make, a dictionary, and frames to begin with.
+//! Inputs for your own fuzz targets: frames and operations that a fuzzer can generate, a dictionary, and initial frames.
 //!
 //! `docs/guides/fuzzing.md` has a target that uses them, from the first command to the first stored case.
 
@@ -11,7 +11,7 @@ use crate::world::ops::{self, Operation};
 /// Words of the protocols in the format of libFuzzer and AFL, for `-dict=`.
 pub const DICTIONARY: &str = include_str!("json.dict");
 
-/// Frames of both protocols to begin with, each with a name for its file.
+/// Initial frames of both protocols, each with a name for its file.
 pub const SEEDS: [(&str, &str); 20] = [
     (
         "initialize",
@@ -68,7 +68,7 @@ pub const SEEDS: [(&str, &str); 20] = [
     ("invoked", r#"{"jsonrpc":"2.0","id":2,"result":{"invocationId":"inv_2","output":"ok"}}"#),
 ];
 
-/// A frame of a proper peer, with ids, methods and members that meet those of others.
+/// A valid frame. Its ids, methods and members are from a small set, so that they match those of other frames.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame(pub Bytes);
 
@@ -127,7 +127,7 @@ fn object(u: &mut Unstructured<'_>) -> Result<String> {
     Ok(format!("{{{}}}", members.join(",")))
 }
 
-/// A frame that a few bytes of were changed, or any bytes.
+/// A frame with a few changed bytes, or any bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostileFrame(pub Bytes);
 
@@ -160,7 +160,7 @@ impl<'a> Arbitrary<'a> for Operations {
         const OFTEN: [u8; 16] = [0, 0, 0, 3, 4, 4, 5, 5, 5, 6, 7, 7, 17, 17, 18, 28];
         let seed = u8::arbitrary(u)?.into();
         let bytes = u.bytes(u.len().min(4 * 400))?;
-        // Half of the values of the first byte are what happens most.
+        // Half of the values of the first byte select the most frequent operations.
         let named = |[opcode, a, b, c]: [u8; 4]| match opcode {
             128.. => [OFTEN[usize::from(opcode % 16)], a, b, c],
             _ => [opcode, a, b, c],

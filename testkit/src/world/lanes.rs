@@ -1,5 +1,5 @@
-//! The transport of an end with many lanes, as a state machine: it decides by which lane each frame comes, and remembers which of them
-//! are stopped and lost. Where exchanges live with their lanes (Tesseron), what belongs to a request comes by its lane; else by any.
+//! The transport of an end with many lanes, as a state machine: it chooses the lane by which each frame comes, and remembers the stopped and
+//! lost lanes. If exchanges are lane-bound (Tesseron), frames about a request come by its lane; otherwise by any.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,29 +9,29 @@ use serde_json::Value;
 
 use crate::Rng;
 
-/// Counts of what has happened to lanes.
+/// Counts of the events of lanes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Lanes that were opened.
     pub opened: usize,
-    /// Those of them whose number was given before.
+    /// Opened lanes whose number was used before.
     pub given_again: usize,
     /// Lanes that were stopped.
     pub stopped: usize,
-    /// Lanes that went on.
+    /// Stopped lanes that went on.
     pub resumed: usize,
-    /// Lanes that were lost while something was owed by them.
+    /// Lanes that were lost while a reply was owed on them.
     pub lost: usize,
-    /// Lanes that the session has given up.
+    /// Lanes that the session has closed.
     pub given_up: usize,
-    /// Frames that left while another lane was stopped.
+    /// Frames that were sent while another lane was stopped.
     pub passed: usize,
-    /// Verbs on lanes that were not open.
+    /// Method calls with lanes that were not open.
     pub unknown: usize,
 }
 
 impl Seen {
-    /// Both together.
+    /// The sum of both counts.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self {
@@ -51,26 +51,26 @@ impl Seen {
 #[derive(Clone, Debug)]
 pub(crate) struct Lanes {
     rng: Rng,
-    /// Exchanges live with their lanes.
+    /// `true` if exchanges are lane-bound.
     binds: bool,
     newest: u32,
     open: Vec<Lane>,
-    /// Lanes whose number may be given again.
+    /// Ended lanes, whose numbers may be used again.
     done: Vec<Lane>,
-    /// The lanes of requests, by their names.
+    /// The lanes of requests, by their invocation ids.
     of_request: BTreeMap<String, Lane>,
-    /// The lanes of questions, by their ids.
+    /// The lanes of input requests, by their ids.
     of_question: BTreeMap<String, Lane>,
     stopped: BTreeSet<Lane>,
     lost: BTreeSet<Lane>,
-    /// A frame that has arrived and was not taken yet.
+    /// A frame that has arrived but was not accepted yet.
     pub(super) held: Option<(Lane, Bytes)>,
-    /// Counts of what has happened so far.
+    /// The counts so far.
     pub(super) seen: Seen,
 }
 
 impl Lanes {
-    /// No lane but the channel.
+    /// A transport with no lane but the channel.
     #[must_use]
     pub(super) fn new(seed: u64, binds: bool) -> Self {
         Self {
@@ -88,7 +88,7 @@ impl Lanes {
         }
     }
 
-    /// The lane that a frame comes by; none if that is lost, and the frame with it.
+    /// The lane by which a frame comes; `None` if its lane is lost, and the frame with it.
     pub(super) fn pick(&mut self, frame: &[u8], session: &Session) -> Option<Lane> {
         self.sort_out(session);
         let frame: Value = serde_json::from_slice(frame).unwrap_or_default();
@@ -136,13 +136,13 @@ impl Lanes {
         Lane::new(self.newest)
     }
 
-    /// Lanes by which nothing is owed any longer are done.
+    /// Ends the lanes on which no reply is owed.
     fn sort_out(&mut self, session: &Session) {
         let is_done = |lane: &mut Lane| session.replies_owed(*lane) == 0 && !self.stopped.contains(lane);
         self.done.extend(self.open.extract_if(.., is_done));
     }
 
-    /// A frame has left.
+    /// Notes that a frame was sent.
     pub(super) fn sent(&mut self, frame: &[u8], route: Route) {
         self.seen.passed += usize::from(!self.stopped.is_empty());
         if self.binds
@@ -153,7 +153,7 @@ impl Lanes {
         }
     }
 
-    /// An open lane, most often; else the channel, one that is done, or one that never was.
+    /// A lane: mostly an open one, sometimes the channel, an ended one, or an unknown one.
     pub(super) fn choose(&mut self, b: u8, c: u8, session: &Session) -> Option<Lane> {
         self.sort_out(session);
         let one_of = |all: &[Lane]| all.get(usize::from(b) % all.len().max(1)).copied();
@@ -165,12 +165,12 @@ impl Lanes {
         }
     }
 
-    /// One of those that are stopped.
+    /// One of the stopped lanes.
     pub(super) fn choose_stopped(&self, b: u8) -> Option<Lane> {
         self.stopped.iter().nth(usize::from(b) % self.stopped.len().max(1)).copied()
     }
 
-    /// A lane was stopped, or goes on; `was_open` says whether there was such a lane.
+    /// Notes that a lane was stopped or goes on. `was_open` is `false` if there was no such lane.
     pub(super) fn set_writable(&mut self, lane: Lane, is_writable: bool, was_open: bool) {
         self.seen.unknown += usize::from(!was_open);
         if is_writable {
@@ -184,7 +184,7 @@ impl Lanes {
         }
     }
 
-    /// A lane is gone; `was_open` says whether there was such a lane. Its number is not given again: its handlers may still run.
+    /// Notes that a lane is lost. `was_open` is `false` if there was no such lane. The number is not used again, since handlers may still run.
     pub(super) fn lose(&mut self, lane: Lane, was_open: bool) {
         self.seen.unknown += usize::from(!was_open);
         if was_open && lane != Lane::CHANNEL {
@@ -194,7 +194,7 @@ impl Lanes {
         }
     }
 
-    /// The session has given a lane up.
+    /// Notes that the session has closed a lane.
     pub(super) fn give_up(&mut self, lane: Lane) {
         self.seen.given_up += 1;
         self.hang_up(lane);
@@ -208,7 +208,7 @@ impl Lanes {
         self.held.take_if(|(held, _)| *held == lane);
     }
 
-    /// All that there ever were.
+    /// All lanes since the beginning.
     pub(super) fn all(&self) -> impl Iterator<Item = Lane> {
         (1..=self.newest).map(Lane::new)
     }

@@ -1,9 +1,9 @@
-//! A world of two ends: sessions over links that carry messages, or drivers over streams of bytes, in virtual time. Each end is judged
-//! by every guarantee, and compared with a model that predicts every outcome.
+//! A world of two ends: sessions over links that carry messages, or drivers over streams of bytes, in virtual time. Each end is checked
+//! against every guarantee, and compared with a model that predicts every outcome.
 //!
-//! A world does [operations](ops), four bytes each, and otherwise only carries what can be carried. So it is a pure
-//! function of its operations and its seed: [`World::trace`] of two equal runs is equal. Time stands still during an operation, and
-//! jumps, exactly to the next deadline, arrival or alarm; some operations come early or late instead.
+//! A world applies [operations](ops), four bytes each, and otherwise only delivers messages or bytes. So it is a pure function of its
+//! operations and its seed: [`World::trace`] of two equal runs is equal. Time stands still during an operation, and then jumps exactly to the
+//! next deadline, arrival or alarm; some operations come early or late instead.
 
 pub mod lanes;
 pub mod ops;
@@ -53,7 +53,7 @@ impl<S: Subject> Node<S> {
         }
     }
 
-    /// Reaching a driven machine from outside calls for a turn of its driver.
+    /// Access to a driven machine from outside wakes its driver.
     fn watched_mut(&mut self) -> &mut Watched<S> {
         match self {
             Self::Bare { watched, .. } => watched,
@@ -82,7 +82,7 @@ enum Links {
     Bytes([Rc<RefCell<SimStream>>; 2]),
 }
 
-/// Two ends and what lies between them. End 0 is the client, or on Tesseron the gateway; link 0 leads from it to the server, or the app.
+/// Two ends and the links between them. End 0 is the client, or the gateway of Tesseron; link 0 leads from it to the server, or the app.
 #[derive(Debug)]
 pub struct World<S: Subject = Session> {
     now: Rc<Cell<Instant>>,
@@ -91,20 +91,20 @@ pub struct World<S: Subject = Session> {
     /// The lanes of end 1, if it has more than the channel.
     lanes: Option<Lanes>,
     /// Ends whose application polls no events.
-    deaf: [bool; 2],
-    /// At one instant deadlines come before arrivals. The other order is the rule.
+    ignores_events: [bool; 2],
+    /// `true` if deadlines come before arrivals at the same instant. The default is the other order.
     timeouts_first: bool,
     shared: Rc<RefCell<Shared>>,
 }
 
 impl World {
-    /// A world of two sessions that have just begun.
+    /// A world of two new sessions.
     #[must_use]
     pub fn of_sessions(client: Config, server: Config, wire: Wire, seed: u64) -> Self {
         Self::new(Session::new(client, Instant::ZERO), Session::new(server, Instant::ZERO), wire, seed)
     }
 
-    /// A world of two sessions and links that carry messages, judged and not predicted, with the handshake done.
+    /// A world of two sessions with links that carry messages, after the handshake. Guarantees are checked, and outcomes are not predicted.
     ///
     /// # Panics
     /// As [`Self::shake_hands`].
@@ -113,7 +113,8 @@ impl World {
         Self::judged(client, server, Wire::Messages, seed)
     }
 
-    /// A world of two sessions and streams of bytes with a driver at each end, judged and not predicted, with the handshake done.
+    /// A world of two sessions with streams of bytes and a driver at each end, after the handshake. Guarantees are checked, and outcomes are not
+    /// predicted.
     ///
     /// # Panics
     /// As [`Self::shake_hands`].
@@ -130,15 +131,15 @@ impl World {
     }
 }
 
-/// Bytes that a stream of a world holds in flight: frames do not fit as a whole.
+/// The number of bytes that a stream of a world holds in flight, which is less than a frame.
 const STREAM: usize = 96;
-/// Frames polled in one step.
+/// The maximum number of frames polled in one step.
 const A_STEP: usize = 64;
-/// More rounds than this without any time passing are a livelock.
+/// The number of rounds at one instant that counts as a livelock.
 const ROUNDS: usize = 5_000;
 
 impl<S: Subject> World<S> {
-    /// A world of two subjects that have just begun.
+    /// A world of two new subjects.
     #[must_use]
     pub fn new(client: S, server: S, wire: Wire, seed: u64) -> Self {
         let shared = Rc::new(RefCell::new(Shared::default()));
@@ -169,10 +170,10 @@ impl<S: Subject> World<S> {
                 (ends, Links::Bytes(links))
             }
         };
-        Self { now, ends, links, lanes: None, deaf: [false; 2], timeouts_first: false, shared }
+        Self { now, ends, links, lanes: None, ignores_events: [false; 2], timeouts_first: false, shared }
     }
 
-    /// The time.
+    /// The current time.
     #[must_use]
     pub fn now(&self) -> Instant {
         self.now.get()
@@ -184,12 +185,12 @@ impl<S: Subject> World<S> {
         self.ends[at].watched()
     }
 
-    /// One end, for calling its verbs.
+    /// One end, for calling its methods.
     pub fn end_mut(&mut self, at: usize) -> &mut Watched<S> {
         self.ends[at].watched_mut()
     }
 
-    /// Gives end 1 a transport of many lanes, chosen from `seed`. For messages, and before anything has moved.
+    /// Gives end 1 a transport of many lanes, chosen from `seed`. Call it only with links for messages, and before the first frame.
     ///
     /// # Panics
     /// If there are streams of bytes between the ends.
@@ -198,19 +199,19 @@ impl<S: Subject> World<S> {
         self.lanes = Some(Lanes::new(seed, self.end(1).is_tesseron()));
     }
 
-    /// Counts of what has happened to lanes.
+    /// Counts of the events of lanes.
     #[must_use]
     pub fn seen_of_lanes(&self) -> Seen {
         self.lanes.as_ref().map(|lanes| lanes.seen).unwrap_or_default()
     }
 
-    /// Everything that happened at both ends, in order at each.
+    /// The events of both ends, in order at each.
     #[must_use]
     pub fn trace(&self) -> [Vec<String>; 2] {
         [0, 1].map(|at| self.end(at).trace().to_vec())
     }
 
-    /// Counts of what has happened at both ends.
+    /// Counts of the happenings at both ends.
     #[must_use]
     pub fn coverage(&self) -> Coverage {
         let mut all = self.end(0).coverage().clone();
@@ -218,7 +219,7 @@ impl<S: Subject> World<S> {
         all
     }
 
-    /// Checks after every method that a needless `handle_timeout` changes nothing.
+    /// Checks after every method that a `handle_timeout` before any deadline changes nothing.
     pub fn probe(&mut self) {
         for at in 0..2 {
             self.end_mut(at).probe();
@@ -231,14 +232,14 @@ impl<S: Subject> World<S> {
         self.ends.iter().all(|end| end.watched().model().is_some())
     }
 
-    /// Predicts nothing from now on, for configurations that the model does not know: congestion, small event queues, notices of your own.
+    /// Stops predicting, for configurations that the model does not support: congestion, small event queues, custom notices.
     pub fn forget_models(&mut self) {
         for at in 0..2 {
             self.end_mut(at).forget_model();
         }
     }
 
-    /// Changes what goes wrong on the way from `at`.
+    /// Changes the faults of the link from `at`.
     pub fn faults(&mut self, at: usize, change: impl FnOnce(&mut Faults)) {
         let faults = match &mut self.links {
             Links::Messages(links) => {
@@ -255,7 +256,7 @@ impl<S: Subject> World<S> {
         self.shared.borrow_mut().unfaithful |= unfaithful;
     }
 
-    /// Stops the link from `at`, or lets it go on: while it is stopped it takes nothing.
+    /// Stops the link from `at`, or lets it go on. A stopped link accepts nothing.
     pub fn stall(&mut self, at: usize, stalled: bool) {
         match &mut self.links {
             Links::Messages(links) => links[at].stalled = stalled,
@@ -266,23 +267,23 @@ impl<S: Subject> World<S> {
         }
     }
 
-    /// Stops the application of `at`, or lets it go on: while it is stopped it polls nothing.
-    pub fn deafen(&mut self, at: usize, deaf: bool) {
-        self.deaf[at] = deaf;
+    /// Stops the application of `at`, or lets it go on. A stopped application polls no events.
+    pub fn deafen(&mut self, at: usize, ignores_events: bool) {
+        self.ignores_events[at] = ignores_events;
         self.end_mut(at);
     }
 
-    /// Decides the order at one instant: deadlines before arrivals, or the other way round, which is the default.
+    /// Sets the order at one instant: deadlines before arrivals if `first`, otherwise arrivals before deadlines, which is the default.
     pub fn timeouts_first(&mut self, first: bool) {
         self.timeouts_first = first;
     }
 
-    /// Ends what `at` sends. What the other end sends still arrives.
+    /// Ends the direction from `at`. Frames of the other end still arrive.
     pub fn half_close(&mut self, at: usize) {
         self.end_link(at, TransportEnd::Eof);
     }
 
-    /// Both directions break.
+    /// Breaks both directions.
     pub fn reset(&mut self) {
         self.end_link(0, TransportEnd::Failed);
         self.end_link(1, TransportEnd::Failed);
@@ -296,7 +297,7 @@ impl<S: Subject> World<S> {
         }
     }
 
-    /// Hands `at` a frame that the other end has not sent.
+    /// Passes `at` a frame that the other end has not sent.
     pub fn inject(&mut self, at: usize, frame: &str) {
         self.shared.borrow_mut().unfaithful = true;
         let (now, frame) = (self.now(), Bytes::copy_from_slice(frame.as_bytes()));
@@ -328,7 +329,7 @@ impl<S: Subject> World<S> {
         }
     }
 
-    /// A lane of end 1 is gone.
+    /// Loses a lane of end 1.
     pub fn lose_lane(&mut self, lane: Lane) {
         let now = self.now();
         let was_open = self.end_mut(1).handle_gone(Gone::Lane(lane), now).is_ok();
@@ -342,7 +343,7 @@ impl<S: Subject> World<S> {
     /// Runs until both ends are ready.
     ///
     /// # Panics
-    /// If they are not after an hour of virtual time: the links lose what they carry, or the two have no revision in common.
+    /// If they are not ready after an hour of virtual time: the links lose frames, or the ends have no revision in common.
     pub fn shake_hands(&mut self) {
         let limit = self.now().saturating_add(Duration::from_secs(3_600));
         self.settle();
@@ -359,7 +360,7 @@ impl<S: Subject> World<S> {
         }
     }
 
-    /// Carries all that can be carried without time passing.
+    /// Delivers everything that can be delivered at this instant.
     ///
     /// # Panics
     /// If that never ends.
@@ -370,10 +371,10 @@ impl<S: Subject> World<S> {
                 return;
             }
         }
-        panic!("a livelock: it goes on without end while time stands still");
+        panic!("a livelock: events without end at one instant");
     }
 
-    /// The next instant at which anything happens by itself.
+    /// The next instant at which something happens by itself.
     #[must_use]
     pub fn next(&self) -> Option<Instant> {
         let now = self.now();
@@ -381,7 +382,7 @@ impl<S: Subject> World<S> {
             Links::Messages(links) => [links[0].due(), links[1].due()],
             Links::Bytes(links) => [links[0].borrow().due(), links[1].borrow().due()],
         };
-        // What is due and was not taken waits for its reader, not for time.
+        // An arrival that was due but not accepted does not depend on time.
         let ends = self.ends.iter().map(|end| match end {
             Node::Bare { watched, .. } => watched.subject().poll_timeout(),
             Node::Driven { armed, over, .. } => armed.borrow().as_ref().map(|(at, _)| *at).filter(|_| !over),
@@ -389,7 +390,7 @@ impl<S: Subject> World<S> {
         links.into_iter().chain(ends).flatten().filter(|at| *at > now).min()
     }
 
-    /// Jumps to `at` in one go: what is due on the way comes late.
+    /// Jumps to `at` in one step, so that everything due on the way comes late.
     pub fn jump(&mut self, at: Instant) {
         let at = at.max(self.now());
         self.now.set(at);
@@ -408,7 +409,7 @@ impl<S: Subject> World<S> {
         self.settle();
     }
 
-    /// Moves to `target`, stopping wherever something happens.
+    /// Moves to `target`, with a stop at each instant at which something happens.
     pub fn run_until(&mut self, target: Instant) {
         self.settle();
         while let Some(at) = self.next().filter(|at| *at <= target) {
@@ -417,9 +418,9 @@ impl<S: Subject> World<S> {
         self.jump(target);
     }
 
-    /// One step of one end without time passing; says whether anything happened.
+    /// Makes one step of one end at this instant. Returns `true` if anything happened.
     fn step(&mut self, at: usize) -> bool {
-        let (now, deaf, timeouts_first) = (self.now(), self.deaf[at], self.timeouts_first);
+        let (now, ignores_events, timeouts_first) = (self.now(), self.ignores_events[at], self.timeouts_first);
         match (&mut self.ends[at], &mut self.links) {
             (Node::Bare { watched, ended }, Links::Messages(links)) => {
                 let mut moved = false;
@@ -433,7 +434,7 @@ impl<S: Subject> World<S> {
                 if timeouts_first {
                     moved |= timeout(watched);
                 }
-                // Bounded, so that an end which never stops talking shows as a livelock.
+                // Bounded, so that an end that sends without end shows as a livelock.
                 for _ in 0..A_STEP {
                     if !links[at].accepts() {
                         break;
@@ -472,7 +473,7 @@ impl<S: Subject> World<S> {
                     }
                 }
                 moved |= timeout(watched);
-                while !deaf && let Some(event) = watched.poll_event() {
+                while !ignores_events && let Some(event) = watched.poll_event() {
                     moved = true;
                     if let (Some(lanes), Event::LaneClosed { lane, .. }) = (&mut self.lanes, event) {
                         lanes.give_up(lane);
@@ -486,8 +487,8 @@ impl<S: Subject> World<S> {
                 moved
             }
             (Node::Driven { driver, woken, over, .. }, _) => {
-                // A driver is polled when it was woken, and never otherwise: so a wake that is missing shows.
-                if *over || deaf || !woken.0.swap(false, Ordering::Relaxed) {
+                // A driver is polled only when it was woken, so that a missing wake shows.
+                if *over || ignores_events || !woken.0.swap(false, Ordering::Relaxed) {
                     return false;
                 }
                 let waker = Waker::from(woken.clone());
@@ -504,10 +505,10 @@ impl<S: Subject> World<S> {
 
     // ---- The end ----
 
-    /// Clears all faults, lets all lanes go on, ends everything in one of three ways, and checks what must hold then.
+    /// Clears all faults, lets all lanes go on, ends both sessions in one of three ways, and checks the guarantees about the end.
     ///
     /// # Panics
-    /// If something does not hold.
+    /// If a guarantee is violated.
     pub fn finish(&mut self, how: u8) {
         for at in 0..2 {
             self.faults(at, |faults| *faults = Faults::default());
@@ -538,7 +539,7 @@ impl<S: Subject> World<S> {
     }
 }
 
-/// Lets `steps` random things happen, a pure function of `seed`. Nothing is closed: [`World::finish`] does that.
+/// Applies `steps` random operations, a pure function of `seed`. No end is closed; call [`World::finish`] for that.
 pub fn storm<S: Subject>(world: &mut World<S>, seed: u64, steps: usize) {
     let mut rng = Rng::new(seed);
     for _ in 0..steps {
@@ -582,7 +583,7 @@ struct SimIo {
 }
 
 impl SimIo {
-    /// Writes what the link takes. `Pending` while some is left.
+    /// Writes as much as the link accepts. Returns `Pending` while bytes are left.
     fn drain(&mut self, cx: &Context<'_>) -> Poll<Result<(), LinkBroken>> {
         let mut link = self.writes.borrow_mut();
         while self.encoder.has_remaining() {

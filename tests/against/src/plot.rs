@@ -1,4 +1,4 @@
-//! Draws what the examples `bench` and `smol-bench` measured: `plot ROWS.json PLOT.svg`.
+//! Draws the measurements of the examples `bench` and `smol-bench`: `plot ROWS.json PLOT.svg`.
 
 use std::error::Error;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use tests::speed::{About, Cell, Kind, Report, Row, Unit, human};
 
 const WIDTH: u32 = 1100;
-/// Pixels of one bar, and of the lines around it.
+/// The height of one bar in pixels, and that of the lines around it.
 const BAR: u32 = 15;
 const LINE: u32 = 20;
 const HEAD: u32 = 58;

@@ -1,5 +1,5 @@
-//! pmcp in the rows of the example `bench`. Its client brings no transport for a child or for a pair in memory, so here is one that
-//! does as its own for standard input and output; its server uses that.
+//! pmcp in the rows of the example `bench`. Its client has no transport for a child process or for a pair in memory, so this file has one that
+//! works like its own for standard input and output, which its server uses.
 
 mod program;
 
@@ -42,8 +42,8 @@ impl ToolHandler for Echo {
 
 #[async_trait]
 impl ToolHandler for Report {
-    /// Its own reporter lets one update through in 100 ms, and its queue drops what is above 100: so a reporter without that limit, and a
-    /// yield after each update, with which all arrive.
+    /// The reporter of pmcp sends one update in 100 ms, and its queue drops updates beyond 100. So this one has no such limit, and yields after
+    /// each update, so that all arrive.
     async fn handle(&self, arguments: Value, extra: RequestHandlerExtra) -> pmcp::Result<Value> {
         let count = arguments.get("count").and_then(Value::as_u64).unwrap_or_default();
         let token = extra.request_meta.as_ref().and_then(|meta| meta.get("progressToken")?.as_i64()).expect("a token");
@@ -78,7 +78,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Sync + Unpin> Stream for S {}
 /// Lines over any stream, each written and flushed by itself, as [`StdioTransport`] does it.
 struct Lines {
     stream: BufReader<Box<dyn Stream>>,
-    /// What was read of a line before a receive was dropped.
+    /// The part of a line that was read before a receive was dropped.
     partial: Vec<u8>,
     /// The other end, if it is a child.
     _child: Option<tokio::process::Child>,
@@ -119,7 +119,7 @@ impl Transport for Lines {
     }
 }
 
-/// Hears progress: the client has no other place for it.
+/// Receives progress, for which the client has no other place.
 #[derive(Clone, Default)]
 struct Hearing(Arc<Mutex<Listener>>);
 
@@ -164,7 +164,7 @@ impl Contender for Pmcp {
         About { name: VERSION.into(), runtime: "tokio".into(), kind: Kind::Other }
     }
 
-    /// It serves one request at a time, so its calls are not all in flight.
+    /// pmcp serves one request at a time, so its calls are not all in flight.
     fn has(row: Row) -> bool {
         row.what != What::Call
     }
@@ -207,7 +207,7 @@ impl Caller for Calling {
         begun(async move { drop(client.call_tool("hang".into(), json!({})).await) }).await
     }
 
-    /// The id of a call is not told, so there is nothing to cancel by.
+    /// Calls cannot be cancelled, since their ids are not public.
     async fn cancel(calls: Vec<Begun>) {
         drop(calls);
     }

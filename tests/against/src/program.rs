@@ -1,4 +1,4 @@
-//! What both programs share.
+//! Code that both programs share.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use tests::speed::Updates;
 
-/// A call that has been made and is not waited for.
+/// A call that was made and is not awaited.
 pub(crate) type Begun = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Makes a call, and does not wait for it.
+/// Makes a call without waiting for it.
 pub(crate) async fn begun(call: impl Future<Output = ()> + Send + 'static) -> Begun {
-    // Without the budget of its task: a call that has used it up would not be made before it is polled again.
+    // Polled without the cooperative budget of the task, since a task without budget would not make the call before the next poll.
     let mut call: Begun = Box::pin(tokio::task::unconstrained(call));
     poll_fn(|cx| {
         let _ = call.as_mut().poll(cx);
@@ -22,7 +22,7 @@ pub(crate) async fn begun(call: impl Future<Output = ()> + Send + 'static) -> Be
     call
 }
 
-/// Waits for updates that come behind the answer, as long as some come.
+/// Waits for updates that come after the response, as long as some come.
 pub(crate) async fn stragglers(updates: impl Fn() -> Updates) -> Updates {
     let (mut seen, mut since) = (updates(), Instant::now());
     while seen.lost() > 0 && since.elapsed() < Duration::from_millis(20) {

@@ -24,7 +24,7 @@ fn main() -> ExitCode {
     Program::new().with::<Rmcp<false>>().with::<Rmcp<true>>().main()
 }
 
-/// rmcp; with its transport for pipes instead of the default one for standard input and output, where that is asked for.
+/// rmcp; if `PIPES`, with its transport for pipes instead of the default one for standard input and output.
 struct Rmcp<const PIPES: bool>;
 
 struct Server;
@@ -91,7 +91,7 @@ type Serving = RunningService<RoleServer, Server>;
 struct Calling {
     peer: Peer<RoleClient>,
     hearing: Hearing,
-    /// Held, or the connection ends.
+    /// Kept because dropping them ends the connection.
     _services: Arc<(Client, Option<Serving>)>,
 }
 
@@ -146,7 +146,7 @@ impl<const PIPES: bool> Contender for Rmcp<PIPES> {
     }
 }
 
-/// A call that hangs, as it will be left.
+/// A hanging call, with the handle for the way in which it will be ended.
 enum Held {
     Cancel(Box<RequestHandle<RoleClient>>),
     Drop(#[allow(dead_code, reason = "held for its drop")] Begun),

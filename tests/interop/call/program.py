@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from scenario import Unmet, contains, equal, holds, short, within
+from scenario import Unmet, contains, equal, holds, scenario, short, within
 from tap import UP, Traffic, tapped
 
 PATIENCE = 30  # seconds for one run
@@ -19,6 +19,13 @@ EVERYTHING = ["node", DEPS / "node/node_modules/@modelcontextprotocol/server-eve
 PYTHON = [DEPS / "mcp1/bin/python", Path(__file__).parent.parent / "server.py"]
 PYTHON_2 = [DEPS / "mcp2/bin/python", Path(__file__).parent.parent / "server2.py"]
 TYPESCRIPT_2 = ["node", Path(__file__).parent.parent / "server2.mjs"]
+ONLY_MODERN = [*TYPESCRIPT_2, "--modern"]
+
+DUAL = {"TypeScript of both eras": TYPESCRIPT_2, "Python of both eras": PYTHON_2}
+MODERN = {**DUAL, "TypeScript of 2026-07-28 alone": ONLY_MODERN}
+OLD = {"server-everything": EVERYTHING, "Python 1.x": PYTHON}
+
+REVISION = "2026-07-28"
 
 # What `call` prints for an update when it is not on a terminal.
 UPDATE = re.compile(r"\s*(\d+)/(\d+)\s+(\d+)\s*%(?:\s+(.*))?")
@@ -143,3 +150,30 @@ def offered(traffic):
     """The capabilities that `call` announced, of those that need somebody to answer."""
     (hello,) = traffic.sent("initialize")
     return sorted({"sampling", "elicitation"} & set(hello["msg"]["params"]["capabilities"]))
+
+
+def each(sentence, servers=MODERN, eras=(None,)):
+    """Declares the scenario once for each server and each value of the flag --era, `None` for none. Its body gets the server and the flags."""
+
+    def declare(body):
+        for name, server in servers.items():
+            for era in eras:
+                flags = ["--era", era] if era else []
+                named = f"{name}, --era {era}" if era else name
+                scenario(f"{named}: {sentence}")(lambda server=server, flags=flags: body(server, flags))
+        return body
+
+    return declare
+
+
+def spoke_without_a_handshake(traffic):
+    """Every request names the revision, and none is of the handshake."""
+    frames = [frame["msg"] for frame in traffic.frames(UP)]
+    methods = [frame["method"] for frame in frames]
+    holds(f"expected no handshake, came {methods}", not {"initialize", "notifications/initialized"} & set(methods))
+    named = [frame["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"] for frame in frames if "id" in frame]
+    equal("the revisions named", set(named), {REVISION})
+
+
+def step(of):
+    return lambda i: f"step {i} of {of}"

@@ -48,7 +48,7 @@ export async function connect(command, { sample, elicit, open, onOpened, onLog }
 }
 
 /** The modes of elicitation: named only where there is more than the form. */
-function modes({ elicit, open }) {
+export function modes({ elicit, open }) {
   return open ? { ...(elicit && { form: {} }), url: {} } : {};
 }
 

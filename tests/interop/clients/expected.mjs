@@ -1,6 +1,9 @@
 // What `tools` must answer, computed from its contract.
 
-export const TOOLS = ['bulk', 'chatty', 'connect', 'countdown', 'delete', 'long_output', 'progress', 'rename', 'stuck', 'summarise', 'whoami'];
+export const TOOLS = [
+  'bulk', 'chatty', 'connect', 'countdown', 'delete', 'long_output', 'progress',
+  'rename', 'stuck', 'summarise', 'survey', 'whoami',
+];
 export const READ_ONLY = ['chatty', 'long_output', 'whoami'];
 
 export const CHATTY = [

@@ -1,6 +1,6 @@
 """What `tools` must answer, computed from its contract."""
 
-TOOLS = ["bulk", "chatty", "connect", "countdown", "delete", "long_output", "progress", "rename", "stuck", "summarise", "whoami"]
+TOOLS = ["bulk", "chatty", "connect", "countdown", "delete", "long_output", "progress", "rename", "stuck", "summarise", "survey", "whoami"]
 READ_ONLY = ["chatty", "long_output", "whoami"]
 
 CHATTY = [

@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { collector, connect, DOWN, listTools, pages, succeeded, texts, toolError, types, UP, value } from './client.mjs';
+import { connect2 } from './client2.mjs';
 import * as expected from './expected.mjs';
 import { contains, equal, holds, run, sameBytes, scenario, short, within } from './scenario.mjs';
 
@@ -66,8 +67,8 @@ class App {
   }
 }
 
-const throughGateway = (home, { gatewayFlags = [], ...abilities }, use) =>
-  connect([process.env.GATEWAY, '--home', home, ...gatewayFlags], abilities, use);
+const throughGateway = (home, { by = connect, gatewayFlags = [], ...abilities }, use) =>
+  by([process.env.GATEWAY, '--home', home, ...gatewayFlags], abilities, use);
 
 /** An app and a gateway that has claimed it. */
 async function claimed({ flags = [], ...abilities }, use) {
@@ -355,6 +356,14 @@ scenario('a client without a model or a user is not asked', async () => {
     failed(await client.call('tools__rename', { name: 'x' }), -32007);
     equal('delete', value(succeeded(await client.call('tools__delete', { name: 'x' }))), { cancelled: true });
     for (const method of ['sampling/createMessage', 'elicitation/create']) equal(`${method} on the wire`, client.traffic.frames(DOWN, method), []);
+  });
+});
+
+scenario('a client that probes for 2026-07-28 makes the handshake, in which an app can ask its user', async () => {
+  const elicit = () => ({ action: 'accept', content: {} });
+  await claimed({ by: connect2, mode: 'auto', elicit }, async (client) => {
+    equal('delete', value(succeeded(await client.call('tools__delete', { name: 'a' }))), { deleted: 'a' });
+    equal('the elicitations on the wire', client.traffic.frames(DOWN, 'elicitation/create').length, 1);
   });
 });
 

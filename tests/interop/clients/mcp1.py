@@ -3,7 +3,7 @@
 from contextlib import asynccontextmanager
 
 import anyio
-import scenarios
+import client as interop
 from mcp import ClientSession, McpError, StdioServerParameters, types
 from mcp.client.stdio import stdio_client
 
@@ -27,7 +27,7 @@ async def connect(command, sample=None, elicit=None, on_log=None):
             sampling_callback=sampling if sample else None,
             elicitation_callback=elicitation if elicit else None,
             logging_callback=logging if on_log else None,
-            client_info=types.Implementation(**scenarios.CLIENT),
+            client_info=types.Implementation(**interop.CLIENT),
         ) as session,
     ):
         await session.initialize()
@@ -35,6 +35,8 @@ async def connect(command, sample=None, elicit=None, on_log=None):
 
 
 class Client:
+    asks_in_rounds = False
+
     def __init__(self, session):
         self.session = session
 
@@ -57,7 +59,7 @@ class Client:
 
     async def call_until(self, name, arguments, updates):
         """Calls, and cancels after that many updates: by hand, since this SDK sends no cancel itself."""
-        seen = scenarios.Updates()
+        seen = interop.Updates()
         enough = anyio.Event()
 
         async def on_progress(*update):
@@ -82,7 +84,7 @@ async def answer(call):
     try:
         return plain(await call)
     except McpError as error:
-        raise scenarios.Refused(error.error.code, error.error.message) from error
+        raise interop.Refused(error.error.code, error.error.message, error.error.data) from error
 
 
 async def pages(listing, member):
@@ -96,4 +98,7 @@ async def pages(listing, member):
 
 
 if __name__ == "__main__":
-    scenarios.main(connect)
+    # Here, since importing them declares them.
+    from scenarios import main
+
+    main(connect)

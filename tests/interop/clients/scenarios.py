@@ -1,105 +1,32 @@
-"""What a Python client and `tools` must do together, whichever SDK the client is made of.
+"""What a Python client and `tools` must do together, whichever SDK the client is made of, and in every revision.
 
-`mcp1.py` and `mcp2.py` say how their SDK connects, lists, calls and cancels; results are plain dicts, as on the wire. Every scenario
-starts a server of its own, with a tap on the pipe.
+`mcp1.py` and `mcp2.py` say how their SDK connects, lists, calls and cancels.
 """
 
 import json
-import os
-import tempfile
 import time
-from contextlib import asynccontextmanager
-from functools import partial
 
 import anyio
 import expected
-from scenario import Unmet, contains, equal, holds, run, same_bytes, scenario, within
-from tap import Traffic, tapped
+from client import (
+    CLIENT,
+    Refused,
+    Updates,
+    asked_on_the_wire,
+    last_call,
+    main,
+    misses,
+    retried,
+    structured,
+    succeeded,
+    texts,
+    tool_error,
+    value,
+    wire_updates,
+)
+from scenario import Unmet, contains, equal, holds, same_bytes, scenario, within
 
-CLIENT = {"name": "interop", "version": "1.2.3"}
-PATIENCE = 20  # seconds for one scenario
-
-
-class Refused(Exception):
-    """A JSON-RPC error, the same for both SDKs."""
-
-    def __init__(self, code, message):
-        super().__init__(f"error {code}: {message}")
-        self.code = code
-
-
-def main(connect):
-    """Runs the scenarios over `connect(command, sample=, elicit=, on_log=)`, which opens a client of one SDK."""
-
-    @asynccontextmanager
-    async def tools(*flags, **handlers):
-        log = tempfile.mktemp(suffix=".jsonl")
-        async with connect(tapped(log, [os.environ["TOOLS"], *flags]), **handlers) as client:
-            client.traffic = Traffic(log)
-            yield client
-
-    async def bounded(body):
-        with anyio.move_on_after(PATIENCE) as scope:
-            await body(tools)
-        holds(f"expected an end within {PATIENCE} s, came none", not scope.cancelled_caught)
-
-    run(lambda body: anyio.run(partial(bounded, body)))
-
-
-class Updates(list):
-    """A progress callback that keeps what it is given and when."""
-
-    def __init__(self):
-        super().__init__()
-        self.times = []
-
-    async def __call__(self, progress, total, message):
-        self.append((progress, total, message))
-        self.times.append(time.monotonic())
-
-
-def texts(result):
-    equal("the types of the content blocks", {block["type"] for block in result["content"]}, {"text"})
-    return [block["text"] for block in result["content"]]
-
-
-def structured(result):
-    """The structured content, which must be there, and once more as the only text block."""
-    holds(f"expected structuredContent, came {result}", "structuredContent" in result)
-    equal("the text blocks, read as JSON", [json.loads(text) for text in texts(result)], [result["structuredContent"]])
-    return result["structuredContent"]
-
-
-def value(result):
-    """An answer in JSON, structured or not."""
-    if "structuredContent" in result:
-        return structured(result)
-    return json.loads(texts(result)[0])
-
-
-def succeeded(result):
-    holds(f"expected a result, came the tool error {result}", not result.get("isError"))
-    return result
-
-
-def tool_error(result):
-    """The text of a result that says the tool has failed."""
-    holds(f"expected a tool error (isError true), came {result}", result.get("isError") is True)
-    return "\n".join(texts(result))
-
-
-def wire_updates(traffic, request):
-    """(value, total, message) of each progress notification of that request, as it crossed; all before its response."""
-    token = request["msg"]["params"]["_meta"]["progressToken"]
-    frames = traffic.progress(token)
-    for answer in traffic.answers(request):
-        holds(f"expected all progress before the response, came {frames[-1:]} after {answer}", not frames or frames[-1]["at"] < answer["at"])
-    return [(frame["msg"]["params"]["progress"], frame["msg"]["params"].get("total"), frame["msg"]["params"].get("message")) for frame in frames]
-
-
-def last_call(traffic):
-    return traffic.sent("tools/call")[-1]
-
+__all__ = ["main"]
 
 # Listing
 
@@ -357,11 +284,11 @@ async def summarise(tools):
         equal("maxTokens", asked[0]["maxTokens"], 400)
 
 
-@scenario("summarise is a clear tool error when the client has no model")
+@scenario("summarise is a clear error when the client has no model")
 async def summarise_without_sampling(tools):
     async with tools() as client:
-        contains("the tool error", tool_error(await client.call("summarise", {"text": "x"})), "sampling")
-        equal("sampling requests on the wire", client.traffic.came("sampling/createMessage"), [])
+        await misses("sampling", client, client.call("summarise", {"text": "x"}))
+        equal("input requests on the wire", asked_on_the_wire(client.traffic), [])
 
 
 @scenario("delete deletes when it is confirmed, and only then")
@@ -388,7 +315,7 @@ async def delete(tools):
 async def delete_without_elicitation(tools):
     async with tools() as client:
         equal("the result", value(succeeded(await client.call("delete", {"name": "old.txt"}))), {"cancelled": True})
-        equal("elicitations on the wire", client.traffic.came("elicitation/create"), [])
+        equal("input requests on the wire", asked_on_the_wire(client.traffic), [])
 
 
 @scenario("rename takes the name the user gives, and none when there is none")
@@ -413,10 +340,55 @@ async def rename(tools):
             equal("what is required", schema["required"], ["newName"])
 
 
-@scenario("rename is a clear tool error when there is no user to ask")
+@scenario("rename is a clear error when there is no user to ask")
 async def rename_without_elicitation(tools):
     async with tools() as client:
-        contains("the tool error", tool_error(await client.call("rename", {"name": "old.txt"})), "elicitation")
+        await misses("elicitation", client, client.call("rename", {"name": "old.txt"}))
+
+
+@scenario("connect opens an address when the user agrees, and only then")
+async def connect(tools):
+    for action in ["accept", "decline", "cancel"]:
+        asked = []
+
+        def elicit(params):
+            asked.append((params["mode"], params["url"]))
+            return {"action": action}
+
+        async with tools(elicit=elicit) as client:
+            equal("the result", value(succeeded(await client.call("connect", {}))), {"decided": action})
+            equal("what the user was asked", asked, [("url", "https://example.com/connect")])
+
+
+@scenario("survey asks the user, the model and the user again, has its effect once, and reports each step once")
+async def survey(tools):
+    asked = []
+
+    def sample(params):
+        asked.append("the model")
+        return "Foxes are fine."
+
+    def elicit(params):
+        asked.append("the user")
+        return {"action": "accept", "content": {"name": "Ada"} if params["requestedSchema"]["properties"] else {}}
+
+    async with tools(sample=sample, elicit=elicit) as client:
+        for number in [1, 2]:
+            updates = Updates()
+            before = len(client.traffic.sent("tools/call"))
+            result = structured(succeeded(await client.call("survey", {"topic": "foxes"}, updates)))
+            equal("the result", result, {"participant": "Ada", "number": number, "opinion": "Foxes are fine.", "publish": True})
+            equal("who was asked", asked, ["the user", "the model", "the user"] * number)
+            calls = retried(client.traffic, before)
+            equal("the requests of the call", len(calls), 4 if client.asks_in_rounds else 1)
+            came = [update for call in calls for update in wire_updates(client.traffic, call)]
+            equal("the updates handed to the callback", list(updates), came)
+            steps = [(step, 3, None) for step in range(4)]
+            if client.asks_in_rounds:
+                equal("the updates", came, steps)
+            else:
+                # In one request, the rate of updates is limited.
+                equal("the first and the last update", (came[0], came[-1]), (steps[0], steps[-1]))
 
 
 @scenario("the log level decides whether a failing item is logged")

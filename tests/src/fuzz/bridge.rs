@@ -1,4 +1,4 @@
-//! A gateway with an agent and three apps, all played by the bytes, every fault of a leg included.
+//! A bridge with an agent and three apps, whose steps are chosen by the bytes, including every fault of a leg.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -13,18 +13,18 @@ use crate::bridge::{ACTIONS, DECLARES, Invoked, RESOURCES, answered, bound, call
 use testkit::Rng;
 use testkit::scripted::{initialize, notification, request};
 
-/// One operation: `[opcode, a, b, c]`. The two lowest bits of `a` are the leg that acts, 0 the agent; `b` chooses among what is live
-/// there, `c` is how.
+/// One operation: `[opcode, a, b, c]`. The two lowest bits of `a` are the leg that acts, with 0 for the agent; `b` chooses one of its open calls
+/// or input requests, and `c` the variant.
 type Operation = [u8; 4];
 
-/// So many operations are enough for whatever there is to find.
+/// The greatest number of operations of a case, which is enough to find errors.
 const OPERATIONS: usize = 250;
-/// The number of places for opcodes; those that do nothing yet are free.
+/// The number of opcodes, some of which have no meaning yet.
 const PLACES: u8 = 32;
 const APPS: [&str; 3] = ["one", "two", "three"];
 
-/// Byte 0: limits (bit 0), what is listed (bits 1 and 2), the clocks of calls (bit 3), how long an app may be away (bit 4). Byte 1: the
-/// seed of codes and tokens. Byte 2: how it ends. Byte 3: how many of the apps have been claimed before. Then operations, four bytes each.
+/// Byte 0: limits (bit 0), the surface (bits 1 and 2), the timeouts of calls (bit 3), the time in which an app may resume (bit 4). Byte 1: the
+/// seed of codes and tokens. Byte 2: the way of the end. Byte 3: the number of apps that are claimed before. Then operations of four bytes.
 pub fn bridge(data: &[u8]) {
     let ([variant, seed, ending, claimed], rest) = super::head(data);
     let (operations, _) = rest.as_chunks::<4>();
@@ -35,7 +35,7 @@ pub fn bridge(data: &[u8]) {
         }
         fuzzed.finish(ending)
     };
-    assert_eq!(run(), run(), "G10: the same operations, and something else");
+    assert_eq!(run(), run(), "G10: equal operations have given different results");
 }
 
 /// A call of the agent that waits for its response.
@@ -50,15 +50,15 @@ struct Seat {
     channel: Option<ChannelId>,
     stalled: bool,
     code: Option<String>,
-    /// What resumes its last session.
+    /// The credentials that resume its last session.
     credentials: Option<(String, String)>,
-    /// What it was asked to run, and whether the bridge waits for it.
+    /// The invocations that it has received; the flag is `true` while the bridge waits for the response.
     invoked: Vec<(Invoked, bool)>,
-    /// Those that it answered while it read nothing: a cancel may have been on its way.
+    /// Invocations that it answered while it read nothing, so that a cancel may be in flight.
     crossed: Vec<String>,
-    /// The newest that is over.
+    /// The newest invocation that has ended.
     gone: Option<Invoked>,
-    /// The number of times that it has asked something under an id, less the answers.
+    /// For each id, the number of requests of the app minus that of the responses.
     owed: BTreeMap<String, usize>,
     next: u64,
     subscription: Option<String>,
@@ -70,14 +70,14 @@ struct Fuzzed {
     over: Option<Instant>,
     seats: [Seat; 3],
     stalled: bool,
-    /// The owner looks at no events.
-    deaf: bool,
-    /// Calls of the agent by id: one that is used again may wait behind the answer to its first use.
+    /// `true` while the owner polls no events.
+    ignores_events: bool,
+    /// Calls of the agent by id. If an id is used again, the response to its first use may still be queued.
     pending: BTreeMap<String, VecDeque<Pending>>,
     next: u64,
-    /// Questions that the agent was asked and has not answered.
+    /// Input requests that the agent has received and not answered.
     asked: Vec<(Value, String)>,
-    /// Those that it answered while it read nothing: a cancel may have been on its way.
+    /// Input requests that it answered while it read nothing, so that a cancel may be in flight.
     crossed: Vec<Value>,
     wanted: Vec<(ClaimId, String)>,
     closed: bool,
@@ -113,7 +113,7 @@ impl Fuzzed {
             over: None,
             seats: Default::default(),
             stalled: false,
-            deaf: false,
+            ignores_events: false,
             pending: BTreeMap::new(),
             next: 1,
             asked: Vec::new(),
@@ -122,8 +122,8 @@ impl Fuzzed {
             closed: false,
             trace: Vec::new(),
         };
-        fuzzed.say(None, &initialize(0, "2025-11-25", DECLARES));
-        fuzzed.say(None, &notification("notifications/initialized", "{}"));
+        fuzzed.send(None, &initialize(0, "2025-11-25", DECLARES));
+        fuzzed.send(None, &notification("notifications/initialized", "{}"));
         fuzzed.settle();
         for app in 0..usize::from(claimed % 4) {
             fuzzed.dial(app, 0);
@@ -132,28 +132,28 @@ impl Fuzzed {
         fuzzed
     }
 
-    // ---- What is carried ----
+    // ---- Delivery of frames ----
 
     fn leg(&self, app: Option<usize>) -> Option<Leg> {
         app.map_or(Some(Leg::Agent), |app| self.seats[app].channel.map(Leg::App))
     }
 
-    /// Somebody says something, if it is listened to.
-    fn say(&mut self, app: Option<usize>, text: &str) {
-        self.is_heard(app, text);
+    /// An end sends a frame, if its leg is read.
+    fn send(&mut self, app: Option<usize>, text: &str) {
+        self.send_if_read(app, text);
     }
 
-    /// The same, and whether it was.
-    fn is_heard(&mut self, app: Option<usize>, text: &str) -> bool {
+    /// An end sends a frame. Returns `true` if its leg is read and the frame has an effect.
+    fn send_if_read(&mut self, app: Option<usize>, text: &str) -> bool {
         let Some(leg) = self.leg(app).filter(|leg| self.bridge.wants_input(*leg)) else { return false };
         let before = self.bridge.stats(leg).unwrap_or_default();
         self.trace.push(format!("{app:?} > {text}"));
         let taken = self.bridge.handle_frame(leg, Bytes::copy_from_slice(text.as_bytes()), self.now);
         assert!(taken.is_ok(), "a frame was refused although input was wanted");
         let after = self.bridge.stats(leg).unwrap_or_default();
-        // Such are not answered, or not by their ids.
+        // Such requests are not answered, or not with their ids.
         let mut dropped = [Violation::DuplicateRequest, Violation::RepeatedMember].into_iter();
-        // A leg that is over has counted nothing any longer.
+        // A closed leg counts nothing.
         let dropped = dropped.any(|rule| after.violations(rule) > before.violations(rule));
         let Ok(frame) = serde_json::from_str::<Value>(text) else { return true };
         let (method, id, params) = (frame["method"].as_str(), &frame["id"], &frame["params"]);
@@ -182,7 +182,7 @@ impl Fuzzed {
         true
     }
 
-    /// Carries what can be carried, and checks what must always hold.
+    /// Delivers frames, and checks the guarantees.
     fn settle(&mut self) {
         loop {
             let mut moved = false;
@@ -201,10 +201,10 @@ impl Fuzzed {
                     moved = true;
                 }
             }
-            while !self.deaf
+            while !self.ignores_events
                 && let Some(event) = self.bridge.poll_event()
             {
-                self.told(&event);
+                self.handle_event(&event);
                 moved = true;
             }
             if !moved {
@@ -215,7 +215,7 @@ impl Fuzzed {
         assert!(due.is_none_or(|due| Some(due) > self.over), "G7: a deadline at {due:?} after {:?}", self.over);
         for leg in [None, Some(0), Some(1), Some(2)].into_iter().filter_map(|app| self.leg(app)) {
             let Some(stats) = self.bridge.stats(leg) else { continue };
-            // The limits of both kinds of leg are alike, but for the calls.
+            // Both kinds of legs have the same limits, except for the number of calls.
             let limits = settings(0).agent_limits;
             assert!(stats.queued_bytes <= limits.output_bytes_hard, "G5: {stats:?}");
             assert!(stats.outbound_calls <= limits.in_flight && stats.inbound_calls <= limits.in_flight, "G5: {stats:?}");
@@ -231,7 +231,7 @@ impl Fuzzed {
                 let named = self.pending.values_mut().flatten().filter(|pending| pending.token.as_ref() == Some(token));
                 let mut named: Vec<_> = named.collect();
                 assert!(!named.is_empty(), "G3: progress before its call or after its end: {text}");
-                // Of two calls with one token nobody can tell whose it is.
+                // If two calls have the same token, the update could belong to either.
                 if let [pending] = &mut *named {
                     let at = params["progress"].as_f64().expect("a number");
                     let repeats = params.get("message").is_some() || params["_meta"].is_object();
@@ -248,11 +248,11 @@ impl Fuzzed {
                 let before = self.asked.len() + self.crossed.len();
                 self.asked.retain(|(open, _)| *open != params["requestId"]);
                 self.crossed.retain(|open| *open != params["requestId"]);
-                assert!(self.asked.len() + self.crossed.len() < before, "G2: a cancel of nothing: {text}");
+                assert!(self.asked.len() + self.crossed.len() < before, "G2: a cancel of no request: {text}");
             }
             Some(_) => {}
             None if id.is_null() => {}
-            None => assert!(self.end_call(&id.to_string(), VecDeque::pop_front), "G2: an answer that nobody waits for: {text}"),
+            None => assert!(self.end_call(&id.to_string(), VecDeque::pop_front), "G2: a response to no request: {text}"),
         }
     }
 
@@ -263,7 +263,7 @@ impl Fuzzed {
             Some("actions/invoke") => {
                 let new = Invoked::read(text).expect("an invocation");
                 let is_new = seat.invoked.iter().all(|(old, _)| old.invocation != new.invocation && old.id != new.id);
-                assert!(is_new, "G2: a name was used twice: {text}");
+                assert!(is_new, "G2: an invocation id was used twice: {text}");
                 seat.invoked.push((new, true));
             }
             Some("actions/cancel") => {
@@ -283,7 +283,7 @@ impl Fuzzed {
             Some(_) => {}
             None => {
                 let owed = seat.owed.get_mut(&frame["id"].to_string()).filter(|owed| **owed > 0);
-                *owed.unwrap_or_else(|| panic!("G2: an answer that nobody waits for: {text}")) -= 1;
+                *owed.unwrap_or_else(|| panic!("G2: a response to no request: {text}")) -= 1;
                 if let (Some(session), Some(token)) =
                     (frame["result"]["sessionId"].as_str(), frame["result"]["resumeToken"].as_str())
                 {
@@ -293,7 +293,7 @@ impl Fuzzed {
         }
     }
 
-    /// What an app is asked beside actions it answers when the bytes say so, as if it were one.
+    /// Requests to an app other than invocations are answered by the same operations as invocations.
     fn answer_app_request(&mut self, app: usize, id: &Value) {
         let frame = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"actions/invoke","params":{{"name":"","invocationId":""}}}}"#);
         let mut request = Invoked::read(&frame).expect("an invocation");
@@ -301,7 +301,7 @@ impl Fuzzed {
         self.seats[app].invoked.push((request, true));
     }
 
-    fn told(&mut self, event: &BridgeEvent) {
+    fn handle_event(&mut self, event: &BridgeEvent) {
         self.trace.push(format!("{event:?}"));
         match event {
             BridgeEvent::AppReady { channel, code, .. } => {
@@ -310,7 +310,7 @@ impl Fuzzed {
                 }
             }
             BridgeEvent::AppClosed { channel, .. } => {
-                assert!(self.bridge.is_closed(Leg::App(*channel)), "G4: told that {channel:?} is over, and it is not");
+                assert!(self.bridge.is_closed(Leg::App(*channel)), "G4: the end of {channel:?}, which is not closed");
                 assert!(self.bridge.poll_transmit(Leg::App(*channel)).is_none(), "G4: a frame after the end");
             }
             BridgeEvent::ClaimWanted { claim, code } => self.wanted.push((*claim, code.reveal().to_owned())),
@@ -323,14 +323,14 @@ impl Fuzzed {
         }
     }
 
-    // ---- What happens ----
+    // ---- Operations ----
 
     fn apply(&mut self, [opcode, a, b, c]: Operation) {
         let app = usize::from(a & 3).checked_sub(1);
         let span = Duration::from_millis(u64::from(b) * 16 + u64::from(c));
         match (opcode % PLACES, app) {
             (0, _) => self.run_for(span),
-            // Late: beyond the next deadline in one go.
+            // Late: beyond the next deadline in one step.
             (1, _) => self.timeout(self.bridge.poll_timeout().unwrap_or(self.now).max(self.now).saturating_add(span)),
             // Early, and twice.
             (2, _) => (0..2).for_each(|_| self.timeout(self.now)),
@@ -343,9 +343,9 @@ impl Fuzzed {
             (9, Some(app)) => self.news(app, c),
             (10, None) => self.stalled = b & 1 == 1,
             (10, Some(app)) => self.seats[app].stalled = b & 1 == 1,
-            (11, _) => self.say(app, GARBAGE[usize::from(c) % GARBAGE.len()]),
+            (11, _) => self.send(app, GARBAGE[usize::from(c) % GARBAGE.len()]),
             (12, Some(app)) => self.lose(app, c),
-            // The agent goes rarely: nothing follows.
+            // The agent leaves rarely, since nothing can happen afterwards.
             (12, None) if c == 255 => self.bridge.handle_end(Leg::Agent, TransportEnd::Eof, self.now),
             (13, Some(app)) => self.dial(app, c),
             (14, Some(app)) => self.claim(app, c),
@@ -361,10 +361,10 @@ impl Fuzzed {
             (18, Some(app)) => self.dial_wanted(app, c),
             (19, Some(app)) => {
                 if let Some(gone) = self.seats[app].gone.clone() {
-                    self.say(Some(app), &if c & 1 == 0 { gone.output("1") } else { gone.progress(r#","percent":99"#) });
+                    self.send(Some(app), &if c & 1 == 0 { gone.output("1") } else { gone.progress(r#","percent":99"#) });
                 }
             }
-            (20, _) => self.deaf = b & 1 == 1,
+            (20, _) => self.ignores_events = b & 1 == 1,
             _ => {}
         }
         self.settle();
@@ -395,7 +395,7 @@ impl Fuzzed {
                 (["tesseron__list_actions", "tesseron__list_pending_claims", "no"][usize::from(b) % 3].to_owned(), "{}".to_owned())
             }
         };
-        // Now and then an id is used again, whether or not it is in flight.
+        // Sometimes an id is used again, even while its call is in flight.
         let id = if c & 0x30 == 0x30 { self.next.saturating_sub(1 + u64::from(c >> 6)) } else { self.next };
         self.next = self.next.max(id + 1);
         let token = match c & 3 {
@@ -403,13 +403,13 @@ impl Fuzzed {
             1 => Some(r#""shared""#.to_owned()),
             _ => Some(id.to_string()),
         };
-        self.say(None, &call_tool(&id.to_string(), &tool, &arguments, token.as_deref()));
+        self.send(None, &call_tool(&id.to_string(), &tool, &arguments, token.as_deref()));
     }
 
     fn cancel(&mut self, b: u8, c: u8) {
         let open = self.pending.keys().nth(usize::from(b) % self.pending.len().max(1)).cloned();
         let id = open.filter(|_| c & 7 != 7).unwrap_or_else(|| c.to_string());
-        self.say(None, &notification("notifications/cancelled", &format!(r#"{{"requestId":{id},"reason":"why"}}"#)));
+        self.send(None, &notification("notifications/cancelled", &format!(r#"{{"requestId":{id},"reason":"why"}}"#)));
     }
 
     fn invocation(&self, app: usize, b: u8) -> Option<usize> {
@@ -425,7 +425,7 @@ impl Fuzzed {
             _ => r#","message":"m""#.to_owned(),
         };
         let text = self.seats[app].invoked[at].0.progress(&members);
-        self.say(Some(app), &text);
+        self.send(Some(app), &text);
     }
 
     fn respond(&mut self, app: usize, b: u8, c: u8) {
@@ -439,7 +439,7 @@ impl Fuzzed {
             4 => ended.error(-32603, "no", None),
             _ => format!(r#"{{"jsonrpc":"2.0","id":{},"result":{{"value":7}}}}"#, ended.id),
         };
-        if self.is_heard(Some(app), &text) {
+        if self.send_if_read(Some(app), &text) {
             let seat = &mut self.seats[app];
             let (_, waits) = seat.invoked.remove(at);
             seat.crossed.extend(Some(ended.invocation.clone()).filter(|_| seat.stalled && waits));
@@ -458,7 +458,7 @@ impl Fuzzed {
             2 => one.confirm(id),
             _ => one.elicit(id, r#"{"type":"object","properties":{"a":{"type":"string"}},"required":[]}"#),
         };
-        self.say(Some(app), &text);
+        self.send(Some(app), &text);
     }
 
     fn answer(&mut self, b: u8, c: u8) {
@@ -478,7 +478,7 @@ impl Fuzzed {
             "" => refused(&id, -1, "no"),
             _ => answered(&id, result),
         };
-        if self.is_heard(None, &text) {
+        if self.send_if_read(None, &text) {
             self.asked.remove(at);
             self.crossed.extend(Some(id).filter(|_| self.stalled));
         }
@@ -496,7 +496,7 @@ impl Fuzzed {
                 notification("resources/updated", &format!(r#"{{"subscriptionId":"{name}","value":{c}}}"#))
             }
         };
-        self.say(Some(app), &text);
+        self.send(Some(app), &text);
     }
 
     fn lose(&mut self, app: usize, c: u8) {
@@ -506,7 +506,7 @@ impl Fuzzed {
         }
     }
 
-    /// An app comes (again): a channel that stood before is left to its fate.
+    /// An app connects, perhaps again; its earlier channel is abandoned and stays open.
     fn dial(&mut self, app: usize, c: u8) {
         let Ok(channel) = self.bridge.open(self.now) else { return };
         self.sit(app, channel);
@@ -518,7 +518,7 @@ impl Fuzzed {
             (6, _) => hello(APPS[app], "7", RESOURCES),
             _ => hello(APPS[app], ACTIONS, RESOURCES),
         };
-        self.say(Some(app), &text);
+        self.send(Some(app), &text);
         self.settle();
     }
 
@@ -532,11 +532,11 @@ impl Fuzzed {
         let code = self.seats[app].code.clone().filter(|_| c & 3 != 3).unwrap_or_else(|| format!("AB{}X-7K", c / 4 % 6 + 3));
         let id = self.next;
         self.next += 1;
-        self.say(None, &call_tool(&id.to_string(), "tesseron__claim_session", &format!(r#"{{"code":"{code}"}}"#), None));
+        self.send(None, &call_tool(&id.to_string(), "tesseron__claim_session", &format!(r#"{{"code":"{code}"}}"#), None));
         self.settle();
     }
 
-    /// The owner has found an app for a code, or has not.
+    /// The owner passes a channel for a wanted claim code to the bridge, or refuses the claim.
     fn dial_wanted(&mut self, app: usize, c: u8) {
         if self.wanted.is_empty() {
             return;
@@ -549,7 +549,7 @@ impl Fuzzed {
         if let Ok(channel) = self.bridge.open_claimed(claim, dial, self.now) {
             self.sit(app, channel);
             if c & 3 != 3 {
-                self.say(Some(app), &hello(APPS[app], ACTIONS, RESOURCES));
+                self.send(Some(app), &hello(APPS[app], ACTIONS, RESOURCES));
             }
         }
     }
@@ -567,20 +567,20 @@ impl Fuzzed {
             6 => request(id, "ping", "{}"),
             _ => request(id, "logging/setLevel", r#"{"level":"debug"}"#),
         };
-        self.say(None, &text);
+        self.send(None, &text);
     }
 
     // ---- The end ----
 
-    /// Everybody reads again, and all comes to its end in one of three ways.
+    /// All ends read again, and the bridge ends in one of three ways.
     fn finish(mut self, how: u8) -> Vec<String> {
-        (self.stalled, self.deaf) = (false, false);
+        (self.stalled, self.ignores_events) = (false, false);
         for seat in &mut self.seats {
             seat.stalled = false;
         }
         self.settle();
         match how % 3 {
-            // Every app goes: whatever the agent waits for comes back at once.
+            // All apps disconnect, so each call of the agent ends at once.
             0 => {
                 for channel in self.bridge.channels().collect::<Vec<_>>() {
                     self.bridge.handle_end(Leg::App(channel), TransportEnd::Failed, self.now);
@@ -589,7 +589,7 @@ impl Fuzzed {
                     self.bridge.refuse_claim(claim, "it is late", self.now);
                 }
                 self.settle();
-                assert_eq!(self.bridge.in_flight(), 0, "the bridge keeps something for apps that are gone");
+                assert_eq!(self.bridge.in_flight(), 0, "the bridge keeps state of apps that have disconnected");
                 assert!(self.closed || self.pending.is_empty(), "G1: never answered: {:?}", self.pending);
                 self.bridge.handle_end(Leg::Agent, TransportEnd::Eof, self.now);
             }
@@ -600,12 +600,12 @@ impl Fuzzed {
         for _ in 0..1000 {
             let Some(due) = self.bridge.poll_timeout() else { break };
             self.timeout(due.max(self.now));
-            // Channels that were left to their fate are read no longer.
+            // Abandoned channels are not read.
             self.settle();
         }
-        assert_eq!(self.bridge.poll_timeout(), None, "it never comes to rest");
+        assert_eq!(self.bridge.poll_timeout(), None, "a deadline remains");
         assert!(self.closed && self.bridge.is_closed(Leg::Agent), "the agent's session closes");
-        assert_eq!((self.bridge.in_flight(), self.bridge.channels().count()), (0, 0), "something is kept for nobody");
+        assert_eq!((self.bridge.in_flight(), self.bridge.channels().count()), (0, 0), "the bridge keeps calls or channels");
         let legs = [None, Some(0), Some(1), Some(2)].into_iter().filter_map(|app| self.leg(app)).collect::<Vec<_>>();
         for leg in legs {
             let taken = self.bridge.handle_frame(leg, Bytes::from_static(b"{}"), self.now);
@@ -616,7 +616,7 @@ impl Fuzzed {
     }
 }
 
-/// What nobody should say.
+/// Invalid frames.
 const GARBAGE: [&str; 12] = [
     "{",
     "[]",

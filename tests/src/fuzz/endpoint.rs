@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use programs::tools::{Options, service};
 use testkit::scripted::initialize;
 
-/// Byte 0: whether the handshake was made (bit 0), whether the peer answers questions (bit 1), the deadline of calls (bit 2), partial
-/// results on progress (bit 3). Then lines: each is a frame, and one that begins with the byte 1 lets time pass, 100 ms for each unit of its
-/// second byte.
+/// Byte 0: the handshake is made first (bit 0), the peer answers input requests (bit 1), the deadline of calls (bit 2), partial results
+/// on progress (bit 3). Then lines: each is a frame, but a line that begins with the byte 1 lets time pass, 100 ms for each unit of its second
+/// byte.
 pub fn endpoint(data: &[u8]) {
     let ([kind], rest) = super::head(data);
     let executor = Executor::new();
@@ -54,11 +54,11 @@ pub fn endpoint(data: &[u8]) {
     peer.end();
     executor.run_for(Duration::from_secs(120));
     read(&mut peer, false);
-    assert!(over.load(Ordering::Relaxed), "an endpoint whose peer has gone comes to its end");
+    assert!(over.load(Ordering::Relaxed), "an endpoint whose peer has disconnected ends");
     executor.shutdown();
 }
 
-/// Reads what was sent, and answers questions if it is to.
+/// Reads the frames of the endpoint, and answers input requests if `answers`.
 fn read(peer: &mut Pipe, answers: bool) {
     while let Some(frame) = peer.try_recv() {
         let text = core::str::from_utf8(&frame).expect("UTF-8");

@@ -1,4 +1,4 @@
-//! Two readers of one frame must agree: the core's and `serde_json`'s.
+//! Two parsers of one frame must agree: that of the core and `serde_json`.
 
 use bytes::Bytes;
 use protocol_core::{Event, Invalid, Json, Lane, Outcome, Reply, Violation};
@@ -8,8 +8,8 @@ use super::judge::{Body, Id, Members, Message, Verdict, depth, judge, members, o
 use testkit::Scripted;
 use testkit::config::{client_config, server_config};
 
-/// Reads the bytes as JSON, as a frame to a server and as a frame to a client with a call in flight: whatever the core accepts
-/// `serde_json` accepts, with the same meaning, and the other way round; and what follows is what JSON-RPC says.
+/// Reads the bytes as JSON, as a frame to a server, and as a frame to a client with a call in flight. The core and `serde_json` must accept the
+/// same inputs with the same meaning, and the session must react as JSON-RPC demands.
 pub fn envelope(data: &[u8]) {
     json(data);
     let verdict = judge(data);
@@ -20,13 +20,13 @@ pub fn envelope(data: &[u8]) {
 fn json(data: &[u8]) {
     let theirs = serde_json::from_slice::<&RawValue>(data).ok().map(RawValue::get).filter(|text| depth(text) <= PAYLOAD_DEPTH);
     let ours = Json::parse(data.to_vec()).ok();
-    assert_eq!(ours.as_ref().map(Json::as_str), theirs, "the same text, or both refuse it");
+    assert_eq!(ours.as_ref().map(Json::as_str), theirs, "both accept the same text, or refuse it");
     let (Some(ours), Some(theirs)) = (ours, theirs) else { return };
     assert_eq!(ours.is_object(), theirs.starts_with('{'));
     let value = serde_json::from_str::<serde_json::Value>(theirs).ok();
     assert_eq!(ours.decode::<serde_json::Value>().ok(), value);
     if let Ok(text) = serde_json::from_str::<String>(theirs) {
-        assert_eq!(Json::string(&text).decode::<String>().as_deref(), Ok(&*text), "what is written is read again");
+        assert_eq!(Json::string(&text).decode::<String>().as_deref(), Ok(&*text), "a written string is read unchanged");
     }
     for (name, _) in members(theirs).unwrap_or_default() {
         let last = members(theirs).and_then(|all| all.into_iter().rev().find(|(key, _)| *key == name));
@@ -48,10 +48,10 @@ const SERVED: [&str; 10] = [
     "completion/complete",
 ];
 
-/// The deepest nesting of a payload: in a frame it stands a few levels deeper.
+/// The deepest nesting of a payload, which is a few levels deeper in a frame.
 const PAYLOAD_DEPTH: usize = 120;
 
-/// What an answer names, and its error code if it is an error.
+/// The id of an answer, and its code if it is an error.
 type Answer = (Option<Id>, Option<i64>);
 
 fn to_a_server(data: &[u8], verdict: &Verdict<'_>) {
@@ -63,9 +63,9 @@ fn to_a_server(data: &[u8], verdict: &Verdict<'_>) {
         match event {
             Event::Violation(rule) => rules.push(rule),
             Event::Request { id, request, caller, .. } => {
-                // It goes back as it came. A stateless result names its server, so its `_meta` is another.
+                // The parameters are returned as the result. A stateless result also has the server in its `_meta`.
                 is_stateless = caller.protocol() == "2026-07-28";
-                end.session.respond(id, Reply::Raw(request.params().clone()), end.now).expect("it is live");
+                end.session.respond(id, Reply::Raw(request.params().clone()), end.now).expect("the call is running");
                 served = Some(request.params().clone());
             }
             Event::Log(_) | Event::Notice(_) | Event::Cancelled { .. } => {}
@@ -103,13 +103,13 @@ fn to_a_server(data: &[u8], verdict: &Verdict<'_>) {
             Message::Request { id, method, params } => {
                 let repeated = rules.contains(&Violation::RepeatedMember);
                 assert_eq!(answered.len(), 1, "a request is answered once");
-                assert!(repeated || answered[0].0.as_ref() == Some(id), "under its id: {answered:?}");
+                assert!(repeated || answered[0].0.as_ref() == Some(id), "the answer has the id of the request: {answered:?}");
                 if let Some(served) = served {
                     assert!(SERVED.contains(&method.as_str()), "{method} is not served");
                     assert_eq!(served.as_str(), params.unwrap_or("{}"), "G13");
                     let params = params.unwrap_or("{}").replace(['\r', '\n'], " ");
                     if is_stateless {
-                        // Not looked at if a name has half of a surrogate pair, which `serde_json` cannot read.
+                        // A name with half of a surrogate pair is skipped, since `serde_json` cannot read it.
                         for (key, value) in members(&params).unwrap_or_default().iter().filter(|(key, _)| key != "_meta") {
                             assert!(raw[0].contains(value.get()), "G13: {key}: {raw:?}");
                         }

@@ -1,4 +1,4 @@
-//! Headers of any bytes: what is encoded is decoded again, and what agrees once agrees always.
+//! Headers of any bytes: an encoded value can be decoded again, and headers that were written for a request agree with it.
 
 use protocol_core::Json;
 use protocol_core::http::accept::{Accepted, JSON, is_media_type};
@@ -24,7 +24,7 @@ fn codec(value: &[u8]) {
     if let Ok(text) = core::str::from_utf8(value) {
         let encoded = encode(text);
         assert!(encoded.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~')), "a field can carry {encoded:?}");
-        assert_eq!(encoded.trim_matches([' ', '\t']), encoded, "nothing is lost around it");
+        assert_eq!(encoded.trim_matches([' ', '\t']), encoded, "the field has no white space around it");
         assert_eq!(decode(encoded.as_bytes()).as_deref(), Ok(text));
         if let Some(id) = EventId::parse(text) {
             assert_eq!(id.to_string(), text, "an id has one form");
@@ -48,12 +48,12 @@ fn hosts(value: &[u8]) {
     if passes(value, None, &loopback, &loopback) {
         assert!(is_local(text), "{text} is not this machine");
         let listed = Allowed::only([text.trim_matches([' ', '\t'])]);
-        assert!(passes(value, None, &listed, &loopback), "a host admits itself");
+        assert!(passes(value, None, &listed, &loopback), "a listed host is accepted");
     }
     if passes(b"localhost", Some(value), &loopback, &loopback) {
         assert!(is_local(text) && text.to_ascii_lowercase().contains("http"), "{text} is not of this machine");
         let listed = Allowed::only([text.trim_matches([' ', '\t'])]);
-        assert!(passes(b"localhost", Some(value), &loopback, &listed), "an origin admits itself");
+        assert!(passes(b"localhost", Some(value), &loopback, &listed), "a listed origin is accepted");
     }
     assert!(passes(value, Some(value), &Allowed::Any, &Allowed::Any));
 }
@@ -81,6 +81,6 @@ fn params(schema: &[u8], arguments: &[u8]) {
     }
     assert_eq!(params.check(arguments.as_bytes(), &written), Ok(()));
     let has_fields = written.iter().next().is_some();
-    assert_eq!(params.check(arguments.as_bytes(), &Headers::new()).is_err(), has_fields, "a field that is missing is missed");
-    assert_eq!(params.check(b"{}", &written).is_err(), has_fields, "a field without an argument is found");
+    assert_eq!(params.check(arguments.as_bytes(), &Headers::new()).is_err(), has_fields, "a missing field is an error");
+    assert_eq!(params.check(b"{}", &written).is_err(), has_fields, "a field without an argument is an error");
 }

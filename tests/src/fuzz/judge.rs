@@ -1,4 +1,4 @@
-//! What a frame is, according to `serde_json` and the JSON-RPC specification: written for clarity, and apart from the core's reader.
+//! The kind of a frame according to `serde_json` and the JSON-RPC specification, written for clarity and independently of the core's parser.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 /// The members of an object in their order, repeated ones included.
 pub(super) type Members<'a> = Vec<(String, &'a RawValue)>;
 
-/// The members of `text`. `None` if it is no object, or if a name in it is no text at all (half of a surrogate pair).
+/// The members of `text`. `None` if it is not an object, or if a name is not valid text (half of a surrogate pair).
 pub(super) fn members(text: &str) -> Option<Members<'_>> {
     struct Object;
     impl<'de> Visitor<'de> for Object {
@@ -62,25 +62,25 @@ pub(super) fn depth(text: &str) -> usize {
 pub(super) enum Id {
     Number(i64),
     Text(String),
-    /// Only where a protocol lets a request be called so; it is never read.
+    /// Only for protocols that allow it for requests; it is never read.
     Null,
 }
 
 impl Id {
-    /// `None` for what cannot be echoed, or is longer than a session remembers (`Limits::id_bytes`).
+    /// Reads an id. Returns `None` if it cannot be echoed, or is longer than `Limits::id_bytes`.
     pub(super) fn read(value: &RawValue) -> Option<Self> {
         if value.get().len() > 1024 { None } else { Self::echoed(value) }
     }
 
-    /// An id in an answer of ours. It may be longer than the peer wrote it: a control character that has a short escape is written with
-    /// its number.
+    /// An id in an answer of ours. It may be longer than in the request, since a control character with a short escape is written with its
+    /// number.
     pub(super) fn echoed(value: &RawValue) -> Option<Self> {
         let number = serde_json::from_str(value.get()).map(Self::Number);
         number.or_else(|_| serde_json::from_str(value.get()).map(Self::Text)).ok()
     }
 }
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Debug)]
 pub(super) enum Verdict<'a> {
     NotJson,
@@ -88,24 +88,24 @@ pub(super) enum Verdict<'a> {
     /// JSON that is neither object nor array.
     Scalar,
     Array,
-    /// An object that `serde_json` cannot take apart.
+    /// An object that `serde_json` cannot read.
     Unknown,
     Object(Message<'a>),
 }
 
-/// What an object is.
+/// The kind of an object.
 #[derive(Debug)]
 pub(super) enum Message<'a> {
-    /// A member stands twice.
+    /// A member is repeated.
     Repeated {
         is_request: bool,
     },
-    /// No message, or a request that is none; to be answered, under its id where that can be echoed.
+    /// No message, or an invalid request. It is answered, with its id if that can be echoed.
     Invalid(Option<Id>),
     /// A malformed notification.
     InvalidNotification,
     Notification,
-    /// Parameters that are no object.
+    /// Parameters that are not an object.
     WrongParams(Id),
     Request {
         id: Id,
@@ -120,7 +120,7 @@ pub(super) enum Message<'a> {
     },
 }
 
-/// What a response says.
+/// The body of a response.
 #[derive(Debug)]
 pub(super) enum Body<'a> {
     Result(&'a str),
@@ -130,7 +130,7 @@ pub(super) enum Body<'a> {
         data: Option<&'a str>,
     },
     Malformed,
-    /// An error object that `serde_json` cannot take apart.
+    /// An error object that `serde_json` cannot read.
     Unknown,
 }
 
@@ -189,7 +189,7 @@ pub(super) fn object<'a>(members: &Members<'a>) -> Message<'a> {
 fn error_object(text: &str) -> Body<'_> {
     match members(text) {
         Some(all) => read_error(&all).unwrap_or(Body::Malformed),
-        // A member whose name has half of a surrogate pair, which no member that counts can have.
+        // A member whose name has half of a surrogate pair, which no relevant member has.
         None if text.starts_with('{') => Body::Unknown,
         None => Body::Malformed,
     }

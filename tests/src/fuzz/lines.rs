@@ -1,4 +1,4 @@
-//! However bytes are split into reads, the frames are equal, and they are what the rule of lines says.
+//! The frames do not depend on the way in which bytes are split into reads, and they follow the rule of lines.
 
 use bytes::{Buf, BufMut, Bytes};
 use protocol_core::FrameSink as _;
@@ -6,7 +6,7 @@ use protocol_core::lines::{LineDecoder, LineEncoder};
 
 use testkit::Rng;
 
-/// Byte 0: the limit. Byte 1: how the rest is split. The rest: what is read.
+/// Byte 0: the limit. Byte 1: the way in which the rest is split. The rest: the input.
 pub fn lines(data: &[u8]) {
     let ([limit, seed], input) = super::head(data);
     let limit = if limit < 128 { usize::from(limit) } else { 1 << (limit % 24) };
@@ -27,8 +27,8 @@ pub fn lines(data: &[u8]) {
     give_back(&expected, &mut rng);
 }
 
-/// A line is what stands before a line feed, or before the end; one mark before it and one carriage return behind it are not part
-/// of it; blank ones are none; of one that is too long the beginning is left, one byte more than allowed.
+/// The frames by the rule: a line ends before a line feed or at the end of input; a byte order mark before it and a carriage return after it
+/// are not part of it; blank lines are skipped; a line that is too long is cut to one byte more than the limit.
 fn by_the_rule(input: &[u8], limit: usize) -> Vec<Bytes> {
     let lines = input.split(|byte| *byte == b'\n').map(|line| {
         let line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line);
@@ -59,7 +59,7 @@ fn decode(mut input: &[u8], limit: usize, mut step: impl FnMut(usize) -> usize) 
                 let mut taken = 0;
                 decoder.read_with(|space| {
                     taken = piece.len().min(space.len());
-                    // What lies behind is no input.
+                    // The bytes after the input must not be read.
                     space.fill(b'\n');
                     space[..taken].copy_from_slice(&piece[..taken]);
                     taken
@@ -76,7 +76,7 @@ fn decode(mut input: &[u8], limit: usize, mut step: impl FnMut(usize) -> usize) 
     frames
 }
 
-/// What an encoder gives, whatever is taken at once, is each frame and a line feed.
+/// Checks that an encoder writes each frame and a line feed, for any number of bytes taken at once.
 fn encode(frames: &[Bytes], rng: &mut Rng) {
     let mut encoder = LineEncoder::new();
     let (mut written, mut expected) = (Vec::new(), Vec::new());
@@ -87,7 +87,7 @@ fn encode(frames: &[Bytes], rng: &mut Rng) {
     };
     let mut gathered = LineEncoder::new();
     for frame in frames {
-        // In one way or another; those that were gathered before go first.
+        // Taken in one of several ways; gathered bytes come first.
         match rng.below(4) {
             0 => gathered.push(frame.clone()),
             1 => gathered.push_slice(frame),
@@ -104,10 +104,10 @@ fn encode(frames: &[Bytes], rng: &mut Rng) {
     while encoder.has_remaining() {
         take(&mut encoder, 1 + rng.below(4096));
     }
-    assert!(written == expected, "frames leave as they came");
+    assert!(written == expected, "frames are written in order and unchanged");
 }
 
-/// What an encoder gives back is each frame, whoever gathered it.
+/// Checks that an encoder returns each unwritten frame, gathered or not.
 fn give_back(frames: &[Bytes], rng: &mut Rng) {
     let (mut encoder, mut gathered) = (LineEncoder::new(), LineEncoder::new());
     let mut left = frames.iter();
@@ -122,10 +122,10 @@ fn give_back(frames: &[Bytes], rng: &mut Rng) {
         }
         for _ in 0..rng.below(3) {
             let Some(back) = encoder.next_frame() else { break };
-            assert!(left.next() == Some(&back), "frames come back as they came");
+            assert!(left.next() == Some(&back), "frames are returned in order and unchanged");
         }
     }
     encoder.append(&mut gathered);
-    assert!(left.all(|frame| encoder.next_frame().as_ref() == Some(frame)), "frames come back as they came");
+    assert!(left.all(|frame| encoder.next_frame().as_ref() == Some(frame)), "frames are returned in order and unchanged");
     assert_eq!((encoder.next_frame(), encoder.remaining()), (None, 0));
 }

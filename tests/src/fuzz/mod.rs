@@ -1,7 +1,7 @@
 //! The bodies of the fuzz targets in `fuzz/`. Each takes any bytes, and panics if something does not hold.
 //!
-//! They stand here so that `cargo test` replays the stored cases of `tests/corpus` on stable (`tests/tests/proofs/corpus.rs`). How bytes
-//! are read is frozen: a stored case must go on meaning what it meant. New meanings only take values that did nothing before.
+//! They are in this crate so that `cargo test` replays the stored cases of `tests/corpus` on stable (`tests/tests/proofs/corpus.rs`). The
+//! meaning of bytes must not change, since stored cases depend on it. Only values without a meaning may get one.
 
 mod bridge;
 mod endpoint;
@@ -22,7 +22,7 @@ pub use pair::pair;
 pub use session::session;
 pub use sse::sse;
 
-/// What a fuzz target does with its bytes.
+/// The function of a fuzz target.
 pub type Target = fn(&[u8]);
 
 /// Every target, under the name of its corpus.
@@ -37,7 +37,7 @@ pub const TARGETS: [(&str, Target); 8] = [
     ("sse", sse),
 ];
 
-/// The first bytes of a case choose; those that are missing are zero.
+/// Splits the first bytes, which select the configuration, from the rest. Missing bytes are zero.
 fn head<const COUNT: usize>(data: &[u8]) -> ([u8; COUNT], &[u8]) {
     let mut head = [0; COUNT];
     let (chosen, rest) = data.split_at(COUNT.min(data.len()));

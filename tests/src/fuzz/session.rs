@@ -1,4 +1,4 @@
-//! Hostile bytes against one end, in every role and phase of both protocols, with an application that does what the bytes say.
+//! Hostile bytes against one end, in every role and phase of both protocols, with an application whose actions are chosen by the bytes.
 
 mod tesseron;
 
@@ -19,11 +19,11 @@ use tesseron::Promises;
 use testkit::config::{client_config, server_config};
 use testkit::scripted::{initialize, json};
 
-/// Byte 0: the role (bit 0), whether the handshake was made (bit 1), the revision (bits 2 and 3), the limits (bit 4), whether the
-/// application polls only when it is told to (bit 5), whether a call, an invocation and a question are open before (bit 6), whether
-/// it is Tesseron (bit 7; then bits 2 and 3 say how it stands, see [`tesseron`]). Byte 1: the clocks; on Tesseron also whether what
-/// is cancelled may still answer (bit 3, which on MCP lets a client choose the era) and whether the session is closing (bit 4). Then lines: each is a frame, and one that
-/// begins with the byte 1 is what the application does, see [`Fuzzed::act`].
+/// Byte 0: the role (bit 0), the handshake is made first (bit 1), the revision (bits 2 and 3), the limits (bit 4), the application polls
+/// only by actions (bit 5), an outbound call, an inbound one and an input request are open at the beginning (bit 6), Tesseron (bit 7; then
+/// bits 2 and 3 are the state of the session, see [`tesseron`]). Byte 1: the timeouts; on Tesseron also a grace for cancelled calls (bit 3,
+/// which on MCP lets a client choose the era), and a session that is closing (bit 4). Then lines: each is a frame, but a line that begins with
+/// the byte 1 is an action of the application, see [`Fuzzed::act`].
 pub fn session(data: &[u8]) {
     let ([kind, clocks], rest) = super::head(data);
     let mut fuzzed = Fuzzed::new(kind, clocks);
@@ -33,7 +33,7 @@ pub fn session(data: &[u8]) {
             _ => fuzzed.frame(line),
         }
         fuzzed.check();
-        if !fuzzed.waits {
+        if !fuzzed.polls_by_actions {
             fuzzed.poll();
         }
     }
@@ -48,10 +48,10 @@ const DISCOVERED: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"comp
 struct Fuzzed {
     session: Session,
     now: Instant,
-    /// The greatest time that it was told is over.
+    /// The greatest time passed to `handle_timeout`.
     over: Instant,
-    /// Polls only when it is told to.
-    waits: bool,
+    /// `true` if it polls only by actions.
+    polls_by_actions: bool,
     calls: BTreeSet<OutboundId>,
     done: BTreeSet<OutboundId>,
     given_up: BTreeSet<OutboundId>,
@@ -60,13 +60,13 @@ struct Fuzzed {
     asked: VecDeque<(InputKey, Ask)>,
     questions: VecDeque<InputKey>,
     closed: bool,
-    /// The number of times that the peer has asked under an id, less the answers.
+    /// For each id, the number of requests of the peer minus that of the responses.
     owed: BTreeMap<Id, usize>,
-    /// A frame came that cannot be taken apart here; answers are no longer counted.
+    /// `true` after a frame that cannot be read here; responses are no longer counted.
     unsure: bool,
-    /// Bytes of all frames that came in.
-    heard: usize,
-    /// What is promised beyond that, if it is Tesseron.
+    /// The sum of the lengths of all received frames.
+    received_bytes: usize,
+    /// The additional rules of Tesseron, if it is the protocol.
     promises: Option<Promises>,
 }
 
@@ -104,7 +104,7 @@ impl Fuzzed {
             session: Session::new(config, now),
             now,
             over: now,
-            waits: kind & 0x20 != 0,
+            polls_by_actions: kind & 0x20 != 0,
             calls: BTreeSet::new(),
             done: BTreeSet::new(),
             given_up: BTreeSet::new(),
@@ -115,7 +115,7 @@ impl Fuzzed {
             closed: false,
             owed: BTreeMap::new(),
             unsure: false,
-            heard: 0,
+            received_bytes: 0,
             promises: is_tesseron.then(Promises::default),
         };
         if is_tesseron {
@@ -165,7 +165,7 @@ impl Fuzzed {
         let taken = self.session.handle_frame(Bytes::copy_from_slice(frame), Lane::CHANNEL, self.now).is_ok();
         assert_eq!(taken, wanted || self.session.is_closed(), "a frame is taken while input is wanted");
         if taken {
-            self.heard += frame.len();
+            self.received_bytes += frame.len();
             match self.promises {
                 Some(_) => self.hear_tesseron(frame, &before, &active),
                 None => self.hear(frame),
@@ -173,7 +173,7 @@ impl Fuzzed {
         }
     }
 
-    /// Counts what the peer asks, however malformed.
+    /// Counts the requests in a frame of the peer, even malformed ones.
     fn hear(&mut self, frame: &[u8]) {
         let Ok(raw) = serde_json::from_slice::<&RawValue>(frame) else { return };
         let single = [raw];
@@ -191,7 +191,7 @@ impl Fuzzed {
         }
     }
 
-    /// The application does something; what is not live is left alone.
+    /// An action of the application on an open call or input request.
     fn act(&mut self, action: u8, detail: u8) {
         let now = self.now;
         match action {
@@ -216,13 +216,17 @@ impl Fuzzed {
                 }
             }
             2 => {
-                // Its end may wait among the events.
+                // The event of its end may be queued.
                 self.poll_events();
                 let open = self.calls.difference(&self.done).next().copied();
                 if let Some(id) = open {
                     let reason = (detail & 1 == 0).then_some("why");
                     let is_live = self.given_up.insert(id);
-                    assert_eq!(self.session.cancel(id, reason, now).is_ok(), is_live, "a call is given up once, until it is done");
+                    assert_eq!(
+                        self.session.cancel(id, reason, now).is_ok(),
+                        is_live,
+                        "a call can be cancelled once, until it has ended"
+                    );
                 }
             }
             3 => {
@@ -273,7 +277,7 @@ impl Fuzzed {
                         Ask::OpenUrl(_) => Answer::OpenUrl(Consent::Accept),
                         _ => Answer::Roots(json("[]")),
                     };
-                    self.session.provide_input(key, answer, now).expect("a question that is not gone can be answered");
+                    self.session.provide_input(key, answer, now).expect("an open input request can be answered");
                 }
             }
             9 => {
@@ -297,7 +301,7 @@ impl Fuzzed {
             }
             12 => self.session.close(Close::Graceful { grace: Duration::from_millis(detail.into()) }, now),
             13 => self.session.handle_end(TransportEnd::Eof, now),
-            // Answers the last question as whoever is asked would, so that bytes need not guess its number.
+            // The peer answers the last input request, so that the bytes need not guess its id.
             14 => {
                 if let Some(key) = self.questions.back() {
                     let number = key.to_string().trim_start_matches("input-").to_owned();
@@ -354,7 +358,7 @@ impl Fuzzed {
         let (stats, limits) = (self.session.stats(), self.session.config().limits);
         assert!(stats.outbound_calls <= limits.in_flight && stats.inbound_calls <= limits.in_flight, "G5: {stats:?}");
         assert!(stats.orphans <= stats.inbound_calls, "{stats:?}");
-        let slack = limits.frame_bytes.min(self.heard + 4096);
+        let slack = limits.frame_bytes.min(self.received_bytes + 4096);
         assert!(stats.queued_bytes <= limits.output_bytes_hard + slack, "G5: {stats:?}");
     }
 
@@ -366,12 +370,12 @@ impl Fuzzed {
             assert!(text.len() <= self.session.config().limits.frame_bytes.max(512), "a frame over the limit");
             let all = members(raw.get()).expect("an object");
             if let Some(promises) = &mut self.promises {
-                promises.say(text);
+                promises.check_sent(text);
                 continue;
             }
             if let Message::Response { id, .. } = object(&all) {
                 let owed = self.owed.get_mut(&id).filter(|owed| **owed > 0);
-                assert!(owed.is_some() || self.unsure, "G2: an answer too many: {text}");
+                assert!(owed.is_some() || self.unsure, "G2: a response to no request: {text}");
                 if let Some(owed) = owed {
                     *owed -= 1;
                 }
@@ -388,17 +392,17 @@ impl Fuzzed {
         let mut count = 0;
         while let Some(event) = self.session.poll_event() {
             count += 1;
-            self.told(event);
+            self.handle_event(event);
         }
-        // One frame of a batch may bring as many as the batch has messages, twice; every live thing may end.
+        // A batch may cause two events for each of its messages, and all calls and input requests may end.
         let most = limits.events + 2 * limits.batch + 8 * limits.in_flight + limits.alarms + 16;
         assert!(count <= most, "G5: {count} events at once");
     }
 
-    fn told(&mut self, event: Event) {
+    fn handle_event(&mut self, event: Event) {
         assert!(!self.closed, "G4: {event:?} after the end");
         if let Some(promises) = &mut self.promises {
-            promises.told(&event);
+            promises.handle_event(&event);
         }
         match event {
             Event::Request { id, .. } => {
@@ -437,7 +441,7 @@ impl Fuzzed {
     }
 }
 
-/// Limits that are soon run into.
+/// Sets limits that are soon reached.
 fn tighten(config: &mut Config) {
     let limits = &mut config.limits;
     (limits.in_flight, limits.events, limits.unsolicited_replies, limits.tombstones, limits.alarms) = (3, 6, 4, 2, 3);

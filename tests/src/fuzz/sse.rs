@@ -1,4 +1,4 @@
-//! However a stream of events is split, its items are equal, and they are what the standard says.
+//! The items of an event stream do not depend on the way in which it is split, and they follow the standard.
 
 use bytes::Bytes;
 use protocol_core::http::sse::{DecodeError, Decoder, DecoderLimits, Encoder, Item};
@@ -9,7 +9,7 @@ use testkit::Rng;
 /// The items, each with the last id after it, and the error at which the stream ended.
 type Read = (Vec<(Item, Option<String>)>, Option<DecodeError>);
 
-/// Byte 0: the limit on an event. Byte 1: how the rest is split. The rest: the stream.
+/// Byte 0: the limit on an event. Byte 1: the way in which the rest is split. The rest: the stream.
 pub fn sse(data: &[u8]) {
     let ([limit, seed], stream) = super::head(data);
     let mut limits = DecoderLimits::default();
@@ -43,7 +43,7 @@ fn decode(mut stream: &[u8], limits: DecoderLimits, mut step: impl FnMut(usize) 
                 Ok(Some(item)) => items.push((item, decoder.last_event_id().map(str::to_owned))),
                 Ok(None) => break,
                 Err(error) => {
-                    assert_eq!(decoder.next_item(), Err(error), "a stream that failed stays failed");
+                    assert_eq!(decoder.next_item(), Err(error), "a failed stream returns the same error again");
                     return (items, Some(error));
                 }
             }
@@ -52,7 +52,7 @@ fn decode(mut stream: &[u8], limits: DecoderLimits, mut step: impl FnMut(usize) 
     (items, None)
 }
 
-/// The lines of a stream, each without its end; the last one only if it is complete, and how long the rest is.
+/// The complete lines of a stream, each without its end, and the length of the rest.
 fn lines(stream: &[u8]) -> (Vec<&[u8]>, usize) {
     let (mut lines, mut rest) = (Vec::new(), stream);
     while let Some(end) = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
@@ -114,7 +114,7 @@ fn by_the_rule(stream: &[u8], limits: DecoderLimits) -> Read {
     (items, is_too_long.then_some(DecodeError::EventTooLong))
 }
 
-/// An event as a decoder makes it.
+/// The item of an event.
 fn event(name: &str, data: Vec<u8>) -> Item {
     let mut decoder = Decoder::new(DecoderLimits::default());
     decoder.feed("data\n\n".into());
@@ -123,7 +123,7 @@ fn event(name: &str, data: Vec<u8>) -> Item {
     Item::Event(event)
 }
 
-/// Decodes again the frames that an encoder was given, with their line ends as line feeds.
+/// Checks that frames which were encoded are decoded again, with line feeds as line ends.
 fn encode(stream: &[u8], rng: &mut Rng) {
     let Ok(text) = core::str::from_utf8(stream) else { return };
     let frames: Vec<_> = text.split('\0').collect();
@@ -143,7 +143,7 @@ fn encode(stream: &[u8], rng: &mut Rng) {
     let (items, error) = decode(&written, DecoderLimits::default(), |left| left);
     let data = |(item, _): (Item, Option<String>)| match item {
         Item::Event(event) => event.data,
-        item => panic!("an encoder writes events alone: {item:?}"),
+        item => panic!("an encoder writes only events: {item:?}"),
     };
     let expected: Vec<_> = frames.iter().map(|frame| Bytes::from(frame.replace("\r\n", "\n").replace('\r', "\n"))).collect();
     assert_eq!((items.into_iter().map(data).collect::<Vec<_>>(), error), (expected, None));

@@ -9,7 +9,7 @@ use std::thread;
 use crate::scratch::Scratch;
 use crate::until::PATIENCE;
 
-/// Notes of what somebody saw, line by line. Two processes can share a book: each has a copy and sends its lines to the other.
+/// A list of noted lines. Two processes can share a book: each has a copy and sends its lines to the other.
 #[derive(Clone, Default)]
 pub struct Book(Arc<Shared>);
 
@@ -22,15 +22,15 @@ struct Shared {
 #[derive(Default)]
 struct Page {
     lines: Vec<String>,
-    /// The way to the other copy.
+    /// The connection to the other copy.
     there: Option<UnixStream>,
-    /// Another process may still note something.
+    /// `true` while another process may still note lines.
     is_shared: bool,
     waiting: Vec<Waker>,
 }
 
 impl Book {
-    /// A book for this process and another one, which is to open it at this path.
+    /// A book for this process and another one, which opens it at the returned path.
     pub(super) fn to_share() -> (Self, Scratch) {
         let path = Scratch::new("book");
         let listener = UnixListener::bind(&path).expect("a socket");
@@ -53,11 +53,11 @@ impl Book {
         book
     }
 
-    /// Copies what the other process notes, until it has ended.
+    /// Copies the lines of the other process until it has ended.
     fn join(&self, stream: UnixStream) {
         let there = stream.try_clone().expect("a second handle");
         self.change(|page| {
-            // What was noted before it came, if this is the one who waited for it.
+            // The process that was first sends the lines that it has noted before.
             if page.there.is_none() {
                 page.there = Some(there);
                 for line in page.lines.clone() {
@@ -75,7 +75,7 @@ impl Book {
         self.0.page.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the page, and tells those who wait for that.
+    /// Changes the page, and wakes those that wait for a change.
     fn change(&self, change: impl FnOnce(&mut Page)) {
         let mut page = self.page();
         change(&mut page);
@@ -94,7 +94,7 @@ impl Book {
         });
     }
 
-    /// All that was noted, in order.
+    /// All lines, in order.
     #[must_use]
     pub fn read(&self) -> Vec<String> {
         self.page().lines.clone()
@@ -112,17 +112,17 @@ impl Book {
         .await;
     }
 
-    /// Waits until so many lines are noted.
+    /// Waits until `lines` lines are noted.
     pub async fn has(&self, lines: usize) {
         self.until(|page| page.lines.len() >= lines).await;
     }
 
-    /// Waits until the other process has ended, so that nothing is missing any longer.
+    /// Waits until the other process has ended, after which no lines are missing.
     pub(super) async fn is_complete(&self) {
         self.until(|page| !page.is_shared).await;
     }
 
-    /// Blocks until so many lines are noted.
+    /// Blocks until `lines` lines are noted.
     ///
     /// # Panics
     /// If that takes longer than [`PATIENCE`].
@@ -137,7 +137,7 @@ impl Book {
 impl Page {
     fn send(&mut self, line: &str) {
         if let Some(there) = &mut self.there {
-            // Another process that is gone has no use for it.
+            // A process that has ended needs no more lines.
             let _ = there.write_all(format!("{line}\n").as_bytes());
         }
     }

@@ -1,8 +1,8 @@
-//! Two ends and the transport between them, for tests that are played over every transport of every adapter.
+//! Two ends and the transport between them, for tests that run over every transport of every adapter.
 //!
-//! A [`Stage`] names the transport; [`Stage::call`] puts a client of ours at the near end, [`Stage::wire`] the bytes themselves. The name of
-//! the row decides about the far end, so that it can also be a process of its own: the test program starts itself, and what the far end
-//! sees it notes in a [`Book`]. The rows are elsewhere: nothing here knows one of them.
+//! A [`Stage`] has the transport. [`Stage::call`] has a client of ours at the near end, [`Stage::wire`] the bytes themselves. A test is a *row*
+//! of a list, and its name determines the far end, so that the far end can also be another process: the test program starts itself. The
+//! far end notes its observations in a [`Book`]. This module does not depend on the rows.
 
 mod book;
 pub(crate) mod raw;
@@ -31,7 +31,7 @@ pub use wire::Wire;
 /// Declares the rows of a list: `run` finds one by its name, and the macro `each` hands all names to another macro.
 macro_rules! rows {
     ($d:tt $each:ident $output:ty: $($name:ident)*) => {
-        /// Plays the row of this name.
+        /// Runs the row of this name.
         pub fn play<A: ::programs::adapter::Adapter>(
             name: &str,
             stage: $crate::harness::Stage<A>,
@@ -48,7 +48,7 @@ macro_rules! rows {
             [$(stringify!($name)),*].contains(&name)
         }
 
-        /// Hands the names of all rows to a macro.
+        /// Passes the names of all rows to a macro.
         #[macro_export]
         macro_rules! $each {
             ($d callback:path, $d with:ty) => { $d callback! { [$d with] $($name)* } };
@@ -57,13 +57,13 @@ macro_rules! rows {
 }
 pub(crate) use rows;
 
-/// Longer than any row takes, however busy the machine is.
+/// The time limit of a row, generous enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Plays a row on so many threads, as a task: the future that a runtime blocks on runs on no worker, and on one thread only now and then.
+/// Runs a row on so many threads. The row is a task, since the future that a runtime blocks on would not run on a worker thread.
 ///
 /// # Panics
-/// If the row does, or never ends.
+/// If the row panics, or does not end in time.
 pub fn play_on<A: Adapter>(
     threads: usize,
     over: Over,
@@ -73,7 +73,7 @@ pub fn play_on<A: Adapter>(
 ) {
     let has_ended = A::run(Some(threads), |adapter| async move {
         let runtime = adapter.runtime();
-        // Bounds everything that a row waits for.
+        // The time limit of the whole row.
         let late = adapter.sleep(PATIENCE);
         let row = task(&*runtime, play(row, Stage::new(adapter, over, row, far)));
         first(
@@ -88,7 +88,7 @@ pub fn play_on<A: Adapter>(
         )
         .await
     });
-    // Only here, where the runtime does not wait for what hangs.
+    // The check is outside of the runtime, which does not wait for a task that hangs.
     assert!(has_ended, "{row} hangs");
 }
 
@@ -105,32 +105,32 @@ pub enum Over {
     Child,
 }
 
-/// Where a row is played.
+/// The adapter and the transport of a row.
 #[derive(Clone)]
 pub struct Stage<A> {
     /// The adapter.
     pub adapter: A,
     over: Over,
     row: &'static str,
-    /// Bytes that the pair in memory holds.
+    /// The number of bytes that the pair in memory holds.
     room: usize,
     far: FindFar,
 }
 
-/// One end that is at the far one.
+/// The far end of a row.
 pub enum Far {
     /// A service. As a process, it ends with its connection.
     Service(Arc<Service>),
-    /// A service that is a program of its own: its end is that of the process, and once a line is noted it ends its connection itself.
+    /// A service as a program of its own, which ends with its process. It closes its connection once a line is noted.
     Program(Arc<Service>),
-    /// The bytes themselves, and somebody who reads and writes them.
+    /// The bytes themselves, and a script that reads and writes them.
     Wire(fn(Wire, &Book)),
 }
 
 /// Finds the far end of the row of this name.
 pub type FindFar = fn(&str, &Book) -> Far;
 
-/// A future that its owner waits for at the very end. Locked, so that references to the owner may go to another thread meanwhile.
+/// A future that its owner awaits at the end. The lock makes the owner `Sync`.
 type Waited<T> = Mutex<BoxFuture<'static, T>>;
 
 fn unlocked<T>(waited: Waited<T>) -> BoxFuture<'static, T> {
@@ -139,9 +139,9 @@ fn unlocked<T>(waited: Waited<T>) -> BoxFuture<'static, T> {
 
 /// A client of ours that is connected with the far end.
 pub struct Calling {
-    /// Its handle.
+    /// The handle of the client.
     pub peer: Peer,
-    /// How a child did, in the end.
+    /// The exit status of a child process.
     pub exit: Exit,
     /// The other end.
     pub far: FarEnd,
@@ -149,13 +149,13 @@ pub struct Calling {
 }
 
 impl Calling {
-    /// Closes, and gives what was noted at the far end. The last line says how our end ended.
+    /// Closes the connection. Returns the lines that were noted at the far end, and a last line about the end of the connection at this end.
     pub async fn close(self) -> Vec<String> {
         self.peer.close(Close::Now);
         self.ended().await
     }
 
-    /// Waits for the end that the far end brings about.
+    /// Waits for the far end to close the connection. Returns lines as [`Self::close`] does.
     pub async fn ended(self) -> Vec<String> {
         let end = unlocked(self.end).await;
         let mut notes = self.far.ended().await;
@@ -164,23 +164,23 @@ impl Calling {
     }
 }
 
-/// The far end, for whoever wants to know what happened there.
+/// The far end.
 pub struct FarEnd {
-    /// Runs it, or waits for who does.
+    /// Runs the far end, or waits for its thread or process.
     end: Waited<()>,
-    /// What is noted there.
+    /// The lines that are noted there.
     pub book: Book,
 }
 
 impl FarEnd {
-    /// What was noted there, once it has ended.
+    /// Waits for the end of the far end. Returns the lines that were noted there.
     pub async fn ended(self) -> Vec<String> {
         unlocked(self.end).await;
         self.book.read().into_iter().map(|line| format!("far: {line}")).collect()
     }
 }
 
-/// How a connection of ours has ended, in words that are the same on every transport.
+/// Describes the end of a connection of ours, in the same words for every transport.
 async fn how(end: BoxFuture<'static, Result<CloseReason, adapter_io::Error>>) -> String {
     match end.await {
         Ok(reason) => reason.to_string(),
@@ -200,7 +200,7 @@ pub fn client() -> Config {
     Config::mcp_client(identity())
 }
 
-/// Tells the child what to play.
+/// The environment variable with the row for the child process.
 const ROW: &str = "SCENARIO_ROW";
 const BOOK: &str = "SCENARIO_BOOK";
 
@@ -210,7 +210,7 @@ impl<A: Adapter> Stage<A> {
         Self { adapter, over, row, room: 4096, far }
     }
 
-    /// With another pair in memory.
+    /// Changes the size of the pair in memory.
     #[must_use]
     pub fn with_room(mut self, bytes: usize) -> Self {
         self.room = bytes;
@@ -274,7 +274,7 @@ impl<A: Adapter> Stage<A> {
         }
     }
 
-    /// Runs what blocks beside the tasks.
+    /// Runs a blocking job on a thread of its own.
     pub async fn block<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
         start_blocking(&*self.adapter.runtime(), job).await
     }
@@ -301,7 +301,7 @@ impl<A: Adapter> Stage<A> {
     }
 
     async fn pair(&self, over: Over) -> (End, End) {
-        // Its file may go: both ends are connected by then.
+        // The file of the socket can be removed once both ends are connected.
         let socket = Scratch::new("socket");
         let place = match over {
             Over::Tcp => Place::Tcp("127.0.0.1:0".into()),
@@ -338,10 +338,10 @@ impl<A: Adapter> Stage<A> {
     }
 }
 
-/// The far end in a process of its own: what the test `the_far_end` of an adapter does.
+/// The far end in a process of its own: the body of the test `the_far_end` of an adapter.
 ///
 /// # Panics
-/// If no other test has started this one.
+/// If it was not started by another test.
 pub fn far_end<A: Adapter>(far: FindFar) {
     let row = env::var(ROW).expect("the row, from the test that started this one");
     let book = Book::open(env::var_os(BOOK).expect("the book, from the test that started this one").as_ref());
@@ -353,16 +353,16 @@ pub fn far_end<A: Adapter>(far: FindFar) {
         Far::Program(service) => {
             return A::run(Some(1), |adapter| async move {
                 let Link { peer, end } = adapter.serve(service, adapter.stdio());
-                let told = async {
+                let line_noted = async {
                     book.has(1).await;
                     peer.close(Close::Now);
                     pending().await
                 };
-                first(async { book.note(how(end).await) }, told).await;
+                first(async { book.note(how(end).await) }, line_noted).await;
             });
         }
         Far::Wire(script) => script(Wire::new(stdin(), stdout()), &book),
     }
-    // What the test harness would still print finds no reader.
+    // The test harness would print to a pipe that has no reader any more.
     std::process::exit(0);
 }

@@ -1,4 +1,4 @@
-//! Peers of Tesseron that speak by hand: HTTP, frames of a WebSocket, and lines. They block, so they want a thread of their own.
+//! Scripted peers of Tesseron that write HTTP, frames of a WebSocket and lines as bytes. They block, so each needs a thread of its own.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tesseron::net::Address;
 
-/// The longest wait for what must come.
+/// The time limit of a read.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The key and the answer to it that the specification of WebSockets has for an example.
+/// The key of the example in the specification of WebSockets, with its answer below.
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 pub(crate) const ACCEPTED: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 
@@ -42,7 +42,7 @@ impl Raw {
         raw
     }
 
-    /// Writes bytes as they are. A peer that is gone is no concern here.
+    /// Writes bytes as they are. A closed connection is no error here.
     pub(crate) fn write(&mut self, bytes: &[u8]) {
         let _ = self.0.write_all(bytes);
     }
@@ -51,7 +51,7 @@ impl Raw {
         self.0.read_exact(into).is_ok()
     }
 
-    /// The next head of HTTP; `None` if the connection ends without one.
+    /// The head of the next HTTP message; `None` if the connection ends without one.
     pub(crate) fn head(&mut self) -> Option<String> {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
@@ -65,10 +65,10 @@ impl Raw {
         Some(String::from_utf8(head).expect("text"))
     }
 
-    /// Whatever still comes, up to the end.
+    /// Reads until the end of the connection.
     pub(crate) fn rest(&mut self) -> String {
         let mut rest = Vec::new();
-        self.0.read_to_end(&mut rest).expect("an end in order");
+        self.0.read_to_end(&mut rest).expect("a regular end");
         String::from_utf8(rest).expect("text")
     }
 

@@ -4,14 +4,14 @@ use std::os::unix::net::UnixStream;
 
 use serde_json::{Value, json};
 
-/// The bytes at one end, read and written by hand. It blocks, so it wants a thread of its own.
+/// The bytes at one end, which a script reads and writes. It blocks, so it needs a thread of its own.
 pub struct Wire {
     read: BufReader<Box<dyn Read + Send>>,
-    /// Gone once our side is ended.
+    /// `None` once our side is ended.
     write: Option<Box<dyn Write + Send>>,
 }
 
-/// A writer whose direction ends when it is dropped.
+/// A writer that ends its direction when it is dropped.
 struct Half<W: Write>(W, fn(&W));
 
 impl<W: Write> Write for Half<W> {
@@ -40,13 +40,13 @@ impl Wire {
         Self::new(reader, Half(stream, |stream| drop(stream.shutdown(Shutdown::Write))))
     }
 
-    /// Those of a Unix socket.
+    /// The bytes of a Unix socket.
     pub(crate) fn over_unix(stream: UnixStream) -> Self {
         let reader = stream.try_clone().expect("a second handle");
         Self::new(reader, Half(stream, |stream| drop(stream.shutdown(Shutdown::Write))))
     }
 
-    /// The next message; `None` at the end. Lines that are no JSON, as the test harness prints in a child, are passed over.
+    /// The next message; `None` at the end. Lines that are not JSON, such as those of the test harness in a child, are ignored.
     pub fn read(&mut self) -> Option<Value> {
         loop {
             let mut line = String::new();
@@ -76,7 +76,7 @@ impl Wire {
         }
     }
 
-    /// Writes bytes as they are. A peer that is gone is no concern here.
+    /// Writes bytes as they are. A closed connection is no error here.
     pub fn bytes(&mut self, bytes: &[u8]) {
         let write = self.write.as_mut().expect("our side is open");
         let _ = write.write_all(bytes).and_then(|()| write.flush());
@@ -92,12 +92,12 @@ impl Wire {
         self.write = None;
     }
 
-    /// Reads what still comes.
+    /// Reads all messages until the end.
     pub fn rest(&mut self) -> Vec<Value> {
         std::iter::from_fn(|| self.read()).collect()
     }
 
-    /// What a client says first.
+    /// The handshake request of a client.
     #[must_use]
     pub fn hello() -> Value {
         let info = json!({"name": "wire", "version": "1"});
@@ -105,14 +105,14 @@ impl Wire {
         json!({"jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": params})
     }
 
-    /// Takes a server through the handshake.
+    /// Makes the handshake with a server.
     pub fn as_client(&mut self) {
         self.write(&Self::hello());
         assert_eq!(self.read().expect("an answer")["id"], "hello");
         self.write(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
     }
 
-    /// Takes a client through the handshake.
+    /// Makes the handshake with a client.
     pub fn as_server(&mut self) {
         let id = self.read().expect("a request")["id"].clone();
         let info = json!({"name": "wire", "version": "1"});

@@ -1,4 +1,4 @@
-//! What the owner of a session does to make it say what a recorded end of MCP said.
+//! The methods that make a session send the frames of a recorded end of MCP.
 
 use protocol_core::mcp::Era;
 use protocol_core::{
@@ -8,11 +8,11 @@ use protocol_core::{
 use serde_json::Value;
 
 use super::player::{Player, json};
-use super::recording::{Channel, What};
+use super::recording::{Channel, TurnKind};
 
-/// A session that tells of itself what the recorded end told.
+/// The configuration of a session that declares the same as the recorded end.
 pub(super) fn config(calls: bool, channel: &Channel) -> Config {
-    let said = channel.turns.iter().filter_map(|turn| if let What::Said(frame) = &turn.what { Some(frame) } else { None });
+    let said = channel.turns.iter().filter_map(|turn| if let TurnKind::Sent(frame) = &turn.what { Some(frame) } else { None });
     let mut config = if calls {
         let greeting = said.clone().find(|frame| frame["method"] == "initialize").map_or(&Value::Null, |frame| &frame["params"]);
         let mut config = Config::mcp_client(identity(&greeting["clientInfo"]));
@@ -32,7 +32,7 @@ pub(super) fn config(calls: bool, channel: &Channel) -> Config {
         let declares = &welcome["capabilities"];
         let has = |name: &str| declares.get(name).is_some();
         let changes = |name: &str| declares[name]["listChanged"] == true;
-        // One that never said what it has has tools: they are called.
+        // A server without a recorded declaration has tools, since they are called.
         config.capabilities.tools = has("tools") || welcome.is_null();
         config.capabilities.tools_list_changed = changes("tools");
         config.capabilities.prompts = has("prompts");
@@ -64,7 +64,7 @@ pub(super) fn make(player: &mut Player, frame: &Value) -> Result<(), String> {
         (None, _) if player.calls => answer(player, frame),
         (None, _) => respond(player, frame),
         (Some("notifications/cancelled"), _) if player.calls => {
-            let call = player.outbound.get(&frame["params"]["requestId"].to_string()).copied().ok_or("nobody made that call")?;
+            let call = player.outbound.get(&frame["params"]["requestId"].to_string()).copied().ok_or("there is no such call")?;
             let (reason, now) = (frame["params"]["reason"].as_str(), player.now);
             player.live()?.cancel(call, reason, now).map_err(|error| error.to_string())
         }
@@ -106,7 +106,7 @@ fn call(player: &mut Player, frame: &Value, method: &str) -> Result<(), String> 
 }
 
 fn answer(player: &mut Player, frame: &Value) -> Result<(), String> {
-    let (key, method) = player.asked.remove(&frame["id"].to_string()).ok_or("nobody asked that")?;
+    let (key, method) = player.asked.remove(&frame["id"].to_string()).ok_or("there is no such input request")?;
     let result = &frame["result"];
     let answer = match (frame.get("error"), &*method) {
         (Some(error), _) => Answer::Refused(rpc_error(error)),
@@ -124,7 +124,7 @@ fn answer(player: &mut Player, frame: &Value) -> Result<(), String> {
 }
 
 fn respond(player: &mut Player, frame: &Value) -> Result<(), String> {
-    let id = player.inbound.get(&frame["id"].to_string()).copied().ok_or("nobody asked for that")?;
+    let id = player.inbound.get(&frame["id"].to_string()).copied().ok_or("there is no such request")?;
     let reply = match frame.get("error") {
         Some(error) => Reply::Error(rpc_error(error)),
         None => Reply::Raw(json(&frame["result"])),
@@ -134,7 +134,7 @@ fn respond(player: &mut Player, frame: &Value) -> Result<(), String> {
 }
 
 fn progress(player: &mut Player, params: &Value) -> Result<(), String> {
-    let id = player.named.get(&params["progressToken"].to_string()).copied().ok_or("nobody wants that progress")?;
+    let id = player.named.get(&params["progressToken"].to_string()).copied().ok_or("no request has this token")?;
     let mut update = Progress::default();
     (update.value, update.total) = (params["progress"].as_f64(), params["total"].as_f64());
     update.message = params["message"].as_str().map(Into::into);
@@ -149,9 +149,9 @@ fn ask(player: &mut Player, method: &str, params: &Value) -> Result<(), String> 
             Ask::Elicit(Elicit::new(params["message"].as_str().unwrap_or_default(), json(&params["requestedSchema"])))
         }
         "roots/list" => Ask::Roots,
-        other => return Err(format!("no server asks for {other}")),
+        other => return Err(format!("a server cannot request {other}")),
     };
-    let (parent, now) = (*player.newest.last().ok_or("it is on behalf of nothing")?, player.now);
+    let (parent, now) = (*player.newest.last().ok_or("no call is running")?, player.now);
     player.live()?.request_input(parent, ask, now).map(drop).map_err(|error| error.to_string())
 }
 
@@ -185,14 +185,14 @@ pub(super) fn rpc_error(error: &Value) -> RpcError {
     }
 }
 
-/// An answer of a model, word for word.
+/// The answer to a sampling request, member for member.
 pub(super) fn sampled(result: &Value) -> Answer {
     let mut sampled = Sampled::default();
     sampled.result = Some(json(result));
     Answer::Sample(sampled)
 }
 
-/// A question for a model, word for word.
+/// A sampling request, member for member.
 pub(super) fn sample(params: &Value) -> Ask {
     let mut sample = Sample::default();
     sample.params = Some(json(params));

@@ -1,10 +1,10 @@
 //! Recorded traffic, replayed into sessions.
 //!
-//! Every recording is played once for each end of each hop that it shows. Our session sits in the place of that end: it hears what the end
-//! heard, at the time when it did, and its owner does what makes it say what the end said. `recording` reads the files, `player` holds the
-//! session, `mcp` and `tesseron` know which verb says what. Ids and names that the session makes up are translated both ways.
+//! Every recording is played once for each end of each hop in it. Our session takes the place of that end: it receives the frames that the
+//! end received, at the same times, and its owner calls the methods that send the frames that the end sent. `recording` reads the files,
+//! `player` owns the session, and `mcp` and `tesseron` choose the methods. Ids that the session chooses are translated both ways.
 //!
-//! What comes out is where the two differ: something is said that was not, is not said that was, has another member, or breaks a rule.
+//! The result is a list of differences: frames that only one of the two sent, frames with other members, and violations.
 
 mod mcp;
 mod player;
@@ -13,14 +13,14 @@ mod tesseron;
 
 use std::collections::BTreeSet;
 
-pub use recording::{Channel, Protocol, Seen, Turn, What, names, seen};
+pub use recording::{Channel, Protocol, RecordedEnd, Turn, TurnKind, names, seen};
 
-/// Where our session differs from one recorded end, over all connections.
+/// The differences between our session and one recorded end, over all its connections.
 ///
 /// # Panics
 /// If the session breaks a guarantee: a call that ends twice, or a frame that is not taken.
 #[must_use]
-pub fn differences(seen: &Seen) -> BTreeSet<String> {
+pub fn differences(seen: &RecordedEnd) -> BTreeSet<String> {
     let mut door = player::Door::default();
     let mut all = BTreeSet::new();
     for channel in &seen.channels {

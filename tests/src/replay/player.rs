@@ -1,4 +1,4 @@
-//! A session in the place of a recorded end: it hears what that end heard, and its owner does what makes it say what that end said.
+//! A session in the place of a recorded end: it receives the frames that the end received, and its owner makes it send those that the end sent.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -11,10 +11,10 @@ use protocol_core::{
 };
 use serde_json::Value;
 
-use super::recording::{Channel, Protocol, Turn, What};
+use super::recording::{Channel, Protocol, Turn, TurnKind};
 use super::{mcp, tesseron};
 
-/// A session, and what its owner knows.
+/// A session and the state of its owner.
 #[derive(Debug)]
 pub(super) struct Player {
     pub(super) protocol: Protocol,
@@ -23,32 +23,32 @@ pub(super) struct Player {
     pub(super) session: Option<Session>,
     pub(super) gate: Option<Gate>,
     pub(super) config: Config,
-    /// What the session has said that has no counterpart yet.
-    said: VecDeque<Value>,
-    /// The methods of requests, by `<` or `>` for ours or the peer's and their recorded id.
+    /// Frames that the session has sent and that have no counterpart in the recording yet.
+    sent: VecDeque<Value>,
+    /// The methods of requests, by their recorded id after `<` for our requests or `>` for those of the peer.
     methods: BTreeMap<String, String>,
     /// The ids of our requests, by those of the recording.
     ids: BTreeMap<String, Value>,
-    /// What the peer must call our invocations, by what the recording does: tokens of progress, and names.
+    /// Our progress tokens and invocation ids, by those of the recording.
     names: BTreeMap<String, Value>,
-    /// Requests of the recording that the session could not be made to say: their answers are nobody's.
-    unsaid: BTreeSet<String>,
+    /// The ids of recorded requests that the session could not be made to send. Responses to them are skipped.
+    unsent: BTreeSet<String>,
     pub(super) outbound: BTreeMap<String, OutboundId>,
     pub(super) inbound: BTreeMap<String, InboundId>,
-    /// What we serve, by what the peer calls it: tokens and names.
+    /// Inbound calls, by their progress tokens and invocation ids.
     pub(super) named: BTreeMap<String, InboundId>,
-    /// What was asked for last and is not answered: whatever is asked of the peer is asked on its behalf.
+    /// Inbound calls that are not answered, the newest last. Input requests are made on behalf of the newest.
     pub(super) newest: Vec<InboundId>,
     pub(super) asked: BTreeMap<String, (InputKey, String)>,
     pub(super) greeting: Option<Option<ResumeCredentials>>,
-    /// The number of times that each call that was made has ended.
+    /// The number of times that each outbound call has ended.
     done: BTreeMap<OutboundId, usize>,
-    /// The time that each action may take, as the recorded app said.
+    /// The time limit of each action in milliseconds, as the recorded app declares it.
     pub(super) deadlines: BTreeMap<String, u64>,
     pub(super) differences: BTreeSet<String>,
 }
 
-/// What comes before the session on a socket that must be bound.
+/// The gate before the session on a channel that must be bound.
 #[derive(Debug)]
 pub(super) enum Gate {
     /// At the app.
@@ -57,17 +57,17 @@ pub(super) enum Gate {
     Dial(Box<DialGate>),
 }
 
-/// The app's door, over all its connections.
+/// The host of an app with its claim codes, over all its connections.
 #[derive(Debug, Default)]
 pub(super) struct Door {
     host: Option<Host>,
-    /// The code of the recording, and the one that stands for it.
+    /// Our claim codes, by those of the recording.
     codes: BTreeMap<String, String>,
     channel: Option<HostChannel>,
 }
 
 impl Door {
-    /// The recorded app shows this code now.
+    /// Makes a claim code for one that the recorded app shows.
     fn show(&mut self, code: &str) {
         if !self.codes.contains_key(code) {
             let host = Host::minting(Default::default(), Instant::ZERO, 0, &mut |out: &mut [u8]| out.fill(self.codes.len() as u8));
@@ -92,11 +92,11 @@ impl Player {
             session: None,
             gate: None,
             config,
-            said: VecDeque::new(),
+            sent: VecDeque::new(),
             methods: BTreeMap::new(),
             ids: BTreeMap::new(),
             names: BTreeMap::new(),
-            unsaid: BTreeSet::new(),
+            unsent: BTreeSet::new(),
             outbound: BTreeMap::new(),
             inbound: BTreeMap::new(),
             named: BTreeMap::new(),
@@ -111,15 +111,14 @@ impl Player {
 
     /// Plays a connection to its end.
     pub(super) fn play(mut self, channel: &Channel, door: &mut Door) -> BTreeSet<String> {
-        let binds = channel
-            .turns
-            .iter()
-            .any(|turn| matches!(&turn.what, What::Heard(frame) | What::Said(frame) if frame["method"] == "tesseron/bind"));
+        let binds = channel.turns.iter().any(
+            |turn| matches!(&turn.what, TurnKind::Received(frame) | TurnKind::Sent(frame) if frame["method"] == "tesseron/bind"),
+        );
         match &channel.code {
             Some(code) if !self.calls => {
                 door.show(code);
-                let host = door.host.as_mut().expect("it is shown");
-                let place = host.accept(Peer::ThisUser).expect("it is for this user").place;
+                let host = door.host.as_mut().expect("the app shows a code");
+                let place = host.accept(Peer::ThisUser).expect("this user may connect").place;
                 let UnixChannel::Gated(gate) = host.accept_unix(place, self.now) else { unreachable!("it mints") };
                 self.gate = Some(Gate::Host(gate));
             }
@@ -129,22 +128,22 @@ impl Player {
         for Turn { at, what } in &channel.turns {
             self.pass(*at);
             match what {
-                What::Heard(frame) => self.hear(frame, door),
-                What::Said(frame) => self.say(frame),
-                What::HeardEnd => self.end(TransportEnd::Eof),
-                What::SaidEnd => {
+                TurnKind::Received(frame) => self.receive(frame, door),
+                TurnKind::Sent(frame) => self.send(frame),
+                TurnKind::PeerEnded => self.end(TransportEnd::Eof),
+                TurnKind::Ended => {
                     if let Some(session) = &mut self.session {
                         session.close(Close::Now, self.now);
                     }
-                    self.listen("its end");
+                    self.poll_events("the end");
                 }
             }
         }
         self.end(TransportEnd::Failed);
         door.leave(self.now);
-        for frame in std::mem::take(&mut self.said) {
+        for frame in std::mem::take(&mut self.sent) {
             let label = self.label('<', &frame);
-            self.differ(format!("{label}: is said, and was not"));
+            self.differ(format!("{label}: is sent, but not in the recording"));
         }
         assert!(self.done.values().all(|times| *times == 1), "each call ends once: {:?}", self.done);
         self.differences
@@ -159,16 +158,16 @@ impl Player {
         if let Some(session) = &mut self.session {
             session.handle_end(how, self.now);
         }
-        self.listen("the end");
+        self.poll_events("the end");
     }
 
-    /// The session begins.
+    /// Begins the session.
     pub(super) fn begin(&mut self) {
         self.session = Some(Session::new(self.config.clone(), self.now));
         self.poll();
     }
 
-    /// Makes a call; what is called while a model is asked is called on its behalf.
+    /// Makes a call. If a sampling request is open, the call is made on its behalf.
     pub(super) fn invoke(&mut self, frame: &Value, mut call: Invoke) -> Result<(), String> {
         let samplings = self.asked.values().filter(|(_, method)| method.starts_with("sampling/"));
         call.parent = samplings.map(|(key, _)| *key).max();
@@ -194,25 +193,25 @@ impl Player {
         while let Some(due) = self.session.as_ref().and_then(Session::poll_timeout).filter(|due| *due <= at) {
             self.now = due;
             self.session.as_mut().expect("it has a deadline").handle_timeout(due);
-            self.listen("the clock");
+            self.poll_events("the clock");
         }
         self.now = at;
     }
 
     fn poll(&mut self) {
         while let Some(out) = self.session.as_mut().and_then(Session::poll_transmit) {
-            self.said.push_back(serde_json::from_slice(&out.frame).expect("a frame is JSON"));
+            self.sent.push_back(serde_json::from_slice(&out.frame).expect("a frame is JSON"));
         }
     }
 
-    /// What `frame` is, for a difference: `<` marks what this end says.
+    /// Describes `frame` for a difference: `<` marks a frame that this end sends, `>` one that it receives.
     fn label(&self, whose: char, frame: &Value) -> String {
         let Some(method) = frame["method"].as_str() else {
             if frame.get("id").is_none() {
-                return format!("{whose} what is no message");
+                return format!("{whose} an invalid message");
             }
             let asker = if whose == '<' { '>' } else { '<' };
-            let method = self.methods.get(&format!("{asker}{}", frame["id"])).map_or("nothing", String::as_str);
+            let method = self.methods.get(&format!("{asker}{}", frame["id"])).map_or("no request", String::as_str);
             return match frame.pointer("/error/code") {
                 Some(code) => format!("{whose} {code} to {method}"),
                 None => format!("{whose} result of {method}"),
@@ -221,12 +220,12 @@ impl Player {
         format!("{whose} {method}")
     }
 
-    // ---- What the end heard ----
+    // ---- Frames that the end received ----
 
-    fn hear(&mut self, recorded: &Value, door: &mut Door) {
+    fn receive(&mut self, recorded: &Value, door: &mut Door) {
         let is_response = recorded.get("method").is_none() && recorded.get("id").is_some();
         let id = recorded["id"].to_string();
-        if is_response && self.unsaid.contains(&id) {
+        if is_response && self.unsent.contains(&id) {
             return;
         }
         if let Some(method) = recorded["method"].as_str().filter(|_| recorded.get("id").is_some()) {
@@ -240,20 +239,20 @@ impl Player {
         for path in ["/params/invocationId", "/result/invocationId", "/params/progressToken"] {
             self.rename(&mut frame, path, |player| &player.names);
         }
-        let Some(bytes) = self.through_the_gate(&mut frame, door) else { return };
+        let Some(bytes) = self.pass_gate(&mut frame, door) else { return };
         let Some(session) = &mut self.session else { return };
         if session.is_closed() {
             return;
         }
         let late = session.stats().late_frames;
         session.handle_frame(Bytes::from(bytes), Lane::CHANNEL, self.now).expect("the session takes frames");
-        let (before, ready) = (self.said.len(), session.is_ready());
-        let told = self.listen_to(&label, &frame);
-        let answered = self.said.iter().skip(before).any(|answer| answer.get("method").is_none() && answer["id"] == recorded["id"]);
+        let (before, ready) = (self.sent.len(), session.is_ready());
+        let reported = self.poll_events_at(&label, &frame);
+        let answered = self.sent.iter().skip(before).any(|answer| answer.get("method").is_none() && answer["id"] == recorded["id"]);
         let session = self.session.as_ref().expect("it was there");
         let is_late = session.stats().late_frames > late;
-        if told + usize::from(answered || is_late || ready && recorded["method"] == "notifications/initialized") == 0 {
-            self.differ(format!("{label}: is passed over"));
+        if reported + usize::from(answered || is_late || ready && recorded["method"] == "notifications/initialized") == 0 {
+            self.differ(format!("{label}: is ignored"));
         }
     }
 
@@ -265,8 +264,8 @@ impl Player {
         }
     }
 
-    /// What of a frame reaches the session.
-    fn through_the_gate(&mut self, frame: &mut Value, door: &mut Door) -> Option<String> {
+    /// Passes a frame to the gate, if there is one. Returns the frame if it is for the session.
+    fn pass_gate(&mut self, frame: &mut Value, door: &mut Door) -> Option<String> {
         if let Some(code) = frame.pointer_mut("/params/code")
             && let Some(ours) = code.as_str().and_then(|code| door.codes.get(&code.to_uppercase()))
         {
@@ -278,11 +277,11 @@ impl Player {
             Some(Gate::Host(gate)) => {
                 let host = door.host.as_mut().expect("it has a gate");
                 let mut step = gate.handle_frame(bytes, host, self.now);
-                // Wrong codes of before delay it; the reference answers at once, until it answers no longer.
+                // Earlier wrong codes delay the answer. The reference answers at once, up to a limit.
                 if let (true, Some(due)) = (gate.is_deciding(), gate.poll_timeout()) {
                     step = gate.handle_timeout(host, due);
                 }
-                self.said.extend(step.reply.map(|reply| serde_json::from_slice::<Value>(&reply).expect("a frame is JSON")));
+                self.sent.extend(step.reply.map(|reply| serde_json::from_slice::<Value>(&reply).expect("a frame is JSON")));
                 match step.next {
                     HostNext::Deliver(_) => return Some(frame.to_string()),
                     HostNext::Open(channel) => {
@@ -301,34 +300,34 @@ impl Player {
         None
     }
 
-    /// Dials with a code: the gateway's first frame.
+    /// Binds with a claim code, which is the first frame of the gateway.
     pub(super) fn dial(&mut self, code: &str) -> Result<(), String> {
         let code = ClaimCode::parse(code).map_err(|error| error.to_string())?;
         let mut gate = DialGate::new(&code, DialGate::WAIT, self.now);
-        self.said.extend(gate.poll_transmit().map(|frame| serde_json::from_slice::<Value>(&frame).expect("a frame is JSON")));
+        self.sent.extend(gate.poll_transmit().map(|frame| serde_json::from_slice::<Value>(&frame).expect("a frame is JSON")));
         self.gate = Some(Gate::Dial(Box::new(gate)));
         Ok(())
     }
 
-    fn listen(&mut self, at: &str) {
-        self.listen_to(at, &Value::Null);
+    fn poll_events(&mut self, at: &str) {
+        self.poll_events_at(at, &Value::Null);
     }
 
-    /// Takes what the session tells, and gives how much it is. `heard` is the frame that brought it, if one did.
-    fn listen_to(&mut self, at: &str, heard: &Value) -> usize {
-        let mut told = 0;
+    /// Polls and handles all events. Returns their number without violations and the end. `received` is the frame that caused them, if any.
+    fn poll_events_at(&mut self, at: &str, received: &Value) -> usize {
+        let mut reported = 0;
         while let Some(event) = self.session.as_mut().and_then(Session::poll_event) {
-            told += usize::from(!matches!(event, Event::Violation(_) | Event::Closed(_)));
-            self.handle(at, heard, event);
+            reported += usize::from(!matches!(event, Event::Violation(_) | Event::Closed(_)));
+            self.handle(at, received, event);
         }
         self.poll();
-        told
+        reported
     }
 
-    fn handle(&mut self, at: &str, heard: &Value, event: Event) {
-        let id = heard["id"].to_string();
-        if !is_told_as_heard(heard, &event) {
-            self.differ(format!("{at}: is told otherwise"));
+    fn handle(&mut self, at: &str, received: &Value, event: Event) {
+        let id = received["id"].to_string();
+        if !has_contents_of(received, &event) {
+            self.differ(format!("{at}: is reported differently"));
         }
         match event {
             Event::Violation(rule) => self.differ(format!("{at}: {rule}")),
@@ -337,7 +336,7 @@ impl Player {
                 self.inbound.insert(id, inbound);
                 self.newest.push(inbound);
                 for path in ["/params/invocationId", "/params/_meta/progressToken"] {
-                    if let Some(name) = heard.pointer(path) {
+                    if let Some(name) = received.pointer(path) {
                         self.named.insert(name.to_string(), inbound);
                     }
                 }
@@ -346,19 +345,19 @@ impl Player {
             Event::Cancelled { id: inbound, .. } => {
                 self.newest.retain(|other| *other != inbound);
                 if let Some(session) = &mut self.session {
-                    // Its handler ends at once.
+                    // The handler ends at once.
                     let _ = session.respond(inbound, Reply::Done, self.now);
                 }
             }
             Event::InputRequested { key, .. } => {
-                self.asked.insert(id, (key, heard["method"].as_str().unwrap_or_default().to_owned()));
+                self.asked.insert(id, (key, received["method"].as_str().unwrap_or_default().to_owned()));
             }
             Event::Done { id: call, .. } => *self.done.entry(call).or_default() += 1,
             _ => {}
         }
     }
 
-    /// An action may take as long as its app says.
+    /// Sets the deadline of an action that the recorded app declares.
     fn limit(&mut self, inbound: InboundId, request: &Request) {
         let deadline =
             request.target().and_then(|name| self.deadlines.get(&*name)).map(|millis| std::time::Duration::from_millis(*millis));
@@ -367,9 +366,9 @@ impl Player {
         }
     }
 
-    // ---- What the end said ----
+    // ---- Frames that the end sent ----
 
-    fn say(&mut self, recorded: &Value) {
+    fn send(&mut self, recorded: &Value) {
         let label = self.label('<', recorded);
         let is_request = recorded.get("method").is_some() && recorded.get("id").is_some();
         if is_request {
@@ -381,21 +380,21 @@ impl Player {
                 Protocol::Mcp => mcp::make(self, recorded),
                 Protocol::Tesseron => tesseron::make(self, recorded),
             };
-            self.listen(&label);
+            self.poll_events(&label);
             found = self.counterpart(recorded);
             if found.is_none() {
                 if let (Some(call), Some(session)) = (self.outbound.remove(&recorded["id"].to_string()), &mut self.session) {
-                    // It would only come later.
+                    // The call is held or queued, and would be sent later.
                     let _ = session.cancel(call, None, self.now);
                 }
-                self.listen(&label);
+                self.poll_events(&label);
                 let why = done.err().map_or_else(String::new, |why| format!(" ({why})"));
-                self.differ(format!("{label}: is not said{why}"));
+                self.differ(format!("{label}: is not sent{why}"));
             }
         }
         let Some(ours) = found else {
             if is_request {
-                self.unsaid.insert(recorded["id"].to_string());
+                self.unsent.insert(recorded["id"].to_string());
             }
             return;
         };
@@ -416,7 +415,7 @@ impl Player {
         self.compare(&label, recorded, &ours);
     }
 
-    /// Takes what the session said in the place of a frame.
+    /// Removes and returns the frame that the session sent in the place of a recorded one.
     fn counterpart(&mut self, recorded: &Value) -> Option<Value> {
         let wanted = self.translated(recorded);
         let place = |frame: &&Value| {
@@ -426,11 +425,11 @@ impl Player {
                 Some(method) => frame.get("method") == Some(method) && same("/params/progressToken") && same("/params/requestId"),
             }
         };
-        let index = self.said.iter().position(|frame| place(&frame))?;
-        self.said.remove(index)
+        let index = self.sent.iter().position(|frame| place(&frame))?;
+        self.sent.remove(index)
     }
 
-    /// A frame of the recorded end, with what we call its exchanges.
+    /// Translates a frame of the recorded end to the ids of the session.
     fn translated(&self, recorded: &Value) -> Value {
         let mut frame = recorded.clone();
         for path in ["/params/invocationId", "/params/_meta/progressToken"] {
@@ -456,7 +455,7 @@ impl Player {
         let mut found = Vec::new();
         differences(&wanted, ours, &mut Vec::new(), &mut found);
         for (path, how) in found {
-            // Words for people are anybody's own.
+            // Texts for people may differ.
             if path != "error.message" {
                 self.differ(format!("{label}: {path} {how}"));
             }
@@ -464,26 +463,29 @@ impl Player {
     }
 }
 
-/// Returns `true` if the owner of a session is told what the frame says that brought the event.
-fn is_told_as_heard(heard: &Value, event: &Event) -> bool {
-    let params = &heard["params"];
-    let same = |told: &Json, heard: Option<&Value>| told.decode::<Value>().ok().as_ref() == heard;
-    let text = |told: Option<&str>, name: &str| told == params[name].as_str();
+/// Returns `true` if the event has the contents of the frame that caused it.
+fn has_contents_of(received: &Value, event: &Event) -> bool {
+    let params = &received["params"];
+    let same = |reported: &Json, received: Option<&Value>| reported.decode::<Value>().ok().as_ref() == received;
+    let text = |reported: Option<&str>, name: &str| reported == params[name].as_str();
     match event {
-        Event::Done { outcome: Outcome::Result(result), .. } => same(result, heard.get("result")),
-        Event::Done { outcome: Outcome::Error(error), .. } => Some(error.code) == heard["error"]["code"].as_i64(),
+        Event::Done { outcome: Outcome::Result(result), .. } => same(result, received.get("result")),
+        Event::Done { outcome: Outcome::Error(error), .. } => Some(error.code) == received["error"]["code"].as_i64(),
         Event::Done { outcome: Outcome::Cancelled | Outcome::Lost, .. } => true,
         Event::Done { .. } => false,
         Event::Progress { progress, .. } => {
             let value = params.get("progress").or_else(|| params.get("percent")).and_then(Value::as_f64);
             progress.value == value && text(progress.message.as_deref(), "message")
         }
-        Event::Request { request: Request::CallTool(told), .. } => {
+        Event::Request { request: Request::CallTool(reported), .. } => {
             let arguments = params.get("arguments").or_else(|| params.get("input"));
-            let unsaid = Json::null();
-            params["name"] == *told.name() && same(&told.arguments().unwrap_or(unsaid), Some(arguments.unwrap_or(&Value::Null)))
+            let unsent = Json::null();
+            params["name"] == *reported.name()
+                && same(&reported.arguments().unwrap_or(unsent), Some(arguments.unwrap_or(&Value::Null)))
         }
-        Event::InputRequested { ask: Ask::Sample(asked), .. } => asked.params.as_ref().is_some_and(|told| same(told, Some(params))),
+        Event::InputRequested { ask: Ask::Sample(asked), .. } => {
+            asked.params.as_ref().is_some_and(|reported| same(reported, Some(params)))
+        }
         Event::InputRequested { ask: Ask::Elicit(asked), .. } => {
             same(&asked.schema, params.get("schema").or_else(|| params.get("requestedSchema")))
         }
@@ -505,7 +507,7 @@ fn differences(recorded: &Value, ours: &Value, path: &mut Vec<String>, found: &m
                 path.push(key.clone());
                 match (recorded.get(key), ours.get(key)) {
                     (Some(recorded), Some(ours)) => differences(recorded, ours, path, found),
-                    (Some(_), None) => found.push((path.join("."), "is left out".to_owned())),
+                    (Some(_), None) => found.push((path.join("."), "is omitted".to_owned())),
                     _ => found.push((path.join("."), "is added".to_owned())),
                 }
                 path.pop();
@@ -521,11 +523,11 @@ fn differences(recorded: &Value, ours: &Value, path: &mut Vec<String>, found: &m
         (Value::Number(recorded), Value::Number(ours)) if recorded.as_f64() == ours.as_f64() => {}
         _ if recorded == ours => {}
         _ if *path == ["error", "code"] => found.push((path.join("."), format!("is {ours}"))),
-        _ => found.push((path.join("."), "is another".to_owned())),
+        _ => found.push((path.join("."), "differs".to_owned())),
     }
 }
 
-/// JSON of a recording, as the session takes it.
+/// Converts JSON of a recording for the session.
 pub(super) fn json(value: &Value) -> Json {
-    Json::encode(value).expect("what was recorded is JSON")
+    Json::encode(value).expect("a recording contains JSON")
 }

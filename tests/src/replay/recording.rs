@@ -1,4 +1,4 @@
-//! Recorded traffic: what crossed one hop, as each of its ends saw it.
+//! Recorded traffic: the frames of one hop, as each of its ends sent and received them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use protocol_core::Instant;
 use serde_json::Value;
 
-/// The hops of the recordings: who calls, who is called, and what they speak.
+/// The hops of the recordings: the caller, the callee, and their protocol.
 const HOPS: [(&str, &str, Protocol); 6] = [
     ("agent", "gw", Protocol::Mcp),
     ("client", "server", Protocol::Mcp),
@@ -16,7 +16,7 @@ const HOPS: [(&str, &str, Protocol); 6] = [
     ("host", "tab", Protocol::Tesseron),
 ];
 
-/// What is spoken on a hop.
+/// The protocol of a hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// MCP over stdio.
@@ -27,12 +27,12 @@ pub enum Protocol {
 
 /// One end of one hop of one recording.
 #[derive(Clone, Debug)]
-pub struct Seen {
-    /// Who, and who the peer is: `gw of gw<->app`.
+pub struct RecordedEnd {
+    /// The end and its hop, as `gw of gw<->app`.
     pub end: String,
-    /// What is spoken.
+    /// The protocol of the hop.
     pub protocol: Protocol,
-    /// `true` if this end is the one that calls.
+    /// `true` if this end is the caller.
     pub calls: bool,
     /// Its connections, one after the other.
     pub channels: Vec<Channel>,
@@ -41,34 +41,34 @@ pub struct Seen {
 /// One connection.
 #[derive(Clone, Debug, Default)]
 pub struct Channel {
-    /// The code that the app shows just now, if the connection is a Unix socket that must be bound by one.
+    /// The claim code that the app shows at that time, if the connection is a Unix socket that must be bound by one.
     pub code: Option<String>,
-    /// What happened.
+    /// The turns, in order.
     pub turns: Vec<Turn>,
-    /// The connection before may end only while this one goes on.
+    /// `true` if the connection before may end after the beginning of this one.
     overlaps: bool,
 }
 
 /// Something that happened at an end.
 #[derive(Clone, Debug)]
 pub struct Turn {
-    /// When, since the recording began.
+    /// The time since the recording began.
     pub at: Instant,
-    /// What.
-    pub what: What,
+    /// The kind of the turn, with its frame.
+    pub what: TurnKind,
 }
 
-/// What happened at an end.
+/// The kind of a turn, from the view of one end.
 #[derive(Clone, Debug, PartialEq)]
-pub enum What {
+pub enum TurnKind {
     /// A frame arrived.
-    Heard(Value),
+    Received(Value),
     /// The end sent a frame.
-    Said(Value),
+    Sent(Value),
     /// The peer ended its side.
-    HeardEnd,
+    PeerEnded,
     /// The end closed the connection.
-    SaidEnd,
+    Ended,
 }
 
 struct Record {
@@ -90,17 +90,19 @@ impl Record {
         self.line.get("ev")?.as_str()
     }
 
-    /// What it is to `end`, if it is a turn at all.
-    fn what(&self, end: &str) -> Option<What> {
+    /// The kind of the turn at `end`, if the record is a turn.
+    fn what(&self, end: &str) -> Option<TurnKind> {
         let own = self.from == end;
         match self.event() {
             None => {
                 let frame = self.line.get("msg")?.clone();
-                Some(if own { What::Said(frame) } else { What::Heard(frame) })
+                Some(if own { TurnKind::Sent(frame) } else { TurnKind::Received(frame) })
             }
-            // A cut in the wire is nobody's doing.
-            Some("cut") => Some(What::HeardEnd),
-            Some("ws-close" | "fin" | "close" | "stdin-eof" | "exit") => Some(if own { What::SaidEnd } else { What::HeardEnd }),
+            // A cut connection was closed by neither end.
+            Some("cut") => Some(TurnKind::PeerEnded),
+            Some("ws-close" | "fin" | "close" | "stdin-eof" | "exit") => {
+                Some(if own { TurnKind::Ended } else { TurnKind::PeerEnded })
+            }
             Some(_) => None,
         }
     }
@@ -134,7 +136,7 @@ fn root() -> PathBuf {
 /// # Panics
 /// If there is no such recording, or it has lines of another kind.
 #[must_use]
-pub fn seen(name: &str) -> Vec<Seen> {
+pub fn seen(name: &str) -> Vec<RecordedEnd> {
     let text = fs::read_to_string(root().join(name)).expect("a recording");
     let records: Vec<_> = text.lines().map(|line| Record::parse(line).unwrap_or_else(|| panic!("{name}: {line}"))).collect();
     let mut all = Vec::new();
@@ -143,7 +145,7 @@ pub fn seen(name: &str) -> Vec<Seen> {
             let peer = if calls { callee } else { caller };
             let channels = channels(&records, end, peer);
             if !channels.is_empty() {
-                all.push(Seen { end: format!("{end} of {caller}<->{callee}"), protocol, calls, channels });
+                all.push(RecordedEnd { end: format!("{end} of {caller}<->{callee}"), protocol, calls, channels });
             }
         }
     }
@@ -172,21 +174,21 @@ fn channels(records: &[Record], end: &str, peer: &str) -> Vec<Channel> {
     channels.into_iter().map(tidied).filter(|channel| channel.turns.iter().any(|turn| is_frame(&turn.what))).collect()
 }
 
-/// Inside an app nobody records that a connection begins: it does with a further greeting.
+/// Returns `true` if a connection begins with this record. Within an app its beginning is not recorded, but its handshake is.
 fn begins_anew(record: &Record, channel: &Channel) -> bool {
     let greets = |frame: &Value| matches!(frame["method"].as_str(), Some("tesseron/hello" | "tesseron/resume"));
-    let before = |turn: &Turn| matches!(&turn.what, What::Heard(frame) | What::Said(frame) if greets(frame));
+    let before = |turn: &Turn| matches!(&turn.what, TurnKind::Received(frame) | TurnKind::Sent(frame) if greets(frame));
     record.from == "sdk" && record.line.get("msg").is_some_and(greets) && channel.turns.iter().any(before)
 }
 
-fn is_frame(what: &What) -> bool {
-    matches!(what, What::Heard(_) | What::Said(_))
+fn is_frame(what: &TurnKind) -> bool {
+    matches!(what, TurnKind::Received(_) | TurnKind::Sent(_))
 }
 
-/// Of the ends the first one counts; where connections overlap, the first one after which nothing more is said: those before it are of the
-/// connection before.
+/// Removes all turns that end the channel but one: the first, or with overlapping connections the first one after the last frame that was
+/// sent, since those before it belong to the connection before.
 fn tidied(mut channel: Channel) -> Channel {
-    let last = channel.turns.iter().rposition(|turn| matches!(turn.what, What::Said(_))).unwrap_or_default();
+    let last = channel.turns.iter().rposition(|turn| matches!(turn.what, TurnKind::Sent(_))).unwrap_or_default();
     let overlaps = channel.overlaps;
     let mut ended = false;
     let mut index = 0;

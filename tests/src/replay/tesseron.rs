@@ -1,4 +1,4 @@
-//! What the owner of a session does to make it say what a recorded end of Tesseron said.
+//! The methods that make a session send the frames of a recorded end of Tesseron.
 
 use protocol_core::tesseron::AppId;
 use protocol_core::tesseron::{App, ClaimState, GatewayConfig, ResumeCredentials, Welcome, pending_agent};
@@ -10,11 +10,11 @@ use serde_json::{Value, json as value};
 
 use super::mcp::{rpc_error, sample, sampled};
 use super::player::{Player, json};
-use super::recording::{Channel, What};
+use super::recording::{Channel, TurnKind};
 
-/// A session that tells of itself what the recorded end told.
+/// The configuration of a session that declares the same as the recorded end.
 pub(super) fn config(calls: bool, channel: &Channel) -> Config {
-    let said = channel.turns.iter().filter_map(|turn| if let What::Said(frame) = &turn.what { Some(frame) } else { None });
+    let said = channel.turns.iter().filter_map(|turn| if let TurnKind::Sent(frame) = &turn.what { Some(frame) } else { None });
     let mut config = if calls {
         let welcome = said.clone().find_map(|frame| frame.pointer("/result/agent").map(|_| &frame["result"]));
         let mut config = Config::tesseron_gateway(GatewayConfig::default());
@@ -39,7 +39,7 @@ pub(super) fn config(calls: bool, channel: &Channel) -> Config {
         own.resume = greeting["sessionId"].as_str().zip(greeting["resumeToken"].as_str()).map(|(session_id, resume_token)| {
             ResumeCredentials { session_id: session_id.into(), resume_token: resume_token.into() }
         });
-        let id = AppId::parse(&text("id").unwrap_or_default()).unwrap_or_else(|_| AppId::parse("app").expect("a proper id"));
+        let id = AppId::parse(&text("id").unwrap_or_default()).unwrap_or_else(|_| AppId::parse("app").expect("a valid id"));
         let mut config = Config::tesseron_app(&id, text("name").unwrap_or_default(), own);
         config.identity.version = text("version").unwrap_or_default();
         config.instructions = text("description");
@@ -55,7 +55,7 @@ pub(super) fn config(calls: bool, channel: &Channel) -> Config {
 
 /// The time that each action of the recorded app may take.
 pub(super) fn deadlines(channel: &Channel) -> impl Iterator<Item = (String, u64)> {
-    let said = channel.turns.iter().filter_map(|turn| if let What::Said(frame) = &turn.what { Some(frame) } else { None });
+    let said = channel.turns.iter().filter_map(|turn| if let TurnKind::Sent(frame) = &turn.what { Some(frame) } else { None });
     let actions = said.filter_map(|frame| frame.pointer("/params/actions").and_then(Value::as_array)).flatten();
     actions.filter_map(|action| Some((action["name"].as_str()?.to_owned(), action["timeoutMs"].as_u64()?)))
 }
@@ -75,7 +75,7 @@ fn capabilities(declared: &Value) -> Capabilities {
 pub(super) fn make(player: &mut Player, frame: &Value) -> Result<(), String> {
     let (params, now) = (&frame["params"], player.now);
     let text = |name: &str| params[name].as_str().unwrap_or_default();
-    let served = |player: &Player| player.named.get(&params["invocationId"].to_string()).copied().ok_or("nobody asked for that");
+    let served = |player: &Player| player.named.get(&params["invocationId"].to_string()).copied().ok_or("there is no such request");
     match frame["method"].as_str() {
         None if player.calls => answer(player, frame),
         None => respond(player, frame),
@@ -87,7 +87,7 @@ pub(super) fn make(player: &mut Player, frame: &Value) -> Result<(), String> {
         }
         Some("actions/invoke") => player.invoke(frame, Invoke::call_tool(text("name"), json(&params["input"]))),
         Some("actions/cancel") if player.calls => {
-            let call = player.outbound.get(&params["invocationId"].to_string()).copied().ok_or("nobody made that call")?;
+            let call = player.outbound.get(&params["invocationId"].to_string()).copied().ok_or("there is no such call")?;
             player.live()?.cancel(call, None, now).map_err(|error| error.to_string())
         }
         Some("resources/read") => player.invoke(frame, Invoke::read_resource(text("name"))),
@@ -142,7 +142,7 @@ fn notify(player: &mut Player, notice: Notice) -> Result<(), String> {
     player.live()?.notify(notice, now).map_err(|error| error.to_string())
 }
 
-/// The gateway answers a greeting or a question.
+/// The gateway answers a handshake or an input request.
 fn answer(player: &mut Player, frame: &Value) -> Result<(), String> {
     let (result, now) = (&frame["result"], player.now);
     if let Some((key, method)) = player.asked.remove(&frame["id"].to_string()) {
@@ -158,7 +158,7 @@ fn answer(player: &mut Player, frame: &Value) -> Result<(), String> {
         };
         return player.live()?.provide_input(key, answer, now).map_err(|error| error.to_string());
     }
-    let resume = player.greeting.take().ok_or("nobody asked that")?;
+    let resume = player.greeting.take().ok_or("there is no such input request")?;
     let text = |name: &str| result[name].as_str().map(Into::into);
     let standing = match (text("claimCode"), resume) {
         (Some(claim_code), _) => ClaimState::Unclaimed { claim_code },
@@ -174,7 +174,7 @@ fn answer(player: &mut Player, frame: &Value) -> Result<(), String> {
 
 /// The app answers a call.
 fn respond(player: &mut Player, frame: &Value) -> Result<(), String> {
-    let id = player.inbound.get(&frame["id"].to_string()).copied().ok_or("nobody asked for that")?;
+    let id = player.inbound.get(&frame["id"].to_string()).copied().ok_or("there is no such request")?;
     let (result, now) = (&frame["result"], player.now);
     let reply = match (frame.get("error"), result.get("output")) {
         (Some(error), _) if player.runs(&frame["id"]) => Reply::Tool(ToolOutput::fault(rpc_error(error))),

@@ -1,5 +1,5 @@
-//! What other SDKs get wrong where tasks and threads meet: a row for each that was measured. Each is played on one thread and on two, in
-//! memory and with a child process at the far end.
+//! Faults of other SDKs with tasks and threads: a row for each fault that was measured. Each row runs on one thread and on two, in memory and
+//! with a child process at the far end.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,38 +14,38 @@ use crate::until::PATIENCE;
 use programs::adapter::{Adapter, turn};
 
 crate::harness::rows! { $ each_fault ():
-    a_thousand_requests_leave_in_the_order_in_which_they_are_made
-    a_request_leaves_before_its_cancel_or_neither_does
-    every_handler_of_a_thousand_dropped_calls_is_told_and_both_tables_are_empty
+    a_thousand_requests_are_sent_in_the_order_in_which_they_were_made
+    a_request_is_sent_before_its_cancel_or_neither_is_sent
+    each_handler_of_a_thousand_dropped_calls_is_cancelled_and_both_tables_are_empty
     a_thousand_updates_in_a_tight_loop_arrive_in_order_before_the_result
     a_call_times_out_at_its_deadline_although_the_peer_does_not_read
-    a_handler_that_panics_is_an_error_for_its_caller_and_the_server_lives
-    a_quick_call_does_not_wait_behind_slow_ones
+    a_panic_of_a_handler_is_an_error_for_its_caller_and_the_server_goes_on
+    a_quick_call_does_not_wait_for_slow_ones
     of_two_requests_with_one_id_the_first_is_answered
     calls_that_were_read_before_the_end_of_input_are_answered
-    a_handler_that_awaits_its_caller_ends_at_once_when_the_input_does
-    garbage_blank_lines_unknown_notifications_and_a_batch_do_not_harm_the_server
-    of_requests_without_end_as_many_run_as_may_and_the_rest_are_told
-    calls_that_time_out_are_cancelled_and_leave_nothing
-    a_final_update_goes_out_once_and_nothing_goes_backwards
-    the_newest_of_many_updates_goes_out_when_the_window_opens
-    steps_of_a_billionth_are_sent_and_a_total_passed_by_noise_is_not
-    two_threads_that_report_at_once_never_make_progress_go_backwards
+    a_handler_that_awaits_an_answer_ends_at_once_at_the_end_of_input
+    invalid_lines_blank_lines_unknown_notifications_and_a_batch_do_not_stop_the_server
+    of_endless_requests_as_many_run_as_allowed_and_the_others_are_refused
+    calls_that_time_out_are_cancelled_and_leave_no_state
+    a_final_update_is_sent_once_and_progress_never_falls
+    the_newest_of_many_updates_is_sent_when_the_window_opens
+    tiny_steps_are_sent_and_a_value_above_the_total_by_rounding_is_not
+    reports_of_two_threads_at_once_never_make_progress_fall
     a_window_shorter_than_a_millisecond_works
-    updates_that_arrive_in_one_read_with_the_result_are_all_heard
-    a_callee_stays_silent_after_a_cancel
-    a_caller_swallows_what_comes_after_its_cancel
+    updates_that_arrive_in_one_read_with_the_result_are_all_received
+    a_callee_sends_nothing_for_a_call_after_its_cancel
+    a_caller_ignores_frames_about_a_call_after_its_cancel
     a_probe_for_another_revision_is_answered_and_the_handshake_goes_on
 }
 
 pub(super) fn script(row: &str) -> Option<fn(Wire, &Book)> {
     Some(match row {
-        "a_thousand_requests_leave_in_the_order_in_which_they_are_made" => notes_numbers,
-        "a_request_leaves_before_its_cancel_or_neither_does" => pairs_cancels,
+        "a_thousand_requests_are_sent_in_the_order_in_which_they_were_made" => notes_numbers,
+        "a_request_is_sent_before_its_cancel_or_neither_is_sent" => pairs_cancels,
         "a_call_times_out_at_its_deadline_although_the_peer_does_not_read" => reads_nothing_until_told,
-        "calls_that_time_out_are_cancelled_and_leave_nothing" => pairs_cancels,
-        "updates_that_arrive_in_one_read_with_the_result_are_all_heard" => says_all_at_once,
-        "a_caller_swallows_what_comes_after_its_cancel" => answers_after_cancels,
+        "calls_that_time_out_are_cancelled_and_leave_no_state" => pairs_cancels,
+        "updates_that_arrive_in_one_read_with_the_result_are_all_received" => writes_updates_and_result_at_once,
+        "a_caller_ignores_frames_about_a_call_after_its_cancel" => answers_after_cancels,
         _ => return None,
     })
 }
@@ -54,7 +54,7 @@ pub(super) fn service(row: &str, book: &Book) -> Option<Service> {
     if !has(row) {
         return None;
     }
-    let (begun, told) = (book.clone(), book.clone());
+    let (begun, cancel_notes) = (book.clone(), book.clone());
     let fast = RateWindow::new(10, Duration::from_micros(3));
     Some(
         Service::new(identity())
@@ -62,10 +62,10 @@ pub(super) fn service(row: &str, book: &Book) -> Option<Service> {
             .tool(Tool::new("greet", async |_: Context, ()| Ok("hello")))
             .tool(Tool::new("wait", move |context: Context, ()| {
                 begun.note("begun");
-                let told = told.clone();
+                let cancel_notes = cancel_notes.clone();
                 async move {
                     context.cancelled().await;
-                    told.note("told");
+                    cancel_notes.note("told");
                     Err::<(), _>(ToolError::Cancelled)
                 }
             }))
@@ -77,14 +77,14 @@ pub(super) fn service(row: &str, book: &Book) -> Option<Service> {
             .tool(Tool::new("hurried", tight).rate_window(fast))
             .tool(Tool::new("panic", async |_: Context, ()| -> Result<(), ToolError> { panic!("on purpose") }))
             .tool(Tool::blocking("panic_on_its_thread", |_: Context, ()| -> Result<(), ToolError> { panic!("on purpose") }))
-            // Outlasts whatever comes after its call, the end of the input included: a handler that sleeps goes on then.
+            // Runs longer than the rest of its test, and also after the end of input.
             .tool(Tool::new("nap", async |context: Context, ()| Ok(context.sleep(Duration::from_secs(1)).await.is_ok())))
             .tool(Tool::new("ask", async |context: Context, ()| {
                 let failed = context.sample(Sample::new("anybody?")).await.is_err();
                 if failed { Err(ToolError::from("nobody is there")) } else { Ok("somebody") }
             }))
             .tool(Tool::new("finish", finish).rate_window(RateWindow::UNLIMITED))
-            // Long enough for all updates on a machine that is busy.
+            // Long enough for all updates on a busy machine.
             .tool(Tool::new("much", much).rate_window(RateWindow::new(1, Duration::from_secs(1))))
             .tool(Tool::new("tiny", tiny).rate_window(RateWindow::UNLIMITED))
             .tool(Tool::blocking("twins", twins).rate_window(RateWindow::UNLIMITED)),
@@ -146,7 +146,7 @@ async fn calling<A: Adapter>(stage: &Stage<A>) -> Calling {
     calling
 }
 
-/// Plays a client by hand against the service, and waits for the end of both.
+/// Runs a scripted client against the service, and waits for the end of both.
 async fn by_hand<A: Adapter>(stage: &Stage<A>, play: impl FnOnce(&mut Wire, &Book) + Send + 'static) {
     let (mut wire, far): (Wire, FarEnd) = stage.wire().await;
     let book = far.book.clone();
@@ -173,7 +173,7 @@ fn notes_numbers(mut wire: Wire, book: &Book) {
     wire.rest();
 }
 
-async fn a_thousand_requests_leave_in_the_order_in_which_they_are_made<A: Adapter>(stage: Stage<A>) {
+async fn a_thousand_requests_are_sent_in_the_order_in_which_they_were_made<A: Adapter>(stage: Stage<A>) {
     let calling = calling(&stage).await;
     let number = |number| Json::parse(format!(r#"{{"number":{number}}}"#)).expect("JSON");
     let calls: Vec<_> = (0..1000).map(|at| calling.peer.call_tool("any", number(at)).expect("a call")).collect();
@@ -183,7 +183,7 @@ async fn a_thousand_requests_leave_in_the_order_in_which_they_are_made<A: Adapte
     calling.close().await;
 }
 
-/// Answers pings, and notes how many calls were cancelled after they were made, and whatever else happens.
+/// Answers pings. Notes the number of calls that were cancelled after their request, and all unexpected messages.
 fn pairs_cancels(mut wire: Wire, book: &Book) {
     wire.as_server();
     let (mut open, mut cancelled) = (BTreeSet::new(), 0);
@@ -202,12 +202,12 @@ fn pairs_cancels(mut wire: Wire, book: &Book) {
     book.note(format!("{cancelled} cancelled"));
 }
 
-async fn a_request_leaves_before_its_cancel_or_neither_does<A: Adapter>(stage: Stage<A>) {
+async fn a_request_is_sent_before_its_cancel_or_neither_is_sent<A: Adapter>(stage: Stage<A>) {
     let calling = calling(&stage).await;
     for number in 0..1000 {
         let call = calling.peer.call_tool("any", nothing()).expect("a call");
         match number % 3 {
-            // It has left for certain, may have left, or has not.
+            // The request was certainly sent, may have been sent, or was not sent.
             0 => calling.peer.ping().await.expect("an answer"),
             1 => turn().await,
             _ => {}
@@ -218,9 +218,9 @@ async fn a_request_leaves_before_its_cancel_or_neither_does<A: Adapter>(stage: S
     assert_eq!(calling.close().await[0], "far: 0 open");
 }
 
-async fn every_handler_of_a_thousand_dropped_calls_is_told_and_both_tables_are_empty<A: Adapter>(stage: Stage<A>) {
+async fn each_handler_of_a_thousand_dropped_calls_is_cancelled_and_both_tables_are_empty<A: Adapter>(stage: Stage<A>) {
     let calling = calling(&stage).await;
-    // As many again find room only if nothing of the first is left.
+    // The second round has room only if the calls of the first are gone.
     for round in 1..=2 {
         let calls: Vec<_> = (0..1000).map(|_| calling.peer.call_tool("wait", nothing()).expect("a call")).collect();
         calling.far.book.has(2000 * round - 1000).await;
@@ -263,7 +263,7 @@ async fn a_call_times_out_at_its_deadline_although_the_peer_does_not_read<A: Ada
     calling.close().await;
 }
 
-async fn a_handler_that_panics_is_an_error_for_its_caller_and_the_server_lives<A: Adapter>(stage: Stage<A>) {
+async fn a_panic_of_a_handler_is_an_error_for_its_caller_and_the_server_goes_on<A: Adapter>(stage: Stage<A>) {
     let calling = calling(&stage).await;
     for tool in ["panic", "panic_on_its_thread"] {
         let done = calling.peer.call_tool(tool, nothing()).expect("a call").await;
@@ -275,7 +275,7 @@ async fn a_handler_that_panics_is_an_error_for_its_caller_and_the_server_lives<A
     calling.close().await;
 }
 
-async fn a_quick_call_does_not_wait_behind_slow_ones<A: Adapter>(stage: Stage<A>) {
+async fn a_quick_call_does_not_wait_for_slow_ones<A: Adapter>(stage: Stage<A>) {
     let calling = calling(&stage).await;
     let slow: Vec<_> = (0..64).map(|_| calling.peer.call_tool("never", nothing()).expect("a call")).collect();
     let begin = Instant::now();
@@ -283,7 +283,7 @@ async fn a_quick_call_does_not_wait_behind_slow_ones<A: Adapter>(stage: Stage<A>
         let done = calling.peer.call_tool("greet", nothing()).expect("a call").await;
         assert!(matches!(done.outcome, Outcome::Result(_)), "{:?}", done.outcome);
     }
-    // A millisecond where nothing else runs; the slow ones end when they are dropped.
+    // It takes a millisecond on an idle machine; the slow calls end when they are dropped.
     assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
     drop(slow);
     calling.close().await;
@@ -318,11 +318,11 @@ async fn calls_that_were_read_before_the_end_of_input_are_answered<A: Adapter>(s
     .await;
 }
 
-async fn a_handler_that_awaits_its_caller_ends_at_once_when_the_input_does<A: Adapter>(stage: Stage<A>) {
+async fn a_handler_that_awaits_an_answer_ends_at_once_at_the_end_of_input<A: Adapter>(stage: Stage<A>) {
     let begin = Instant::now();
     by_hand(&stage, |wire, _| {
         wire.call(1, "ask", &json!({}));
-        assert_eq!(wire.read().expect("a question")["method"], "sampling/createMessage");
+        assert_eq!(wire.read().expect("an input request")["method"], "sampling/createMessage");
         wire.end();
         let answers = wire.rest();
         assert_eq!(answers.len(), 1);
@@ -332,7 +332,7 @@ async fn a_handler_that_awaits_its_caller_ends_at_once_when_the_input_does<A: Ad
     assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
 }
 
-async fn garbage_blank_lines_unknown_notifications_and_a_batch_do_not_harm_the_server<A: Adapter>(stage: Stage<A>) {
+async fn invalid_lines_blank_lines_unknown_notifications_and_a_batch_do_not_stop_the_server<A: Adapter>(stage: Stage<A>) {
     by_hand(&stage, |wire, _| {
         wire.bytes(b"\n\r\n  \n\xff\xfe not JSON\n");
         let parse_error = wire.read().expect("an answer");
@@ -341,7 +341,7 @@ async fn garbage_blank_lines_unknown_notifications_and_a_batch_do_not_harm_the_s
         wire.write(&json!([{"jsonrpc": "2.0", "id": 1, "method": "ping"}]));
         wire.call(2, "greet", &json!({}));
         loop {
-            let answer = wire.read().expect("the server lives");
+            let answer = wire.read().expect("an answer of the running server");
             if answer["id"] == 2 {
                 assert_eq!(answer["result"]["isError"], Value::Null);
                 break;
@@ -351,16 +351,16 @@ async fn garbage_blank_lines_unknown_notifications_and_a_batch_do_not_harm_the_s
     .await;
 }
 
-/// Enough to see that the rest is refused; in an optimised build as many as were measured elsewhere.
+/// A number of requests far beyond the limit; in an optimised build as many as were measured with other SDKs.
 const WITHOUT_END: usize = if cfg!(debug_assertions) { 3_000 } else { 50_000 };
 const IN_FLIGHT: usize = 1024;
 
-async fn of_requests_without_end_as_many_run_as_may_and_the_rest_are_told<A: Adapter>(stage: Stage<A>) {
+async fn of_endless_requests_as_many_run_as_allowed_and_the_others_are_refused<A: Adapter>(stage: Stage<A>) {
     by_hand(&stage, |wire, _| {
         for id in 0..IN_FLIGHT {
             wire.call(id, "never", &json!({}));
         }
-        // A peer that asks for more than `Limits::unsolicited_replies` refusals without reading them is closed, so it reads now and then.
+        // A connection with more than `Limits::unsolicited_replies` unread refusals is closed, so the peer reads after each burst.
         for burst in (IN_FLIGHT..WITHOUT_END).collect::<Vec<_>>().chunks(100) {
             for id in burst {
                 wire.call(*id, "never", &json!({}));
@@ -377,10 +377,10 @@ async fn of_requests_without_end_as_many_run_as_may_and_the_rest_are_told<A: Ada
     .await;
 }
 
-async fn calls_that_time_out_are_cancelled_and_leave_nothing<A: Adapter>(stage: Stage<A>) {
+async fn calls_that_time_out_are_cancelled_and_leave_no_state<A: Adapter>(stage: Stage<A>) {
     let calling = calling(&stage).await;
     let mut clocks = CallTimeouts::NONE;
-    // Long enough for all of them to leave first on a machine that is busy: one that has not left is not cancelled either.
+    // Long enough to send all of them first on a busy machine, since a call that was not sent is not cancelled.
     clocks.idle = Some(Duration::from_secs(2));
     let call = Invoke::new(Op::CallTool, Json::parse(r#"{"name":"any","arguments":{}}"#).expect("JSON")).with_timeouts(clocks);
     let calls: Vec<_> = (0..100).map(|_| calling.peer.call(call.clone()).expect("a call")).collect();
@@ -392,7 +392,7 @@ async fn calls_that_time_out_are_cancelled_and_leave_nothing<A: Adapter>(stage: 
     assert_eq!(notes[..2], ["far: 0 open", "far: 100 cancelled"]);
 }
 
-/// Every value of progress of one call, by hand.
+/// Every value of the progress of one call, with its total.
 fn values(wire: &mut Wire, tool: &str) -> Vec<(f64, Option<f64>)> {
     let params = json!({"name": tool, "_meta": {"progressToken": tool}});
     wire.write(&json!({"jsonrpc": "2.0", "id": tool, "method": "tools/call", "params": params}));
@@ -407,7 +407,7 @@ fn values(wire: &mut Wire, tool: &str) -> Vec<(f64, Option<f64>)> {
     }
 }
 
-async fn a_final_update_goes_out_once_and_nothing_goes_backwards<A: Adapter>(stage: Stage<A>) {
+async fn a_final_update_is_sent_once_and_progress_never_falls<A: Adapter>(stage: Stage<A>) {
     by_hand(&stage, |wire, _| {
         let values = values(wire, "finish");
         assert_eq!(values.iter().filter(|(value, _)| *value == 50.0).count(), 1, "{values:?}");
@@ -416,16 +416,16 @@ async fn a_final_update_goes_out_once_and_nothing_goes_backwards<A: Adapter>(sta
     .await;
 }
 
-async fn the_newest_of_many_updates_goes_out_when_the_window_opens<A: Adapter>(stage: Stage<A>) {
+async fn the_newest_of_many_updates_is_sent_when_the_window_opens<A: Adapter>(stage: Stage<A>) {
     let calling = calling(&stage).await;
     let mut call = calling.peer.call_tool("much", nothing()).expect("a call");
-    let heard = [call.next_progress().await, call.next_progress().await];
-    assert_eq!(heard.map(|update| update.and_then(|update| update.value)), [Some(1.0), Some(99.0)]);
+    let received = [call.next_progress().await, call.next_progress().await];
+    assert_eq!(received.map(|update| update.and_then(|update| update.value)), [Some(1.0), Some(99.0)]);
     drop(call);
     calling.close().await;
 }
 
-async fn steps_of_a_billionth_are_sent_and_a_total_passed_by_noise_is_not<A: Adapter>(stage: Stage<A>) {
+async fn tiny_steps_are_sent_and_a_value_above_the_total_by_rounding_is_not<A: Adapter>(stage: Stage<A>) {
     by_hand(&stage, |wire, _| {
         let values: Vec<_> = values(wire, "tiny").into_iter().map(|(value, _)| value).collect();
         assert_eq!(values.len(), 6);
@@ -435,7 +435,7 @@ async fn steps_of_a_billionth_are_sent_and_a_total_passed_by_noise_is_not<A: Ada
     .await;
 }
 
-async fn two_threads_that_report_at_once_never_make_progress_go_backwards<A: Adapter>(stage: Stage<A>) {
+async fn reports_of_two_threads_at_once_never_make_progress_fall<A: Adapter>(stage: Stage<A>) {
     by_hand(&stage, |wire, _| {
         let values: Vec<_> = values(wire, "twins").into_iter().map(|(value, _)| value).collect();
         assert_eq!(values.last(), Some(&500.0));
@@ -453,7 +453,7 @@ async fn a_window_shorter_than_a_millisecond_works<A: Adapter>(stage: Stage<A>) 
     .await;
 }
 
-fn says_all_at_once(mut wire: Wire, _book: &Book) {
+fn writes_updates_and_result_at_once(mut wire: Wire, _book: &Book) {
     wire.as_server();
     let call = wire.read().expect("a call");
     let mut all = String::new();
@@ -466,20 +466,20 @@ fn says_all_at_once(mut wire: Wire, _book: &Book) {
     wire.rest();
 }
 
-async fn updates_that_arrive_in_one_read_with_the_result_are_all_heard<A: Adapter>(stage: Stage<A>) {
+async fn updates_that_arrive_in_one_read_with_the_result_are_all_received<A: Adapter>(stage: Stage<A>) {
     let stage = stage.with_room(1 << 16);
     let calling = calling(&stage).await;
     let mut call = calling.peer.call_tool("any", nothing()).expect("a call");
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     while let Some(update) = call.next_progress().await {
-        heard.extend(update.value);
+        received.extend(update.value);
     }
-    assert_eq!(heard, (1..=20).map(f64::from).collect::<Vec<_>>());
+    assert_eq!(received, (1..=20).map(f64::from).collect::<Vec<_>>());
     assert!(matches!(call.await.outcome, Outcome::Result(_)));
     calling.close().await;
 }
 
-async fn a_callee_stays_silent_after_a_cancel<A: Adapter>(stage: Stage<A>) {
+async fn a_callee_sends_nothing_for_a_call_after_its_cancel<A: Adapter>(stage: Stage<A>) {
     by_hand(&stage, |wire, book| {
         wire.call(1, "wait", &json!({}));
         book.wait(1);
@@ -493,7 +493,7 @@ async fn a_callee_stays_silent_after_a_cancel<A: Adapter>(stage: Stage<A>) {
     .await;
 }
 
-/// As other servers do: the first with an error, the second with a result.
+/// Answers cancelled calls as other servers do: the first with an error, the second with a result.
 fn answers_after_cancels(mut wire: Wire, book: &Book) {
     wire.as_server();
     let mut cancelled = 0;
@@ -515,7 +515,7 @@ fn answers_after_cancels(mut wire: Wire, book: &Book) {
     }
 }
 
-async fn a_caller_swallows_what_comes_after_its_cancel<A: Adapter>(stage: Stage<A>) {
+async fn a_caller_ignores_frames_about_a_call_after_its_cancel<A: Adapter>(stage: Stage<A>) {
     let calling = calling(&stage).await;
     for calls in 1..=2 {
         let call = calling.peer.call_tool("any", nothing()).expect("a call");

@@ -1,5 +1,5 @@
-//! The scenarios. Each is what a client, or the bare wire, does at the near end, and the trace of events that both ends must see, the
-//! same on every transport of every adapter. A trace holds no times and nothing that two threads may do in either order.
+//! The scenarios. Each has the steps of a client or a script at the near end, and the trace of events that both ends must observe, which is the
+//! same on every transport of every adapter. A trace has no times, and no events whose order depends on threads.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -44,11 +44,11 @@ crate::harness::rows! { $ each_scenario ():
     calls_one_at_a_time_from_a_thread_that_has_no_runtime
 }
 
-/// The rows that have the bare wire at the far end.
+/// The script at the far end of a row, if it has one.
 pub(super) fn script(row: &str) -> Option<fn(Wire, &Book)> {
     Some(match row {
-        "cancel_before_send" => notes_what_it_is_asked,
-        "cancel_that_crosses_the_response" => answers_what_is_cancelled,
+        "cancel_before_send" => notes_methods,
+        "cancel_that_crosses_the_response" => answers_a_cancelled_call,
         "peer_that_closes_mid_call" => closes_mid_call,
         "peer_that_closes_mid_frame" => closes_mid_frame,
         _ => return None,
@@ -65,15 +65,15 @@ fn tool(name: &str, arguments: &Value) -> Invoke {
     Invoke::new(Op::CallTool, Json::parse(params.to_string()).expect("JSON"))
 }
 
-fn clocks(idle: Option<u64>, max_total: Option<u64>) -> CallTimeouts {
-    let mut clocks = CallTimeouts::NONE;
-    clocks.idle = idle.map(Duration::from_millis);
-    clocks.max_total = max_total.map(Duration::from_millis);
-    clocks.reset_on_progress = true;
-    clocks
+fn timeouts(idle: Option<u64>, max_total: Option<u64>) -> CallTimeouts {
+    let mut timeouts = CallTimeouts::NONE;
+    timeouts.idle = idle.map(Duration::from_millis);
+    timeouts.max_total = max_total.map(Duration::from_millis);
+    timeouts.reset_on_progress = true;
+    timeouts
 }
 
-/// What a result says.
+/// Describes a result: its kind, and its text or value.
 fn text(result: &Json) -> String {
     let result: Value = result.decode().expect("a result");
     let blocks = result["content"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -98,8 +98,8 @@ fn update(progress: &Progress) -> String {
     format!("progress {}/{}{message}", number(progress.value), number(progress.total))
 }
 
-/// Everything that is heard of a call.
-async fn heard(mut call: Call) -> Vec<String> {
+/// Describes all updates of a call and its outcome.
+async fn observed(mut call: Call) -> Vec<String> {
     let mut trace = Vec::new();
     while let Some(progress) = call.next_progress().await {
         trace.push(update(&progress));
@@ -109,23 +109,23 @@ async fn heard(mut call: Call) -> Vec<String> {
 }
 
 impl Calling {
-    async fn hears(&self, name: &str, arguments: Value) -> Vec<String> {
-        heard(self.peer.call(tool(name, &arguments)).expect("a call")).await
+    async fn observed_call(&self, name: &str, arguments: Value) -> Vec<String> {
+        observed(self.peer.call(tool(name, &arguments)).expect("a call")).await
     }
 
-    /// Waits until so many lines are noted at the far end.
+    /// Waits until `lines` lines are noted at the far end.
     async fn noted(&self, lines: usize) {
         self.far.book.has(lines).await;
     }
 }
 
-async fn with_nobody<A: Adapter>(stage: &Stage<A>) -> Calling {
+async fn call_without_client<A: Adapter>(stage: &Stage<A>) -> Calling {
     stage.call(Arc::new(()), client()).await
 }
 
 async fn success<A: Adapter>(stage: Stage<A>) {
-    let calling = with_nobody(&stage).await;
-    let mut trace = calling.hears("greet", json!({})).await;
+    let calling = call_without_client(&stage).await;
+    let mut trace = calling.observed_call("greet", json!({})).await;
     trace.extend(calling.close().await);
     expect(
         &trace,
@@ -136,9 +136,9 @@ async fn success<A: Adapter>(stage: Stage<A>) {
 }
 
 async fn tool_error<A: Adapter>(stage: Stage<A>) {
-    let calling = with_nobody(&stage).await;
-    let mut trace = calling.hears("fail", json!({})).await;
-    trace.extend(calling.hears("no_such_tool", json!({})).await);
+    let calling = call_without_client(&stage).await;
+    let mut trace = calling.observed_call("fail", json!({})).await;
+    trace.extend(calling.observed_call("no_such_tool", json!({})).await);
     drop(calling.close().await);
     expect(
         &trace,
@@ -148,9 +148,9 @@ async fn tool_error<A: Adapter>(stage: Stage<A>) {
 }
 
 async fn as_many_updates_as_steps<A: Adapter>(stage: Stage<A>) {
-    let calling = with_nobody(&stage).await;
-    let mut trace = calling.hears("steps", json!({"steps": 3, "step_ms": 5})).await;
-    trace.extend(calling.hears("progress", json!({"steps": 20, "step_ms": 1})).await.into_iter().rev().take(2));
+    let calling = call_without_client(&stage).await;
+    let mut trace = calling.observed_call("steps", json!({"steps": 3, "step_ms": 5})).await;
+    trace.extend(calling.observed_call("progress", json!({"steps": 20, "step_ms": 1})).await.into_iter().rev().take(2));
     drop(calling.close().await);
     expect(
         &trace,
@@ -164,15 +164,15 @@ async fn as_many_updates_as_steps<A: Adapter>(stage: Stage<A>) {
 }
 
 async fn rate_limited_progress_and_its_late_flush<A: Adapter>(stage: Stage<A>) {
-    let calling = with_nobody(&stage).await;
+    let calling = call_without_client(&stage).await;
     let mut call = calling.peer.call(tool("flood", &json!({}))).expect("a call");
     let mut trace = Vec::new();
     for _ in 0..3 {
         trace.push(update(&call.next_progress().await.expect("an update")));
     }
-    // 10 is the newest of those that did not fit. It comes before 11 is reported, so it came by a deadline.
-    calling.hears("release", json!({})).await;
-    trace.extend(heard(call).await);
+    // 10 is the newest update without room. It comes before 11 is reported, so it was sent at a deadline.
+    calling.observed_call("release", json!({})).await;
+    trace.extend(observed(call).await);
     drop(calling.close().await);
     expect(
         &trace,
@@ -184,7 +184,7 @@ async fn rate_limited_progress_and_its_late_flush<A: Adapter>(stage: Stage<A>) {
     );
 }
 
-fn notes_what_it_is_asked(mut wire: Wire, book: &Book) {
+fn notes_methods(mut wire: Wire, book: &Book) {
     wire.as_server();
     for message in wire.rest() {
         book.note(message["method"].as_str().unwrap_or("no method"));
@@ -192,11 +192,11 @@ fn notes_what_it_is_asked(mut wire: Wire, book: &Book) {
 }
 
 async fn cancel_before_send<A: Adapter>(stage: Stage<A>) {
-    let calling = with_nobody(&stage).await;
+    let calling = call_without_client(&stage).await;
     let call = calling.peer.call(tool("greet", &json!({}))).expect("a call");
-    // It waits for the handshake, and the driver has had no turn.
+    // The call waits for the handshake, and the driver has not run yet.
     call.cancel(None);
-    let mut trace = heard(call).await;
+    let mut trace = observed(call).await;
     calling.peer.ready().await.expect("a handshake");
     trace.extend(calling.close().await);
     expect(
@@ -207,11 +207,11 @@ async fn cancel_before_send<A: Adapter>(stage: Stage<A>) {
 }
 
 async fn cancel_midway<A: Adapter>(stage: Stage<A>) {
-    let calling = with_nobody(&stage).await;
+    let calling = call_without_client(&stage).await;
     let mut call = calling.peer.call(tool("hold", &json!({}))).expect("a call");
     let mut trace = vec![update(&call.next_progress().await.expect("progress"))];
     call.cancel(Some("enough"));
-    trace.extend(heard(call).await);
+    trace.extend(observed(call).await);
     calling.noted(1).await;
     trace.extend(calling.close().await);
     expect(
@@ -224,7 +224,7 @@ async fn cancel_midway<A: Adapter>(stage: Stage<A>) {
     );
 }
 
-fn answers_what_is_cancelled(mut wire: Wire, book: &Book) {
+fn answers_a_cancelled_call(mut wire: Wire, book: &Book) {
     wire.as_server();
     let call = wire.read().expect("a call");
     book.note(call["method"].as_str().unwrap_or_default());
@@ -236,14 +236,14 @@ fn answers_what_is_cancelled(mut wire: Wire, book: &Book) {
 }
 
 async fn cancel_that_crosses_the_response<A: Adapter>(stage: Stage<A>) {
-    let calling = with_nobody(&stage).await;
+    let calling = call_without_client(&stage).await;
     calling.peer.ready().await.expect("a handshake");
     let first = calling.peer.call(tool("any", &json!({}))).expect("a call");
-    // It has left.
+    // The request was sent.
     calling.noted(1).await;
     first.cancel(None);
-    let mut trace = heard(first).await;
-    trace.extend(calling.hears("any", json!({})).await);
+    let mut trace = observed(first).await;
+    trace.extend(calling.observed_call("any", json!({})).await);
     let stats = calling.peer.stats();
     trace.push(format!("{} late, {} in flight", stats.late_frames, stats.outbound_calls));
     trace.extend(calling.close().await);
@@ -259,14 +259,14 @@ async fn cancel_that_crosses_the_response<A: Adapter>(stage: Stage<A>) {
 }
 
 async fn caller_timeout<A: Adapter>(stage: Stage<A>) {
-    let calling = with_nobody(&stage).await;
+    let calling = call_without_client(&stage).await;
     calling.peer.ready().await.expect("a handshake");
-    let call = calling.peer.call(tool("hold", &json!({})).with_timeouts(clocks(Some(1000), None))).expect("a call");
-    let mut trace = heard(call).await;
+    let call = calling.peer.call(tool("hold", &json!({})).with_timeouts(timeouts(Some(1000), None))).expect("a call");
+    let mut trace = observed(call).await;
     calling.noted(1).await;
-    trace.extend(calling.hears("greet", json!({})).await);
+    trace.extend(calling.observed_call("greet", json!({})).await);
     let mut notes = calling.close().await;
-    // In words of the session.
+    // The rest of the line is the reason, in words of the session.
     notes[0].truncate("far: cancelled by the peer".len());
     trace.extend(notes);
     expect(
@@ -281,11 +281,11 @@ async fn caller_timeout<A: Adapter>(stage: Stage<A>) {
 }
 
 async fn timeout_reset_by_progress<A: Adapter>(stage: Stage<A>) {
-    let calling = with_nobody(&stage).await;
+    let calling = call_without_client(&stage).await;
     calling.peer.ready().await.expect("a handshake");
-    // In all twice as long as it may be silent.
-    let call = tool("steps", &json!({"steps": 10, "step_ms": 300})).with_timeouts(clocks(Some(1500), None));
-    let trace = heard(calling.peer.call(call).expect("a call")).await;
+    // The whole call takes twice as long as its idle timeout.
+    let call = tool("steps", &json!({"steps": 10, "step_ms": 300})).with_timeouts(timeouts(Some(1500), None));
+    let trace = observed(calling.peer.call(call).expect("a call")).await;
     drop(calling.close().await);
     expect(
         &trace[9..],
@@ -295,19 +295,19 @@ async fn timeout_reset_by_progress<A: Adapter>(stage: Stage<A>) {
 }
 
 async fn max_total_whatever_the_progress<A: Adapter>(stage: Stage<A>) {
-    let calling = with_nobody(&stage).await;
+    let calling = call_without_client(&stage).await;
     calling.peer.ready().await.expect("a handshake");
-    let call = tool("steps", &json!({"steps": 1000, "step_ms": 10})).with_timeouts(clocks(Some(5000), Some(1000)));
-    let trace = heard(calling.peer.call(call).expect("a call")).await;
+    let call = tool("steps", &json!({"steps": 1000, "step_ms": 10})).with_timeouts(timeouts(Some(5000), Some(1000)));
+    let trace = observed(calling.peer.call(call).expect("a call")).await;
     drop(calling.close().await);
-    assert!(trace.len() > 1 && trace.len() < 1000, "there was progress before it: {trace:?}");
+    assert!(trace.len() > 1 && trace.len() < 1000, "progress came before the timeout: {trace:?}");
     expect(&trace[trace.len() - 1..], "TimedOut(MaxTotal)");
 }
 
 async fn callee_deadline_of_a_handler_that_never_looks<A: Adapter>(stage: Stage<A>) {
-    let calling = with_nobody(&stage).await;
-    let mut trace = calling.hears("deaf", json!({})).await;
-    trace.extend(calling.hears("greet", json!({})).await);
+    let calling = call_without_client(&stage).await;
+    let mut trace = calling.observed_call("deaf", json!({})).await;
+    trace.extend(calling.observed_call("greet", json!({})).await);
     trace.extend(calling.close().await);
     expect(
         &trace,
@@ -318,7 +318,7 @@ async fn callee_deadline_of_a_handler_that_never_looks<A: Adapter>(stage: Stage<
     );
 }
 
-/// A model that calls the tool which asked it, and a user who does what the question says.
+/// A client whose model calls the tool that made the sampling request, and whose user does what the question says.
 struct Person(Book);
 
 impl Client for Person {
@@ -357,7 +357,7 @@ impl Client for Person {
 async fn sampling_nested_to_three_and_refused_at_four<A: Adapter>(stage: Stage<A>) {
     let book = Book::default();
     let calling = stage.call(Arc::new(Person(book.clone())), client()).await;
-    let result = calling.hears("nest", json!({})).await;
+    let result = calling.observed_call("nest", json!({})).await;
     let mut trace = book.read();
     trace.extend(result);
     trace.extend(calling.close().await);
@@ -380,13 +380,13 @@ async fn confirm_in_all_six_outcomes<A: Adapter>(stage: Stage<A>) {
     let mut trace = Vec::new();
     let calling = stage.call(Arc::new(Person(Book::default())), client()).await;
     for question in ["accept", "decline", "cancel", "refuse", "think for ever"] {
-        let heard = calling.hears("confirm", json!({"question": question})).await;
-        trace.push(format!("{question}: {}", heard.join(", ")));
+        let observed = calling.observed_call("confirm", json!({"question": question})).await;
+        trace.push(format!("{question}: {}", observed.join(", ")));
     }
     drop(calling.close().await);
-    let calling = with_nobody(&stage).await;
-    let heard = calling.hears("confirm", json!({"question": "nobody is there"})).await;
-    trace.push(format!("nobody is there: {}", heard.join(", ")));
+    let calling = call_without_client(&stage).await;
+    let observed = calling.observed_call("confirm", json!({"question": "nobody is there"})).await;
+    trace.push(format!("nobody is there: {}", observed.join(", ")));
     drop(calling.close().await);
     expect(
         &trace,
@@ -403,10 +403,10 @@ async fn elicit_accepted_declined_cancelled_and_with_a_bad_schema<A: Adapter>(st
     let calling = stage.call(Arc::new(Person(Book::default())), client()).await;
     let mut trace = Vec::new();
     for question in ["accept", "decline", "cancel"] {
-        trace.extend(calling.hears("elicit", json!({"question": question})).await);
+        trace.extend(calling.observed_call("elicit", json!({"question": question})).await);
     }
     let asked = calling.peer.stats().frames_in;
-    trace.extend(calling.hears("elicit_badly", json!({})).await.into_iter().map(|line| line.chars().take(36).collect()));
+    trace.extend(calling.observed_call("elicit_badly", json!({})).await.into_iter().map(|line| line.chars().take(36).collect()));
     trace.push(format!("{} frame for the bad one", calling.peer.stats().frames_in - asked));
     drop(calling.close().await);
     expect(
@@ -424,7 +424,7 @@ async fn log_levels<A: Adapter>(stage: Stage<A>) {
     let calling = stage.call(Arc::new(Person(book.clone())), client()).await;
     for level in [Level::Warning, Level::Info] {
         calling.peer.set_log_level(level).await.expect("an answer");
-        let result = calling.hears("log", json!({})).await;
+        let result = calling.observed_call("log", json!({})).await;
         book.note(result.join(", "));
     }
     drop(calling.close().await);
@@ -448,11 +448,11 @@ fn closes_mid_call(mut wire: Wire, book: &Book) {
 }
 
 async fn peer_that_closes_mid_call<A: Adapter>(stage: Stage<A>) {
-    let calling = with_nobody(&stage).await;
+    let calling = call_without_client(&stage).await;
     let calls: Vec<_> = (0..2).map(|_| calling.peer.call(tool("any", &json!({}))).expect("a call")).collect();
     let mut trace = Vec::new();
     for call in calls {
-        trace.extend(heard(call).await);
+        trace.extend(observed(call).await);
     }
     trace.extend(calling.ended().await);
     expect(
@@ -472,14 +472,14 @@ fn closes_mid_frame(mut wire: Wire, _book: &Book) {
 }
 
 async fn peer_that_closes_mid_frame<A: Adapter>(stage: Stage<A>) {
-    let calling = with_nobody(&stage).await;
+    let calling = call_without_client(&stage).await;
     let before = calling.peer.clone();
     calling.peer.ready().await.expect("a handshake");
     let seen = before.stats().violations(Violation::ALL[0]);
-    let mut trace = calling.hears("any", json!({})).await;
+    let mut trace = calling.observed_call("any", json!({})).await;
     trace.extend(calling.ended().await);
     let broken: u64 = Violation::ALL.iter().map(|rule| before.stats().violations(*rule)).sum();
-    assert!(broken > seen, "half a frame is told");
+    assert!(broken > seen, "half a frame is a violation");
     expect(
         &trace,
         "Lost
@@ -526,7 +526,7 @@ async fn reader_that_stalls<A: Adapter>(stage: Stage<A>) {
             wire.call(1, "long_output", &json!({"blocks": 50, "chars": 65536}));
             wire.call(2, "greet", &json!({}));
             wire.call(3, "note", &json!({}));
-            // Nothing is read meanwhile, and what is written is still heard.
+            // Nothing is read meanwhile, but the server still reads.
             book.wait(1);
             let mut answers: Vec<_> = (0..3).map(|_| wire.read().expect("an answer")).collect();
             answers.sort_by_key(|answer| answer["id"].as_u64());
@@ -602,7 +602,7 @@ async fn calls_at_once_answered_in_reverse_order<A: Adapter>(stage: Stage<A>) {
 }
 
 async fn large_blocks_and_empty_ones_byte_for_byte<A: Adapter>(stage: Stage<A>) {
-    let calling = with_nobody(&stage).await;
+    let calling = call_without_client(&stage).await;
     let call = calling.peer.call(tool("long_output", &json!({"blocks": 50, "chars": 65536}))).expect("a call");
     let result: Value = call.await.result().expect("a result").decode().expect("JSON");
     let expected: Vec<_> = (0..50)
@@ -622,23 +622,23 @@ async fn large_blocks_and_empty_ones_byte_for_byte<A: Adapter>(stage: Stage<A>) 
 }
 
 async fn handler_that_blocks_its_thread_while_others_run<A: Adapter>(stage: Stage<A>) {
-    let calling = with_nobody(&stage).await;
+    let calling = call_without_client(&stage).await;
     let mut calls: Vec<_> = ["block", "greet", "greet"]
-        .map(|name| Some(Box::pin(heard(calling.peer.call(tool(name, &json!({}))).expect("a call")))))
+        .map(|name| Some(Box::pin(observed(calling.peer.call(tool(name, &json!({}))).expect("a call")))))
         .into();
     let mut trace = Vec::new();
     while calls.iter().any(Option::is_some) {
         if trace.len() == 2 {
-            calling.hears("release", json!({})).await;
+            calling.observed_call("release", json!({})).await;
         }
         trace.extend(
             poll_fn(|cx| {
                 for call in &mut calls {
                     if let Some(running) = call
-                        && let Poll::Ready(heard) = running.as_mut().poll(cx)
+                        && let Poll::Ready(observed) = running.as_mut().poll(cx)
                     {
                         *call = None;
-                        return Poll::Ready(heard);
+                        return Poll::Ready(observed);
                     }
                 }
                 Poll::Pending
@@ -655,11 +655,12 @@ async fn handler_that_blocks_its_thread_while_others_run<A: Adapter>(stage: Stag
     );
 }
 
-/// What is alone on its way is written by whoever calls, so the transport is used from there.
+/// A call without other output writes its frame itself, so the transport is used from the thread of the caller.
 async fn calls_one_at_a_time_from_a_thread_that_has_no_runtime<A: Adapter>(stage: Stage<A>) {
-    let calling = with_nobody(&stage).await;
+    let calling = call_without_client(&stage).await;
     let peer = calling.peer.clone();
-    let calls = move || (0..50).map(|_| block_on(heard(peer.call(tool("greet", &json!({}))).expect("a call"))).concat()).collect();
+    let calls =
+        move || (0..50).map(|_| block_on(observed(peer.call(tool("greet", &json!({}))).expect("a call"))).concat()).collect();
     let mut trace: Vec<String> = start_thread(calls).await;
     assert_eq!(trace.len(), 50);
     trace.dedup();

@@ -1,6 +1,6 @@
-//! Tests of every transport of every adapter. They are written once, here; each adapter runs them from `tests/connections`.
+//! Tests of every transport of every adapter. They are written once; each adapter runs them from `tests/connections`.
 //!
-//! Each list has rows by name, which are played on a [`Stage`]: what happens at the near end, and what both ends see of it.
+//! Each list has rows by name, which run on a [`Stage`]: the steps at the near end, and the observations of both ends.
 
 pub mod faults;
 pub mod list;
@@ -16,7 +16,7 @@ use endpoint::BoxFuture;
 use crate::harness::{self, Book, Far, Over, Stage};
 use programs::adapter::Adapter;
 
-/// Finds the far end of the row of this name, of whichever list it is.
+/// Finds the far end of the row of this name in any list.
 pub(crate) fn far(row: &str, book: &Book) -> Far {
     match list::script(row).or_else(|| faults::script(row)) {
         Some(script) => Far::Wire(script),
@@ -25,24 +25,24 @@ pub(crate) fn far(row: &str, book: &Book) -> Far {
     }
 }
 
-/// Plays a row on so many threads.
+/// Runs a row on so many threads.
 ///
 /// # Panics
-/// If the row does, or never ends.
+/// If the row panics, or does not end in time.
 pub fn play_on<A: Adapter>(threads: usize, over: Over, row: &'static str, play: fn(&str, Stage<A>) -> BoxFuture<'static, ()>) {
     harness::play_on(threads, over, row, play, far);
 }
 
-/// The far end in a process of its own: what the test `the_far_end` of an adapter does.
+/// The far end in a process of its own: the body of the test `the_far_end` of an adapter.
 pub fn far_end<A: Adapter>() {
     harness::far_end::<A>(far);
 }
 
-/// The far end of rows that are played with a child process: a test that only starts where another test has started its program.
+/// Declares the far end of rows with a child process: a test that is run only by another test, which starts the test program.
 #[macro_export]
 macro_rules! the_far_end {
     ($adapter:ty) => {
-        /// The far end of those over a child process. Not a test by itself.
+        /// The far end of rows over a child process. Not a test by itself.
         #[test]
         #[ignore = "started by the other tests"]
         fn the_far_end() {
@@ -51,7 +51,7 @@ macro_rules! the_far_end {
     };
 }
 
-/// A test for each scenario over each transport.
+/// Declares a test for each scenario over each transport.
 #[macro_export]
 macro_rules! scenario_tests {
     ([$adapter:ty] $($row:ident)*) => {
@@ -70,7 +70,7 @@ macro_rules! scenario_tests {
     };
 }
 
-/// A test for each fault of others, on one thread and on two, in memory and with a child process.
+/// Declares a test for each fault of other SDKs, on one thread and on two, in memory and with a child process.
 #[macro_export]
 macro_rules! fault_tests {
     ([$adapter:ty] $($row:ident)*) => {
@@ -89,7 +89,7 @@ macro_rules! fault_tests {
     };
 }
 
-/// A test for each way in which a transport fails.
+/// Declares a test for each way in which a transport fails.
 #[macro_export]
 macro_rules! transport_tests {
     ([$adapter:ty] $($row:ident)*) => {$(

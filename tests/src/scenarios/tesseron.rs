@@ -1,5 +1,5 @@
-//! Both bindings of Tesseron, both ends of them, and the manifests by which they find each other: what an app answers to each way of
-//! dialling it, and what a gateway makes of each way of being answered.
+//! Both bindings of Tesseron at both ends, and the manifests by which the ends find each other: the answers of an app to every kind of dial, and
+//! the reactions of a gateway to every kind of answer.
 
 use std::fs;
 use std::future::poll_fn;
@@ -30,50 +30,50 @@ use crate::until::until;
 use programs::adapter::{Adapter, Link, Started, start, start_blocking};
 
 crate::harness::rows! { $ each_tesseron_row ():
-    a_dial_without_the_subprotocol_of_a_gateway_is_dropped_without_a_word
-    what_is_no_upgrade_is_dropped_without_a_word
-    a_bind_that_is_malformed_is_answered_400
-    wrong_codes_are_answered_403_slower_and_slower_and_the_right_one_is_let_in
-    silent_connections_keep_nobody_out
+    a_dial_without_the_subprotocol_of_a_gateway_is_dropped_without_an_answer
+    a_request_that_is_no_upgrade_is_dropped_without_an_answer
+    a_malformed_bind_is_answered_with_400
+    wrong_codes_are_answered_with_403_ever_more_slowly_and_the_right_one_is_accepted
+    silent_connections_do_not_keep_others_out
     a_connection_that_makes_room_is_closed
-    a_dial_without_a_code_is_answered_426_as_long_as_there_is_a_claim
-    the_right_code_is_let_in_in_any_case_and_told_the_subprotocol_and_no_extension
-    a_claim_that_is_taken_or_spent_is_answered_409_and_told_which
-    an_app_for_any_user_lets_gateways_in_by_its_code
-    an_app_without_a_claim_takes_one_gateway_at_a_time
-    diallers_that_stall_cost_nobody_else_anything_and_are_dropped_in_time
+    a_dial_without_a_code_is_answered_with_426_while_there_is_a_claim
+    the_right_code_is_accepted_in_any_case_with_the_subprotocol_and_no_extension
+    a_taken_or_used_claim_is_answered_with_409_and_the_reason
+    an_app_for_any_user_accepts_gateways_with_its_code
+    an_app_without_a_claim_accepts_one_gateway_at_a_time
+    stalled_dials_do_not_affect_others_and_are_dropped_in_time
     messages_of_a_web_socket_are_frames_and_pings_are_answered
     a_web_socket_is_closed_with_1000_and_a_reason_by_either_end
     a_message_over_the_limit_closes_the_session
     a_unix_socket_is_bound_before_anything_else
-    a_bind_without_a_code_is_refused_and_the_socket_kept
-    what_comes_before_the_bind_is_refused_and_the_socket_closed
-    wrong_codes_on_a_unix_socket_close_it_and_the_right_one_is_let_in
-    a_second_socket_of_an_app_without_a_claim_is_told_so
-    a_second_bind_is_refused_and_the_socket_kept
-    a_dialler_that_never_binds_is_dropped_in_time
-    the_socket_is_for_us_alone
+    a_bind_without_a_code_is_refused_and_the_socket_stays_open
+    a_frame_before_the_bind_is_refused_and_closes_the_socket
+    a_wrong_code_closes_its_unix_socket_and_the_right_one_is_accepted
+    regression_a_second_socket_to_an_app_without_a_claim_gets_an_error
+    a_second_bind_is_refused_and_the_socket_stays_open
+    a_socket_that_is_never_bound_is_closed_in_time
+    the_socket_is_accessible_only_to_its_user
     calls_pass_in_both_directions_over_either_binding
-    a_peer_that_hangs_up_frees_the_place_at_once_for_a_new_code
+    a_peer_that_disconnects_frees_the_place_at_once_for_a_new_code
     a_transport_that_is_dropped_or_closed_frees_the_place
-    the_manifest_says_what_it_must_and_goes_with_its_listener
-    the_manifest_is_refreshed_while_nobody_is_bound
-    the_manifest_says_who_has_the_claim
-    a_manifest_that_cannot_be_written_is_told_and_written_later
-    a_listener_that_is_dropped_lets_nobody_in_and_leaves_its_channel_alone
-    an_app_whose_runtime_has_ended_is_no_longer_shown
-    a_page_in_a_browser_is_no_gateway
-    a_host_that_never_answers_is_given_up
-    a_host_that_never_stops_talking_is_given_up
+    the_manifest_has_every_member_and_is_removed_with_its_listener
+    the_manifest_is_refreshed_only_while_the_app_is_not_bound
+    the_manifest_names_the_agent_that_has_the_claim
+    a_manifest_that_cannot_be_written_is_reported_and_written_later
+    dropping_a_listener_refuses_new_connections_and_keeps_its_channel
+    the_manifest_of_an_app_whose_runtime_has_ended_is_removed
+    a_dial_from_a_page_in_a_browser_is_refused
+    a_dial_to_a_host_that_never_answers_times_out
+    regression_a_dial_to_a_host_that_never_stops_sending_times_out
     an_answer_that_is_no_upgrade_of_tesseron_is_refused
-    what_comes_right_behind_the_upgrade_is_not_lost
-    what_comes_before_the_answer_to_a_bind_is_nobodys
-    a_path_that_is_no_socket_of_ours_is_not_dialled
-    a_gateway_that_is_refused_hears_why
-    an_app_that_cannot_be_shown_does_not_listen
+    a_message_right_after_the_upgrade_is_not_lost
+    a_frame_before_the_answer_to_a_bind_is_dropped
+    a_path_that_is_not_a_socket_of_this_user_is_not_dialled
+    the_error_of_a_refused_gateway_has_the_reason
+    an_app_whose_manifest_cannot_be_written_does_not_listen
 }
 
-/// A test for each row.
+/// Declares a test for each row.
 #[macro_export]
 macro_rules! tesseron_tests {
     ([$adapter:ty] $($row:ident)*) => {$(
@@ -88,15 +88,15 @@ macro_rules! tesseron_tests {
 
 const GATEWAY: &str = "tesseron-gateway";
 
-/// What a gateway with this code offers.
+/// The subprotocols that a gateway with this code offers.
 fn with(code: &str) -> String {
     format!("{GATEWAY},tesseron-bind.{code}")
 }
 
-/// A code that is not the one: no minted code is so long.
+/// A wrong code: no minted code is so long.
 const WRONG: &str = "WRONG-CODE";
 
-/// An app that listens in a home of its own, which goes with it.
+/// An app that listens in a home directory of its own, which is removed with it.
 struct App {
     listener: TesseronListener,
     home: OwnHome,
@@ -135,7 +135,7 @@ impl App {
         Self { listener, home }
     }
 
-    /// With a claim of its own.
+    /// An app that mints its own claim.
     async fn minting<A: Adapter>(stage: &Stage<A>, binding: Binding) -> Self {
         Self::start(stage, binding, ClaimMode::default()).await
     }
@@ -158,31 +158,31 @@ impl App {
         serde_json::from_slice(&fs::read(self.listener.manifest_path()).expect("a manifest")).expect("JSON")
     }
 
-    /// A gateway of ours that dials with this code, and the app's end of the channel.
+    /// The channel of a gateway of ours that dials with this code, and the app's end of it.
     async fn bound<A: Adapter>(&self, stage: &Stage<A>, code: Option<ClaimCode>) -> (TesseronTransport, TesseronTransport) {
         let gateway = stage.adapter.tesseron_dial(&self.instance(), code).await.expect("a channel");
         (gateway, self.listener.accept().await.expect("a channel"))
     }
 
-    /// Has somebody dial by hand.
+    /// A scripted gateway that has dialled.
     async fn dialled<A: Adapter>(&self, stage: &Stage<A>, protocols: &str) -> Raw {
         let (address, protocols) = (self.address().clone(), protocols.to_owned());
         stage.block(move || Raw::dial(&address, &protocols)).await
     }
 
-    /// The status that answers a dial by hand.
+    /// The HTTP status of the answer to a scripted dial.
     async fn status<A: Adapter>(&self, stage: &Stage<A>, protocols: &str) -> Option<u16> {
         let mut raw = self.dialled(stage, protocols).await;
         stage.block(move || raw.status()).await
     }
 
-    /// Somebody who writes and reads lines of a Unix socket by hand.
+    /// A script that writes and reads lines of a Unix socket.
     fn wire(&self) -> Wire {
         let Address::Unix(path) = self.address() else { panic!("{} is no Unix socket", self.address()) };
         Wire::over_unix(UnixStream::connect(path).expect("an app"))
     }
 
-    /// What is answered to each of these lines; the last `None` is the end.
+    /// The answer to each of these lines; `None` is the end.
     async fn answers<A: Adapter>(&self, stage: &Stage<A>, lines: &[Value]) -> Vec<Option<Value>> {
         let (mut wire, lines) = (self.wire(), lines.to_vec());
         stage.block(move || lines.iter().map(|line| ask(&mut wire, line)).collect()).await
@@ -217,12 +217,12 @@ async fn send(transport: &mut TesseronTransport, frame: &'static str) {
 
 fn failed<T>(result: Result<T, TesseronError>) -> TesseronError {
     match result {
-        Ok(_) => panic!("it went well"),
+        Ok(_) => panic!("an error was expected"),
         Err(error) => error,
     }
 }
 
-/// Runs what blocks beside the row; what is given back waits for it.
+/// Starts a blocking job beside the row. The returned future waits for it.
 fn aside<A: Adapter, T: Send + 'static>(stage: &Stage<A>, job: impl FnOnce() -> T + Send + 'static) -> Started<T> {
     start_blocking(&*stage.adapter.runtime(), job)
 }
@@ -233,7 +233,7 @@ fn mode(path: &Path) -> u32 {
 
 // ---- An app on a WebSocket ----
 
-async fn a_dial_without_the_subprotocol_of_a_gateway_is_dropped_without_a_word<A: Adapter>(stage: Stage<A>) {
+async fn a_dial_without_the_subprotocol_of_a_gateway_is_dropped_without_an_answer<A: Adapter>(stage: Stage<A>) {
     for claim in [ClaimMode::default(), ClaimMode::GatewayMinted] {
         let app = App::start(&stage, Binding::WebSocket, claim).await;
         for protocols in ["", "chat", "Tesseron-Gateway", "tesseron-bind.ABCD-EF"] {
@@ -242,7 +242,7 @@ async fn a_dial_without_the_subprotocol_of_a_gateway_is_dropped_without_a_word<A
     }
 }
 
-async fn what_is_no_upgrade_is_dropped_without_a_word<A: Adapter>(stage: Stage<A>) {
+async fn a_request_that_is_no_upgrade_is_dropped_without_an_answer<A: Adapter>(stage: Stage<A>) {
     let app = App::minting(&stage, Binding::WebSocket).await;
     let whole = raw::upgrade(&with(app.code().reveal()));
     let requests = [
@@ -266,10 +266,10 @@ async fn what_is_no_upgrade_is_dropped_without_a_word<A: Adapter>(stage: Stage<A
         });
         assert_eq!(answer.await, None);
     }
-    assert_eq!(app.status(&stage, &with(app.code().reveal())).await, Some(101), "none of it has cost the claim");
+    assert_eq!(app.status(&stage, &with(app.code().reveal())).await, Some(101), "the claim can still be used");
 }
 
-async fn a_bind_that_is_malformed_is_answered_400<A: Adapter>(stage: Stage<A>) {
+async fn a_malformed_bind_is_answered_with_400<A: Adapter>(stage: Stage<A>) {
     let app = App::minting(&stage, Binding::WebSocket).await;
     let code = app.code();
     let right = with(code.reveal());
@@ -279,7 +279,7 @@ async fn a_bind_that_is_malformed_is_answered_400<A: Adapter>(stage: Stage<A>) {
     }
 }
 
-async fn wrong_codes_are_answered_403_slower_and_slower_and_the_right_one_is_let_in<A: Adapter>(stage: Stage<A>) {
+async fn wrong_codes_are_answered_with_403_ever_more_slowly_and_the_right_one_is_accepted<A: Adapter>(stage: Stage<A>) {
     let app = App::minting(&stage, Binding::WebSocket).await;
     let begin = Instant::now();
     for wrong in 1..=6 {
@@ -289,10 +289,10 @@ async fn wrong_codes_are_answered_403_slower_and_slower_and_the_right_one_is_let
     assert!(begin.elapsed() >= Duration::from_millis(3875), "{:?}", begin.elapsed());
     let last = Instant::now();
     let _bound = app.bound(&stage, Some(app.code())).await;
-    assert!(last.elapsed() >= Duration::from_millis(2000), "it takes as long as a wrong one: {:?}", last.elapsed());
+    assert!(last.elapsed() >= Duration::from_millis(2000), "the right code takes as long as a wrong one: {:?}", last.elapsed());
 }
 
-/// Waits for an upgrade as long as no test lasts.
+/// A policy that waits for an upgrade longer than any test takes.
 fn patient() -> HostPolicy {
     let mut policy = HostPolicy::default();
     policy.upgrade_wait = Duration::from_secs(3600);
@@ -304,8 +304,8 @@ fn silent(address: &Address) -> Vec<Raw> {
     (0..100).map(|_| Raw::connect(address)).collect()
 }
 
-/// 64 connections that said nothing had all places, and everybody else was turned away until they were dropped.
-async fn silent_connections_keep_nobody_out<A: Adapter>(stage: Stage<A>) {
+/// Once 64 silent connections had all the places, every other connection was refused until they were dropped.
+async fn silent_connections_do_not_keep_others_out<A: Adapter>(stage: Stage<A>) {
     let patient = ClaimMode::HostMinted(patient());
     for (claim, any_user) in [(patient, false), (patient, true), (ClaimMode::GatewayMinted, true)] {
         let app = App::with(&stage, Binding::WebSocket, claim, any_user).await;
@@ -325,7 +325,7 @@ async fn a_connection_that_makes_room_is_closed<A: Adapter>(stage: Stage<A>) {
     assert!(oldest.await);
 }
 
-async fn a_dial_without_a_code_is_answered_426_as_long_as_there_is_a_claim<A: Adapter>(stage: Stage<A>) {
+async fn a_dial_without_a_code_is_answered_with_426_while_there_is_a_claim<A: Adapter>(stage: Stage<A>) {
     let app = App::minting(&stage, Binding::WebSocket).await;
     assert_eq!(app.status(&stage, GATEWAY).await, Some(426));
     let (gateway, host) = app.bound(&stage, Some(app.code())).await;
@@ -334,7 +334,7 @@ async fn a_dial_without_a_code_is_answered_426_as_long_as_there_is_a_claim<A: Ad
     assert_eq!(app.status(&stage, GATEWAY).await, Some(426));
 }
 
-async fn the_right_code_is_let_in_in_any_case_and_told_the_subprotocol_and_no_extension<A: Adapter>(stage: Stage<A>) {
+async fn the_right_code_is_accepted_in_any_case_with_the_subprotocol_and_no_extension<A: Adapter>(stage: Stage<A>) {
     let app = App::minting(&stage, Binding::WebSocket).await;
     let mut raw = app.dialled(&stage, &format!(" {GATEWAY} , tesseron-bind.{} ", app.code().reveal().to_lowercase())).await;
     let head = stage.block(move || raw.head().expect("an answer")).await;
@@ -354,10 +354,10 @@ async fn the_right_code_is_let_in_in_any_case_and_told_the_subprotocol_and_no_ex
     drop(app.listener.accept().await.expect("a channel"));
 }
 
-async fn a_claim_that_is_taken_or_spent_is_answered_409_and_told_which<A: Adapter>(stage: Stage<A>) {
+async fn a_taken_or_used_claim_is_answered_with_409_and_the_reason<A: Adapter>(stage: Stage<A>) {
     let app = App::minting(&stage, Binding::WebSocket).await;
     let code = app.code();
-    let told = async |dialled: Option<ClaimCode>, why: &str| {
+    let expect_refusal = async |dialled: Option<ClaimCode>, why: &str| {
         let error = failed(stage.adapter.tesseron_dial(&app.instance(), dialled).await).to_string();
         assert_eq!(error, format!("{} refuses this gateway: {why} (HTTP status 409)", app.address()));
         let (mut raw, why) = (app.dialled(&stage, &with(code.reveal())).await, why.to_owned());
@@ -366,9 +366,9 @@ async fn a_claim_that_is_taken_or_spent_is_answered_409_and_told_which<A: Adapte
         assert_eq!(body, why);
     };
     let (_gateway, host) = app.bound(&stage, Some(code.clone())).await;
-    told(Some(code.clone()), "another gateway has just bound the claim").await;
+    expect_refusal(Some(code.clone()), "another gateway has just bound the claim").await;
     app.listener.handle_agent(host.channel().expect("its place"), Agent { id: "a".into(), name: "An agent".into() });
-    told(Some(code.clone()), "the claim is already bound to an agent").await;
+    expect_refusal(Some(code.clone()), "the claim is already bound to an agent").await;
     assert_eq!(app.status(&stage, &with(WRONG)).await, Some(403));
 
     let plain = App::start(&stage, Binding::WebSocket, ClaimMode::GatewayMinted).await;
@@ -377,14 +377,14 @@ async fn a_claim_that_is_taken_or_spent_is_answered_409_and_told_which<A: Adapte
     assert_eq!(error, format!("{} refuses this gateway: this app has a gateway already (HTTP status 409)", plain.address()));
 }
 
-async fn an_app_for_any_user_lets_gateways_in_by_its_code<A: Adapter>(stage: Stage<A>) {
+async fn an_app_for_any_user_accepts_gateways_with_its_code<A: Adapter>(stage: Stage<A>) {
     let app = App::with(&stage, Binding::WebSocket, ClaimMode::default(), true).await;
     assert_eq!(app.status(&stage, GATEWAY).await, Some(426));
     assert_eq!(app.status(&stage, &with(WRONG)).await, Some(403));
     let _bound = app.bound(&stage, Some(app.code())).await;
 }
 
-async fn an_app_without_a_claim_takes_one_gateway_at_a_time<A: Adapter>(stage: Stage<A>) {
+async fn an_app_without_a_claim_accepts_one_gateway_at_a_time<A: Adapter>(stage: Stage<A>) {
     let app = App::start(&stage, Binding::WebSocket, ClaimMode::GatewayMinted).await;
     assert!(app.listener.claim_code().is_none() && app.listener.next_code().await.is_none());
     assert_eq!(app.status(&stage, &with(WRONG)).await, Some(403));
@@ -399,7 +399,7 @@ async fn an_app_without_a_claim_takes_one_gateway_at_a_time<A: Adapter>(stage: S
     assert_eq!(receive(&mut gateway).await.as_deref(), Some("{}"));
 }
 
-async fn diallers_that_stall_cost_nobody_else_anything_and_are_dropped_in_time<A: Adapter>(stage: Stage<A>) {
+async fn stalled_dials_do_not_affect_others_and_are_dropped_in_time<A: Adapter>(stage: Stage<A>) {
     let mut policy = HostPolicy::default();
     policy.upgrade_wait = Duration::from_secs(5);
     let app = App::start(&stage, Binding::WebSocket, ClaimMode::HostMinted(policy)).await;
@@ -462,7 +462,7 @@ async fn a_web_socket_is_closed_with_1000_and_a_reason_by_either_end<A: Adapter>
     poll_fn(|cx| host.poll_close(cx)).await.expect("an end in order");
     let close = stage.block(move || raw.head().and_then(|_| raw.message())).await;
     assert_eq!(close, Some((raw::CLOSE, b"\x03\xe8the session is over".to_vec())));
-    // Whatever code the peer has is an end.
+    // A close with any code is a regular end.
     for code in [1000_u16, 1001, 4000] {
         let mut raw = app.dialled(&stage, &with(app.code().reveal())).await;
         let mut host = app.listener.accept().await.expect("a channel");
@@ -496,7 +496,7 @@ async fn a_unix_socket_is_bound_before_anything_else<A: Adapter>(stage: Stage<A>
     let code = app.code().reveal().to_lowercase();
     let mut wire = app.wire();
     let answer = aside(&stage, move || {
-        // All of it at once, and some white space.
+        // All lines at once, with some white space.
         wire.bytes(format!("\r\n{}\r\n\n{{\"first\":1}}\n", bind("b", &code)).as_bytes());
         (wire.read(), wire)
     });
@@ -508,7 +508,7 @@ async fn a_unix_socket_is_bound_before_anything_else<A: Adapter>(stage: Stage<A>
     assert_eq!(stage.block(move || wire.read()).await, Some(json!({"second": 2})));
 }
 
-async fn a_bind_without_a_code_is_refused_and_the_socket_kept<A: Adapter>(stage: Stage<A>) {
+async fn a_bind_without_a_code_is_refused_and_the_socket_stays_open<A: Adapter>(stage: Stage<A>) {
     let app = App::minting(&stage, Binding::Unix).await;
     let missing = json!({"jsonrpc": "2.0", "id": 1, "method": "tesseron/bind", "params": {}});
     let number = json!({"jsonrpc": "2.0", "id": "2", "method": "tesseron/bind", "params": {"code": 42}});
@@ -518,7 +518,7 @@ async fn a_bind_without_a_code_is_refused_and_the_socket_kept<A: Adapter>(stage:
     assert_eq!(answers[2].as_ref().expect("an answer")["result"], json!({"ok": true}));
 }
 
-async fn what_comes_before_the_bind_is_refused_and_the_socket_closed<A: Adapter>(stage: Stage<A>) {
+async fn a_frame_before_the_bind_is_refused_and_closes_the_socket<A: Adapter>(stage: Stage<A>) {
     let app = App::minting(&stage, Binding::Unix).await;
     let request = json!({"jsonrpc": "2.0", "id": "x", "method": "actions/invoke", "params": {"name": "text"}});
     let notification = json!({"jsonrpc": "2.0", "method": "actions/cancel", "params": {"invocationId": "i"}});
@@ -535,7 +535,7 @@ async fn what_comes_before_the_bind_is_refused_and_the_socket_closed<A: Adapter>
     assert_eq!(answers.await.iter().map(|answer| error(Some(answer)).1).collect::<Vec<_>>(), [-32600]);
 }
 
-async fn wrong_codes_on_a_unix_socket_close_it_and_the_right_one_is_let_in<A: Adapter>(stage: Stage<A>) {
+async fn a_wrong_code_closes_its_unix_socket_and_the_right_one_is_accepted<A: Adapter>(stage: Stage<A>) {
     let mut policy = HostPolicy::default();
     (policy.first_delay, policy.longest_delay) = (Duration::from_millis(20), Duration::from_millis(320));
     let app = App::start(&stage, Binding::Unix, ClaimMode::HostMinted(policy)).await;
@@ -550,7 +550,7 @@ async fn wrong_codes_on_a_unix_socket_close_it_and_the_right_one_is_let_in<A: Ad
     let mut wire = app.wire();
     let code = app.code().reveal().to_owned();
     let answer = aside(&stage, move || {
-        // What comes while the code is looked at is not lost.
+        // Lines that come while the code is checked are not lost.
         wire.bytes(format!("{}\n{{\"first\":1}}\n", bind("r", &code)).as_bytes());
         (wire.read(), wire)
     });
@@ -559,14 +559,14 @@ async fn wrong_codes_on_a_unix_socket_close_it_and_the_right_one_is_let_in<A: Ad
     assert_eq!(answer.await.0, Some(json!({"jsonrpc": "2.0", "id": "r", "result": {"ok": true}})));
 }
 
-/// It was closed without a word, so that its gateway could not say why.
-async fn a_second_socket_of_an_app_without_a_claim_is_told_so<A: Adapter>(stage: Stage<A>) {
+/// The socket was closed without an answer, so its gateway could not tell the reason.
+async fn regression_a_second_socket_to_an_app_without_a_claim_gets_an_error<A: Adapter>(stage: Stage<A>) {
     let app = App::start(&stage, Binding::Unix, ClaimMode::GatewayMinted).await;
     let first = app.bound(&stage, None).await;
     let other = json!({"jsonrpc": "2.0", "id": 3, "method": "x"});
     let answers = app.answers(&stage, &[bind("1", WRONG), bind("2", WRONG), other, json!({})]).await;
     assert_eq!(error(answers[0].as_ref()), (json!("1"), -32009));
-    assert_eq!(error(answers[1].as_ref()), (json!("2"), -32009), "the socket is kept");
+    assert_eq!(error(answers[1].as_ref()), (json!("2"), -32009), "the socket stays open");
     assert_eq!(answers[0].as_ref().expect("an answer")["error"]["message"], "this app has a gateway already");
     assert_eq!((error(answers[2].as_ref()), &answers[3]), ((json!(3), -32600), &None));
     let error = failed(stage.adapter.tesseron_dial(&app.instance(), Some(code())).await).to_string();
@@ -575,16 +575,16 @@ async fn a_second_socket_of_an_app_without_a_claim_is_told_so<A: Adapter>(stage:
     let _second = app.bound(&stage, None).await;
 }
 
-async fn a_second_bind_is_refused_and_the_socket_kept<A: Adapter>(stage: Stage<A>) {
+async fn a_second_bind_is_refused_and_the_socket_stays_open<A: Adapter>(stage: Stage<A>) {
     let app = App::minting(&stage, Binding::Unix).await;
     let right = bind("b", app.code().reveal());
     let (mut wire, first) = (app.wire(), right.clone());
     let (answer, mut wire) = stage.block(move || (ask(&mut wire, &first), wire)).await;
     assert!(answer.expect("an answer")["result"].is_object());
-    // Elsewhere, the claim is taken.
+    // On another socket the claim is taken.
     let elsewhere = app.answers(&stage, &[right.clone(), right.clone()]).await;
     assert_eq!([error(elsewhere[0].as_ref()).1, error(elsewhere[1].as_ref()).1], [-32009, -32009]);
-    // Here, the channel goes on, while somebody listens.
+    // On this socket the channel goes on, while the listener is open.
     let mut host = app.listener.accept().await.expect("a channel");
     let again = aside(&stage, move || {
         let answer = ask(&mut wire, &right);
@@ -598,7 +598,7 @@ async fn a_second_bind_is_refused_and_the_socket_kept<A: Adapter>(stage: Stage<A
     assert_eq!(receive(&mut host).await, None);
 }
 
-async fn a_dialler_that_never_binds_is_dropped_in_time<A: Adapter>(stage: Stage<A>) {
+async fn a_socket_that_is_never_bound_is_closed_in_time<A: Adapter>(stage: Stage<A>) {
     let mut policy = HostPolicy::default();
     policy.bind_wait = Duration::from_millis(300);
     let app = App::start(&stage, Binding::Unix, ClaimMode::HostMinted(policy)).await;
@@ -610,14 +610,14 @@ async fn a_dialler_that_never_binds_is_dropped_in_time<A: Adapter>(stage: Stage<
     assert!(begin.elapsed() >= Duration::from_millis(300), "{:?}", begin.elapsed());
 }
 
-async fn the_socket_is_for_us_alone<A: Adapter>(stage: Stage<A>) {
+async fn the_socket_is_accessible_only_to_its_user<A: Adapter>(stage: Stage<A>) {
     let app = App::minting(&stage, Binding::Unix).await;
     let Address::Unix(path) = app.address().clone() else { panic!("it is no Unix socket") };
     let folder = path.parent().expect("a folder").to_owned();
     assert_eq!((mode(&path), mode(&folder)), (0o600, 0o700));
     drop(app.listener);
     assert!(!path.exists());
-    // A folder that others may use is not used, and neither is a link to one of ours.
+    // Neither a folder that other users may access nor a symbolic link is used.
     let listen = || {
         let mut options = TesseronOptions::new("An app", Binding::Unix);
         options.home = Some(app.home.0.clone());
@@ -662,7 +662,7 @@ async fn calls_pass_in_both_directions_over_either_binding<A: Adapter>(stage: St
     }
 }
 
-async fn a_peer_that_hangs_up_frees_the_place_at_once_for_a_new_code<A: Adapter>(stage: Stage<A>) {
+async fn a_peer_that_disconnects_frees_the_place_at_once_for_a_new_code<A: Adapter>(stage: Stage<A>) {
     for binding in BOTH {
         let app = App::minting(&stage, binding).await;
         let old = app.listener.next_code().await.expect("a code");
@@ -670,7 +670,7 @@ async fn a_peer_that_hangs_up_frees_the_place_at_once_for_a_new_code<A: Adapter>
         let (gateway, mut host) = app.bound(&stage, Some(old.clone())).await;
         drop(gateway);
         assert_eq!(receive(&mut host).await, None);
-        // The app still holds its end, and yet another may come.
+        // The app still holds its end of the channel, but the place is free.
         assert_eq!(host.channel(), None);
         let new = app.listener.next_code().await.expect("a code");
         assert!(!new.matches(&old));
@@ -678,7 +678,7 @@ async fn a_peer_that_hangs_up_frees_the_place_at_once_for_a_new_code<A: Adapter>
         assert!(claim.code.matches(&new) && claim.bound_agent.is_none());
         for code in [None, Some(old)] {
             if code.is_none() && binding == Binding::Unix {
-                // Nothing is awaited without a code: the app refuses what it hears.
+                // Without a code the dial does not wait for an answer, and the app refuses the first frame.
                 let mut gateway = stage.adapter.tesseron_dial(&app.instance(), code).await.expect("a connection");
                 send(&mut gateway, r#"{"jsonrpc":"2.0","id":1,"method":"actions/invoke","params":{}}"#).await;
                 assert!(receive(&mut gateway).await.expect("an error").contains("-32600"));
@@ -692,7 +692,7 @@ async fn a_peer_that_hangs_up_frees_the_place_at_once_for_a_new_code<A: Adapter>
             }
         }
         let (mut gateway, mut second) = app.bound(&stage, Some(new)).await;
-        // The end that is gone takes nothing with it.
+        // Dropping the old end does not affect the new channel.
         drop(host);
         send(&mut second, "{}").await;
         assert_eq!(receive(&mut gateway).await.as_deref(), Some("{}"));
@@ -718,7 +718,7 @@ async fn a_transport_that_is_dropped_or_closed_frees_the_place<A: Adapter>(stage
 
 // ---- Manifests ----
 
-async fn the_manifest_says_what_it_must_and_goes_with_its_listener<A: Adapter>(stage: Stage<A>) {
+async fn the_manifest_has_every_member_and_is_removed_with_its_listener<A: Adapter>(stage: Stage<A>) {
     for binding in BOTH {
         for claim in [ClaimMode::default(), ClaimMode::GatewayMinted] {
             let app = App::start(&stage, binding, claim).await;
@@ -764,7 +764,7 @@ async fn refreshed_after<A: Adapter>(stage: &Stage<A>, app: &App, millis: u64) {
     stage.block(move || until("the manifest is refreshed", is_later)).await;
 }
 
-async fn the_manifest_is_refreshed_while_nobody_is_bound<A: Adapter>(stage: Stage<A>) {
+async fn the_manifest_is_refreshed_only_while_the_app_is_not_bound<A: Adapter>(stage: Stage<A>) {
     let mut policy = HostPolicy::default();
     policy.refresh = Duration::from_millis(20);
     let app = App::start(&stage, Binding::Unix, ClaimMode::HostMinted(policy)).await;
@@ -774,17 +774,21 @@ async fn the_manifest_is_refreshed_while_nobody_is_bound<A: Adapter>(stage: Stag
     assert!(refreshed.code.matches(&first.code) && refreshed.minted_at == first.minted_at);
     let _bound = app.bound(&stage, Some(first.code)).await;
     let bound = fs::metadata(app.listener.manifest_path()).expect("a manifest").ino();
-    // Another one would have been written several times.
+    // The manifest of an unbound app is written several times in this time.
     let free = App::start(&stage, Binding::Unix, ClaimMode::HostMinted(policy)).await;
     refreshed_after(&stage, &free, 100).await;
-    assert_eq!(fs::metadata(app.listener.manifest_path()).expect("a manifest").ino(), bound, "it is not written again");
+    assert_eq!(
+        fs::metadata(app.listener.manifest_path()).expect("a manifest").ino(),
+        bound,
+        "the manifest of a bound app is not written again"
+    );
 }
 
-async fn the_manifest_says_who_has_the_claim<A: Adapter>(stage: Stage<A>) {
+async fn the_manifest_names_the_agent_that_has_the_claim<A: Adapter>(stage: Stage<A>) {
     for binding in BOTH {
         let app = App::minting(&stage, binding).await;
         let (gateway, host) = app.bound(&stage, Some(app.code())).await;
-        assert!(!app.instance().is_claimable(0), "nobody else is to try");
+        assert!(!app.instance().is_claimable(0), "the manifest shows that the claim is taken");
         let channel = host.channel().expect("its place");
         app.listener.handle_agent(channel, Agent { id: "a".into(), name: "An agent".into() });
         assert_eq!(app.manifest()["hostMintedClaim"]["boundAgent"], json!({"id": "a", "name": "An agent"}));
@@ -794,7 +798,7 @@ async fn the_manifest_says_who_has_the_claim<A: Adapter>(stage: Stage<A>) {
     }
 }
 
-async fn a_manifest_that_cannot_be_written_is_told_and_written_later<A: Adapter>(stage: Stage<A>) {
+async fn a_manifest_that_cannot_be_written_is_reported_and_written_later<A: Adapter>(stage: Stage<A>) {
     let app = App::minting(&stage, Binding::WebSocket).await;
     let (gateway, host) = app.bound(&stage, Some(app.code())).await;
     fs::remove_dir_all(app.home.instances()).expect("our folder");
@@ -802,7 +806,7 @@ async fn a_manifest_that_cannot_be_written_is_told_and_written_later<A: Adapter>
     let error = failed(app.listener.accept().await);
     assert!(matches!(&error, TesseronError::Manifest { path, .. } if path == app.listener.manifest_path()), "{error}");
     fs::create_dir(app.home.instances()).expect("our folder");
-    // The next change writes it.
+    // The manifest is written with the next change.
     let mut raw = app.dialled(&stage, &with(app.code().reveal())).await;
     assert_eq!(stage.block(move || raw.status()).await, Some(101));
     assert!(app.listener.manifest_path().exists());
@@ -816,7 +820,7 @@ fn is_listened_at(address: &Address) -> bool {
     }
 }
 
-async fn a_listener_that_is_dropped_lets_nobody_in_and_leaves_its_channel_alone<A: Adapter>(stage: Stage<A>) {
+async fn dropping_a_listener_refuses_new_connections_and_keeps_its_channel<A: Adapter>(stage: Stage<A>) {
     for binding in BOTH {
         let app = App::start(&stage, binding, ClaimMode::GatewayMinted).await;
         let (mut gateway, mut host) = app.bound(&stage, None).await;
@@ -824,7 +828,7 @@ async fn a_listener_that_is_dropped_lets_nobody_in_and_leaves_its_channel_alone<
         drop(app.listener);
         assert!(!path.exists());
         let address = instance.address.clone();
-        stage.block(move || until("nobody listens", || (!is_listened_at(&address)).then_some(()))).await;
+        stage.block(move || until("the listener is closed", || (!is_listened_at(&address)).then_some(()))).await;
         let error = failed(stage.adapter.tesseron_dial(&instance, None).await);
         assert!(matches!(error, TesseronError::Transport(TransportError::Connect { .. })), "{error}");
         send(&mut host, "{}").await;
@@ -835,7 +839,7 @@ async fn a_listener_that_is_dropped_lets_nobody_in_and_leaves_its_channel_alone<
     }
 }
 
-async fn an_app_whose_runtime_has_ended_is_no_longer_shown<A: Adapter>(stage: Stage<A>) {
+async fn the_manifest_of_an_app_whose_runtime_has_ended_is_removed<A: Adapter>(stage: Stage<A>) {
     for binding in BOTH {
         let run = move || {
             A::run(Some(1), move |adapter| async move { App::minting(&Stage::new(adapter, Over::Duplex, "", far), binding).await })
@@ -853,7 +857,7 @@ async fn an_app_whose_runtime_has_ended_is_no_longer_shown<A: Adapter>(stage: St
     }
 }
 
-async fn an_app_that_cannot_be_shown_does_not_listen<A: Adapter>(stage: Stage<A>) {
+async fn an_app_whose_manifest_cannot_be_written_does_not_listen<A: Adapter>(stage: Stage<A>) {
     let unused = Scratch::new("unused");
     for name in ["", "two\nlines", &"x".repeat(257)] {
         let mut options = TesseronOptions::new(name, Binding::WebSocket);
@@ -862,9 +866,9 @@ async fn an_app_that_cannot_be_shown_does_not_listen<A: Adapter>(stage: Stage<A>
     }
 }
 
-// ---- A gateway that dials ----
+// ---- A gateway ----
 
-/// The manifest of an app that is there, with another address.
+/// The manifest of a running app, with another address.
 async fn elsewhere<A: Adapter>(stage: &Stage<A>, address: Address) -> Instance {
     let app = App::start(stage, Binding::Unix, ClaimMode::GatewayMinted).await;
     let mut instance = app.instance();
@@ -872,7 +876,7 @@ async fn elsewhere<A: Adapter>(stage: &Stage<A>, address: Address) -> Instance {
     instance
 }
 
-/// Somebody who listens for WebSockets by hand.
+/// A scripted listener for WebSockets.
 async fn tcp<A: Adapter>(stage: &Stage<A>) -> (TcpListener, Instance) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("ws://{}/app?x=y", listener.local_addr().expect("an address"));
@@ -880,7 +884,7 @@ async fn tcp<A: Adapter>(stage: &Stage<A>) -> (TcpListener, Instance) {
     (listener, elsewhere(stage, address).await)
 }
 
-/// Somebody who listens on a Unix socket by hand. The last is where it is, and goes with it.
+/// A scripted listener on a Unix socket, with its manifest and its directory, which is removed when it is dropped.
 async fn unix<A: Adapter>(stage: &Stage<A>) -> (UnixListener, Instance, OwnHome) {
     let folder = OwnHome::new();
     fs::create_dir(&folder.0).expect("a folder");
@@ -899,7 +903,7 @@ fn asked(listener: &TcpListener) -> (String, Raw) {
     (raw.head().expect("a request"), raw)
 }
 
-/// What a host answers that takes the upgrade.
+/// The answer of a host that accepts the upgrade.
 fn taken(request: &str) -> String {
     let key = request.lines().find_map(|line| line.strip_prefix("Sec-WebSocket-Key: ")).expect("a key");
     let accept = derive_accept_key(key.as_bytes());
@@ -909,8 +913,8 @@ fn taken(request: &str) -> String {
     )
 }
 
-/// A page may ask for any subprotocol; the browser says where it comes from, and a gateway does not.
-async fn a_page_in_a_browser_is_no_gateway<A: Adapter>(stage: Stage<A>) {
+/// A web page may ask for any subprotocol. The browser adds the header `Origin`, which a gateway does not send.
+async fn a_dial_from_a_page_in_a_browser_is_refused<A: Adapter>(stage: Stage<A>) {
     for claim in [ClaimMode::GatewayMinted, ClaimMode::default()] {
         let app = App::start(&stage, Binding::WebSocket, claim).await;
         let address = app.address().clone();
@@ -924,13 +928,13 @@ async fn a_page_in_a_browser_is_no_gateway<A: Adapter>(stage: Stage<A>) {
     }
 }
 
-/// What is always ready never let the alarm ring: the dial went on for as long as the flood.
-async fn a_host_that_never_stops_talking_is_given_up<A: Adapter>(stage: Stage<A>) {
+/// The timeout was never checked while the stream was always ready, so the dial lasted as long as the flood.
+async fn regression_a_dial_to_a_host_that_never_stops_sending_times_out<A: Adapter>(stage: Stage<A>) {
     let begin = Instant::now();
     let (listener, instance, _folder) = unix(&stage).await;
     let flood = aside(&stage, move || {
         let (mut stream, _) = listener.accept().expect("a dialler");
-        // It would go on for ever; a test that fails must end.
+        // Without the limit of time a failing test would not end.
         while begin.elapsed() < Duration::from_secs(30) && std::io::Write::write_all(&mut stream, &b"{}\n".repeat(10_000)).is_ok() {
         }
     });
@@ -940,10 +944,10 @@ async fn a_host_that_never_stops_talking_is_given_up<A: Adapter>(stage: Stage<A>
     flood.await;
 }
 
-async fn a_host_that_never_answers_is_given_up<A: Adapter>(stage: Stage<A>) {
+async fn a_dial_to_a_host_that_never_answers_times_out<A: Adapter>(stage: Stage<A>) {
     let begin = Instant::now();
     let ((_tcp, web_socket), (_unix, unix, _folder)) = (tcp(&stage).await, unix(&stage).await);
-    // All of them at once; the system accepts the connections.
+    // All dials run at once; the system accepts their connections.
     let dials = [(&web_socket, None), (&web_socket, Some(code())), (&unix, Some(code()))];
     let dials: Vec<_> = dials.into_iter().map(|(instance, code)| stage.adapter.tesseron_dial(instance, code)).collect();
     let runtime = stage.adapter.runtime();
@@ -993,7 +997,7 @@ async fn an_answer_that_is_no_upgrade_of_tesseron_is_refused<A: Adapter>(stage: 
     }
 }
 
-async fn what_comes_right_behind_the_upgrade_is_not_lost<A: Adapter>(stage: Stage<A>) {
+async fn a_message_right_after_the_upgrade_is_not_lost<A: Adapter>(stage: Stage<A>) {
     let (listener, instance) = tcp(&stage).await;
     let answered = aside(&stage, move || {
         let (request, mut raw) = asked(&listener);
@@ -1005,7 +1009,7 @@ async fn what_comes_right_behind_the_upgrade_is_not_lost<A: Adapter>(stage: Stag
     assert_eq!(receive(&mut dialled.expect("a channel")).await.as_deref(), Some("{\"hello\":1}"));
 }
 
-async fn what_comes_before_the_answer_to_a_bind_is_nobodys<A: Adapter>(stage: Stage<A>) {
+async fn a_frame_before_the_answer_to_a_bind_is_dropped<A: Adapter>(stage: Stage<A>) {
     let (listener, instance, _folder) = unix(&stage).await;
     let answered = aside(&stage, move || {
         let mut wire = Wire::over_unix(listener.accept().expect("a dialler").0);
@@ -1025,7 +1029,7 @@ async fn what_comes_before_the_answer_to_a_bind_is_nobodys<A: Adapter>(stage: St
     assert_eq!(receive(&mut dialled.expect("a channel")).await.as_deref(), Some("{\"first\":1}"));
 }
 
-async fn a_path_that_is_no_socket_of_ours_is_not_dialled<A: Adapter>(stage: Stage<A>) {
+async fn a_path_that_is_not_a_socket_of_this_user_is_not_dialled<A: Adapter>(stage: Stage<A>) {
     let (listener, mut instance, folder) = unix(&stage).await;
     let [socket, file, link, nothing] = ["socket", "file", "link", "nothing"].map(|name| folder.0.join(name));
     fs::write(&file, "").expect("a file");
@@ -1037,14 +1041,14 @@ async fn a_path_that_is_no_socket_of_ours_is_not_dialled<A: Adapter>(stage: Stag
         let error = failed(stage.adapter.tesseron_dial(&instance, Some(code())).await).to_string();
         assert!(error.starts_with(&format!("cannot connect to {}: {because}", path.display())), "{error}");
     }
-    // Where nobody listens any longer.
+    // A socket file without a listener.
     drop(listener);
     instance.address = Address::Unix(socket);
     let error = failed(stage.adapter.tesseron_dial(&instance, Some(code())).await);
     assert!(matches!(error, TesseronError::Transport(TransportError::Connect { .. })), "{error}");
 }
 
-async fn a_gateway_that_is_refused_hears_why<A: Adapter>(stage: Stage<A>) {
+async fn the_error_of_a_refused_gateway_has_the_reason<A: Adapter>(stage: Stage<A>) {
     let app = App::minting(&stage, Binding::WebSocket).await;
     for (wrong, because) in
         [(Some(code()), "the claim code is wrong (HTTP status 403)"), (None, "it needs a claim code (HTTP status 426)")]

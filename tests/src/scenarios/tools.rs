@@ -1,4 +1,4 @@
-//! The service at the far end of a scenario. What its handlers hear and cannot tell their caller they note.
+//! The service at the far end of a scenario. Handlers note observations that they cannot return to their caller.
 
 use std::collections::BTreeMap;
 use std::future::{pending, poll_fn};
@@ -30,13 +30,13 @@ struct Number {
     number: usize,
 }
 
-/// So many calls of `reverse` wait for each other.
+/// The number of calls of `reverse` that wait for each other.
 pub(super) const TOGETHER: usize = 256;
 
-/// Longer than a busy machine keeps anybody waiting who has something to do.
+/// A time within which a task that is ready has run, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// At most two updates in this span, in `flood`.
+/// The rate window of `flood`, with two updates.
 const WINDOW: Duration = PATIENCE;
 
 pub(super) fn service(book: &Book) -> Service {
@@ -50,7 +50,7 @@ pub(super) fn service(book: &Book) -> Service {
         .configure(|config| {
             config.identity = identity();
             config.timeouts.handler_grace = PATIENCE;
-            // A question that leads to others waits for all of them.
+            // The answer to a sampling request may need nested ones, which take their time as well.
             config.timeouts.input = Some(3 * PATIENCE);
         })
         .tool(Tool::new("greet", async |_: Context, ()| Ok("hello")))
@@ -97,13 +97,13 @@ pub(super) fn service(book: &Book) -> Service {
 async fn steps(context: Context, job: Steps) -> Result<&'static str, ToolError> {
     for step in 1..=job.steps {
         context.progress(Progress::count(step, job.steps).with_message(format!("step {step}")));
-        // Takes time, since time is what the clocks of its caller measure.
+        // Real time passes, since the timeouts of the caller measure it.
         context.sleep(Duration::from_millis(job.step_ms)).await?;
     }
     Ok("done")
 }
 
-/// Ten updates at once, of which two fit; the last goes out when the window opens, and only once it is released comes one more.
+/// Ten updates at once, of which two fit the rate window; the last is sent when the window opens. After the release comes one more.
 async fn flood(context: Context, gate: Book) -> Result<&'static str, ToolError> {
     for step in 1..=10 {
         context.count(step, 20);
@@ -152,7 +152,7 @@ async fn log(context: Context, (): ()) -> Result<&'static str, ToolError> {
     Ok("logged")
 }
 
-/// Lets those who wait go one by one, the last number first.
+/// A turnstile, which lets waiting calls go one by one, the highest number first.
 #[derive(Clone)]
 struct Turns(Arc<Mutex<(usize, Vec<Option<Waker>>)>>);
 
@@ -161,7 +161,7 @@ impl Turns {
         Self(Arc::new(Mutex::new((TOGETHER, (0..=TOGETHER).map(|_| None).collect()))))
     }
 
-    /// Waits for the turn of `number`, and makes it that of the one before.
+    /// Waits for the turn of `number`, and then gives the turn to the number before it.
     async fn wait(&self, number: usize) {
         poll_fn(|cx| {
             let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Transports that cannot be opened, that break and that belong to a child: what is said then, and that every open call hears of it.
+//! Transports that cannot be opened, that break, and that belong to a child process: the error messages, and the end of every open call.
 
 use std::fs;
 use std::io;
@@ -21,18 +21,18 @@ use crate::until::until;
 use programs::adapter::{Adapter, Link, Place};
 
 crate::harness::rows! { $ each_transport_fault ():
-    a_port_in_use_is_named
-    nobody_at_an_address_is_named
-    a_path_that_exists_is_left_alone_and_named
-    a_socket_file_goes_with_its_listener
-    a_socket_file_that_somebody_put_in_our_place_is_left_alone
-    a_program_that_is_not_there_is_named
+    an_error_names_the_port_that_is_in_use
+    an_error_names_the_address_without_a_listener
+    an_existing_file_is_not_replaced_and_an_error_names_it
+    a_socket_file_is_removed_with_its_listener
+    a_file_that_has_replaced_a_socket_file_is_not_removed
+    an_error_names_the_missing_program
     a_transport_that_fails_mid_write_loses_every_open_call
     a_reader_that_is_reset_loses_every_open_call
-    a_child_that_dies_with_output_unread_has_its_answers_heard_and_the_rest_lost
+    unread_answers_of_a_child_that_has_exited_are_received_and_other_calls_are_lost
     a_child_that_is_killed_loses_every_open_call
     a_child_is_asked_to_exit_by_the_end_of_its_input
-    a_child_that_does_not_exit_is_killed_after_the_grace_although_it_talks_without_end
+    a_child_that_does_not_exit_is_killed_after_the_grace_even_while_it_writes
     a_child_whose_connection_is_dropped_is_killed_and_leaves_no_zombie
     a_server_on_stdio_answers_and_exits_when_its_input_ends
     a_server_on_stdio_exits_when_its_session_ends_although_its_input_stays_open
@@ -44,12 +44,12 @@ fn any() -> Json {
 
 fn failed<T>(result: Result<T, Error>) -> Error {
     match result {
-        Ok(_) => panic!("it went well"),
+        Ok(_) => panic!("an error was expected"),
         Err(error) => error,
     }
 }
 
-async fn a_port_in_use_is_named<A: Adapter>(stage: Stage<A>) {
+async fn an_error_names_the_port_that_is_in_use<A: Adapter>(stage: Stage<A>) {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address").to_string();
     let error = failed(stage.adapter.listen(Place::Tcp(address.clone())).await);
@@ -57,7 +57,7 @@ async fn a_port_in_use_is_named<A: Adapter>(stage: Stage<A>) {
     assert!(error.to_string().starts_with(&format!("cannot listen on {address}: Address already in use")), "{error}");
 }
 
-async fn nobody_at_an_address_is_named<A: Adapter>(stage: Stage<A>) {
+async fn an_error_names_the_address_without_a_listener<A: Adapter>(stage: Stage<A>) {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = taken.local_addr().expect("an address").to_string();
     drop(taken);
@@ -70,7 +70,7 @@ async fn nobody_at_an_address_is_named<A: Adapter>(stage: Stage<A>) {
     assert!(error.to_string().starts_with(&format!("cannot connect to {}: No such file", path.display())), "{error}");
 }
 
-async fn a_path_that_exists_is_left_alone_and_named<A: Adapter>(stage: Stage<A>) {
+async fn an_existing_file_is_not_replaced_and_an_error_names_it<A: Adapter>(stage: Stage<A>) {
     let path = Scratch::new("exists");
     fs::write(&path, "precious").expect("a file");
     let error = failed(stage.adapter.listen(Place::Unix(path.clone())).await);
@@ -78,13 +78,13 @@ async fn a_path_that_exists_is_left_alone_and_named<A: Adapter>(stage: Stage<A>)
     assert!(error.to_string().contains("exists already"), "{error}");
     assert_eq!(fs::read(&path).expect("the file"), b"precious");
     fs::remove_file(&path).expect("the file");
-    // A socket that nobody listens on any longer too: somebody may think otherwise.
+    // A socket file without a listener is kept as well, since it may still be of use to its owner.
     drop(UnixListener::bind(&path).expect("a socket"));
     assert!(matches!(failed(stage.adapter.listen(Place::Unix(path.clone())).await), Error::PathExists { .. }));
     fs::remove_file(&path).expect("the file");
 }
 
-async fn a_socket_file_goes_with_its_listener<A: Adapter>(stage: Stage<A>) {
+async fn a_socket_file_is_removed_with_its_listener<A: Adapter>(stage: Stage<A>) {
     let path = Scratch::new("goes");
     let listener = stage.adapter.listen(Place::Unix(path.clone())).await.expect("a listener");
     assert!(path.exists());
@@ -92,10 +92,10 @@ async fn a_socket_file_goes_with_its_listener<A: Adapter>(stage: Stage<A>) {
     assert!(!path.exists());
 }
 
-async fn a_socket_file_that_somebody_put_in_our_place_is_left_alone<A: Adapter>(stage: Stage<A>) {
+async fn a_file_that_has_replaced_a_socket_file_is_not_removed<A: Adapter>(stage: Stage<A>) {
     let path = Scratch::new("replaced");
     let ours = stage.adapter.listen(Place::Unix(path.clone())).await.expect("a listener");
-    // Made before ours is removed, so that it cannot get the same number.
+    // It is made before ours is removed, so that it cannot get the same inode number.
     let elsewhere = path.with_extension("other");
     fs::write(&elsewhere, "theirs").expect("a file");
     fs::rename(&elsewhere, &path).expect("a file");
@@ -104,21 +104,21 @@ async fn a_socket_file_that_somebody_put_in_our_place_is_left_alone<A: Adapter>(
     fs::remove_file(&path).expect("the file");
 }
 
-async fn a_program_that_is_not_there_is_named<A: Adapter>(stage: Stage<A>) {
+async fn an_error_names_the_missing_program<A: Adapter>(stage: Stage<A>) {
     let error = failed(stage.adapter.child(Command::new("no-such-program")));
     assert!(error.to_string().starts_with("cannot start `no-such-program`: No such file"), "{error}");
 }
 
-/// Starts calls before the transport can break, and waits for their ends.
+/// Waits for the ends of calls that were started before the transport breaks.
 async fn calls_are_lost(Link { peer, end }: Link, calls: Vec<Call>) -> Result<CloseReason, Error> {
     for call in calls {
         assert_eq!(call.await.outcome, Outcome::Lost);
     }
-    assert!(peer.call_tool("any", any()).is_err(), "it is over");
+    assert!(peer.call_tool("any", any()).is_err(), "the session has ended");
     end.await
 }
 
-/// A transport that breaks in one direction, and stays silent in the other.
+/// A transport that fails in one direction, and stays pending in the other.
 struct Broken {
     write: bool,
 }
@@ -161,7 +161,7 @@ async fn a_transport_that_fails_mid_write_loses_every_open_call<A: Adapter>(stag
 async fn a_reader_that_is_reset_loses_every_open_call<A: Adapter>(stage: Stage<A>) {
     let error = breaks(&stage, Broken { write: false }).await;
     assert_eq!(error.to_string(), "the connection broke: connection reset");
-    // The same at the serving end.
+    // The serving end reports the same error.
     let service = Service::new(identity()).tool(Tool::new("greet", async |_: endpoint::Context, ()| Ok("hello")));
     let link = stage.adapter.serve(Arc::new(service), Box::new(Broken { write: false }));
     assert_eq!(failed(link.end.await).to_string(), "the connection broke: connection reset");
@@ -185,8 +185,8 @@ const ANSWERS: &str = r#"
     answer '{"content":[]}'
 "#;
 
-async fn a_child_that_dies_with_output_unread_has_its_answers_heard_and_the_rest_lost<A: Adapter>(stage: Stage<A>) {
-    // Its exit and our next write race; the answer must win either way.
+async fn unread_answers_of_a_child_that_has_exited_are_received_and_other_calls_are_lost<A: Adapter>(stage: Stage<A>) {
+    // The exit of the child and our next write race; the answer must be received in either case.
     for _ in 0..20 {
         let (transport, exit) = stage.adapter.child(sh(&format!("{ANSWERS}\nexit 3"))).expect("a shell");
         let Link { peer, end } = stage.adapter.connect(Arc::new(()), client(), transport);
@@ -196,7 +196,7 @@ async fn a_child_that_dies_with_output_unread_has_its_answers_heard_and_the_rest
         if let Ok(second) = peer.call_tool("any", any()) {
             assert_eq!(second.await.outcome, Outcome::Lost);
         }
-        // In order or not: that depends on whether our second call was written before it exited.
+        // The end is regular or not, depending on whether our second call was written before the exit.
         let _ = end.await;
         assert_eq!(exit.status().and_then(|status| status.code()), Some(3));
     }
@@ -207,7 +207,7 @@ async fn a_child_that_is_killed_loses_every_open_call<A: Adapter>(stage: Stage<A
     let link = stage.adapter.connect(Arc::new(()), client(), transport);
     link.peer.call_tool("any", any()).expect("a call").await;
     let calls = (0..3).filter_map(|_| link.peer.call_tool("any", any()).ok()).collect();
-    // An end of its output, or a pipe that breaks first.
+    // Either its output ends, or our pipe breaks first.
     let _ = calls_are_lost(link, calls).await;
     assert_eq!(exit.status().map(|status| status.success()), Some(false));
 }
@@ -220,17 +220,17 @@ async fn a_child_is_asked_to_exit_by_the_end_of_its_input<A: Adapter>(stage: Sta
     assert_eq!(exit.status(), None);
     peer.call_tool("any", any()).expect("a call").await;
     peer.close(Close::Now);
-    assert_eq!(end.await.expect("an end in order"), CloseReason::Local);
+    assert_eq!(end.await.expect("a regular end"), CloseReason::Local);
     assert_eq!(exit.status().and_then(|status| status.code()), Some(7));
 }
 
-/// Returns `true` if there is a process, a zombie included.
+/// Returns `true` if the process exists, also as a zombie.
 fn is_there(process: &str) -> bool {
     let asked = Command::new("kill").args(["-0", process]).stderr(std::process::Stdio::null()).status();
     asked.is_ok_and(|status| status.success())
 }
 
-/// A child that says its process id, and its transport.
+/// A child process with its transport and its process id.
 async fn with_id<A: Adapter>(stage: &Stage<A>, script: &str) -> (programs::adapter::End, adapter_io::Exit, String) {
     let pipe = Scratch::new("id");
     assert!(Command::new("mkfifo").arg(&*pipe).status().expect("mkfifo").success());
@@ -240,7 +240,7 @@ async fn with_id<A: Adapter>(stage: &Stage<A>, script: &str) -> (programs::adapt
     (transport, exit, id)
 }
 
-async fn a_child_that_does_not_exit_is_killed_after_the_grace_although_it_talks_without_end<A: Adapter>(stage: Stage<A>) {
+async fn a_child_that_does_not_exit_is_killed_after_the_grace_even_while_it_writes<A: Adapter>(stage: Stage<A>) {
     let (transport, exit, process) = with_id(&stage, "exec yes '{}'").await;
     let Link { peer, end } = stage.adapter.connect(Arc::new(()), client(), transport);
     let begin = Instant::now();
@@ -278,7 +278,7 @@ async fn a_server_on_stdio_exits_when_its_session_ends_although_its_input_stays_
     calling.peer.call_tool("length", long(3_000_000)).expect("a call").await.result().expect("a result");
     let exit = calling.exit.clone();
     calling.far.book.note("leave");
-    // Our end keeps its input open until its output ends.
+    // Our end keeps the input of the child open until the output of the child ends.
     assert_eq!(calling.ended().await, ["far: leave", "far: closed by this end", "near: the peer ended the connection"]);
     assert!(exit.status().is_some_and(|status| status.success()));
 }

@@ -1,4 +1,4 @@
-//! The program: its command line, and the rounds of processes that measure.
+//! The program: its command line, and the rounds of measuring processes.
 
 use std::env;
 use std::error::Error;
@@ -49,7 +49,7 @@ struct Line {
     /// Write everything that was measured to FILE, as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// What a process that measures is told.
+    /// The part of a measuring process.
     #[arg(long, hide = true, value_name = "JSON")]
     part: Option<String>,
 }
@@ -62,8 +62,8 @@ pub struct Program {
     entries: Vec<Entry>,
 }
 
-/// Runs some work and says what this thread allocated meanwhile. A build that counts leaves the time to one that does not, since the
-/// counting slows down whoever allocates much.
+/// Runs some work and returns the allocations of this thread meanwhile. A build that counts allocations does not measure time, since counting
+/// slows down contenders that allocate much.
 #[cfg(feature = "count")]
 const COUNTER: Option<Counter> = Some(|work| {
     let counted = allocation_counter::measure(work);
@@ -73,20 +73,20 @@ const COUNTER: Option<Counter> = Some(|work| {
 const COUNTER: Option<Counter> = None;
 
 impl Program {
-    /// One that measures nobody yet.
+    /// A program without contenders.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Measures one more.
+    /// Adds a contender.
     #[must_use]
     pub fn with<C: Contender>(mut self) -> Self {
         self.entries.push(Entry::of::<C>());
         self
     }
 
-    /// Does what the command line says.
+    /// Runs the program with the arguments of the command line.
     #[must_use]
     pub fn main(self) -> ExitCode {
         let line = Line::parse();
@@ -103,7 +103,7 @@ impl Program {
         }
     }
 
-    /// Takes a part in the measuring, as the process that measures.
+    /// Runs one part of the measuring, as a measuring process.
     fn take(&self, part: &str) -> Outcome<()> {
         let said = match serde_json::from_str(part)? {
             Part::List => serde_json::to_string(&self.list())?,
@@ -139,14 +139,14 @@ impl Program {
     }
 }
 
-/// How the other end of the contender of that name is started: as this program.
+/// The command that starts the other end of the contender of that name: this program.
 pub(super) fn serving(name: &str) -> Command {
     let mut command = Command::new(env::current_exe().expect("the path of this program"));
     command.arg("--part").arg(serde_json::to_string(&Part::Serve { name: name.into() }).expect("JSON"));
     command
 }
 
-/// Has `program` take a part, and reads what it says.
+/// Runs one part in `program`, and reads its output.
 fn ask<T: DeserializeOwned>(program: &Path, part: &Part) -> Outcome<T> {
     let mut command = Command::new(program);
     command.arg("--part").arg(serde_json::to_string(part)?).stdin(Stdio::null()).stderr(Stdio::inherit());
@@ -158,7 +158,7 @@ fn ask<T: DeserializeOwned>(program: &Path, part: &Part) -> Outcome<T> {
     Ok(serde_json::from_str(said.lines().next_back().unwrap_or_default())?)
 }
 
-/// One contender in one row, and which program measures it.
+/// One contender in one row, and the program that measures it.
 struct Place {
     cell: Cell,
     timed_by: Option<PathBuf>,
@@ -219,7 +219,7 @@ fn places(line: &Line) -> Outcome<Vec<Place>> {
             if timed_by.is_none() && counted_by.is_none() {
                 continue;
             }
-            // One program may time what another one counts.
+            // One program may measure the time, and another one count the allocations.
             let known = places.iter_mut().find(|place| place.cell.row == row && place.cell.about == listed.about);
             if let Some(place) = known {
                 place.timed_by = place.timed_by.take().or(timed_by);

@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 use super::Row;
 use programs::adapter::Adapter;
 
-/// Somebody who is measured: how its ends are made. One runs at a time in a process.
+/// An implementation that is measured: it makes its ends. A process runs only one at a time.
 pub trait Contender: 'static {
-    /// What it runs on.
+    /// The runtime.
     type Runtime: Adapter;
-    /// Its calling end.
+    /// The calling end.
     type Caller: Caller;
 
-    /// Who it is.
+    /// The name, the runtime and the kind of the contender.
     fn about() -> About;
 
     /// Returns `true` if it takes part in a row.
@@ -23,65 +23,65 @@ pub trait Contender: 'static {
         true
     }
 
-    /// Both ends in this process, on a pair in memory that holds `room` bytes each way. Ready for calls.
+    /// Makes both ends in this process, on a pair in memory that holds `room` bytes each way, and makes the handshake.
     fn duplex(runtime: &Self::Runtime, room: usize) -> impl Future<Output = Self::Caller>;
 
-    /// The other end is a child that `command` starts and in which [`Contender::serve`] runs. Ready for calls.
+    /// Makes the calling end of a child process that `command` starts and in which [`Contender::serve`] runs, and makes the handshake.
     fn child(runtime: &Self::Runtime, command: Command) -> impl Future<Output = Self::Caller>;
 
     /// Serves on standard input and output, until they end.
     fn serve(runtime: &Self::Runtime) -> impl Future<Output = ()>;
 }
 
-/// The calling end of a contender. Clones are other callers on the same connection; it ends with the process.
+/// The calling end of a contender. Clones are other callers on the same connection, which ends with the process.
 pub trait Caller: Clone + Send + Sync + 'static {
     /// A call that does not end by itself.
     type Held: Send + 'static;
 
-    /// Calls the tool that gives its text back, and waits for the answer. `spawned` as in [`What::RoundTrips`](super::What::RoundTrips).
+    /// Calls the tool that returns its text, and waits for the response. `spawned` as in [`What::RoundTrips`](super::What::RoundTrips).
     fn echo(&self, text: &str, spawned: bool) -> impl Future<Output = ()> + Send;
 
     /// Calls the tool that reports `count` updates, 1 to `count` of `count`, as fast as it can, and reads them all.
     fn report(&self, count: u64) -> impl Future<Output = Updates> + Send;
 
-    /// Begins a call that will be left so. Its handler holds a [`Running`].
+    /// Begins a call that will be ended in the way `leave`. Its handler holds a [`Running`].
     fn hang(&self, leave: Leave) -> impl Future<Output = Self::Held> + Send;
 
-    /// Cancels all of them, and then waits until they have ended at this end.
+    /// Cancels all of these calls, and then waits until they have ended at this end.
     fn cancel(calls: Vec<Self::Held>) -> impl Future<Output = ()> + Send;
 }
 
-/// Who somebody is.
+/// The description of a contender.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct About {
-    /// Name and version.
+    /// The name and the version.
     pub name: String,
-    /// What it runs on. It is compared with the floor on the same.
+    /// The runtime. The contender is compared with the floor on the same runtime.
     pub runtime: String,
-    /// What it is in the table.
+    /// The kind of the contender in the table.
     pub kind: Kind,
 }
 
 impl About {
-    /// One that is part of this project, on `runtime`; its name says how it was built, unless that is as everybody was.
+    /// A contender of this project on `runtime`. Its name mentions the build profile, unless it is the usual one.
     pub(super) fn here(name: &str, runtime: &str, kind: Kind) -> Self {
         let build = if cfg!(feature = "without-lto") { ", no LTO" } else { "" };
         Self { name: format!("{name}{build}"), runtime: format!("{runtime}{build}"), kind }
     }
 }
 
-/// What somebody is in the table.
+/// The kind of a contender in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub enum Kind {
-    /// What everybody else is compared with.
+    /// The baseline with which all others are compared.
     Floor,
     /// This project.
     Ours,
-    /// Somebody else's.
+    /// Another SDK.
     Other,
 }
 
-/// How a call that hangs is left.
+/// The way in which a hanging call is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leave {
     /// By [`Caller::cancel`].
@@ -90,27 +90,27 @@ pub enum Leave {
     Drop,
 }
 
-/// What became of updates.
+/// Counts of updates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Updates {
     /// Reported by handlers.
     pub sent: u64,
-    /// Read by callers, whenever that was.
+    /// Updates that callers have received, at any time.
     pub heard: u64,
-    /// Heard behind one that was reported later.
+    /// Updates that were received after one that was reported later.
     pub disordered: u64,
-    /// Heard behind the answer.
+    /// Updates that were received after the response.
     pub late: u64,
 }
 
 impl Updates {
-    /// Reported and not heard.
+    /// The number of updates that were reported and not received.
     #[must_use]
     pub const fn lost(self) -> u64 {
         self.sent.saturating_sub(self.heard)
     }
 
-    /// Returns `true` if each was heard, in its order and before the answer.
+    /// Returns `true` if each update was received, in order and before the response.
     #[must_use]
     pub const fn are_whole(self) -> bool {
         self.sent == self.heard && self.disordered == 0 && self.late == 0
@@ -124,7 +124,7 @@ impl Updates {
     }
 }
 
-/// Hears the updates of one call.
+/// Checks the updates of one call.
 #[derive(Debug, Default)]
 pub struct Listener {
     updates: Updates,
@@ -133,13 +133,13 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens for so many.
+    /// Expects `count` updates.
     #[must_use]
     pub fn of(count: u64) -> Self {
         Self { updates: Updates { sent: count, ..Updates::default() }, ..Self::default() }
     }
 
-    /// One has come.
+    /// Counts an update that has come.
     pub fn hear(&mut self, value: f64) {
         self.updates.heard += 1;
         self.updates.disordered += u64::from(value <= self.highest);
@@ -147,19 +147,19 @@ impl Listener {
         self.highest = self.highest.max(value);
     }
 
-    /// The answer has come.
+    /// Notes that the response has come.
     pub fn answered(&mut self) {
         self.answered = true;
     }
 
-    /// What became of them so far.
+    /// The counts so far.
     #[must_use]
     pub const fn updates(&self) -> Updates {
         self.updates
     }
 }
 
-/// Held by a handler that hangs, so that its process knows how many there are.
+/// A guard in each hanging handler, which counts the handlers of its process.
 #[derive(Debug)]
 pub struct Running(());
 
@@ -167,19 +167,19 @@ static BEGUN: AtomicUsize = AtomicUsize::new(0);
 static ENDED: AtomicUsize = AtomicUsize::new(0);
 
 impl Running {
-    /// A handler has begun.
+    /// Counts a handler that begins.
     #[must_use]
     pub fn begin() -> Self {
         BEGUN.fetch_add(1, Ordering::SeqCst);
         Self(())
     }
 
-    /// How many have begun.
+    /// The number of handlers that have begun.
     pub(super) fn begun() -> usize {
         BEGUN.load(Ordering::SeqCst)
     }
 
-    /// How many have ended.
+    /// The number of handlers that have ended.
     pub(super) fn ended() -> usize {
         ENDED.load(Ordering::SeqCst)
     }

@@ -16,22 +16,22 @@ use tokio::sync::{mpsc, oneshot};
 use super::contender::{About, Caller, Contender, Kind, Leave, Listener, Running, Updates};
 use programs::adapter::Adapter;
 
-/// The same messages without an SDK, so what the bytes, the JSON and the runtime cost by themselves.
+/// The same messages without an SDK: the cost of the bytes, the JSON and the runtime alone.
 ///
-/// A loop reads what there is, reads each line as an envelope whose members are borrowed from the buffer, and writes all that came of
-/// it at once; ids are correlated through a map of one-shots. No handshake, no limits, no deadlines, no rules.
+/// A loop reads the available bytes, parses each line as an envelope whose members are borrowed from the buffer, and writes all results at
+/// once; ids are correlated through a map of one-shot channels. There is no handshake, and there are no limits, deadlines or rules.
 #[derive(Debug)]
 pub struct Floor<P>(PhantomData<fn() -> P>);
 
-/// Bytes of a runtime, plain: no frames.
+/// A stream of bytes of a runtime, without framing.
 pub trait Pipe: Send + 'static {
-    /// Reads what there is; nothing at the end.
+    /// Reads available bytes; 0 at the end.
     fn poll_read(&mut self, cx: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>>;
 
-    /// Writes what is taken.
+    /// Writes as many bytes as the stream accepts.
     fn poll_write(&mut self, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>>;
 
-    /// Everything written has left.
+    /// Flushes all written bytes.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 }
 
@@ -40,13 +40,13 @@ pub trait Pipes: 'static {
     /// The runtime.
     type Runtime: Adapter;
 
-    /// A pair in memory that holds so many bytes each way.
+    /// A pair in memory that holds `bytes` bytes each way.
     fn pipes(bytes: usize) -> (Box<dyn Pipe>, Box<dyn Pipe>);
 
     /// Standard input and output of this process.
     fn own_pipes() -> Box<dyn Pipe>;
 
-    /// Those of a child.
+    /// The standard input and output of a child process.
     ///
     /// # Errors
     /// As the start of a process.
@@ -77,12 +77,12 @@ impl<P: Pipes> Contender for Floor<P> {
     }
 }
 
-/// What an end does with bytes.
+/// An end that reads lines and writes output.
 trait End {
-    /// Takes one line, and adds to the output what it brings.
+    /// Handles one line, and adds its results to the output.
     fn take(&mut self, line: &[u8], output: &mut Vec<u8>);
 
-    /// Adds to the output what others want to say, and wakes `waker` when they want to again.
+    /// Adds the queued messages of other tasks to the output, and wakes `waker` for the next ones.
     fn gather(&mut self, output: &mut Vec<u8>, waker: &Waker) {
         let _ = (output, waker);
     }
@@ -104,7 +104,7 @@ impl<E: End> Loop<E> {
         Self { pipe, end, read: vec![0; 64 * 1024], filled: 0, output: Vec::new(), written: 0, unflushed: false }
     }
 
-    /// Ends with the input.
+    /// Runs until the end of the input.
     async fn run(mut self) {
         poll_fn(|cx| self.poll(cx)).await;
     }
@@ -154,7 +154,7 @@ impl<E: End> Loop<E> {
     }
 }
 
-/// Any message, its members as they lie in the buffer.
+/// Any message, with members that are slices of the buffer.
 #[derive(Deserialize)]
 struct Envelope<'a> {
     #[serde(borrow)]
@@ -320,7 +320,7 @@ impl Calling {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says something, and wakes the one who writes if that is the first since it last did.
+    /// Queues messages, and wakes the writer if the queue was empty.
     fn say<T>(&self, say: impl FnOnce(&mut State) -> T) -> T {
         let (value, writer) = {
             let mut state = self.state();

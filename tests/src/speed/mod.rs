@@ -1,9 +1,9 @@
-//! How fast an adapter is: the table that the examples `bench` and `smol-bench` print, beside a floor that has no SDK, and beside
-//! whoever else offers the same rows.
+//! The speed of an adapter: the table that the examples `bench` and `smol-bench` print, with a floor that has no SDK, and with other SDKs that
+//! have the same rows.
 //!
-//! A [`Program`] is a list of [`Contender`]s. Each number is made by a process of its own, which the program starts from itself, in
-//! rounds: whatever else the machine does meanwhile meets everybody alike. [`floor::Floor`] and [`ours::Ours`] are the contenders of every adapter; those of
-//! `tests/against` are other SDKs.
+//! A [`Program`] is a list of [`Contender`]s. Each number is measured by a process of its own, which the program starts from itself, in
+//! rounds, so that other load of the machine affects all contenders alike. [`floor::Floor`] and [`ours::Ours`] are the contenders of every
+//! adapter; those of `tests/against` are other SDKs.
 
 mod command;
 mod contender;

@@ -56,7 +56,7 @@ fn service() -> Arc<Service> {
 #[derive(Clone)]
 pub struct Calling {
     peer: Peer,
-    /// Held, or the connection ends.
+    /// Kept because dropping them ends the connection.
     _links: Arc<Mutex<Vec<Link>>>,
 }
 
@@ -113,7 +113,7 @@ impl Caller for Calling {
         listener.answered();
         call.await.result().expect("a result");
         let mut updates = listener.updates();
-        // The session has no place for what comes behind the answer, and counts it.
+        // The session drops updates after the response, and counts them.
         let late = self.peer.stats().late_frames - before;
         (updates.late, updates.heard) = (updates.late + late, updates.heard + late);
         updates

@@ -1,5 +1,5 @@
-//! What the process that prints the table and those that measure tell each other: a part on the command line, its outcome as the
-//! last line of standard output.
+//! The messages between the process that prints the table and the measuring processes: a part on the command line, and its outcome as the last
+//! line of standard output.
 
 use std::time::Duration;
 
@@ -10,24 +10,24 @@ use super::row::Row;
 use super::work;
 use programs::adapter::Adapter;
 
-/// Runs some work and says what this thread allocated meanwhile.
+/// Runs some work and returns the allocations of this thread meanwhile.
 pub(super) type Counter = fn(&mut dyn FnMut()) -> Allocated;
 
-/// What a thread allocated.
+/// The allocations of a thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Allocated {
-    /// How often.
+    /// The number of allocations.
     pub count: u64,
-    /// How much in all, in bytes.
+    /// The sum of their sizes in bytes.
     pub bytes: u64,
-    /// The most bytes that were alive at once.
+    /// The greatest number of bytes that were allocated at once.
     pub most: u64,
 }
 
-/// What a process is to do.
+/// The part of a measuring process.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) enum Part {
-    /// Say who can be measured.
+    /// List the contenders of the program.
     List,
     /// Be the other end, on standard input and output.
     Serve { name: String },
@@ -35,11 +35,11 @@ pub(super) enum Part {
     Time { name: String, row: Row, span: Duration },
     /// Count the allocations of a row.
     Count { name: String, row: Row },
-    /// Do the work of a row so many times, for a profiler or a counter of instructions. Says how many operations that were.
+    /// Do the work of a row so many times, for a profiler or a counter of instructions. Prints the number of operations.
     Repeat { name: String, row: Row, turns: u64 },
 }
 
-/// Who can be measured.
+/// A contender that can be measured.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct Listed {
     pub(super) about: About,
@@ -47,16 +47,16 @@ pub(super) struct Listed {
     pub(super) counted: Vec<Row>,
 }
 
-/// How fast something was.
+/// The result of a measurement of time.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct Timed {
-    /// In the unit of its row. `None`: it did not happen.
+    /// The value in the unit of the row; `None` if the work did not end in time.
     pub(super) value: Option<f64>,
     pub(super) updates: Option<Updates>,
     pub(super) peak_kib: Option<u64>,
 }
 
-/// What one operation takes of the heap, at both ends.
+/// The allocations of one operation at both ends.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(super) struct Counted {
     pub(super) allocations: Option<f64>,

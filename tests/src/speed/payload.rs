@@ -19,9 +19,9 @@ pub const SIZES: [usize; 4] = [1 << 10, 64 << 10, 1 << 20, 15 << 20];
 pub enum Payload {
     /// A result of one block of text, which the caller leaves as it arrived.
     Result,
-    /// The same, whose text the caller reads.
+    /// A result of one block of text, which the caller reads.
     ResultRead,
-    /// The same, of lines that end in a line feed, which is an escape in JSON.
+    /// A result of one block of text whose lines end in a line feed, which is an escape in JSON; the caller reads it.
     LinesRead,
     /// A typed result of [`Tool::new`] that is a string, read as a string.
     TypedString,
@@ -29,11 +29,11 @@ pub enum Payload {
     TypedStruct,
     /// Arguments with a string, which the tool takes as JSON.
     Arguments,
-    /// The same, which the tool takes as a struct.
+    /// Arguments with a string, which the tool takes as a struct.
     ArgumentsRead,
-    /// The same, of lines.
+    /// Arguments with a string of lines, which the tool takes as a struct.
     LinesTaken,
-    /// The same string in a struct within the arguments.
+    /// Arguments with a string in a nested struct, which the tool takes as a struct.
     NestedTaken,
 }
 
@@ -126,7 +126,7 @@ fn size(bytes: usize) -> ToolOutput {
 /// Two endpoints that are connected.
 pub struct Payloads {
     peer: Peer,
-    /// Held, or the connection ends.
+    /// Kept because dropping them ends the connection.
     _links: [Link; 2],
 }
 

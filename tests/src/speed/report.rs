@@ -1,4 +1,4 @@
-//! What was measured, as it is kept.
+//! The report of all measurements, which can be written as JSON.
 
 use std::fs;
 use std::thread;
@@ -12,45 +12,45 @@ use super::row::{Row, Unit};
 /// Everything that one run of the program measured.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Report {
-    /// Where.
+    /// The machine.
     pub machine: Machine,
     /// The number of times that each row was timed.
     pub rounds: usize,
-    /// For how long, in milliseconds, each time.
+    /// The time of each measurement in milliseconds.
     pub span_ms: u64,
-    /// The number of times that something could not be measured.
+    /// The number of measurements that failed.
     pub failed: usize,
     /// Row by row, in the order of the table.
     pub cells: Vec<Cell>,
 }
 
-/// The machine, as far as it says.
+/// The machine, as far as the system describes it.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Machine {
     /// The name of its processor.
     pub processor: String,
     /// The number of threads that run at once.
     pub threads: usize,
-    /// Its load averages over 1, 5 and 15 minutes before anything was measured.
+    /// The load averages over 1, 5 and 15 minutes before the measurements.
     pub load_before: String,
-    /// The same when all was measured. The measuring is part of it.
+    /// The load averages after the measurements, which contribute to them.
     pub load_after: String,
 }
 
 /// One contender in one row.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Cell {
-    /// Who.
+    /// The contender.
     pub about: About,
-    /// What.
+    /// The row.
     pub row: Row,
     /// `row` in words.
     pub title: String,
-    /// What the values count.
+    /// The unit of the values.
     pub unit: Unit,
-    /// Of each round; `None` where it did not happen.
+    /// The value of each round; `None` if the work did not end in time.
     pub values: Vec<Option<f64>>,
-    /// The median of the values; `None` if it mostly did not happen.
+    /// The median of the values; `None` if most rounds have none.
     pub median: Option<f64>,
     /// Allocations of one operation, both ends.
     pub allocations: Option<f64>,
@@ -58,25 +58,25 @@ pub struct Cell {
     pub bytes: Option<f64>,
     /// The most memory that a measuring process held, in KiB. With a child, that of the calling end.
     pub peak_kib: Option<u64>,
-    /// What became of updates, all rounds together.
+    /// The counts of updates of all rounds together.
     pub updates: Option<Updates>,
 }
 
 impl Report {
-    /// What `name` has in `row`.
+    /// The cell of the contender `name` in `row`.
     #[must_use]
     pub fn cell(&self, name: &str, row: Row) -> Option<&Cell> {
         self.cells.iter().find(|cell| cell.about.name == name && cell.row == row)
     }
 
-    /// What the floor on the same runtime has in the row of `cell`.
+    /// The cell of the floor on the same runtime in the row of `cell`.
     #[must_use]
     pub fn floor(&self, cell: &Cell) -> Option<&Cell> {
         let is_floor = |about: &About| about.kind == Kind::Floor && about.runtime == cell.about.runtime;
         self.cells.iter().find(|other| is_floor(&other.about) && other.row == cell.row)
     }
 
-    /// Everybody, in the order of the table: floors, this project, others, each by name.
+    /// All contenders in the order of the table: floors, this project, others, each by name.
     #[must_use]
     pub fn contenders(&self) -> Vec<About> {
         let mut all: Vec<About> = self.cells.iter().map(|cell| cell.about.clone()).collect();
@@ -102,7 +102,7 @@ impl Cell {
         }
     }
 
-    /// One more round.
+    /// Adds a round.
     pub(super) fn take(&mut self, timed: Timed) {
         self.values.push(timed.value);
         self.median = median(&self.values);
@@ -139,7 +139,7 @@ pub(super) fn load() -> String {
     averages.split(' ').take(3).collect::<Vec<_>>().join(" ")
 }
 
-/// The one in the middle, the lower of two. What did not happen lies beyond everything that did.
+/// The value in the middle, the lower of two. Missing values count as greater than all others.
 fn median(values: &[Option<f64>]) -> Option<f64> {
     let mut sorted: Vec<f64> = values.iter().map(|value| value.unwrap_or(f64::INFINITY)).collect();
     sorted.sort_by(f64::total_cmp);

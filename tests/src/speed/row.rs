@@ -5,15 +5,15 @@ use serde::{Deserialize, Serialize};
 /// One row of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Row {
-    /// Where the other end is.
+    /// The place of the other end.
     pub over: Over,
-    /// What is done.
+    /// The work.
     pub what: What,
-    /// Threads of the runtime.
+    /// The number of threads of the runtime.
     pub workers: usize,
 }
 
-/// Where the other end is.
+/// The place of the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub enum Over {
     /// In the same process, at the other end of a pair in memory.
@@ -22,14 +22,14 @@ pub enum Over {
     ChildStdio,
 }
 
-/// What is done.
+/// The work of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub enum What {
-    /// Round trips of a call that gives its text back.
+    /// Round trips of a call that returns its text.
     RoundTrips {
         /// The number of callers, each with one call at a time.
         callers: usize,
-        /// `true` if the handler is a task of its own, for those who have the choice.
+        /// `true` if the handler is a task of its own, for contenders with a choice.
         spawned: bool,
     },
     /// Updates of progress, 1 000 a call, counted where the caller has read them.
@@ -78,7 +78,7 @@ impl Row {
         ]
     };
 
-    /// What its number counts.
+    /// The unit of the number.
     #[must_use]
     pub const fn unit(self) -> Unit {
         match self.what {
@@ -88,13 +88,13 @@ impl Row {
         }
     }
 
-    /// Returns `true` if it takes time.
+    /// Returns `true` if the time of the row is measured.
     #[must_use]
     pub const fn is_timed(self) -> bool {
         !matches!(self.unit(), Unit::Bytes)
     }
 
-    /// Returns `true` if allocations are counted in it: all that happens has to be on one thread of one process.
+    /// Returns `true` if the allocations of the row are counted, for which all work must be on one thread of one process.
     #[must_use]
     pub const fn is_counted(self) -> bool {
         matches!(self.over, Over::Duplex) && self.workers == 1 && matches!(self.unit(), Unit::PerSecond | Unit::Bytes)
@@ -126,12 +126,12 @@ impl fmt::Display for Row {
     }
 }
 
-/// What a number counts.
+/// The unit of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub enum Unit {
     /// Operations a second.
     PerSecond,
-    /// Milliseconds until all is over.
+    /// Milliseconds until all calls have ended.
     Milliseconds,
     /// Bytes of the heap.
     Bytes,

@@ -1,4 +1,4 @@
-//! The tables, in Markdown that is aligned so that it can be read as it is.
+//! The tables, in Markdown with aligned columns.
 
 use std::fmt::Write;
 
@@ -6,16 +6,16 @@ use super::contender::{About, Kind};
 use super::report::{Cell, Report};
 use super::row::{Row, Unit};
 
-/// Everything, as it is printed.
+/// All tables as text.
 pub(super) fn all(report: &Report) -> String {
-    let everybody = report.contenders();
+    let all_contenders = report.contenders();
     let mut out = String::new();
     let mut section = |title: &str, show: &dyn Fn(&Cell) -> Option<String>| {
-        let mut lines = vec![heads("", &everybody)];
+        let mut lines = vec![heads("", &all_contenders)];
         for row in Row::ALL {
             let shown = |about: &About| report.cell(&about.name, row).and_then(show);
-            if everybody.iter().any(|about| shown(about).is_some()) {
-                let cells = everybody.iter().map(|about| shown(about).unwrap_or_else(|| "–".into()));
+            if all_contenders.iter().any(|about| shown(about).is_some()) {
+                let cells = all_contenders.iter().map(|about| shown(about).unwrap_or_else(|| "–".into()));
                 lines.push([row.to_string()].into_iter().chain(cells).collect());
             }
         }
@@ -45,13 +45,13 @@ pub(super) fn all(report: &Report) -> String {
     section("The most memory of the process that measures, MiB", &|cell| {
         cell.peak_kib.map(|kib| format!("{:.1}", kib as f64 / 1024.0))
     });
-    times(report, &everybody, &mut out);
+    times(report, &all_contenders, &mut out);
     out
 }
 
 /// The factor by which this project is better than others.
-fn times(report: &Report, everybody: &[About], out: &mut String) {
-    let of = |kind| everybody.iter().filter(move |about| about.kind == kind);
+fn times(report: &Report, all_contenders: &[About], out: &mut String) {
+    let of = |kind| all_contenders.iter().filter(move |about| about.kind == kind);
     for other in of(Kind::Other) {
         let ours: Vec<About> = of(Kind::Ours).cloned().collect();
         let mut lines = vec![heads("", &ours)];
@@ -70,7 +70,7 @@ fn times(report: &Report, everybody: &[About], out: &mut String) {
     }
 }
 
-/// How much of the floor's rate it is.
+/// The rate as a fraction of that of the floor.
 fn share(report: &Report, cell: &Cell) -> Option<f64> {
     let floor = report.floor(cell)?.median?;
     (cell.unit == Unit::PerSecond).then_some(100.0 * cell.median? / floor)
@@ -80,7 +80,7 @@ fn heads(first: &str, contenders: &[About]) -> Vec<String> {
     [first.into()].into_iter().chain(contenders.iter().map(|about| about.name.clone())).collect()
 }
 
-/// Nothing, if there are no rows.
+/// Writes a table, unless it has no rows.
 fn write(out: &mut String, title: &str, lines: &[Vec<String>]) {
     let [head, rows @ ..] = lines else { return };
     if rows.is_empty() || head.len() < 2 {
@@ -106,7 +106,7 @@ fn write(out: &mut String, title: &str, lines: &[Vec<String>]) {
     out.push('\n');
 }
 
-/// A number as a person reads it: three digits and a unit.
+/// Formats a number for people: three digits and a unit.
 #[must_use]
 pub fn human(value: f64) -> String {
     let (value, unit) = match value {

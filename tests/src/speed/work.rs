@@ -1,4 +1,4 @@
-//! What is done in a row, by whomever.
+//! The work of each row, for any contender.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use super::parts::{Counted, Counter, Timed};
 use super::row::{Over, Row, What};
 use programs::adapter::{Adapter, start};
 
-/// What is given back.
+/// The text of a round trip.
 const TEXT: &str = "the quick brown fox jumps over the lazy dog, again and again";
-/// Bytes that the pair in memory holds.
+/// The number of bytes that the pair in memory holds.
 const ROOM: usize = 64 * 1024;
-/// The same where connections are weighed.
+/// The number of bytes that the pair in memory holds when the memory of connections is measured.
 const SMALL_ROOM: usize = 4 * 1024;
-/// Updates of one call.
+/// The number of updates of one call.
 const UPDATES: u64 = 1_000;
-/// Calls that hang at once.
+/// The number of calls that hang at the same time.
 const HANGING: usize = 1_000;
-/// What takes longer does not happen.
+/// The time after which a measurement counts as not happening.
 const NEVER: Duration = Duration::from_secs(3);
 
-/// When a loop ends: at its time, or after so many turns.
+/// The end of a loop: at a time, or after a number of turns.
 #[derive(Clone)]
 struct Until {
     passed: Arc<AtomicBool>,
@@ -35,7 +35,7 @@ struct Until {
 }
 
 impl Until {
-    /// The clock is watched by a thread: looking at it in each turn would be seen in the number.
+    /// A loop of `span`. A thread watches the clock, since reading it in each turn would affect the number.
     fn passed(span: Duration) -> Self {
         let passed = Arc::new(AtomicBool::new(false));
         let set = Arc::clone(&passed);
@@ -64,7 +64,7 @@ pub(super) fn time<C: Contender>(row: Row, span: Duration) -> Timed {
         };
         let runtime = adapter.runtime();
         let tasks = Arc::clone(&runtime);
-        // The one who calls is a task, too: the future that a runtime blocks on is woken in another way.
+        // The caller is a task as well, since the future that a runtime blocks on is woken in another way.
         let (value, updates) = start(&*runtime, async move {
             match row.what {
                 What::Cancelled => (storm(&caller, Leave::Cancel).await, None),
@@ -94,7 +94,7 @@ pub(super) fn count<C: Contender>(row: Row, counter: Counter) -> Option<Counted>
                 let allocated = counter(&mut || done = operate::<C>(row, turns));
                 (allocated, done as f64)
             };
-            // What connecting takes is the same in both.
+            // Both runs include the same allocations for the connection.
             let ((before, few), (after, many)) = (run(20), run(120));
             let each = |before: u64, after: u64| (after - before) as f64 / (many - few);
             Some(Counted { allocations: Some(each(before.count, after.count)), bytes: each(before.bytes, after.bytes) })
@@ -105,9 +105,9 @@ pub(super) fn count<C: Contender>(row: Row, counter: Counter) -> Option<Counted>
     }
 }
 
-/// Does the work of `row` so many times, on a connection of its own. Says how many operations that were.
+/// Does the work of `row` so many times, on a connection of its own. Returns the number of operations.
 pub(super) fn operate<C: Contender>(row: Row, turns: u64) -> u64 {
-    // One caller alone does as much as many.
+    // One caller makes as many calls as many callers together.
     let turns = if let What::RoundTrips { callers: 1, .. } = row.what { turns * 100 } else { turns };
     C::Runtime::run(Some(1), |adapter| async move {
         let caller = C::duplex(&adapter, ROOM).await;
@@ -115,7 +115,7 @@ pub(super) fn operate<C: Contender>(row: Row, turns: u64) -> u64 {
     })
 }
 
-/// The bytes by which the second of two heaps is larger than the first, for each connection or call that it has more.
+/// The bytes by which the second of two heaps is larger than the first, divided by the number of additional connections or calls.
 fn weigh<C: Contender>(counter: Counter, less: (usize, usize), more: (usize, usize)) -> Option<Counted> {
     let mut all_begun = true;
     let mut most = |(connections, calls)| counter(&mut || all_begun &= hold::<C>(connections, calls)).most as f64;
@@ -124,14 +124,14 @@ fn weigh<C: Contender>(counter: Counter, less: (usize, usize), more: (usize, usi
     all_begun.then_some(Counted { allocations: None, bytes })
 }
 
-/// Opens so many connections, makes so many calls that do not end on each, and closes everything. False if not all of them began.
+/// Opens connections, makes hanging calls on each, and closes all of them. Returns `false` if not all calls began.
 fn hold<C: Contender>(connections: usize, calls: usize) -> bool {
     C::Runtime::run(Some(1), |adapter| async move {
         let before = Running::begun();
         let mut held = Vec::new();
         for _ in 0..connections {
             let caller = C::duplex(&adapter, SMALL_ROOM).await;
-            // One call, so that every buffer has been of use.
+            // One call, so that every buffer has been allocated.
             caller.echo(TEXT, false).await;
             let mut hanging = Vec::new();
             for _ in 0..calls {
@@ -139,11 +139,11 @@ fn hold<C: Contender>(connections: usize, calls: usize) -> bool {
             }
             held.push((caller, hanging));
         }
-        comes_true(|| Running::begun() - before == connections * calls).await
+        becomes_true(|| Running::begun() - before == connections * calls).await
     })
 }
 
-/// What was done.
+/// The amount of work that was done.
 #[derive(Default)]
 struct Done {
     operations: u64,
@@ -182,13 +182,13 @@ async fn round_trips<C: Caller>(caller: C, spawned: bool, until: Until) -> u64 {
     done
 }
 
-/// The number of milliseconds until calls that hang have all ended, here and in their handlers. `None`: that does not happen.
+/// The number of milliseconds until all hanging calls have ended, at this end and in their handlers. `None` if they do not end in time.
 async fn storm<C: Caller>(caller: &C, leave: Leave) -> Option<f64> {
     let mut calls = Vec::new();
     for _ in 0..HANGING {
         calls.push(caller.hang(leave).await);
     }
-    if !comes_true(|| Running::begun() == HANGING).await {
+    if !becomes_true(|| Running::begun() == HANGING).await {
         return None;
     }
     let begin = Instant::now();
@@ -196,11 +196,11 @@ async fn storm<C: Caller>(caller: &C, leave: Leave) -> Option<f64> {
         Leave::Cancel => C::cancel(calls).await,
         Leave::Drop => drop(calls),
     }
-    comes_true(|| Running::ended() == HANGING).await.then(|| begin.elapsed().as_secs_f64() * 1e3)
+    becomes_true(|| Running::ended() == HANGING).await.then(|| begin.elapsed().as_secs_f64() * 1e3)
 }
 
-/// Waits for something, and gives up after a while.
-async fn comes_true(is_true: impl Fn() -> bool) -> bool {
+/// Waits until a condition holds. Returns `false` if it does not in time.
+async fn becomes_true(is_true: impl Fn() -> bool) -> bool {
     let begin = Instant::now();
     while !is_true() {
         if begin.elapsed() > NEVER {
@@ -223,7 +223,7 @@ async fn yield_now() {
     .await;
 }
 
-/// The most memory that this process ever held, where the system tells.
+/// The peak memory of this process, if the system provides it.
 fn peak_kib() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.trim().strip_suffix("kB")?.trim().parse().ok()

@@ -1,4 +1,4 @@
-//! What the hot paths allocate: counted, not timed.
+//! The allocations of the hot paths, counted and not timed.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use testkit::config::{client_config, server_config};
 use testkit::scripted::{call_tool, initialize, json, notification};
 use testkit::{Pair, Scripted};
 
-/// Frames as an adapter gives them: parts of one read buffer.
+/// Frames as an adapter passes them: parts of one read buffer.
 fn frames(count: u64) -> Vec<bytes::Bytes> {
     let mut buffer = BytesMut::new();
     let mut ends = Vec::new();
@@ -42,7 +42,7 @@ fn a_progress_notification_that_is_received_allocates_nothing_beyond_its_frame()
 }
 
 #[test]
-fn a_round_trip_takes_allocations_in_the_single_digits_at_each_end() {
+fn a_round_trip_makes_fewer_than_ten_allocations_at_each_end() {
     let mut pair = Pair::with(client_config(), server_config());
     let output = ToolOutput::structured(json(r#"{"done":true}"#));
     let mut trip = || {
@@ -60,10 +60,10 @@ fn a_round_trip_takes_allocations_in_the_single_digits_at_each_end() {
     assert!(counted.count_total <= 100 * 18, "{counted:?}");
 }
 
-/// Where a transport makes a session for each request, this is what one costs. The handshake is not counted: a revision that has sessions for
-/// single requests has none.
+/// A transport may make a session for each request; these are the allocations of one. The handshake is not counted, since a revision with
+/// sessions for single requests has none.
 #[test]
-fn a_session_that_serves_one_request_takes_at_most_eight_allocations_beyond_its_frames() {
+fn a_session_that_serves_one_request_makes_at_most_eight_allocations_beyond_its_frames() {
     let config = Arc::new(server_config());
     let frames = [initialize(0, "2025-11-25", "{}"), notification("notifications/initialized", "{}"), call_tool(1, false)];
     let [hello, ready, request] = frames.map(bytes::Bytes::from);
@@ -74,7 +74,7 @@ fn a_session_that_serves_one_request_takes_at_most_eight_allocations_beyond_its_
         session.handle_frame(frame, Lane::CHANNEL, Instant::ZERO).unwrap();
     }
     while session.poll_event().is_some() || session.poll_transmit().is_some() {}
-    // A session of one request has made neither room for events nor for frames before.
+    // A session of one request has no memory for events and frames from before.
     let mut fresh = Session::new(Arc::clone(&config), Instant::ZERO);
     let first = allocation_counter::measure(|| {
         fresh

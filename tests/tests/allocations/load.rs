@@ -1,4 +1,4 @@
-//! What a load leaves behind, counted and not timed; `examples/load.rs` times the full one.
+//! The memory that remains after many calls, counted and not timed; `examples/load.rs` times a greater load.
 
 use allocation_counter::measure;
 use protocol_core::{Event, InboundId, Instant, Lane, Progress, Reply, Session, ToolOutput};
@@ -38,13 +38,13 @@ fn finish(pair: &mut Pair, id: InboundId) {
 }
 
 #[test]
-fn calls_one_after_the_other_leave_nothing_behind() {
+fn calls_in_sequence_leave_no_memory_in_use() {
     let mut pair = pair(8);
     let mut round = || {
         let id = begin(&mut pair);
         finish(&mut pair, id);
     };
-    // Until as many ids are remembered as will ever be.
+    // After these rounds the session remembers the greatest number of ids.
     (0..1_000).for_each(|_| round());
     let counted = measure(|| (0..5_000).for_each(|_| round()));
     assert!(counted.bytes_current.abs() < 4_096, "{counted:?}");
@@ -52,7 +52,7 @@ fn calls_one_after_the_other_leave_nothing_behind() {
 }
 
 #[test]
-fn a_session_whose_calls_are_over_holds_less_than_8_kib() {
+fn a_session_without_open_calls_holds_less_than_8_kib() {
     const PAIRS: usize = 16;
     let mut pairs = Vec::with_capacity(PAIRS);
     let counted = measure(|| {
@@ -68,7 +68,7 @@ fn a_session_whose_calls_are_over_holds_less_than_8_kib() {
 }
 
 #[test]
-fn progress_updates_leave_nothing_behind() {
+fn progress_updates_leave_no_memory_in_use() {
     let mut pair = pair(8);
     let id = begin(&mut pair);
     let mut update = |value| {
@@ -90,7 +90,7 @@ fn ten_thousand_calls_in_flight_cost_a_bounded_amount_each_and_are_freed_with_th
         let begun = measure(|| ids.extend((0..CALLS).map(|_| begin(&mut pair))));
         assert!(begun.bytes_current < 3_000 * CALLS as i64, "{begun:?}");
         assert_eq!(pair.client.session.stats().outbound_calls, CALLS);
-        // However many there are, one more is no more work: as many allocations as for the first.
+        // The number of allocations for each call does not depend on the number of open calls.
         assert!(begun.count_total < 24 * CALLS as u64, "{begun:?}");
         for id in ids.drain(..).rev() {
             finish(&mut pair, id);

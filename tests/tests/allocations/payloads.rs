@@ -5,7 +5,7 @@ use programs::adapter::Adapter as _;
 use programs::tokio::Tokio;
 use tests::speed::payload::{Payload, Payloads};
 
-/// The calls before those that are counted, after which a connection has made all the memory that it keeps.
+/// The number of calls before counting starts, after which a connection has allocated all the memory that it keeps.
 const BEFORE: u64 = 4;
 const COUNTED: u64 = 4;
 
@@ -23,7 +23,7 @@ fn allocated(payload: Payload, size: usize, calls: u64) -> u64 {
 }
 
 #[test]
-fn a_long_payload_allocates_little_more_than_what_its_ends_make_of_it() {
+fn a_long_payload_allocates_little_more_than_the_values_made_from_it() {
     const SIZE: usize = 256 * 1024;
     for (payload, name) in Payload::ALL {
         // The text is made in the first call.

@@ -1,4 +1,4 @@
-//! What a handler can do with its `Context`, over MCP, in virtual time.
+//! The methods of a handler's `Context`, over MCP, in virtual time.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -28,7 +28,7 @@ fn json(text: &str) -> Json {
     Json::parse(text.to_owned()).unwrap()
 }
 
-/// What handlers saw, for a test to look at afterwards. Cloning shares it.
+/// Values that handlers note for a test to check afterwards. Clones share them.
 #[derive(Clone)]
 struct Seen<T>(Arc<Mutex<Vec<T>>>);
 
@@ -57,13 +57,13 @@ fn pair(service: Service) -> Pair {
     on(Executor::new(), service)
 }
 
-/// A pair whose clock its handlers may know.
+/// A pair on an executor that its handlers can use as well.
 fn on(executor: Executor, service: Service) -> Pair {
     let service = service.configure(|config| config.timeouts.handshake = None);
     let server = Endpoint::server(Arc::new(service), executor.runtime());
     let mut config = Config::mcp_client(Identity::new("caller", "1"));
     config.timeouts.call = CallTimeouts::NONE;
-    // A timer that was once armed for it may ring for nothing.
+    // A timer of the handshake would stay armed and fire later.
     config.timeouts.handshake = None;
     let client = Endpoint::client(Arc::new(()), config, executor.runtime());
     let (near, far) = (client.peer(), server.peer());
@@ -76,7 +76,7 @@ impl Pair {
         self.client.call_tool(name, Json::empty_object()).unwrap()
     }
 
-    /// Calls, and lets everything happen that takes no time.
+    /// Starts a call, and runs until all tasks wait.
     fn begin(&self, name: &str) -> Call {
         let call = self.call(name);
         self.executor.run_until_stalled();
@@ -94,7 +94,7 @@ async fn sleep(executor: &Executor, span: Duration) {
     poll_fn(|cx| timer.poll_until(cx, at)).await;
 }
 
-/// Holds its place until it is told, then cleans up for `span`.
+/// A tool that runs until it is cancelled, and then cleans up for `span`.
 fn cleans_up(name: &str, executor: &Executor, seen: &Seen<&'static str>, span: Duration) -> Tool {
     let (executor, seen) = (executor.clone(), seen.clone());
     Tool::new(name, move |context: Context, (): ()| {
@@ -119,7 +119,7 @@ fn stuck(name: &str) -> Tool {
 // ---- Every method ----
 
 #[test]
-fn percent_count_message_and_progress_each_report_in_their_way() {
+fn percent_count_message_and_progress_report_updates() {
     let tool = Tool::new("reports", async |context: Context, (): ()| {
         assert!(context.is_observed());
         context.count(1, 8);
@@ -131,9 +131,9 @@ fn percent_count_message_and_progress_each_report_in_their_way() {
         Ok(())
     });
     let run = Harness::new(service().tool(tool.rate_window(RateWindow::UNLIMITED))).call_tool("reports", Json::empty_object());
-    let heard: Vec<Progress> = run.progress.into_iter().map(|(_, progress)| progress).collect();
+    let received: Vec<Progress> = run.progress.into_iter().map(|(_, progress)| progress).collect();
     assert_eq!(
-        heard,
+        received,
         [
             Progress::count(1, 8),
             Progress::percent(50.0),
@@ -144,7 +144,7 @@ fn percent_count_message_and_progress_each_report_in_their_way() {
 }
 
 #[test]
-fn a_download_a_processing_and_an_upload_each_report_their_own_part_of_the_whole() {
+fn each_part_of_a_job_reports_its_own_subrange_of_the_whole() {
     async fn work(context: &Context, part: Subrange, steps: u64) -> Result<(), Cancelled> {
         for step in 1..=steps {
             context.sleep(ms(1000)).await?;
@@ -159,14 +159,14 @@ fn a_download_a_processing_and_an_upload_each_report_their_own_part_of_the_whole
         Ok(())
     });
     let run = Harness::new(service().tool(tool)).call_tool("pipeline", Json::empty_object());
-    let heard: Vec<_> = run.progress.iter().map(|(at, progress)| (at.as_secs(), progress.value.unwrap().round())).collect();
+    let received: Vec<_> = run.progress.iter().map(|(at, progress)| (at.as_secs(), progress.value.unwrap().round())).collect();
     let percent = [10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 100.0];
-    assert_eq!(heard, (1..).zip(percent).collect::<Vec<_>>());
+    assert_eq!(received, (1..).zip(percent).collect::<Vec<_>>());
     assert_eq!(run.progress.last().map(|(_, progress)| progress.clone()), Some(Progress::percent(100.0)), "exactly");
 }
 
 #[test]
-fn agent_client_capabilities_and_depth_tell_who_calls() {
+fn agent_client_capabilities_and_depth_describe_the_caller() {
     let tool = Tool::new("who", async |context: Context, (): ()| {
         let offers = context.capabilities();
         Ok((context.agent().name, context.client().name, offers.sampling, offers.elicitation, offers.roots, context.depth()))
@@ -178,7 +178,7 @@ fn agent_client_capabilities_and_depth_tell_who_calls() {
 }
 
 #[test]
-fn sample_confirm_and_elicit_bring_the_answers_of_the_caller() {
+fn sample_confirm_and_elicit_return_the_answers_of_the_caller() {
     let tool = Tool::new("asks", async |context: Context, (): ()| {
         let sampled = context.sample(Sample::new("how?")).await?;
         let confirmed = context.confirm("sure?").await;
@@ -198,7 +198,7 @@ fn sample_confirm_and_elicit_bring_the_answers_of_the_caller() {
 }
 
 #[test]
-fn log_and_checkpoint_go_where_they_belong() {
+fn a_log_record_reaches_the_client_and_a_checkpoint_is_sent_with_the_failure() {
     let tool = Tool::new("notes", async |context: Context, (): ()| {
         context.log(Level::Notice, "begun");
         context.log_as(Level::Error, "disk", serde_json::json!({ "free": 0 }));
@@ -231,7 +231,7 @@ fn a_handler_may_set_its_own_deadline_and_rate() {
 }
 
 #[test]
-fn cancelled_is_cancelled_and_cancellation_all_tell_it_with_its_reason_also_in_another_task() {
+fn every_method_about_cancellation_returns_the_reason_also_in_another_task() {
     let seen: Seen<(bool, Option<CancelReason>)> = Seen::new();
     let handed_on: Seen<Cancellation> = Seen::new();
     let (saw, handed) = (seen.clone(), handed_on.clone());
@@ -287,17 +287,17 @@ fn sleep_and_with_timeout_are_deadlines_of_the_endpoint_in_virtual_time() {
     })));
     let call = pair.begin("long");
     let at = |days: u64| protocol_core::Instant::from_millis(days * 86_400_000);
-    assert_eq!(pair.executor.next_alarm(), Some(at(1)), "nothing else waits, and nothing polls");
+    assert_eq!(pair.executor.next_alarm(), Some(at(1)), "no other timer is armed");
     pair.executor.advance_to(at(1));
     pair.executor.run_until_stalled();
     assert_eq!(pair.executor.next_alarm(), Some(at(2)));
     let done = pair.wait(call);
     assert_eq!(pair.executor.now(), at(2));
     assert!(done.result().unwrap().as_str().contains(r#""result":true"#));
-    assert_eq!(pair.executor.next_alarm(), None, "and nothing is left behind");
+    assert_eq!(pair.executor.next_alarm(), None, "no timer remains");
 }
 
-/// What `with_timeout` of a second brought over a future that is ready after `ready`, and when.
+/// The result of `with_timeout` with a limit of one second on a future that is ready after `ready`, and the time of the result.
 fn limited(ready: u64, deadline: Option<u64>, cancel: Option<u64>) -> (Result<&'static str, TimeoutError>, Duration) {
     let executor = Executor::new();
     let seen = Seen::new();
@@ -328,27 +328,27 @@ fn limited(ready: u64, deadline: Option<u64>, cancel: Option<u64>) -> (Result<&'
 }
 
 #[test]
-fn with_timeout_brings_the_value_when_it_is_first() {
+fn with_timeout_returns_the_value_if_the_future_is_first() {
     assert_eq!(limited(300, Some(400), None), (Ok("value"), ms(300)));
 }
 
 #[test]
-fn with_timeout_elapses_when_the_limit_is_first() {
+fn with_timeout_returns_elapsed_if_the_limit_is_first() {
     assert_eq!(limited(5000, Some(5000), None), (Err(TimeoutError::Elapsed), ms(1000)));
 }
 
 #[test]
-fn with_timeout_ends_with_the_cancel_when_that_is_first() {
+fn with_timeout_returns_cancelled_if_the_cancel_is_first() {
     assert_eq!(limited(5000, Some(5000), Some(400)), (Err(TimeoutError::Cancelled(CancelReason::Peer(None))), ms(400)));
 }
 
 #[test]
-fn with_timeout_ends_with_the_deadline_of_the_call_when_that_is_first() {
+fn with_timeout_returns_cancelled_if_the_deadline_of_the_call_is_first() {
     assert_eq!(limited(5000, Some(700), None), (Err(TimeoutError::TimedOut), ms(700)));
 }
 
 #[test]
-fn a_stuck_future_is_dropped_by_with_timeout_and_the_handler_goes_on_to_its_result() {
+fn with_timeout_drops_a_stuck_future_and_the_handler_can_return_its_result() {
     let tool = Tool::new("goes_on", async |context: Context, (): ()| {
         let held = Arc::new(());
         let inside = Arc::clone(&held);
@@ -366,7 +366,7 @@ fn a_stuck_future_is_dropped_by_with_timeout_and_the_handler_goes_on_to_its_resu
 }
 
 #[test]
-fn a_question_under_with_timeout_is_taken_back_and_may_be_asked_again() {
+fn an_input_request_that_with_timeout_drops_is_cancelled_and_can_be_repeated() {
     let tool = Tool::new("impatient", async |context: Context, (): ()| {
         let first = context.with_timeout(context.sample(Sample::new("one")), ms(100)).await;
         assert!(matches!(first, Err(TimeoutError::Elapsed)));
@@ -392,23 +392,23 @@ fn the_cleanup_of_a_cancelled_handler_is_awaited_within_its_grace() {
     for (name, saw, abandoned) in [("quick", vec!["told", "tidy"], 0), ("slow", vec!["told"], 1)] {
         let call = pair.begin(name);
         call.cancel(None);
-        assert_eq!(pair.wait(call).outcome, Outcome::Cancelled, "at once, whatever the handler does");
+        assert_eq!(pair.wait(call).outcome, Outcome::Cancelled, "the call ends at once although its handler cleans up");
         pair.executor.run_for(ms(4000));
-        assert_eq!(pair.server.stats().orphans, 1, "it still cleans up");
+        assert_eq!(pair.server.stats().orphans, 1, "the handler still cleans up");
         pair.executor.run_for(ms(6000));
         assert_eq!((seen.take(), pair.server.counters().abandoned, pair.server.stats().orphans), (saw, abandoned, 0), "{name}");
     }
 }
 
 #[test]
-fn orphans_keep_their_places_so_that_they_are_bounded_and_counted() {
+fn cancelled_handlers_that_still_run_are_counted_and_bounded() {
     let tools = service().tool(stuck("stuck")).tool(Tool::new("quick", async |_: Context, (): ()| Ok(())));
     let pair = pair(tools.configure(|config| config.limits.in_flight = 3));
     let calls: Vec<Call> = (0..3).map(|_| pair.begin("stuck")).collect();
     calls.iter().for_each(|call| call.cancel(None));
     pair.executor.run_until_stalled();
     assert_eq!((pair.server.stats().inbound_calls, pair.server.stats().orphans), (3, 3));
-    assert_eq!(pair.client.stats().outbound_calls, 0, "their callers are free");
+    assert_eq!(pair.client.stats().outbound_calls, 0, "the calls have ended at the caller");
     let busy = pair.wait(pair.call("quick"));
     assert!(matches!(&busy.outcome, Outcome::Error(error) if error.code == RpcError::BUSY), "{busy:?}");
     pair.executor.run_for(ms(5000));
@@ -417,7 +417,7 @@ fn orphans_keep_their_places_so_that_they_are_bounded_and_counted() {
 }
 
 #[test]
-fn a_context_is_of_no_use_once_its_call_is_over_and_says_so() {
+fn the_methods_of_a_context_return_errors_once_its_call_has_ended() {
     let kept: Seen<Context> = Seen::new();
     let keep = kept.clone();
     let pair = pair(service().tool(Tool::new("leaks", move |context: Context, (): ()| {
@@ -427,17 +427,17 @@ fn a_context_is_of_no_use_once_its_call_is_over_and_says_so() {
     pair.wait(pair.call("leaks"));
     let context = kept.take().pop().unwrap();
     context.count(1, 2);
-    context.log(Level::Error, "nobody hears it");
+    context.log(Level::Error, "not sent");
     context.checkpoint(&serde_json::json!({}));
     assert!(!pair.wait(context.confirm("anybody?")));
     assert_eq!(pair.wait(context.sample(Sample::new("anybody?"))).unwrap_err(), AskFailed::Over);
     let before = pair.server.stats().frames_out;
     pair.executor.run_until_stalled();
-    assert_eq!(pair.server.stats().frames_out, before, "nothing is sent");
+    assert_eq!(pair.server.stats().frames_out, before, "no frame is sent");
 }
 
 #[test]
-fn dropping_a_call_cancels_it_and_dropping_the_peers_does_not() {
+fn dropping_a_call_cancels_it_and_dropping_the_peer_does_not() {
     let executor = Executor::new();
     let seen = Seen::new();
     let sleeper = Tool::new("sleeps", async |context: Context, (): ()| {
@@ -454,7 +454,7 @@ fn dropping_a_call_cancels_it_and_dropping_the_peers_does_not() {
 }
 
 #[test]
-fn a_panicking_handler_is_an_internal_error_for_its_call_alone() {
+fn a_panic_of_a_handler_becomes_an_internal_error_of_its_call_only() {
     let panics = Tool::new("panics", async |context: Context, (): ()| -> Result<(), ToolError> {
         context.sleep(ms(50)).await?;
         panic!("a planned panic")

@@ -1,4 +1,4 @@
-//! How a connection ends in an orderly way: what runs may finish, what is left is cancelled, and every caller hears how its call ended.
+//! The graceful end of a connection: running calls may finish, remaining ones are cancelled, and every caller gets the outcome of its call.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -21,21 +21,21 @@ fn at(millis: u64) -> Instant {
 
 #[derive(schemars::JsonSchema, serde::Deserialize)]
 struct Nap {
-    /// how long
+    /// how long, in milliseconds
     ms: u64,
 }
 
-/// Why naps were cut short, in order.
-type Told = Arc<Mutex<Vec<CancelReason>>>;
+/// The reasons for which naps were cancelled, in order.
+type CancelReasons = Arc<Mutex<Vec<CancelReason>>>;
 
-/// `nap` sleeps as long as it is told; `stuck` never looks.
-fn service(told: &Told) -> Service {
-    let told = Arc::clone(told);
+/// A service with `nap`, which sleeps for the given time, and `stuck`, which ignores its cancellation.
+fn service(cancel_reasons: &CancelReasons) -> Service {
+    let cancel_reasons = Arc::clone(cancel_reasons);
     let nap = Tool::new("nap", move |context: Context, nap: Nap| {
-        let told = Arc::clone(&told);
+        let cancel_reasons = Arc::clone(&cancel_reasons);
         async move {
             if let Err(stopped) = context.sleep(ms(nap.ms)).await {
-                told.lock().unwrap().push(stopped.0);
+                cancel_reasons.lock().unwrap().push(stopped.0);
             }
             Ok(nap.ms)
         }
@@ -51,33 +51,33 @@ struct Ends {
     executor: Executor,
     caller: Peer,
     callee: Peer,
-    told: Told,
-    /// When the driver of the callee was done.
-    over: Arc<Mutex<Option<Instant>>>,
+    cancel_reasons: CancelReasons,
+    /// The time at which the driver of the callee ended.
+    ended_at: Arc<Mutex<Option<Instant>>>,
 }
 
 fn ends() -> Ends {
     let executor = Executor::new();
-    let told = Told::default();
-    let server = Endpoint::server(Arc::new(service(&told)), executor.runtime());
+    let cancel_reasons = CancelReasons::default();
+    let server = Endpoint::server(Arc::new(service(&cancel_reasons)), executor.runtime());
     let mut config = Config::mcp_client(Identity::new("caller", "1"));
     config.timeouts.call = CallTimeouts::NONE;
     let client = Endpoint::client(Arc::new(()), config, executor.runtime());
     let (caller, callee) = (client.peer(), server.peer());
     let (near, far) = pipe();
-    let over = Arc::new(Mutex::new(None));
+    let ended_at = Arc::new(Mutex::new(None));
     let mut near = Driver::new(client, near, executor.timer());
     executor.spawn(async move { while let Ok(Some(_)) = near.next_event().await {} });
     let mut far = Driver::new(server, far, executor.timer());
     executor.spawn({
-        let (executor, over) = (executor.clone(), Arc::clone(&over));
+        let (executor, ended_at) = (executor.clone(), Arc::clone(&ended_at));
         async move {
             while let Ok(Some(_)) = far.next_event().await {}
-            *over.lock().unwrap() = Some(executor.now());
+            *ended_at.lock().unwrap() = Some(executor.now());
         }
     });
     executor.run_until_stalled();
-    Ends { executor, caller, callee, told, over }
+    Ends { executor, caller, callee, cancel_reasons, ended_at }
 }
 
 impl Ends {
@@ -109,12 +109,12 @@ fn a_server_that_closes_lets_running_calls_finish_and_is_closed_with_the_last() 
     assert!(is_result(&ends.wait(long)));
     assert_eq!(ends.executor.block_on(ends.callee.closed()), Some(CloseReason::Local));
     assert_eq!(ends.executor.block_on(ends.caller.closed()), Some(CloseReason::Eof));
-    assert_eq!(ends.executor.now(), at(4000), "it does not wait out its grace");
-    assert_eq!((ends.told.lock().unwrap().len(), ends.callee.stats().inbound_calls), (0, 0));
+    assert_eq!(ends.executor.now(), at(4000), "the server does not wait for the rest of the grace");
+    assert_eq!((ends.cancel_reasons.lock().unwrap().len(), ends.callee.stats().inbound_calls), (0, 0));
 }
 
 #[test]
-fn what_has_not_finished_within_the_grace_is_cancelled_and_its_caller_is_answered() {
+fn a_call_that_has_not_finished_within_the_grace_is_cancelled_and_answered() {
     let ends = ends();
     let (quick, slow) = (ends.nap(1000), ends.nap(60_000));
     ends.executor.run_until_stalled();
@@ -122,26 +122,26 @@ fn what_has_not_finished_within_the_grace_is_cancelled_and_its_caller_is_answere
     let slow = ends.wait(slow);
     assert_eq!(ends.executor.now(), at(2000));
     let Outcome::Result(result) = &slow.outcome else { panic!("{slow:?}") };
-    assert_eq!(result.member("isError").as_ref().map(Json::as_str), Some("true"), "a result that says so: {result}");
+    assert_eq!(result.member("isError").as_ref().map(Json::as_str), Some("true"), "the result of a failed tool: {result}");
     assert!(is_result(&ends.wait(quick)));
     ends.executor.run_until_stalled();
-    assert_eq!(*ends.told.lock().unwrap(), [CancelReason::Closing]);
-    assert_eq!(*ends.over.lock().unwrap(), Some(at(2000)));
+    assert_eq!(*ends.cancel_reasons.lock().unwrap(), [CancelReason::Closing]);
+    assert_eq!(*ends.ended_at.lock().unwrap(), Some(at(2000)));
 }
 
 #[test]
-fn a_server_that_closes_refuses_what_is_new_and_goes_on_with_the_rest() {
+fn a_closing_server_refuses_new_calls_and_goes_on_with_running_ones() {
     let ends = ends();
     let running = ends.nap(1000);
     ends.executor.run_until_stalled();
     ends.callee.close(Close::Graceful { grace: ms(5000) });
-    assert!(is_busy(&ends.wait(ends.nap(1))), "told at once, so that it may go elsewhere");
+    assert!(is_busy(&ends.wait(ends.nap(1))), "the new call is refused at once");
     assert_eq!(ends.executor.now(), at(0));
     assert!(is_result(&ends.wait(running)));
 }
 
 #[test]
-fn a_client_that_closes_lets_its_calls_finish_and_makes_no_new_ones() {
+fn a_closing_client_lets_its_calls_finish_and_makes_no_new_ones() {
     let ends = ends();
     let (short, long) = (ends.nap(1000), ends.nap(60_000));
     ends.executor.run_until_stalled();
@@ -152,11 +152,11 @@ fn a_client_that_closes_lets_its_calls_finish_and_makes_no_new_ones() {
     assert_eq!(ends.wait(long).outcome, Outcome::Cancelled);
     assert_eq!(ends.executor.now(), at(2000));
     ends.executor.run_until_stalled();
-    assert!(matches!(ends.told.lock().unwrap()[..], [CancelReason::Peer(_)]), "the cancel was still sent");
+    assert!(matches!(ends.cancel_reasons.lock().unwrap()[..], [CancelReason::Peer(_)]), "the cancel was still sent");
 }
 
 #[test]
-fn a_second_close_hastens_the_first() {
+fn a_second_close_can_shorten_the_grace_of_the_first() {
     let ends = ends();
     let call = ends.nap(60_000);
     ends.executor.run_until_stalled();
@@ -177,34 +177,34 @@ fn a_second_close_hastens_the_first() {
 }
 
 #[test]
-fn of_many_calls_around_the_end_each_ends_exactly_once_and_is_done_or_refused_or_lost() {
+fn each_of_many_calls_around_the_close_ends_once_as_done_refused_or_lost() {
     let ends = ends();
     let early: Vec<_> = (0..200).map(|call| ends.nap(call * 20)).collect();
     ends.executor.run_for(ms(500));
     ends.callee.close(Close::Graceful { grace: ms(1000) });
-    // Made after the close: some reach a server that refuses, and those after its end reach nobody.
+    // These calls are made after the close: the server refuses some of them, and those after its end are lost.
     let late: Vec<_> = (0..100).map(|_| ends.nap(10)).collect();
     ends.executor.run_for(ms(10_000));
     let (caller, executor) = (ends.caller.clone(), ends.executor.clone());
     let mut results = 0;
     for (number, call) in early.into_iter().enumerate() {
         let done = ends.wait(call);
-        // At the same moment the end counts.
+        // A call that would end at the same moment as the session is lost.
         let in_time = number * 20 < 1500;
         results += usize::from(in_time);
         let Outcome::Result(result) = &done.outcome else { panic!("{number}: {done:?}") };
         assert_eq!(result.member("isError").is_none(), in_time, "{number}: {result}");
     }
     assert!(late.into_iter().all(|call| is_busy(&ends.wait(call))));
-    assert_eq!((results, ends.told.lock().unwrap().len()), (75, 125));
+    assert_eq!((results, ends.cancel_reasons.lock().unwrap().len()), (75, 125));
     assert_eq!(caller.call_tool("nap", Json::empty_object()).unwrap_err().why, Refused::Closing);
     assert_eq!((caller.stats().outbound_calls, caller.stats().exchanges_out), (0, 0));
     assert_eq!(executor.block_on(caller.closed()), Some(CloseReason::Eof));
 }
 
 #[test]
-fn calls_that_wait_for_the_handshake_or_to_be_written_hear_how_it_ended() {
-    // Nobody reads at the other end, so nothing that is queued leaves.
+fn calls_that_wait_for_the_handshake_or_to_be_written_end_with_the_session() {
+    // The other end does not read, so no queued frame is sent.
     for (how, outcome) in [(None, Outcome::Lost), (Some(Close::Now), Outcome::Cancelled)] {
         let executor = Executor::new();
         let client = Endpoint::client(Arc::new(()), Config::mcp_client(Identity::new("caller", "1")), executor.runtime());
@@ -225,11 +225,11 @@ fn calls_that_wait_for_the_handshake_or_to_be_written_hear_how_it_ended() {
 }
 
 #[test]
-fn results_that_a_peer_does_not_read_are_lost_to_their_callers_and_no_call_stays_open() {
+fn calls_whose_results_were_not_read_are_lost_and_none_stays_open() {
     let ends = ends();
     let calls: Vec<_> = (0..20).map(|_| ends.nap(100)).collect();
     ends.executor.run_for(ms(50));
-    // Both drivers and every handler go at once, as when a process is killed.
+    // Both drivers and all handlers are dropped at once, as when a process is killed.
     ends.executor.shutdown();
     for call in calls {
         assert_eq!(ends.executor.block_on(call).expect("it ends").outcome, Outcome::Lost);
@@ -238,7 +238,7 @@ fn results_that_a_peer_does_not_read_are_lost_to_their_callers_and_no_call_stays
 }
 
 #[test]
-fn a_stuck_handler_holds_the_connection_for_its_grace_counted_from_when_it_was_told() {
+fn a_stuck_handler_keeps_the_driver_for_its_grace_counted_from_its_cancellation() {
     let ends = ends();
     let call = ends.caller.call_tool("stuck", Json::empty_object()).unwrap();
     ends.executor.run_for(ms(1000));
@@ -246,23 +246,28 @@ fn a_stuck_handler_holds_the_connection_for_its_grace_counted_from_when_it_was_t
     ends.executor.run_for(ms(2000));
     ends.callee.close(Close::Graceful { grace: ms(60_000) });
     ends.executor.run_until_stalled();
-    assert_eq!(ends.executor.block_on(ends.callee.closed()), Some(CloseReason::Local), "the session waits for no orphan");
+    assert_eq!(
+        ends.executor.block_on(ends.callee.closed()),
+        Some(CloseReason::Local),
+        "the session does not wait for the cancelled handler"
+    );
     ends.executor.run_for(ms(60_000));
-    assert_eq!(*ends.over.lock().unwrap(), Some(at(6000)), "told after one second, and given five");
+    assert_eq!(*ends.ended_at.lock().unwrap(), Some(at(6000)), "cancelled after one second, and dropped five seconds later");
 }
 
-/// When the driver of a server is done whose client calls `stuck`, perhaps cancels it after a second, and leaves after two.
+/// The time at which the driver of a server ends whose client calls `stuck`, cancels it after one second if `cancels`, and disconnects after
+/// two.
 fn left_by_a_client(cancels: bool) -> Option<Instant> {
     let executor = Executor::new();
-    let server = Endpoint::server(Arc::new(service(&Told::default())), executor.runtime());
+    let server = Endpoint::server(Arc::new(service(&CancelReasons::default())), executor.runtime());
     let (mut near, far) = pipe();
-    let over = Arc::new(Mutex::new(None));
+    let ended_at = Arc::new(Mutex::new(None));
     let mut driver = Driver::new(server, far, executor.timer());
     executor.spawn({
-        let (executor, over) = (executor.clone(), Arc::clone(&over));
+        let (executor, ended_at) = (executor.clone(), Arc::clone(&ended_at));
         async move {
             while let Ok(Some(_)) = driver.next_event().await {}
-            *over.lock().unwrap() = Some(executor.now());
+            *ended_at.lock().unwrap() = Some(executor.now());
         }
     });
     let mut say = |text: &str| near.send(text.to_owned().into()).unwrap();
@@ -276,11 +281,11 @@ fn left_by_a_client(cancels: bool) -> Option<Instant> {
     executor.run_for(ms(1000));
     near.end();
     executor.run_for(ms(60_000));
-    *over.lock().unwrap()
+    *ended_at.lock().unwrap()
 }
 
 #[test]
-fn at_the_end_of_input_a_stuck_handler_is_told_after_the_close_grace_and_then_has_its_own() {
-    assert_eq!(left_by_a_client(false), Some(at(2000 + 5000 + 5000)), "what was read may still be answered for five seconds");
-    assert_eq!(left_by_a_client(true), Some(at(1000 + 5000)), "one that was told before has no more than it had");
+fn after_the_end_of_input_a_stuck_handler_has_the_close_grace_and_then_its_own_grace() {
+    assert_eq!(left_by_a_client(false), Some(at(2000 + 5000 + 5000)), "the close grace of 5 s, then the handler's own of 5 s");
+    assert_eq!(left_by_a_client(true), Some(at(1000 + 5000)), "a handler that was cancelled before gets no additional time");
 }

@@ -1,4 +1,4 @@
-//! What a tool leaves behind when its call is cut short: what its caller receives, and what the audit keeps.
+//! Partial results of tools whose calls are cut short: those that the caller receives, and those in the audit log.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// The audit, kept in memory. Cloning shares it.
+/// The audit log, in memory. Clones share it.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
@@ -82,7 +82,7 @@ fn value(json: &Json) -> Value {
     json.decode().unwrap()
 }
 
-/// What `bulk` has deposited after so many of its items.
+/// The checkpoint of `bulk` after a number of its items.
 fn after(items: usize) -> Value {
     let ok = |id| json!({ "id": id, "status": "ok" });
     let results = ["a", "c", "d"].iter().filter(|id| ["a", "b", "c", "d"][..items].contains(id)).map(ok);
@@ -101,24 +101,24 @@ fn with_status(mut partial: Value, status: &str) -> Value {
 }
 
 #[test]
-fn a_job_some_of_whose_items_fail_is_complete_and_names_them() {
+fn a_job_with_failed_items_is_complete_and_lists_them() {
     let world = world(None, false);
     let done = world.wait(world.bulk());
     let Outcome::Result(result) = &done.outcome else { panic!("{done:?}") };
     assert_eq!(value(&result.member("structuredContent").unwrap()), with_status(after(4), "complete"));
-    assert_eq!((result.member("isError"), done.partial), (None, None), "a result is whole: nothing stands beside it");
+    assert_eq!((result.member("isError"), done.partial), (None, None), "a call with a result has no partial result");
     assert_eq!(world.audit.line(), json!({ "tool": "bulk", "outcome": "ok", "done": true, "steps": 4, "partial": null }));
 }
 
 #[test]
-fn a_job_that_its_caller_cancels_leaves_what_rode_on_its_progress_and_the_audit_has_it_too() {
+fn a_cancelled_job_returns_the_checkpoint_of_its_last_progress_which_is_also_in_the_audit() {
     let world = world(None, true);
     let call = world.bulk();
     world.executor.run_for(ms(700));
     call.cancel(Some("enough"));
     let done = world.wait(call);
     assert_eq!(done.outcome, Outcome::Cancelled);
-    assert_eq!(world.now(), ms(700), "at once");
+    assert_eq!(world.now(), ms(700), "the call ends at once");
     assert_eq!(done.partial.as_ref().map(value), Some(after(3)));
     assert_eq!(done.last.as_deref(), Some(&Progress::count(3, 4).with_message("c done")));
     world.executor.run_until_stalled();
@@ -129,7 +129,7 @@ fn a_job_that_its_caller_cancels_leaves_what_rode_on_its_progress_and_the_audit_
 }
 
 #[test]
-fn without_the_switch_a_cancelled_job_leaves_its_caller_nothing_but_the_audit_has_it() {
+fn without_partial_on_progress_only_the_audit_has_the_checkpoint_of_a_cancelled_job() {
     let world = world(None, false);
     let call = world.bulk();
     world.executor.run_for(ms(700));
@@ -142,23 +142,23 @@ fn without_the_switch_a_cancelled_job_leaves_its_caller_nothing_but_the_audit_ha
 }
 
 #[test]
-fn a_job_that_passes_the_deadline_of_its_callee_returns_what_is_done_as_its_result() {
+fn a_job_that_passes_the_deadline_of_its_callee_returns_its_checkpoint_as_the_result() {
     let world = world(Some(ms(500)), false);
     let done = world.wait(world.bulk());
     assert_eq!(world.now(), ms(500));
     let Outcome::Result(result) = &done.outcome else { panic!("{done:?}") };
-    let told = with_status(after(2), "timeout");
-    assert_eq!(value(&result.member("structuredContent").unwrap()), told);
+    let expected = with_status(after(2), "timeout");
+    assert_eq!(value(&result.member("structuredContent").unwrap()), expected);
     let text: Value = value(&result.member("content").unwrap());
-    assert_eq!(serde_json::from_str::<Value>(text[0]["text"].as_str().unwrap()).unwrap(), told, "the same as text");
-    assert_eq!(result.member("isError"), None, "something was processed");
+    assert_eq!(serde_json::from_str::<Value>(text[0]["text"].as_str().unwrap()).unwrap(), expected, "the text has the same value");
+    assert_eq!(result.member("isError"), None, "a result with processed items is no error");
     world.executor.run_until_stalled();
     assert_eq!(world.audit.line()["outcome"], "timeout");
     assert_eq!(world.audit.line()["partial"], after(2));
 }
 
 #[test]
-fn a_job_that_passes_the_deadline_with_nothing_done_is_a_tool_error() {
+fn a_job_that_passes_the_deadline_without_a_processed_item_is_a_tool_error() {
     let world = world(Some(ms(100)), false);
     let Outcome::Result(result) = world.wait(world.bulk()).outcome else { panic!("no result") };
     assert_eq!(value(&result.member("structuredContent").unwrap()), with_status(after(0), "timeout"));
@@ -166,7 +166,7 @@ fn a_job_that_passes_the_deadline_with_nothing_done_is_a_tool_error() {
 }
 
 #[test]
-fn a_job_that_its_caller_waits_for_no_longer_leaves_what_rode_on_its_progress() {
+fn a_job_that_times_out_at_its_caller_returns_the_checkpoint_of_its_last_progress() {
     for (partial_on_progress, left) in [(true, Some(after(3))), (false, None)] {
         let service = service(&Options { partial_on_progress, ..Options::default() });
         let world = joined(service);
@@ -179,7 +179,7 @@ fn a_job_that_its_caller_waits_for_no_longer_leaves_what_rode_on_its_progress() 
 }
 
 #[test]
-fn a_job_that_loses_its_connection_leaves_what_rode_on_its_progress() {
+fn a_job_that_loses_its_connection_returns_the_checkpoint_of_its_last_progress() {
     let world = world(None, true);
     let call = world.bulk();
     world.executor.run_for(ms(500));
@@ -189,7 +189,7 @@ fn a_job_that_loses_its_connection_leaves_what_rode_on_its_progress() {
 }
 
 #[test]
-fn a_job_whose_server_closes_returns_what_is_done_as_cancelled() {
+fn a_job_whose_server_closes_returns_its_checkpoint_with_the_status_cancelled() {
     let world = world(None, false);
     let call = world.bulk();
     world.executor.run_for(ms(500));
@@ -204,7 +204,7 @@ fn a_job_whose_server_closes_returns_what_is_done_as_cancelled() {
 }
 
 #[test]
-fn a_handler_that_fails_leaves_its_last_deposit_beside_what_it_says() {
+fn the_error_of_a_handler_comes_with_its_last_checkpoint() {
     let failing = |name: &str, error: fn() -> ToolError| {
         Tool::new(name, move |context: Context, (): ()| async move {
             context.checkpoint(&json!({ "lines": 1 }));
@@ -225,11 +225,11 @@ fn a_handler_that_fails_leaves_its_last_deposit_beside_what_it_says() {
     let run = Harness::new(service()).call_tool("breaks", Json::empty_object());
     let (_, done) = run.done.expect("it ended");
     assert!(matches!(&done.outcome, Outcome::Error(error) if error.code == -31_999), "{done:?}");
-    assert_eq!(done.partial.as_ref().map(value), Some(left), "the caller finds it beside the outcome");
+    assert_eq!(done.partial.as_ref().map(value), Some(left), "the caller gets it with the outcome");
 }
 
 #[test]
-fn a_handler_that_panics_leaves_its_last_deposit_too() {
+fn a_panic_of_a_handler_comes_with_its_last_checkpoint() {
     let panics = Tool::new("panics", async |context: Context, (): ()| -> Result<(), ToolError> {
         context.checkpoint(&json!({ "lines": 7 }));
         panic!("a planned panic")
@@ -240,7 +240,7 @@ fn a_handler_that_panics_leaves_its_last_deposit_too() {
 }
 
 #[test]
-fn each_item_that_fails_is_told_in_the_log_as_it_happens() {
+fn each_failed_item_is_logged_as_it_happens() {
     let items = json!({ "items": ["a", "b", "c"], "fail": ["c", "a"], "step_ms": 100 });
     let run = Harness::new(service(&Options::default())).call_tool("bulk", Json::encode(&items).unwrap());
     let logged: Vec<_> = run.logs.iter().map(|(at, record)| (*at, record.level, value(&record.data))).collect();

@@ -1,4 +1,4 @@
-//! The stored cases of the fuzz targets, replayed on stable. What a fuzzer finds is stored there as `found-*`.
+//! The stored cases of the fuzz targets, replayed with a stable compiler. The inputs that a fuzzer finds are stored there as `found-*`.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,7 +17,7 @@ fn cases(target: &str) -> Vec<(String, Vec<u8>)> {
     all
 }
 
-/// Replays all, and gives the names of those that fail. Their panics are printed as they happen.
+/// Replays all cases of a target. Returns the names of those that fail; their panics are printed as they happen.
 fn failures(target: &str) -> Vec<String> {
     let (_, body) = TARGETS.into_iter().find(|(name, _)| *name == target).expect("a target");
     let fails = |data: &[u8]| catch_unwind(AssertUnwindSafe(|| body(data))).is_err();
@@ -85,9 +85,9 @@ fn every_target_has_a_corpus_and_every_corpus_a_target() {
     assert_eq!(found, targets);
 }
 
-/// Clients that choose the era, which a corpus of the older era does not have.
+/// Generated cases in which clients choose the era; the stored cases come from before there was a choice.
 #[test]
-fn clients_that_choose_the_era_hold_against_frames_in_any_order() {
+fn a_client_that_chooses_the_era_keeps_its_guarantees_with_frames_in_any_order() {
     const FRAMES: [&str; 9] = [
         r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}}"#,
         r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}"#,

@@ -1,4 +1,4 @@
-//! Every order of the steps of a gateway with both its legs, by the search that `testkit` offers for machines of other people.
+//! Every order of the steps of a bridge with two legs, with the search that `testkit` offers for any machine.
 
 use std::hash::Hash;
 
@@ -7,19 +7,19 @@ use tesseron::bridge::Leg;
 use testkit::config::app_config;
 use testkit::explore::{Bounds, Explored, Failure, explore};
 use testkit::scripted::json;
-use tests::bridge::{House, config};
+use tests::bridge::{Rig, config};
 
-/// A bridge between the session of an agent and that of an app, which are read only when a step says so: so a cancel, a report and a
-/// result can cross.
+/// A bridge between the session of an agent and that of an app. Each is read only by a step of its own, so that a cancel, an update and
+/// a result can cross.
 struct Gateway {
-    house: House,
+    rig: Rig,
     app: usize,
     calls: Vec<OutboundId>,
     done: Vec<OutboundId>,
     serves: Vec<InboundId>,
-    /// Calls, cancels and reports that may still happen.
+    /// The numbers of calls, cancels and updates that may still happen.
     left: [u8; 3],
-    /// The app answers twice, to see that the search notices.
+    /// If `true`, the app answers twice, which the search must find.
     is_broken: bool,
 }
 
@@ -35,39 +35,39 @@ enum Step {
 
 impl Gateway {
     fn new(left: [u8; 3], is_broken: bool) -> Self {
-        let mut house = House::of_sessions(config());
-        let app = house.join_session(app_config());
-        house.agent_end().drain();
-        house.app_end(app).drain();
-        let leg = house.leg(app);
-        house.stall(Leg::Agent).stall(leg);
-        house.trace.clear();
-        Self { house, app, calls: Vec::new(), done: Vec::new(), serves: Vec::new(), left, is_broken }
+        let mut rig = Rig::of_sessions(config());
+        let app = rig.join_session(app_config());
+        rig.agent_end().drain();
+        rig.app_end(app).drain();
+        let leg = rig.leg(app);
+        rig.stall(Leg::Agent).stall(leg);
+        rig.trace.clear();
+        Self { rig, app, calls: Vec::new(), done: Vec::new(), serves: Vec::new(), left, is_broken }
     }
 
     fn unread(&self, name: &str) -> bool {
-        // The output for a leg that is not read shows in its statistics alone.
-        let leg = if name == "agent" { Leg::Agent } else { self.house.leg(self.app) };
-        self.house.bridge.stats(leg).is_some_and(|stats| stats.queued_bytes > 0)
+        // The queued output of a leg that is not read shows only in its statistics.
+        let leg = if name == "agent" { Leg::Agent } else { self.rig.leg(self.app) };
+        self.rig.bridge.stats(leg).is_some_and(|stats| stats.queued_bytes > 0)
     }
 
     fn poll(&mut self) {
-        for event in self.house.agent_end().events() {
+        for event in self.rig.agent_end().events() {
             if let Event::Done { id, .. } = event {
                 assert!(self.calls.contains(&id) && !self.done.contains(&id), "G1: {id} is done twice");
                 self.done.push(id);
             }
         }
-        for event in self.house.app_end(self.app).events() {
+        for event in self.rig.app_end(self.app).events() {
             match event {
                 Event::Request { id, .. } => self.serves.push(id),
                 Event::Cancelled { id, .. } => {
                     self.serves.retain(|serve| *serve != id);
                     // The handler ends at once.
-                    let end = self.house.app_end(self.app);
+                    let end = self.rig.app_end(self.app);
                     let _ = end.session.respond(id, Reply::Tool(ToolOutput::text("late")), end.now);
                 }
-                Event::Violation(rule) => panic!("the bridge breaks a rule towards the app: {rule}"),
+                Event::Violation(rule) => panic!("the bridge violates a rule at the app: {rule}"),
                 _ => {}
             }
         }
@@ -106,45 +106,45 @@ impl Explored for Gateway {
         match *step {
             Step::Call => {
                 self.left[0] -= 1;
-                let call = self.house.agent_end().invoke(Invoke::call_tool("ledger__t", json("{}")));
+                let call = self.rig.agent_end().invoke(Invoke::call_tool("ledger__t", json("{}")));
                 self.calls.push(call);
             }
             Step::Cancel(place) => {
                 self.left[1] -= 1;
-                let end = self.house.agent_end();
-                end.session.cancel(self.calls[place], None, end.now).expect("it is not done");
+                let end = self.rig.agent_end();
+                end.session.cancel(self.calls[place], None, end.now).expect("the call is open");
             }
             Step::Report(place) => {
                 self.left[2] -= 1;
                 let value = f64::from(10 - self.left[2]);
-                self.house.app_end(app).report(self.serves[place], Progress::percent(value));
+                self.rig.app_end(app).report(self.serves[place], Progress::percent(value));
             }
             Step::Respond(place) => {
                 let id = self.serves.remove(place);
-                self.house.app_end(app).respond(id);
+                self.rig.app_end(app).respond(id);
                 if self.is_broken {
                     self.calls.clear();
                 }
             }
-            Step::ReadAgent => _ = self.house.read(Leg::Agent).stall(Leg::Agent),
+            Step::ReadAgent => _ = self.rig.read(Leg::Agent).stall(Leg::Agent),
             Step::ReadApp => {
-                let leg = self.house.leg(app);
-                self.house.read(leg).stall(leg);
+                let leg = self.rig.leg(app);
+                self.rig.read(leg).stall(leg);
             }
         }
-        self.house.carry();
+        self.rig.deliver();
         self.poll();
     }
 
-    /// Each leg is a function of the frames that it has seen, and the bridge of those that it was given, in their order.
+    /// The state of each end and of the bridge depends only on the frames that it has received, and on their order.
     fn state(&self) -> impl Hash {
-        let of = |mark: &str| self.house.trace.iter().filter(|line| line.contains(mark)).cloned().collect::<Vec<_>>();
+        let of = |mark: &str| self.rig.trace.iter().filter(|line| line.contains(mark)).cloned().collect::<Vec<_>>();
         (of(" > "), of("agent < "), of("app 0 < "), self.left, self.done.len(), self.serves.len())
     }
 
     fn check_rest(&self) {
         assert_eq!(self.done.len(), self.calls.len(), "G1: a call of the agent is never done");
-        assert_eq!(self.house.bridge.in_flight(), 0, "the bridge keeps a call that is over");
+        assert_eq!(self.rig.bridge.in_flight(), 0, "the bridge keeps a call that has ended");
     }
 }
 
@@ -156,8 +156,8 @@ fn every_order_of_two_calls_a_cancel_and_a_report_ends_each_call_once() {
 }
 
 #[test]
-fn a_broken_gateway_is_found_by_the_shortest_way() {
-    let failure = explore(|| Gateway::new([1, 0, 0], true), Bounds::default()).expect_err("it loses its calls");
+fn a_broken_gateway_is_found_with_the_fewest_steps() {
+    let failure = explore(|| Gateway::new([1, 0, 0], true), Bounds::default()).expect_err("a broken gateway");
     let Failure::Objection { what, way } = failure else { panic!("{failure}") };
     assert!(what.starts_with("G1"), "{what}");
     assert_eq!(way, [Step::Call, Step::ReadApp, Step::Respond(0), Step::ReadAgent]);

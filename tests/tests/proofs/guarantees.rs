@@ -1,5 +1,5 @@
-//! G1 to G16, each by its name. What a single scenario can show is shown by one; what must hold on every interleaving is watched in
-//! storms of random operations.
+//! The guarantees G1 to G16, each with a test of its name: a single scenario where one is enough, and storms of random operations
+//! for rules about every interleaving.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use testkit::scripted::{call_tool, cancelled, json, progress, request, result};
 use testkit::world::{Wire, World};
 use testkit::{Coverage, Happening, Pair, Rng, Scripted};
 
-/// A storm of random operations on a world of two ends, watched after every call, and its trace. Sizes are in play that the model does
-/// not know (a congested outbox, few events), so the judge is alone; `model.rs` has the storms that are predicted. Two clients in four
-/// make stateless requests, after a probe.
+/// A storm of random operations on a world of two ends, checked after every operation. The limits on output and events are so small that the
+/// model cannot predict their effects, so only the judge checks the guarantees; `model.rs` has the storms with predictions. Half of the
+/// clients make stateless requests, after a probe.
 fn storm(seed: u64, steps: usize) -> World {
     let client = with(client_config(), |config| {
         config.era = [Era::Legacy, Era::Auto, Era::Legacy, Era::Modern][(seed % 4) as usize];
@@ -33,7 +33,7 @@ fn storm(seed: u64, steps: usize) -> World {
         config.timeouts.input = Some(Duration::from_secs(3));
         config.limits.in_flight = 12;
         config.limits.events = 8;
-        // Now and then congested.
+        // Small enough to be exceeded sometimes.
         config.limits.output_bytes = 2_000;
         config.timeouts.response_gap = Duration::from_millis(seed % 3);
     });
@@ -63,7 +63,10 @@ fn g1_to_g5_g7_and_g12_hold_in_every_storm() {
         rounds[1] += trace.iter().filter(|line| line.contains(r#""requestState":"state of"#) && !is_round(line)).count();
         congested += trace.iter().filter(|line| line.contains("Coalesced") || line.contains("Full")).count();
     }
-    assert!(done > 2_000 && congested > 200, "a breeze: {done} calls done, {congested} verbs met a full outbox");
+    assert!(
+        done > 2_000 && congested > 200,
+        "a storm with too few events: {done} calls done, {congested} methods met a full outbox"
+    );
     println!("{stateless}, rounds and their retries: {rounds:?}");
     assert!(rounds[0] > 10 && rounds[1] > 0, "no rounds: {rounds:?}");
     assert!(stateless.of(Happening::StatelessRequest) > 500, "{stateless}");
@@ -81,7 +84,7 @@ fn g10_equal_operations_give_equal_output() {
 }
 
 #[test]
-fn g1_every_call_is_done_exactly_once_however_it_ends() {
+fn g1_every_call_ends_exactly_once_in_each_way() {
     type Ending = fn(&mut Scripted, u64);
     let endings: [(&str, Ending); 7] = [
         ("result", |end, id| _ = end.frame(&result(id))),
@@ -97,7 +100,7 @@ fn g1_every_call_is_done_exactly_once_however_it_ends() {
         let id = end.call();
         end.sent();
         ending(&mut end, 2);
-        // Whatever comes afterwards changes nothing.
+        // Later frames change nothing.
         end.frame(&result(2)).at(700_000);
         end.session.handle_end(TransportEnd::Failed, end.now);
         let done = end.events().into_iter().filter(|event| matches!(event, Event::Done { id: other, .. } if *other == id)).count();
@@ -106,7 +109,7 @@ fn g1_every_call_is_done_exactly_once_however_it_ends() {
 }
 
 #[test]
-fn g2_one_response_and_one_cancel_at_the_most() {
+fn g2_an_exchange_has_at_most_one_response_and_at_most_one_cancel() {
     let mut server = Scripted::server(server_config());
     let id = server.receive_call(1);
     server.session.respond(id, Reply::Tool(ToolOutput::text("a")), server.now).unwrap();
@@ -178,7 +181,7 @@ fn g5_nothing_grows_with_the_age_of_a_session() {
 }
 
 #[test]
-fn g6_no_bytes_whatever_panic() {
+fn g6_no_bytes_cause_a_panic() {
     let seeds: Vec<String> = vec![
         call_tool(1, true),
         testkit::scripted::initialize(1, "2025-11-25", "{}"),
@@ -220,7 +223,7 @@ fn g6_no_bytes_whatever_panic() {
 }
 
 #[test]
-fn g7_what_would_be_over_before_it_began_settles_at_once() {
+fn g7_a_call_or_input_request_whose_deadline_has_passed_settles_at_once() {
     let mut client = Scripted::client(client_config());
     client.at(50);
     let now = CallTimeouts::NONE.with_idle(Some(Duration::ZERO));
@@ -239,7 +242,7 @@ fn g7_what_would_be_over_before_it_began_settles_at_once() {
 }
 
 #[test]
-fn g8_output_is_ready_when_a_verb_returns() {
+fn g8_output_can_be_polled_when_a_method_returns() {
     let mut pair = Pair::ready();
     pair.client.call();
     assert_eq!(pair.client.sent().len(), 1);
@@ -254,7 +257,7 @@ fn g8_output_is_ready_when_a_verb_returns() {
 }
 
 #[test]
-fn g9_a_frame_that_comes_late_wins_over_a_deadline_that_nobody_has_looked_at() {
+fn g9_a_late_frame_wins_over_a_deadline_that_handle_timeout_has_not_expired() {
     let mut client = Scripted::client(client_config());
     client.call();
     client.sent();
@@ -265,7 +268,7 @@ fn g9_a_frame_that_comes_late_wins_over_a_deadline_that_nobody_has_looked_at() {
 }
 
 #[test]
-fn g11_ids_are_typed_and_the_two_directions_never_meet() {
+fn g11_ids_have_types_and_the_two_directions_are_independent() {
     let mut client = Scripted::client(client_config());
     client.call();
     client.sent();
@@ -301,7 +304,7 @@ fn g12_sampling_four_deep_is_refused_on_both_sides() {
 }
 
 #[test]
-fn g13_payloads_cross_byte_for_byte() {
+fn g13_payloads_are_passed_on_byte_for_byte() {
     let mut pair = Pair::ready();
     let odd = "{ \"name\" : \"t\", \"arguments\" : { \"n\" : 1.50e+3, \"u\" : \"\\u00e9\\ud83d\\ude00 é\", \"d\" : 1, \"d\" : 2,\n\t\"z\":[ ] } }";
     pair.client.invoke(no_clocks(odd).without_progress());
@@ -317,13 +320,13 @@ fn g13_payloads_cross_byte_for_byte() {
 const CALLER: &str =
     r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"sampling":{}}"#;
 
-/// A stateless call of a tool, whose `_meta` has also `more`.
+/// A stateless call of a tool with `more` in its `_meta`.
 fn stateless_call(id: u64, more: &str) -> String {
     request(id, "tools/call", &format!(r#"{{"name":"t","_meta":{{{CALLER}{more}}}}}"#))
 }
 
 #[test]
-fn g15_a_server_sends_no_request_for_a_stateless_call_and_nothing_after_its_result_and_a_client_no_response() {
+fn g15_a_stateless_call_has_no_request_of_the_server_and_no_frame_after_its_result() {
     let mut server = Scripted::new(server_config());
     server.frame(&stateless_call(1, r#","progressToken":1,"io.modelcontextprotocol/logLevel":"debug""#));
     let id = server.request();
@@ -340,7 +343,7 @@ fn g15_a_server_sends_no_request_for_a_stateless_call_and_nothing_after_its_resu
 }
 
 #[test]
-fn g16_the_level_and_the_token_of_one_stateless_call_are_not_those_of_another() {
+fn g16_the_log_level_and_the_token_of_a_stateless_call_apply_only_to_that_call() {
     let mut server = Scripted::new(server_config());
     server.frame(&stateless_call(1, r#","progressToken":1,"io.modelcontextprotocol/logLevel":"debug""#));
     server.request();

@@ -1,5 +1,5 @@
-//! A peer that says anything and an owner that does anything, in virtual time: what a session guarantees holds whatever the one says and
-//! the other does. The storms of `guarantees` have two well-behaved ends; here there is one.
+//! A session between a peer that sends random frames and an owner that calls random methods, in virtual time: the guarantees of the session
+//! must hold. The storms of `guarantees` have two well-behaved ends; here there is one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use testkit::config::{client_config, server_config, with};
 use testkit::scripted::{json, notification, progress};
 use testkit::{Rng, Scripted};
 
-/// Says anything: proper frames and improper ones about a handful of ids, so that they meet; half of them about `ours`.
+/// A random frame, valid or not. It has one of a few ids, so that frames collide; half of the ids are from `ours`.
 fn anything(rng: &mut Rng, ours: &[u64]) -> String {
     let ids = ["0", "1", "2", "3", "5", "8", "\"2\"", "null", "1.5"];
     let methods = [
@@ -65,35 +65,35 @@ fn anything(rng: &mut Rng, ours: &[u64]) -> String {
     }
 }
 
-/// What the two sides of a session may see and hear of it, whatever the peer says.
+/// An observer of the frames and events of a session, which checks its guarantees.
 #[derive(Default)]
 struct Watch {
     /// The number of times that the peer has used an id for a request.
     asked: BTreeMap<String, usize>,
-    /// The number of times that it was answered under it.
+    /// The number of times that a response with this id was sent.
     answered: BTreeMap<String, usize>,
     requests: BTreeSet<u64>,
     cancels: BTreeSet<u64>,
     live: BTreeSet<OutboundId>,
     serves: BTreeSet<InboundId>,
     orphans: BTreeSet<InboundId>,
-    questions: BTreeSet<InputKey>,
+    open_inputs: BTreeSet<InputKey>,
     closed: bool,
 }
 
 impl Watch {
-    /// The peer says something.
-    fn says(&mut self, frame: &str) {
-        let said: Value = serde_json::from_str(frame).unwrap_or_default();
-        for one in said.as_array().map_or_else(|| std::slice::from_ref(&said), Vec::as_slice) {
+    /// The peer sends a frame.
+    fn peer_sends(&mut self, frame: &str) {
+        let frames: Value = serde_json::from_str(frame).unwrap_or_default();
+        for one in frames.as_array().map_or_else(|| std::slice::from_ref(&frames), Vec::as_slice) {
             if one.get("method").is_some() {
                 *self.asked.entry(one["id"].to_string()).or_default() += 1;
             }
         }
     }
 
-    /// The peer sees a frame.
-    fn sees(&mut self, frame: &str) {
+    /// The peer receives a frame.
+    fn peer_receives(&mut self, frame: &str) {
         assert!(!self.closed, "G4: {frame}");
         let seen: Value = serde_json::from_str(frame).unwrap();
         let id = seen.get("id").map(Value::to_string);
@@ -113,8 +113,8 @@ impl Watch {
         }
     }
 
-    /// The owner hears an event.
-    fn hears(&mut self, event: &Event) {
+    /// The owner polls an event.
+    fn owner_polls(&mut self, event: &Event) {
         assert!(!self.closed, "G4: {event:?}");
         match event {
             Event::Done { id, .. } => assert!(self.live.remove(id), "G1: {event:?}"),
@@ -122,17 +122,17 @@ impl Watch {
             Event::Request { id, .. } => assert!(self.serves.insert(*id), "{event:?}"),
             Event::Cancelled { id, .. } => assert!(self.serves.remove(id) && self.orphans.insert(*id), "{event:?}"),
             Event::InputRequested { key, parent, .. } => {
-                assert!(self.questions.insert(*key) && parent.is_none_or(|parent| self.live.contains(&parent)), "{event:?}");
+                assert!(self.open_inputs.insert(*key) && parent.is_none_or(|parent| self.live.contains(&parent)), "{event:?}");
             }
-            Event::InputGone { key } => assert!(self.questions.remove(key), "{event:?}"),
+            Event::InputGone { key } => assert!(self.open_inputs.remove(key), "{event:?}"),
             Event::Closed(_) => self.closed = true,
             _ => {}
         }
     }
 
-    fn polls(&mut self, end: &mut Scripted) {
-        end.sent().iter().for_each(|frame| self.sees(frame));
-        end.events().iter().for_each(|event| self.hears(event));
+    fn poll_all(&mut self, end: &mut Scripted) {
+        end.sent().iter().for_each(|frame| self.peer_receives(frame));
+        end.events().iter().for_each(|event| self.owner_polls(event));
     }
 }
 
@@ -148,7 +148,7 @@ fn g1_g2_g4_g5_and_g7_hold_against_a_peer_that_says_anything() {
             _ => Scripted::server_at(with(server_config(), small), "2025-03-26", r#"{"roots":{},"sampling":{}}"#),
         };
         let mut watch = Watch::default();
-        // The greeting that was drained, or that waits.
+        // The handshake request, which was drained or is still queued.
         watch.asked.insert("0".into(), 1);
         if seed % 4 == 1 {
             watch.requests.insert(1);
@@ -158,35 +158,35 @@ fn g1_g2_g4_g5_and_g7_hold_against_a_peer_that_says_anything() {
                 let newest: Vec<_> = watch.requests.iter().rev().take(4).copied().collect();
                 let frame = anything(rng, &newest);
                 if end.session.handle_frame(frame.clone().into(), Lane::CHANNEL, end.now).is_ok() {
-                    watch.says(&frame);
+                    watch.peer_sends(&frame);
                 }
             }
             11..13 => {
-                let clocks = CallTimeouts::NONE
+                let timeouts = CallTimeouts::NONE
                     .with_idle(Some(Duration::from_millis(40)))
                     .with_max_total(Some(Duration::from_millis(90)))
                     .with_reset_on_progress(true);
-                let parent = rng.pick(&watch.questions.iter().copied().collect::<Vec<_>>()).filter(|_| rng.below(2) == 0);
+                let parent = rng.pick(&watch.open_inputs.iter().copied().collect::<Vec<_>>()).filter(|_| rng.below(2) == 0);
                 let mut call = match rng.below(3) {
                     0 => Invoke::new(Op::CallTool, Json::empty_object()),
                     1 => Invoke::ping(),
                     _ => Invoke::custom("acme/do", Json::empty_object()),
                 }
-                .with_timeouts(clocks);
+                .with_timeouts(timeouts);
                 call.parent = parent;
                 watch.live.extend(end.session.invoke(call, end.now));
             }
             13 => {
                 if let Some(id) = rng.pick(&watch.live.iter().copied().collect::<Vec<_>>()) {
-                    // Its end may wait to be polled.
+                    // The event of its end may not be polled yet.
                     let _ = end.session.cancel(id, None, end.now);
                 }
             }
             14 => {
-                if let Some(key) = rng.pick(&watch.questions.iter().copied().collect::<Vec<_>>())
+                if let Some(key) = rng.pick(&watch.open_inputs.iter().copied().collect::<Vec<_>>())
                     && end.session.provide_input(key, Answer::Roots(json("[]")), end.now).is_ok()
                 {
-                    watch.questions.remove(&key);
+                    watch.open_inputs.remove(&key);
                 }
             }
             15 => {
@@ -208,17 +208,17 @@ fn g1_g2_g4_g5_and_g7_hold_against_a_peer_that_says_anything() {
                 end.session.handle_timeout(end.now);
                 assert!(end.session.poll_timeout().is_none_or(|due| due > end.now), "G7");
             }
-            _ => watch.polls(end),
+            _ => watch.poll_all(end),
         };
         for _ in 0..400 {
             step(&mut end, &mut watch, &mut rng);
             let stats = end.session.stats();
             assert!(stats.outbound_calls <= 6 && stats.inbound_calls <= 6 && stats.orphans <= stats.inbound_calls, "G5: {stats:?}");
         }
-        watch.polls(&mut end);
+        watch.poll_all(&mut end);
         end.session.handle_end(TransportEnd::Failed, end.now);
-        watch.polls(&mut end);
-        assert!(watch.closed && watch.live.is_empty() && watch.questions.is_empty(), "G1 in seed {seed}");
+        watch.poll_all(&mut end);
+        assert!(watch.closed && watch.live.is_empty() && watch.open_inputs.is_empty(), "G1 in seed {seed}");
         assert_eq!(end.session.poll_timeout(), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Proofs about every run rather than one: model, search, storms, and stored cases, recordings and tables.
+//! Tests of many runs rather than one: model, exhaustive search, storms, stored cases, recordings and tables.
 
 mod callers;
 mod corpus;

@@ -1,26 +1,26 @@
-//! Recorded traffic of the reference and of the official SDKs, replayed into our sessions in the place of each end. Where a session does
-//! otherwise than the recorded end did, it stands in a table here, with the reason.
+//! Recorded traffic of the reference and of the official SDKs, replayed into our sessions in the place of each end. A table lists every
+//! difference between a session and a recorded end, with its reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use tests::replay::{Turn, What, differences, names, seen};
+use tests::replay::{Turn, TurnKind, differences, names, seen};
 
-/// One reason to do otherwise, and where it shows.
+/// One reason for differences, with the ends and the recordings that have them.
 struct Known {
     why: &'static str,
     /// The ends, as `gw of gw<->app`.
     ends: &'static [&'static str],
     files: Files,
-    /// What differs. `<` is what the end says, `>` what it hears.
+    /// The differences. `<` marks a frame that the end sends, `>` one that it receives.
     what: &'static [&'static str],
 }
 
-/// Where something shows: at each of the ends, everything in each of the files.
+/// The recordings that have all the differences at each of the ends.
 enum Files {
     These(&'static [&'static str]),
-    /// There are many.
+    /// Only their number, if there are many.
     Count(usize),
 }
 
@@ -32,125 +32,125 @@ const CLIENT: &str = "client of client<->server";
 const SERVER: &str = "server of client<->server";
 const GATEWAY: &str = "gw of gw<->app";
 const APP: &str = "app of gw<->app";
-/// The host plays the gateway to its own SDK.
+/// The host is the gateway of its own SDK.
 const HOST: &str = "host of host<->sdk";
 const SDK: &str = "sdk of host<->sdk";
-/// Driven by hand.
+/// A gateway that sends prepared frames.
 const RAW: &str = "rawgw of rawgw<->app";
 
 const KNOWN: &[Known] = &[
-    // ---- Tesseron: the reference does what it should not (`docs/protocols/tesseron.md`) ----
+    // ---- Tesseron: faults of the reference (`docs/protocols/tesseron.md`) ----
     Known {
-        why: "an orphan goes on to report when its invocation is over",
+        why: "a handler of the reference goes on to report after its invocation has ended",
         ends: &[APP, SDK],
         files: These(&["cancel"]),
-        what: &["< actions/progress: is not said (the call is over)"],
+        what: &["< actions/progress: is not sent (the call is over)"],
     },
     Known {
-        why: "the reference answers what its lost connection has cancelled, into nowhere",
+        why: "the reference answers invocations that the loss of their connection has cancelled",
         ends: &[SDK],
         files: These(&["disconnect-mid-invocation-uds", "resume-server-sdk-uds"]),
-        what: &["< -32001 to actions/invoke: is not said (not live: it has ended or never was)"],
+        what: &["< -32001 to actions/invoke: is not sent (not live: it has ended or never was)"],
     },
     Known {
-        why: "the recorded app dies; ours is closed by its owner, and answers what it still runs",
+        why: "the recorded app is killed; ours is closed by its owner, and answers its running invocations",
         ends: &[APP],
         files: These(&["app-exit-and-gateway-shutdown"]),
-        what: &["< -32001 to actions/invoke: is said, and was not"],
+        what: &["< -32001 to actions/invoke: is sent, but not in the recording"],
     },
     Known {
-        why: "the recorded host leaves without a word; ours is closed by its owner, and cancels what it still waits for",
+        why: "the recorded host disconnects; ours is closed by its owner, and cancels its open calls",
         ends: &[HOST],
         files: These(&["disconnect-mid-invocation-uds", "resume-server-sdk-uds"]),
-        what: &["< actions/cancel: is said, and was not"],
+        what: &["< actions/cancel: is sent, but not in the recording"],
     },
     Known {
-        why: "the reference closes a dial unanswered while it has another one open; ours says what is wrong with it",
+        why: "the reference closes a dial without an answer while another one is open; ours answers with an error",
         ends: &[APP],
         files: These(&["disconnect-mid-invocation-uds"]),
-        what: &["< -32009 to tesseron/bind: is said, and was not"],
+        what: &["< -32009 to tesseron/bind: is sent, but not in the recording"],
     },
     Known {
-        why: "a handler that returns nothing has an output all the same",
+        why: "our result has an output even if the handler returns none",
         ends: &[APP, SDK],
         files: These(&["invoke-success"]),
         what: &["< result of actions/invoke: result.output is added"],
     },
     Known {
-        why: "the reference says any percent; ours stays between 0 and 100 and never goes back",
+        why: "the reference sends any percentage; ours stays between 0 and 100 and never falls",
         ends: &[APP, SDK],
         files: These(&["progress5"]),
-        what: &["< actions/progress: params.percent is another", "< actions/progress: params.percent is left out"],
+        what: &["< actions/progress: params.percent differs", "< actions/progress: params.percent is omitted"],
     },
     Known {
-        why: "of progress that goes back only the words are told, and of more than all of it all of it",
+        why: "of progress that falls only the message is reported, and a percentage above 100 as 100",
         ends: &[GATEWAY, HOST],
         files: These(&["progress5"]),
-        what: &["> actions/progress: is told otherwise"],
+        what: &["> actions/progress: is reported differently"],
     },
     Known {
-        why: "what goes with a log record cannot take the place of its message",
+        why: "the meta of a log record cannot replace its message",
         ends: &[APP, SDK],
         files: These(&["log"]),
-        what: &["< log: params.meta is left out"],
+        what: &["< log: params.meta is omitted"],
     },
     Known {
-        why: "a form that is accepted without a value is none that has fields; the reference finds that out in its handler",
+        why: "accepting a form with fields needs a value; the reference checks it in the handler",
         ends: &[APP, SDK],
         files: These(&["elicit"]),
         what: &["> result of elicitation/request: a response of the wrong shape"],
     },
     Known {
-        why: "what is asked on behalf of a call ends with it, and its late answer is not relayed",
+        why: "an input request ends with its call, and a late answer is not forwarded",
         ends: &[GATEWAY, HOST],
         files: These(&["sampling-cancel"]),
         what: &["< result of sampling/request: is error -32001"],
     },
     Known {
-        why: "sampling nests three deep and no deeper; the reference counts nothing",
+        why: "sampling may be nested three deep; the reference has no limit",
         ends: &[GATEWAY, HOST],
         files: These(&["sampling-nested-depth4"]),
         what: &["< result of sampling/request: is error -32008", "> sampling/request: sampling nested too deep"],
     },
     Known {
-        why: "a claim of our gateway says what its agent can do, always; this one was written by hand",
+        why: "a claim of our gateway always has the capabilities of its agent; this one was written by hand",
         ends: &[HOST, RAW],
         files: These(&["host-bind-uds"]),
         what: &["< tesseron/claimed: params.agentCapabilities is added"],
     },
-    // ---- Tesseron: an app that is driven by hand, to see what the gateway does ----
+    // ---- Tesseron: an app that sends prepared frames to a gateway ----
     Known {
-        why: "our app asks only on behalf of an invocation that it runs",
+        why: "our app makes input requests only on behalf of a running invocation",
         ends: &[APP],
         files: These(&["gwmint-handshake-ws", "gwmint-no-capabilities", "gwmint-prehello", "gwmint-sampling-elicitation-direct"]),
-        what: &["< sampling/request: is not said (nobody asked for that)"],
+        what: &["< sampling/request: is not sent (there is no such request)"],
     },
     Known {
-        why: "our app asks only on behalf of an invocation that it runs",
+        why: "our app makes input requests only on behalf of a running invocation",
         ends: &[APP],
         files: These(&["gwmint-no-capabilities", "gwmint-prehello", "gwmint-sampling-elicitation-direct"]),
-        what: &["< elicitation/request: is not said (nobody asked for that)"],
+        what: &["< elicitation/request: is not sent (there is no such request)"],
     },
     Known {
-        why: "our gateway answers no question that belongs to no call",
+        why: "our gateway refuses an input request that belongs to no call",
         ends: &[GATEWAY],
         files: These(&["gwmint-handshake-ws", "gwmint-sampling-elicitation-direct"]),
         what: &["< result of sampling/request: is error -32009"],
     },
     Known {
-        why: "nor before the session is claimed",
+        why: "our gateway refuses input requests before the session is claimed",
         ends: &[GATEWAY],
         files: These(&["gwmint-handshake-ws", "gwmint-prehello"]),
         what: &["> sampling/request: a message at the wrong point of the handshake"],
     },
     Known {
-        why: "nor before the session is claimed; the recording refuses this one, too",
+        why: "our gateway refuses input requests before the session is claimed; the recorded one refuses this one, too",
         ends: &[GATEWAY],
         files: These(&["gwmint-prehello"]),
         what: &["> elicitation/request: a message at the wrong point of the handshake"],
     },
     Known {
-        why: "what the agent cannot do, and what belongs to no call, is refused, and noted as a broken rule",
+        why: "an input request that the agent does not support, or that belongs to no call, is refused as a violation",
         ends: &[GATEWAY],
         files: These(&["gwmint-no-capabilities", "gwmint-sampling-elicitation-direct"]),
         what: &["> elicitation/request: an input that was not offered", "> sampling/request: an input that was not offered"],
@@ -167,74 +167,74 @@ const KNOWN: &[Known] = &[
         ],
     },
     Known {
-        why: "our app greets, and by itself",
+        why: "our app sends its hello by itself",
         ends: &[APP],
         files: These(&["gwmint-prehello"]),
-        what: &["< tesseron/hello: is said, and was not"],
+        what: &["< tesseron/hello: is sent, but not in the recording"],
     },
     Known {
-        why: "our app says nothing that is no message, asks for nothing that there is not, greets once, and answers what was asked",
+        why: "our app sends no invalid message and no unknown method, one hello, and responses only to requests",
         ends: &[APP],
         files: These(&["gwmint-dispatcher"]),
         what: &[
-            "< no/such: is not said (parameters, arguments and _meta must be JSON objects)",
-            "< result of nothing: is not said (nobody asked for that)",
-            "< tesseron/hello: is not said (only the other end of the protocol may send this)",
-            "< what is no message: is not said (nobody asked for that)",
+            "< no/such: is not sent (parameters, arguments and _meta must be JSON objects)",
+            "< result of no request: is not sent (there is no such request)",
+            "< tesseron/hello: is not sent (only the other end of the protocol may send this)",
+            "< an invalid message: is not sent (there is no such request)",
         ],
     },
     Known {
-        why: "our gateway passes over news that nobody has listed",
+        why: "our gateway ignores notifications that the owner has not listed",
         ends: &[GATEWAY],
         files: These(&["gwmint-dispatcher"]),
-        what: &["> no/notif: is passed over"],
+        what: &["> no/notif: is ignored"],
     },
     Known {
-        why: "both pass over what is no message and answers nothing; ours notes it",
+        why: "both ignore invalid messages and responses to no request; ours reports them as violations",
         ends: &[GATEWAY],
         files: These(&["gwmint-dispatcher"]),
         what: &[
-            "> result of nothing: a response to a request that was never made",
-            "> result of nothing: is passed over",
+            "> result of no request: a response to a request that was never made",
+            "> result of no request: is ignored",
             "> tesseron/hello: a frame that is no JSON-RPC 2.0 message",
-            "> tesseron/hello: is passed over",
-            "> what is no message: a batch where none is allowed, an empty or an oversized one",
-            "> what is no message: is passed over",
+            "> tesseron/hello: is ignored",
+            "> an invalid message: a batch where none is allowed, an empty or an oversized one",
+            "> an invalid message: is ignored",
         ],
     },
     Known {
-        why: "a second hello is refused, where the reference begins a second session",
+        why: "a second hello is refused; the reference begins a second session",
         ends: &[GATEWAY],
         files: These(&["gwmint-dispatcher"]),
         what: &["< result of tesseron/hello: is error -32600", "> tesseron/hello: a message at the wrong point of the handshake"],
     },
     Known {
-        why: "our app says a whole and proper hello",
+        why: "our app sends a complete and valid hello",
         ends: &[APP],
         files: These(&["gwmint-hello-validation"]),
         what: &[
             "< tesseron/hello: params.actions is added",
             "< tesseron/hello: params.app is added",
-            "< tesseron/hello: params.app.id is another",
+            "< tesseron/hello: params.app.id differs",
             "< tesseron/hello: params.capabilities is added",
             "< tesseron/hello: params.protocolVersion is added",
-            "< tesseron/hello: params.protocolVersion is another",
+            "< tesseron/hello: params.protocolVersion differs",
         ],
     },
     Known {
-        why: "our app reports progress, and says so",
+        why: "our app declares that it reports progress",
         ends: &[APP],
         files: These(&["gwmint-capabilities-intersection"]),
-        what: &["< tesseron/hello: params.capabilities.streaming is another"],
+        what: &["< tesseron/hello: params.capabilities.streaming differs"],
     },
     Known {
-        why: "our app is through with a channel on which it was refused",
+        why: "our app closes a channel on which it was refused",
         ends: &[APP],
         files: These(&["gwmint-hello-validation", "gwmint-resume-unclaimed"]),
-        what: &["< tesseron/hello: is not said (the session is closing)"],
+        what: &["< tesseron/hello: is not sent (the session is closing)"],
     },
     Known {
-        why: "parameters of the wrong shape are -32602, also where the reference does without them",
+        why: "parameters of the wrong shape are -32602, also if the reference ignores them",
         ends: &[GATEWAY],
         files: These(&["gwmint-hello-validation"]),
         what: &[
@@ -244,228 +244,228 @@ const KNOWN: &[Known] = &[
         ],
     },
     Known {
-        why: "our gateway closes a channel on which another major version was spoken",
+        why: "our gateway closes a channel after a hello with another major version",
         ends: &[GATEWAY],
         files: These(&["gwmint-hello-validation"]),
-        what: &["< result of tesseron/hello: is not said (nobody asked that)"],
+        what: &["< result of tesseron/hello: is not sent (there is no such input request)"],
     },
     Known {
-        why: "our app resumes once, at the beginning, and is through with a channel on which it was refused",
+        why: "our app resumes once, at the beginning, and closes a channel on which it was refused",
         ends: &[APP],
         files: These(&["gwmint-resume-uds"]),
         what: &[
-            "< tesseron/resume: is not said (only the other end of the protocol may send this)",
-            "< tesseron/resume: is not said (the session is closing)",
+            "< tesseron/resume: is not sent (only the other end of the protocol may send this)",
+            "< tesseron/resume: is not sent (the session is closing)",
         ],
     },
     Known {
-        why: "our gateway closes a channel on which another major version was spoken; what both refuse ours notes",
+        why: "our gateway closes a channel after a resume with another major version, and reports refusals as violations",
         ends: &[GATEWAY],
         files: These(&["gwmint-resume-uds"]),
         what: &[
-            "< result of tesseron/resume: is not said (nobody asked that)",
+            "< result of tesseron/resume: is not sent (there is no such input request)",
             "> tesseron/resume: a message at the wrong point of the handshake",
             "> tesseron/resume: parameters of the wrong shape",
         ],
     },
     Known {
-        why: "an answer names the invocation that it is of",
+        why: "the result of our app has the id of its invocation",
         ends: &[APP],
         files: These(&["gwmint-resume-uds"]),
-        what: &["< result of actions/invoke: result.invocationId is another"],
+        what: &["< result of actions/invoke: result.invocationId differs"],
     },
     Known {
-        why: "an answer that names another invocation is taken, and noted",
+        why: "a result with the id of another invocation is accepted as a violation",
         ends: &[GATEWAY],
         files: These(&["gwmint-resume-uds"]),
         what: &["> result of actions/invoke: a response of the wrong shape"],
     },
-    // ---- Tesseron: a gateway that is driven by hand, to see what the app does ----
+    // ---- Tesseron: a gateway that sends prepared frames to an app ----
     Known {
-        why: "our gateway binds first, once, and with a code that can be one; it says the code in capitals",
+        why: "our gateway binds first, once, and with a valid code, which it sends in capitals",
         ends: &[RAW],
         files: These(&["host-bind-uds"]),
         what: &[
-            "< actions/cancel: is not said (nobody made that call)",
-            "< actions/invoke: is not said (the handshake is not done, or the session is not claimed)",
-            "< tesseron/bind: is not said (a claim code has 1 to 64 symbols)",
-            "< tesseron/bind: is not said (only the other end of the protocol may send this)",
-            "< tesseron/bind: params.code is another",
+            "< actions/cancel: is not sent (there is no such call)",
+            "< actions/invoke: is not sent (the handshake is not done, or the session is not claimed)",
+            "< tesseron/bind: is not sent (a claim code has 1 to 64 symbols)",
+            "< tesseron/bind: is not sent (only the other end of the protocol may send this)",
+            "< tesseron/bind: params.code differs",
         ],
     },
     Known {
-        why: "so the answer to what it has not said is nobody's",
+        why: "since our gateway has not sent those requests, the recorded responses belong to no request",
         ends: &[RAW],
         files: These(&["host-bind-uds"]),
-        what: &["> -32600 to nothing: an error that names no request", "> -32600 to nothing: is passed over"],
+        what: &["> -32600 to no request: an error that names no request", "> -32600 to no request: is ignored"],
     },
-    // ---- The bridge of the reference, as a server of MCP ----
+    // ---- The bridge of the reference, as an MCP server ----
     Known {
-        why: "MCP wants progress that increases; the reference repeats values for their messages, ours keeps the message for the next",
+        why: "MCP demands increasing progress; the reference repeats values with new messages, ours keeps the message for the next value",
         ends: &[BRIDGE],
         files: These(&["progress5"]),
-        what: &["< notifications/progress: is not said", "< notifications/progress: params.message is added"],
+        what: &["< notifications/progress: is not sent", "< notifications/progress: params.message is added"],
     },
     Known {
-        why: "so an agent of ours passes repeated values over",
+        why: "our agent ignores repeated values",
         ends: &[AGENT],
         files: These(&["progress5"]),
-        what: &["> notifications/progress: is passed over", "> notifications/progress: progress that does not increase"],
+        what: &["> notifications/progress: is ignored", "> notifications/progress: progress that does not increase"],
     },
     Known {
-        why: "a question names its call, so that depth can be counted; the mode of a form is the one that needs no name",
+        why: "an input request has its call, so that depth can be counted; the mode of a form may be omitted",
         ends: &[BRIDGE],
         files: These(&["confirm-accept", "confirm-decline", "elicit", "node-prompts"]),
-        what: &["< elicitation/create: params._meta is added", "< elicitation/create: params.mode is left out"],
+        what: &["< elicitation/create: params._meta is added", "< elicitation/create: params.mode is omitted"],
     },
     Known {
-        why: "a question names its call, so that depth can be counted",
+        why: "an input request has its call, so that depth can be counted",
         ends: &[BRIDGE],
         files: These(&["node-prompts", "sampling", "sampling-cancel", "sampling-nested-depth4"]),
         what: &["< sampling/createMessage: params._meta is added"],
     },
     Known {
-        why: "a call that is made to answer a question says how deep that is",
+        why: "a call that is made to answer an input request has its depth",
         ends: &[AGENT],
         files: These(&["sampling-nested-depth4"]),
         what: &["< tools/call: params._meta is added"],
     },
     Known {
-        why: "sampling nests three deep and no deeper; the reference counts nothing",
+        why: "sampling may be nested three deep; the reference has no limit",
         ends: &[AGENT],
         files: These(&["sampling-nested-depth4"]),
         what: &["< result of sampling/createMessage: is error -32808", "> sampling/createMessage: sampling nested too deep"],
     },
     Known {
-        why: "what is asked on behalf of a call ends with it",
+        why: "an input request ends with its call",
         ends: &[AGENT],
         files: These(&["sampling-cancel"]),
         what: &["< result of sampling/createMessage: is error -32800"],
     },
     Known {
-        why: "what is asked on behalf of a call ends with it",
+        why: "an input request ends with its call",
         ends: &[BRIDGE],
         files: These(&["sampling-cancel"]),
-        what: &["< notifications/cancelled: is said, and was not"],
+        what: &["< notifications/cancelled: is sent, but not in the recording"],
     },
     Known {
-        why: "a server of ours asks only on behalf of a call",
+        why: "our server makes input requests only on behalf of a call",
         ends: &[BRIDGE],
         files: These(&["gwmint-handshake-ws", "gwmint-sampling-elicitation-direct"]),
-        what: &["< sampling/createMessage: is not said (it is on behalf of nothing)"],
+        what: &["< sampling/createMessage: is not sent (no call is running)"],
     },
     Known {
-        why: "a server of ours asks only on behalf of a call",
+        why: "our server makes input requests only on behalf of a call",
         ends: &[BRIDGE],
         files: These(&["gwmint-sampling-elicitation-direct"]),
-        what: &["< elicitation/create: is not said (it is on behalf of nothing)"],
+        what: &["< elicitation/create: is not sent (no call is running)"],
     },
     Known {
-        why: "an accepted form always has content, if only none of its own",
+        why: "an accepted form always has content, which may be empty",
         ends: &[AGENT],
         files: These(&["elicit"]),
         what: &["< result of elicitation/create: result.content is added"],
     },
     Known {
-        why: "content that does not fit its form is noted; the reference has its MCP library find that out",
+        why: "content that does not fit its form is a violation; the reference leaves the check to its MCP library",
         ends: &[BRIDGE],
         files: These(&["elicit"]),
         what: &["> result of elicitation/create: a response of the wrong shape"],
     },
     Known {
-        why: "nothing new is said to whoever has ended its side",
+        why: "no notification is sent to a peer that has ended its side",
         ends: &[BRIDGE],
         files: These(&["gwmint-resume-uds"]),
         what: &[
-            "< notifications/resources/list_changed: is not said (the session is closing)",
-            "< notifications/tools/list_changed: is not said (the session is closing)",
+            "< notifications/resources/list_changed: is not sent (the session is closing)",
+            "< notifications/tools/list_changed: is not sent (the session is closing)",
         ],
     },
     Known {
-        why: "nothing new is said to whoever has ended its side",
+        why: "no notification is sent to a peer that has ended its side",
         ends: &[BRIDGE],
         files: These(&["manifest-variants"]),
-        what: &["< notifications/message: is not said"],
+        what: &["< notifications/message: is not sent"],
     },
     Known {
-        why: "what the server has not declared is refused before it is sent",
+        why: "a request that the server has not declared is refused before it is sent",
         ends: &[AGENT],
         files: These(&["errors"]),
-        what: &["< prompts/list: is not said (the peer does not offer this)"],
+        what: &["< prompts/list: is not sent (the peer does not offer this)"],
     },
-    // ---- MCP: the clients ----
+    // ---- MCP: clients ----
     Known {
-        why: "our requests always have parameters, if only none",
+        why: "our requests always have parameters, which may be empty",
         ends: &[CLIENT],
         files: Count(127),
         what: &["< tools/list: params is added"],
     },
     Known {
-        why: "our requests always have parameters, if only none",
+        why: "our requests always have parameters, which may be empty",
         ends: &[AGENT],
         files: Count(7),
         what: &["< tools/list: params is added"],
     },
     Known {
-        why: "our requests always have parameters, if only none",
+        why: "our requests always have parameters, which may be empty",
         ends: &[AGENT],
         files: These(&["node-prompts", "resources"]),
         what: &["< resources/list: params is added"],
     },
     Known {
-        why: "our requests always have parameters, if only none",
+        why: "our requests always have parameters, which may be empty",
         ends: &[AGENT],
         files: These(&["handshake-claim-uds"]),
         what: &["< ping: params is added"],
     },
     Known {
-        why: "a question that was not offered is a method that there is not; the Python client calls it an invalid request",
+        why: "an undeclared input request is an unknown method; for the Python client it is an invalid request",
         ends: &[CLIENT],
         files: These(&["mcp/py2__py1__sampling-nocap", "mcp/py2__py2__sampling-nocap", "mcp/py2__ts1__sampling-nocap"]),
         what: &["< -32600 to sampling/createMessage: error.code is -32601"],
     },
     Known {
-        why: "a question that was not offered is refused, and noted",
+        why: "an undeclared input request is refused as a violation",
         ends: &[CLIENT],
         files: These(UNOFFERED),
         what: &["> sampling/createMessage: an input that was not offered"],
     },
-    // ---- MCP: the servers ----
+    // ---- MCP: servers ----
     Known {
-        why: "a server of ours asks only what the client has offered",
+        why: "our server makes only input requests that the client has declared",
         ends: &[SERVER],
         files: These(UNOFFERED),
-        what: &["< sampling/createMessage: is not said (the peer does not offer this)"],
+        what: &["< sampling/createMessage: is not sent (the peer does not offer this)"],
     },
     Known {
-        why: "what is not so is not said",
+        why: "capabilities that are `false` are omitted",
         ends: &[SERVER],
         files: Count(69),
         what: &[
-            "< result of initialize: result.capabilities.prompts.listChanged is left out",
-            "< result of initialize: result.capabilities.resources.listChanged is left out",
-            "< result of initialize: result.capabilities.resources.subscribe is left out",
-            "< result of initialize: result.capabilities.tools.listChanged is left out",
+            "< result of initialize: result.capabilities.prompts.listChanged is omitted",
+            "< result of initialize: result.capabilities.resources.listChanged is omitted",
+            "< result of initialize: result.capabilities.resources.subscribe is omitted",
+            "< result of initialize: result.capabilities.tools.listChanged is omitted",
         ],
     },
     Known {
-        why: "there are no experiments",
+        why: "our server has no experimental capabilities",
         ends: &[SERVER],
         files: Count(35),
-        what: &["< result of initialize: result.capabilities.experimental is left out"],
+        what: &["< result of initialize: result.capabilities.experimental is omitted"],
     },
     Known {
-        why: "a question names its call, so that depth can be counted; the mode of a form is the one that needs no name",
+        why: "an input request has its call, so that depth can be counted; the mode of a form may be omitted",
         ends: &[SERVER],
         files: Count(12),
         what: &[
             "< elicitation/create: params._meta is added",
-            "< elicitation/create: params.mode is left out",
+            "< elicitation/create: params.mode is omitted",
             "< sampling/createMessage: params._meta is added",
         ],
     },
     Known {
-        why: "a question names its call, so that depth can be counted, and nobody wants progress on it",
+        why: "an input request has its call, so that depth can be counted, and no progress token",
         ends: &[SERVER],
         files: These(&[
             "mcp/py2__ts2__elicit-accept",
@@ -474,12 +474,12 @@ const KNOWN: &[Known] = &[
             "mcp/ts1__ts2__elicit-decline",
         ]),
         what: &[
-            "< elicitation/create: params._meta.progressToken is left out",
+            "< elicitation/create: params._meta.progressToken is omitted",
             "< elicitation/create: params._meta.protocol-core/parent is added",
         ],
     },
     Known {
-        why: "a question names its call, so that depth can be counted, and nobody wants progress on it",
+        why: "an input request has its call, so that depth can be counted, and no progress token",
         ends: &[SERVER],
         files: These(&[
             "mcp/py2__ts2__sampling",
@@ -488,19 +488,19 @@ const KNOWN: &[Known] = &[
             "mcp/ts1__ts2__sampling-error",
         ]),
         what: &[
-            "< sampling/createMessage: params._meta.progressToken is left out",
+            "< sampling/createMessage: params._meta.progressToken is omitted",
             "< sampling/createMessage: params._meta.protocol-core/parent is added",
             "< sampling/createMessage: params._meta.protocol-core/samplingDepth is added",
         ],
     },
     Known {
-        why: "a cancelled call is not answered (cancellation page); the Python server answers an error",
+        why: "a cancelled call is not answered (page on cancellation); the Python server answers with an error",
         ends: &[SERVER],
         files: These(&["mcp/py2__py1__cancel3", "mcp/py2__py1__timeout-300", "mcp/ts1__py1__cancel3", "mcp/ts1__py1__timeout-300"]),
-        what: &["< 0 to tools/call: is not said (not live: it has ended or never was)"],
+        what: &["< 0 to tools/call: is not sent (not live: it has ended or never was)"],
     },
     Known {
-        why: "a cancelled call is not answered (cancellation page); the Go server answers a failure",
+        why: "a cancelled call is not answered (page on cancellation); the Go server answers with a failure",
         ends: &[SERVER],
         files: These(&[
             "go-mcp-test",
@@ -509,42 +509,42 @@ const KNOWN: &[Known] = &[
             "mcp/ts1__go__cancel3",
             "mcp/ts1__go__timeout-300",
         ]),
-        what: &["< result of tools/call: is not said (not live: it has ended or never was)"],
+        what: &["< result of tools/call: is not sent (not live: it has ended or never was)"],
     },
     Known {
-        why: "nor is anything reported of it",
+        why: "no progress of a cancelled call is sent",
         ends: &[SERVER],
         files: These(&["mcp/py2__go__timeout-300", "mcp/py2__py2__timeout-300", "mcp/ts1__go__timeout-300"]),
-        what: &["< notifications/progress: is not said (the call is over)"],
+        what: &["< notifications/progress: is not sent (the call is over)"],
     },
     Known {
-        why: "1.5 is no progress token",
+        why: "1.5 is not a valid progress token",
         ends: &[SERVER],
         files: These(&["go-mcp-test"]),
         what: &[
-            "< notifications/progress: is not said (nobody wants that progress)",
+            "< notifications/progress: is not sent (no request has this token)",
             "< result of tools/call: is error -32602",
             "> tools/call: parameters of the wrong shape",
         ],
     },
-    // ---- MCP: the era without a handshake, which our client does not speak by itself ----
+    // ---- MCP: the era without a handshake, which our client does not use by itself ----
     Known {
         why: "our client makes the handshake",
         ends: &[CLIENT],
         files: These(&["mcp/era-py2-2026-07-28-py1", "mcp/era-py2-2026-07-28-ts2", "mcp/era-py2-auto-ts2"]),
-        what: &["< initialize: is said, and was not", "< tools/call: is not said"],
+        what: &["< initialize: is sent, but not in the recording", "< tools/call: is not sent"],
     },
     Known {
         why: "our client makes the handshake",
         ends: &[CLIENT],
         files: These(&["mcp/era-py2-2026-07-28-ts2", "mcp/era-py2-auto-ts2"]),
-        what: &["< tools/list: is not said"],
+        what: &["< tools/list: is not sent"],
     },
     Known {
-        why: "and asks for nothing before it",
+        why: "our client sends no request before the handshake",
         ends: &[CLIENT],
         files: These(&["mcp/era-py2-auto-py1", "mcp/era-py2-auto-ts2"]),
-        what: &["< server/discover: is not said (only the other end of the protocol may send this)"],
+        what: &["< server/discover: is not sent (only the other end of the protocol may send this)"],
     },
     Known {
         why: "our server serves both eras; the Python server does not know the method",
@@ -553,18 +553,18 @@ const KNOWN: &[Known] = &[
         what: &["< -32602 to server/discover: is a result"],
     },
     Known {
-        why: "the replay learns name and capabilities of a server from its answer to initialize, which there is none of",
+        why: "the replay takes the name and the capabilities of a server from its response to initialize, which is missing here",
         ends: &[SERVER],
         files: These(&["mcp/era-py2-auto-ts2"]),
         what: &[
-            "< result of server/discover: result._meta.io.modelcontextprotocol/serverInfo.name is another",
-            "< result of server/discover: result._meta.io.modelcontextprotocol/serverInfo.version is another",
-            "< result of server/discover: result.capabilities.logging is left out",
+            "< result of server/discover: result._meta.io.modelcontextprotocol/serverInfo.name differs",
+            "< result of server/discover: result._meta.io.modelcontextprotocol/serverInfo.version differs",
+            "< result of server/discover: result.capabilities.logging is omitted",
         ],
     },
 ];
 
-/// Sampling of clients that do not sample.
+/// Recordings with sampling requests to clients that do not support them.
 const UNOFFERED: &[&str] = &[
     "mcp/py2__py1__sampling-nocap",
     "mcp/py2__py2__sampling-nocap",
@@ -598,13 +598,13 @@ fn every_frame_of_every_recording_is_played_at_both_of_its_ends() {
         let recorded = text.lines().filter(|line| line.contains("\"msg\":") && !line.contains("\"ev\":")).count();
         let seen = seen(&name);
         let turns = seen.iter().flat_map(|seen| &seen.channels).flat_map(|channel| &channel.turns);
-        let played = turns.filter(|turn| matches!(turn.what, What::Heard(_) | What::Said(_))).count();
+        let played = turns.filter(|turn| matches!(turn.what, TurnKind::Received(_) | TurnKind::Sent(_))).count();
         assert_eq!((played, seen.len() % 2), (2 * recorded, 0), "{name}");
     }
 }
 
 #[test]
-fn a_session_does_what_the_recorded_end_did_but_for_what_is_listed_with_its_reason() {
+fn a_session_differs_from_a_recorded_end_only_as_listed_with_a_reason() {
     let mut found = found();
     let mut gone = Vec::new();
     for Known { why, ends, files, what } in KNOWN {
@@ -618,15 +618,15 @@ fn a_session_does_what_the_recorded_end_did_but_for_what_is_listed_with_its_reas
             }
         }
     }
-    assert!(gone.is_empty(), "what is listed does not happen:\n{}", gone.join("\n"));
+    assert!(gone.is_empty(), "listed differences that do not occur:\n{}", gone.join("\n"));
     let new = found.iter().flat_map(|((end, what), files)| files.iter().map(move |file| format!("{file}, {end}: {what}")));
     let new: Vec<_> = new.collect();
-    assert!(new.is_empty(), "what happens is not listed:\n{}", new.join("\n"));
+    assert!(new.is_empty(), "differences that are not listed:\n{}", new.join("\n"));
 }
 
-// ---- The replay notices ----
+// ---- The replay finds changes ----
 
-/// The number of times that a change of one turn of a recording shows in what differs, of so many times that it was made.
+/// Changes one turn of a recording after the other. Returns the number of changes that show as a difference, and that of all changes.
 fn noticed(name: &str, change: impl Fn(&mut Vec<Turn>, usize) -> bool) -> (usize, usize) {
     let (mut shown, mut made) = (0, 0);
     for original in seen(name) {
@@ -654,11 +654,10 @@ const SAMPLES: [&str; 6] = [
 ];
 
 #[test]
-fn a_request_that_an_end_does_not_hear_is_noticed() {
+fn a_request_that_an_end_does_not_receive_shows_as_a_difference() {
     for name in SAMPLES {
         let (shown, made) = noticed(name, |turns, index| {
-            let is_request =
-                matches!(&turns[index].what, What::Heard(frame) if frame.get("id").is_some() && frame.get("method").is_some());
+            let is_request = matches!(&turns[index].what, TurnKind::Received(frame) if frame.get("id").is_some() && frame.get("method").is_some());
             if is_request {
                 turns.remove(index);
             }
@@ -669,10 +668,10 @@ fn a_request_that_an_end_does_not_hear_is_noticed() {
 }
 
 #[test]
-fn an_answer_under_another_id_is_noticed() {
+fn a_response_with_another_id_shows_as_a_difference() {
     for name in SAMPLES {
         let (shown, made) = noticed(name, |turns, index| match &mut turns[index].what {
-            What::Heard(frame) | What::Said(frame) if frame.get("method").is_none() => {
+            TurnKind::Received(frame) | TurnKind::Sent(frame) if frame.get("method").is_none() => {
                 frame["id"] = "another".into();
                 true
             }
@@ -683,11 +682,11 @@ fn an_answer_under_another_id_is_noticed() {
 }
 
 #[test]
-fn whatever_an_end_says_otherwise_is_noticed() {
-    // In the first one some of it is not said at all.
+fn every_changed_frame_of_an_end_shows_as_a_difference() {
+    // Some frames of the first recording are not sent by our session at all.
     for name in &SAMPLES[1..] {
         let (shown, made) = noticed(name, |turns, index| match &mut turns[index].what {
-            What::Said(frame) => {
+            TurnKind::Sent(frame) => {
                 frame["jsonrpc"] = "2.1".into();
                 true
             }

@@ -69,12 +69,12 @@ fn every_state_can_be_reached_and_left_and_meets_every_input() {
         let states: BTreeSet<_> = rows.iter().map(|row| row[0]).collect();
         let inputs: BTreeSet<_> = rows.iter().map(|row| row[1]).collect();
         assert_eq!(rows.len(), states.len() * inputs.len(), "{machine}: a row for each state and input");
-        assert_eq!(rows.iter().collect::<BTreeSet<_>>().len(), rows.len(), "{machine}: no row twice");
+        assert_eq!(rows.iter().collect::<BTreeSet<_>>().len(), rows.len(), "{machine}: a row is repeated");
         for state in &states {
             let reached = state == &rows[0][0] || rows.iter().any(|[from, _, next]| from != state && next == state);
-            assert!(reached, "{machine}: nothing leads to {state}");
+            assert!(reached, "{machine}: no row leads to {state}");
             let left = rows.iter().any(|[from, _, next]| from == state && next != state);
-            assert_eq!(left, *state != "gone", "{machine}: {state} is left, and nothing comes back");
+            assert_eq!(left, *state != "gone", "{machine}: every state but `gone` can be left: {state}");
         }
         assert!(rows.iter().all(|row| states.contains(row[2])), "{machine}: every next state has rows");
     }

@@ -1,4 +1,4 @@
-//! The world itself: links do what they say, time is exact, and what never comes to rest is found out.
+//! Tests of the simulated world: its links have the configured faults, its time is exact, and it finds livelocks.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn ms(millis: u64) -> Instant {
     Instant::from_millis(millis)
 }
 
-/// Sends the numbers to 100 at the beginning of time, and gives when each message arrived and what it says.
+/// Sends the numbers up to 100 at time zero. Returns the time and the text of each message that arrives.
 fn sent_over(faults: Faults) -> Vec<(u64, String)> {
     let mut link = SimLink::new(7);
     link.faults = faults;
@@ -34,7 +34,7 @@ fn numbers(arrived: &[(u64, String)]) -> Vec<u32> {
 }
 
 #[test]
-fn a_link_without_faults_brings_everything_at_once_and_in_order() {
+fn a_link_without_faults_delivers_everything_at_once_and_in_order() {
     let arrived = sent_over(Faults::default());
     assert_eq!(numbers(&arrived), (0..100).collect::<Vec<_>>());
     assert!(arrived.iter().all(|(at, _)| *at == 0));
@@ -50,7 +50,7 @@ fn latency_is_exact_and_jitter_keeps_the_order() {
 }
 
 #[test]
-fn messages_are_lost_doubled_and_overtaken() {
+fn a_link_can_lose_duplicate_and_reorder_messages() {
     let lost = numbers(&sent_over(Faults { drop: 128, ..Faults::default() }));
     assert!((30..70).contains(&lost.len()) && lost.is_sorted());
     let doubled = numbers(&sent_over(Faults { duplicate: 128, ..Faults::default() }));
@@ -60,7 +60,7 @@ fn messages_are_lost_doubled_and_overtaken() {
 }
 
 #[test]
-fn messages_are_damaged_and_cut() {
+fn a_link_can_damage_and_truncate_messages() {
     let count = |faults| {
         let arrived = sent_over(faults);
         arrived.iter().enumerate().filter(|(number, (_, message))| *message != number.to_string()).count()
@@ -70,7 +70,7 @@ fn messages_are_damaged_and_cut() {
 }
 
 #[test]
-fn the_end_of_a_link_comes_behind_what_is_in_flight_and_a_reset_before_it() {
+fn the_end_of_a_link_comes_after_messages_in_flight_and_a_reset_before_them() {
     for (how, messages) in [(TransportEnd::Eof, 2), (TransportEnd::Failed, 0)] {
         let mut link = SimLink::new(1);
         link.faults.latency = Duration::from_millis(5);
@@ -84,7 +84,7 @@ fn the_end_of_a_link_comes_behind_what_is_in_flight_and_a_reset_before_it() {
 }
 
 #[test]
-fn a_stream_splits_and_merges_and_never_holds_more_than_its_buffer() {
+fn a_stream_splits_and_merges_frames_and_holds_no_more_than_its_buffer() {
     let mut link = SimStream::new(3, 10);
     assert_eq!(link.write(b"0123456789abc", ms(0)), Ok(10));
     assert_eq!(link.write(b"abc", ms(0)), Ok(0));
@@ -123,12 +123,12 @@ fn world(wire: Wire) -> World {
 fn call(world: &mut World) {
     let now = world.now();
     let params = format!(r#"{{"name":"t","arguments":{}}}"#, testkit::ODD);
-    world.end_mut(0).invoke(Invoke::new(Op::CallTool, json(&params)), now).expect("it is admitted");
+    world.end_mut(0).invoke(Invoke::new(Op::CallTool, json(&params)), now).expect("the call is accepted");
     world.settle();
 }
 
 #[test]
-fn time_stops_exactly_where_something_happens() {
+fn time_advances_exactly_to_the_next_arrival_or_deadline() {
     for wire in [Wire::Messages, Wire::Bytes] {
         let mut world = world(wire);
         call(&mut world);
@@ -137,7 +137,7 @@ fn time_stops_exactly_where_something_happens() {
             world.jump(at);
             stops.push(at.as_micros() / 1000);
         }
-        // The request arrives (on a stream whose buffer it does not fit, in pieces), the call times out, its cancel arrives.
+        // The request arrives (in pieces on a stream whose buffer is too small for it), the call times out, and its cancel arrives.
         stops.retain(|at| [110, 150, 160].contains(at));
         assert_eq!(stops, [110, 150, 160], "{wire:?}");
         assert_eq!(world.end(1).subject().stats().orphans, 1);
@@ -146,7 +146,7 @@ fn time_stops_exactly_where_something_happens() {
 }
 
 #[test]
-fn what_comes_late_and_before_its_deadline_is_looked_at_wins() {
+fn a_late_frame_wins_over_a_deadline_that_was_not_expired_yet() {
     for (timeouts_first, outcome) in [(false, "Result"), (true, "TimedOut")] {
         let mut world = world(Wire::Messages);
         call(&mut world);
@@ -164,26 +164,26 @@ fn what_comes_late_and_before_its_deadline_is_looked_at_wins() {
 }
 
 #[test]
-fn a_stall_keeps_frames_where_they_can_be_taken_back() {
+fn a_stalled_link_keeps_frames_in_the_session_where_they_can_be_withdrawn() {
     let mut world = world(Wire::Messages);
     world.stall(0, true);
     call(&mut world);
     world.run_until(ms(400));
     world.stall(0, false);
     world.run_until(ms(500));
-    assert_eq!(world.end(1).known.serves, [], "the request was withdrawn when its time was over");
+    assert_eq!(world.end(1).known.serves, [], "the request was withdrawn at the timeout");
     assert!(world.trace()[0].concat().contains(&format!("outcome: {:?}", Outcome::TimedOut(protocol_core::TimeoutKind::Idle))));
     world.finish(2);
 }
 
 #[test]
 #[should_panic(expected = "a livelock")]
-fn a_livelock_is_a_failure() {
+fn a_livelock_causes_a_panic() {
     let [client, server] =
         [client_config(), server_config()].map(|config| Broken::new(Session::new(config, Instant::ZERO), Fault::Chatters));
     let mut world = World::new(client, server, Wire::Messages, 1);
     world.forget_models();
     world.settle();
-    world.end_mut(0).invoke(Invoke::ping(), Instant::ZERO).expect("it is admitted");
+    world.end_mut(0).invoke(Invoke::ping(), Instant::ZERO).expect("the call is accepted");
     world.settle();
 }

@@ -1,17 +1,18 @@
-//! Which public types can be sent to another thread and shared between threads. A type that loses `Send` or `Sync`, or that gains what its
-//! documentation says it does not have, does not compile here; a public type that is not here fails the test below.
+//! `Send` and `Sync` of public types. This file does not compile if a type loses one of these traits, or gains one that its documentation
+//! says it does not have; a public type that is not listed here fails the test below.
 //!
-//! So do the futures of public functions, of which the listing of the API says nothing: each can be sent where what it borrows can.
+//! The futures of public functions, which the listing of the API does not show, are checked as well: each is `Send` if all that it borrows
+//! is.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 fn shared<T: Send + Sync + ?Sized>() {}
 fn moved<T: Send + ?Sized>() {}
-/// Takes a future to another thread.
+/// Accepts only futures that are `Send`.
 fn sent<T: Send>(_: T) {}
 
-/// Does not compile where the type has the trait: then both implementations fit.
+/// Does not compile if the type has the trait, since then both implementations fit.
 macro_rules! lacks {
     ($type:ty: $trait:ident) => {{
         trait Ambiguous<A> {
@@ -32,7 +33,7 @@ macro_rules! asserted {
         moved: [$($moved:ty),*]
         local: [$($local:ty),*]
     ) => {
-        #[allow(dead_code, reason = "it is enough that it compiles")]
+        #[allow(dead_code, reason = "only has to compile")]
         fn assertions<$($parameters)*>() {
             $(super::shared::<$shared>();)*
             $(super::moved::<$moved>(); lacks!($moved: Sync);)*
@@ -190,7 +191,7 @@ mod testkit {
     }
 }
 
-/// Every public function that gives a future, of all crates. The compiler checks each; nothing runs.
+/// Calls every public function of all crates that returns a future. The code is compiled but never runs.
 #[allow(dead_code, reason = "it is enough that it compiles")]
 mod futures {
     use std::path::Path;
@@ -345,7 +346,7 @@ fn every_public_type_is_asserted_to_be_send_and_sync_or_not() {
 }
 
 #[test]
-fn types_of_a_listing_are_found_and_nothing_else() {
+fn only_the_types_of_a_listing_are_found() {
     let listing =
         "A: #[non_exhaustive] struct { .. }\nb::B: enum<T>\nb::B::C: variant\nD: structure\nE: auto Send\nF: struct\nf: fn()\n";
     assert_eq!(types(listing), BTreeSet::from(["A", "b::B", "F"]));

@@ -1,15 +1,16 @@
-//! The documentation of every public function that gives a future, and of every public type that is one, says under `# Cancel safety`
-//! whether something is lost when the future is dropped before its end.
+//! The documentation of every public function that returns a future, and of every public type that is one, has a section `# Cancel safety`:
+//! the effect of dropping the future before its end.
 //!
-//! It is found line by line, as rustfmt leaves them: an item begins on a line of its own, and a body ends with a brace as deep as its begin.
+//! The sources are read line by line, as rustfmt formats them: an item begins on a line of its own, and its body ends with a brace that is
+//! indented like its beginning.
 
 use crate::source::sources;
 use crate::{CRATES, source_of};
 
-/// Those that a future of theirs may come from beside [`CRATES`].
+/// The crates with public futures besides [`CRATES`].
 const ADAPTERS: [&str; 3] = ["adapter-smol", "adapter-tokio", "programs"];
 
-/// The names of public functions and types of a source that give or are a future and do not say it.
+/// The names of public functions and types of a source that return or are a future and lack the section.
 fn silent(text: &str) -> Vec<String> {
     let lines: Vec<&str> = text.lines().collect();
     let futures: Vec<&str> = lines.iter().filter_map(|line| future_type(line)).collect();
@@ -34,7 +35,7 @@ fn silent(text: &str) -> Vec<String> {
             public_trait = None;
         }
         let is_public = item.starts_with("pub ") || (public_trait.is_some_and(|outer| depth == outer + 4));
-        if is_public && !says_it(&docs) {
+        if is_public && !has_section(&docs) {
             found.extend(function_of_a_future(&lines[at - 1..]));
             found.extend(public_type(item).filter(|name| futures.contains(name)).map(str::to_owned));
         }
@@ -43,15 +44,15 @@ fn silent(text: &str) -> Vec<String> {
     found
 }
 
-/// A line that ends what began at this depth.
+/// Returns `true` if a line ends the item that began at this depth.
 fn ends(line: &str, depth: usize) -> bool {
     let inner = line.trim_start();
     line.len() - inner.len() == depth && (inner.starts_with('}') || inner.ends_with(';'))
 }
 
-fn says_it(docs: &str) -> bool {
-    let told = docs.split_once("# Cancel safety ").map(|(_, told)| told.to_lowercase());
-    told.is_some_and(|told| told.contains("cancel safe") || told.contains("be dropped"))
+fn has_section(docs: &str) -> bool {
+    let section = docs.split_once("# Cancel safety ").map(|(_, section)| section.to_lowercase());
+    section.is_some_and(|section| section.contains("cancel safe") || section.contains("be dropped"))
 }
 
 /// The type that a line implements `Future` for.
@@ -65,7 +66,7 @@ fn public_type(item: &str) -> Option<&str> {
     name.split(|character: char| !character.is_alphanumeric() && character != '_').next()
 }
 
-/// The name of the function that begins here, if it gives a future.
+/// The name of the function that begins at this line, if it returns a future.
 fn function_of_a_future(lines: &[&str]) -> Option<String> {
     let first = lines.first()?.trim_start();
     let (before, name) = first.split_once("fn ")?;
@@ -85,7 +86,7 @@ fn function_of_a_future(lines: &[&str]) -> Option<String> {
     is_future.then(|| name.to_owned())
 }
 
-/// The rest of a signature after its parameters, which may have closures among them, as their bounds may.
+/// The rest of a signature after its parameters. Parameters and bounds may contain the arrows of closures.
 fn after_parameters(signature: &str) -> &str {
     let (mut depth, mut before, mut is_within) = (0_usize, ' ', false);
     for (at, character) in signature.char_indices() {
@@ -107,7 +108,7 @@ fn after_parameters(signature: &str) -> &str {
 }
 
 #[test]
-fn every_public_future_says_whether_it_is_cancel_safe() {
+fn every_public_future_documents_its_cancel_safety() {
     let (mut futures, mut found) = (0, Vec::new());
     for name in CRATES.into_iter().chain(ADAPTERS) {
         for (file, text) in sources(&source_of(name)) {
@@ -115,12 +116,12 @@ fn every_public_future_says_whether_it_is_cancel_safe() {
             found.extend(silent(&text).into_iter().map(|silent| format!("{name}/src/{file}: {silent}")));
         }
     }
-    assert_eq!(found, [""; 0], "the documentation of these says nothing under `# Cancel safety`");
-    assert!(futures > 40, "the sources are where they were: {futures}");
+    assert_eq!(found, [""; 0], "public futures without a section `# Cancel safety`");
+    assert!(futures > 40, "too few futures, so the sources were not found: {futures}");
 }
 
 #[test]
-fn a_future_that_says_nothing_is_found() {
+fn a_future_without_the_section_is_found() {
     let bad = "
 impl Peer {
     /// Waits.
@@ -170,7 +171,7 @@ pub async fn last() {}
 }
 
 #[test]
-fn what_gives_no_future_or_says_it_is_not_found() {
+fn functions_without_a_future_and_futures_with_the_section_are_not_found() {
     let good = "
     /// Waits.
     ///

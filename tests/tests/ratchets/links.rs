@@ -1,4 +1,4 @@
-//! Every link of a page leads to a file and a heading that are there, and neither pages nor code cite a page that is not in the repository.
+//! Every link of a page leads to an existing file and heading, and neither pages nor code cite a page that is not in the repository.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the repository")
 }
 
-/// Files below `folder` that end so, without what is built or installed.
+/// Files below `folder` whose names end with `ending`, except for generated and installed ones.
 fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
@@ -49,7 +49,7 @@ fn has_anchor(page: &str, wanted: &str) -> bool {
     prose(page).lines().filter_map(|line| line.strip_prefix('#')).any(|line| anchor(line.trim_start_matches('#')) == wanted)
 }
 
-/// The links of a page that lead nowhere. `read` gives the text of a file; of a folder it is empty.
+/// The broken links of a page. `read` returns the text of a file, and an empty text for a folder.
 fn broken(page: &str, read: impl Fn(&str) -> Option<String>) -> Vec<String> {
     let prose = prose(page);
     let leads = |link: &&str| {
@@ -80,11 +80,11 @@ fn every_link_of_a_page_leads_to_a_file_and_a_heading() {
     }
 }
 
-/// Words that name a page which is not here. Written in two halves, so that this file does not find itself.
+/// Texts that cite a page which is not in the repository, in two halves, so that this file does not contain them.
 const ELSEWHERE: [(&str, &str); 4] = [("shared/", "protocols"), ("shared/", "design"), ("of the ", "sheet"), ("design ", "5.2")];
 
 #[test]
-fn no_page_and_no_code_cites_a_page_that_is_not_here() {
+fn no_page_and_no_code_cites_a_page_outside_of_the_repository() {
     let root = root();
     for path in [files(&root, ".md"), files(&root, ".rs"), files(&root, ".py"), files(&root, ".mjs")].concat() {
         let text = fs::read_to_string(&path).expect("text");
@@ -95,7 +95,7 @@ fn no_page_and_no_code_cites_a_page_that_is_not_here() {
 }
 
 #[test]
-fn a_link_to_nothing_and_a_heading_that_is_not_there_are_found() {
+fn links_to_missing_files_and_headings_are_found() {
     let page = "# One page\n[a](there.md) [b](gone.md) [c](there.md#two-words-g1) [d](there.md#three) [e](#one-page) [f](#two)\n```\n[g](gone)\n```\n[h](https://a.example/b)";
     let read = |file: &str| (file == "there.md").then(|| "## Two words: `G1`\n".to_owned());
     assert_eq!(broken(page, read), ["gone.md", "there.md#three", "#two"]);

@@ -1,9 +1,9 @@
-//! What may only get better: no crate below the adapters reads a clock, has a way to panic or unsafe code; the pure ones reach no file,
-//! socket, process or thread and no dependency that was not agreed to; and no machine, be it of a session, of claims or of a bridge, has
+//! Properties of the sources that must not get worse: no crate below the adapters reads a clock, can panic, or has unsafe code; pure crates use
+//! no files, sockets, processes or threads and only the dependencies listed here; and no machine of a session, of claims or of a bridge has
 //! state that another file can assign.
 //!
-//! Indexing, arithmetic, `unwrap`, `expect` and `panic!` are refused by lints (`scripts/lints` proves that they bite); here it is checked that
-//! the lints stay switched on, and what no lint knows.
+//! Lints refuse indexing, arithmetic, `unwrap`, `expect` and `panic!` (`scripts/lints` proves it). The tests here check that the lints stay
+//! switched on, and the rules for which there is no lint.
 
 #[cfg(unix)]
 mod auto_traits;
@@ -21,7 +21,7 @@ use source::{attributes, code, sources, words};
 /// The crates that all of this holds for. The adapters and the programs meet the machine, and are not among them.
 const CRATES: [&str; 5] = ["adapter-io", "endpoint", "engine", "protocol-core", "tesseron"];
 
-/// Of these, what begins so is pure, but for the parts that follow.
+/// The beginnings of the paths of pure code in these crates, each with the parts that are not pure.
 const PURE: [(&str, &[&str]); 2] = [("protocol-core/", &[]), ("tesseron/", &["tesseron/legs.rs", "tesseron/net/"])];
 
 /// Lints that the `lib.rs` of each crate denies outside of its tests.
@@ -34,13 +34,13 @@ const DENIED: [&str; 6] = [
     "clippy::unwrap_used",
 ];
 
-/// Groups that hold one of them, or everything.
+/// Groups of lints that contain one of them, or all lints.
 const GROUPS: [&str; 3] = ["clippy::restriction", "clippy::all", "warnings"];
 
-/// Macros that panic and that none of the lints knows.
+/// Macros that panic and for which there is no lint.
 const PANICKING_MACROS: [&str; 6] = ["assert!", "assert_eq!", "assert_ne!", "todo!", "unimplemented!", "debug_assert_eq!"];
 
-/// Calls that panic on a wrong number.
+/// Calls that panic on an invalid number.
 const PANICKING_CALLS: [&str; 12] = [
     ".split_at(",
     ".split_to(",
@@ -56,33 +56,33 @@ const PANICKING_CALLS: [&str; 12] = [
     "debug_assert!",
 ];
 
-/// Where they stand, how often, and why the number is right. A new place needs a line here, and so a look.
-const LOOKED_AT: [(&str, &str, usize, &str); 14] = [
+/// The reviewed uses of these calls: the file, the call, the number of uses, and the reason why they cannot panic.
+const REVIEWED: [(&str, &str, usize, &str); 14] = [
     ("adapter-io/line_io.rs", ".advance(", 1, "an encoder drops no more than it has"),
     ("adapter-io/stdin.rs", ".advance(", 1, "bounded in place"),
-    ("endpoint/state/served_call.rs", ".swap_remove(", 2, "the index was found in the very list"),
-    ("engine/wake.rs", ".swap_remove(", 1, "the index was found in the very list"),
-    ("protocol-core/byte_queue.rs", ".advance(", 1, "what has left is no more than there is"),
-    ("protocol-core/byte_queue.rs", ".drain(", 1, "of what has left there is less than there is"),
-    ("protocol-core/json/mod.rs", ".advance(", 1, "no further than to the end"),
-    ("protocol-core/json/mod.rs", ".slice_ref(", 3, "the part was found in the very text"),
-    ("protocol-core/json/mod.rs", "debug_assert!", 1, "the part was found in the very text"),
+    ("endpoint/state/served_call.rs", ".swap_remove(", 2, "the index was found in the same list"),
+    ("engine/wake.rs", ".swap_remove(", 1, "the index was found in the same list"),
+    ("protocol-core/byte_queue.rs", ".advance(", 1, "never more than the length of the queue"),
+    ("protocol-core/byte_queue.rs", ".drain(", 1, "never more than the length of the queue"),
+    ("protocol-core/json/mod.rs", ".advance(", 1, "never beyond the end"),
+    ("protocol-core/json/mod.rs", ".slice_ref(", 3, "the part is a slice of the same text"),
+    ("protocol-core/json/mod.rs", "debug_assert!", 1, "the part is a slice of the same text"),
     (
         "protocol-core/lines.rs",
         ".advance(",
         6,
-        "over a line feed that was found, a mark that was seen, steps that are bounded, and queues of ours",
+        "past a line feed or a mark that was found, by bounded steps, or within a queue of ours",
     ),
     ("protocol-core/lines.rs", ".split_to(", 2, "a line feed was found there"),
-    ("protocol-core/lines.rs", "debug_assert!", 2, "says what the caller owes; a frame of a session holds no line feed (G13)"),
-    ("protocol-core/table.rs", "debug_assert!", 1, "says what the caller owes; a number of ours is given once"),
-    ("protocol-core/wire/write.rs", ".advance(", 1, "that of a queue of ours, which is bounded"),
+    ("protocol-core/lines.rs", "debug_assert!", 2, "a duty of the caller; a frame of a session has no line feed (G13)"),
+    ("protocol-core/table.rs", "debug_assert!", 1, "a duty of the caller; a number is used once"),
+    ("protocol-core/wire/write.rs", ".advance(", 1, "within a queue of ours, whose length is known"),
 ];
 
-/// Whatever asks the machine for the time, or waits for it. `std::{` could hide one of them.
+/// Names that read a clock or wait for time. An import with `std::{` could hide one of them.
 const CLOCKS: [&str; 6] = ["Instant::now", "SystemTime", "std::time", "std::{", "thread::sleep", "park_timeout"];
 
-/// What pure code cannot reach, whatever the feature: files, sockets, processes, threads, the environment.
+/// Modules that pure code must not use with any feature: files, sockets, processes, threads, the environment.
 const MACHINE: [&str; 8] =
     ["std::env", "std::fs", "std::net", "std::os", "std::process", "std::thread", "thread_local!", "extern crate std"];
 
@@ -97,7 +97,7 @@ const MACHINES: [&str; 7] = [
     "tesseron/net/",
 ];
 
-/// Types among them that are no machines, and why their fields may be seen.
+/// Types in these files that are no machines, and the reason why their fields may be visible.
 const PLAIN_DATA: [(&str, &[&str], &str); 21] = [
     ("protocol-core/http/accept.rs", &["Accepted"], "the result of reading a header is read by name"),
     ("protocol-core/http/head.rs", &["RequestHead", "ResponseHead"], "the owner fills in one head and takes the other apart"),
@@ -138,7 +138,7 @@ const PLAIN_DATA: [(&str, &[&str], &str); 21] = [
     ("tesseron/net/listen.rs", &["TesseronOptions"], "the owner fills in options"),
 ];
 
-/// Words that follow a visibility where no field does.
+/// Words that follow a visibility if the item is not a field.
 const ITEMS: [&str; 13] =
     ["async", "const", "enum", "extern", "fn", "macro", "mod", "static", "struct", "trait", "type", "unsafe", "use"];
 
@@ -156,7 +156,7 @@ fn is_pure(file: &str) -> bool {
     PURE.iter().any(|(begin, but)| file.starts_with(begin) && !but.iter().any(|part| file.starts_with(part)))
 }
 
-/// Every place in `text` where one of `wanted` stands as code, as `file: what`.
+/// Every occurrence in the code of `text` of a word in `wanted`, with the name of the file.
 fn found<'a>(file: &str, text: &str, wanted: &[&'a str]) -> Vec<(String, &'a str)> {
     let code = code(text);
     let all = wanted.iter().flat_map(|word| words(&code, word).map(move |at| (at, *word)));
@@ -165,7 +165,7 @@ fn found<'a>(file: &str, text: &str, wanted: &[&'a str]) -> Vec<(String, &'a str
         .collect()
 }
 
-/// A method of our own, the whole of something, a size that is written down and not zero.
+/// Returns `true` for a method of `self`, the whole of a range, or a size that is a constant other than zero.
 fn is_harmless(before: &str, word: &str, after: &str) -> bool {
     let is_size = [".step_by(", ".chunks(", ".windows("].contains(&word);
     let is_drain = word == ".drain(";
@@ -178,7 +178,7 @@ fn found_in_crates<'a>(wanted: &[&'a str]) -> Vec<(String, &'a str)> {
     all_sources().iter().flat_map(|(file, text)| found(file, text, wanted)).collect()
 }
 
-/// The places where a denied lint may be softened: misuse by the program itself that shows when it starts.
+/// The attributes that may soften a denied lint: misuse by the program itself that shows when it starts.
 const SOFTENED: [(&str, &str); 1] = [("endpoint/service/mod.rs", "#[allow(clippy::panic, reason =  )]")];
 
 /// Attributes that would soften one of the denied lints.
@@ -191,7 +191,7 @@ fn softened(text: &str) -> Vec<String> {
     attributes(&code(text)).into_iter().filter(softens).collect()
 }
 
-/// What keeps a crate's header from refusing what it must.
+/// The lints and attributes that are missing in a crate's header.
 fn header_lacks(header: &str) -> Vec<&'static str> {
     let attributes = attributes(&code(header));
     let squeezed: Vec<String> = attributes.iter().map(|text| text.split_whitespace().collect()).collect();
@@ -208,7 +208,7 @@ fn header_lacks(header: &str) -> Vec<&'static str> {
     lacks
 }
 
-/// Fields that other files can see, whatever the visibility, each with the type that has it.
+/// Fields that other files can see by any visibility, each with its type.
 fn open_fields(text: &str) -> Vec<(String, String)> {
     let code = code(text);
     let owner = |at: usize| {
@@ -229,7 +229,7 @@ fn open_fields(text: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn the_machines_change_by_their_methods_alone() {
+fn the_state_of_machines_changes_only_by_their_methods() {
     let machines: Vec<_> =
         all_sources().into_iter().filter(|(file, _)| MACHINES.iter().any(|begin| file.starts_with(begin))).collect();
     for begin in MACHINES {
@@ -256,14 +256,17 @@ fn no_crate_below_the_adapters_reads_a_clock() {
 }
 
 #[test]
-fn pure_code_reaches_no_file_socket_process_or_thread() {
+fn pure_code_uses_no_file_socket_process_or_thread() {
     let pure: Vec<_> = all_sources().into_iter().filter(|(file, _)| is_pure(file)).collect();
     let found: Vec<_> = pure.iter().flat_map(|(file, text)| found(file, text, &MACHINE)).collect();
     assert_eq!(found, []);
     for (begin, but) in PURE {
         assert!(pure.iter().any(|(file, _)| file.starts_with(begin)), "{begin} has pure code");
         for part in but {
-            assert!(all_sources().iter().any(|(file, _)| file.starts_with(part)), "{part} is gone, and needs no exception");
+            assert!(
+                all_sources().iter().any(|(file, _)| file.starts_with(part)),
+                "{part} does not exist, so it needs no exception"
+            );
         }
     }
 }
@@ -274,7 +277,7 @@ fn no_crate_below_the_adapters_has_unsafe_code() {
 }
 
 #[test]
-fn each_crate_denies_every_way_to_panic_that_a_lint_knows() {
+fn each_crate_denies_every_lint_about_panics() {
     for name in CRATES {
         let header = std::fs::read_to_string(source_of(name).join("lib.rs")).expect("lib.rs");
         assert_eq!(header_lacks(&header), [""; 0], "{name}/src/lib.rs");
@@ -282,20 +285,20 @@ fn each_crate_denies_every_way_to_panic_that_a_lint_knows() {
     for (file, text) in all_sources() {
         let known =
             SOFTENED.iter().find(|(known, _)| *known == file).map_or(&[][..], |(_, attribute)| std::slice::from_ref(attribute));
-        assert_eq!(softened(&text), known, "{file} softens a lint that is denied");
+        assert_eq!(softened(&text), known, "{file} softens a denied lint");
     }
 }
 
 #[test]
-fn no_crate_has_a_panicking_macro_that_no_lint_knows() {
-    // The test tools of the endpoint fail as an assertion of the test does.
+fn no_crate_has_a_panicking_macro_without_a_lint() {
+    // The test tools of the endpoint may panic, as assertions do.
     let found = found_in_crates(&PANICKING_MACROS);
     let outside: Vec<_> = found.into_iter().filter(|(file, _)| !file.starts_with("endpoint/testing/")).collect();
     assert_eq!(outside, []);
 }
 
 #[test]
-fn every_call_that_could_panic_on_a_wrong_number_was_looked_at() {
+fn every_call_that_could_panic_on_an_invalid_number_is_reviewed() {
     let all = found_in_crates(&PANICKING_CALLS);
     let mut places: Vec<_> = all.iter().map(|(file, call)| (file.as_str(), *call)).collect();
     places.sort_unstable();
@@ -304,11 +307,11 @@ fn every_call_that_could_panic_on_a_wrong_number_was_looked_at() {
         .into_iter()
         .map(|(file, call)| (file, call, all.iter().filter(|(at, word)| at == file && *word == call).count()))
         .collect();
-    let known: Vec<_> = LOOKED_AT.iter().map(|(file, call, count, _)| (*file, *call, *count)).collect();
+    let known: Vec<_> = REVIEWED.iter().map(|(file, call, count, _)| (*file, *call, *count)).collect();
     assert_eq!(counted, known);
 }
 
-/// The packages of `cargo tree` without those that only build something for the host, in order.
+/// The packages that `cargo tree` lists, in order, without build dependencies.
 fn dependencies(of: &str, more: &[&str]) -> Vec<String> {
     let tree = Command::new(env!("CARGO"))
         .args(["tree", "--locked", "-p", of, "-e", "normal", "--prefix", "none", "--format", "{p}"])
@@ -326,7 +329,7 @@ fn dependencies(of: &str, more: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn the_core_depends_on_what_was_agreed_and_no_more() {
+fn the_core_has_only_the_listed_dependencies() {
     let agreed = ["bytes", "protocol-core", "serde", "serde_json", "thiserror"];
     assert_eq!(dependencies("protocol-core", &["--all-features", "--depth", "1"]), agreed);
     let all: Vec<_> = include_str!("dependencies.txt").lines().collect();
@@ -334,7 +337,7 @@ fn the_core_depends_on_what_was_agreed_and_no_more() {
 }
 
 #[test]
-fn tesseron_without_std_depends_on_the_core_and_on_subtle() {
+fn tesseron_without_std_depends_only_on_the_core_and_on_subtle() {
     let agreed = ["bytes", "protocol-core", "serde", "serde_json", "subtle", "tesseron", "thiserror"];
     assert_eq!(dependencies("tesseron", &["--no-default-features", "--depth", "1"]), agreed);
     let mut all: Vec<_> = include_str!("dependencies.txt").lines().chain(["subtle", "tesseron"]).collect();
@@ -342,10 +345,10 @@ fn tesseron_without_std_depends_on_the_core_and_on_subtle() {
     assert_eq!(dependencies("tesseron", &["--no-default-features"]), all);
 }
 
-// ---- The ratchets bite ----
+// ---- The ratchets find violations ----
 
 #[test]
-fn a_clock_a_macro_a_call_and_unsafe_code_are_found_wherever_they_stand() {
+fn clocks_panicking_macros_and_calls_and_unsafe_code_are_found_everywhere() {
     let bad = "
         fn f() { let t = std::time::Instant::now(); }
         #[cfg(test)] mod tests { fn g() { assert!(true); } }
@@ -353,7 +356,7 @@ fn a_clock_a_macro_a_call_and_unsafe_code_are_found_wherever_they_stand() {
     ";
     let seen = |wanted: &[&'static str]| found("f", bad, wanted).into_iter().map(|(_, word)| word).collect::<Vec<_>>();
     assert_eq!(seen(&CLOCKS), ["Instant::now", "std::time"]);
-    assert_eq!(seen(&PANICKING_MACROS), ["assert!"], "the one in the tests does not count, the one after them does");
+    assert_eq!(seen(&PANICKING_MACROS), ["assert!"], "the macro in the tests is ignored, and the one after them is found");
     assert_eq!(seen(&["unsafe"]), ["unsafe"]);
     let bad = "use std::fs::read; mod a { fn f() { ::std::thread::spawn(f); std::process::id() } } thread_local! {} use std::net;";
     assert_eq!(found("f", bad, &MACHINE).len(), 5);
@@ -389,7 +392,7 @@ fn a_field_that_other_files_can_see_is_found() {
 }
 
 #[test]
-fn words_in_comments_and_texts_are_not_taken_for_code() {
+fn words_in_comments_and_strings_are_not_taken_for_code() {
     let innocent = r###"
         //! Instant::now is never read. assert!
         /* unsafe /* nested */ std::time */

@@ -21,7 +21,7 @@ fn libraries(manifest: &str) -> Vec<String> {
 }
 
 /// The numbers of the lines of a source that are documentation, public or private, and open with a question word.
-fn questions(text: &str) -> Vec<usize> {
+fn question_words(text: &str) -> Vec<usize> {
     let is_question = |line: &str| {
         let line = line.trim_start();
         let Some(doc) = line.strip_prefix("///").or_else(|| line.strip_prefix("//!")) else { return false };
@@ -41,7 +41,7 @@ fn documentation_opens_with_a_verb_or_a_noun() {
     let mut found = Vec::new();
     for name in &libraries {
         for (file, text) in files_below(&source_of(name)) {
-            found.extend(questions(&text).into_iter().map(|line| format!("{name}/src/{file}:{line}")));
+            found.extend(question_words(&text).into_iter().map(|line| format!("{name}/src/{file}:{line}")));
         }
     }
     assert_eq!(found, [""; 0], "lines of documentation that open with a question word");
@@ -58,14 +58,14 @@ fn a_question_word_is_found_at_the_beginning_of_every_line_of_documentation() {
         /// * How long it takes.
         fn private() {}
     ";
-    assert_eq!(questions(bad), [2, 3, 6, 7]);
+    assert_eq!(question_words(bad), [2, 3, 6, 7]);
     let good = "
         /// Whatsoever and Howard are no question words; what and When amid a line are none either.
         // What a comment is, is not documentation.
         /// The time. When it is over, the call ends.
         let text = \"Whether\";
     ";
-    assert_eq!(questions(good), [0; 0]);
+    assert_eq!(question_words(good), [0; 0]);
 }
 
 #[test]

@@ -1,16 +1,16 @@
-//! Reads Rust as far as the ratchets need it: without comments, texts and tests.
+//! Reads Rust sources as far as the ratchets need it: without comments, string literals and tests.
 
 use std::fs;
 use std::path::Path;
 
-/// Every source file below `root` with its text, directories of tests left out, in order. There are more than four.
+/// Every source file below `root` with its text, in order and without directories of tests. Panics if there are fewer than five.
 pub(crate) fn sources(root: &Path) -> Vec<(String, String)> {
     let found = files_below(root);
-    assert!(found.len() > 4, "the sources of {} are where they were", root.display());
+    assert!(found.len() > 4, "the sources of {} are found", root.display());
     found
 }
 
-/// Every source file below `root` with its text, directories of tests left out, in order.
+/// Every source file below `root` with its text, in order and without directories of tests.
 pub(crate) fn files_below(root: &Path) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut left = vec![root.to_path_buf()];
@@ -31,7 +31,7 @@ pub(crate) fn files_below(root: &Path) -> Vec<(String, String)> {
     found
 }
 
-/// The code of `text`: comments and the insides of texts are blanked, items after `#[cfg(test)]` are gone.
+/// The code of `text`: comments and the contents of string literals become blanks, and items with `#[cfg(test)]` are removed.
 pub(crate) fn code(text: &str) -> String {
     without_tests(&without_texts(text))
 }
@@ -81,7 +81,7 @@ fn block_comment(text: &str) -> usize {
     }
 }
 
-/// The length of the raw text that begins here, if one does.
+/// The length of the raw string literal at the beginning of `text`, if there is one.
 fn raw_text(text: &str) -> Option<usize> {
     let after = text.strip_prefix("br").or_else(|| text.strip_prefix('r'))?;
     let hashes = after.len() - after.trim_start_matches('#').len();
@@ -103,7 +103,7 @@ fn plain_text(text: &str, quote: char) -> usize {
     text.len()
 }
 
-/// A character in quotes; a lifetime is none.
+/// The length of the character literal at the beginning of `text`, if there is one and it is not a lifetime.
 fn character(text: &str) -> Option<usize> {
     let inside = text.strip_prefix('\'')?;
     let first = inside.chars().next()?;
@@ -132,7 +132,7 @@ fn without_tests(code: &str) -> String {
     kept
 }
 
-/// Every attribute, from `#` to its closing bracket.
+/// Every attribute of `code`, from `#` to its closing bracket.
 pub(crate) fn attributes(code: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (at, _) in code.match_indices('#') {
@@ -154,7 +154,7 @@ pub(crate) fn attributes(code: &str) -> Vec<String> {
     found
 }
 
-/// Where `word` stands, not as a part of a longer one.
+/// The positions of `word`, except within longer words.
 pub(crate) fn words<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> {
     code.match_indices(word).map(|(at, _)| at).filter(move |at| {
         let before = !word.starts_with(is_word) || !code[..*at].ends_with(is_word);

@@ -1,5 +1,5 @@
-//! Addresses for the user to open (MCP 2025-11-25, Client Features, "Elicitation", "URL Mode"): who may ask for them, how they are
-//! answered, and the news and the error that belong to them.
+//! Addresses for the user to open (MCP 2025-11-25, Client Features, "Elicitation", "URL Mode"): the end that may send them, their
+//! answers, and the notification and the error that belong to them.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn done() -> Notice {
     Notice::ElicitationComplete { id: "e-1".into() }
 }
 
-/// A client that declares only what is said here.
+/// A client of `revision` that declares forms if `form`, and addresses if `url`.
 fn client(form: bool, url: bool, revision: &str) -> Scripted {
     let config = with(client_config(), |config| {
         (config.capabilities.elicitation, config.capabilities.elicitation_url) = (form, url);
@@ -35,10 +35,10 @@ fn client(form: bool, url: bool, revision: &str) -> Scripted {
     Scripted::client_at(config, revision, SERVER)
 }
 
-// ---- Who declares it ----
+// ---- Capabilities ----
 
 #[test]
-fn a_client_names_its_modes_only_where_there_is_more_than_the_form() {
+fn a_client_declares_its_elicitation_modes_only_if_it_supports_more_than_forms() {
     for (form, url, newest, expected) in [
         (false, false, "2025-11-25", ""),
         (true, false, "2025-11-25", r#","elicitation":{}"#),
@@ -53,14 +53,14 @@ fn a_client_names_its_modes_only_where_there_is_more_than_the_form() {
             config.protocol = protocol_core::Protocol::Mcp { side: protocol_core::mcp::Side::Client, newest };
             (config.capabilities.elicitation, config.capabilities.elicitation_url) = (form, url);
         }));
-        let said = format!(r#""capabilities":{{"roots":{{"listChanged":true}}{expected},"sampling":{{}}}}"#);
+        let declared = format!(r#""capabilities":{{"roots":{{"listChanged":true}}{expected},"sampling":{{}}}}"#);
         let sent = client.sent();
-        assert!(sent[0].contains(&said), "{form} {url} {newest}: {sent:?}");
+        assert!(sent[0].contains(&declared), "{form} {url} {newest}: {sent:?}");
     }
 }
 
 #[test]
-fn a_server_asks_only_a_client_that_declares_it_in_the_revision_that_has_it() {
+fn a_server_sends_an_address_only_to_a_client_that_declared_url_mode_in_a_revision_that_has_it() {
     let admitted = |revision: &str, declares: &str| {
         let mut server = Scripted::server_at(server_config(), revision, declares);
         let id = server.receive_call(1);
@@ -84,17 +84,17 @@ fn a_server_asks_only_a_client_that_declares_it_in_the_revision_that_has_it() {
         let has = revision == "2025-11-25";
         assert_eq!(admitted(revision, BOTH), (has, has), "{revision}");
     }
-    // Forms are a matter of their own.
+    // Forms need a capability of their own.
     let mut server = Scripted::server_at(server_config(), "2025-11-25", r#"{"elicitation":{"url":{}}}"#);
     let id = server.receive_call(1);
     let confirms = Ask::Confirm { message: "?".into() };
     assert_eq!(server.session.request_input(id, confirms, server.now), Err(AskError::Unsupported));
 }
 
-// ---- What a server asks ----
+// ---- Addresses that a server sends ----
 
 #[test]
-fn the_question_is_one_request_that_names_its_call_and_every_answer_to_it_is_a_decision() {
+fn an_address_is_sent_as_one_request_that_names_its_call_and_each_valid_answer_is_a_decision() {
     for (result, expected) in [
         (r#"{"action":"accept"}"#, Ok(Consent::Accept)),
         (r#"{"action":"accept","content":{"a":1}}"#, Ok(Consent::Accept)),
@@ -123,7 +123,7 @@ fn the_question_is_one_request_that_names_its_call_and_every_answer_to_it_is_a_d
 }
 
 #[test]
-fn an_address_that_is_not_proper_is_refused_before_it_is_sent() {
+fn an_invalid_address_is_refused_before_it_is_sent() {
     let mut server = Scripted::server_at(server_config(), "2025-11-25", BOTH);
     let id = server.receive_call(1);
     for (open, why) in [
@@ -136,14 +136,14 @@ fn an_address_that_is_not_proper_is_refused_before_it_is_sent() {
         assert_eq!(asked, Err(AskError::Invalid(why.into())));
     }
     server.expect_silence();
-    // What the peer cannot do comes before what is wrong with the address.
+    // A missing capability is reported before an invalid address.
     let mut server = Scripted::server_at(server_config(), "2025-11-25", "{}");
     let id = server.receive_call(1);
     assert_eq!(server.session.request_input(id, OpenUrl::new("?", "").into(), server.now), Err(AskError::Unsupported));
 }
 
 #[test]
-fn a_question_is_taken_back_and_runs_out_as_any_other() {
+fn a_request_to_open_an_address_can_be_withdrawn_and_times_out() {
     let config = with(server_config(), |config| config.timeouts.input = Some(Duration::from_secs(1)));
     let mut server = Scripted::server_at(config, "2025-11-25", BOTH);
     let id = server.receive_call(1);
@@ -157,10 +157,10 @@ fn a_question_is_taken_back_and_runs_out_as_any_other() {
     assert_eq!(server.events(), [Event::Input { id, key: second, answer: Err(InputFailed::TimedOut) }]);
 }
 
-// ---- What a client is asked ----
+// ---- Addresses that a client receives ----
 
 #[test]
-fn a_proper_question_arrives_as_what_it_is_and_leaves_as_a_decision_without_content() {
+fn a_client_answers_an_address_with_a_decision_that_has_no_content() {
     for (consent, action) in [(Consent::Accept, "accept"), (Consent::Decline, "decline"), (Consent::Cancel, "cancel")] {
         for form in [true, false] {
             let mut client = client(form, true, "2025-11-25");
@@ -176,7 +176,7 @@ fn a_proper_question_arrives_as_what_it_is_and_leaves_as_a_decision_without_cont
 }
 
 #[test]
-fn a_mode_that_was_not_declared_is_refused_as_the_protocol_says_and_an_unknown_one_as_nonsense() {
+fn elicitation_in_an_undeclared_or_unknown_mode_is_refused_with_the_error_of_the_protocol() {
     const FORM: &str = r#"{"mode":"form","message":"?","requestedSchema":{"type":"object","properties":{}}}"#;
     const PLAIN: &str = r#"{"message":"?","requestedSchema":{"type":"object","properties":{}}}"#;
     let by = |mode: &str| error(7, -32602, &format!("elicitation by {mode} was not declared"));
@@ -204,7 +204,7 @@ fn a_mode_that_was_not_declared_is_refused_as_the_protocol_says_and_an_unknown_o
 }
 
 #[test]
-fn a_question_that_hides_where_it_leads_or_lacks_a_part_is_refused_with_the_reason() {
+fn an_address_that_hides_its_host_or_lacks_a_part_is_refused_with_the_reason() {
     let url = |url: &str| format!(r#"{{"mode":"url","message":"?","url":{url},"elicitationId":"1"}}"#);
     for (params, why) in [
         (url(r#""javascript:alert(1)""#), "url must be absolute"),
@@ -230,21 +230,21 @@ fn a_question_that_hides_where_it_leads_or_lacks_a_part_is_refused_with_the_reas
     }
 }
 
-// ---- News of its end ----
+// ---- The notification of completion ----
 
 #[test]
-fn that_it_is_done_is_told_from_the_server_to_the_client_in_the_one_revision_that_has_it() {
+fn a_server_notifies_its_client_of_a_completed_elicitation_only_in_the_revision_that_has_it() {
     for revision in REVISIONS {
         let has = revision == "2025-11-25";
         let mut server = Scripted::server_at(server_config(), revision, BOTH);
-        let told = server.session.notify(done(), server.now);
-        assert_eq!(told, if has { Ok(()) } else { Err(Refused::Unsupported) }, "{revision}");
+        let notified = server.session.notify(done(), server.now);
+        assert_eq!(notified, if has { Ok(()) } else { Err(Refused::Unsupported) }, "{revision}");
         let frame = notification(COMPLETE, r#"{"elicitationId":"e-1"}"#);
         assert_eq!(server.sent(), if has { vec![frame.clone()] } else { vec![] }, "{revision}");
-        for (declares, heard) in [(true, has), (false, false)] {
+        for (declares, received) in [(true, has), (false, false)] {
             let mut client = client(true, declares, revision);
             client.frame(&frame);
-            let expected = if heard { vec![Event::Notice(done())] } else { vec![] };
+            let expected = if received { vec![Event::Notice(done())] } else { vec![] };
             assert_eq!(client.events(), expected, "{revision} {declares}");
         }
     }
@@ -259,7 +259,7 @@ fn that_it_is_done_is_told_from_the_server_to_the_client_in_the_one_revision_tha
     let mut server = Scripted::server(server_config());
     server.frame(&notification(COMPLETE, r#"{"elicitationId":"e-1"}"#));
     assert_eq!(server.violations(), [Violation::WrongDirection]);
-    // Listed or not, it keeps its meaning.
+    // As a custom notification it is refused in the same way.
     let custom = Notice::Custom { method: COMPLETE.into(), params: Some(json("{}")) };
     assert_eq!(server.session.notify(custom, server.now), Err(Refused::WrongEnd));
 }
@@ -267,7 +267,7 @@ fn that_it_is_done_is_told_from_the_server_to_the_client_in_the_one_revision_tha
 // ---- The error ----
 
 #[test]
-fn a_call_that_needs_an_address_opened_first_ends_with_an_error_that_a_client_can_read() {
+fn an_error_that_lists_the_addresses_to_open_first_can_be_parsed_by_the_client() {
     let mut pair = Pair::ready();
     let call = pair.client.call();
     pair.run();
@@ -283,7 +283,7 @@ fn a_call_that_needs_an_address_opened_first_ends_with_an_error_that_a_client_ca
 // ---- Both ends ----
 
 #[test]
-fn between_two_of_our_own_ends_the_question_stops_the_clocks_and_inherits_its_depth() {
+fn an_address_of_a_nested_call_has_the_depth_of_that_call_and_its_answer_reaches_the_server() {
     let mut pair = Pair::ready();
     pair.client.call();
     pair.run();
@@ -292,7 +292,7 @@ fn between_two_of_our_own_ends_the_question_stops_the_clocks_and_inherits_its_de
     pair.run();
     let events = pair.client_events();
     let [Event::InputRequested { key: sampled, depth: 1, .. }] = events[..] else { panic!("{events:?}") };
-    // A call that the sampling makes is one deeper; what it asks is as deep as it is.
+    // A call made for the sampling request has its depth of 1, and so has an input request of that call.
     let mut nested = protocol_core::Invoke::call_tool("t", json("{}"));
     nested.parent = Some(sampled);
     let nested = pair.client.session.invoke(nested, pair.client.now).unwrap();

@@ -1,4 +1,4 @@
-//! Batches: revision 2025-03-26 has them, no other does (Basic, "Batching").
+//! Batches, which only revision 2025-03-26 has (Basic, "Batching").
 
 use protocol_core::{Event, Violation};
 use testkit::Scripted;
@@ -21,7 +21,7 @@ fn ping(id: u64) -> String {
 }
 
 #[test]
-fn each_message_of_a_batch_is_handled_as_if_it_had_come_alone_and_in_order() {
+fn the_messages_of_a_batch_are_handled_in_order_as_if_each_had_come_alone() {
     let mut server = server();
     let unknown = request(3, "nothing/known", "{}");
     server.frame(&batch(&[ping(1), call_tool(2, true), unknown, "5".into(), cancelled(2), ping(4), call_tool(5, false)]));
@@ -33,7 +33,7 @@ fn each_message_of_a_batch_is_handled_as_if_it_had_come_alone_and_in_order() {
             r#"{"jsonrpc":"2.0","error":{"code":-32600,"message":"a frame that is no JSON-RPC 2.0 message"}}"#.to_owned(),
             result(4),
         ],
-        "one frame each: nothing of ours is batched"
+        "each reply is a frame of its own, never part of a batch"
     );
     let events = server.events();
     let [
@@ -63,7 +63,7 @@ fn a_batch_of_responses_settles_each_of_its_calls() {
 }
 
 #[test]
-fn one_id_twice_in_a_batch_is_a_duplicate_like_any_other() {
+fn an_id_that_occurs_twice_in_a_batch_is_a_duplicate() {
     let mut server = server();
     server.frame(&batch(&[call_tool(1, false), call_tool(1, false)]));
     let events = server.events();
@@ -73,7 +73,7 @@ fn one_id_twice_in_a_batch_is_a_duplicate_like_any_other() {
 }
 
 #[test]
-fn an_empty_an_oversized_and_a_broken_batch_are_one_error_and_have_no_effect() {
+fn an_empty_oversized_or_malformed_batch_gets_one_error_and_has_no_effect() {
     let limited = with(server_config(), |config| config.limits.batch = 3);
     let most = batch(&[ping(1), ping(2), ping(3)]);
     let one_more = batch(&[ping(1), ping(2), ping(3), ping(4)]);
@@ -93,7 +93,7 @@ fn an_empty_an_oversized_and_a_broken_batch_are_one_error_and_have_no_effect() {
 }
 
 #[test]
-fn other_revisions_answer_a_batch_with_one_error_and_no_effect() {
+fn in_other_revisions_a_batch_gets_one_error_and_has_no_effect() {
     for revision in ["2024-11-05", "2025-06-18", "2025-11-25"] {
         let mut server = Scripted::server_at(server_config(), revision, "{}");
         server.frame(&batch(&[ping(1), call_tool(2, false)]));
@@ -105,13 +105,13 @@ fn other_revisions_answer_a_batch_with_one_error_and_no_effect() {
     assert_eq!(
         (client.sent(), client.events()),
         (vec![], vec![Event::Violation(Violation::InvalidBatch)]),
-        "a client does not answer it"
+        "a client does not reply to a batch"
     );
     assert_eq!(client.session.stats().outbound_calls, 1);
 }
 
 #[test]
-fn the_handshake_is_never_part_of_a_batch() {
+fn a_handshake_in_a_batch_is_refused() {
     let greeting = initialize(9, "2025-03-26", "{}");
     let mut fresh = Scripted::new(server_config());
     fresh.frame(&format!("[{greeting}]"));
@@ -123,7 +123,7 @@ fn the_handshake_is_never_part_of_a_batch() {
 }
 
 #[test]
-fn a_batch_in_a_batch_is_an_element_of_the_wrong_kind() {
+fn a_batch_within_a_batch_is_an_invalid_element() {
     let mut server = server();
     server.frame(&format!("[[{}],{}]", ping(1), ping(2)));
     assert_eq!(

@@ -1,5 +1,5 @@
-//! Calls of ours, from the verb to their end: what goes out, what is refused, what comes back (Basic, "Messages" and "_meta";
-//! Lifecycle, "Capability Negotiation"; `docs/protocols/mcp.md`, "Transitions of an outgoing call").
+//! Outbound calls, from `Session::invoke` to their outcome: the frames that are sent, refused calls, and responses (Basic, "Messages" and
+//! "_meta"; Lifecycle, "Capability Negotiation"; `docs/protocols/mcp.md`, "Transitions of an outgoing call").
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use testkit::config::{client_config, server_config, with};
 use testkit::scripted::{call_tool, cancelled, error, initialize, json, notification, progress, request, result};
 use testkit::{Pair, Scripted};
 
-/// A call that asks for nothing beside its result.
+/// A call that asks for no progress and has no timeouts.
 fn plain(op: Op, params: &str) -> Invoke {
     let call = if op == Op::Custom { Invoke::custom("acme/do", json(params)) } else { Invoke::new(op, json(params)) };
     call.without_progress().with_timeouts(CallTimeouts::NONE)
@@ -24,7 +24,7 @@ fn refusal(end: &mut Scripted, call: Invoke) -> Refused {
     why
 }
 
-/// Every operation with the members of the server's capabilities that it needs.
+/// Every operation, with the capabilities that the server must have declared for it.
 fn needs() -> [(Op, &'static str); 12] {
     [
         (Op::CallTool, r#"{"tools":{}}"#),
@@ -42,10 +42,10 @@ fn needs() -> [(Op, &'static str); 12] {
     ]
 }
 
-// ---- What goes out ----
+// ---- Frames that are sent ----
 
 #[test]
-fn o1_a_call_goes_out_at_once_under_a_number_that_is_also_its_token() {
+fn o1_a_call_is_sent_at_once_and_its_id_is_also_its_progress_token() {
     let mut client = Scripted::client(client_config());
     client.call();
     assert_eq!(
@@ -57,7 +57,7 @@ fn o1_a_call_goes_out_at_once_under_a_number_that_is_also_its_token() {
 }
 
 #[test]
-fn every_operation_has_its_method() {
+fn every_operation_is_sent_with_its_own_method() {
     let methods = [
         (Op::CallTool, "tools/call"),
         (Op::ListTools, "tools/list"),
@@ -81,18 +81,18 @@ fn every_operation_has_its_method() {
 }
 
 #[test]
-fn a_token_is_asked_for_when_progress_is_wanted_or_would_keep_the_call_alive() {
-    let clocks = |idle: Option<u64>, reset_on_progress| {
+fn a_call_has_a_progress_token_if_its_caller_or_its_idle_timeout_needs_progress() {
+    let timeouts_with = |idle: Option<u64>, reset_on_progress| {
         CallTimeouts::NONE.with_idle(idle.map(Duration::from_secs)).with_reset_on_progress(reset_on_progress)
     };
     for (progress, timeouts, asks) in [
         (true, CallTimeouts::NONE, true),
         (false, CallTimeouts::NONE, false),
         (false, CallTimeouts::default(), true),
-        (false, clocks(Some(1), true), true),
-        (false, clocks(Some(1), false), false),
-        (false, clocks(None, true), false),
-        (true, clocks(None, false), true),
+        (false, timeouts_with(Some(1), true), true),
+        (false, timeouts_with(Some(1), false), false),
+        (false, timeouts_with(None, true), false),
+        (true, timeouts_with(None, false), true),
     ] {
         let mut client = Scripted::client(client_config());
         let mut call = Invoke::list_tools(None).with_timeouts(timeouts);
@@ -104,7 +104,7 @@ fn a_token_is_asked_for_when_progress_is_wanted_or_would_keep_the_call_alive() {
 }
 
 #[test]
-fn the_callers_meta_is_kept_except_for_what_the_session_decides() {
+fn the_meta_of_the_caller_is_sent_without_the_members_that_belong_to_the_session() {
     for (given, sent) in [
         (r#"{"a":1}"#, r#"{"a":1,"_meta":{"progressToken":2}}"#),
         (r#"{"_meta":{"traceparent":"00-1"},"a":1}"#, r#"{"a":1,"_meta":{"traceparent":"00-1","progressToken":2}}"#),
@@ -121,14 +121,14 @@ fn the_callers_meta_is_kept_except_for_what_the_session_decides() {
 }
 
 #[test]
-fn a_token_of_the_callers_own_never_reaches_the_wire_even_when_none_is_asked_for() {
+fn a_progress_token_in_the_meta_of_the_caller_is_never_sent() {
     let mut client = Scripted::client(client_config());
     client.invoke(plain(Op::CallTool, r#"{"name":"t","_meta":{"progressToken":0,"x":1}}"#));
     assert_eq!(client.sent(), [request(2, "tools/call", r#"{"name":"t","_meta":{"x":1}}"#)]);
 }
 
 #[test]
-fn g13_parameters_cross_byte_for_byte_whether_or_not_something_is_merged_into_them() {
+fn g13_parameters_are_sent_byte_for_byte_with_or_without_members_added_to_them() {
     let values = r#""n":1e999,"t":"\u00e9\ud800","o":{ "k" :[1.50 , -0]},"twice":1,"twice":2,"\u006eame":3,"\ud800":4"#;
     let mut client = Scripted::client(client_config());
     client.invoke(plain(Op::CallTool, &format!("{{{values}}}")));
@@ -139,7 +139,7 @@ fn g13_parameters_cross_byte_for_byte_whether_or_not_something_is_merged_into_th
 }
 
 #[test]
-fn a_frame_is_one_line_whatever_the_parameters_looked_like() {
+fn a_frame_is_one_line_even_if_the_parameters_had_several() {
     let mut client = Scripted::client(client_config());
     client.invoke(plain(Op::CallTool, "{\n\t\"name\": \"t\",\r\n\t\"arguments\": {\n\t}\n}"));
     client.invoke(Invoke::new(Op::CallTool, json("{\"arguments\":{\n}}")));
@@ -149,7 +149,7 @@ fn a_frame_is_one_line_whatever_the_parameters_looked_like() {
 }
 
 #[test]
-fn calls_leave_in_the_order_in_which_they_were_made_also_when_they_were_held() {
+fn calls_are_sent_in_the_order_in_which_they_were_made_even_after_being_held() {
     let mut client = Scripted::new(client_config());
     client.sent();
     let made: Vec<_> = (0..20).map(|_| client.call()).collect();
@@ -164,7 +164,7 @@ fn calls_leave_in_the_order_in_which_they_were_made_also_when_they_were_held() {
 }
 
 #[test]
-fn ids_are_never_used_twice() {
+fn no_id_is_used_twice() {
     let mut client = Scripted::client(client_config());
     let mut seen = BTreeSet::new();
     for id in 2..300 {
@@ -174,7 +174,7 @@ fn ids_are_never_used_twice() {
     }
 }
 
-// ---- What is held ----
+// ---- Held calls ----
 
 fn handshake_answer(revision: &str, declares: &str) -> String {
     format!(
@@ -192,7 +192,7 @@ fn o2_a_held_call_keeps_its_meta_and_its_token() {
 }
 
 #[test]
-fn o3_a_held_call_is_checked_against_what_the_server_declares_in_the_end() {
+fn o3_a_held_call_is_checked_against_the_capabilities_once_the_server_declares_them() {
     for (op, declares) in needs() {
         for (declared, fits) in [(declares, true), ("{}", declares == "{}")] {
             let mut client = Scripted::new(client_config());
@@ -209,7 +209,7 @@ fn o3_a_held_call_is_checked_against_what_the_server_declares_in_the_end() {
 }
 
 #[test]
-fn held_calls_count_against_the_limits_of_output_and_of_calls_in_flight() {
+fn held_calls_count_toward_the_limits_of_output_and_of_calls_in_flight() {
     let mut client = Scripted::new(with(client_config(), |config| config.limits.output_bytes = 2000));
     client.sent();
     let big = || Invoke::new(Op::CallTool, json(&format!(r#"{{"name":"{}"}}"#, "t".repeat(1500))));
@@ -221,10 +221,10 @@ fn held_calls_count_against_the_limits_of_output_and_of_calls_in_flight() {
     assert_eq!(refusal(&mut client, big()), Refused::Full);
 }
 
-// ---- What is refused ----
+// ---- Refused calls ----
 
 #[test]
-fn o3_an_operation_goes_out_only_to_a_server_that_declared_what_it_needs() {
+fn o3_an_operation_is_sent_only_to_a_server_that_declared_its_capability() {
     for (op, declares) in needs() {
         let mut client = Scripted::client_at(client_config(), "2025-11-25", declares);
         client.invoke(plain(op, "{}"));
@@ -243,7 +243,7 @@ fn o3_an_operation_goes_out_only_to_a_server_that_declared_what_it_needs() {
 }
 
 #[test]
-fn a_capability_that_is_no_object_was_not_declared() {
+fn a_capability_that_is_not_an_object_counts_as_undeclared() {
     for declares in [r#"{"tools":true}"#, r#"{"tools":null}"#, r#"{"tools":[]}"#, r#"{"tools":"yes"}"#] {
         let mut client = Scripted::client_at(client_config(), "2025-11-25", declares);
         assert_eq!(refusal(&mut client, plain(Op::CallTool, "{}")), Refused::Unsupported, "{declares}");
@@ -255,7 +255,7 @@ fn a_capability_that_is_no_object_was_not_declared() {
 }
 
 #[test]
-fn completion_needs_no_capability_in_the_first_revision_which_has_none() {
+fn completion_needs_no_capability_in_the_first_revision_since_that_revision_has_none_for_it() {
     for (revision, fits) in [("2024-11-05", true), ("2025-03-26", false), ("2025-06-18", false), ("2025-11-25", false)] {
         let mut client = Scripted::client_at(client_config(), revision, "{}");
         assert_eq!(client.session.invoke(plain(Op::Complete, "{}"), client.now).is_ok(), fits, "{revision}");
@@ -263,7 +263,7 @@ fn completion_needs_no_capability_in_the_first_revision_which_has_none() {
 }
 
 #[test]
-fn a_refused_call_leaves_no_trace() {
+fn a_refused_call_changes_nothing() {
     let mut client = Scripted::client_at(client_config(), "2025-11-25", r#"{"tools":{}}"#);
     let before = client.session.stats();
     refusal(&mut client, plain(Op::GetPrompt, "{}"));
@@ -282,7 +282,7 @@ fn parameters_must_be_an_object() {
 }
 
 #[test]
-fn a_server_starts_none_of_the_clients_operations_at_any_time() {
+fn a_server_can_never_start_an_operation_of_clients() {
     let mut fresh = Scripted::new(server_config());
     let mut ready = Scripted::server(server_config());
     for (op, _) in needs() {
@@ -295,7 +295,7 @@ fn a_server_starts_none_of_the_clients_operations_at_any_time() {
 }
 
 #[test]
-fn a_method_that_has_a_word_of_its_own_does_not_get_past_its_rules_under_a_custom_name() {
+fn a_method_of_the_protocol_cannot_be_sent_as_a_custom_one() {
     let custom = |method: &str| Invoke::custom(method, json("{}"));
     let mut client = Scripted::client_at(client_config(), "2025-11-25", r#"{"tools":{}}"#);
     for method in ["prompts/get", "logging/setLevel", "initialize", "sampling/createMessage", "notifications/cancelled"] {
@@ -318,7 +318,7 @@ fn a_method_that_has_a_word_of_its_own_does_not_get_past_its_rules_under_a_custo
 }
 
 #[test]
-fn parameters_of_news_must_be_an_object_too() {
+fn parameters_of_a_notification_must_be_an_object() {
     for params in ["[]", "null", "1", "\"x\""] {
         let mut server = Scripted::server(server_config());
         let notice = Notice::Custom { method: "acme/news".into(), params: Some(json(params)) };
@@ -328,20 +328,20 @@ fn parameters_of_news_must_be_an_object_too() {
 }
 
 #[test]
-fn a_call_on_behalf_of_a_question_that_is_over_is_refused() {
+fn a_call_on_behalf_of_an_answered_or_cancelled_input_request_is_refused() {
     let mut client = Scripted::client(client_config());
     client.frame(&request(7, "roots/list", "{}"));
-    let question = client.question();
-    client.session.provide_input(question, Answer::Roots(json("[]")), client.now).unwrap();
-    assert_eq!(refusal(&mut client, plain(Op::CallTool, "{}").with_parent(question)), Refused::NoParent);
+    let input_request = client.input_request();
+    client.session.provide_input(input_request, Answer::Roots(json("[]")), client.now).unwrap();
+    assert_eq!(refusal(&mut client, plain(Op::CallTool, "{}").with_parent(input_request)), Refused::NoParent);
     client.frame(&request(8, "elicitation/create", r#"{"message":"?","requestedSchema":{"type":"object","properties":{}}}"#));
-    let question = client.question();
+    let input_request = client.input_request();
     client.frame(&cancelled(8));
-    assert_eq!(refusal(&mut client, plain(Op::CallTool, "{}").with_parent(question)), Refused::NoParent);
+    assert_eq!(refusal(&mut client, plain(Op::CallTool, "{}").with_parent(input_request)), Refused::NoParent);
 }
 
 #[test]
-fn a_call_longer_than_a_frame_is_refused_wherever_its_length_lies() {
+fn a_call_longer_than_a_frame_is_refused_for_its_parameters_or_its_method() {
     let mut client = Scripted::client(with(client_config(), |config| config.limits.frame_bytes = 4096));
     let long = "x".repeat(4096);
     assert_eq!(refusal(&mut client, plain(Op::CallTool, &format!(r#"{{"name":"{long}"}}"#))), Refused::TooLarge);
@@ -351,7 +351,7 @@ fn a_call_longer_than_a_frame_is_refused_wherever_its_length_lies() {
 }
 
 #[test]
-fn what_one_end_sends_the_other_can_read_however_deep_it_is_nested() {
+fn payloads_of_the_greatest_depth_that_can_be_built_are_accepted_by_the_other_end() {
     let nested = |depth: usize| format!("{}{}", r#"{"a":"#.repeat(depth - 1), "{}") + &"}".repeat(depth - 1);
     for depth in [1, 100, 120] {
         let serves = with(server_config(), |config| config.custom_methods = vec!["acme/do".to_owned()]);
@@ -370,7 +370,7 @@ fn what_one_end_sends_the_other_can_read_however_deep_it_is_nested() {
 }
 
 #[test]
-fn a_closing_session_starts_nothing() {
+fn a_closing_session_refuses_new_calls() {
     let mut client = Scripted::client(client_config());
     client.call();
     client.session.close(Close::Graceful { grace: Duration::from_secs(5) }, client.now);
@@ -380,7 +380,7 @@ fn a_closing_session_starts_nothing() {
 }
 
 #[test]
-fn news_are_refused_before_the_handshake_from_the_wrong_end_undeclared_or_too_long() {
+fn a_notification_is_refused_before_the_handshake_from_the_wrong_end_undeclared_or_too_long() {
     let mut fresh = Scripted::new(server_config());
     assert_eq!(fresh.session.notify(Notice::ToolsChanged, fresh.now), Err(Refused::NotReady));
     let mut client = Scripted::client(with(client_config(), |config| {
@@ -396,10 +396,10 @@ fn news_are_refused_before_the_handshake_from_the_wrong_end_undeclared_or_too_lo
     assert_eq!(client.sent(), Vec::<String>::new());
 }
 
-// ---- What comes back ----
+// ---- Responses ----
 
 #[test]
-fn o9_a_result_is_handed_on_exactly_as_it_came() {
+fn o9_a_result_is_handed_on_byte_for_byte() {
     let body = r#"{ "content":[],"n":1e999,"t":"\ud800","twice":1,"twice":2,"unknown":{"a":[ null ]} }"#;
     let mut client = Scripted::client(client_config());
     let call = client.call();
@@ -411,7 +411,7 @@ fn o9_a_result_is_handed_on_exactly_as_it_came() {
 }
 
 #[test]
-fn answers_may_come_in_any_order() {
+fn responses_may_come_in_any_order() {
     let mut client = Scripted::client(client_config());
     let calls = [client.call(), client.call(), client.call()];
     client.sent();
@@ -423,7 +423,7 @@ fn answers_may_come_in_any_order() {
 }
 
 #[test]
-fn o12_an_answer_of_the_wrong_shape_fails_its_own_call_and_is_not_answered() {
+fn o12_a_response_of_the_wrong_shape_ends_only_its_own_call_as_invalid() {
     for body in [
         r#""jsonrpc":"2.0","result":[]"#,
         r#""jsonrpc":"2.0","result":null"#,
@@ -462,7 +462,7 @@ fn o12_an_answer_of_the_wrong_shape_fails_its_own_call_and_is_not_answered() {
 }
 
 #[test]
-fn o11_a_task_that_nobody_asked_for_is_no_result() {
+fn o11_a_task_instead_of_a_result_is_an_invalid_response() {
     let task =
         r#"{"taskId":"1","status":"working","createdAt":"2025-11-25T00:00:00Z","lastUpdatedAt":"2025-11-25T00:00:00Z","ttl":null}"#;
     let mut client = Scripted::client(client_config());
@@ -495,7 +495,7 @@ fn o13_an_error_of_the_peer_is_handed_on_with_its_data() {
 }
 
 #[test]
-fn o13_what_an_error_tells_of_a_partial_result_is_handed_on_beside_it() {
+fn o13_the_partial_result_in_the_data_of_an_error_is_handed_on_with_the_error() {
     for (data, partial) in [
         (r#"{"partial":{"processed":3},"x":1}"#, Some(r#"{"processed":3}"#)),
         (r#"{"partial":[]}"#, None),
@@ -506,8 +506,8 @@ fn o13_what_an_error_tells_of_a_partial_result_is_handed_on_beside_it() {
         client.call();
         client.sent();
         client.frame(&format!(r#"{{"jsonrpc":"2.0","id":2,"error":{{"code":-32603,"message":"","data":{data}}}}}"#));
-        let [Event::Done { partial: told, .. }] = &client.events()[..] else { panic!() };
-        assert_eq!(*told, partial.map(json), "{data}");
+        let [Event::Done { partial: reported, .. }] = &client.events()[..] else { panic!() };
+        assert_eq!(*reported, partial.map(json), "{data}");
     }
 }
 
@@ -524,23 +524,23 @@ fn o7_a_log_record_is_handed_on_and_the_call_goes_on() {
 }
 
 #[test]
-fn o22_a_cancel_of_the_peer_never_reaches_a_call_of_ours() {
+fn o22_a_cancel_from_the_peer_has_no_effect_on_an_outbound_call() {
     let mut client = Scripted::client(client_config());
     client.call();
     client.sent();
     client.frame(&cancelled(2));
     client.expect_silence();
-    // The same number as an id of the peer is another exchange.
+    // The peer's own request with the same number is another exchange.
     client.frame(&request(2, "roots/list", "{}"));
-    let question = client.question();
+    let input_request = client.input_request();
     client.frame(&cancelled(2));
-    assert_eq!((client.events(), client.sent()), (vec![Event::InputGone { key: question }], vec![]));
+    assert_eq!((client.events(), client.sent()), (vec![Event::InputGone { key: input_request }], vec![]));
     client.frame(&result(2));
     assert_eq!(client.outcome(), Outcome::Result(Json::empty_object()));
 }
 
 #[test]
-fn o25_the_end_of_the_channel_loses_every_call_with_what_was_known_of_it() {
+fn o25_when_the_channel_ends_every_call_is_lost_with_its_last_progress_and_partial_result() {
     for (end, reason) in [(TransportEnd::Eof, CloseReason::Eof), (TransportEnd::Failed, CloseReason::Failed)] {
         let mut client = Scripted::client(client_config());
         let (first, second) = (client.call(), client.call());
@@ -549,12 +549,12 @@ fn o25_the_end_of_the_channel_loses_every_call_with_what_was_known_of_it() {
         client.session.handle_end(end, client.now);
         let lost = |id, last| Event::Done { id, outcome: Outcome::Lost, partial: None, last };
         assert_eq!(client.events(), [lost(first, None), lost(second, Some(Box::new(Progress::value(1.0)))), Event::Closed(reason)]);
-        assert_eq!(client.sent(), Vec::<String>::new(), "nobody is there to hear a cancel");
+        assert_eq!(client.sent(), Vec::<String>::new(), "no cancel is sent on a closed channel");
     }
 }
 
 #[test]
-fn o26_a_late_answer_is_swallowed_and_counted() {
+fn o26_a_late_response_is_dropped_and_counted() {
     let mut client = Scripted::client(client_config());
     client.call();
     client.sent();
@@ -567,7 +567,7 @@ fn o26_a_late_answer_is_swallowed_and_counted() {
 }
 
 #[test]
-fn o28_an_answer_to_what_was_never_asked_is_reported_not_answered_and_ends_nothing() {
+fn o28_a_response_to_no_request_is_a_violation_and_ends_no_call() {
     for (id, rule) in [
         ("3", Violation::UnknownResponse),
         ("99", Violation::UnknownResponse),
@@ -592,7 +592,7 @@ fn o28_an_answer_to_what_was_never_asked_is_reported_not_answered_and_ends_nothi
 }
 
 #[test]
-fn o28_an_answer_that_comes_before_its_request_has_left_was_guessed() {
+fn o28_a_response_that_comes_before_its_request_was_sent_is_a_violation() {
     let mut client = Scripted::client(client_config());
     client.call();
     client.frame(&result(2));
@@ -603,7 +603,7 @@ fn o28_an_answer_that_comes_before_its_request_has_left_was_guessed() {
 }
 
 #[test]
-fn an_error_that_names_no_request_ends_nothing() {
+fn an_error_without_an_id_ends_no_call() {
     let mut client = Scripted::client(client_config());
     client.call();
     client.sent();
@@ -615,7 +615,7 @@ fn an_error_that_names_no_request_ends_nothing() {
 }
 
 #[test]
-fn g11_a_peer_that_turns_our_ids_into_text_gets_no_call_done() {
+fn g11_a_response_whose_id_was_turned_into_text_ends_no_call() {
     let mut client = Scripted::client(client_config());
     client.call();
     client.sent();
@@ -625,24 +625,24 @@ fn g11_a_peer_that_turns_our_ids_into_text_gets_no_call_done() {
 }
 
 #[test]
-fn ids_of_the_two_directions_never_meet() {
+fn the_ids_of_the_two_directions_are_independent() {
     let mut client = Scripted::client(client_config());
     let call = client.call();
     client.sent();
     client.frame(&request(2, "elicitation/create", r#"{"message":"?","requestedSchema":{"type":"object","properties":{}}}"#));
-    let question = client.question();
-    client.session.provide_input(question, Answer::Elicit(Elicited::Decline), client.now).unwrap();
+    let input_request = client.input_request();
+    client.session.provide_input(input_request, Answer::Elicit(Elicited::Decline), client.now).unwrap();
     assert_eq!(client.sent(), [r#"{"jsonrpc":"2.0","id":2,"result":{"action":"decline"}}"#]);
     client.frame(&result(2));
     assert!(matches!(client.events()[..], [Event::Done { id, .. }] if id == call));
 }
 
 #[test]
-fn a_server_may_call_a_method_of_its_own_and_gets_the_answer() {
+fn a_server_may_call_a_custom_method_of_its_client_and_gets_the_response() {
     let mut server = Scripted::server(server_config());
     let call = server.invoke(plain(Op::Custom, "{}"));
     assert_eq!(server.sent(), [request(1, "acme/do", "{}")]);
-    // What the client calls its own requests has nothing to do with it.
+    // The ids of the client's requests are independent of the server's.
     server.frame(&call_tool(1, false));
     server.request();
     server.frame(&result(1));
@@ -654,7 +654,7 @@ fn a_call_of_a_server_is_held_until_the_client_has_confirmed_the_handshake() {
     let mut server = Scripted::new(server_config());
     server.invoke(plain(Op::Custom, "{}"));
     server.frame(&initialize(0, "2025-11-25", "{}"));
-    assert_eq!(server.sent().len(), 1, "the answer to the greeting");
+    assert_eq!(server.sent().len(), 1, "the response to the handshake");
     server.frame(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
     assert_eq!(server.sent(), [request(1, "acme/do", "{}")]);
 }

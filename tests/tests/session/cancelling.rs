@@ -1,5 +1,5 @@
 //! Cancellation from both ends (Utilities, "Cancellation"; `docs/protocols/mcp.md`, "Cancellation" and
-//! "Transitions of an outgoing call"): the first event wins, and what the other side sends after it is swallowed.
+//! "Transitions of an outgoing call"): the event that is handled first decides, and later frames of the peer are dropped.
 
 use protocol_core::{
     Answer, Ask, CancelReason, Event, InputFailed, Invoke, Lane, NotLive, Op, Outcome, Progress, RpcError, Sample, Violation,
@@ -17,7 +17,7 @@ fn over(id: u64) -> String {
 // ---- A caller cancels ----
 
 #[test]
-fn o15_a_call_that_is_out_is_cancelled_by_one_notification_and_is_over_at_once() {
+fn o15_a_call_that_was_sent_is_cancelled_with_one_notification_and_settles_at_once() {
     for (reason, params) in [
         (None, r#"{"requestId":2}"#),
         (Some("user \"x\" left\n"), r#"{"requestId":2,"reason":"user \"x\" left\n"}"#),
@@ -36,7 +36,7 @@ fn o15_a_call_that_is_out_is_cancelled_by_one_notification_and_is_over_at_once()
 }
 
 #[test]
-fn o4_a_call_that_was_not_polled_is_never_sent_and_needs_no_cancel() {
+fn o4_a_call_that_is_cancelled_before_it_was_polled_is_never_sent() {
     let mut held = Scripted::new(client_config());
     held.sent();
     let mut queued = Scripted::client(client_config());
@@ -50,7 +50,7 @@ fn o4_a_call_that_was_not_polled_is_never_sent_and_needs_no_cancel() {
 }
 
 #[test]
-fn a_cancel_takes_back_its_own_request_and_no_other() {
+fn cancelling_an_unsent_call_withdraws_only_the_request_of_that_call() {
     let mut client = Scripted::client(client_config());
     let calls = [client.call(), client.call(), client.call()];
     client.session.poll_transmit().unwrap();
@@ -62,7 +62,7 @@ fn a_cancel_takes_back_its_own_request_and_no_other() {
 }
 
 #[test]
-fn o29_a_second_cancel_and_one_of_a_call_that_has_ended_are_not_live() {
+fn o29_cancelling_a_call_that_has_ended_returns_not_live() {
     for (name, ending) in ENDINGS {
         let mut client = Scripted::client(client_config());
         let call = client.call();
@@ -75,7 +75,7 @@ fn o29_a_second_cancel_and_one_of_a_call_that_has_ended_are_not_live() {
 }
 
 #[test]
-fn a_late_answer_of_any_kind_is_swallowed_after_a_cancel() {
+fn after_a_cancel_a_late_response_of_any_kind_is_dropped() {
     for late in [
         result(2),
         r#"{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"cancelled"}],"isError":true}}"#.to_owned(),
@@ -100,14 +100,14 @@ fn a_late_answer_of_any_kind_is_swallowed_after_a_cancel() {
 }
 
 #[test]
-fn whichever_of_answer_and_cancel_is_processed_first_decides() {
+fn the_response_or_the_cancel_decides_the_outcome_if_it_is_handled_first() {
     let mut client = Scripted::client(client_config());
     let call = client.call();
     client.sent();
     client.frame(&result(2));
     assert_eq!(client.session.cancel(call, None, client.now), Err(NotLive));
     assert!(matches!(client.outcome(), Outcome::Result(_)));
-    assert_eq!(client.sent(), Vec::<String>::new(), "no cancel for what is answered");
+    assert_eq!(client.sent(), Vec::<String>::new(), "an answered call is not cancelled");
 
     let call = client.call();
     client.sent();
@@ -117,7 +117,7 @@ fn whichever_of_answer_and_cancel_is_processed_first_decides() {
 }
 
 #[test]
-fn a_cancel_that_crosses_the_answer_leaves_both_ends_empty() {
+fn after_a_cancel_crosses_the_response_neither_end_has_a_call() {
     let mut pair = Pair::ready();
     let call = pair.client.call();
     pair.run();
@@ -132,7 +132,7 @@ fn a_cancel_that_crosses_the_answer_leaves_both_ends_empty() {
 }
 
 #[test]
-fn of_a_thousand_cancelled_calls_each_request_leaves_before_its_cancel_and_each_handler_hears_both() {
+fn each_of_a_thousand_requests_is_sent_before_its_cancel_and_each_handler_gets_both() {
     let mut pair = Pair::ready();
     let mut expected = Vec::new();
     for number in 2..1002_u64 {
@@ -152,7 +152,7 @@ fn of_a_thousand_cancelled_calls_each_request_leaves_before_its_cancel_and_each_
 }
 
 #[test]
-fn a_thousand_calls_that_are_cancelled_before_a_poll_leave_nothing() {
+fn a_thousand_calls_that_are_cancelled_before_a_poll_send_nothing() {
     let mut client = Scripted::client(client_config());
     for _ in 0..1000 {
         let call = client.call();
@@ -163,7 +163,7 @@ fn a_thousand_calls_that_are_cancelled_before_a_poll_leave_nothing() {
 }
 
 #[test]
-fn a_thousand_calls_that_are_out_and_cancelled_together_are_cancelled_once_each() {
+fn a_thousand_sent_calls_that_are_cancelled_together_send_one_cancel_each() {
     let mut pair = Pair::ready();
     let calls: Vec<_> = (0..1000).map(|_| pair.client.call()).collect();
     pair.run();
@@ -172,12 +172,12 @@ fn a_thousand_calls_that_are_out_and_cancelled_together_are_cancelled_once_each(
         pair.client.session.cancel(call, None, pair.client.now).unwrap();
     }
     pair.run();
-    let told = pair.server.events().into_iter().filter(|event| matches!(event, Event::Cancelled { .. })).count();
-    assert_eq!((told, pair.server.session.stats().orphans, pair.client.session.stats().outbound_calls), (1000, 1000, 0));
+    let cancels = pair.server.events().into_iter().filter(|event| matches!(event, Event::Cancelled { .. })).count();
+    assert_eq!((cancels, pair.server.session.stats().orphans, pair.client.session.stats().outbound_calls), (1000, 1000, 0));
 }
 
 #[test]
-fn a_cancelled_ping_is_only_forgotten() {
+fn cancelling_a_ping_sends_no_cancel() {
     let mut client = Scripted::client(client_config());
     let ping = client.invoke(Invoke::ping());
     client.sent();
@@ -187,7 +187,7 @@ fn a_cancelled_ping_is_only_forgotten() {
 }
 
 #[test]
-fn a_reason_is_never_a_frame_too_long() {
+fn a_cancel_reason_never_makes_a_frame_too_long() {
     let mut client = Scripted::client(with(client_config(), |config| config.limits.frame_bytes = 4096));
     let call = client.call();
     client.sent();
@@ -197,19 +197,19 @@ fn a_reason_is_never_a_frame_too_long() {
     assert!(sent[0].len() <= 4096, "{} bytes", sent[0].len());
 }
 
-// ---- Questions of the peer under a call that ends ----
+// ---- Input requests of the peer when their call ends ----
 
 #[test]
-fn open_questions_are_answered_and_gone_before_their_call_is_done_however_it_ends() {
-    // Its clocks stand still while a question is open.
+fn open_input_requests_are_answered_and_reported_as_gone_before_their_call_is_done() {
+    // A call cannot time out while an input request is open.
     for (name, ending) in ENDINGS.into_iter().filter(|(name, _)| *name != "timed out") {
         let mut client = Scripted::client(client_config());
         let call = client.call();
         client.sent();
         client.frame(&request(7, "roots/list", "{}"));
-        let first = client.question();
+        let first = client.input_request();
         client.frame(&request(8, "sampling/createMessage", r#"{"messages":[],"maxTokens":1}"#));
-        let second = client.question();
+        let second = client.input_request();
         ending(&mut client, call);
         let events: Vec<_> =
             client.events().into_iter().filter(|event| !matches!(event, Event::Violation(_) | Event::Closed(_))).collect();
@@ -226,12 +226,12 @@ fn open_questions_are_answered_and_gone_before_their_call_is_done_however_it_end
 }
 
 #[test]
-fn a_question_that_the_peer_cancelled_is_gone_and_is_answered_by_nobody() {
+fn an_input_request_that_the_peer_cancelled_is_reported_as_gone_and_not_answered() {
     let mut client = Scripted::client(client_config());
     let call = client.call();
     client.sent();
     client.frame(&request(7, "roots/list", "{}"));
-    let key = client.question();
+    let key = client.input_request();
     client.frame(&cancelled(7));
     assert_eq!((client.events(), client.sent()), (vec![Event::InputGone { key }], vec![]));
     assert_eq!(client.session.provide_input(key, Answer::Roots(json("[]")), client.now), Err(NotLive));
@@ -241,15 +241,15 @@ fn a_question_that_the_peer_cancelled_is_gone_and_is_answered_by_nobody() {
 }
 
 #[test]
-fn questions_of_other_calls_and_of_none_stay_open_when_a_call_ends() {
+fn when_a_call_ends_the_input_requests_of_other_calls_and_of_no_call_stay_open() {
     let mut client = Scripted::client(client_config());
     client.frame(&request(6, "roots/list", "{}"));
-    let of_none = client.question();
+    let of_none = client.input_request();
     let call = client.call();
     let other = client.call();
     client.sent();
     client.frame(&request(7, "roots/list", r#"{"_meta":{"protocol-core/parent":4}}"#));
-    let of_other = client.question();
+    let of_other = client.input_request();
     client.session.cancel(call, None, client.now).unwrap();
     assert_eq!(client.sent(), [cancelled(3)]);
     client.session.cancel(other, None, client.now).unwrap();
@@ -260,10 +260,10 @@ fn questions_of_other_calls_and_of_none_stay_open_when_a_call_ends() {
     assert_eq!(client.sent(), [r#"{"jsonrpc":"2.0","id":6,"result":{"roots":[]}}"#]);
 }
 
-// ---- Cancels of the peer that change nothing ----
+// ---- Cancels from the peer without effect ----
 
 #[test]
-fn a_cancel_that_names_nothing_of_the_peers_is_ignored_and_one_without_a_proper_id_is_reported() {
+fn a_cancel_of_an_unknown_request_is_ignored_and_one_without_a_valid_id_is_reported() {
     for mut end in [Scripted::client(client_config()), Scripted::server(server_config())] {
         for id in ["0", "2", "99", "-1", "\"2\"", "\"\""] {
             end.frame(&notification("notifications/cancelled", &format!(r#"{{"requestId":{id},"reason":"?"}}"#))).expect_silence();
@@ -285,7 +285,7 @@ fn a_cancel_that_names_nothing_of_the_peers_is_ignored_and_one_without_a_proper_
 }
 
 #[test]
-fn g11_a_cancel_reaches_the_exchange_of_its_id_with_its_type() {
+fn g11_a_cancel_reaches_only_the_exchange_whose_id_has_the_same_type() {
     let mut server = Scripted::server(server_config());
     server.frame(r#"{"jsonrpc":"2.0","id":"5","method":"tools/call","params":{"name":"t"}}"#);
     let text = server.request();
@@ -298,16 +298,16 @@ fn g11_a_cancel_reaches_the_exchange_of_its_id_with_its_type() {
 }
 
 #[test]
-fn a_cancel_whose_reason_is_no_text_still_cancels() {
+fn a_cancel_whose_reason_is_not_text_still_cancels() {
     let mut server = Scripted::server(server_config());
     let id = server.receive_call(1);
     server.frame(&notification("notifications/cancelled", r#"{"requestId":1,"reason":{"a":1}}"#));
     assert_eq!(server.events(), [Event::Cancelled { id, why: CancelReason::Peer(None) }]);
 }
 
-// ---- A callee takes its questions back ----
+// ---- A callee withdraws its input requests ----
 
-/// A server with one invocation under the id 1 and two questions that are out under the ids 2 and 3.
+/// A server with the inbound call 1, and two input requests of it that were sent with the ids 2 and 3.
 fn asking() -> (Scripted, protocol_core::InboundId, [protocol_core::InputKey; 2]) {
     let mut server = Scripted::server(server_config());
     let id = server.receive_call(1);
@@ -317,7 +317,7 @@ fn asking() -> (Scripted, protocol_core::InboundId, [protocol_core::InputKey; 2]
 }
 
 #[test]
-fn a_question_that_the_caller_refused_is_not_cancelled_afterwards() {
+fn an_input_request_that_the_caller_refused_is_not_cancelled_later() {
     let (mut server, id, [first, _]) = asking();
     server.frame(&error(2, -1, "the user said no"));
     let refused = InputFailed::Refused(RpcError::new(-1, "the user said no"));
@@ -327,26 +327,26 @@ fn a_question_that_the_caller_refused_is_not_cancelled_afterwards() {
 }
 
 #[test]
-fn cancelling_a_call_cascades_through_its_questions_and_the_calls_made_to_answer_them_end_with_their_owner() {
+fn a_cancel_withdraws_the_input_requests_of_its_call_but_calls_made_to_answer_them_go_on() {
     let mut pair = Pair::ready();
     let call = pair.client.call();
     pair.run();
     let id = pair.server.request();
     pair.server.ask(id, Ask::from(Sample::new("?")));
     pair.run();
-    let question = pair.client.question();
-    let nested = pair.client.invoke(Invoke::new(Op::CallTool, json(r#"{"name":"t"}"#)).with_parent(question));
+    let input_request = pair.client.input_request();
+    let nested = pair.client.invoke(Invoke::new(Op::CallTool, json(r#"{"name":"t"}"#)).with_parent(input_request));
     pair.run();
     pair.server.request();
     pair.trace.clear();
     pair.client.session.cancel(call, None, pair.client.now).unwrap();
     pair.run();
-    // The cancel and the answer to the question cross the server's own cancel of the question; nothing is answered twice.
+    // The client's cancel and its answer cross the server's cancel of the input request; no request is answered twice.
     let answered = pair.trace.iter().filter(|frame| frame.contains(OVER)).count();
     assert_eq!(answered, 1, "{:?}", pair.trace);
     let events = pair.client.events();
     assert!(
-        matches!(events[..], [Event::InputGone { key }, Event::Done { id, .. }] if key == question && id == call),
+        matches!(events[..], [Event::InputGone { key }, Event::Done { id, .. }] if key == input_request && id == call),
         "{events:?}"
     );
     pair.client.session.cancel(nested, None, pair.client.now).unwrap();

@@ -1,4 +1,4 @@
-//! Partial results: what a handler has done so far reaches its caller when the call is cut short, where MCP has a place for it.
+//! Partial results: if a call is cut short, the checkpoint of its handler reaches the caller wherever MCP has a place for it.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use testkit::config::{client_config, server_config, with};
 use testkit::scripted::{call_tool, cancelled, json, ok, progress, request, result};
 use testkit::{Pair, Scripted};
 
-/// Two of three items are tried, one of them in vain.
+/// A partial result of three items: one succeeded, one failed, one remains.
 fn two_of_three() -> Json {
     let mut partial = PartialResult::new(3);
     partial.succeed("a");
@@ -18,15 +18,16 @@ fn two_of_three() -> Json {
     partial.checkpoint().unwrap()
 }
 
-/// The members of [`two_of_three`], as they stand behind a status.
+/// The members of [`two_of_three`] as text, as they follow a status.
 const MEMBERS: &str =
     r#""total":3,"processed":1,"failed":1,"remaining":1,"results":[{"id":"a","status":"ok"}],"errors":[{"id":"b","error":"no"}]"#;
 
-fn riding() -> Config {
+/// A server that sends the checkpoint with each update.
+fn sends_checkpoints() -> Config {
     with(server_config(), |config| config.progress.partial_on_progress = true)
 }
 
-fn deposit(server: &mut Scripted, id: InboundId, text: &str) {
+fn store(server: &mut Scripted, id: InboundId, text: &str) {
     server.session.checkpoint(id, json(text)).unwrap();
 }
 
@@ -34,13 +35,13 @@ fn pass_deadline(server: &mut Scripted, id: InboundId) {
     server.session.configure(id, ServeOptions::default().with_deadline(Duration::ZERO), server.now).unwrap();
 }
 
-/// JSON text as it stands inside a JSON string.
+/// Returns `text` as a JSON string.
 fn quoted(text: &str) -> String {
     Json::string(text).as_str().to_owned()
 }
 
 #[test]
-fn a_tool_call_that_runs_out_of_time_returns_what_was_done_and_when_nothing_was_it_failed() {
+fn a_tool_call_that_times_out_returns_its_checkpoint_and_fails_if_there_is_none() {
     for (checkpoint, with_status, is_error) in [
         (two_of_three(), format!(r#"{{"status":"timeout",{MEMBERS}}}"#), ""),
         (
@@ -66,11 +67,11 @@ fn a_tool_call_that_runs_out_of_time_returns_what_was_done_and_when_nothing_was_
 }
 
 #[test]
-fn any_other_request_that_runs_out_of_time_carries_it_in_the_data_of_its_error() {
+fn any_other_request_that_times_out_returns_its_checkpoint_in_the_data_of_its_error() {
     let mut server = Scripted::server(server_config());
     server.frame(&request(1, "prompts/list", "{}"));
     let id = server.request();
-    deposit(&mut server, id, r#"{"a":1}"#);
+    store(&mut server, id, r#"{"a":1}"#);
     pass_deadline(&mut server, id);
     let data = r#"{"reason":"timeout","partial":{"status":"timeout","a":1}}"#;
     assert_eq!(
@@ -82,10 +83,10 @@ fn any_other_request_that_runs_out_of_time_carries_it_in_the_data_of_its_error()
 }
 
 #[test]
-fn a_server_that_closes_returns_what_was_done_as_cancelled() {
+fn a_server_that_closes_returns_the_checkpoint_with_the_status_cancelled() {
     let mut server = Scripted::server(server_config());
     let id = server.receive_call(1);
-    deposit(&mut server, id, r#"{"processed":1}"#);
+    store(&mut server, id, r#"{"processed":1}"#);
     server.session.close(Close::Now, server.now);
     let partial = r#"{"status":"cancelled","processed":1}"#;
     let content = format!(r#"[{{"type":"text","text":{}}}]"#, quoted(partial));
@@ -96,7 +97,7 @@ fn a_server_that_closes_returns_what_was_done_as_cancelled() {
 }
 
 #[test]
-fn a_failure_carries_it_as_failed_beside_what_the_handler_says() {
+fn the_error_of_a_handler_carries_the_checkpoint_with_the_status_failed() {
     let mut with_its_own = ToolOutput::structured(json("{}"));
     with_its_own.is_error = true;
     for (reply, body) in [
@@ -120,31 +121,31 @@ fn a_failure_carries_it_as_failed_beside_what_the_handler_says() {
     ] {
         let mut server = Scripted::server(server_config());
         let id = server.receive_call(1);
-        deposit(&mut server, id, r#"{"a":1}"#);
+        store(&mut server, id, r#"{"a":1}"#);
         server.reply(id, reply);
         assert_eq!(server.sent(), [format!(r#"{{"jsonrpc":"2.0","id":1,{body}}}"#)]);
     }
 }
 
 #[test]
-fn a_success_and_a_cancelled_call_carry_nothing() {
+fn a_success_and_a_cancelled_call_carry_no_checkpoint() {
     let mut server = Scripted::server(server_config());
     let id = server.receive_call(1);
-    deposit(&mut server, id, r#"{"a":1}"#);
+    store(&mut server, id, r#"{"a":1}"#);
     server.respond(id);
     assert_eq!(server.sent(), [ok(1)]);
     let id = server.receive_call(2);
-    deposit(&mut server, id, r#"{"a":1}"#);
+    store(&mut server, id, r#"{"a":1}"#);
     server.frame(&cancelled(2));
     assert_eq!(server.sent(), Vec::<String>::new());
 }
 
 #[test]
-fn the_last_deposit_counts_and_one_that_is_refused_leaves_it_as_it_was() {
+fn the_last_checkpoint_counts_and_a_refused_one_leaves_it_unchanged() {
     let mut server = Scripted::server(with(server_config(), |config| config.limits.checkpoint_bytes = 9));
     let id = server.receive_call(1);
-    deposit(&mut server, id, r#"{"a":1}"#);
-    deposit(&mut server, id, r#"{"a":234}"#);
+    store(&mut server, id, r#"{"a":1}"#);
+    store(&mut server, id, r#"{"a":234}"#);
     assert_eq!(server.session.checkpoint(id, json(r#"{"a":2345}"#)), Err(CheckpointError::TooLarge));
     for text in ["[]", "1", "null", r#""{}""#] {
         assert_eq!(server.session.checkpoint(id, json(text)), Err(CheckpointError::NotAnObject), "{text}");
@@ -155,14 +156,14 @@ fn the_last_deposit_counts_and_one_that_is_refused_leaves_it_as_it_was() {
 }
 
 #[test]
-fn it_rides_on_progress_only_where_that_is_allowed_and_as_it_is_when_the_update_leaves() {
-    for (config, meta) in [(server_config(), ""), (riding(), r#","_meta":{"protocol-core/partial":{"a":2}}"#)] {
+fn an_update_carries_the_newest_checkpoint_only_if_the_config_allows_it() {
+    for (config, meta) in [(server_config(), ""), (sends_checkpoints(), r#","_meta":{"protocol-core/partial":{"a":2}}"#)] {
         let mut server =
             Scripted::server(with(config, |config| config.progress.window = RateWindow::new(0, Duration::from_secs(1))));
         let id = server.receive_call(1);
-        deposit(&mut server, id, r#"{"a":1}"#);
+        store(&mut server, id, r#"{"a":1}"#);
         server.report(id, Progress::value(1.0));
-        deposit(&mut server, id, r#"{"a":2}"#);
+        store(&mut server, id, r#"{"a":2}"#);
         server.respond(id);
         let frame =
             format!(r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":1,"progress":1{meta}}}}}"#);
@@ -172,19 +173,19 @@ fn it_rides_on_progress_only_where_that_is_allowed_and_as_it_is_when_the_update_
 
 #[test]
 fn data_and_partial_results_share_the_meta_of_an_update() {
-    let mut server = Scripted::server(riding());
+    let mut server = Scripted::server(sends_checkpoints());
     let id = server.receive_call(1);
-    deposit(&mut server, id, r#"{"a":1}"#);
+    store(&mut server, id, r#"{"a":1}"#);
     server.report(id, Progress::value(1.0).with_data(json("[1]")));
     let sent = server.sent();
     assert!(sent[0].ends_with(r#""_meta":{"protocol-core/data":[1],"protocol-core/partial":{"a":1}}}}"#), "{sent:?}");
 }
 
-/// Progress on call 2 that brings a partial result.
+/// Progress on call 2 with a partial result.
 const PARTIAL: &str = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2,"progress":1,"total":3,"_meta":{"protocol-core/partial":{"a":1}}}}"#;
 
 #[test]
-fn a_call_that_does_not_succeed_ends_with_the_last_partial_result_and_the_last_progress_that_came() {
+fn a_call_that_does_not_succeed_ends_with_the_last_partial_result_and_the_last_progress_received() {
     type Ending = fn(&mut Scripted, OutboundId);
     let endings: [(&str, Ending); 6] = [
         ("cancelled", |client, id| client.session.cancel(id, None, client.now).unwrap()),
@@ -215,7 +216,7 @@ fn a_call_that_does_not_succeed_ends_with_the_last_partial_result_and_the_last_p
 }
 
 #[test]
-fn what_an_error_brings_is_newer_than_what_came_with_progress() {
+fn the_partial_result_of_an_error_replaces_that_of_earlier_progress() {
     let mut client = Scripted::client(client_config());
     client.call();
     client.drain().frame(PARTIAL);
@@ -225,7 +226,7 @@ fn what_an_error_brings_is_newer_than_what_came_with_progress() {
 }
 
 #[test]
-fn a_result_is_whole_and_has_no_partial_beside_it() {
+fn a_call_that_ends_with_a_result_has_no_partial_result() {
     let mut client = Scripted::client(client_config());
     client.call();
     client.drain().frame(PARTIAL).frame(&result(2));
@@ -234,8 +235,8 @@ fn a_result_is_whole_and_has_no_partial_beside_it() {
 }
 
 #[test]
-fn between_two_of_our_own_ends_a_cancelled_call_keeps_what_its_handler_had_done() {
-    let mut pair = Pair::with(client_config(), riding());
+fn between_two_sessions_a_cancelled_call_keeps_the_checkpoint_of_its_handler() {
+    let mut pair = Pair::with(client_config(), sends_checkpoints());
     let call = pair.client.call();
     pair.run();
     let id = pair.server.request();
@@ -251,7 +252,7 @@ fn between_two_of_our_own_ends_a_cancelled_call_keeps_what_its_handler_had_done(
 }
 
 #[test]
-fn between_two_of_our_own_ends_a_deadline_of_the_callee_brings_it_with_the_error_or_the_result() {
+fn between_two_sessions_a_deadline_of_the_callee_returns_the_checkpoint_in_the_error_or_the_result() {
     let server = with(server_config(), |config| config.timeouts.serve = Some(Duration::from_secs(1)));
     for (op, is_result) in [(Op::CallTool, true), (Op::GetPrompt, false)] {
         let mut pair = Pair::with(client_config(), server.clone());
@@ -273,12 +274,12 @@ fn between_two_of_our_own_ends_a_deadline_of_the_callee_brings_it_with_the_error
 }
 
 #[test]
-fn a_deposit_costs_nothing_on_the_wire_while_the_call_goes_on() {
+fn storing_a_checkpoint_sends_no_frame_while_the_call_goes_on() {
     let mut server = Scripted::server(server_config());
     server.frame(&call_tool(1, true));
     let id = server.request();
     for _ in 0..1_000 {
-        deposit(&mut server, id, r#"{"a":1}"#);
+        store(&mut server, id, r#"{"a":1}"#);
     }
     server.expect_silence();
 }

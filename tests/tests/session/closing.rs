@@ -1,4 +1,4 @@
-//! The ways in which a session ends, for whom it waits, and that nothing follows (Lifecycle, "Shutdown"; G1, G4).
+//! The ways in which a session ends: what it waits for, and that it does nothing after `Closed` (Lifecycle, "Shutdown"; G1, G4).
 
 use std::time::Duration;
 
@@ -30,13 +30,13 @@ fn done(id: protocol_core::OutboundId, outcome: Outcome) -> Event {
 }
 
 #[test]
-fn after_the_end_of_input_everything_that_was_read_is_still_answered_and_then_it_closes() {
+fn after_the_end_of_input_a_server_still_answers_its_calls_and_then_closes() {
     let mut server = Scripted::server(server_config());
     let calls: Vec<_> = (1..=20).map(|id| server.receive_call(id)).collect();
     eof(&mut server);
     for (number, id) in (1..).zip(calls) {
         server.report(id, Progress::value(1.0));
-        assert_eq!((server.sent(), server.events()), (vec![progress(number, 1.0)], vec![]), "what runs goes on");
+        assert_eq!((server.sent(), server.events()), (vec![progress(number, 1.0)], vec![]), "running calls go on");
         server.at(number).respond(id);
         assert!(!server.session.is_closed());
         assert_eq!(server.sent(), [ok(number)]);
@@ -45,7 +45,7 @@ fn after_the_end_of_input_everything_that_was_read_is_still_answered_and_then_it
 }
 
 #[test]
-fn what_is_not_answered_within_the_grace_after_the_end_of_input_is_cancelled_without_a_word() {
+fn a_call_that_runs_beyond_the_grace_after_the_end_of_input_is_cancelled_without_a_frame() {
     let mut server = Scripted::server(server_config());
     let (id, other) = (server.receive_call(1), server.receive_call(2));
     server.at(100);
@@ -59,24 +59,24 @@ fn what_is_not_answered_within_the_grace_after_the_end_of_input_is_cancelled_wit
 }
 
 #[test]
-fn at_the_end_of_input_our_calls_are_lost_at_once_and_the_peers_questions_are_gone_before_them() {
+fn at_the_end_of_input_inbound_input_requests_are_gone_and_then_outbound_calls_are_lost() {
     let mut client = Scripted::client(client_config());
     let calls = [client.call(), client.call()];
     client.sent();
     let unsent = client.call();
     client.frame(ASKS);
-    let key = client.question();
+    let key = client.input_request();
     eof(&mut client);
     let lost = |id| done(id, Outcome::Lost);
     assert_eq!(
         client.events(),
         [Event::InputGone { key }, lost(calls[0]), lost(calls[1]), lost(unsent), Event::Closed(CloseReason::Eof)]
     );
-    assert_eq!(client.sent(), Vec::<String>::new(), "no cancels, and no call that had not left");
+    assert_eq!(client.sent(), Vec::<String>::new(), "neither cancels nor the unsent call are sent");
 }
 
 #[test]
-fn at_the_end_of_input_our_questions_are_lost_at_once_and_their_handlers_can_still_answer() {
+fn at_the_end_of_input_outbound_input_requests_are_lost_and_their_handlers_can_still_respond() {
     let mut server = Scripted::server(server_config());
     let id = server.receive_call(1);
     let left = server.ask(id, Ask::Roots);
@@ -90,7 +90,7 @@ fn at_the_end_of_input_our_questions_are_lost_at_once_and_their_handlers_can_sti
 }
 
 #[test]
-fn nobody_is_asked_anything_after_the_end_of_input_even_if_we_were_closing_before() {
+fn an_input_request_after_the_end_of_input_fails_as_disconnected_even_while_closing() {
     for closing in [false, true] {
         let mut server = Scripted::server(server_config());
         let id = server.receive_call(1);
@@ -103,7 +103,7 @@ fn nobody_is_asked_anything_after_the_end_of_input_even_if_we_were_closing_befor
 }
 
 #[test]
-fn without_anything_to_wait_for_the_end_comes_at_once() {
+fn a_session_without_calls_and_output_closes_at_once() {
     for (end, reason) in
         [(eof as fn(&mut Scripted), CloseReason::Eof), (close_now, CloseReason::Local), (|end| close(end, 9), CloseReason::Local)]
     {
@@ -115,7 +115,7 @@ fn without_anything_to_wait_for_the_end_comes_at_once() {
 }
 
 #[test]
-fn a_cancelled_handler_that_goes_on_does_not_hold_the_end_up() {
+fn a_cancelled_handler_that_goes_on_does_not_delay_the_end() {
     let mut server = Scripted::server(server_config());
     server.receive_call(1);
     server.frame(&cancelled(1)).drain();
@@ -124,7 +124,7 @@ fn a_cancelled_handler_that_goes_on_does_not_hold_the_end_up() {
 }
 
 #[test]
-fn output_that_waits_is_still_read_before_the_end_or_discarded_after_the_grace() {
+fn queued_output_is_sent_before_the_end_or_discarded_after_the_grace() {
     for reads in [true, false] {
         let mut server = Scripted::server(server_config());
         let id = server.receive_call(1);
@@ -143,7 +143,7 @@ fn output_that_waits_is_still_read_before_the_end_or_discarded_after_the_grace()
 }
 
 #[test]
-fn a_transport_that_fails_ends_everything_at_once_and_discards_what_waits() {
+fn a_failure_of_the_transport_ends_all_calls_at_once_and_discards_queued_output() {
     let mut server = Scripted::server(server_config());
     let (id, other) = (server.receive_call(1), server.receive_call(2));
     let key = server.ask(id, Ask::Roots);
@@ -165,24 +165,24 @@ fn a_transport_that_fails_ends_everything_at_once_and_discards_what_waits() {
     let mut client = Scripted::client(client_config());
     let call = client.call();
     client.frame(ASKS);
-    let key = client.question();
+    let key = client.input_request();
     client.session.handle_end(TransportEnd::Failed, client.now);
     assert_eq!(client.events(), [Event::InputGone { key }, done(call, Outcome::Lost), Event::Closed(CloseReason::Failed)]);
     assert_eq!((client.sent(), client.session.stats().queued_bytes), (vec![], 0));
 }
 
 #[test]
-fn a_graceful_close_lets_what_runs_go_on_in_both_directions_and_begins_nothing_new() {
+fn a_graceful_close_lets_running_calls_of_both_directions_end_and_starts_no_new_ones() {
     let mut pair = Pair::ready();
     let call = pair.client.call();
     pair.run();
     let id = pair.server.request();
     close(&mut pair.client, 10_000);
     close(&mut pair.server, 10_000);
-    // The handler may still ask, and its caller is still asked and answers.
+    // The handler may still make an input request, and its caller still receives and answers it.
     pair.server.ask(id, Ask::Confirm { message: "go on?".into() });
     pair.run();
-    let key = pair.client.question();
+    let key = pair.client.input_request();
     let yes = Answer::Elicit(protocol_core::Elicited::Accept(json("{}")));
     pair.client.session.provide_input(key, yes, pair.client.now).unwrap();
     pair.run();
@@ -202,7 +202,7 @@ fn a_graceful_close_lets_what_runs_go_on_in_both_directions_and_begins_nothing_n
 }
 
 #[test]
-fn while_closing_new_requests_are_answered_busy_and_new_verbs_are_refused() {
+fn a_closing_session_refuses_new_requests_new_notifications_and_new_calls() {
     let mut server = Scripted::server(server_config());
     let id = server.receive_call(1);
     close(&mut server, 1_000);
@@ -221,8 +221,9 @@ fn while_closing_new_requests_are_answered_busy_and_new_verbs_are_refused() {
 }
 
 #[test]
-fn when_the_grace_is_over_what_is_left_is_cancelled_and_the_peer_is_told() {
-    let told = r#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"the server is closing"}],"isError":true}}"#;
+fn when_the_grace_ends_remaining_calls_are_cancelled_and_the_peer_is_notified() {
+    let failed_tool =
+        r#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"the server is closing"}],"isError":true}}"#;
     let other = r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32603,"message":"the server is closing","data":{"reason":"closing"}}}"#;
     for at_once in [false, true] {
         let mut server = Scripted::server(server_config());
@@ -240,7 +241,11 @@ fn when_the_grace_is_over_what_is_left_is_cancelled_and_the_peer_is_told() {
         }
         let closing = |id| Event::Cancelled { id, why: CancelReason::Closing };
         assert_eq!(server.events(), [closing(id), closing(prompt)]);
-        assert_eq!(server.sent(), [cancelled(3), told.to_owned(), other.to_owned()], "each call's questions first");
+        assert_eq!(
+            server.sent(),
+            [cancelled(3), failed_tool.to_owned(), other.to_owned()],
+            "the cancels of input requests come first"
+        );
         assert_eq!(server.events(), [Event::Closed(CloseReason::Local)]);
 
         let mut client = Scripted::client(client_config());
@@ -248,14 +253,14 @@ fn when_the_grace_is_over_what_is_left_is_cancelled_and_the_peer_is_told() {
         client.sent();
         let unsent = client.call();
         client.frame(&request(1, "roots/list", r#"{"_meta":{"protocol-core/parent":2}}"#));
-        let key = client.question();
+        let key = client.input_request();
         if at_once {
             close_now(&mut client);
         } else {
             close(&mut client, 1_000);
             client.at(1_000);
         }
-        // The second call was never polled out, so nothing tells of it.
+        // The second call was never polled, so no cancel is sent for it.
         assert_eq!(client.events(), [Event::InputGone { key }, done(call, Outcome::Cancelled), done(unsent, Outcome::Cancelled)]);
         assert_eq!(
             client.sent(),
@@ -269,10 +274,10 @@ fn when_the_grace_is_over_what_is_left_is_cancelled_and_the_peer_is_told() {
 }
 
 #[test]
-fn a_question_that_belongs_to_no_call_is_waited_for_and_then_refused() {
+fn an_input_request_of_no_call_delays_the_close_until_the_grace_ends_and_is_then_refused() {
     let mut client = Scripted::client(client_config());
     client.frame(ASKS);
-    let key = client.question();
+    let key = client.input_request();
     close(&mut client, 1_000);
     client.at(999).expect_silence();
     client.at(1_000);
@@ -282,7 +287,7 @@ fn a_question_that_belongs_to_no_call_is_waited_for_and_then_refused() {
 }
 
 #[test]
-fn a_second_close_can_only_hasten_the_end_and_the_first_reason_stays() {
+fn a_second_close_can_only_make_the_end_earlier_and_the_first_reason_stays() {
     type Step = fn(&mut Scripted);
     for (first, second, ends, reason) in [
         ((|end| close(end, 1_000)) as Step, (|end| close(end, 2_000)) as Step, 1_000, CloseReason::Local),
@@ -311,7 +316,7 @@ fn a_second_close_can_only_hasten_the_end_and_the_first_reason_stays() {
 }
 
 #[test]
-fn a_response_that_is_held_back_leaves_when_we_close_now() {
+fn a_delayed_response_is_sent_when_the_session_closes_now() {
     let mut server = Scripted::server(with(server_config(), |config| config.timeouts.response_gap = Duration::from_secs(1)));
     let id = server.receive_call(1);
     server.report(id, Progress::value(1.0));
@@ -321,7 +326,7 @@ fn a_response_that_is_held_back_leaves_when_we_close_now() {
 }
 
 #[test]
-fn a_peer_that_does_not_read_does_not_hold_the_end_up_beyond_the_grace() {
+fn a_peer_that_does_not_read_delays_the_end_by_no_more_than_the_grace() {
     let mut server = Scripted::server(server_config());
     let id = server.receive_call(1);
     close_now(&mut server);
@@ -330,7 +335,7 @@ fn a_peer_that_does_not_read_does_not_hold_the_end_up_beyond_the_grace() {
     server.at(4_999);
     assert_eq!(server.events(), []);
     let record = LogRecord::new(Level::Error, json("1"));
-    assert_eq!(server.session.log(None, record, server.now), Ok(Logged::Unwanted), "nothing joins what waits");
+    assert_eq!(server.session.log(None, record, server.now), Ok(Logged::Unwanted), "no record is added to the queued frames");
     server.at(5_000);
     assert_eq!((server.events(), server.sent()), (vec![Event::Closed(CloseReason::Local)], vec![]));
 }
@@ -349,7 +354,7 @@ fn a_call_held_for_the_handshake_ends_with_the_session() {
 }
 
 #[test]
-fn closed_comes_once_and_last_and_no_verb_does_anything_afterwards() {
+fn closed_is_the_last_event_and_comes_once_and_no_method_has_an_effect_after_it() {
     let ends: [fn(&mut Scripted); 4] = [
         eof,
         |end| end.session.handle_end(TransportEnd::Failed, end.now),
@@ -393,9 +398,9 @@ fn closed_comes_once_and_last_and_no_verb_does_anything_afterwards() {
 }
 
 #[test]
-fn a_server_that_finishes_still_answers_the_handshake_that_what_it_runs_waits_for() {
-    // A refusal while closing, meant for gateways, also met this one: the client was told that the server is busy, and the call of the
-    // server that waited for the handshake never left.
+fn a_closing_server_still_answers_the_handshake_that_its_own_call_waits_for() {
+    // A closing server refused the handshake as if it were a gateway: the client got the error "busy", and the server's own call, which
+    // waited for the handshake, was never sent.
     let mut server = Scripted::new(server_config());
     server.invoke(Invoke::custom("x/y", json("{}")));
     server.session.close(Close::Graceful { grace: Duration::from_secs(1) }, server.now);

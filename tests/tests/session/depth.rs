@@ -1,5 +1,5 @@
-//! Sampling that nests: how deep it is counted, on both ends, and where it stops (`docs/protocols/mcp.md`, "Sampling depth";
-//! no revision has a rule of its own).
+//! Nested sampling: both ends count its depth and refuse what is deeper than the limit (`docs/protocols/mcp.md`, "Sampling depth";
+//! no revision of MCP has a rule for it).
 
 use protocol_core::{
     Answer, Ask, AskError, CallTimeouts, DepthInference, Elicit, Event, InboundId, InputKey, Invoke, Op, OutboundId, Refused,
@@ -26,14 +26,14 @@ fn served(pair: &mut Pair) -> (InboundId, u8) {
     (id, depth)
 }
 
-/// The question that arrived at the client, the call that it belongs to, and its depth.
+/// The input request that arrived at the client, the call that it belongs to, and its depth.
 fn asked(client: &mut Scripted) -> (InputKey, Option<OutboundId>, u8) {
     let events = client.events();
     let [Event::InputRequested { key, parent, depth, .. }] = events[..] else { panic!("{events:?}") };
     (key, parent, depth)
 }
 
-/// A frame with a sampling under `id`; `meta` are the members of its `_meta`.
+/// The frame of a sampling request with the id `id`; `meta` are the members of its `_meta`.
 fn sampling(id: u64, meta: &str) -> String {
     request(id, "sampling/createMessage", &format!(r#"{{"messages":[],"maxTokens":1,"_meta":{{{meta}}}}}"#))
 }
@@ -45,7 +45,7 @@ fn too_deep(id: u64, depth: u8, max: u8) -> String {
 }
 
 #[test]
-fn two_ends_nest_three_deep_and_agree_on_every_depth_and_the_fourth_is_refused_before_it_is_sent() {
+fn two_ends_agree_on_each_depth_up_to_three_and_the_fourth_level_is_never_sent() {
     let mut pair = Pair::ready();
     let (mut parent, mut questions, mut handlers) = (None, Vec::new(), Vec::new());
     for level in 0..=3 {
@@ -67,7 +67,7 @@ fn two_ends_nest_three_deep_and_agree_on_every_depth_and_the_fourth_is_refused_b
         questions.push(key);
         parent = Some(key);
     }
-    // It unwinds: each call is answered, then the question that it was made for.
+    // From the innermost outward, each call is answered, and then the input request that it was made for.
     pair.server.respond(handlers[3]);
     for (key, handler) in questions.into_iter().zip(handlers).rev() {
         pair.run();
@@ -81,7 +81,7 @@ fn two_ends_nest_three_deep_and_agree_on_every_depth_and_the_fourth_is_refused_b
 }
 
 #[test]
-fn the_depth_of_a_call_is_written_only_above_zero_and_its_own_claim_is_replaced() {
+fn a_call_is_sent_with_its_depth_only_if_it_is_above_zero_and_never_with_the_callers_claim() {
     let mut pair = Pair::ready();
     let claims = r#"{"name":"t","_meta":{"protocol-core/samplingDepth":9,"protocol-core/parent":9,"mine":1}}"#;
     let claiming = |parent: Option<InputKey>| {
@@ -101,7 +101,7 @@ fn the_depth_of_a_call_is_written_only_above_zero_and_its_own_claim_is_replaced(
 }
 
 #[test]
-fn siblings_share_a_depth_and_forms_inherit_it_and_add_nothing() {
+fn calls_side_by_side_have_the_same_depth_and_forms_have_the_depth_of_their_call() {
     let mut server = Scripted::server(server_config());
     server.frame(&request(1, "tools/call", r#"{"name":"t","_meta":{"protocol-core/samplingDepth":2}}"#));
     let id = server.request();
@@ -123,7 +123,7 @@ fn siblings_share_a_depth_and_forms_inherit_it_and_add_nothing() {
 }
 
 #[test]
-fn a_form_at_the_root_writes_no_depth() {
+fn a_form_of_a_call_that_is_not_nested_is_sent_without_a_depth() {
     let mut server = Scripted::server(server_config());
     let id = server.receive_call(1);
     server.ask(id, Ask::Roots);
@@ -131,13 +131,13 @@ fn a_form_at_the_root_writes_no_depth() {
 }
 
 #[test]
-fn what_the_wire_claims_can_only_raise_what_a_server_knows() {
+fn a_claimed_depth_can_only_raise_the_depth_that_a_server_knows() {
     for (claim, depth) in [
         ("0", 0),
         ("1", 1),
         ("3", 3),
         ("255", 255),
-        // What cannot be a depth may have been made up to look shallow.
+        // An invalid depth counts as the greatest, since it may have been made up to look shallow.
         ("256", 255),
         ("-1", 255),
         ("1.5", 255),
@@ -152,8 +152,8 @@ fn what_the_wire_claims_can_only_raise_what_a_server_knows() {
 }
 
 #[test]
-fn a_client_refuses_the_fourth_level_whatever_the_server_says_about_itself() {
-    // The client knows that it called at depth 3; the server names the call, or nothing, and claims to be shallow.
+fn a_client_refuses_the_fourth_level_even_if_the_server_claims_a_smaller_depth() {
+    // The client knows that it called at depth 3; the server names no call, or an unknown one, or claims a smaller depth.
     for (meta, depth) in [
         ("", 4),
         (r#""protocol-core/samplingDepth":1"#, 4),
@@ -173,14 +173,14 @@ fn a_client_refuses_the_fourth_level_whatever_the_server_says_about_itself() {
             (client.sent(), client.events()),
             (vec![too_deep(9, depth, 3)], vec![Event::Violation(Violation::SamplingTooDeep)])
         );
-        // Forms are still answered there.
+        // Other input requests are still accepted at that depth.
         client.frame(&request(10, "roots/list", "{}"));
         assert_eq!(asked(&mut client).2, 3);
     }
 }
 
 #[test]
-fn a_question_belongs_to_the_call_it_names_and_otherwise_to_the_deepest_and_newest() {
+fn an_input_request_belongs_to_the_call_it_names_or_else_to_the_newest_of_the_deepest_calls() {
     let mut client = Scripted::client(client_config());
     let root = client.invoke(tool(None));
     client.drain().frame(&sampling(1, ""));
@@ -204,7 +204,7 @@ fn a_question_belongs_to_the_call_it_names_and_otherwise_to_the_deepest_and_newe
 }
 
 #[test]
-fn a_question_without_any_call_belongs_to_none_and_is_one_deep() {
+fn a_sampling_request_without_any_open_call_belongs_to_none_and_has_its_claimed_depth() {
     let mut client = Scripted::client(client_config());
     client.frame(&sampling(1, ""));
     assert_eq!(asked(&mut client).1, None);
@@ -216,7 +216,7 @@ fn a_question_without_any_call_belongs_to_none_and_is_one_deep() {
 }
 
 #[test]
-fn a_call_cannot_be_made_for_a_question_that_is_answered() {
+fn a_call_cannot_be_made_for_an_input_request_that_was_answered() {
     let mut client = Scripted::client(client_config());
     client.frame(&sampling(1, ""));
     let (key, ..) = asked(&mut client);
@@ -226,7 +226,7 @@ fn a_call_cannot_be_made_for_a_question_that_is_answered() {
 }
 
 #[test]
-fn a_call_without_a_word_about_depth_is_taken_to_belong_to_the_deepest_open_sampling_only_where_that_is_wanted() {
+fn only_if_configured_an_unmarked_call_is_taken_to_be_nested_in_the_deepest_open_sampling() {
     for (inference, depths) in [(DepthInference::Off, [0, 0, 0, 0]), (DepthInference::DeepestOpen, [1, 2, 2, 0])] {
         let mut server = Scripted::server(with(server_config(), |config| config.depth.inference = inference));
         let receive = |server: &mut Scripted, id: u64| {
@@ -237,12 +237,12 @@ fn a_call_without_a_word_about_depth_is_taken_to_belong_to_the_deepest_open_samp
         };
         let (root, depth) = receive(&mut server, 1);
         assert_eq!(depth, 0);
-        // Forms are no samplings.
+        // Only sampling counts toward the depth.
         server.ask(root, Ask::Roots);
         assert_eq!(receive(&mut server, 2).1, 0);
         let outer = server.ask(root, sample());
         let (inner, first) = receive(&mut server, 3);
-        // A claim can raise it in any case.
+        // The depth that a request claims can raise it under both policies.
         server.frame(&request(4, "tools/call", r#"{"name":"t","_meta":{"protocol-core/samplingDepth":1}}"#));
         let claimed = server.request();
         let deeper = server.ask(if inference == DepthInference::Off { claimed } else { inner }, sample());
@@ -256,7 +256,7 @@ fn a_call_without_a_word_about_depth_is_taken_to_belong_to_the_deepest_open_samp
 }
 
 #[test]
-fn the_limit_is_the_owners_to_set_on_each_end() {
+fn each_end_can_set_its_own_limit_of_depth() {
     let mut server = Scripted::server(with(server_config(), |config| config.depth.max = 0));
     let id = server.receive_call(1);
     assert_eq!(server.session.request_input(id, sample(), server.now), Err(AskError::TooDeep { depth: 1, max: 0 }));
@@ -266,12 +266,12 @@ fn the_limit_is_the_owners_to_set_on_each_end() {
 }
 
 #[test]
-fn a_refused_question_leaves_the_call_it_would_have_belonged_to_as_it_was() {
+fn a_refused_input_request_does_not_change_the_call_that_it_would_have_belonged_to() {
     let mut client = Scripted::client(with(client_config(), |config| config.depth.max = 0));
     client.call();
     let deadline = client.session.poll_timeout();
     client.drain().frame(&sampling(1, ""));
-    assert_eq!(client.session.poll_timeout(), deadline, "its idle clock does not stop");
+    assert_eq!(client.session.poll_timeout(), deadline, "the idle timeout of the call goes on");
     client.drain().frame(&result(2));
     assert_eq!(client.sent(), Vec::<String>::new());
 }

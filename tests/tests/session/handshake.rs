@@ -9,7 +9,7 @@ use testkit::scripted::{call_tool, initialize, result};
 use testkit::{Pair, Scripted};
 
 #[test]
-fn two_ends_agree_on_the_newest_revision_and_know_each_other() {
+fn two_sessions_agree_on_the_newest_revision_and_know_the_name_of_their_peer() {
     let pair = Pair::ready();
     let (server, client) = (pair.client.session.peer().unwrap(), pair.server.session.peer().unwrap());
     assert_eq!((server.identity.name.as_str(), server.protocol.as_str()), ("server", "2025-11-25"));
@@ -18,9 +18,9 @@ fn two_ends_agree_on_the_newest_revision_and_know_each_other() {
 }
 
 #[test]
-fn a_call_before_the_handshake_is_held_and_released_after_it() {
+fn a_call_before_the_handshake_is_held_and_sent_after_it() {
     let mut client = Scripted::new(client_config());
-    assert_eq!(client.sent().len(), 1, "the greeting and nothing else");
+    assert_eq!(client.sent().len(), 1, "only the handshake request is sent");
     client.call();
     assert_eq!(client.sent(), Vec::<String>::new());
     client.frame(
@@ -33,7 +33,7 @@ fn a_call_before_the_handshake_is_held_and_released_after_it() {
 }
 
 #[test]
-fn a_held_call_that_the_peer_turns_out_not_to_serve_is_invalid_and_never_sent() {
+fn a_held_call_that_needs_an_undeclared_capability_is_invalid_and_never_sent() {
     let mut client = Scripted::new(client_config());
     let call = client.call();
     client.sent();
@@ -46,7 +46,7 @@ fn a_held_call_that_the_peer_turns_out_not_to_serve_is_invalid_and_never_sent() 
 }
 
 #[test]
-fn a_server_answers_the_clients_revision_if_it_speaks_it_and_its_newest_otherwise() {
+fn a_server_answers_with_the_revision_of_the_client_if_it_supports_it_or_else_with_its_newest() {
     for (asked, answered) in [
         ("2024-11-05", "2024-11-05"),
         ("2025-03-26", "2025-03-26"),
@@ -63,7 +63,7 @@ fn a_server_answers_the_clients_revision_if_it_speaks_it_and_its_newest_otherwis
 }
 
 #[test]
-fn a_client_leaves_a_server_that_answers_with_a_revision_it_does_not_speak() {
+fn a_client_closes_if_the_server_answers_with_a_revision_that_the_client_does_not_support() {
     let mut client = Scripted::new(client_config());
     let call = client.call();
     client.sent();
@@ -77,7 +77,7 @@ fn a_client_leaves_a_server_that_answers_with_a_revision_it_does_not_speak() {
 }
 
 #[test]
-fn a_handshake_that_is_refused_or_malformed_closes_the_client_and_says_what_the_peer_said() {
+fn a_refused_or_malformed_handshake_closes_the_client_with_the_error_of_the_peer() {
     let mut client = Scripted::new(client_config());
     client.frame(r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"license expired"}}"#);
     let why = RpcError::new(-32602, "license expired");
@@ -94,7 +94,7 @@ fn a_handshake_that_is_refused_or_malformed_closes_the_client_and_says_what_the_
 }
 
 #[test]
-fn a_handshake_that_is_not_answered_closes_both_ends_without_a_cancel() {
+fn a_handshake_that_times_out_closes_both_ends_without_a_cancel() {
     let mut client = Scripted::new(client_config());
     client.sent();
     client.at(9_999);
@@ -109,7 +109,7 @@ fn a_handshake_that_is_not_answered_closes_both_ends_without_a_cancel() {
 }
 
 #[test]
-fn a_handshake_that_may_take_no_time_is_over_before_it_begins() {
+fn a_handshake_with_a_timeout_of_zero_fails_at_once() {
     for config in [client_config(), server_config()] {
         let mut end = Scripted::new(with(config, |config| config.timeouts.handshake = Some(Duration::ZERO)));
         assert_eq!(end.session.poll_timeout(), None);
@@ -118,7 +118,7 @@ fn a_handshake_that_may_take_no_time_is_over_before_it_begins() {
 }
 
 #[test]
-fn a_request_before_the_handshake_is_refused_at_once_and_the_session_lives_on() {
+fn a_request_before_the_handshake_is_refused_at_once_and_the_session_goes_on() {
     let mut server = Scripted::new(server_config());
     server.frame(&call_tool(5, false));
     assert_eq!(
@@ -131,7 +131,7 @@ fn a_request_before_the_handshake_is_refused_at_once_and_the_session_lives_on() 
 }
 
 #[test]
-fn to_a_server_of_the_older_era_a_probe_is_an_unknown_method_and_the_handshake_goes_on_on_the_same_pipe() {
+fn a_server_with_handshakes_refuses_a_probe_as_an_unknown_method_and_then_accepts_a_handshake() {
     let mut server = Scripted::new(with(server_config(), |config| config.era = Era::Legacy));
     server.frame(r#"{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#);
     assert_eq!(
@@ -143,7 +143,7 @@ fn to_a_server_of_the_older_era_a_probe_is_an_unknown_method_and_the_handshake_g
 }
 
 #[test]
-fn requests_between_the_answer_and_the_confirmation_are_served() {
+fn a_request_between_the_response_to_the_handshake_and_its_confirmation_is_served() {
     let mut server = Scripted::new(server_config());
     server.frame(&initialize(0, "2025-11-25", "{}"));
     server.frame(&call_tool(1, false));
@@ -162,7 +162,7 @@ fn a_second_handshake_is_refused_and_changes_nothing_and_a_second_confirmation_i
 }
 
 #[test]
-fn a_greeting_of_the_wrong_shape_names_what_is_wrong_and_another_may_follow() {
+fn a_malformed_handshake_is_refused_with_the_wrong_member_and_can_be_repeated() {
     for (params, what) in [
         (r#"{}"#, "protocolVersion must be text"),
         (r#"{"protocolVersion":1,"capabilities":{},"clientInfo":{"name":"c","version":"1"}}"#, "protocolVersion must be text"),
@@ -185,7 +185,7 @@ fn a_greeting_of_the_wrong_shape_names_what_is_wrong_and_another_may_follow() {
 }
 
 #[test]
-fn nobody_can_cancel_the_handshake() {
+fn the_handshake_cannot_be_cancelled() {
     let mut client = Scripted::new(client_config());
     client.sent();
     client.frame(&testkit::scripted::cancelled(1));
@@ -197,7 +197,7 @@ fn nobody_can_cancel_the_handshake() {
 }
 
 #[test]
-fn a_server_holds_its_questions_until_the_client_has_confirmed() {
+fn a_server_holds_its_input_requests_until_the_client_has_confirmed_the_handshake() {
     let mut server = Scripted::new(server_config());
     server.frame(&initialize(0, "2025-11-25", r#"{"roots":{}}"#)).frame(&call_tool(1, false));
     let id = server.request();
@@ -209,7 +209,7 @@ fn a_server_holds_its_questions_until_the_client_has_confirmed() {
 }
 
 #[test]
-fn an_older_newest_revision_can_be_configured() {
+fn the_newest_revision_to_offer_can_be_configured() {
     let config = with(server_config(), |config| {
         config.protocol = protocol_core::Protocol::Mcp {
             side: protocol_core::mcp::Side::Server,
@@ -222,7 +222,7 @@ fn an_older_newest_revision_can_be_configured() {
 }
 
 #[test]
-fn a_late_answer_to_the_handshake_changes_nothing() {
+fn a_late_response_to_the_handshake_changes_nothing() {
     let mut client = Scripted::client(client_config());
     client.frame(&result(1));
     assert_eq!((client.events(), client.sent()), (vec![], vec![]));

@@ -1,5 +1,5 @@
-//! Whatever a peer can put on the wire: it is answered as JSON-RPC 2.0 sections 4 to 6 and MCP's error codes say, or ignored; nothing
-//! panics, and what runs goes on (G6).
+//! Invalid frames: each is answered as JSON-RPC 2.0, sections 4 to 6, and the error codes of MCP demand, or ignored; no session
+//! panics, and running calls go on (G6).
 
 use std::time::Duration;
 
@@ -26,15 +26,15 @@ const FROM_CLIENTS: &str = "notifications/initialized notifications/roots/list_c
 const FROM_SERVERS: &str = "notifications/message notifications/tools/list_changed notifications/prompts/list_changed \
                             notifications/resources/list_changed notifications/resources/updated";
 
-/// One value of each type of JSON, and numbers that are none of ours.
+/// Values of each type of JSON, with numbers that are no id of ours.
 const VALUES: [&str; 8] = ["null", "true", "1", "-1", "1.5", r#""x""#, "[]", "{}"];
 
-/// The values that are not of the types of `right`, by their first byte.
+/// The values of other types than those whose first bytes are in `right`.
 fn wrong(right: &str) -> impl Iterator<Item = &'static str> {
     VALUES.into_iter().filter(move |value| !right.contains(&value[..1]))
 }
 
-/// An end in some phase, with something that runs if the phase allows it.
+/// An end in some phase of its session, with a running call if the phase allows one.
 struct Victim {
     end: Scripted,
     serves: Option<InboundId>,
@@ -64,9 +64,9 @@ impl Victim {
         ends.into_iter().map(drain).collect()
     }
 
-    /// What runs goes on as if nothing had been.
+    /// Checks that the running call, if any, ends as usual.
     #[track_caller]
-    fn lives(&mut self, why: &str) {
+    fn check_alive(&mut self, why: &str) {
         self.end.drain();
         self.end.frame(&request(1000, "ping", "{}"));
         assert_eq!(self.end.sent(), [result(1000)], "{why}");
@@ -85,7 +85,7 @@ impl Victim {
     }
 }
 
-/// Hands `frame` to both ends in every phase: each reports `rule`; servers answer with `answer`, clients only if it names a request.
+/// Passes `frame` to both ends in every phase: each reports `rule`; servers answer with `answer`, clients only if it has an id.
 #[track_caller]
 fn refused(frame: impl Into<Bytes>, rule: Violation, answer: Option<&str>) {
     let frame = frame.into();
@@ -99,7 +99,7 @@ fn refused(frame: impl Into<Bytes>, rule: Violation, answer: Option<&str>) {
         let expected = answer.filter(|answer| is_server || answer.contains(r#""id":"#));
         assert_eq!(victim.end.sent(), expected.map(str::to_owned).into_iter().collect::<Vec<_>>(), "{shown}");
         assert_eq!(victim.end.events(), [Event::Violation(rule)], "{shown}");
-        victim.lives(&shown);
+        victim.check_alive(&shown);
     }
 }
 
@@ -107,10 +107,10 @@ fn without_id(code: i64, rule: Violation) -> String {
     format!(r#"{{"jsonrpc":"2.0","error":{{"code":{code},"message":"{rule}"}}}}"#)
 }
 
-// ---- What is no message ----
+// ---- Frames that are no message ----
 
 #[test]
-fn what_is_not_json_is_a_parse_error_without_an_id_and_a_client_stays_silent() {
+fn a_server_answers_invalid_json_with_a_parse_error_without_an_id_and_a_client_does_not() {
     let nul = "\0".to_owned();
     for frame in [
         "",
@@ -155,7 +155,7 @@ fn what_is_not_json_is_a_parse_error_without_an_id_and_a_client_stays_silent() {
 }
 
 #[test]
-fn what_is_not_utf_8_is_not_json() {
+fn a_frame_that_is_not_utf_8_is_invalid_json() {
     let around = |inside: &[u8]| [br#"{"jsonrpc":"2.0","id":7,"method":"ping","x":""#, inside, br#""}"#].concat();
     for frame in [
         vec![0xff],
@@ -175,7 +175,7 @@ fn what_is_not_utf_8_is_not_json() {
 }
 
 #[test]
-fn any_beginning_of_a_message_is_no_message() {
+fn a_truncated_message_is_no_message() {
     for frame in [
         request(7, "tools/call", r#"{"name":"t","arguments":{"a":[1.5e3,"\u00e9é",null]},"_meta":{"progressToken":"x"}}"#),
         progress(2, 1.0),
@@ -193,13 +193,13 @@ fn any_beginning_of_a_message_is_no_message() {
                 assert_eq!(victim.end.sent(), vec![without_id(-32700, Violation::NotJson); answers]);
                 assert_eq!(victim.end.events(), [Event::Violation(Violation::NotJson)]);
             }
-            victim.lives("the beginnings of a message");
+            victim.check_alive("the beginnings of a message");
         }
     }
 }
 
 #[test]
-fn two_hundred_thousand_brackets_are_only_an_error() {
+fn a_frame_of_two_hundred_thousand_brackets_is_refused_with_an_error() {
     let many = |text: &str| text.repeat(200_000);
     for frame in [
         many("["),
@@ -219,10 +219,10 @@ fn two_hundred_thousand_brackets_are_only_an_error() {
 }
 
 #[test]
-fn nesting_is_taken_as_deep_as_configured_and_no_deeper() {
-    // The message and its parameters are two.
+fn nesting_is_accepted_up_to_the_configured_depth() {
+    // The message and its parameters are two levels.
     let nested = |depth: usize| request(7, "tools/list", &format!(r#"{{"a":{}{}}}"#, "[".repeat(depth - 2), "]".repeat(depth - 2)));
-    // What the client declares is five deep.
+    // The capabilities that the client declares have five levels.
     for limit in [5, 8, 128] {
         let mut server = Scripted::server(with(server_config(), |config| config.limits.json_depth = limit));
         server.frame(&nested(limit.into()));
@@ -234,7 +234,7 @@ fn nesting_is_taken_as_deep_as_configured_and_no_deeper() {
 }
 
 #[test]
-fn json_that_is_no_message_is_an_invalid_request() {
+fn json_that_is_no_message_is_answered_as_an_invalid_request() {
     for frame in [
         "null",
         "true",
@@ -246,7 +246,7 @@ fn json_that_is_no_message_is_an_invalid_request() {
         r#"{"jsonrpc":"2.0","id":null}"#,
         r#"{"jsonrpc":"2.0","params":{}}"#,
         r#"{"JSONRPC":"2.0","ID":7,"METHOD":"ping"}"#,
-        // A request that cannot be answered by its id is none, and no notification either.
+        // A message whose id is invalid is neither a request nor a notification.
         r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#,
         r#"{"jsonrpc":"2.0","id":true,"method":"ping"}"#,
         r#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#,
@@ -263,7 +263,7 @@ fn json_that_is_no_message_is_an_invalid_request() {
 }
 
 #[test]
-fn an_id_that_is_too_long_to_be_remembered_is_none() {
+fn an_id_that_is_too_long_counts_as_invalid() {
     let limit = server_config().limits.id_bytes;
     let id = |length: usize| format!("\"{}\"", "x".repeat(length - 2));
     let frame = |id: &str| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
@@ -279,7 +279,7 @@ fn an_id_that_is_too_long_to_be_remembered_is_none() {
 }
 
 #[test]
-fn a_request_of_the_wrong_shape_is_answered_under_its_id() {
+fn a_request_of_the_wrong_shape_is_answered_with_its_id() {
     for id in ["7", r#""seven""#] {
         for members in [
             r#""method":"ping""#,
@@ -304,7 +304,7 @@ fn a_request_of_the_wrong_shape_is_answered_under_its_id() {
 }
 
 #[test]
-fn parameters_that_are_no_object_are_invalid_whatever_the_method() {
+fn parameters_that_are_not_an_object_are_invalid_for_every_method() {
     for method in ["ping", "initialize", "tools/call", "sampling/createMessage", "roots/list", "acme/what"] {
         for params in wrong("{") {
             let answer = error(7, -32602, Violation::InvalidParams.as_str());
@@ -314,7 +314,7 @@ fn parameters_that_are_no_object_are_invalid_whatever_the_method() {
 }
 
 #[test]
-fn a_repeated_member_of_the_envelope_is_refused_without_guessing_which_was_meant() {
+fn a_message_that_repeats_a_member_of_its_envelope_is_refused() {
     for frame in [
         r#"{"jsonrpc":"2.0","id":7,"id":8,"method":"ping"}"#,
         r#"{"jsonrpc":"2.0","id":7,"id":7,"method":"ping"}"#,
@@ -346,7 +346,7 @@ fn a_repeated_member_of_the_envelope_is_refused_without_guessing_which_was_meant
 }
 
 #[test]
-fn an_array_is_one_invalid_request_where_there_are_no_batches() {
+fn in_a_revision_without_batches_an_array_is_one_invalid_request() {
     for frame in
         ["[]", "[1]", "[[]]", r#"[{"jsonrpc":"2.0","id":7,"method":"ping"}]"#, r#" [ {"jsonrpc":"2.0","id":2,"result":{}} , 1 ] "#]
     {
@@ -363,7 +363,7 @@ fn an_array_is_one_invalid_request_where_there_are_no_batches() {
 }
 
 #[test]
-fn a_client_in_a_revision_with_batches_does_not_answer_garbage_in_them() {
+fn in_a_revision_with_batches_a_client_does_not_answer_invalid_elements_of_a_batch() {
     let config = with(client_config(), |config| {
         config.protocol = protocol_core::Protocol::Mcp { side: mcp::Side::Client, newest: mcp::Revision::R2025_03_26 };
     });
@@ -378,14 +378,14 @@ fn a_client_in_a_revision_with_batches_does_not_answer_garbage_in_them() {
 // ---- Frames that are too long ----
 
 #[test]
-fn a_line_of_64_mib_is_not_even_looked_at() {
+fn a_line_of_64_mib_is_refused_without_parsing() {
     let mut server = Scripted::server(server_config());
     server.session.handle_frame(vec![b'['; 64 << 20].into(), Lane::CHANNEL, server.now).unwrap();
     assert_eq!(server.sent(), [without_id(-32600, Violation::FrameTooLarge)]);
     assert!(server.session.is_closed());
 }
 
-// ---- What is never answered ----
+// ---- Messages that are never answered ----
 
 #[test]
 fn a_notification_is_never_answered_and_never_served() {
@@ -412,7 +412,7 @@ fn a_notification_is_never_answered_and_never_served() {
                 }
             }
         }
-        victim.lives("notifications");
+        victim.check_alive("notifications");
     }
 }
 
@@ -438,10 +438,10 @@ fn a_response_to_nothing_is_reported_and_never_answered() {
     }
 }
 
-// ---- The wrong end ----
+// ---- Messages to the wrong end ----
 
 #[test]
-fn a_method_of_the_other_end_is_not_found_and_its_notification_is_ignored() {
+fn a_request_to_the_wrong_end_is_not_found_and_a_notification_to_it_is_ignored() {
     let not_found = |method: &str| error(7, -32601, &format!("method not found: {method}"));
     for (mut end, methods, notifications) in [
         (Scripted::server(server_config()), QUESTIONS, FROM_SERVERS),
@@ -459,7 +459,7 @@ fn a_method_of_the_other_end_is_not_found_and_its_notification_is_ignored() {
 }
 
 #[test]
-fn an_unknown_method_is_not_found_and_its_name_goes_back_only_in_part() {
+fn an_unknown_method_is_not_found_and_only_the_start_of_its_name_is_quoted() {
     for mut victim in Victim::servers().into_iter().chain(Victim::clients()) {
         for (method, shown) in [
             ("acme/what", "acme/what".to_owned()),
@@ -473,14 +473,14 @@ fn an_unknown_method_is_not_found_and_its_name_goes_back_only_in_part() {
             assert_eq!(victim.end.sent(), [error(7, -32601, &format!("method not found: {shown}"))]);
             assert_eq!(victim.end.events(), []);
         }
-        victim.lives("unknown methods");
+        victim.check_alive("unknown methods");
     }
 }
 
 // ---- Wrong types in the fields that the session reads ----
 
 #[test]
-fn meta_and_the_token_in_it_have_their_types_on_every_method() {
+fn meta_or_a_progress_token_of_the_wrong_type_is_refused_for_every_method() {
     let server = |method| (Victim::servers().pop().unwrap(), method);
     let client = |method| (Victim::clients().pop().unwrap(), method);
     let servers = CALLS.split(' ').chain(["initialize", "ping"]).map(server);
@@ -495,12 +495,12 @@ fn meta_and_the_token_in_it_have_their_types_on_every_method() {
             assert_eq!(victim.end.sent(), [error(7, -32602, "progressToken must be text or a whole number")], "{method} {token}");
             assert_eq!(victim.end.events(), [Event::Violation(Violation::InvalidParams)]);
         }
-        victim.lives(method);
+        victim.check_alive(method);
     }
 }
 
 #[test]
-fn a_member_that_an_operation_needs_has_its_type_and_any_other_is_handed_on_as_it_is() {
+fn a_required_member_of_the_wrong_type_is_refused_and_other_members_are_passed_on_unchanged() {
     let completion = r#""argument":{"name":"a","value":""}"#;
     for (method, needed, free) in [
         ("tools/call", Some("name"), &["arguments", "task"][..]),
@@ -556,7 +556,7 @@ fn a_member_that_an_operation_needs_has_its_type_and_any_other_is_handed_on_as_i
 }
 
 #[test]
-fn the_fields_of_the_greeting_have_their_types_and_another_greeting_may_follow() {
+fn a_handshake_with_a_member_of_the_wrong_type_is_refused_and_can_be_repeated() {
     let greeting = |version: &str, capabilities: &str, info: &str| {
         request(7, "initialize", &format!(r#"{{"protocolVersion":{version},"capabilities":{capabilities},"clientInfo":{info}}}"#))
     };
@@ -579,7 +579,7 @@ fn the_fields_of_the_greeting_have_their_types_and_another_greeting_may_follow()
         server.frame(&frame);
         assert_eq!((server.sent(), server.violations()), (vec![error(7, -32602, why)], vec![Violation::InvalidParams]), "{frame}");
     }
-    // What the session does not need may be anything.
+    // Members that the session does not use may have any value.
     for value in VALUES {
         let mut server = Scripted::new(server_config());
         server.frame(&greeting(
@@ -598,7 +598,7 @@ fn the_fields_of_the_greeting_have_their_types_and_another_greeting_may_follow()
 }
 
 #[test]
-fn the_fields_of_the_answer_to_the_greeting_have_their_types() {
+fn a_response_to_the_handshake_with_a_member_of_the_wrong_type_is_invalid() {
     let answer = |version: &str, capabilities: &str, info: &str| {
         format!(
             r#"{{"jsonrpc":"2.0","id":1,"result":{{"protocolVersion":{version},"capabilities":{capabilities},"serverInfo":{info}}}}}"#
@@ -620,7 +620,7 @@ fn the_fields_of_the_answer_to_the_greeting_have_their_types() {
 }
 
 #[test]
-fn a_request_before_the_handshake_is_out_of_phase_whatever_its_parameters() {
+fn a_request_before_the_handshake_is_out_of_phase_even_if_its_parameters_are_invalid() {
     for (method, params) in
         [("logging/setLevel", r#"{"level":"verbose"}"#), ("logging/setLevel", r#"{"level":"info"}"#), ("tools/call", "{}")]
     {
@@ -632,7 +632,7 @@ fn a_request_before_the_handshake_is_out_of_phase_whatever_its_parameters() {
 }
 
 #[test]
-fn the_fields_of_a_log_record_have_their_types() {
+fn a_log_record_with_a_member_of_the_wrong_type_is_invalid() {
     let mut client = Scripted::client(client_config());
     let levels = VALUES.map(|level| format!(r#"{{"level":{level},"data":1}}"#));
     let others = [r#"{}"#, r#"{"data":1}"#, r#"{"level":"info"}"#, r#"{"level":"Info","data":1}"#].map(str::to_owned);
@@ -640,7 +640,7 @@ fn the_fields_of_a_log_record_have_their_types() {
         client.frame(&notification("notifications/message", &params));
         assert_eq!((client.sent(), client.events()), (vec![], vec![Event::Violation(Violation::InvalidParams)]), "{params}");
     }
-    // Data may be anything; a logger that is no text is left out rather than the record.
+    // `data` may be any JSON; if `logger` is not text, the record is passed on without it.
     for data in VALUES {
         client.frame(&notification("notifications/message", &format!(r#"{{"level":"info","logger":5,"data":{data}}}"#)));
         assert_eq!(client.events(), [Event::Log(LogRecord::new(Level::Info, json(data)))]);
@@ -648,7 +648,7 @@ fn the_fields_of_a_log_record_have_their_types() {
 }
 
 #[test]
-fn the_uri_of_a_changed_resource_is_text() {
+fn a_changed_resource_whose_uri_is_not_text_is_invalid() {
     let mut client = Scripted::client(client_config());
     for uri in wrong("\"").chain(["\"\\udfff\""]) {
         client.frame(&notification("notifications/resources/updated", &format!(r#"{{"uri":{uri}}}"#)));
@@ -661,7 +661,7 @@ fn the_uri_of_a_changed_resource_is_text() {
 }
 
 #[test]
-fn news_without_fields_do_not_care_what_is_in_them() {
+fn the_parameters_of_a_notification_that_needs_none_are_ignored() {
     for params in ["", r#","params":{}"#, r#","params":{"a":1,"_meta":{"x":[]}}"#] {
         let mut client = Scripted::client(client_config());
         for (method, notice) in [
@@ -679,7 +679,7 @@ fn news_without_fields_do_not_care_what_is_in_them() {
 }
 
 #[test]
-fn the_fields_of_an_answer_to_a_question_have_their_types() {
+fn an_answer_to_an_input_request_with_a_member_of_the_wrong_type_is_invalid() {
     let sampled = |content: &str| format!(r#"{{"role":"assistant","model":"m","content":{content}}}"#);
     let form = || {
         Ask::Elicit(protocol_core::Elicit::new(
@@ -740,7 +740,7 @@ fn the_fields_of_an_answer_to_a_question_have_their_types() {
 // ---- In bulk ----
 
 #[test]
-fn no_change_of_a_byte_stops_a_session() {
+fn a_session_survives_the_change_of_any_byte() {
     let frames = [
         request(7, "tools/call", r#"{"name":"t","arguments":{"a":[1.5e3,"\u00e9é"]},"_meta":{"progressToken":"x"}}"#),
         initialize(7, "2025-11-25", r#"{"sampling":{},"roots":{"listChanged":true}}"#),
@@ -789,7 +789,7 @@ fn no_change_of_a_byte_stops_a_session() {
 }
 
 #[test]
-fn g5_ten_thousand_bad_frames_leave_nothing_but_counts() {
+fn g5_ten_thousand_invalid_frames_change_only_counters() {
     let garbage =
         ["garbage", "{}", "[]", r#"{"jsonrpc":"2.0","id":99,"result":{}}"#, r#"{"jsonrpc":"2.0","id":7,"method":"no/such"}"#];
     for mut victim in Victim::servers().into_iter().chain(Victim::clients()) {
@@ -801,12 +801,12 @@ fn g5_ten_thousand_bad_frames_leave_nothing_but_counts() {
             assert_eq!(stats.violations(rule), 2000, "{rule}");
         }
         assert_eq!((stats.queued_bytes, stats.frames_in % 10_000 < 10), (0, true));
-        victim.lives("ten thousand bad frames");
+        victim.check_alive("ten thousand bad frames");
     }
 }
 
 #[test]
-fn a_form_takes_time_in_proportion_to_its_length_however_its_parts_refer_to_each_other() {
+fn checking_a_form_takes_time_proportional_to_its_length_even_with_many_references() {
     const COUNT: usize = 10_000;
     let list = |item: &dyn Fn(usize) -> String| (0..COUNT).map(item).collect::<Vec<_>>().join(",");
     let form = |properties: String, required: String| {
@@ -817,7 +817,7 @@ fn a_form_takes_time_in_proportion_to_its_length_however_its_parts_refer_to_each
         let mut client = Scripted::client(client_config());
         let start = std::time::Instant::now();
         client.session.handle_frame(frame, Lane::CHANNEL, client.now).unwrap();
-        client.question();
+        client.input_request();
         start.elapsed()
     };
     let fields = || list(&|field| format!(r#""f{field}":{{"type":"boolean"}}"#));
@@ -833,7 +833,7 @@ fn a_form_takes_time_in_proportion_to_its_length_however_its_parts_refer_to_each
 }
 
 #[test]
-fn an_error_of_the_peer_may_say_anything_in_its_message() {
+fn the_message_of_an_error_may_be_any_text() {
     let mut client = Scripted::client(client_config());
     client.call();
     client.sent();

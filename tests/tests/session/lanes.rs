@@ -1,4 +1,4 @@
-//! Many lanes through one session: each frame leaves by the lane that it belongs to, and what goes wrong on one costs the others nothing.
+//! A session with many lanes: each frame is sent on the lane that it belongs to, and an error on one lane does not affect the others.
 
 use bytes::Bytes;
 use protocol_core::{
@@ -11,10 +11,10 @@ use testkit::config::{client_config, server_config, with};
 use testkit::scripted::{call_tool, cancelled, initialize, json, notification, request, result};
 use testkit::tesseron::invoke;
 
-/// A frame as the transport of many streams sees it.
+/// A polled frame: its lane, its role and its text.
 type Sent = (u32, RouteKind, String);
 
-/// A transport of the test with a stream for each lane.
+/// The transport of these tests, which has a stream for each lane.
 trait Lanes {
     fn by(&mut self, lane: u32, frame: &str) -> Received;
     fn polled(&mut self) -> Vec<Sent>;
@@ -62,7 +62,7 @@ fn server() -> Scripted {
     Scripted::server(server_config())
 }
 
-/// An app of Tesseron, whose exchanges live and die with their lanes.
+/// An app of Tesseron, whose exchanges end with their lanes.
 fn app() -> Scripted {
     let mut app = Scripted::app(app_config());
     app.drain();
@@ -72,7 +72,7 @@ fn app() -> Scripted {
 // ---- Routes ----
 
 #[test]
-fn everything_said_on_behalf_of_an_invocation_leaves_by_the_lane_that_it_came_by() {
+fn every_frame_of_an_inbound_call_is_sent_on_the_lane_that_the_call_came_by() {
     let mut server = server();
     let ids = [3, 1, 2].map(|lane| (lane, server.call_by(lane, 7)));
     for (lane, id) in ids {
@@ -83,13 +83,13 @@ fn everything_said_on_behalf_of_an_invocation_leaves_by_the_lane_that_it_came_by
         server.respond(id);
         let sent = server.polled();
         assert!(sent.iter().all(|(by, ..)| *by == lane), "{sent:?}");
-        // Answered: the question is taken back, which it was before it left.
+        // The input request was not sent yet when its call was answered, so it is withdrawn without a frame.
         assert_eq!(routes(&sent), [(lane, RouteKind::Within), (lane, RouteKind::Within), (lane, RESULT)]);
     }
 }
 
 #[test]
-fn what_belongs_to_no_request_leaves_by_the_channel() {
+fn a_frame_that_belongs_to_no_request_is_sent_on_the_channel() {
     let config = with(server_config(), |config| config.capabilities.tools_list_changed = true);
     let mut server = Scripted::server(config);
     server.call_by(5, 1);
@@ -106,7 +106,7 @@ fn what_belongs_to_no_request_leaves_by_the_channel() {
 }
 
 #[test]
-fn replies_say_whether_they_are_results_errors_or_refusals() {
+fn the_route_of_a_reply_is_a_result_an_error_or_a_refusal() {
     let mut server = server();
     for (frame, kind) in [
         (request(1, "ping", "{}"), RESULT),
@@ -127,7 +127,7 @@ fn replies_say_whether_they_are_results_errors_or_refusals() {
 }
 
 #[test]
-fn a_handshake_is_answered_by_the_lane_of_its_greeting() {
+fn a_handshake_is_answered_on_the_lane_that_it_came_by() {
     let mut server = Scripted::new(server_config());
     assert_eq!(server.by(4, &initialize(0, "2025-11-25", "{}")).replies, 1);
     assert_eq!(routes(&server.polled()), [(4, RESULT)]);
@@ -136,13 +136,13 @@ fn a_handshake_is_answered_by_the_lane_of_its_greeting() {
 }
 
 #[test]
-fn calls_of_ours_name_their_exchange_and_answers_the_question() {
+fn the_route_of_a_call_has_its_exchange_and_that_of_an_answer_has_its_input_request() {
     let mut client = Scripted::client(client_config());
     let call = client.call();
     let exchange = ExchangeId::from_number(2);
     assert_eq!(routes(&client.polled()), [(0, RouteKind::Request(exchange))]);
     assert_eq!(client.by(6, &request(9, "roots/list", "{}")).replies, 1);
-    let key = client.question();
+    let key = client.input_request();
     client.session.provide_input(key, Answer::Roots(json("[]")), client.now).unwrap();
     assert_eq!(routes(&client.polled()), [(6, RouteKind::Answer(key))]);
     client.session.cancel(call, None, client.now).unwrap();
@@ -150,13 +150,13 @@ fn calls_of_ours_name_their_exchange_and_answers_the_question() {
 }
 
 #[test]
-fn a_frame_says_how_many_replies_its_lane_is_owed() {
+fn handling_a_frame_returns_the_number_of_replies_that_its_lane_will_get() {
     let mut server = Scripted::server_at(server_config(), "2025-03-26", "{}");
     let batch = format!("[{},{},{}]", call_tool(1, false), notification("notifications/x", "{}"), request(2, "ping", "{}"));
     assert_eq!(server.by(1, &batch).replies, 2);
-    assert_eq!(server.session.replies_owed(Lane::new(1)), 1, "the ping is answered");
+    assert_eq!(server.session.replies_owed(Lane::new(1)), 1, "the ping is already answered");
     assert_eq!(server.by(1, &result(77)).replies, 0);
-    assert_eq!(server.by(1, &call_tool(1, false)).replies, 0, "an id that is live is not answered");
+    assert_eq!(server.by(1, &call_tool(1, false)).replies, 0, "a second request with a running id is not answered");
     server.drain();
     assert_eq!(server.by(1, &cancelled(1)).replies, 0);
     assert_eq!(server.session.replies_owed(Lane::new(1)), 0, "a request that was cancelled is not replied to");
@@ -166,7 +166,7 @@ fn a_frame_says_how_many_replies_its_lane_is_owed() {
 // ---- Ids ----
 
 #[test]
-fn the_same_id_on_two_lanes_names_two_exchanges() {
+fn the_same_id_on_two_lanes_identifies_two_exchanges() {
     let mut server = server();
     let [one, two] = [1, 2].map(|lane| server.call_by(lane, 7));
     server.by(2, &cancelled(7));
@@ -176,7 +176,7 @@ fn the_same_id_on_two_lanes_names_two_exchanges() {
 }
 
 #[test]
-fn a_cancel_by_another_lane_finds_the_one_exchange_of_that_id_and_none_of_several() {
+fn a_cancel_on_another_lane_reaches_the_exchange_of_its_id_only_if_there_is_just_one() {
     let mut server = server();
     let [_, _, alone] = [(1, 7), (2, 7), (3, 8)].map(|(lane, id)| server.call_by(lane, id));
     server.by(9, &cancelled(7));
@@ -186,7 +186,7 @@ fn a_cancel_by_another_lane_finds_the_one_exchange_of_that_id_and_none_of_severa
 }
 
 #[test]
-fn where_exchanges_live_with_their_lanes_no_other_lane_can_cancel_them() {
+fn a_lane_bound_exchange_cannot_be_cancelled_from_another_lane() {
     let mut app = app();
     app.by(1, &invoke(7, "a"));
     let id = app.request();
@@ -199,7 +199,7 @@ fn where_exchanges_live_with_their_lanes_no_other_lane_can_cancel_them() {
 }
 
 #[test]
-fn a_live_id_that_comes_again_on_its_lane_is_a_violation_and_answered_by_nothing() {
+fn a_request_that_repeats_a_running_id_of_its_lane_is_a_violation_and_not_answered() {
     let mut server = server();
     server.call_by(1, 7);
     assert_eq!(server.by(1, &call_tool(7, false)), Received::default());
@@ -209,7 +209,7 @@ fn a_live_id_that_comes_again_on_its_lane_is_a_violation_and_answered_by_nothing
 // ---- A lane that stalls ----
 
 #[test]
-fn a_lane_that_is_stopped_keeps_its_frames_and_stops_no_other() {
+fn a_stopped_lane_keeps_its_frames_and_delays_no_other_lane() {
     let mut server = server();
     let lanes: Vec<u32> = (1..=20).collect();
     let ids: Vec<_> = lanes.iter().map(|lane| server.call_by(*lane, 1)).collect();
@@ -224,7 +224,7 @@ fn a_lane_that_is_stopped_keeps_its_frames_and_stops_no_other() {
         assert_eq!(sent.len(), lanes.len() - *stalled as usize);
         assert!(sent.iter().all(|(lane, ..)| lane > stalled), "{sent:?}");
     }
-    // One by one they go on, each with the newest of what it was told.
+    // Each lane that goes on sends its newest update.
     for (lane, id) in lanes.iter().zip(&ids) {
         server.stop(*lane, true);
         let sent = server.polled();
@@ -236,7 +236,7 @@ fn a_lane_that_is_stopped_keeps_its_frames_and_stops_no_other() {
 }
 
 #[test]
-fn the_response_of_a_stopped_lane_waits_behind_what_was_said_before_it() {
+fn the_response_on_a_stopped_lane_is_sent_after_its_earlier_updates() {
     let mut server = server();
     let id = server.call_by(1, 1);
     server.report(id, Progress::count(1, 3));
@@ -251,7 +251,7 @@ fn the_response_of_a_stopped_lane_waits_behind_what_was_said_before_it() {
 }
 
 #[test]
-fn a_stopped_lane_holds_no_turn_of_the_window_that_all_share() {
+fn a_stopped_lane_uses_no_turn_of_the_rate_window_of_the_session() {
     let config = with(server_config(), |config| {
         config.progress.session_window = protocol_core::RateWindow::new(1, core::time::Duration::from_secs(1));
     });
@@ -271,7 +271,7 @@ fn a_stopped_lane_holds_no_turn_of_the_window_that_all_share() {
 }
 
 #[test]
-fn a_lane_that_is_stopped_for_ever_is_given_up_and_told_and_nobody_else_is_disturbed() {
+fn a_stopped_lane_with_too_much_queued_output_is_closed_and_the_other_lanes_go_on() {
     let config = with(server_config(), |config| {
         config.limits.output_bytes = 4 << 10;
         config.limits.output_bytes_hard = 64 << 10;
@@ -292,7 +292,7 @@ fn a_lane_that_is_stopped_for_ever_is_given_up_and_told_and_nobody_else_is_distu
         server.respond(id);
     }
     assert_eq!(routes(&server.polled()), [(2, RESULT), (2, RESULT)]);
-    // The transport may give its number again, and nothing of before comes out.
+    // The transport may use the number again, and no frame of the closed lane is sent.
     let again = server.call_by(1, 1);
     server.respond(again);
     assert_eq!(routes(&server.polled()), [(1, RESULT)]);
@@ -300,7 +300,7 @@ fn a_lane_that_is_stopped_for_ever_is_given_up_and_told_and_nobody_else_is_distu
 }
 
 #[test]
-fn a_handler_on_a_lane_that_is_given_up_is_told() {
+fn a_handler_on_a_lane_that_is_closed_for_overload_is_cancelled() {
     let mut server = Scripted::server(with(server_config(), |config| config.limits.output_bytes_hard = 16 << 10));
     let [runs, ends] = [1, 2].map(|id| server.call_by(1, id));
     server.stop(1, false);
@@ -314,7 +314,7 @@ fn a_handler_on_a_lane_that_is_given_up_is_told() {
 }
 
 #[test]
-fn refusals_on_a_lane_that_does_not_read_them_close_that_lane_alone() {
+fn too_many_unread_refusals_on_a_lane_close_only_that_lane() {
     let config = with(server_config(), |config| config.limits.unsolicited_replies = 4);
     let mut server = Scripted::server(config);
     server.call_by(1, 1);
@@ -333,16 +333,16 @@ fn refusals_on_a_lane_that_does_not_read_them_close_that_lane_alone() {
     assert_eq!(routes(&server.polled()), [(2, RESULT)]);
 }
 
-// ---- A lane that is gone ----
+// ---- A lost lane ----
 
 #[test]
-fn an_exchange_of_mcp_with_a_handshake_goes_on_when_its_lane_is_gone() {
+fn an_exchange_of_mcp_with_a_handshake_goes_on_when_its_lane_is_lost() {
     let mut server = server();
     let ids: Vec<_> = (1..=5).map(|lane| (lane, server.call_by(lane, 1))).collect();
     for (lane, id) in &ids {
         server.lose(*lane);
         assert_eq!(server.events(), []);
-        // A transport that can hand frames over later polls them as before.
+        // A transport that can deliver frames later polls them as before.
         server.report(*id, Progress::count(1, 2));
         server.respond(*id);
         assert_eq!(routes(&server.polled()), [(*lane, RouteKind::Within), (*lane, RESULT)]);
@@ -350,7 +350,7 @@ fn an_exchange_of_mcp_with_a_handshake_goes_on_when_its_lane_is_gone() {
 }
 
 #[test]
-fn an_exchange_that_lives_with_its_lane_ends_with_it_and_nothing_more_leaves() {
+fn a_lane_bound_exchange_ends_with_its_lane_and_no_more_frames_are_sent() {
     let mut app = app();
     let ids: Vec<_> = (1..=5)
         .map(|lane| {
@@ -368,9 +368,9 @@ fn an_exchange_that_lives_with_its_lane_ends_with_it_and_nothing_more_leaves() {
     assert_eq!(app.session.stats().inbound_calls, 0);
 }
 
-/// A response that waited for its gap came out on the next stream that had the number.
+/// A response that was delayed by `response_gap` was sent on the next lane with the same number.
 #[test]
-fn regression_a_response_that_waits_for_its_gap_is_lost_with_its_lane() {
+fn regression_a_response_delayed_by_its_gap_is_lost_with_its_lane() {
     let config = with(app_config(), |config| config.timeouts.response_gap = core::time::Duration::from_millis(50));
     let mut app = Scripted::app(config);
     app.drain();
@@ -391,7 +391,7 @@ fn regression_a_response_that_waits_for_its_gap_is_lost_with_its_lane() {
 }
 
 #[test]
-fn the_lost_way_of_a_reply_ends_a_call_only_where_calls_live_with_it() {
+fn a_call_whose_exchange_is_lost_ends_only_if_it_is_lane_bound() {
     let mut client = Scripted::client(client_config());
     client.call();
     client.polled();
@@ -405,15 +405,15 @@ fn the_lost_way_of_a_reply_ends_a_call_only_where_calls_live_with_it() {
     let mut gateway = Scripted::gateway(gateway_config());
     gateway.drain();
     let call = gateway.invoke_action();
-    // The first exchange of an invocation has its number.
+    // The first exchange of a call has the number of the call.
     let exchange = ExchangeId::from_number(call.to_string().trim_start_matches("out-").parse().unwrap());
     gateway.session.handle_gone(Gone::Exchange(exchange), gateway.now).unwrap();
     assert!(matches!(&gateway.events()[..], [Event::Done { id, outcome: Outcome::Lost, .. }] if *id == call));
-    assert_eq!(gateway.polled(), [], "nobody is there to hear of a cancel");
+    assert_eq!(gateway.polled(), [], "no cancel is sent after the transport has lost the exchange");
 }
 
 #[test]
-fn the_questions_of_a_lane_that_is_gone_are_withdrawn_where_they_live_with_it() {
+fn the_input_requests_of_a_lane_bound_exchange_are_withdrawn_when_its_lane_is_lost() {
     let mut app = app();
     app.by(3, &invoke(1, "a"));
     let id = app.request();
@@ -428,7 +428,7 @@ fn the_questions_of_a_lane_that_is_gone_are_withdrawn_where_they_live_with_it() 
 // ---- Bad input ----
 
 #[test]
-fn lanes_that_were_never_opened_are_misuse_and_change_nothing() {
+fn naming_a_lane_that_was_never_opened_returns_an_error_and_changes_nothing() {
     let mut server = server();
     let lane = Lane::new(99);
     assert_eq!(server.session.set_writable(lane, false, server.now), Err(NotLive));
@@ -440,7 +440,7 @@ fn lanes_that_were_never_opened_are_misuse_and_change_nothing() {
 }
 
 #[test]
-fn open_lanes_are_bounded_and_known_ones_go_on() {
+fn the_number_of_open_lanes_is_bounded_and_lanes_that_are_open_go_on() {
     let mut server = Scripted::server(with(server_config(), |config| config.limits.lanes = 3));
     let ids = [1, 2, 3].map(|lane| (lane, server.call_by(lane, 1)));
     let frame = Bytes::from(call_tool(1, false));
@@ -456,7 +456,7 @@ fn open_lanes_are_bounded_and_known_ones_go_on() {
 }
 
 #[test]
-fn lanes_that_come_and_go_leave_nothing_behind() {
+fn lanes_that_end_leave_no_memory_in_use() {
     let mut server = server();
     for round in 0..10_000 {
         let lane = round % 1_000 + 1;
@@ -480,7 +480,7 @@ fn lanes_that_come_and_go_leave_nothing_behind() {
 }
 
 #[test]
-fn a_frame_that_is_too_large_for_one_lane_costs_the_others_nothing() {
+fn a_frame_that_is_too_large_on_one_lane_does_not_affect_the_others() {
     let mut server = Scripted::server(with(server_config(), |config| config.limits.frame_bytes = 256));
     let id = server.call_by(1, 1);
     assert_eq!(server.by(2, &"x".repeat(300)).replies, 1);
@@ -491,7 +491,7 @@ fn a_frame_that_is_too_large_for_one_lane_costs_the_others_nothing() {
 }
 
 #[test]
-fn a_session_that_closes_answers_each_lane() {
+fn a_session_that_closes_answers_the_calls_of_each_lane() {
     let mut server = server();
     let ids = [1, 2].map(|lane| server.call_by(lane, 1));
     server.session.close(protocol_core::Close::Now, server.now);
@@ -503,7 +503,7 @@ fn a_session_that_closes_answers_each_lane() {
 }
 
 #[test]
-fn the_deadline_of_an_invocation_is_answered_by_its_lane() {
+fn the_response_at_the_deadline_of_a_call_is_sent_on_the_lane_of_the_call() {
     let mut server = server();
     let id = server.call_by(6, 1);
     let options = ServeOptions::default().with_deadline(core::time::Duration::from_secs(1));
@@ -512,10 +512,10 @@ fn the_deadline_of_an_invocation_is_answered_by_its_lane() {
     assert_eq!(routes(&server.polled()), [(6, RESULT)]);
 }
 
-// ---- Found by the simulation, and by those who read the code ----
+// ---- Regressions, found by the simulation and by code review ----
 
 #[test]
-fn regression_the_names_of_a_lost_exchange_are_free_on_the_next_lane_of_that_number_while_its_handler_runs() {
+fn regression_the_ids_of_a_lost_exchange_can_be_reused_while_its_handler_runs() {
     let mut app = app();
     app.by(1, &invoke(1, "a"));
     let lost = app.request();
@@ -526,12 +526,12 @@ fn regression_the_names_of_a_lost_exchange_are_free_on_the_next_lane_of_that_num
     app.respond(next);
     assert_eq!(routes(&app.polled()), [(1, RESULT)]);
     assert_eq!(app.session.respond(lost, Reply::Done, app.now), Err(NotLive));
-    // Nor does the end of the lost handler free what the next one of that name holds.
+    // The end of the lost handler does not free the invocation id for the exchange that uses it now.
     assert_eq!(app.by(1, &invoke(1, "a")).replies, 1);
 }
 
 #[test]
-fn regression_the_name_of_a_lost_exchange_is_free_once_its_handler_has_ended() {
+fn regression_the_invocation_id_of_a_lost_exchange_can_be_reused_after_its_handler_has_ended() {
     let mut app = app();
     app.by(1, &invoke(1, "a"));
     let lost = app.request();
@@ -545,34 +545,34 @@ fn regression_the_name_of_a_lost_exchange_is_free_once_its_handler_has_ended() {
 }
 
 #[test]
-fn regression_the_lane_of_a_question_that_is_taken_back_by_another_lane_is_forgotten() {
+fn regression_a_lane_is_forgotten_when_its_input_request_is_cancelled_on_another_lane() {
     let mut client = Scripted::client(client_config());
     client.call();
     client.polled();
     client.by(6, &request(9, "roots/list", "{}"));
-    client.question();
+    client.input_request();
     client.by(7, &cancelled(9));
     client.drain();
     assert_eq!(client.session.replies_owed(Lane::new(6)), 0);
     assert_eq!(client.session.set_writable(Lane::new(6), true, client.now), Err(NotLive), "nothing keeps the lane open");
 }
 
-/// A frame that came before the owner had heard opened the lane again, and its reply left although the transport had stopped it.
+/// A frame that came before the owner polled `LaneClosed` opened the lane again, and its reply was sent on the stopped lane.
 #[test]
-fn regression_a_lane_that_is_given_up_stays_so_until_its_owner_has_heard_of_it() {
+fn regression_a_closed_lane_stays_closed_until_its_owner_has_polled_the_event() {
     let mut server = Scripted::server(with(server_config(), |config| config.limits.output_bytes_hard = 16 << 10));
     let id = server.call_by(1, 1);
     server.stop(1, false);
     server.reply(id, Reply::Tool(ToolOutput::text("x".repeat(20 << 10))));
     assert_eq!(server.by(1, &request(3, "ping", "{}")), Received::default());
-    assert_eq!(server.polled(), [], "its transport has stopped it");
+    assert_eq!(server.polled(), [], "the transport has stopped the lane");
     assert_eq!(server.events(), [Event::LaneClosed { lane: Lane::new(1), reason: CloseReason::Overload }]);
-    assert_eq!(server.by(1, &request(3, "ping", "{}")).replies, 1, "the number is given again");
+    assert_eq!(server.by(1, &request(3, "ping", "{}")).replies, 1, "the number is used again");
     assert_eq!(routes(&server.polled()), [(1, RESULT)]);
 }
 
 #[test]
-fn regression_what_is_asked_and_logged_on_many_stopped_lanes_stays_within_the_bound_of_all() {
+fn regression_input_requests_on_many_stopped_lanes_stay_within_the_bound_of_the_session() {
     let mut server = Scripted::server(with(server_config(), |config| {
         config.limits.output_bytes = 500;
         config.limits.output_bytes_hard = 1_000;
@@ -591,12 +591,11 @@ fn regression_what_is_asked_and_logged_on_many_stopped_lanes_stays_within_the_bo
 }
 
 #[test]
-fn regression_a_batch_goes_on_after_a_cancel_that_leaves_its_lane_idle() {
+fn regression_the_rest_of_a_batch_is_handled_after_a_cancel_that_leaves_its_lane_idle() {
     let mut server = Scripted::server_at(server_config(), "2025-03-26", "{}");
     server.call_by(1, 1);
     let batch = format!("[{},{},{}]", cancelled(1), call_tool(2, true), request(3, "ping", "{}"));
     assert_eq!(server.by(1, &batch).replies, 2);
-    eprintln!("owed {}", server.session.replies_owed(Lane::new(1)));
     let two = server.request();
     server.respond(two);
     let sent = server.polled();
@@ -604,31 +603,31 @@ fn regression_a_batch_goes_on_after_a_cancel_that_leaves_its_lane_idle() {
 }
 
 #[test]
-fn regression_a_question_of_a_call_that_is_given_up_is_answered_by_its_lane() {
+fn regression_an_input_request_of_a_cancelled_call_is_answered_on_its_lane() {
     let mut client = Scripted::client(client_config());
     let call = client.call();
     client.polled();
     client.by(6, &request(9, "roots/list", "{}"));
-    let key = client.question();
+    let key = client.input_request();
     client.session.cancel(call, None, client.now).unwrap();
     let sent = client.polled();
     assert!(sent.iter().any(|(lane, kind, _)| *lane == 6 && *kind == RouteKind::Answer(key)), "{sent:?}");
 }
 
 #[test]
-fn regression_a_question_of_a_call_that_ends_is_answered_by_its_lane() {
+fn regression_an_input_request_of_a_call_that_ends_is_answered_on_its_lane() {
     let mut client = Scripted::client(client_config());
     client.call();
     client.polled();
     client.by(6, &request(9, "roots/list", "{}"));
-    let key = client.question();
+    let key = client.input_request();
     client.by(5, &result(2));
     let sent = client.polled();
     assert!(sent.iter().any(|(lane, kind, _)| *lane == 6 && *kind == RouteKind::Answer(key)), "{sent:?}");
 }
 
 #[test]
-fn regression_progress_goes_out_when_a_withdrawn_request_makes_room() {
+fn regression_progress_is_sent_when_a_withdrawn_request_makes_room() {
     let mut server = Scripted::server(with(server_config(), |config| config.limits.output_bytes = 10));
     let id = server.receive_call(1);
     let ping = server.invoke(Invoke::new(Op::Ping, Json::empty_object()));
@@ -639,7 +638,7 @@ fn regression_progress_goes_out_when_a_withdrawn_request_makes_room() {
 }
 
 #[test]
-fn regression_progress_goes_out_when_the_end_of_input_withdraws_a_question() {
+fn regression_progress_is_sent_when_the_end_of_input_withdraws_an_input_request() {
     let mut server = Scripted::server(with(server_config(), |config| config.limits.output_bytes = 10));
     let id = server.receive_call(1);
     server.ask(id, Ask::Roots);
@@ -650,7 +649,7 @@ fn regression_progress_goes_out_when_the_end_of_input_withdraws_a_question() {
 }
 
 #[test]
-fn regression_turns_of_lanes_that_come_and_go_do_not_pile_up() {
+fn regression_the_queue_of_turns_does_not_grow_with_lanes_that_end() {
     let mut server = server();
     let mut sizes = vec![];
     for round in 0..4_000_u64 {
@@ -667,7 +666,7 @@ fn regression_turns_of_lanes_that_come_and_go_do_not_pile_up() {
 }
 
 #[test]
-fn regression_a_lane_has_one_turn_after_it_was_forgotten_in_its_turn() {
+fn regression_a_lane_that_was_forgotten_and_opened_again_has_only_one_turn() {
     let mut server = server();
     for round in 0..3_u64 {
         let id = server.call_by(1, round + 10);
@@ -687,7 +686,7 @@ fn regression_a_lane_has_one_turn_after_it_was_forgotten_in_its_turn() {
 }
 
 #[test]
-fn regression_a_stopped_lane_that_is_gone_and_has_nothing_is_forgotten() {
+fn regression_a_lost_stopped_lane_without_frames_is_forgotten() {
     let mut server = Scripted::server(with(server_config(), |config| config.limits.lanes = 3));
     for lane in 1..=3 {
         server.call_by(lane, u64::from(lane));
@@ -696,22 +695,25 @@ fn regression_a_stopped_lane_that_is_gone_and_has_nothing_is_forgotten() {
         server.lose(lane);
     }
     server.drain();
-    assert!(server.session.wants_input(Lane::new(4)), "three lanes that are gone keep their places for ever");
+    assert!(server.session.wants_input(Lane::new(4)), "three lost lanes still count as open");
 }
 
 #[test]
-fn regression_a_greeting_is_gone_with_its_lane() {
+fn regression_a_handshake_request_is_forgotten_with_its_lane() {
     let mut gateway = Scripted::new(testkit::config::asking_gateway_config());
     gateway.by(3, &testkit::tesseron::hello(1, "1.2.0"));
     gateway.events();
     gateway.lose(3);
     gateway.by(3, &testkit::tesseron::hello(2, "1.2.0"));
-    eprintln!("{:?}", gateway.polled());
-    assert!(gateway.events().iter().any(|event| matches!(event, Event::HandshakeRequest { .. })), "the app greets anew");
+    gateway.polled();
+    assert!(
+        gateway.events().iter().any(|event| matches!(event, Event::HandshakeRequest { .. })),
+        "the second handshake is accepted"
+    );
 }
 
 #[test]
-fn regression_a_welcome_does_not_leave_by_the_next_lane_of_that_number() {
+fn regression_a_welcome_is_never_sent_on_the_next_lane_with_the_same_number() {
     let mut gateway = Scripted::new(testkit::config::asking_gateway_config());
     gateway.by(3, &testkit::tesseron::hello(1, "1.2.0"));
     gateway.events();
@@ -720,12 +722,12 @@ fn regression_a_welcome_does_not_leave_by_the_next_lane_of_that_number() {
     gateway.by(3, &request(2, "no/such", "{}"));
     let before = gateway.events();
     let welcomed = gateway.session.welcome(Ok(testkit::config::welcome()), gateway.now);
-    eprintln!("{before:?} {welcomed:?} {:?} {:?}", gateway.polled(), gateway.session.poll_timeout());
-    assert_eq!(welcomed, Err(NotLive));
+    gateway.polled();
+    assert_eq!(welcomed, Err(NotLive), "{before:?}");
 }
 
 #[test]
-fn regression_held_questions_do_not_overload_the_session() {
+fn regression_held_input_requests_do_not_overload_the_session() {
     let mut server = Scripted::new(with(server_config(), |config| {
         config.limits.output_bytes = 500;
         config.limits.output_bytes_hard = 2_000;
@@ -740,13 +742,12 @@ fn regression_held_questions_do_not_overload_the_session() {
 }
 
 #[test]
-fn regression_a_question_of_a_lane_bound_exchange_is_answered_by_its_lane_alone() {
+fn regression_an_input_request_of_a_lane_bound_exchange_is_answered_only_on_its_lane() {
     let mut app = app();
     app.by(3, &invoke(1, "a"));
     let id = app.request();
     let key = app.ask(id, Ask::Confirm { message: "sure?".to_owned() });
     let sent = app.polled();
-    eprintln!("{sent:?}");
     let number = sent[0].2.split(r#""id":"#).nth(1).unwrap().split([',', '}']).next().unwrap().to_owned();
     app.by(4, &format!(r#"{{"jsonrpc":"2.0","id":{number},"result":{{"action":"accept","value":{{}}}}}}"#));
     let events = app.events();
@@ -754,20 +755,20 @@ fn regression_a_question_of_a_lane_bound_exchange_is_answered_by_its_lane_alone(
 }
 
 #[test]
-fn regression_a_batch_asks_after_it_has_taken_the_question_before_back() {
+fn regression_a_batch_can_cancel_an_input_request_and_then_make_another() {
     let mut client = Scripted::client_at(client_config(), "2025-03-26", r#"{"tools":{}}"#);
     client.call();
     client.polled();
     client.by(6, &request(9, "roots/list", "{}"));
-    client.question();
+    client.input_request();
     client.by(6, &format!("[{},{}]", cancelled(9), request(10, "roots/list", "{}")));
-    let key = client.question();
+    let key = client.input_request();
     client.session.provide_input(key, Answer::Roots(json("[]")), client.now).unwrap();
     assert_eq!(routes(&client.polled()), [(6, RouteKind::Answer(key))]);
 }
 
 #[test]
-fn regression_a_verb_that_gives_the_last_lane_up_ends_a_session_that_is_finishing() {
+fn regression_a_method_that_closes_the_last_lane_ends_a_closing_session() {
     let mut server = Scripted::server(with(server_config(), |config| {
         config.limits.output_bytes = 100_000;
         config.limits.output_bytes_hard = 1_000;
@@ -783,7 +784,7 @@ fn regression_a_verb_that_gives_the_last_lane_up_ends_a_session_that_is_finishin
 }
 
 #[test]
-fn regression_replies_owed_are_right_after_a_batch() {
+fn regression_replies_owed_are_counted_correctly_during_a_batch() {
     let mut server = Scripted::server_at(server_config(), "2025-03-26", "{}");
     server.call_by(1, 1);
     server.by(1, &format!("[{},{}]", cancelled(1), call_tool(2, false)));
@@ -797,7 +798,7 @@ fn regression_replies_owed_are_right_after_a_batch() {
 }
 
 #[test]
-fn regression_replies_owed_are_right_after_a_batch_and_what_follows() {
+fn regression_replies_owed_are_counted_correctly_after_a_batch() {
     let mut server = Scripted::server_at(server_config(), "2025-03-26", "{}");
     server.call_by(1, 1);
     server.by(1, &format!("[{},{}]", cancelled(1), call_tool(2, false)));

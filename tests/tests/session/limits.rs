@@ -36,14 +36,14 @@ fn requests_beyond_the_limit_are_answered_busy_until_a_handler_has_ended() {
     server.frame(&call_tool(3, false));
     assert_eq!((server.sent(), server.events()), (vec![busy(3)], vec![Event::Violation(Violation::TooManyRequests)]));
     server.frame(&ping(4));
-    assert_eq!(server.sent(), [result(4)], "what is answered inside needs no place");
+    assert_eq!(server.sent(), [result(4)], "a request that the session answers itself does not count");
     server.respond(id).drain();
     server.receive_call(3);
     assert_eq!(server.session.stats().inbound_calls, 2);
 }
 
 #[test]
-fn requests_beyond_the_rate_are_answered_busy_and_the_next_share_of_a_second_admits_one_again() {
+fn requests_beyond_the_rate_are_answered_busy_until_the_next_fraction_of_the_second() {
     let config = || with(server_config(), |config| config.limits.requests_per_second = Some(2));
     let mut server = Scripted::server(config());
     for id in 1..=2 {
@@ -61,7 +61,7 @@ fn requests_beyond_the_rate_are_answered_busy_and_the_next_share_of_a_second_adm
     assert_eq!(
         server.session.poll_timeout(),
         Scripted::server(server_config()).session.poll_timeout(),
-        "it needs no deadline of its own"
+        "the rate limit has no deadline"
     );
 }
 
@@ -69,13 +69,13 @@ fn requests_beyond_the_rate_are_answered_busy_and_the_next_share_of_a_second_adm
 fn input_requests_beyond_the_rate_are_answered_busy_too() {
     let mut client = Scripted::client(with(client_config(), |config| config.limits.requests_per_second = Some(1)));
     client.frame(&request(1, "roots/list", "{}"));
-    client.question();
+    client.input_request();
     client.frame(&request(2, "roots/list", "{}"));
     assert_eq!((client.sent(), client.events()), (vec![busy(2)], vec![Event::Violation(Violation::TooManyRequests)]));
 }
 
 #[test]
-fn a_cancelled_handler_keeps_its_place_until_it_ends_so_that_stuck_ones_are_bounded() {
+fn a_cancelled_handler_counts_toward_the_limit_until_it_ends() {
     let mut server = Scripted::server(in_flight(server_config(), 1));
     let id = server.receive_call(1);
     server.frame(&cancelled(1)).drain().frame(&call_tool(2, false));
@@ -86,11 +86,11 @@ fn a_cancelled_handler_keeps_its_place_until_it_ends_so_that_stuck_ones_are_boun
     let id = server.receive_call(3);
     server.session.configure(id, ServeOptions::default().with_deadline(Duration::ZERO), server.now).unwrap();
     server.drain().frame(&call_tool(4, false));
-    assert_eq!(server.sent(), [busy(4)], "the same after a deadline");
+    assert_eq!(server.sent(), [busy(4)], "the handler still counts after its deadline");
 }
 
 #[test]
-fn calls_beyond_the_limit_are_handed_back_and_a_result_that_was_not_polled_keeps_its_place() {
+fn calls_beyond_the_limit_are_refused_and_an_unpolled_result_counts_toward_it() {
     let mut client = Scripted::client(in_flight(client_config(), 2));
     client.call();
     client.call();
@@ -104,21 +104,21 @@ fn calls_beyond_the_limit_are_handed_back_and_a_result_that_was_not_polled_keeps
 }
 
 #[test]
-fn questions_of_the_peer_beyond_the_limit_are_answered_busy() {
+fn input_requests_of_the_peer_beyond_the_limit_are_answered_busy() {
     let mut client = Scripted::client(in_flight(client_config(), 2));
     for id in 1..=2 {
         client.frame(&request(id, "roots/list", "{}"));
     }
-    let key = client.question();
+    let key = client.input_request();
     client.frame(&request(3, "roots/list", "{}"));
     assert_eq!((client.sent(), client.events()), (vec![busy(3)], vec![Event::Violation(Violation::TooManyRequests)]));
     client.session.provide_input(key, Answer::Roots(json("[]")), client.now).unwrap();
     client.drain().frame(&request(3, "roots/list", "{}"));
-    client.question();
+    client.input_request();
 }
 
 #[test]
-fn an_answer_that_was_not_polled_keeps_the_place_of_its_question() {
+fn an_input_request_counts_toward_the_limit_until_its_answer_was_polled() {
     let mut server = Scripted::server(in_flight(server_config(), 1));
     let id = server.receive_call(1);
     server.ask(id, Ask::Roots);
@@ -130,14 +130,14 @@ fn an_answer_that_was_not_polled_keeps_the_place_of_its_question() {
 }
 
 #[test]
-fn a_frame_that_comes_while_events_wait_is_handed_back_unread_and_taken_once_one_was_polled() {
+fn a_frame_is_refused_while_too_many_events_are_queued_and_accepted_after_a_poll() {
     let mut server = Scripted::server(with(server_config(), |config| config.limits.events = 2));
     server.frame(&call_tool(1, false)).frame(&call_tool(2, false));
     assert!(!server.session.wants_input(Lane::CHANNEL));
     let third = call_tool(3, false);
     let stats = server.session.stats();
     assert_eq!(try_frame(&mut server, &third), Err(Full(Bytes::from(third.clone()))));
-    assert_eq!(server.session.stats(), stats, "nothing has changed");
+    assert_eq!(server.session.stats(), stats, "a refused frame changes nothing");
     assert!(server.session.poll_event().is_some() && server.session.wants_input(Lane::CHANNEL));
     server.frame(&third);
     let rest = server.events();
@@ -145,7 +145,7 @@ fn a_frame_that_comes_while_events_wait_is_handed_back_unread_and_taken_once_one
 }
 
 #[test]
-fn what_settles_is_told_although_the_events_are_full() {
+fn calls_that_settle_are_reported_although_the_event_queue_is_full() {
     let mut server = Scripted::server(with(server_config(), |config| {
         (config.limits.events, config.timeouts.serve) = (2, Some(Duration::from_secs(1)));
     }));
@@ -158,7 +158,7 @@ fn what_settles_is_told_although_the_events_are_full() {
 }
 
 #[test]
-fn a_peer_that_makes_us_refuse_more_than_it_reads_is_not_read_and_then_given_up() {
+fn a_peer_that_does_not_read_its_refusals_is_not_read_and_then_disconnected() {
     let mut server = Scripted::server(with(server_config(), |config| config.limits.unsolicited_replies = 3));
     let id = server.receive_call(9);
     for number in 1..=3 {
@@ -167,11 +167,11 @@ fn a_peer_that_makes_us_refuse_more_than_it_reads_is_not_read_and_then_given_up(
     }
     assert_eq!(try_frame(&mut server, &ping(4)), Err(Full(Bytes::from(ping(4)))));
     assert_eq!(server.session.poll_timeout(), Some(Instant::from_millis(5_000)), "close_grace");
-    // It reads again in time.
+    // The peer reads again in time.
     server.at(4_999);
     assert_eq!(server.session.poll_transmit().map(|out| out.frame), Some(Bytes::from(result(1))));
     assert_eq!((server.session.wants_input(Lane::CHANNEL), server.session.poll_timeout()), (true, None));
-    // And then it does not.
+    // The second time it does not.
     server.frame(&ping(4)).at(9_998);
     assert_eq!(server.events(), []);
     server.at(9_999);
@@ -181,7 +181,7 @@ fn a_peer_that_makes_us_refuse_more_than_it_reads_is_not_read_and_then_given_up(
 }
 
 #[test]
-fn a_peer_that_reads_some_of_many_refusals_is_given_its_time_again() {
+fn reading_some_of_many_refusals_restarts_the_grace_of_the_peer() {
     let mut server = Scripted::server_at(with(server_config(), |config| config.limits.unsolicited_replies = 3), "2025-03-26", "{}");
     let pings: Vec<_> = (1..=10).map(ping).collect();
     server.frame(&format!("[{}]", pings.join(","))).at(4_000);
@@ -192,7 +192,7 @@ fn a_peer_that_reads_some_of_many_refusals_is_given_its_time_again() {
 }
 
 #[test]
-fn replies_to_calls_are_no_refusals_and_do_not_stop_the_reading() {
+fn replies_to_calls_do_not_count_as_unsolicited_and_do_not_stop_reading() {
     let mut server = Scripted::server(with(server_config(), |config| config.limits.unsolicited_replies = 3));
     for number in 1..=50 {
         let id = server.receive_call(number);
@@ -203,7 +203,7 @@ fn replies_to_calls_are_no_refusals_and_do_not_stop_the_reading() {
 }
 
 #[test]
-fn output_beyond_the_hard_limit_closes_the_session_whatever_brought_it_there() {
+fn output_beyond_the_hard_limit_closes_the_session_for_each_kind_of_output() {
     let hard = |config| with(config, |config: &mut Config| config.limits.output_bytes_hard = 300);
     let long = "x".repeat(300);
     type Way = fn(&mut Scripted, InboundId, String);
@@ -242,15 +242,15 @@ fn output_beyond_the_hard_limit_closes_the_session_whatever_brought_it_there() {
 }
 
 #[test]
-fn a_client_that_overflows_while_it_settles_a_call_still_says_how_it_ended_before_it_is_closed() {
+fn a_client_whose_output_overflows_while_a_call_settles_reports_its_outcome_before_closing() {
     const HARD: usize = 400;
     let mut client = Scripted::client(with(client_config(), |config| config.limits.output_bytes_hard = HARD));
     let call = client.call();
     client.sent();
     client.frame(&request(1, "roots/list", "{}"));
-    let key = client.question();
+    let key = client.input_request();
     client.frame(&request(2, "roots/list", "{}")).drain();
-    // Just below the limit, and the refusal of the second question passes it.
+    // The answer stays just below the limit, and the refusal of the second input request exceeds it.
     let roots = json(&format!("[{}]", " ".repeat(HARD - 60)));
     client.session.provide_input(key, Answer::Roots(roots), client.now).unwrap();
     client.frame(&result(2));
@@ -262,21 +262,21 @@ fn a_client_that_overflows_while_it_settles_a_call_still_says_how_it_ended_befor
 }
 
 #[test]
-fn while_output_waits_calls_and_news_are_refused_and_answers_are_not() {
+fn while_too_much_output_is_queued_calls_and_notifications_are_refused_but_not_answers() {
     let narrow = |config| with(config, |config: &mut Config| config.limits.output_bytes = 1);
     let mut client = Scripted::client(narrow(client_config()));
     client.call();
     assert_eq!(client.session.invoke(Invoke::list_tools(None), client.now).unwrap_err().why, Refused::Full);
     assert_eq!(client.session.notify(Notice::RootsChanged, client.now), Err(Refused::Full));
     client.frame(&request(1, "roots/list", "{}"));
-    let key = client.question();
+    let key = client.input_request();
     client.session.provide_input(key, Answer::Roots(json("[]")), client.now).unwrap();
     assert_eq!(client.sent().len(), 2);
     client.session.notify(Notice::RootsChanged, client.now).unwrap();
 }
 
 #[test]
-fn nothing_that_leaves_is_longer_than_a_frame_may_be() {
+fn no_sent_frame_is_longer_than_the_limit() {
     const MOST: usize = 600;
     let long = "é\n".repeat(MOST);
     let narrow = |config| with(config, |config: &mut Config| config.limits.frame_bytes = MOST);
@@ -296,7 +296,7 @@ fn nothing_that_leaves_is_longer_than_a_frame_may_be() {
     assert_eq!(server.session.notify(notice, server.now), Err(Refused::TooLarge));
     server.reply(id, Reply::Error(RpcError::new(1, &*long)));
     let sent = server.sent();
-    assert_eq!(sent[..2], [progress(1, 1.0), progress(1, 2.0)], "words and data are left out, the news that it goes on is not");
+    assert_eq!(sent[..2], [progress(1, 1.0), progress(1, 2.0)], "messages and data are omitted, but the updates are sent");
     assert!(sent.iter().all(|frame| frame.len() <= MOST), "{sent:?}");
 
     let mut client = Scripted::client(narrow(client_config()));
@@ -304,7 +304,7 @@ fn nothing_that_leaves_is_longer_than_a_frame_may_be() {
     client.sent();
     client.session.cancel(call, Some(&long), client.now).unwrap();
     client.frame(&request(1, "sampling/createMessage", r#"{"messages":[],"maxTokens":1}"#));
-    let key = client.question();
+    let key = client.input_request();
     client.session.provide_input(key, Answer::Sample(Sampled::new(&*long, "m")), client.now).unwrap();
     let sent = client.sent();
     assert_eq!(sent[0], cancelled(2));
@@ -312,7 +312,7 @@ fn nothing_that_leaves_is_longer_than_a_frame_may_be() {
 }
 
 #[test]
-fn log_records_never_take_the_output_far_beyond_its_limit() {
+fn log_records_exceed_the_output_limit_only_by_a_bounded_amount() {
     const ROOM: usize = 1_000;
     let mut server = Scripted::server(with(server_config(), |config| config.limits.output_bytes = ROOM));
     let mut log = |data: Json| {
@@ -323,7 +323,7 @@ fn log_records_never_take_the_output_far_beyond_its_limit() {
     for _ in 0..20 {
         log(json("1"));
     }
-    // Each small one that makes room makes little; a large one may be one too many, but not twenty.
+    // Dropping a small record makes little room, so one large record may be too many, but not twenty.
     let large = Json::string(&"x".repeat(ROOM));
     for _ in 0..20 {
         let queued = log(large.clone());
@@ -332,7 +332,7 @@ fn log_records_never_take_the_output_far_beyond_its_limit() {
 }
 
 #[test]
-fn a_frame_over_the_limit_is_one_clear_error_and_the_end() {
+fn a_frame_over_the_limit_gets_one_error_and_closes_the_session() {
     let mut server = Scripted::server(with(server_config(), |config| config.limits.frame_bytes = 400));
     let id = server.receive_call(1);
     server.frame(&format!("\"{}\"", "x".repeat(400)));
@@ -340,7 +340,7 @@ fn a_frame_over_the_limit_is_one_clear_error_and_the_end() {
     assert_eq!(
         server.events(),
         [Event::Violation(Violation::FrameTooLarge), Event::Cancelled { id, why: CancelReason::Disconnected }],
-        "what runs is cancelled: the channel is of no use any longer"
+        "running calls are cancelled, since the channel cannot be used any longer"
     );
     assert_eq!((server.sent(), server.events()), (vec![refusal.to_owned()], vec![Event::Closed(CloseReason::FrameTooLarge)]));
 
@@ -353,7 +353,7 @@ fn a_frame_over_the_limit_is_one_clear_error_and_the_end() {
     assert_eq!(
         (&events[2..], client.sent()),
         (&[Event::Closed(CloseReason::FrameTooLarge)][..], vec![]),
-        "a client answers nothing"
+        "a client does not answer"
     );
 }
 
@@ -386,7 +386,7 @@ fn an_answer_of_exactly_the_limit_is_sent_and_one_byte_more_is_an_error() {
     let answer = |limit: usize| {
         let mut client = Scripted::client(with(client_config(), |config| config.limits.frame_bytes = limit));
         client.frame(&request(1, "roots/list", "{}"));
-        let key = client.question();
+        let key = client.input_request();
         client.session.provide_input(key, Answer::Roots(roots.clone()), client.now).unwrap();
         client.sent().remove(0)
     };
@@ -397,19 +397,19 @@ fn an_answer_of_exactly_the_limit_is_sent_and_one_byte_more_is_an_error() {
 }
 
 #[test]
-fn alarms_ring_when_they_are_due_in_their_order_and_one_that_was_not_polled_keeps_its_place() {
+fn alarms_fire_in_order_when_they_are_due_and_count_toward_the_limit_until_polled() {
     let mut end = Scripted::client(with(client_config(), |config| config.limits.alarms = 2));
     let at = Instant::from_millis;
     let (late, soon) = (end.session.set_alarm(at(20)).unwrap(), end.session.set_alarm(at(10)).unwrap());
     assert_eq!(end.session.set_alarm(at(30)), Err(TooManyAlarms));
     assert_eq!(end.session.poll_timeout(), Some(at(10)));
     end.at(10);
-    assert_eq!(end.session.set_alarm(at(30)), Err(TooManyAlarms), "the ring waits to be heard");
+    assert_eq!(end.session.set_alarm(at(30)), Err(TooManyAlarms), "the event of the alarm is not polled yet");
     assert_eq!(end.events(), [Event::Alarm(soon)]);
     end.session.clear_alarm(soon);
     let at_once = end.session.set_alarm(at(5)).unwrap();
     assert_eq!(end.session.set_alarm(at(30)), Err(TooManyAlarms));
-    assert_eq!(end.events(), [Event::Alarm(at_once)], "what lies in the past rings at once");
+    assert_eq!(end.events(), [Event::Alarm(at_once)], "an alarm in the past fires at once");
     end.session.clear_alarm(late);
     assert_eq!(end.session.poll_timeout(), None);
     end.at(1_000).expect_silence();
@@ -417,7 +417,7 @@ fn alarms_ring_when_they_are_due_in_their_order_and_one_that_was_not_polled_keep
 }
 
 #[test]
-fn as_many_ids_of_the_past_are_remembered_as_the_limit_says() {
+fn the_number_of_past_ids_that_are_remembered_is_the_limit() {
     for (remembered, reported) in [(0, [false, false, false]), (2, [false, true, true]), (256, [true, true, true])] {
         let mut reports = Vec::new();
         for reused in 1..=3 {
@@ -434,7 +434,7 @@ fn as_many_ids_of_the_past_are_remembered_as_the_limit_says() {
 }
 
 #[test]
-fn a_late_answer_is_told_from_a_made_up_one_without_any_memory() {
+fn a_late_response_is_distinguished_from_an_unknown_one_without_remembered_ids() {
     let mut client = Scripted::client(with(client_config(), |config| config.limits.tombstones = 0));
     for _ in 0..1_000 {
         let call = client.call();
@@ -449,11 +449,11 @@ fn a_late_answer_is_told_from_a_made_up_one_without_any_memory() {
 }
 
 #[test]
-fn after_a_hundred_thousand_calls_that_end_in_every_way_both_ends_hold_no_more_than_after_a_thousand() {
+fn after_a_hundred_thousand_calls_both_ends_hold_no_more_than_after_a_thousand() {
     let small = |config| with(config, |config: &mut Config| config.limits.tombstones = 4);
     let windowed = with(server_config(), |config| config.progress.window = RateWindow::new(2, Duration::from_millis(50)));
     let mut pair = Pair::with(small(client_config()), small(windowed));
-    // Every table, written out: it may only grow by the digits of its numbers.
+    // The debug text of all tables, which may only grow by the digits of its numbers.
     let held = |pair: &Pair| format!("{:?}{:?}", pair.client.session, pair.server.session).len();
     let mut after_a_thousand = 0;
     for round in 0..100_000 {
@@ -470,10 +470,10 @@ fn after_a_hundred_thousand_calls_that_end_in_every_way_both_ends_hold_no_more_t
     }
 }
 
-/// A call with progress that ends in one of five ways, and everything that follows from it.
+/// Makes a call with progress, and ends it in one of five ways.
 fn one_call(pair: &mut Pair, way: u64) {
-    let clocks = CallTimeouts::NONE.with_idle(Some(Duration::from_millis(5)));
-    let call = pair.client.invoke(Invoke::call_tool("t", json("{}")).with_timeouts(clocks));
+    let call_timeouts = CallTimeouts::NONE.with_idle(Some(Duration::from_millis(5)));
+    let call = pair.client.invoke(Invoke::call_tool("t", json("{}")).with_timeouts(call_timeouts));
     pair.run();
     let id = pair.server.request();
     for value in 1..4 {
@@ -485,7 +485,7 @@ fn one_call(pair: &mut Pair, way: u64) {
     }
     match way {
         0 => {
-            let key = pair.client.question();
+            let key = pair.client.input_request();
             pair.client.session.provide_input(key, Answer::Roots(json("[]")), pair.client.now).unwrap();
             pair.run().server.reply(id, Reply::Error(RpcError::fixed(1, "no")));
         }

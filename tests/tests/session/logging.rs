@@ -29,7 +29,7 @@ fn set_level(id: u64, level: &str) -> String {
 }
 
 #[test]
-fn a_record_goes_out_with_its_level_its_logger_and_any_json_as_data() {
+fn a_record_is_sent_with_its_level_its_logger_and_any_json_as_data() {
     let mut server = Scripted::server(server_config());
     for data in [r#"{"a" : 1.0}"#, "null", r#""text""#, "[]"] {
         let record = LogRecord::new(Level::Warning, json(data)).with_logger("a \"b\"");
@@ -40,7 +40,7 @@ fn a_record_goes_out_with_its_level_its_logger_and_any_json_as_data() {
 }
 
 #[test]
-fn the_level_that_the_client_sets_lets_itself_and_everything_above_through() {
+fn records_of_the_level_that_the_client_sets_and_of_higher_levels_are_sent() {
     for (threshold, level) in Level::ALL.into_iter().enumerate() {
         let mut server = Scripted::server(server_config());
         server.frame(&set_level(1, &format!("\"{level}\"")));
@@ -54,7 +54,7 @@ fn the_level_that_the_client_sets_lets_itself_and_everything_above_through() {
 }
 
 #[test]
-fn until_a_level_is_set_the_servers_own_counts_and_the_last_one_that_is_set_counts_afterwards() {
+fn the_level_of_the_config_applies_until_a_client_sets_one_and_then_the_last_one_set() {
     let mut server = Scripted::server(with(server_config(), |config| config.log_level = Level::Error));
     assert_eq!((log(&mut server, Level::Warning), log(&mut server, Level::Error)), (Logged::Unwanted, Logged::Sent));
     server.frame(&set_level(1, "\"debug\""));
@@ -66,7 +66,7 @@ fn until_a_level_is_set_the_servers_own_counts_and_the_last_one_that_is_set_coun
 }
 
 #[test]
-fn a_level_that_is_none_of_the_eight_is_refused_and_the_old_one_stays() {
+fn an_unknown_level_is_refused_and_the_previous_one_stays() {
     let mut server = Scripted::server(server_config());
     server.frame(&set_level(1, "\"error\"")).drain();
     for level in ["\"warn\"", "\"ERROR\"", "\"\"", "3", "null", "[\"info\"]"] {
@@ -88,7 +88,7 @@ fn a_server_that_did_not_declare_logging_has_no_level_and_sends_nothing() {
 }
 
 #[test]
-fn records_may_go_out_in_every_phase_of_the_handshake_and_a_level_only_once_it_has_begun() {
+fn records_are_sent_in_each_phase_of_the_handshake_but_a_level_can_be_set_only_once_it_has_begun() {
     let mut server = Scripted::new(server_config());
     assert_eq!(log(&mut server, Level::Info), Logged::Sent);
     assert_eq!(server.sent(), [written(Level::Info)]);
@@ -100,7 +100,7 @@ fn records_may_go_out_in_every_phase_of_the_handshake_and_a_level_only_once_it_h
 }
 
 #[test]
-fn a_record_on_behalf_of_a_call_is_refused_once_the_call_is_over() {
+fn a_record_on_behalf_of_a_call_that_has_ended_is_refused() {
     let mut server = Scripted::server(server_config());
     let id: InboundId = server.receive_call(1);
     assert_eq!(server.session.log(Some(id), record(Level::Error), server.now), Ok(Logged::Sent));
@@ -110,9 +110,9 @@ fn a_record_on_behalf_of_a_call_is_refused_once_the_call_is_over() {
 }
 
 #[test]
-fn while_too_much_output_waits_the_oldest_records_make_room_for_the_newest() {
+fn while_too_much_output_is_queued_a_new_record_replaces_the_oldest() {
     let frame = |number| notification("notifications/message", &format!(r#"{{"level":"error","data":{number}}}"#));
-    // Room for two of them, and the third congests.
+    // Two records fit, and the third exceeds the limit.
     let room = frame(1).len() * 2 + 1;
     let mut server = Scripted::server(with(server_config(), |config| config.limits.output_bytes = room));
     let logged: Vec<_> = (1..=7).map(|number| numbered(&mut server, number)).collect();
@@ -124,12 +124,12 @@ fn while_too_much_output_waits_the_oldest_records_make_room_for_the_newest() {
 }
 
 #[test]
-fn a_record_that_finds_no_room_takes_the_place_of_one_as_long_and_of_no_more() {
+fn a_record_without_room_replaces_only_as_many_older_ones_as_it_needs() {
     let mut server = Scripted::server(with(server_config(), |config| config.limits.output_bytes = 200));
     let id = server.receive_call(1);
     numbered(&mut server, 1);
     numbered(&mut server, 2);
-    // No record that is left out makes enough room again.
+    // Dropping one record does not bring the output below the limit.
     server.reply(id, Reply::Tool(ToolOutput::text("x".repeat(200))));
     assert_eq!(numbered(&mut server, 3), Logged::Dropped);
     let sent = server.sent();
@@ -139,7 +139,7 @@ fn a_record_that_finds_no_room_takes_the_place_of_one_as_long_and_of_no_more() {
 }
 
 #[test]
-fn a_record_is_left_out_where_no_older_one_could_make_room() {
+fn a_record_is_dropped_if_there_is_no_room_and_no_older_record_to_replace() {
     let mut server = Scripted::server(with(server_config(), |config| config.limits.output_bytes = 1));
     let id = server.receive_call(1);
     server.respond(id);
@@ -148,7 +148,7 @@ fn a_record_is_left_out_where_no_older_one_could_make_room() {
 }
 
 #[test]
-fn records_arrive_in_order_and_malformed_ones_are_reported_and_dropped() {
+fn records_arrive_in_order_and_malformed_ones_are_dropped_as_violations() {
     let mut pair = Pair::ready();
     for level in [Level::Info, Level::Error] {
         log(&mut pair.server, level);

@@ -1,7 +1,6 @@
-//! A session of MCP, frame by frame and in virtual time: a module for each behaviour.
+//! Sessions of MCP, frame by frame and in virtual time: one module for each behaviour.
 
 mod addresses;
-mod asking;
 mod batches;
 mod calling;
 mod cancelling;
@@ -10,12 +9,13 @@ mod closing;
 mod depth;
 mod handshake;
 mod hostile_input;
+mod inbound_input_requests;
 mod lanes;
 mod limits;
 mod logging;
 mod operations;
+mod outbound_input_requests;
 mod ping;
-mod questions_of_the_peer;
 mod receiving_progress;
 mod reporting;
 mod rounds;

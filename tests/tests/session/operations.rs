@@ -1,4 +1,4 @@
-//! Operations as types: requests of the peer over the text that came, requests of ours from their parts, custom methods, callers and pages.
+//! Operations as types: inbound requests read from their text, outbound requests written from their parts, custom methods, callers, pages.
 
 use bytes::Bytes;
 use protocol_core::{
@@ -10,19 +10,19 @@ use testkit::config::{client_config, server_config, with};
 use testkit::scripted::{error, initialize, json, notification, request};
 use testkit::{Pair, Scripted};
 
-/// The one request among the events that wait.
+/// The one request among the queued events.
 fn received(end: &mut Scripted) -> Request {
     let events = end.events();
     match &events[..] {
         [Event::Request { request, .. }] => request.clone(),
-        _ => panic!("one request should have come: {events:?}"),
+        _ => panic!("expected one request: {events:?}"),
     }
 }
 
-// ---- Requests of the peer ----
+// ---- Inbound requests ----
 
 #[test]
-fn unknown_members_and_meta_survive_in_the_parameters() {
+fn the_parameters_of_a_request_keep_unknown_members_and_meta() {
     let mut server = Scripted::server(server_config());
     let params = r#"{ "x":[ 1.50 ],"name":"t","task":{"ttl":1}, "_meta" : {"a.b/c":"\u00e9"},"arguments":{ "b" : 1e999 } }"#;
     server.frame(&request(1, "tools/call", params));
@@ -32,7 +32,7 @@ fn unknown_members_and_meta_survive_in_the_parameters() {
 }
 
 #[test]
-fn arguments_are_a_part_of_the_frame() {
+fn the_arguments_of_a_call_are_a_slice_of_the_frame() {
     let mut server = Scripted::server(server_config());
     let frame = Bytes::from(request(1, "tools/call", r#"{"name":"t","arguments":{"a":1}}"#));
     let memory = frame.as_ptr_range();
@@ -43,7 +43,7 @@ fn arguments_are_a_part_of_the_frame() {
 }
 
 #[test]
-fn a_frame_of_16_mib_is_freed_with_its_arguments_although_the_invocation_lives_on() {
+fn a_frame_of_16_mib_is_freed_with_its_arguments_while_the_call_goes_on() {
     for (mut end, method, named) in [
         (Scripted::server(server_config()), "tools/call", r#""arguments""#),
         (Scripted::app(app_config()), "actions/invoke", r#""invocationId":"i1","input""#),
@@ -59,17 +59,17 @@ fn a_frame_of_16_mib_is_freed_with_its_arguments_although_the_invocation_lives_o
         let arguments = call.into_arguments().unwrap();
         assert!(arguments.as_bytes().len() > 15 << 20 && !frame.is_unique());
         drop(arguments);
-        assert!(frame.is_unique(), "the session and the caller keep none of it");
-        assert_eq!(end.session.stats().inbound_calls, 1, "the invocation lives on");
+        assert!(frame.is_unique(), "neither the session nor the caller keeps a part of the frame");
+        assert_eq!(end.session.stats().inbound_calls, 1, "the call goes on");
         drop(caller);
         end.respond(id);
     }
 }
 
-// ---- Requests of ours ----
+// ---- Outbound requests ----
 
 #[test]
-fn requests_are_written_from_their_parts_in_the_words_of_mcp() {
+fn each_request_is_written_from_its_parts_with_the_members_of_mcp() {
     let mut completion = CompletionRequest::new(CompletionOf::Prompt("p\"".into()), "a", "x");
     completion.context.insert("b".into(), "c\n".into());
     for (call, method, params) in [
@@ -104,7 +104,7 @@ fn requests_are_written_from_their_parts_in_the_words_of_mcp() {
 }
 
 #[test]
-fn the_meta_of_a_call_goes_with_it_and_the_session_keeps_its_own_members() {
+fn the_meta_of_a_call_is_sent_except_for_members_that_belong_to_the_session() {
     let meta = || json(r#"{"traceparent":"00-1","progressToken":"mine"}"#);
     let merged = r#""_meta":{"traceparent":"00-1","progressToken":2}}"#;
     for (call, params) in [
@@ -120,7 +120,7 @@ fn the_meta_of_a_call_goes_with_it_and_the_session_keeps_its_own_members() {
 }
 
 #[test]
-fn arguments_and_meta_that_are_no_objects_are_refused_and_so_is_a_custom_method_without_a_name() {
+fn a_request_with_arguments_or_meta_that_are_no_object_or_without_a_method_is_refused() {
     let mut client = Scripted::client(client_config());
     for call in [
         Invoke::call_tool("t", json("[1]")),
@@ -136,7 +136,7 @@ fn arguments_and_meta_that_are_no_objects_are_refused_and_so_is_a_custom_method_
 }
 
 #[test]
-fn a_call_that_waits_for_the_handshake_is_written_when_it_may_leave() {
+fn a_call_that_waits_for_the_handshake_is_sent_after_it() {
     let mut client = Scripted::new(client_config());
     client.sent();
     client.invoke(Invoke::call_tool("t", json(r#"{"a":1}"#)).with_meta(json(r#"{"x":1}"#)));
@@ -152,7 +152,7 @@ fn a_call_that_waits_for_the_handshake_is_written_when_it_may_leave() {
 
 fn listing(config: Config) -> Config {
     with(config, |config| {
-        // Methods of the protocols keep their meaning, listed or not.
+        // Listing methods of the protocols changes nothing for them.
         let listed = ["acme/do", "tools/call", "ping", "sampling/createMessage", "actions/invoke", "tesseron/hello", "initialize"];
         config.custom_methods = listed.map(String::from).into();
         let listed = ["acme/news", "notifications/cancelled", "tools/list", "actions/cancel", "log"];
@@ -189,7 +189,7 @@ fn listed_methods_are_served_in_both_directions() {
 }
 
 #[test]
-fn unlisted_methods_are_unknown_and_unlisted_news_are_ignored() {
+fn unlisted_methods_are_unknown_and_unlisted_notifications_are_ignored() {
     for end in [
         Scripted::server(server_config()),
         Scripted::client(client_config()),
@@ -206,19 +206,19 @@ fn unlisted_methods_are_unknown_and_unlisted_news_are_ignored() {
 }
 
 #[test]
-fn listed_news_are_told_at_either_end() {
+fn listed_notifications_are_reported_at_either_end() {
     for mut pair in ready_pairs() {
         for end in [&mut pair.client, &mut pair.server] {
             end.events();
             end.frame(&notification("acme/news", r#"{ "a":1 }"#));
-            let news = Notice::Custom { method: "acme/news".into(), params: Some(json(r#"{ "a":1 }"#)) };
-            assert_eq!(end.events(), [Event::Notice(news)]);
+            let notice = Notice::Custom { method: "acme/news".into(), params: Some(json(r#"{ "a":1 }"#)) };
+            assert_eq!(end.events(), [Event::Notice(notice)]);
         }
     }
 }
 
 #[test]
-fn a_method_of_the_protocol_keeps_its_meaning_although_it_is_listed() {
+fn listing_a_method_of_the_protocol_as_custom_changes_nothing() {
     let mut server = Scripted::server(listing(server_config()));
     server.frame(&request(1, "tools/call", r#"{"name":"t"}"#));
     assert!(matches!(received(&mut server), Request::CallTool(_)));
@@ -238,7 +238,7 @@ fn a_method_of_the_protocol_keeps_its_meaning_although_it_is_listed() {
 // ---- The caller ----
 
 #[test]
-fn the_caller_travels_with_its_request() {
+fn a_request_comes_with_the_identity_and_the_meta_of_its_caller() {
     let mut server = Scripted::new(server_config());
     server.frame(&initialize(0, "2025-06-18", r#"{"sampling":{}}"#));
     server.frame(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).drain();
@@ -253,11 +253,11 @@ fn the_caller_travels_with_its_request() {
     assert_eq!(caller.meta().map(Json::as_str), Some(meta));
     assert_eq!(caller.trace_parent().as_deref(), Some("00-a-b-01"));
     assert_eq!((caller.trace_state().as_deref(), caller.baggage().as_deref()), (Some("v=1"), Some("k=v")));
-    assert_eq!((other.meta(), other.trace_parent()), (None, None), "neither what another request said nor what the session reads");
+    assert_eq!((other.meta(), other.trace_parent()), (None, None), "without members of another request, and of the session");
 }
 
 #[test]
-fn a_caller_on_tesseron_is_the_agent_that_has_claimed_the_session() {
+fn on_tesseron_the_caller_is_the_agent_that_has_claimed_the_session() {
     let mut pair = Pair::tesseron();
     pair.server.events();
     pair.client.invoke(testkit::tesseron::call_action());
@@ -270,7 +270,7 @@ fn a_caller_on_tesseron_is_the_agent_that_has_claimed_the_session() {
 // ---- Replies ----
 
 #[test]
-fn pages_and_completions_are_written_for_what_asked_for_them() {
+fn pages_and_completions_are_sent_only_as_replies_to_their_own_operations() {
     let entry = |name: &str| json(&format!(r#"{{"name":"{name}","inputSchema":{{}}}}"#));
     for (method, list) in [
         ("tools/list", "tools"),
@@ -297,12 +297,12 @@ fn pages_and_completions_are_written_for_what_asked_for_them() {
     for reply in [Reply::Page(Page::default()), Reply::Completion(Completion::default())] {
         let id = server.receive_call(2);
         server.session.respond(id, reply, server.now).unwrap();
-        assert!(server.sent()[0].contains("-32603"), "a call of a tool has neither");
+        assert!(server.sent()[0].contains("-32603"), "neither answers a call of a tool");
     }
 }
 
 #[test]
-fn what_a_server_lists_a_client_reads() {
+fn a_client_can_read_the_page_that_a_server_sends() {
     let mut pair = Pair::ready();
     pair.client.invoke(Invoke::list_tools(None));
     pair.run();

@@ -1,4 +1,4 @@
-//! Is anybody there (Utilities, "Ping"): in both directions, in every phase.
+//! Pings in both directions, in every phase of a session (Utilities, "Ping").
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ fn phases() -> Vec<Scripted> {
 }
 
 #[test]
-fn a_ping_is_answered_in_every_phase_under_the_id_that_it_has() {
+fn a_ping_is_answered_with_its_id_in_every_phase_of_both_ends() {
     for id in ["7", "0", "-3", "9223372036854775807", "\"7\"", "\"\"", "\"a \\\"b\\\"\""] {
         for params in ["", r#","params":{}"#, r#","params":{"_meta":{"progressToken":1}}"#, r#","params":{"extra":[1]}"#] {
             for mut end in phases() {
@@ -43,7 +43,7 @@ fn a_ping_is_answered_in_every_phase_under_the_id_that_it_has() {
 }
 
 #[test]
-fn a_ping_with_parameters_of_the_wrong_shape_is_told_so() {
+fn a_ping_with_invalid_parameters_is_refused() {
     for (params, why) in [
         ("[]", "parameters of the wrong shape"),
         ("null", "parameters of the wrong shape"),
@@ -59,7 +59,7 @@ fn a_ping_with_parameters_of_the_wrong_shape_is_told_so() {
 }
 
 #[test]
-fn a_ping_without_an_id_is_a_notification_and_is_not_answered() {
+fn a_ping_without_an_id_is_not_answered() {
     for mut end in phases() {
         end.frame(r#"{"jsonrpc":"2.0","method":"ping"}"#);
         assert_eq!(end.sent(), Vec::<String>::new());
@@ -67,7 +67,7 @@ fn a_ping_without_an_id_is_a_notification_and_is_not_answered() {
 }
 
 #[test]
-fn a_ping_under_the_id_of_a_running_request_is_not_answered_since_that_would_end_the_request() {
+fn a_ping_with_the_id_of_a_running_request_is_not_answered() {
     let mut server = Scripted::server(server_config());
     let id = server.receive_call(7);
     server.frame(&request(7, "ping", "{}"));
@@ -77,7 +77,7 @@ fn a_ping_under_the_id_of_a_running_request_is_not_answered_since_that_would_end
 }
 
 #[test]
-fn a_ping_is_answered_while_the_session_lets_what_runs_go_on() {
+fn a_ping_is_answered_while_the_session_closes_gracefully() {
     let mut server = Scripted::server(server_config());
     server.receive_call(1);
     server.session.close(Close::Graceful { grace: Duration::from_secs(5) }, server.now);
@@ -86,7 +86,7 @@ fn a_ping_is_answered_while_the_session_lets_what_runs_go_on() {
 }
 
 #[test]
-fn a_peer_that_pings_and_never_reads_does_not_fill_the_memory() {
+fn a_peer_that_pings_and_never_reads_is_no_longer_read() {
     let mut server = Scripted::server(with(server_config(), |config| config.limits.unsolicited_replies = 8));
     let frame = Bytes::from(request(7, "ping", "{}"));
     let taken = (0..1000).take_while(|_| {
@@ -99,7 +99,7 @@ fn a_peer_that_pings_and_never_reads_does_not_fill_the_memory() {
 // ---- Ours ----
 
 #[test]
-fn our_ping_goes_out_in_every_phase_and_needs_no_capability() {
+fn an_outbound_ping_is_sent_in_every_phase_and_needs_no_capability() {
     let mut bare = Scripted::client_at(client_config(), "2025-11-25", "{}");
     bare.drain();
     for mut end in phases().into_iter().chain([bare]) {
@@ -113,7 +113,7 @@ fn our_ping_goes_out_in_every_phase_and_needs_no_capability() {
 }
 
 #[test]
-fn our_ping_overtakes_the_calls_that_are_held_for_the_handshake() {
+fn an_outbound_ping_is_sent_before_the_calls_that_are_held_for_the_handshake() {
     let mut client = Scripted::new(client_config());
     client.sent();
     client.call();
@@ -122,7 +122,7 @@ fn our_ping_overtakes_the_calls_that_are_held_for_the_handshake() {
 }
 
 #[test]
-fn an_answer_to_our_ping_may_be_anything_that_answers_a_call() {
+fn an_outbound_ping_ends_with_the_outcomes_of_any_call() {
     for (answer, outcome) in [
         (error(2, -32601, "no"), Outcome::Error(RpcError::new(-32601, "no"))),
         (r#"{"jsonrpc":"2.0","id":2,"result":{"extra":1}}"#.to_owned(), Outcome::Result(json(r#"{"extra":1}"#))),
@@ -138,7 +138,7 @@ fn an_answer_to_our_ping_may_be_anything_that_answers_a_call() {
 }
 
 #[test]
-fn our_ping_is_lost_with_the_channel() {
+fn an_outbound_ping_is_lost_with_the_channel() {
     let mut server = Scripted::new(server_config());
     let id = server.invoke(ping());
     server.sent();
@@ -147,7 +147,7 @@ fn our_ping_is_lost_with_the_channel() {
 }
 
 #[test]
-fn pings_of_both_ends_under_one_number_do_not_meet() {
+fn pings_of_both_ends_with_the_same_id_are_independent() {
     let mut server = Scripted::server(server_config());
     let id = server.invoke(ping());
     server.sent();

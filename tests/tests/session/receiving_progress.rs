@@ -1,4 +1,4 @@
-//! What a caller makes of progress that arrives (Utilities, "Progress"; `docs/protocols/mcp.md`, "Progress").
+//! Progress at the caller (Utilities, "Progress"; `docs/protocols/mcp.md`, "Progress").
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn accepted(client: &mut Scripted) -> Vec<Progress> {
 }
 
 #[test]
-fn o5_progress_is_handed_on_with_everything_that_it_says() {
+fn o5_progress_is_reported_with_all_its_members() {
     let (mut client, call) = calling();
     client.frame(&notification(
         NOTIFICATION,
@@ -38,7 +38,7 @@ fn o5_progress_is_handed_on_with_everything_that_it_says() {
 }
 
 #[test]
-fn o5_every_increase_counts_however_small_wherever_it_begins_and_whatever_its_total() {
+fn o5_every_increase_is_accepted_from_any_first_value_and_with_any_total() {
     for values in [
         &["0", "50", "100"][..],
         &["-5", "-4.5", "0"],
@@ -57,7 +57,7 @@ fn o5_every_increase_counts_however_small_wherever_it_begins_and_whatever_its_to
 }
 
 #[test]
-fn o5_a_total_may_change_vanish_or_be_passed() {
+fn o5_a_total_may_change_disappear_or_be_exceeded() {
     let (mut client, _) = calling();
     let totals = [Some(10.0), Some(2.0), None, Some(-1.0), Some(0.0)];
     for (value, total) in (1..).zip(totals) {
@@ -68,14 +68,14 @@ fn o5_a_total_may_change_vanish_or_be_passed() {
 }
 
 #[test]
-fn a_null_where_a_member_may_be_missing_is_a_missing_member() {
+fn an_optional_member_that_is_null_counts_as_missing() {
     let (mut client, call) = calling();
     client.frame(&notification(NOTIFICATION, r#"{"progressToken":2,"progress":1,"total":null,"message":null}"#));
     assert_eq!(client.events(), [Event::Progress { id: call, progress: Progress::value(1.0) }]);
 }
 
 #[test]
-fn every_update_is_handed_on_as_it_came_and_nothing_is_merged() {
+fn every_update_is_reported_unchanged_and_none_is_merged() {
     let (mut client, _) = calling();
     for value in 1..=1000 {
         client.frame(&progress(2, f64::from(value)));
@@ -97,7 +97,7 @@ fn progress_of_two_calls_is_kept_apart() {
 }
 
 #[test]
-fn progress_that_came_before_the_answer_is_handed_on_before_the_end() {
+fn progress_that_came_before_the_response_is_reported_before_the_end() {
     let (mut client, call) = calling();
     client.frame(&progress(2, 1.0)).frame(&progress(2, 2.0)).frame(&result(2));
     let events = client.events();
@@ -107,23 +107,23 @@ fn progress_that_came_before_the_answer_is_handed_on_before_the_end() {
     assert_eq!(events.len(), 3);
 }
 
-// ---- What is dropped ----
+// ---- Dropped progress ----
 
 #[test]
-fn o6_progress_that_does_not_increase_is_dropped_and_reported() {
+fn o6_progress_that_does_not_increase_is_dropped_as_a_violation() {
     for value in [5.0, 4.999, 0.0, -5.0] {
         let (mut client, _) = calling();
         client.frame(&progress(2, 5.0)).events();
         client.frame(&progress(2, value));
         assert_eq!(client.events(), [Event::Violation(Violation::ProgressNotIncreasing)], "{value}");
         client.frame(&progress(2, 5.5));
-        assert_eq!(accepted(&mut client), [Progress::value(5.5)], "a dropped update is no floor");
+        assert_eq!(accepted(&mut client), [Progress::value(5.5)], "a dropped update does not count as the last value");
         assert_eq!(client.session.stats().progress_dropped, 1);
     }
 }
 
 #[test]
-fn o6_malformed_progress_is_dropped_and_reported_and_the_call_goes_on() {
+fn o6_malformed_progress_is_dropped_as_a_violation_and_the_call_goes_on() {
     for params in [
         r#"{}"#,
         r#"{"progress":1}"#,
@@ -162,7 +162,7 @@ fn o6_malformed_progress_is_dropped_and_reported_and_the_call_goes_on() {
 }
 
 #[test]
-fn progress_under_a_token_that_was_never_ours_is_dropped_and_reported() {
+fn progress_with_an_unknown_token_is_dropped_as_a_violation() {
     for token in ["99", "3", "-2", "\"2\"", "\"\"", "\"tool-call-2\""] {
         let (mut client, _) = calling();
         client.frame(&notification(NOTIFICATION, &format!(r#"{{"progressToken":{token},"progress":1}}"#)));
@@ -171,7 +171,7 @@ fn progress_under_a_token_that_was_never_ours_is_dropped_and_reported() {
 }
 
 #[test]
-fn progress_that_nobody_asked_for_is_dropped_and_reported() {
+fn progress_of_a_call_without_a_token_is_dropped_as_a_violation() {
     let mut client = Scripted::client(client_config());
     client.invoke(Invoke::list_tools(None).without_progress().with_timeouts(CallTimeouts::NONE));
     client.sent();
@@ -180,7 +180,7 @@ fn progress_that_nobody_asked_for_is_dropped_and_reported() {
 }
 
 #[test]
-fn progress_on_a_request_that_has_not_left_was_guessed() {
+fn progress_of_a_request_that_was_not_sent_is_a_violation() {
     let mut client = Scripted::client(client_config());
     client.call();
     client.frame(&progress(2, 1.0));
@@ -191,7 +191,7 @@ fn progress_on_a_request_that_has_not_left_was_guessed() {
 }
 
 #[test]
-fn o27_late_progress_is_dropped_without_a_word_however_the_call_ended() {
+fn o27_late_progress_is_dropped_without_a_violation_after_each_kind_of_end() {
     for (name, ending) in ENDINGS.into_iter().filter(|(name, _)| *name != "lost") {
         let (mut client, call) = calling();
         ending(&mut client, call);
@@ -205,7 +205,7 @@ fn o27_late_progress_is_dropped_without_a_word_however_the_call_ended() {
 // ---- Floods ----
 
 #[test]
-fn a_flood_of_dropped_progress_surfaces_once_a_window_and_every_one_is_counted() {
+fn dropped_progress_is_reported_once_in_each_window_and_always_counted() {
     let stale = || progress(2, 1.0);
     let unknown = || progress(77, 1.0);
     let malformed = || notification(NOTIFICATION, "{}");
@@ -227,7 +227,7 @@ fn a_flood_of_dropped_progress_surfaces_once_a_window_and_every_one_is_counted()
 }
 
 #[test]
-fn a_flood_on_one_call_does_not_hide_the_first_of_another_nor_what_is_accepted() {
+fn a_flood_of_dropped_progress_of_one_call_does_not_hide_that_of_another_or_accepted_progress() {
     let mut client = Scripted::client(client_config());
     client.call();
     client.call();
@@ -243,7 +243,7 @@ fn a_flood_on_one_call_does_not_hide_the_first_of_another_nor_what_is_accepted()
 }
 
 #[test]
-fn the_window_of_reports_is_the_configured_one() {
+fn the_window_of_reports_can_be_configured() {
     let mut client = Scripted::client(with(client_config(), |config| {
         config.progress.window = RateWindow::new(1, Duration::from_secs(5));
     }));
@@ -253,10 +253,10 @@ fn the_window_of_reports_is_the_configured_one() {
     }
 }
 
-// ---- The same value again ----
+// ---- Repeated values ----
 
 #[test]
-fn an_equal_value_with_a_message_is_only_a_message_where_that_is_wanted() {
+fn an_equal_value_with_a_new_message_is_reported_only_if_configured() {
     let equal = notification(NOTIFICATION, r#"{"progressToken":2,"progress":5,"total":9,"message":"still"}"#);
     let lower = notification(NOTIFICATION, r#"{"progressToken":2,"progress":4,"message":"back"}"#);
     for accept_equal in [false, true] {
@@ -269,7 +269,7 @@ fn an_equal_value_with_a_message_is_only_a_message_where_that_is_wanted() {
         let dropped = Event::Violation(Violation::ProgressNotIncreasing);
         assert_eq!(client.events(), [if accept_equal { message } else { dropped.clone() }]);
         client.at(5000).frame(&progress(2, 5.0));
-        assert_eq!(client.events(), std::slice::from_ref(&dropped), "without a message it says nothing");
+        assert_eq!(client.events(), std::slice::from_ref(&dropped), "without a message it is dropped");
         client.at(10_000).frame(&lower);
         assert_eq!(client.events(), [dropped]);
         client.frame(&progress(2, 6.0));
@@ -277,10 +277,10 @@ fn an_equal_value_with_a_message_is_only_a_message_where_that_is_wanted() {
     }
 }
 
-// ---- What a call knows at its end ----
+// ---- The end of a call ----
 
 #[test]
-fn a_partial_result_rides_on_progress_and_comes_with_the_end_unless_that_is_a_result() {
+fn the_partial_result_of_the_last_progress_is_reported_at_the_end_unless_there_is_a_result() {
     for (name, ending) in ENDINGS {
         let (mut client, call) = calling();
         for params in [
@@ -304,7 +304,7 @@ fn a_partial_result_rides_on_progress_and_comes_with_the_end_unless_that_is_a_re
 }
 
 #[test]
-fn what_an_error_says_of_the_partial_result_is_newer_than_what_came_with_progress() {
+fn the_partial_result_in_an_error_replaces_that_of_the_last_progress() {
     let (mut client, _) = calling();
     client.frame(&notification(
         NOTIFICATION,
@@ -317,7 +317,7 @@ fn what_an_error_says_of_the_partial_result_is_newer_than_what_came_with_progres
 }
 
 #[test]
-fn progress_for_a_session_that_calls_nothing_is_dropped() {
+fn progress_for_a_session_without_calls_is_dropped() {
     let mut server = Scripted::server(server_config());
     server.frame(&progress(5, 1.0));
     assert_eq!((server.violations(), server.sent()), (vec![Violation::UnknownProgress], vec![]));

@@ -1,4 +1,4 @@
-//! Progress that a callee reports, on the wire (Utilities, "Progress").
+//! Progress that a callee reports, in frames (Utilities, "Progress").
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use testkit::config::{server_config, with};
 use testkit::scripted::{call_tool, cancelled, json, ok, progress, request};
 use testkit::{Pair, Rng, Scripted};
 
-/// At most `updates` in any `millis`.
+/// A rate window of at most `updates` in any `millis`.
 fn at_most(updates: u32, millis: u64) -> RateWindow {
     RateWindow::new(updates, Duration::from_millis(millis))
 }
@@ -16,7 +16,7 @@ fn windowed(window: RateWindow) -> Config {
     with(server_config(), |config| config.progress.window = window)
 }
 
-/// A server whose outbox is congested by a single frame.
+/// A server whose output limit is reached by a single frame.
 fn narrow() -> Config {
     with(server_config(), |config| config.limits.output_bytes = 1)
 }
@@ -25,7 +25,7 @@ fn of(value: f64, total: f64) -> Progress {
     Progress::value(value).with_total(total)
 }
 
-/// The value and the message of each frame of progress that waits to be sent; there must be no other frame.
+/// The value and the message of each queued frame of progress; there must be no other frame.
 fn updates(server: &mut Scripted) -> Vec<(f64, Option<String>)> {
     let read = |text: &String| {
         let frame: serde_json::Value = serde_json::from_str(text).unwrap();
@@ -41,7 +41,7 @@ fn values(server: &mut Scripted) -> Vec<f64> {
 }
 
 #[test]
-fn an_update_becomes_one_notification_with_the_members_that_it_has() {
+fn an_update_is_sent_as_one_notification_with_its_members() {
     for (update, members) in [
         (Progress::count(1, 3), r#""progress":1,"total":3"#),
         (Progress::percent(12.5), r#""progress":12.5,"total":100"#),
@@ -59,7 +59,7 @@ fn an_update_becomes_one_notification_with_the_members_that_it_has() {
 }
 
 #[test]
-fn the_first_revision_has_no_place_for_a_message() {
+fn in_the_first_revision_progress_is_sent_without_a_message() {
     let mut server = Scripted::server_at(server_config(), "2024-11-05", "{}");
     let id = server.receive_call(1);
     server.report(id, Progress::value(1.0).with_message("m"));
@@ -67,7 +67,7 @@ fn the_first_revision_has_no_place_for_a_message() {
 }
 
 #[test]
-fn a_token_is_echoed_with_its_type_and_zero_and_empty_text_are_tokens() {
+fn a_progress_token_keeps_its_type_and_may_be_zero_or_empty() {
     for token in ["7", "-7", "0", "9007199254740993", r#""abc""#, r#""7""#, r#""""#] {
         let mut server = Scripted::server(server_config());
         server.frame(&request(1, "tools/list", &format!(r#"{{"_meta":{{"progressToken":{token}}}}}"#)));
@@ -81,7 +81,7 @@ fn a_token_is_echoed_with_its_type_and_zero_and_empty_text_are_tokens() {
 }
 
 #[test]
-fn without_a_token_nothing_is_sent_and_nonsense_is_nonsense_all_the_same() {
+fn without_a_token_no_progress_is_sent_and_invalid_progress_is_still_refused() {
     let mut server = Scripted::server(server_config());
     server.frame(&call_tool(1, false));
     let id = server.request();
@@ -92,7 +92,7 @@ fn without_a_token_nothing_is_sent_and_nonsense_is_nonsense_all_the_same() {
 }
 
 #[test]
-fn numbers_that_make_no_sense_are_refused_and_the_next_update_goes_out_as_if_they_had_not_been() {
+fn invalid_numbers_are_refused_and_do_not_affect_the_next_update() {
     let mut server = Scripted::server(server_config());
     let id = server.receive_call(1);
     for (update, error) in [
@@ -109,7 +109,7 @@ fn numbers_that_make_no_sense_are_refused_and_the_next_update_goes_out_as_if_the
 }
 
 #[test]
-fn what_does_not_increase_is_left_out_and_its_message_rides_on_the_next_increase() {
+fn an_update_that_does_not_increase_is_omitted_and_its_message_sent_with_the_next_increase() {
     let mut server = Scripted::server(server_config());
     let id = server.receive_call(1);
     let reported: Vec<_> = [
@@ -126,14 +126,14 @@ fn what_does_not_increase_is_left_out_and_its_message_rides_on_the_next_increase
     assert_eq!(reported, [Sent, NotIncreasing, NotIncreasing, Kept, Kept, Sent]);
     assert_eq!(updates(&mut server), [(5.0, Some("downloading".into())), (6.0, Some("1/2000".into()))]);
     assert_eq!(server.session.stats().progress_left_out, 2);
-    // It waits for an increase, not for the response.
+    // The message is sent with the next increase, and not with the response.
     server.report(id, Progress::message("done"));
     server.respond(id);
     assert_eq!(server.sent(), [ok(1)]);
 }
 
 #[test]
-fn the_first_message_alone_goes_out_with_the_value_zero() {
+fn a_first_update_with_only_a_message_is_sent_with_the_value_zero() {
     let mut server = Scripted::server(server_config());
     let id = server.receive_call(1);
     for update in [Progress::message("a"), Progress::message("b"), Progress::value(0.0), Progress::value(1.0)] {
@@ -143,7 +143,7 @@ fn the_first_message_alone_goes_out_with_the_value_zero() {
 }
 
 #[test]
-fn a_message_alone_repeats_the_last_value_where_that_is_allowed() {
+fn if_configured_a_message_without_a_value_repeats_the_last_value() {
     let mut server = Scripted::server(with(server_config(), |config| config.progress.repeat_value_for_message = true));
     let id = server.receive_call(1);
     for update in [of(3.0, 9.0), Progress::message("m"), Progress::message("n"), of(3.0, 9.0), of(4.0, 9.0)] {
@@ -153,7 +153,7 @@ fn a_message_alone_repeats_the_last_value_where_that_is_allowed() {
 }
 
 #[test]
-fn the_last_value_is_not_repeated_without_a_message_or_for_one_that_was_said_last() {
+fn the_last_value_is_repeated_only_for_a_new_message() {
     let mut server = Scripted::server(with(server_config(), |config| config.progress.repeat_value_for_message = true));
     let id = server.receive_call(1);
     let data = |number: &str| Progress::default().with_data(json(number));
@@ -164,15 +164,15 @@ fn the_last_value_is_not_repeated_without_a_message_or_for_one_that_was_said_las
     assert_eq!(server.report(id, Progress::default()), Reported::NotIncreasing);
     assert_eq!(server.report(id, data("1").with_message("m")), Reported::Kept);
     assert_eq!(server.report(id, Progress::message("n")), Reported::Sent);
-    assert_eq!(server.report(id, Progress::message("m")), Reported::Sent, "another was said since");
-    let said = |text: &str| Some(text.to_owned());
-    assert_eq!(updates(&mut server), [(3.0, said("m")), (3.0, said("n")), (3.0, said("m"))]);
+    assert_eq!(server.report(id, Progress::message("m")), Reported::Sent, "another message was sent since");
+    let with_text = |text: &str| Some(text.to_owned());
+    assert_eq!(updates(&mut server), [(3.0, with_text("m")), (3.0, with_text("n")), (3.0, with_text("m"))]);
     server.respond(id);
     assert_eq!(server.sent(), [ok(1)]);
 }
 
 #[test]
-fn a_message_alone_joins_the_value_that_is_kept_and_does_not_take_its_place() {
+fn a_message_without_a_value_is_merged_into_the_kept_update() {
     let mut server = Scripted::server(with(windowed(at_most(1, 1_000)), |config| config.progress.repeat_value_for_message = true));
     let id = server.receive_call(1);
     server.report(id, of(1.0, 10.0));
@@ -183,9 +183,9 @@ fn a_message_alone_joins_the_value_that_is_kept_and_does_not_take_its_place() {
     assert_eq!(updates(&mut server), [(5.0, Some("m".into()))]);
 }
 
-/// A total below the kept value would have gone out beside it: an update above its own total.
+/// A total below the kept value would have been sent with it, as an update above its own total.
 #[test]
-fn a_total_below_the_value_that_is_kept_does_not_take_the_place_of_the_one_before() {
+fn regression_a_total_below_the_kept_value_does_not_replace_the_previous_total() {
     let totals = |newer: f64| {
         let mut server = Scripted::server(windowed(at_most(1, 1_000)));
         let id = server.receive_call(1);
@@ -202,7 +202,7 @@ fn a_total_below_the_value_that_is_kept_does_not_take_the_place_of_the_one_befor
 }
 
 #[test]
-fn a_full_window_keeps_the_newest_and_lets_it_go_when_it_opens_to_the_microsecond() {
+fn a_full_window_keeps_the_newest_update_and_sends_it_when_the_window_opens() {
     let mut server = Scripted::server(windowed(at_most(2, 100)));
     let id = server.receive_call(1);
     let first = server.report(id, Progress::value(1.0));
@@ -215,8 +215,8 @@ fn a_full_window_keeps_the_newest_and_lets_it_go_when_it_opens_to_the_microsecon
     server.at(99).expect_silence();
     server.at(100);
     assert_eq!((values(&mut server), server.session.poll_timeout()), (vec![99.0], None));
-    assert_eq!(server.session.stats().progress_coalesced, 96, "each of them took the place of one");
-    // The window slides: the second of the first two leaves it 30 ms later.
+    assert_eq!(server.session.stats().progress_coalesced, 96, "each of them replaced the one before");
+    // The window slides: the second of the first two updates leaves it 30 ms later.
     server.report(id, Progress::value(100.0));
     assert_eq!(server.session.poll_timeout(), Some(Instant::from_millis(130)));
 }
@@ -240,7 +240,7 @@ fn a_kept_update_is_merged_member_by_member() {
 }
 
 #[test]
-fn what_is_kept_goes_out_before_the_answer_whoever_gives_it() {
+fn a_kept_update_is_sent_before_the_response_of_the_handler_or_the_deadline() {
     type Ending = fn(&mut Scripted, InboundId);
     let ends: [(&str, Ending); 2] = [
         ("the handler", |server, id| {
@@ -255,7 +255,7 @@ fn what_is_kept_goes_out_before_the_answer_whoever_gives_it() {
         let id = server.receive_call(1);
         server.report(id, Progress::value(1.0));
         server.report(id, Progress::value(2.0));
-        assert_eq!(server.session.poll_timeout(), None, "a window of none opens only for the answer");
+        assert_eq!(server.session.poll_timeout(), None, "a window of zero updates opens only for the response");
         end(&mut server, id);
         let sent = server.sent();
         assert_eq!((sent.len(), sent[0].as_str()), (2, progress(1, 2.0).as_str()), "{name}");
@@ -264,7 +264,7 @@ fn what_is_kept_goes_out_before_the_answer_whoever_gives_it() {
 }
 
 #[test]
-fn no_window_ever_holds_more_than_its_number_and_the_last_word_always_arrives() {
+fn no_window_has_more_updates_than_allowed_and_the_last_update_is_always_sent() {
     for seed in 0..60 {
         let mut rng = Rng::new(seed);
         let (most, length) = (1 + rng.below(4), 20 + rng.below(100) as u64);
@@ -273,7 +273,7 @@ fn no_window_ever_holds_more_than_its_number_and_the_last_word_always_arrives() 
         let mut sent: Vec<(u64, f64)> = Vec::new();
         let mut value = 0.0;
         for _ in 0..300 {
-            // Stops at the deadlines on the way, so that each frame is seen at its instant.
+            // Stops at the deadlines on the way, so that each frame is polled at its instant.
             let target = Instant::from_millis(server.now.as_micros() / 1000 + [0, 1, 3, 40, 200][rng.below(5)]);
             while let Some(due) = server.session.poll_timeout().filter(|due| *due <= target) {
                 server.now = due;
@@ -297,7 +297,7 @@ fn no_window_ever_holds_more_than_its_number_and_the_last_word_always_arrives() 
 }
 
 #[test]
-fn the_final_update_passes_a_full_window_at_once_and_only_once() {
+fn the_final_update_is_sent_at_once_despite_a_full_window_and_only_once() {
     let mut server = Scripted::server(windowed(at_most(1, 1_000)));
     let id = server.receive_call(1);
     let reported = [of(1.0, 3.0), of(2.0, 3.0), of(3.0, 3.0), of(3.0, 3.0), of(3.0, 3.0), of(2.0, 2.0), of(4.0, 4.0)]
@@ -310,7 +310,7 @@ fn the_final_update_passes_a_full_window_at_once_and_only_once() {
 }
 
 #[test]
-fn a_final_update_that_found_no_room_passes_the_window_once_there_is_some() {
+fn a_final_update_without_room_is_sent_despite_a_full_window_once_there_is_room() {
     let mut server = Scripted::server(with(windowed(at_most(1, 1_000)), |config| config.limits.output_bytes = 1));
     let id = server.receive_call(1);
     server.report(id, of(1.0, 3.0));
@@ -318,9 +318,9 @@ fn a_final_update_that_found_no_room_passes_the_window_once_there_is_some() {
     assert_eq!(values(&mut server), [1.0, 3.0]);
 }
 
-/// One that waited for its turn in a full window of the session stood before it in the line, and held it back for as long.
+/// An update that waited for its turn in the full window of the session was before it in the queue, and delayed it.
 #[test]
-fn regression_a_final_update_that_waits_for_room_passes_those_that_wait_for_the_window_of_the_session() {
+fn regression_a_final_update_that_waits_for_room_is_sent_before_those_that_wait_for_the_window() {
     for updates in [1, 0] {
         let mut server = Scripted::server(with(narrow(), |config| config.progress.session_window = at_most(updates, 3_600_000)));
         let (first, second) = (server.receive_call(1), server.receive_call(2));
@@ -334,7 +334,7 @@ fn regression_a_final_update_that_waits_for_room_passes_those_that_wait_for_the_
 }
 
 #[test]
-fn an_update_loses_its_words_only_where_its_frame_would_be_over_the_limit() {
+fn an_update_is_sent_without_its_message_only_if_its_frame_would_exceed_the_limit() {
     let message = "x".repeat(1_000);
     let sent = |limit| {
         let mut server = Scripted::server(with(server_config(), |config| config.limits.frame_bytes = limit));
@@ -351,14 +351,14 @@ fn an_update_loses_its_words_only_where_its_frame_would_be_over_the_limit() {
 }
 
 #[test]
-fn a_window_of_the_session_bounds_all_its_invocations_together() {
+fn a_window_of_the_session_limits_all_its_calls_together() {
     let mut server = Scripted::server(with(server_config(), |config| config.progress.session_window = at_most(2, 100)));
     let calls: Vec<_> = (1..=4).map(|id| server.receive_call(id)).collect();
     let reported: Vec<_> = calls.iter().map(|id| server.report(*id, Progress::value(1.0))).collect();
     use Reported::{Kept, Sent};
     assert_eq!(reported, [Sent, Sent, Kept, Kept]);
     assert_eq!(server.sent(), [progress(1, 1.0), progress(2, 1.0)]);
-    // Both that wait go at once when two places open, and a fifth update of the first waits for the next opening.
+    // Both kept updates are sent when the window has room for two, and a fifth update of the first call waits for the next opening.
     server.at(100);
     assert_eq!(server.sent(), [progress(3, 1.0), progress(4, 1.0)]);
     assert_eq!(server.report(calls[0], Progress::value(2.0)), Kept);
@@ -368,14 +368,14 @@ fn a_window_of_the_session_bounds_all_its_invocations_together() {
 }
 
 #[test]
-fn a_session_wakes_for_its_window_only_while_an_update_waits_for_it() {
+fn the_window_of_a_session_has_a_deadline_only_while_an_update_is_kept() {
     let mut server = Scripted::server(with(server_config(), |config| {
         config.progress.session_window = at_most(1, 100);
         config.timeouts.serve = None;
     }));
     let (first, second) = (server.receive_call(1), server.receive_call(2));
     assert_eq!(server.report(first, Progress::value(1.0)), Reported::Sent);
-    assert_eq!(server.session.poll_timeout(), None, "the window is full, and nobody waits");
+    assert_eq!(server.session.poll_timeout(), None, "the window is full, but no update is kept");
     assert_eq!(server.report(second, Progress::value(1.0)), Reported::Kept);
     assert_eq!(server.session.poll_timeout(), Some(Instant::from_millis(100)));
     server.at(100);
@@ -384,7 +384,7 @@ fn a_session_wakes_for_its_window_only_while_an_update_waits_for_it() {
 }
 
 #[test]
-fn no_window_of_the_session_is_ever_exceeded_and_none_of_its_invocations_starves() {
+fn the_window_of_a_session_is_never_exceeded_and_the_last_update_of_each_call_is_sent() {
     let (most, length) = (3, 50);
     let mut server =
         Scripted::server(with(windowed(at_most(2, 40)), |config| config.progress.session_window = at_most(most as u32, length)));
@@ -402,12 +402,12 @@ fn no_window_of_the_session_is_ever_exceeded_and_none_of_its_invocations_starves
     assert!(sent.windows(most + 1).all(|span| span[most].0 - span[0].0 >= length), "{sent:?}");
     for (index, value) in last.into_iter().enumerate() {
         let token = index as u64 + 1;
-        assert!(sent.iter().any(|(_, frame)| *frame == progress(token, value)), "the last word of call {token}");
+        assert!(sent.iter().any(|(_, frame)| *frame == progress(token, value)), "the last update of call {token}");
     }
 }
 
-/// The number of times that each of two calls was heard that both report all the time, while `step` lets one update go now and then.
-fn heard(mut server: Scripted, mut step: impl FnMut(&mut Scripted, u64)) -> [usize; 2] {
+/// The number of updates that were sent for each of two calls which report all the time, while `step` makes room for single updates.
+fn sent_updates(mut server: Scripted, mut step: impl FnMut(&mut Scripted, u64)) -> [usize; 2] {
     let calls = [server.receive_call(1), server.receive_call(2)];
     let mut sent = Vec::new();
     for millis in 1..=1_000 {
@@ -421,13 +421,13 @@ fn heard(mut server: Scripted, mut step: impl FnMut(&mut Scripted, u64)) -> [usi
 }
 
 #[test]
-fn calls_that_report_all_the_time_take_turns_where_there_is_not_room_for_all() {
-    // A call that is never heard of times out at its caller.
+fn calls_that_report_all_the_time_take_turns_if_there_is_not_room_for_all() {
+    // A call without any sent update would time out at its caller.
     let contended = with(server_config(), |config| config.progress.session_window = at_most(1, 10));
-    let by_window = heard(Scripted::server(contended), |server, millis| {
+    let by_window = sent_updates(Scripted::server(contended), |server, millis| {
         server.at(millis);
     });
-    let by_outbox = heard(Scripted::server(narrow()), |_, _| {});
+    let by_outbox = sent_updates(Scripted::server(narrow()), |_, _| {});
     let fair = |[first, second]: [usize; 2], least: usize| first.abs_diff(second) <= 1 && first + second >= least;
     assert!(
         fair(by_window, 100) && fair(by_outbox, 1_000),
@@ -436,7 +436,7 @@ fn calls_that_report_all_the_time_take_turns_where_there_is_not_room_for_all() {
 }
 
 #[test]
-fn a_window_can_be_set_for_one_invocation_and_a_wider_one_lets_what_is_kept_go_at_once() {
+fn a_window_can_be_set_for_one_call_and_a_wider_one_sends_the_kept_update_at_once() {
     let mut server = Scripted::server(windowed(at_most(1, 1_000)));
     let (id, other) = (server.receive_call(1), server.receive_call(2));
     for call in [id, other] {
@@ -451,7 +451,7 @@ fn a_window_can_be_set_for_one_invocation_and_a_wider_one_lets_what_is_kept_go_a
 }
 
 #[test]
-fn beyond_the_output_limit_updates_merge_to_one_that_leaves_as_the_outbox_drains() {
+fn beyond_the_output_limit_updates_are_merged_into_one_that_is_sent_when_there_is_room() {
     let mut server = Scripted::server(narrow());
     let (id, other) = (server.receive_call(1), server.receive_call(2));
     assert_eq!(server.report(id, Progress::value(1.0)), Reported::Sent);
@@ -465,7 +465,7 @@ fn beyond_the_output_limit_updates_merge_to_one_that_leaves_as_the_outbox_drains
 }
 
 #[test]
-fn merged_updates_still_keep_to_the_window() {
+fn merged_updates_also_obey_the_window() {
     let mut server = Scripted::server(with(windowed(at_most(2, 100)), |config| config.limits.output_bytes = 1));
     let id = server.receive_call(1);
     for value in 1..=4 {
@@ -479,7 +479,7 @@ fn merged_updates_still_keep_to_the_window() {
 }
 
 #[test]
-fn an_update_that_waits_for_room_leaves_before_the_response() {
+fn an_update_that_waits_for_room_is_sent_before_the_response() {
     let mut server = Scripted::server(narrow());
     let id = server.receive_call(1);
     server.report(id, Progress::value(1.0));
@@ -489,7 +489,7 @@ fn an_update_that_waits_for_room_leaves_before_the_response() {
 }
 
 #[test]
-fn room_that_a_cancel_makes_lets_what_waited_go() {
+fn when_a_cancel_makes_room_the_kept_updates_are_sent() {
     let mut server = Scripted::server(narrow());
     let (id, other) = (server.receive_call(1), server.receive_call(2));
     server.report(id, Progress::value(1.0));
@@ -499,7 +499,7 @@ fn room_that_a_cancel_makes_lets_what_waited_go() {
 }
 
 #[test]
-fn a_cancel_withdraws_the_updates_of_its_call_that_have_not_left_and_no_others() {
+fn a_cancel_withdraws_only_the_unsent_updates_of_its_call() {
     let mut server = Scripted::server(server_config());
     let (id, other) = (server.receive_call(1), server.receive_call(2));
     for value in [1.0, 2.0] {
@@ -513,7 +513,7 @@ fn a_cancel_withdraws_the_updates_of_its_call_that_have_not_left_and_no_others()
 }
 
 #[test]
-fn nothing_that_is_kept_survives_the_end_of_its_call() {
+fn a_kept_update_is_never_sent_after_the_end_of_its_call() {
     let mut server = Scripted::server(windowed(at_most(1, 1_000)));
     for number in [1, 2] {
         let id = server.receive_call(number);

@@ -1,4 +1,4 @@
-//! Requests of the peer, from their receipt to the end of their handlers (Basic, "Requests"; Utilities, "Cancellation" and "Ping").
+//! Inbound calls, from their receipt to the end of their handlers (Basic, "Requests"; Utilities, "Cancellation" and "Ping").
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ use testkit::scripted::{call_tool, cancelled, error, initialize, json, notificat
 const TIMED_OUT: &str =
     r#"{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"the time for this call has run out"}],"isError":true}}"#;
 
-/// What happens to a server.
+/// A step of a test with a server.
 type Step = fn(&mut Scripted);
 
-/// A server that keeps responses back for 50 ms after a last update.
+/// A server that delays responses until 50 ms after the last update.
 fn gap() -> protocol_core::Config {
     with(server_config(), |config| config.timeouts.response_gap = Duration::from_millis(50))
 }
 
 #[test]
-fn each_method_becomes_its_operation_with_the_parameters_as_they_were_written() {
+fn each_method_is_reported_as_its_operation_with_unchanged_parameters() {
     for (method, op) in [
         ("tools/call", Op::CallTool),
         ("tools/list", Op::ListTools),
@@ -55,7 +55,7 @@ fn each_method_becomes_its_operation_with_the_parameters_as_they_were_written() 
 }
 
 #[test]
-fn an_answer_echoes_the_id_of_its_request_with_its_type() {
+fn a_response_has_the_id_of_its_request_with_its_type() {
     for id in ["1", "0", "-5", "9007199254740993", r#""1""#, r#""""#, r#""é\"\\""#] {
         let mut server = Scripted::server(server_config());
         server.frame(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#));
@@ -66,7 +66,7 @@ fn an_answer_echoes_the_id_of_its_request_with_its_type() {
 }
 
 #[test]
-fn a_refused_request_is_answered_with_the_error_that_says_why_and_leaves_nothing_behind() {
+fn a_refused_request_is_answered_with_the_reason_and_its_id_can_be_reused() {
     for (method, params, code, rule) in [
         ("tools/unknown", "{}", -32601, None),
         ("initialized", "{}", -32601, None),
@@ -101,18 +101,18 @@ fn a_refused_request_is_answered_with_the_error_that_says_why_and_leaves_nothing
 }
 
 #[test]
-fn the_name_of_an_unknown_method_comes_back_only_in_part() {
+fn the_error_about_an_unknown_method_quotes_only_the_start_of_its_name() {
     let mut server = Scripted::server(server_config());
     server.frame(&request(1, &"é".repeat(100_000), "{}"));
     assert_eq!(server.sent(), [error(1, -32601, &format!("method not found: {}", "é".repeat(64)))]);
 }
 
 #[test]
-fn a_second_request_with_the_id_of_one_in_flight_is_not_answered_and_does_not_disturb_it() {
+fn a_second_request_with_a_running_id_is_not_answered_and_the_first_goes_on() {
     let seconds = ["tools/call", "tools/list", "ping", "logging/setLevel", "nothing/known", "initialize"]
         .map(|method| request(1, method, "{}"));
     for second in seconds {
-        // Full: what is refused for that reason must not be answered either.
+        // The limit is reached, but the refusal for that reason must not be sent either.
         let mut server = Scripted::server(with(server_config(), |config| config.limits.in_flight = 1));
         let id = server.receive_call(1);
         server.frame(&second);
@@ -125,7 +125,7 @@ fn a_second_request_with_the_id_of_one_in_flight_is_not_answered_and_does_not_di
 }
 
 #[test]
-fn an_id_is_taken_as_long_as_its_answer_is_held_back_or_its_cancelled_handler_runs() {
+fn an_id_is_in_use_while_its_response_is_delayed_or_its_cancelled_handler_runs() {
     let mut server = Scripted::server(gap());
     let id = server.receive_call(1);
     server.report(id, Progress::value(1.0));
@@ -141,7 +141,7 @@ fn an_id_is_taken_as_long_as_its_answer_is_held_back_or_its_cancelled_handler_ru
 }
 
 #[test]
-fn an_id_that_is_used_again_after_its_answer_is_reported_and_served() {
+fn an_id_that_is_reused_after_its_response_is_a_violation_but_served() {
     let serve = with(server_config(), |config| config.timeouts.serve = Some(Duration::from_secs(1)));
     let answer: Step = |server| {
         let id = server.request();
@@ -171,7 +171,7 @@ fn an_id_that_is_used_again_after_its_answer_is_reported_and_served() {
 }
 
 #[test]
-fn a_handler_that_ends_after_its_deadline_leaves_the_next_request_of_the_same_id_alone() {
+fn a_handler_that_ends_after_its_deadline_does_not_affect_the_next_request_with_its_id() {
     let mut server = Scripted::server(with(server_config(), |config| config.timeouts.serve = Some(Duration::from_secs(1))));
     let first = server.receive_call(1);
     server.at(1_000).drain();
@@ -199,7 +199,7 @@ fn a_ping_is_answered_in_every_phase() {
 
 #[test]
 fn a_notification_is_never_answered() {
-    for (method, params, told) in [
+    for (method, params, reported) in [
         ("notifications/x", "{}", None),
         ("notifications/unknown", "[]", Some(Violation::InvalidParams)),
         ("notifications/cancelled", "{}", Some(Violation::InvalidParams)),
@@ -209,7 +209,7 @@ fn a_notification_is_never_answered() {
         let mut server = Scripted::server(server_config());
         server.frame(&notification(method, params));
         assert_eq!(server.sent(), Vec::<String>::new());
-        let expected = match told {
+        let expected = match reported {
             Some(rule) => Event::Violation(rule),
             None => Event::Notice(Notice::Custom { method: method.into(), params: Some(json(params)) }),
         };
@@ -218,7 +218,7 @@ fn a_notification_is_never_answered() {
 }
 
 #[test]
-fn a_cancel_is_told_once_and_everything_the_handler_does_afterwards_is_refused() {
+fn a_cancel_is_reported_once_and_later_methods_of_the_handler_are_refused() {
     let mut server = Scripted::server(server_config());
     let id = server.receive_call(1);
     server.frame(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"enough"}}"#);
@@ -239,7 +239,7 @@ fn a_cancel_is_told_once_and_everything_the_handler_does_afterwards_is_refused()
 }
 
 #[test]
-fn nothing_more_leaves_for_a_call_that_is_cancelled_at_any_point_of_its_life() {
+fn no_frame_is_sent_for_a_call_after_its_cancel_at_any_point() {
     type Reach = fn(&mut Scripted, InboundId);
     let points: [(&str, Reach); 5] = [
         ("at once", |_, _| {}),
@@ -271,7 +271,7 @@ fn nothing_more_leaves_for_a_call_that_is_cancelled_at_any_point_of_its_life() {
 }
 
 #[test]
-fn a_cancel_that_names_nothing_in_flight_changes_nothing_and_is_not_answered() {
+fn a_cancel_of_no_call_in_flight_is_ignored_and_not_answered() {
     for params in [
         r#"{"requestId":2}"#,
         r#"{"requestId":"1"}"#,
@@ -285,7 +285,7 @@ fn a_cancel_that_names_nothing_in_flight_changes_nothing_and_is_not_answered() {
     ] {
         let mut server = Scripted::server(server_config());
         let id = server.receive_call(1);
-        // One of ours with a number that the peer could mean: the directions never meet.
+        // A request of ours whose number the peer could name: the ids of the two directions are independent.
         let question = server.ask(id, Ask::Roots);
         server.drain().frame(&notification("notifications/cancelled", params));
         assert!(!server.events().iter().any(|event| matches!(event, Event::Cancelled { .. } | Event::Input { .. })), "{params}");
@@ -296,7 +296,7 @@ fn a_cancel_that_names_nothing_in_flight_changes_nothing_and_is_not_answered() {
 }
 
 #[test]
-fn a_cancel_after_the_answer_or_after_the_deadline_is_ignored() {
+fn a_cancel_after_the_response_or_the_deadline_is_ignored() {
     let mut server = Scripted::server(with(server_config(), |config| config.timeouts.serve = Some(Duration::from_secs(1))));
     let id = server.receive_call(1);
     server.respond(id).drain().frame(&cancelled(1)).expect_silence();
@@ -306,7 +306,7 @@ fn a_cancel_after_the_answer_or_after_the_deadline_is_ignored() {
 }
 
 #[test]
-fn a_second_answer_is_refused_and_never_sent() {
+fn a_second_response_is_refused_and_never_sent() {
     let mut server = Scripted::server(gap());
     let id = server.receive_call(1);
     server.report(id, Progress::value(1.0));
@@ -346,7 +346,7 @@ fn a_deadline_answers_a_tool_call_with_a_failed_result_and_anything_else_with_an
 }
 
 #[test]
-fn an_answer_before_the_deadline_ends_the_deadline() {
+fn a_response_before_the_deadline_removes_the_deadline() {
     let mut server = Scripted::server(with(server_config(), |config| config.timeouts.serve = Some(Duration::from_secs(1))));
     let id = server.receive_call(1);
     server.at(999).respond(id);
@@ -354,7 +354,7 @@ fn an_answer_before_the_deadline_ends_the_deadline() {
 }
 
 #[test]
-fn no_time_at_all_answers_on_receipt() {
+fn a_deadline_of_zero_answers_a_call_on_receipt() {
     let mut server = Scripted::server(with(server_config(), |config| config.timeouts.serve = Some(Duration::ZERO)));
     server.frame(&call_tool(1, true));
     let events = server.events();
@@ -366,7 +366,7 @@ fn no_time_at_all_answers_on_receipt() {
 }
 
 #[test]
-fn a_deadline_of_one_invocation_counts_from_its_receipt_and_can_be_moved_both_ways() {
+fn the_deadline_of_one_call_counts_from_its_receipt_and_can_be_made_earlier_or_later() {
     let mut server = Scripted::server(with(server_config(), |config| config.timeouts.serve = Some(Duration::from_secs(1))));
     let id = server.receive_call(1);
     let other = server.receive_call(2);
@@ -380,7 +380,7 @@ fn a_deadline_of_one_invocation_counts_from_its_receipt_and_can_be_moved_both_wa
     assert_eq!(
         server.events(),
         [Event::Cancelled { id: other, why: CancelReason::Deadline }],
-        "only the other one keeps the deadline of all"
+        "only the other call has the default deadline"
     );
     set(&mut server, 1_500);
     server.drain().at(1_499).expect_silence();
@@ -393,7 +393,7 @@ fn a_deadline_of_one_invocation_counts_from_its_receipt_and_can_be_moved_both_wa
 }
 
 #[test]
-fn a_response_larger_than_a_frame_becomes_an_internal_error() {
+fn a_response_larger_than_a_frame_is_sent_as_an_internal_error() {
     let config = with(server_config(), |config| config.limits.frame_bytes = 400);
     let long = "x".repeat(400);
     let replies = [
@@ -418,7 +418,7 @@ fn a_response_larger_than_a_frame_becomes_an_internal_error() {
 }
 
 #[test]
-fn a_reply_that_does_not_fit_its_request_becomes_an_internal_error() {
+fn a_reply_of_the_wrong_kind_is_sent_as_an_internal_error() {
     let mut server = Scripted::server(server_config());
     for not_an_object in ["[]", "1", "null", r#""{}""#] {
         let id = server.receive_call(1);
@@ -432,7 +432,7 @@ fn a_reply_that_does_not_fit_its_request_becomes_an_internal_error() {
 }
 
 #[test]
-fn a_tools_output_is_shaped_for_the_revision() {
+fn the_output_of_a_tool_is_written_for_the_revision() {
     let mut output =
         ToolOutput::blocks([Content::Text("a".into()), Content::Raw(json(r#"{"type":"image","data":"","mimeType":"m"}"#))]);
     output.structured = Some(json(r#"{"n":1}"#));
@@ -452,7 +452,7 @@ fn a_tools_output_is_shaped_for_the_revision() {
 }
 
 #[test]
-fn an_error_goes_out_with_its_code_its_message_and_its_data() {
+fn an_error_is_sent_with_its_code_its_message_and_its_data() {
     let mut server = Scripted::server(server_config());
     let id = server.receive_call(1);
     server.reply(id, Reply::Error(RpcError::new(-32002, "no \"such\" thing").with_data(json(r#"{"uri":"x"}"#))));
@@ -463,7 +463,7 @@ fn an_error_goes_out_with_its_code_its_message_and_its_data() {
 }
 
 #[test]
-fn a_response_keeps_its_distance_from_the_last_update_to_the_microsecond() {
+fn a_response_is_sent_exactly_response_gap_after_the_last_update() {
     let mut server = Scripted::server(gap());
     let id = server.receive_call(1);
     server.at(100).report(id, Progress::value(1.0));
@@ -477,11 +477,11 @@ fn a_response_keeps_its_distance_from_the_last_update_to_the_microsecond() {
     let (quiet, long_ago) = (server.receive_call(2), server.receive_call(3));
     server.respond(quiet).report(long_ago, Progress::value(1.0));
     server.at(200).drain().respond(long_ago);
-    assert_eq!(server.sent(), [ok(3)], "a distance that has passed holds nothing back");
+    assert_eq!(server.sent(), [ok(3)], "a response is not delayed after the gap has passed");
 }
 
 #[test]
-fn a_response_that_is_held_back_has_won_against_the_cancel_the_deadline_and_the_end() {
+fn a_delayed_response_wins_over_a_cancel_the_deadline_and_the_end_of_input() {
     let races: [(&str, Step); 3] = [
         ("cancel", |server| {
             server.frame(&cancelled(1));

@@ -1,4 +1,4 @@
-//! The clocks of calls and of questions (Lifecycle, "Timeouts"): two a call, and only `handle_timeout` lets one run out.
+//! The timeouts of calls (idle and total) and of input requests (Lifecycle, "Timeouts"). Only `handle_timeout` expires one.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use testkit::scripted::{cancelled, error, json, notification, progress, request,
 const IDLE: Outcome = Outcome::TimedOut(TimeoutKind::Idle);
 const MAX_TOTAL: Outcome = Outcome::TimedOut(TimeoutKind::MaxTotal);
 
-fn clocks(idle: Option<u64>, max_total: Option<u64>) -> CallTimeouts {
+fn call_timeouts(idle: Option<u64>, max_total: Option<u64>) -> CallTimeouts {
     let span = |millis: Option<u64>| millis.map(Duration::from_millis);
     CallTimeouts::NONE.with_idle(span(idle)).with_max_total(span(max_total)).with_reset_on_progress(true)
 }
@@ -22,7 +22,7 @@ fn call_with(client: &mut Scripted, timeouts: CallTimeouts) -> OutboundId {
     client.invoke(Invoke::new(Op::CallTool, json(r#"{"name":"t"}"#)).with_timeouts(timeouts))
 }
 
-/// A client with one call of these clocks in flight under the number 2, begun at 0.
+/// A client with one call in flight, which has the number 2, these timeouts, and began at 0.
 fn calling(timeouts: CallTimeouts) -> Scripted {
     let mut client = Scripted::client(client_config());
     call_with(&mut client, timeouts);
@@ -38,7 +38,7 @@ fn cancel_frame(id: u64) -> String {
     notification("notifications/cancelled", &format!(r#"{{"requestId":{id},"reason":"timed out"}}"#))
 }
 
-// ---- Two clocks ----
+// ---- The two timeouts of a call ----
 
 #[test]
 fn a_call_that_is_not_answered_times_out_with_one_cancel() {
@@ -54,7 +54,7 @@ fn a_call_that_is_not_answered_times_out_with_one_cancel() {
 }
 
 #[test]
-fn the_earlier_of_the_two_clocks_ends_the_call_and_is_named() {
+fn the_earlier_of_the_two_timeouts_ends_the_call_and_is_reported() {
     for (idle, max_total, at, outcome) in [
         (Some(100), Some(200), 100, IDLE),
         (Some(200), Some(100), 100, MAX_TOTAL),
@@ -62,7 +62,7 @@ fn the_earlier_of_the_two_clocks_ends_the_call_and_is_named() {
         (Some(100), None, 100, IDLE),
         (None, Some(100), 100, MAX_TOTAL),
     ] {
-        let mut client = calling(clocks(idle, max_total));
+        let mut client = calling(call_timeouts(idle, max_total));
         assert_eq!(due(&client), Some(at));
         client.at(at);
         assert_eq!(client.outcome(), outcome, "{idle:?} {max_total:?}");
@@ -73,7 +73,7 @@ fn the_earlier_of_the_two_clocks_ends_the_call_and_is_named() {
 }
 
 #[test]
-fn a_clock_beyond_the_end_of_time_never_runs_out() {
+fn a_timeout_beyond_the_end_of_time_never_expires() {
     let mut client =
         calling(CallTimeouts::NONE.with_idle(Some(Duration::MAX)).with_max_total(Some(Duration::MAX)).with_reset_on_progress(true));
     client.at(1_000_000).frame(&progress(2, 1.0)).events();
@@ -81,7 +81,7 @@ fn a_clock_beyond_the_end_of_time_never_runs_out() {
 }
 
 #[test]
-fn a_span_below_a_microsecond_still_lets_the_request_out() {
+fn a_call_with_a_timeout_below_a_microsecond_is_still_sent() {
     let mut client = Scripted::client(client_config());
     let short = Duration::from_nanos(1);
     call_with(&mut client, CallTimeouts::NONE.with_idle(Some(short)));
@@ -89,10 +89,10 @@ fn a_span_below_a_microsecond_still_lets_the_request_out() {
 }
 
 #[test]
-fn the_clocks_of_one_call_are_not_those_of_another() {
-    let mut client = Scripted::client(with(client_config(), |config| config.timeouts.call = clocks(Some(300), None)));
+fn the_timeouts_of_two_calls_are_independent() {
+    let mut client = Scripted::client(with(client_config(), |config| config.timeouts.call = call_timeouts(Some(300), None)));
     let usual = client.call();
-    let short = call_with(&mut client, clocks(Some(100), None));
+    let short = call_with(&mut client, call_timeouts(Some(100), None));
     client.sent();
     client.at(100);
     assert!(matches!(client.events()[..], [Event::Done { id, .. }] if id == short));
@@ -112,16 +112,16 @@ fn calls_that_are_due_together_end_in_the_order_in_which_they_were_made() {
     assert_eq!(client.sent(), [cancel_frame(2), cancel_frame(3), cancel_frame(4)]);
 }
 
-// ---- Both start when the call can leave ----
+// ---- Both start when the call can be sent ----
 
 #[test]
-fn a_call_that_waits_for_the_handshake_has_only_the_clock_of_that() {
+fn a_held_call_has_only_the_timeout_of_the_handshake() {
     let answer = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#;
-    for (timeouts, outcome) in [(clocks(Some(1000), None), IDLE), (clocks(None, Some(1000)), MAX_TOTAL)] {
+    for (timeouts, outcome) in [(call_timeouts(Some(1000), None), IDLE), (call_timeouts(None, Some(1000)), MAX_TOTAL)] {
         let mut client = Scripted::new(client_config());
         call_with(&mut client, timeouts);
         client.sent();
-        assert_eq!(due(&client), Some(10_000), "the end of the handshake");
+        assert_eq!(due(&client), Some(10_000), "the timeout of the handshake");
         client.at(8000).frame(answer).drain();
         assert_eq!(due(&client), Some(9000));
         client.at(9000);
@@ -130,9 +130,9 @@ fn a_call_that_waits_for_the_handshake_has_only_the_clock_of_that() {
 }
 
 #[test]
-fn a_call_that_waits_for_the_handshake_and_has_no_time_at_all_is_never_sent() {
+fn a_held_call_with_a_timeout_of_zero_is_never_sent() {
     let answer = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#;
-    for (timeouts, outcome) in [(clocks(Some(0), None), IDLE), (clocks(None, Some(0)), MAX_TOTAL)] {
+    for (timeouts, outcome) in [(call_timeouts(Some(0), None), IDLE), (call_timeouts(None, Some(0)), MAX_TOTAL)] {
         let mut client = Scripted::new(client_config());
         let call = call_with(&mut client, timeouts);
         client.sent();
@@ -152,21 +152,21 @@ fn a_call_that_times_out_before_it_was_polled_is_never_sent() {
 }
 
 #[test]
-fn the_caller_is_released_at_the_deadline_though_the_transport_is_stuck() {
+fn a_call_times_out_at_its_deadline_although_the_transport_is_stuck() {
     let mut client = Scripted::client(client_config());
     client.call();
     client.session.poll_transmit().unwrap();
     // Nothing is polled from here on.
     client.at(60_000);
     assert_eq!(client.outcome(), IDLE);
-    assert_eq!(client.sent(), [cancel_frame(2)], "the cancel waits for the transport to come back");
+    assert_eq!(client.sent(), [cancel_frame(2)], "the cancel is queued until the transport goes on");
 }
 
-// ---- What counts as a sign of life ----
+// ---- Progress restarts the idle timeout ----
 
 #[test]
-fn accepted_progress_starts_the_idle_clock_afresh_and_max_total_never() {
-    let mut client = calling(clocks(Some(60_000), Some(600_000)));
+fn accepted_progress_restarts_the_idle_timeout_but_not_max_total() {
+    let mut client = calling(call_timeouts(Some(60_000), Some(600_000)));
     for step in 1..=19_u32 {
         client.at(u64::from(step) * 30_000).frame(&progress(2, f64::from(step)));
     }
@@ -180,7 +180,7 @@ fn accepted_progress_starts_the_idle_clock_afresh_and_max_total_never() {
 }
 
 #[test]
-fn nothing_but_accepted_progress_of_the_call_itself_is_a_sign_of_life() {
+fn only_accepted_progress_of_the_call_itself_restarts_its_idle_timeout() {
     for frame in [
         progress(2, 1.0),
         progress(2, 0.5),
@@ -198,41 +198,41 @@ fn nothing_but_accepted_progress_of_the_call_itself_is_a_sign_of_life() {
         error(77, 1, ""),
         "garbage".to_owned(),
     ] {
-        let mut client = calling(clocks(Some(1000), None));
+        let mut client = calling(call_timeouts(Some(1000), None));
         call_with(&mut client, CallTimeouts::NONE);
         client.sent();
         client.frame(&progress(2, 1.0)).drain();
         client.at(500).frame(&frame);
         assert_eq!(due(&client), Some(1000), "{frame}");
     }
-    let mut client = calling(clocks(Some(1000), None));
+    let mut client = calling(call_timeouts(Some(1000), None));
     client.at(500).frame(&progress(2, 5.0));
     assert_eq!(due(&client), Some(1500));
 }
 
 #[test]
-fn progress_is_no_sign_of_life_where_that_is_switched_off() {
-    let mut client = calling(clocks(Some(1000), None).with_reset_on_progress(false));
+fn progress_does_not_restart_the_idle_timeout_if_that_is_switched_off() {
+    let mut client = calling(call_timeouts(Some(1000), None).with_reset_on_progress(false));
     client.at(500).frame(&progress(2, 1.0));
     assert_eq!((client.events().len(), due(&client)), (1, Some(1000)));
 }
 
 #[test]
-fn an_equal_value_that_is_handed_on_for_its_message_is_no_sign_of_life() {
+fn an_equal_value_that_is_reported_for_its_message_does_not_restart_the_idle_timeout() {
     let mut client = Scripted::client(with(client_config(), |config| config.progress.accept_equal = true));
-    call_with(&mut client, clocks(Some(1000), None));
+    call_with(&mut client, call_timeouts(Some(1000), None));
     client.sent();
     client.frame(&progress(2, 1.0));
     let equal = r#"{"progressToken":2,"progress":1,"message":"still at it"}"#;
     client.at(500).frame(&notification("notifications/progress", equal));
-    assert_eq!(client.events().len(), 2, "both are handed on");
+    assert_eq!(client.events().len(), 2, "both are reported");
     assert_eq!(due(&client), Some(1000));
 }
 
-// ---- Questions stop the idle clock ----
+// ---- Open input requests stop the timeouts ----
 
 #[test]
-fn the_idle_clock_stands_still_while_a_question_of_the_call_is_open_and_then_starts_in_full() {
+fn the_idle_timeout_stops_while_an_input_request_is_open_and_then_restarts_in_full() {
     type Close = fn(&mut Scripted, protocol_core::InputKey);
     let closings: [Close; 3] = [
         |end, key| end.session.provide_input(key, Answer::Roots(json("[]")), end.now).unwrap(),
@@ -242,12 +242,12 @@ fn the_idle_clock_stands_still_while_a_question_of_the_call_is_open_and_then_sta
         },
     ];
     for close in closings {
-        let mut client = calling(clocks(Some(1000), None));
+        let mut client = calling(call_timeouts(Some(1000), None));
         client.at(900).frame(&request(7, "roots/list", "{}"));
-        let question = client.question();
+        let input_request = client.input_request();
         assert_eq!(due(&client), None);
         client.at(50_000).expect_silence();
-        close(&mut client, question);
+        close(&mut client, input_request);
         assert_eq!(due(&client), Some(51_000));
         client.drain().at(51_000);
         assert_eq!(client.outcome(), IDLE);
@@ -255,12 +255,12 @@ fn the_idle_clock_stands_still_while_a_question_of_the_call_is_open_and_then_sta
 }
 
 #[test]
-fn the_idle_clock_starts_with_the_last_of_several_questions() {
-    let mut client = calling(clocks(Some(1000), None));
+fn the_idle_timeout_restarts_after_the_last_of_several_input_requests() {
+    let mut client = calling(call_timeouts(Some(1000), None));
     client.frame(&request(7, "roots/list", "{}"));
-    let first = client.question();
+    let first = client.input_request();
     client.frame(&request(8, "roots/list", "{}"));
-    let second = client.question();
+    let second = client.input_request();
     client.at(5000).session.provide_input(second, Answer::Roots(json("[]")), Instant::from_millis(5000)).unwrap();
     assert_eq!(due(&client), None);
     client.at(6000).session.provide_input(first, Answer::Roots(json("[]")), Instant::from_millis(6000)).unwrap();
@@ -268,31 +268,31 @@ fn the_idle_clock_starts_with_the_last_of_several_questions() {
 }
 
 #[test]
-fn progress_while_a_question_is_open_starts_no_clock() {
-    let mut client = calling(clocks(Some(1000), None));
+fn progress_while_an_input_request_is_open_does_not_start_the_idle_timeout() {
+    let mut client = calling(call_timeouts(Some(1000), None));
     client.frame(&request(7, "roots/list", "{}"));
     client.at(500).frame(&progress(2, 1.0));
     assert_eq!(due(&client), None);
 }
 
-/// The time in which a person thinks is not the peer's.
+/// The time that a person needs for an answer does not count.
 #[test]
-fn max_total_stands_still_while_a_question_is_open_and_goes_on_afterwards() {
+fn max_total_stops_while_an_input_request_is_open_and_goes_on_afterwards() {
     let answer = |client: &mut Scripted, key, millis| {
         client.at(millis).session.provide_input(key, Answer::Roots(json("[]")), Instant::from_millis(millis)).unwrap();
     };
-    let mut client = calling(clocks(None, Some(3000)));
+    let mut client = calling(call_timeouts(None, Some(3000)));
     client.at(900).frame(&request(7, "roots/list", "{}"));
-    let first = client.question();
+    let first = client.input_request();
     client.at(1000).frame(&request(8, "roots/list", "{}"));
-    let second = client.question();
+    let second = client.input_request();
     assert_eq!(due(&client), None);
     answer(&mut client, first, 400_000);
-    assert_eq!(due(&client), None, "the other is open");
+    assert_eq!(due(&client), None, "the other input request is open");
     answer(&mut client, second, 500_900);
     assert_eq!(due(&client), Some(503_000));
     client.at(501_000).frame(&request(9, "roots/list", "{}"));
-    let third = client.question();
+    let third = client.input_request();
     answer(&mut client, third, 502_000);
     assert_eq!(due(&client), Some(504_000));
     client.drain();
@@ -300,14 +300,14 @@ fn max_total_stands_still_while_a_question_is_open_and_goes_on_afterwards() {
     assert_eq!((client.outcome(), client.sent()), (MAX_TOTAL, vec![cancel_frame(2)]));
 }
 
-/// The deadline then lay before the greatest `now`, and `handle_timeout` had been told already.
+/// The deadline was before the greatest `now` that was passed to `handle_timeout`.
 #[test]
-fn regression_g7_a_question_that_came_after_max_total_ran_out_leaves_no_deadline_in_the_past() {
-    let mut client = calling(clocks(None, Some(3000)));
+fn regression_g7_an_input_request_after_max_total_has_passed_leaves_no_deadline_in_the_past() {
+    let mut client = calling(call_timeouts(None, Some(3000)));
     client.late(4000).frame(&request(7, "roots/list", "{}"));
-    let question = client.question();
+    let input_request = client.input_request();
     client.at(5000);
-    client.session.provide_input(question, Answer::Roots(json("[]")), Instant::from_millis(5000)).unwrap();
+    client.session.provide_input(input_request, Answer::Roots(json("[]")), Instant::from_millis(5000)).unwrap();
     assert_eq!(client.session.poll_timeout(), Some(Instant::from_micros(5_000_001)));
     client.drain();
     client.at(5001);
@@ -315,9 +315,9 @@ fn regression_g7_a_question_that_came_after_max_total_ran_out_leaves_no_deadline
 }
 
 #[test]
-fn a_question_of_one_call_does_not_stop_the_clock_of_another() {
-    let mut client = calling(clocks(Some(1000), None));
-    call_with(&mut client, clocks(Some(2000), None));
+fn an_input_request_of_one_call_does_not_stop_the_timeouts_of_another() {
+    let mut client = calling(call_timeouts(Some(1000), None));
+    call_with(&mut client, call_timeouts(Some(2000), None));
     client.sent();
     client.frame(&request(7, "roots/list", r#"{"_meta":{"protocol-core/parent":3}}"#));
     assert_eq!(due(&client), Some(1000));
@@ -326,22 +326,22 @@ fn a_question_of_one_call_does_not_stop_the_clock_of_another() {
 // ---- Races ----
 
 #[test]
-fn g9_what_is_handled_before_the_timeout_wins_however_late_it_is() {
-    let mut client = calling(clocks(Some(1000), Some(2000)));
+fn g9_a_frame_handled_before_the_timeout_wins_even_if_it_is_late() {
+    let mut client = calling(call_timeouts(Some(1000), Some(2000)));
     client.late(9000).frame(&result(2));
     assert!(matches!(client.outcome(), Outcome::Result(_)));
 
-    let mut client = calling(clocks(Some(1000), Some(2000)));
+    let mut client = calling(call_timeouts(Some(1000), Some(2000)));
     client.late(9000).frame(&error(2, 1, ""));
     assert!(matches!(client.outcome(), Outcome::Error(_)));
 
-    let mut client = calling(clocks(Some(1000), Some(20_000)));
+    let mut client = calling(call_timeouts(Some(1000), Some(20_000)));
     client.late(9000).frame(&progress(2, 1.0));
     assert_eq!(due(&client), Some(10_000));
     client.at(9000);
     assert_eq!(client.events().len(), 1);
 
-    let mut client = calling(clocks(Some(1000), Some(20_000)));
+    let mut client = calling(call_timeouts(Some(1000), Some(20_000)));
     client.late(9000).frame(&request(7, "roots/list", "{}"));
     assert_eq!(due(&client), None);
 
@@ -353,27 +353,27 @@ fn g9_what_is_handled_before_the_timeout_wins_however_late_it_is() {
 }
 
 #[test]
-fn g9_progress_does_not_save_a_call_from_max_total_once_time_is_told() {
-    let mut client = calling(clocks(Some(1000), Some(2000)));
+fn g9_progress_does_not_prevent_max_total_at_the_next_handle_timeout() {
+    let mut client = calling(call_timeouts(Some(1000), Some(2000)));
     client.late(2500).frame(&progress(2, 1.0)).events();
-    assert_eq!(due(&client), Some(2000), "it has passed, and nobody has said so yet");
+    assert_eq!(due(&client), Some(2000), "the deadline has passed, but `handle_timeout` was not called");
     client.session.handle_timeout(client.now);
     assert_eq!(client.outcome(), MAX_TOTAL);
 }
 
 #[test]
-fn an_answer_at_the_very_instant_of_the_deadline_wins_if_it_is_read_first() {
-    let mut client = calling(clocks(Some(1000), None));
+fn a_response_at_the_instant_of_the_deadline_wins_if_it_is_handled_first() {
+    let mut client = calling(call_timeouts(Some(1000), None));
     client.late(1000).frame(&result(2)).at(1000);
     assert!(matches!(client.outcome(), Outcome::Result(_)));
-    let mut client = calling(clocks(Some(1000), None));
+    let mut client = calling(call_timeouts(Some(1000), None));
     client.at(1000).frame(&result(2));
     assert_eq!(client.outcome(), IDLE);
     assert_eq!(client.session.stats().late_frames, 1);
 }
 
 #[test]
-fn time_that_runs_backwards_is_read_as_the_latest_seen() {
+fn a_time_before_the_latest_one_counts_as_the_latest_one() {
     let mut client = Scripted::client(client_config());
     client.at(10_000);
     client.session.invoke(Invoke::new(Op::CallTool, json("{}")), Instant::from_millis(1)).unwrap();
@@ -383,10 +383,12 @@ fn time_that_runs_backwards_is_read_as_the_latest_seen() {
 }
 
 #[test]
-fn g7_a_call_with_no_time_at_all_is_over_when_the_verb_returns() {
-    for (timeouts, outcome) in
-        [(clocks(Some(0), None), IDLE), (clocks(None, Some(0)), MAX_TOTAL), (clocks(Some(0), Some(0)), MAX_TOTAL)]
-    {
+fn g7_a_call_with_a_timeout_of_zero_has_settled_when_the_method_returns() {
+    for (timeouts, outcome) in [
+        (call_timeouts(Some(0), None), IDLE),
+        (call_timeouts(None, Some(0)), MAX_TOTAL),
+        (call_timeouts(Some(0), Some(0)), MAX_TOTAL),
+    ] {
         let mut client = Scripted::client(client_config());
         client.drain();
         client.at(500);
@@ -397,8 +399,8 @@ fn g7_a_call_with_no_time_at_all_is_over_when_the_verb_returns() {
 }
 
 #[test]
-fn g7_early_and_repeated_timeouts_do_nothing() {
-    let mut client = calling(clocks(Some(1000), None));
+fn g7_early_and_repeated_calls_of_handle_timeout_do_nothing() {
+    let mut client = calling(call_timeouts(Some(1000), None));
     for micros in [0, 1, 1, 999_999, 999_999] {
         client.session.handle_timeout(Instant::from_micros(micros));
         client.expect_silence();
@@ -409,12 +411,12 @@ fn g7_early_and_repeated_timeouts_do_nothing() {
     assert_eq!((client.outcome(), client.sent().len()), (IDLE, 1));
 }
 
-// ---- What is never cancelled ----
+// ---- Requests that are never cancelled ----
 
 #[test]
-fn a_ping_that_is_not_answered_is_reported_and_never_cancelled() {
+fn a_ping_that_times_out_is_reported_and_never_cancelled() {
     let mut client = Scripted::client(client_config());
-    let ping = client.invoke(Invoke::ping().with_timeouts(clocks(Some(1000), None)));
+    let ping = client.invoke(Invoke::ping().with_timeouts(call_timeouts(Some(1000), None)));
     client.sent();
     client.at(1000);
     assert_eq!(
@@ -426,12 +428,12 @@ fn a_ping_that_is_not_answered_is_reported_and_never_cancelled() {
 }
 
 #[test]
-fn the_handshake_is_never_cancelled_whatever_becomes_of_the_calls_that_wait_for_it() {
+fn the_handshake_is_never_cancelled_even_if_all_held_calls_end() {
     let mut client = Scripted::new(client_config());
-    let short = call_with(&mut client, clocks(Some(1000), None));
+    let short = call_with(&mut client, call_timeouts(Some(1000), None));
     let long = call_with(&mut client, CallTimeouts::NONE);
     let cancelled = call_with(&mut client, CallTimeouts::NONE);
-    assert_eq!(client.sent().len(), 1, "the greeting");
+    assert_eq!(client.sent().len(), 1, "the handshake request");
     client.session.cancel(cancelled, Some("no"), client.now).unwrap();
     client.at(10_000);
     let done = |id, outcome| Event::Done { id, outcome, partial: None, last: None };
@@ -447,9 +449,9 @@ fn the_handshake_is_never_cancelled_whatever_becomes_of_the_calls_that_wait_for_
     assert_eq!(client.sent(), Vec::<String>::new());
 }
 
-// ---- Questions of ours ----
+// ---- Outbound input requests ----
 
-/// A server with one invocation under the id 1, and its config's time for a question.
+/// A server with the inbound call 1, and this timeout of input requests in seconds.
 fn serving(input: Option<u64>) -> (Scripted, protocol_core::InboundId) {
     let mut server = Scripted::server(with(server_config(), |config| config.timeouts.input = input.map(Duration::from_secs)));
     let id = server.receive_call(1);
@@ -457,7 +459,7 @@ fn serving(input: Option<u64>) -> (Scripted, protocol_core::InboundId) {
 }
 
 #[test]
-fn each_question_has_its_own_clock_and_none_where_none_is_set() {
+fn each_input_request_has_its_own_timeout_or_none_if_none_is_configured() {
     let (mut server, id) = serving(Some(1));
     let first = server.session.request_input(id, Ask::Roots, server.now).unwrap();
     server.at(400);
@@ -474,7 +476,7 @@ fn each_question_has_its_own_clock_and_none_where_none_is_set() {
 }
 
 #[test]
-fn g9_an_answer_that_is_read_before_the_timeout_is_told_wins() {
+fn g9_an_answer_that_is_handled_before_the_timeout_wins() {
     let (mut server, id) = serving(Some(1));
     let key = server.session.request_input(id, Ask::Roots, server.now).unwrap();
     server.sent();
@@ -484,7 +486,7 @@ fn g9_an_answer_that_is_read_before_the_timeout_is_told_wins() {
 }
 
 #[test]
-fn g7_a_question_with_no_time_at_all_is_over_when_the_verb_returns() {
+fn g7_an_input_request_with_a_timeout_of_zero_has_settled_when_the_method_returns() {
     let (mut server, id) = serving(Some(0));
     let key = server.session.request_input(id, Ask::Roots, server.now).unwrap();
     assert_eq!(server.events(), [Event::Input { id, key, answer: Err(InputFailed::TimedOut) }]);

@@ -1,5 +1,5 @@
-//! The app end of Tesseron: invocations, progress, log, questions and resources, as far as a session has them
-//! (`docs/protocols/tesseron.md`, "Invocations" to "Log"). What a schema says of an input or an output is the endpoint's.
+//! The app end of Tesseron: invocations, progress, log, input requests and resources, as far as a session handles them
+//! (`docs/protocols/tesseron.md`, "Invocations" to "Log"). The endpoint checks inputs and outputs against their schemas.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn timed_out(id: u64) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},{TIMED_OUT}}}"#)
 }
 
-/// An app that serves `i1`, its request 7.
+/// An app that serves the invocation `i1`, which is request 7.
 fn serving() -> (Scripted, InboundId) {
     let mut app = Scripted::app(app_config());
     let id = app.receive_invoke(7, "i1");
@@ -36,7 +36,7 @@ fn record(level: Level, data: &str) -> LogRecord {
     LogRecord::new(level, json(data))
 }
 
-/// Every verb of a handler that has lost its invocation is refused, and nothing leaves.
+/// Checks that every method that a handler could call for the ended invocation `id` is refused, and that no frame is sent.
 #[track_caller]
 fn expect_dead(app: &mut Scripted, id: InboundId, why: &str) {
     app.drain();
@@ -55,7 +55,7 @@ fn expect_dead(app: &mut Scripted, id: InboundId, why: &str) {
 // ---- Results ----
 
 #[test]
-fn item_40_a_result_is_the_name_of_the_invocation_and_its_output_which_is_always_there() {
+fn item_40_a_result_has_the_invocation_id_and_always_an_output() {
     let block = Content::Raw(json(r#"{"type":"image","data":"","mimeType":"image/png"}"#));
     for (reply, output) in [
         (Reply::Tool(ToolOutput::text("e-19 \"x\"")), r#""e-19 \"x\"""#),
@@ -77,7 +77,7 @@ fn item_40_a_result_is_the_name_of_the_invocation_and_its_output_which_is_always
 }
 
 #[test]
-fn item_40_the_name_of_an_invocation_comes_back_as_it_was_given() {
+fn item_40_a_result_has_the_invocation_id_as_it_was_written() {
     for (given, back) in
         [(r#""""#, r#""""#), (r#""\u0069nv \"1\"""#, r#""inv \"1\"""#), (r#""\n""#, r#""\n""#), ("\"\u{e9}\"", "\"\u{e9}\"")]
     {
@@ -97,14 +97,14 @@ fn item_40_the_name_of_an_invocation_comes_back_as_it_was_given() {
 }
 
 #[test]
-fn item_41_an_unknown_action_has_a_number_of_its_own() {
+fn item_41_an_unknown_action_has_an_error_code_of_its_own() {
     let (mut app, id) = serving();
     app.reply(id, Reply::NotFound(NotFound::Tool("t".into())));
     assert_eq!(app.sent(), [error(7, -32003, "Action not found: t")]);
 }
 
 #[test]
-fn item_43_the_input_reaches_the_handler_untouched_and_is_null_where_there_is_none() {
+fn item_43_the_input_reaches_the_handler_unchanged_and_a_missing_input_is_null() {
     for (given, arguments) in [
         (r#","input":{ "n" : 1.50e+3 }"#, r#"{ "n" : 1.50e+3 }"#),
         (r#","input":null"#, "null"),
@@ -127,7 +127,7 @@ fn item_43_the_input_reaches_the_handler_untouched_and_is_null_where_there_is_no
 }
 
 #[test]
-fn items_42_46_an_error_with_a_number_crosses_with_its_message_and_its_data() {
+fn items_42_46_an_error_is_sent_with_its_code_its_message_and_its_data() {
     for (code, data) in [(-32004, r#"[{"message":"too small","path":["cents"]}]"#), (-32005, r#"{"raw":"x"}"#), (17, "null")] {
         let given = RpcError::new(code, "Invalid \"input\"").with_data(json(data));
         for reply in [Reply::Error(given.clone()), Reply::Tool(ToolOutput::fault(given.clone()))] {
@@ -142,14 +142,14 @@ fn items_42_46_an_error_with_a_number_crosses_with_its_message_and_its_data() {
 }
 
 #[test]
-fn item_47_a_failure_without_a_number_is_internal() {
+fn item_47_a_failure_without_a_code_is_sent_as_an_internal_error() {
     let (mut app, id) = serving();
     app.reply(id, Reply::Tool(ToolOutput::error("disk full")));
     assert_eq!(app.sent(), [error(7, -32603, "disk full")]);
 }
 
 #[test]
-fn a_result_over_the_frame_limit_is_internal() {
+fn a_result_over_the_frame_limit_is_sent_as_an_internal_error() {
     let mut app = Scripted::app(with(app_config(), |config| config.limits.frame_bytes = 1024));
     let id = app.receive_invoke(7, "i1");
     app.reply(id, Reply::Tool(ToolOutput::text("a".repeat(2000))));
@@ -168,7 +168,7 @@ fn item_48_an_invocation_times_out_after_sixty_seconds_and_not_before() {
 }
 
 #[test]
-fn item_48_an_action_may_have_another_deadline_and_zero_is_over_at_once() {
+fn item_48_an_action_may_have_another_deadline_and_times_out_at_once_if_it_is_zero() {
     let (mut app, id) = serving();
     app.session.configure(id, ServeOptions::default().with_deadline(Duration::from_millis(250)), app.now).unwrap();
     app.at(249).expect_silence();
@@ -183,7 +183,7 @@ fn item_48_an_action_may_have_another_deadline_and_zero_is_over_at_once() {
     app.session.configure(id, ServeOptions::default().with_deadline(Duration::ZERO), app.now).unwrap();
     assert_eq!((app.events(), app.sent()), (vec![Event::Cancelled { id, why: CancelReason::Deadline }], vec![timed_out(7)]));
 
-    // A number that no timer can hold is no timer.
+    // A deadline that is too far away for an `Instant` counts as none.
     let (mut app, id) = serving();
     app.session.configure(id, ServeOptions::default().with_deadline(Duration::MAX), app.now).unwrap();
     app.at(u64::MAX / 2_000).expect_silence();
@@ -191,7 +191,7 @@ fn item_48_an_action_may_have_another_deadline_and_zero_is_over_at_once() {
 }
 
 #[test]
-fn the_time_that_a_person_takes_to_answer_counts() {
+fn the_deadline_of_an_invocation_goes_on_while_an_input_request_is_open() {
     let (mut app, id) = serving();
     app.ask(id, Ask::Confirm { message: "?".into() });
     app.sent();
@@ -199,7 +199,7 @@ fn the_time_that_a_person_takes_to_answer_counts() {
 }
 
 #[test]
-fn items_49_50_the_wire_is_free_at_once_even_if_the_handler_never_returns() {
+fn items_49_50_a_cancelled_or_late_invocation_is_answered_at_once_even_if_its_handler_never_returns() {
     let (mut app, id) = serving();
     app.frame(&cancel("i1"));
     assert_eq!((app.events(), app.sent()), (vec![Event::Cancelled { id, why: CancelReason::Peer(None) }], vec![cancelled(7)]));
@@ -211,7 +211,7 @@ fn items_49_50_the_wire_is_free_at_once_even_if_the_handler_never_returns() {
 }
 
 #[test]
-fn items_51_52_a_cancel_in_the_same_read_as_its_invocation_works_before_anybody_has_looked_at_it() {
+fn items_51_52_a_cancel_takes_effect_before_the_owner_has_polled_the_invocation() {
     let mut app = Scripted::app(app_config());
     app.frame(&invoke(7, "i1")).frame(&cancel("i1"));
     assert_eq!(app.sent(), [cancelled(7)]);
@@ -223,7 +223,7 @@ fn items_51_52_a_cancel_in_the_same_read_as_its_invocation_works_before_anybody_
     expect_dead(&mut app, id, "cancelled");
 }
 
-/// What can end an invocation, and the frame that says so.
+/// A way to end an invocation: its name, the step, and the frame of the response to a request id.
 type Ends = (&'static str, fn(&mut Scripted, InboundId), fn(u64) -> String);
 
 const ENDS: [Ends; 4] = [
@@ -238,7 +238,7 @@ const ENDS: [Ends; 4] = [
 ];
 
 #[test]
-fn items_53_54_55_the_first_of_result_cancel_and_timeout_wins_and_there_is_one_response() {
+fn items_53_54_55_the_first_of_result_cancel_and_timeout_decides_and_there_is_one_response() {
     for (first, begin, frame) in ENDS {
         for (second, follow, _) in ENDS {
             for (third, last, _) in ENDS {
@@ -248,8 +248,8 @@ fn items_53_54_55_the_first_of_result_cancel_and_timeout_wins_and_there_is_one_r
                 last(&mut app, id);
                 app.at(200_000);
                 assert_eq!(app.sent(), [frame(7)], "{first}, {second}, {third}");
-                let told = app.events().into_iter().filter(|event| matches!(event, Event::Cancelled { .. })).count();
-                assert_eq!(told, usize::from(matches!(first, "cancel" | "timeout")), "{first}, {second}, {third}");
+                let cancels = app.events().into_iter().filter(|event| matches!(event, Event::Cancelled { .. })).count();
+                assert_eq!(cancels, usize::from(matches!(first, "cancel" | "timeout")), "{first}, {second}, {third}");
                 let _ = app.session.respond(id, Reply::Done, app.now);
                 assert_eq!((app.session.stats().inbound_calls, app.session.poll_timeout()), (0, None));
             }
@@ -258,7 +258,7 @@ fn items_53_54_55_the_first_of_result_cancel_and_timeout_wins_and_there_is_one_r
 }
 
 #[test]
-fn items_53_and_g9_what_was_read_before_the_clock_was_looked_at_wins_over_the_deadline() {
+fn items_53_and_g9_a_frame_handled_before_the_timeout_wins_over_the_deadline() {
     for (name, ends, frame) in ENDS.into_iter().take(3) {
         let (mut app, id) = serving();
         app.late(3_600_000);
@@ -270,7 +270,7 @@ fn items_53_and_g9_what_was_read_before_the_clock_was_looked_at_wins_over_the_de
 }
 
 #[test]
-fn item_54_a_cancel_that_names_nothing_that_runs_is_passed_over() {
+fn item_54_a_cancel_of_an_unknown_invocation_is_ignored() {
     let (mut app, id) = serving();
     for name in ["", "i2", "I1", "i1 ", "7", "inv_1"] {
         app.frame(&cancel(name)).expect_silence();
@@ -280,14 +280,14 @@ fn item_54_a_cancel_that_names_nothing_that_runs_is_passed_over() {
 }
 
 #[test]
-fn a_cancel_finds_its_invocation_by_the_text_and_not_by_its_spelling() {
+fn a_cancel_finds_its_invocation_even_if_the_id_is_written_with_escapes() {
     let (mut app, id) = serving();
     app.frame(r#"{"jsonrpc":"2.0","method":"actions/cancel","params":{"invocationId":"\u00691"}}"#);
     assert_eq!(app.events(), [Event::Cancelled { id, why: CancelReason::Peer(None) }]);
 }
 
 #[test]
-fn item_56_a_second_invocation_of_a_name_in_use_is_refused_and_the_first_is_unaffected_and_can_be_cancelled() {
+fn item_56_a_second_invocation_with_an_id_in_use_is_refused_and_the_first_goes_on() {
     let (mut app, id) = serving();
     app.frame(&invoke(8, "i1"));
     assert_eq!(app.sent(), [error(8, -32600, "an invocation of that name is active")]);
@@ -299,25 +299,25 @@ fn item_56_a_second_invocation_of_a_name_in_use_is_refused_and_the_first_is_unaf
 }
 
 #[test]
-fn item_56_a_second_request_under_an_id_in_use_is_not_answered_and_the_first_is_unaffected() {
+fn item_56_a_second_request_with_a_request_id_in_use_is_not_answered_and_the_first_goes_on() {
     let (mut app, id) = serving();
     app.frame(&invoke(7, "i2"));
     assert_eq!((app.events(), app.sent()), (vec![Event::Violation(Violation::DuplicateRequest)], vec![]));
     app.frame(&cancel("i2")).expect_silence();
     assert_eq!(app.respond(id).sent(), [invoked(7, "i1", "\"ok\"")]);
-    // Nothing is left of the second.
+    // The invocation id of the refused request is still free.
     let again = app.receive_invoke(8, "i2");
     assert_eq!(app.respond(again).sent(), [invoked(8, "i2", "\"ok\"")]);
 }
 
 #[test]
-fn item_57_a_name_may_be_used_again_after_its_invocation_has_settled_while_the_old_handler_still_runs() {
+fn item_57_an_invocation_id_can_be_reused_once_settled_even_while_the_old_handler_runs() {
     for (name, ends, _) in ENDS {
         let (mut app, old) = serving();
         ends(&mut app, old);
         app.drain();
         let new = app.receive_invoke(8, "i1");
-        // The end of the old handler must not take the new one with it.
+        // The end of the old handler must not end the new invocation.
         let _ = app.session.respond(old, Reply::Tool(ToolOutput::text("late")), app.now);
         assert_eq!(app.sent(), Vec::<String>::new(), "{name}");
         app.report(new, Progress::percent(5.0));
@@ -332,7 +332,7 @@ fn item_57_a_name_may_be_used_again_after_its_invocation_has_settled_while_the_o
 }
 
 #[test]
-fn item_57_an_id_may_be_used_again_after_its_invocation_has_settled_while_the_old_handler_still_runs() {
+fn item_57_a_request_id_can_be_reused_once_settled_even_while_the_old_handler_runs() {
     for (name, ends, _) in ENDS {
         let (mut app, old) = serving();
         ends(&mut app, old);
@@ -348,7 +348,7 @@ fn item_57_an_id_may_be_used_again_after_its_invocation_has_settled_while_the_ol
 }
 
 #[test]
-fn item_58_many_invocations_end_in_any_order() {
+fn item_58_parallel_invocations_may_end_in_any_order() {
     let mut app = Scripted::app(app_config());
     let ids: Vec<_> = (0..500).map(|number| app.receive_invoke(1000 + number, &format!("i{number}"))).collect();
     for (number, id) in ids.iter().enumerate().rev() {
@@ -368,7 +368,7 @@ fn item_58_many_invocations_end_in_any_order() {
 }
 
 #[test]
-fn item_59_the_end_of_the_transport_aborts_every_handler_and_emits_nothing() {
+fn item_59_the_end_of_the_transport_cancels_every_handler_and_sends_nothing() {
     for end in [TransportEnd::Eof, TransportEnd::Failed] {
         let (mut app, first) = serving();
         let second = app.receive_invoke(8, "i2");
@@ -378,12 +378,12 @@ fn item_59_the_end_of_the_transport_aborts_every_handler_and_emits_nothing() {
         let gone = |id| Event::Cancelled { id, why: CancelReason::Disconnected };
         assert_eq!(events[..2], [gone(first), gone(second)]);
         assert!(matches!(events[2..], [Event::Closed(_)]), "{events:?}");
-        expect_dead(&mut app, first, "the transport has ended");
+        expect_dead(&mut app, first, "the transport has closed");
     }
 }
 
 #[test]
-fn item_60_an_invocation_that_has_settled_says_nothing_more() {
+fn item_60_a_settled_invocation_sends_no_more_frames() {
     for (name, ends, _) in ENDS {
         let (mut app, id) = serving();
         ends(&mut app, id);
@@ -406,7 +406,7 @@ fn more_invocations_than_the_limit_are_answered_busy() {
 }
 
 #[test]
-fn a_checkpoint_travels_with_the_answer_to_a_cancel_a_deadline_and_a_failure() {
+fn a_checkpoint_is_sent_with_the_response_after_a_cancel_a_deadline_or_a_failure() {
     for ((_, ends, _), status) in ENDS.into_iter().skip(1).zip(["failed", "cancelled", "timeout"]) {
         let (mut app, id) = serving();
         app.session.checkpoint(id, json(r#"{"results":[1]}"#)).unwrap();
@@ -440,7 +440,7 @@ fn item_69_progress_is_any_subset_of_percent_message_and_data() {
 }
 
 #[test]
-fn item_70_a_percent_stays_within_its_scale_and_is_a_number() {
+fn item_70_a_percentage_is_a_number_between_0_and_100() {
     let (mut app, id) = serving();
     for update in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY].map(Progress::percent) {
         assert_eq!(app.session.progress(id, update, app.now), Err(ProgressError::NotFinite));
@@ -454,16 +454,16 @@ fn item_70_a_percent_stays_within_its_scale_and_is_a_number() {
 }
 
 #[test]
-fn item_71_a_percent_never_falls() {
+fn item_71_a_percentage_never_falls() {
     let (mut app, id) = serving();
     for value in [10.0, 5.0, 10.0, 55.0, 54.9, 0.0, 100.0, 100.0, 99.0] {
         app.report(id, Progress::percent(value));
     }
     assert_eq!(app.sent(), [10, 55, 100].map(|percent| progress("i1", &format!(r#","percent":{percent}"#))));
-    // What else is in such an update is not lost.
+    // The message of such an update is still sent.
     app.report(id, Progress::percent(20.0).with_message("again"));
     assert_eq!(app.sent(), [progress("i1", r#","message":"again""#)]);
-    // A total that grows does not take the percent back.
+    // A greater total does not lower the percentage.
     let (mut app, id) = serving();
     app.report(id, Progress::count(5, 10));
     app.report(id, Progress::count(6, 100));
@@ -472,7 +472,7 @@ fn item_71_a_percent_never_falls() {
 }
 
 #[test]
-fn the_update_that_completes_an_invocation_passes_its_window() {
+fn the_update_that_completes_an_invocation_is_sent_although_the_rate_window_is_full() {
     let mut app = Scripted::app(with(app_config(), |config| config.progress.window = RateWindow::new(1, Duration::from_secs(5))));
     let id = app.receive_invoke(7, "i1");
     let reported = [1.0, 2.0, 3.0].map(|value| app.report(id, Progress::value(value).with_total(3.0)));
@@ -480,7 +480,7 @@ fn the_update_that_completes_an_invocation_passes_its_window() {
 }
 
 #[test]
-fn item_72_progress_comes_before_the_result_of_its_invocation_also_when_a_window_kept_it() {
+fn item_72_progress_that_was_kept_is_sent_before_the_result_of_its_invocation() {
     let mut app = Scripted::app(with(app_config(), |config| config.progress.window = RateWindow::new(1, Duration::from_secs(5))));
     let id = app.receive_invoke(7, "i1");
     for percent in [10.0, 20.0, 30.0] {
@@ -492,7 +492,7 @@ fn item_72_progress_comes_before_the_result_of_its_invocation_also_when_a_window
 }
 
 #[test]
-fn progress_goes_out_about_twice_a_second_unless_it_is_the_last() {
+fn progress_is_sent_about_twice_a_second_except_for_the_last_update() {
     let mut app = Scripted::app(testkit::config::with(app_config(), |config| {
         config.progress.window = RateWindow::new(10, Duration::from_secs(5))
     }));
@@ -508,7 +508,7 @@ fn progress_goes_out_about_twice_a_second_unless_it_is_the_last() {
 }
 
 #[test]
-fn item_79_log_has_no_prefix_and_needs_no_invocation() {
+fn item_79_a_log_record_is_sent_unchanged_with_or_without_an_invocation() {
     let (mut app, id) = serving();
     let now = app.now;
     for (of, level, data, params) in [
@@ -529,9 +529,9 @@ fn item_79_log_has_no_prefix_and_needs_no_invocation() {
     }
 }
 
-/// They went out as a text of JSON in the message, and objects once more beside it.
+/// The data was sent as JSON text in `message`, and objects a second time in `meta`.
 #[test]
-fn regression_data_that_is_no_text_goes_out_once_and_as_it_is() {
+fn regression_log_data_that_is_not_text_is_sent_once_and_unchanged() {
     let (mut app, _) = serving();
     let now = app.now;
     for (data, params) in [
@@ -548,10 +548,10 @@ fn regression_data_that_is_no_text_goes_out_once_and_as_it_is() {
     }
 }
 
-// ---- Questions ----
+// ---- Input requests ----
 
 #[test]
-fn item_80_what_the_agent_cannot_do_is_refused_here_and_no_frame_goes_out() {
+fn item_80_an_input_request_that_the_agent_does_not_support_is_refused_and_not_sent() {
     for (cannot, ask) in [
         ("sampling", Ask::from(Sample::new("?"))),
         ("elicitation", Ask::Confirm { message: "?".into() }),
@@ -566,7 +566,7 @@ fn item_80_what_the_agent_cannot_do_is_refused_here_and_no_frame_goes_out() {
 }
 
 #[test]
-fn item_81_a_sampling_has_a_schema_and_a_maximum_only_if_they_are_given() {
+fn item_81_a_sampling_request_has_a_schema_and_a_maximum_only_if_they_were_given() {
     let mut with_all = Sample::new("Name the \"category\"");
     (with_all.schema, with_all.max_tokens) = (Some(json(r#"{"type":"string"}"#)), Some(64));
     let mut raw = Sample::new("not this");
@@ -582,7 +582,7 @@ fn item_81_a_sampling_has_a_schema_and_a_maximum_only_if_they_are_given() {
     }
 }
 
-/// What came for the one question.
+/// The answer to the input request `key`.
 #[track_caller]
 fn answer(app: &mut Scripted, key: InputKey) -> Result<Answer, InputFailed> {
     let events = app.events();
@@ -598,7 +598,7 @@ fn respond_to_3(app: &mut Scripted, result: &str) {
 }
 
 #[test]
-fn item_83_content_is_handed_on_untouched_whether_text_or_an_object() {
+fn item_83_the_content_of_a_sampling_answer_is_handed_on_unchanged_as_text_or_an_object() {
     for (content, text) in [
         (r#""office supplies""#, "office supplies"),
         (r#""{\"a\":1}""#, r#"{"a":1}"#),
@@ -625,7 +625,7 @@ fn item_83_content_is_handed_on_untouched_whether_text_or_an_object() {
 }
 
 #[test]
-fn item_84_a_confirmation_asks_with_an_empty_form_and_an_acceptance_needs_no_value() {
+fn item_84_a_confirmation_is_sent_as_an_empty_form_and_accepting_it_needs_no_value() {
     for result in [r#"{"action":"accept"}"#, r#"{"action":"accept","value":{}}"#, r#"{"action":"accept","value":null}"#] {
         let (mut app, id) = serving();
         let key = app.ask(id, Ask::Confirm { message: "Book it?".into() });
@@ -637,8 +637,8 @@ fn item_84_a_confirmation_asks_with_an_empty_form_and_an_acceptance_needs_no_val
 }
 
 #[test]
-fn item_85_whatever_is_no_acceptance_is_a_no() {
-    // A confirmation never fails (`Ask::Confirm`), not even for other errors than -32007.
+fn item_85_every_answer_to_a_confirmation_but_an_acceptance_is_a_no() {
+    // A confirmation never fails (see `Ask::Confirm`), whatever the code of the error.
     let frames = [
         r#"{"jsonrpc":"2.0","id":3,"result":{"action":"decline"}}"#.to_owned(),
         r#"{"jsonrpc":"2.0","id":3,"result":{"action":"cancel"}}"#.to_owned(),
@@ -661,7 +661,7 @@ fn item_85_whatever_is_no_acceptance_is_a_no() {
 const FORM: &str = r#"{"type":"object","properties":{"name":{"type":"string"},"count":{"type":"integer"}},"required":["name"]}"#;
 
 #[test]
-fn item_86_a_form_is_answered_by_what_fits_it_or_by_nothing() {
+fn item_86_an_answer_that_does_not_fit_its_form_is_invalid() {
     for (result, expected) in [
         (r#"{"action":"accept","value":{"name":"x","count":3}}"#, Ok(Elicited::Accept(json(r#"{"name":"x","count":3}"#)))),
         (r#"{"action":"decline"}"#, Ok(Elicited::Decline)),
@@ -689,7 +689,7 @@ fn item_86_a_form_is_answered_by_what_fits_it_or_by_nothing() {
 }
 
 #[test]
-fn item_87_a_form_that_is_no_flat_object_of_primitives_is_refused_here() {
+fn item_87_a_form_that_is_not_a_flat_object_of_primitives_is_not_sent() {
     let property = |schema: &str| format!(r#"{{"type":"object","properties":{{"a":{schema}}}}}"#);
     let mut bad: Vec<String> =
         ["null", "1", r#""object""#, "[]", "{}", r#"{"type":"array"}"#, r#"{"type":["object"]}"#, r#"{"type":"string"}"#]
@@ -743,7 +743,7 @@ fn item_84_an_empty_form_may_be_accepted_without_a_value() {
 }
 
 #[test]
-fn a_sampling_that_its_gateway_would_refuse_is_refused_here() {
+fn a_sampling_request_that_the_gateway_would_refuse_is_not_sent() {
     let sample = |change: fn(&mut Sample)| {
         let mut sample = Sample::new("?");
         change(&mut sample);
@@ -764,13 +764,13 @@ fn a_sampling_that_its_gateway_would_refuse_is_refused_here() {
 }
 
 #[test]
-fn item_88_the_end_of_an_invocation_releases_its_questions_without_a_frame_and_a_late_answer_is_passed_over() {
+fn item_88_the_end_of_an_invocation_ends_its_input_requests_without_a_frame() {
     for (name, ends, frame) in ENDS {
         let (mut app, id) = serving();
         let keys = [app.ask(id, Ask::from(Sample::new("?"))), app.ask(id, Ask::Confirm { message: "?".into() })];
         app.sent();
         ends(&mut app, id);
-        assert_eq!(app.sent(), [frame(7)], "{name}: Tesseron has no cancel of a question");
+        assert_eq!(app.sent(), [frame(7)], "{name}: Tesseron has no cancel for an input request");
         assert!(!app.events().iter().any(|event| matches!(event, Event::Input { .. })), "{name}");
         respond_to_3(&mut app, r#"{"content":"late"}"#);
         app.frame(&error(4, -32007, "late")).expect_silence();
@@ -782,7 +782,7 @@ fn item_88_the_end_of_an_invocation_releases_its_questions_without_a_frame_and_a
 }
 
 #[test]
-fn item_88_a_question_that_takes_too_long_is_over_without_a_frame() {
+fn item_88_an_input_request_times_out_without_a_frame() {
     let mut app = Scripted::app(with(app_config(), |config| config.timeouts.input = Some(Duration::from_secs(5))));
     let id = app.receive_invoke(7, "i1");
     let key = app.ask(id, Ask::from(Sample::new("?")));
@@ -802,7 +802,7 @@ fn item_88_a_question_that_takes_too_long_is_over_without_a_frame() {
 }
 
 #[test]
-fn a_question_that_is_abandoned_before_it_has_left_is_never_sent() {
+fn an_input_request_that_is_abandoned_before_it_was_polled_is_never_sent() {
     let (mut app, id) = serving();
     let key = app.ask(id, Ask::from(Sample::new("?")));
     app.session.abandon_input(key, app.now).unwrap();
@@ -810,7 +810,7 @@ fn a_question_that_is_abandoned_before_it_has_left_is_never_sent() {
 }
 
 #[test]
-fn an_error_of_the_gateway_comes_with_its_number_and_its_data() {
+fn an_error_answer_of_the_gateway_is_reported_with_its_code_and_its_data() {
     for code in [-32006, -32007, -32008, -32009, -32602, -32603] {
         let (mut app, id) = serving();
         let key = app.ask(id, Ask::from(Sample::new("?")));
@@ -823,7 +823,7 @@ fn an_error_of_the_gateway_comes_with_its_number_and_its_data() {
 
 // ---- Resources ----
 
-/// Receives a request for a resource: its kind, and what it is about with the name of the subscription.
+/// Receives a request for a resource. Returns its number, its operation, and its URI and subscription id as `URI ID`.
 fn receive(app: &mut Scripted, id: u64, method: &str, params: &str) -> (InboundId, Op, String) {
     app.frame(&request(id, method, params));
     let events = app.events();
@@ -838,7 +838,7 @@ fn receive(app: &mut Scripted, id: u64, method: &str, params: &str) -> (InboundI
 }
 
 #[test]
-fn item_93_a_resource_is_read_into_a_value() {
+fn item_93_a_read_of_a_resource_is_answered_with_its_value() {
     let cases = [
         (
             Reply::Contents(json(r#"[{"uri":"balance","mimeType":"application/json","text":"{\"cents\":991}"}]"#)),
@@ -865,7 +865,7 @@ fn item_93_a_resource_is_read_into_a_value() {
 }
 
 #[test]
-fn items_94_95_a_subscription_is_acknowledged_with_null_and_may_be_told_of_a_value_before() {
+fn items_94_95_a_subscription_is_acknowledged_with_null_and_may_be_sent_a_value_before() {
     let mut app = Scripted::app(app_config());
     let (id, op, params) = receive(&mut app, 21, "resources/subscribe", r#"{"name":"balance","subscriptionId":"s"}"#);
     assert_eq!((op, params.as_str()), (Op::Subscribe, "balance s"));
@@ -888,7 +888,7 @@ fn items_94_95_a_subscription_is_acknowledged_with_null_and_may_be_told_of_a_val
 }
 
 #[test]
-fn only_an_invocation_can_be_cancelled_by_name_or_report_progress() {
+fn only_an_invocation_can_be_cancelled_or_report_progress() {
     let mut app = Scripted::app(app_config());
     let (id, ..) = receive(&mut app, 20, "resources/read", r#"{"name":"balance","invocationId":"i1"}"#);
     app.frame(&cancel("i1")).frame(&cancel("balance")).expect_silence();
@@ -897,7 +897,7 @@ fn only_an_invocation_can_be_cancelled_by_name_or_report_progress() {
 }
 
 #[test]
-fn item_100_a_list_that_changed_is_sent_as_a_whole() {
+fn item_100_a_changed_list_is_sent_as_a_whole() {
     let mut app = Scripted::app(app_config());
     let actions = r#"[{"name":"void_entry","description":"","inputSchema":{"type":"object"}}]"#;
     app.session.notify(Notice::Actions(json(actions)), app.now).unwrap();
@@ -921,7 +921,7 @@ fn item_100_a_list_that_changed_is_sent_as_a_whole() {
 }
 
 #[test]
-fn an_app_calls_nothing_that_the_protocol_has() {
+fn an_app_cannot_call_a_method_of_the_protocol() {
     let mut app = Scripted::app(app_config());
     for op in [Op::CallTool, Op::ListTools, Op::ReadResource, Op::Ping] {
         let refused = app.session.invoke(protocol_core::Invoke::new(op, json("{}")), app.now).unwrap_err();
@@ -935,7 +935,7 @@ fn an_app_calls_nothing_that_the_protocol_has() {
 }
 
 #[test]
-fn what_an_app_says_a_gateway_hears() {
+fn the_progress_and_the_result_of_an_app_reach_the_gateway() {
     let mut pair = Pair::tesseron_with(gateway_config(), app_config());
     pair.client.invoke(call_action());
     pair.run();

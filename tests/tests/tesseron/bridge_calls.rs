@@ -1,68 +1,68 @@
-//! What the gateway carries while a call runs: the call, its progress, its cancel, its questions, its log records, its end.
+//! A call through a bridge: the invocation, its progress, cancels, input requests, log records and the end.
 
 use protocol_core::{Level, LogRecord, Logged};
 use serde_json::{Value, json};
 use testkit::scripted::{self, cancelled, notification, request};
-use tests::bridge::{DECLARES, House, answered, app_config, call_tool, config, refused, sampled, text_of, value};
+use tests::bridge::{DECLARES, Rig, answered, app_config, call_tool, config, refused, sampled, text_of, value};
 
-/// A house with one claimed app, `ledger`.
-fn house() -> (House, usize) {
-    let mut house = House::new();
-    let app = house.join("ledger");
-    (house, app)
+/// A rig with one claimed app, `ledger`.
+fn rig() -> (Rig, usize) {
+    let mut rig = Rig::new();
+    let app = rig.join("ledger");
+    (rig, app)
 }
 
 // ---- The call ----
 
 #[test]
-fn a_call_becomes_an_invocation_and_its_output_the_result() {
-    let (mut house, app) = house();
-    house.agent(&call_tool("7", "ledger__t", r#"{"cents":4200}"#, None));
-    let call = house.invoked(app);
+fn a_tool_call_becomes_an_invocation_and_its_output_becomes_the_result() {
+    let (mut rig, app) = rig();
+    rig.agent(&call_tool("7", "ledger__t", r#"{"cents":4200}"#, None));
+    let call = rig.invoked(app);
     assert_eq!(call.name, "t");
     assert!(call.text.contains(r#""input":{"cents":4200}"#), "{}", call.text);
-    assert!(house.heard().is_empty());
-    house.app(app, &call.output(r#"{"entry":"e-19"}"#));
-    assert_eq!(house.response(7)["result"], json!({"content": [{"type": "text", "text": "{\n  \"entry\": \"e-19\"\n}"}]}));
-    house.assert_idle();
+    assert!(rig.agent_received().is_empty());
+    rig.app(app, &call.output(r#"{"entry":"e-19"}"#));
+    assert_eq!(rig.response(7)["result"], json!({"content": [{"type": "text", "text": "{\n  \"entry\": \"e-19\"\n}"}]}));
+    rig.assert_idle();
 }
 
 #[test]
-fn ids_of_one_leg_never_stand_on_another() {
-    let (mut house, app) = house();
+fn ids_of_one_leg_are_never_used_on_another() {
+    let (mut rig, app) = rig();
     for id in ["\"call-of-the-agent\"", "9007199254740991", "-5", "\"1\"", "1"] {
-        house.agent(&call_tool(id, "ledger__t", "{}", Some("\"token-of-the-agent\"")));
-        let call = house.invoked(app);
+        rig.agent(&call_tool(id, "ledger__t", "{}", Some("\"token-of-the-agent\"")));
+        let call = rig.invoked(app);
         assert!(!call.text.contains("of-the-agent") && !call.text.contains("9007199254740991"), "{}", call.text);
         assert!(call.id.is_u64() && call.invocation != id, "{}", call.text);
-        house.app(app, &call.progress(r#","percent":1"#)).app(app, &call.output("1"));
-        let heard = house.heard();
-        assert_eq!(heard.len(), 2);
-        assert_eq!(value(&heard[0])["params"]["progressToken"], "token-of-the-agent");
-        assert_eq!(value(&heard[1])["id"].to_string(), id, "in value and type");
-        assert!(!heard.concat().contains(&call.invocation), "{heard:?}");
+        rig.app(app, &call.progress(r#","percent":1"#)).app(app, &call.output("1"));
+        let received = rig.agent_received();
+        assert_eq!(received.len(), 2);
+        assert_eq!(value(&received[0])["params"]["progressToken"], "token-of-the-agent");
+        assert_eq!(value(&received[1])["id"].to_string(), id, "the id has the value and the type of the request");
+        assert!(!received.concat().contains(&call.invocation), "{received:?}");
     }
 }
 
 #[test]
-fn the_bytes_of_arguments_cross_unchanged() {
-    let (mut house, app) = house();
+fn the_arguments_of_a_call_are_forwarded_byte_for_byte() {
+    let (mut rig, app) = rig();
     let odd = r#"{"n":123456789012345678901234567890.10,"e":1E+400,"half":"\ud800","a":1,"a":2,"\u0061":3,"s":"caf\u00e9 é","deep":[[[{}]]]}"#;
-    house.agent(&call_tool("1", "ledger__t", odd, None));
-    let heard = house.app_heard(app);
-    assert!(heard[0].contains(&format!(r#""input":{odd}"#)), "{heard:?}");
+    rig.agent(&call_tool("1", "ledger__t", odd, None));
+    let received = rig.app_received(app);
+    assert!(received[0].contains(&format!(r#""input":{odd}"#)), "{received:?}");
 }
 
 #[test]
-fn a_call_without_arguments_has_none() {
-    let (mut house, app) = house();
-    house.agent(&request(1, "tools/call", r#"{"name":"ledger__t"}"#));
-    assert_eq!(value(&house.invoked(app).text)["params"]["input"], json!({}));
+fn a_call_without_arguments_is_forwarded_without_arguments() {
+    let (mut rig, app) = rig();
+    rig.agent(&request(1, "tools/call", r#"{"name":"ledger__t"}"#));
+    assert_eq!(value(&rig.invoked(app).text)["params"]["input"], json!({}));
 }
 
 #[test]
-fn an_output_is_shown_as_what_it_is() {
-    let (mut house, app) = house();
+fn an_output_becomes_text_and_structured_content_by_its_type() {
+    let (mut rig, app) = rig();
     for (number, output, shown) in [
         (1, r#""plain text""#, "plain text"),
         (2, r#""é \u00e9 \n \"""#, "é é \n \""),
@@ -73,90 +73,90 @@ fn an_output_is_shown_as_what_it_is() {
         (7, r#"[1,{"a":"b"}]"#, "[\n  1,\n  {\n    \"a\": \"b\"\n  }\n]"),
         (8, r#""""#, ""),
     ] {
-        house.call(number, "ledger__t");
-        let call = house.invoked(app);
-        house.app(app, &call.output(output));
-        let response = house.response(number);
+        rig.call(number, "ledger__t");
+        let call = rig.invoked(app);
+        rig.app(app, &call.output(output));
+        let response = rig.response(number);
         assert_eq!(text_of(&response["result"]), (shown.to_owned(), false), "{output}");
         assert!(response["result"].get("structuredContent").is_none());
     }
 }
 
 #[test]
-fn an_action_that_the_app_does_not_know_is_the_apps_to_refuse() {
-    let (mut house, app) = house();
-    house.call(1, "ledger__nothing");
-    let call = house.invoked(app);
+fn a_call_of_an_unknown_action_is_forwarded_and_refused_by_the_app() {
+    let (mut rig, app) = rig();
+    rig.call(1, "ledger__nothing");
+    let call = rig.invoked(app);
     assert_eq!(call.name, "nothing");
-    house.app(app, &call.error(-32003, "Action not found: nothing", None));
-    assert_eq!(house.response(1)["result"]["structuredContent"], json!({"code": -32003}));
+    rig.app(app, &call.error(-32003, "Action not found: nothing", None));
+    assert_eq!(rig.response(1)["result"]["structuredContent"], json!({"code": -32003}));
 }
 
 #[test]
 fn an_error_keeps_its_code_its_message_and_its_data() {
-    let (mut house, app) = house();
-    house.call(1, "ledger__t");
-    let call = house.invoked(app);
+    let (mut rig, app) = rig();
+    rig.call(1, "ledger__t");
+    let call = rig.invoked(app);
     let data = r#"[{"message":"too small","path":["cents"],"n":1e400}]"#;
-    house.app(app, &call.error(-32004, "Invalid input", Some(data)));
-    let heard = house.heard();
-    assert!(heard[0].contains(&format!(r#""structuredContent":{{"code":-32004,"data":{data}}}"#)), "{heard:?}");
-    let result = heard[0].replace("1e400", "0");
+    rig.app(app, &call.error(-32004, "Invalid input", Some(data)));
+    let received = rig.agent_received();
+    assert!(received[0].contains(&format!(r#""structuredContent":{{"code":-32004,"data":{data}}}"#)), "{received:?}");
+    let result = received[0].replace("1e400", "0");
     let (text, failed) = text_of(&value(&result)["result"]);
     assert!(failed);
     assert!(text.starts_with("Invalid input\n{\n  \"code\": -32004,\n  \"data\": [\n"), "{text}");
 }
 
 #[test]
-fn an_app_ends_a_call_on_its_own_account_and_the_agent_is_told_how_far_it_was() {
-    let (mut house, app) = house();
+fn a_call_that_the_app_ends_by_itself_fails_with_its_last_progress() {
+    let (mut rig, app) = rig();
     for (number, code, message) in [(1, -32001, "Action invocation was cancelled."), (2, -32002, "Action timed out after 60000ms.")]
     {
-        house.call(number, "ledger__t");
-        let call = house.invoked(app);
-        house.app(app, &call.error(code, message, Some(r#"{"partial":{"processed":3,"total":10}}"#)));
-        let result = house.response(number)["result"].clone();
+        rig.call(number, "ledger__t");
+        let call = rig.invoked(app);
+        rig.app(app, &call.error(code, message, Some(r#"{"partial":{"processed":3,"total":10}}"#)));
+        let result = rig.response(number)["result"].clone();
         assert_eq!(result["isError"], true);
-        let said = json!({"code": code, "data": {"partial": {"processed": 3, "total": 10}}});
-        assert_eq!(result["structuredContent"], said);
+        let with_text = json!({"code": code, "data": {"partial": {"processed": 3, "total": 10}}});
+        assert_eq!(result["structuredContent"], with_text);
         assert!(text_of(&result).0.starts_with(message));
     }
-    house.assert_idle();
+    rig.assert_idle();
 }
 
 #[test]
-fn answers_come_back_in_any_order_and_each_to_its_own_call() {
-    let mut house = House::new();
-    let apps = ["a", "b"].map(|id| house.join(id));
+fn responses_come_in_any_order_and_each_ends_its_own_call() {
+    let mut rig = Rig::new();
+    let apps = ["a", "b"].map(|id| rig.join(id));
     for number in 0..20 {
-        house.call(number, if number % 2 == 0 { "a__t" } else { "b__t" });
+        rig.call(number, if number % 2 == 0 { "a__t" } else { "b__t" });
     }
     for (place, app) in apps.into_iter().enumerate() {
-        let calls = house.all_invoked(app);
+        let calls = rig.all_invoked(app);
         assert_eq!(calls.len(), 10);
         for (number, call) in calls.iter().enumerate().rev() {
-            house.app(app, &call.output(&format!("{}", number * 2 + place)));
+            rig.app(app, &call.output(&format!("{}", number * 2 + place)));
         }
     }
-    let answers: Vec<Value> = house.heard().iter().map(|text| value(text)).collect();
+    let answers: Vec<Value> = rig.agent_received().iter().map(|text| value(text)).collect();
     assert_eq!(answers.len(), 20);
     for answer in answers {
         assert_eq!(answer["result"]["content"][0]["text"], answer["id"].to_string());
     }
-    house.assert_idle();
+    rig.assert_idle();
 }
 
 // ---- Progress ----
 
 #[test]
-fn progress_crosses_with_its_message_and_its_data() {
-    let (mut house, app) = house();
-    house.call(5, "ledger__t");
-    let call = house.invoked(app);
-    house.app(app, &call.progress(r#","percent":33.3,"message":"7/20 pages","data":{"page":7,"n":1e400}"#));
-    let heard = house.heard();
+fn progress_is_forwarded_with_its_message_and_its_data() {
+    let (mut rig, app) = rig();
+    rig.call(5, "ledger__t");
+    let call = rig.invoked(app);
+    rig.app(app, &call.progress(r#","percent":33.3,"message":"7/20 pages","data":{"page":7,"n":1e400}"#));
+    let received = rig.agent_received();
     assert_eq!(
-        heard,
+        received,
         [
             r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":5,"progress":33.3,"total":100,"message":"7/20 pages","_meta":{"protocol-core/data":{"page":7,"n":1e400}}}}"#
         ]
@@ -164,10 +164,10 @@ fn progress_crosses_with_its_message_and_its_data() {
 }
 
 #[test]
-fn an_update_with_only_a_message_repeats_the_last_value_and_the_first_has_none_of_it() {
-    let (mut house, app) = house();
-    house.call(5, "ledger__t");
-    let call = house.invoked(app);
+fn an_update_with_only_a_message_repeats_the_last_value_or_starts_at_zero() {
+    let (mut rig, app) = rig();
+    rig.call(5, "ledger__t");
+    let call = rig.invoked(app);
     for members in [
         r#","message":"starting""#,
         r#","percent":30"#,
@@ -176,335 +176,352 @@ fn an_update_with_only_a_message_repeats_the_last_value_and_the_first_has_none_o
         r#","percent":70"#,
         r#","message":"on""#,
     ] {
-        house.app(app, &call.progress(members));
+        rig.app(app, &call.progress(members));
     }
-    let said = |text: &str| Some(text.to_owned());
-    let expected =
-        [(0.0, said("starting")), (30.0, None), (30.0, said("still")), (30.0, said("and still")), (70.0, None), (70.0, said("on"))];
-    assert_eq!(house.progress(), expected);
+    let with_text = |text: &str| Some(text.to_owned());
+    let expected = [
+        (0.0, with_text("starting")),
+        (30.0, None),
+        (30.0, with_text("still")),
+        (30.0, with_text("and still")),
+        (70.0, None),
+        (70.0, with_text("on")),
+    ];
+    assert_eq!(rig.progress(), expected);
 }
 
-/// MCP says that each update increases: the reference sends every one of these, and none tells the agent anything.
+/// MCP demands that each update increases. The reference gateway forwards these updates, which tell the agent nothing new.
 #[test]
 fn an_update_without_a_new_value_or_message_is_withheld() {
-    let (mut house, app) = house();
-    house.call(5, "ledger__t");
-    let call = house.invoked(app);
+    let (mut rig, app) = rig();
+    rig.call(5, "ledger__t");
+    let call = rig.invoked(app);
     for members in ["", r#","data":{"row":0}"#] {
-        house.app(app, &call.progress(members));
+        rig.app(app, &call.progress(members));
     }
-    assert_eq!(house.progress(), [], "the first has a value or words");
+    assert_eq!(rig.progress(), [], "the first update has a value or a message");
     for members in [r#","percent":30,"message":"m""#, "", r#","message":"m""#, r#","percent":30"#, r#","percent":20,"message":"m""#]
     {
-        house.app(app, &call.progress(members));
+        rig.app(app, &call.progress(members));
     }
-    assert_eq!(house.progress(), [(30.0, Some("m".to_owned()))]);
+    assert_eq!(rig.progress(), [(30.0, Some("m".to_owned()))]);
     for members in
         [r#","message":"n""#, r#","message":"m""#, r#","percent":31"#, r#","message":"m""#, r#","percent":32,"message":"m""#]
     {
-        house.app(app, &call.progress(members));
+        rig.app(app, &call.progress(members));
     }
-    let said = |text: &str| Some(text.to_owned());
-    assert_eq!(house.progress(), [(30.0, said("n")), (30.0, said("m")), (31.0, None), (32.0, said("m"))]);
-    house.app(app, &call.output("1"));
-    assert_eq!(house.heard().len(), 1, "what was withheld does not come with the result");
+    let with_text = |text: &str| Some(text.to_owned());
+    assert_eq!(rig.progress(), [(30.0, with_text("n")), (30.0, with_text("m")), (31.0, None), (32.0, with_text("m"))]);
+    rig.app(app, &call.output("1"));
+    assert_eq!(rig.agent_received().len(), 1, "a withheld update is not sent with the result either");
 }
 
 #[test]
 fn data_alone_waits_for_the_next_value_or_message() {
-    let (mut house, app) = house();
-    house.call(5, "ledger__t");
-    let call = house.invoked(app);
+    let (mut rig, app) = rig();
+    rig.call(5, "ledger__t");
+    let call = rig.invoked(app);
     for members in
         [r#","percent":30"#, r#","data":1"#, r#","percent":30,"data":2"#, r#","message":"m""#, r#","data":3"#, r#","percent":40"#]
     {
-        house.app(app, &call.progress(members));
+        rig.app(app, &call.progress(members));
     }
-    let told = house.notifications("notifications/progress");
-    let shown: Vec<_> = told.iter().map(|params| (params["progress"].as_f64(), &params["_meta"]["protocol-core/data"])).collect();
+    let forwarded = rig.notifications("notifications/progress");
+    let shown: Vec<_> =
+        forwarded.iter().map(|params| (params["progress"].as_f64(), &params["_meta"]["protocol-core/data"])).collect();
     assert_eq!(shown, [(Some(30.0), &Value::Null), (Some(30.0), &json!(2)), (Some(40.0), &json!(3))]);
 }
 
-/// The reference keeps the value and forwards the words (`docs/protocols/tesseron.md`, "Progress").
+/// The reference keeps the value and forwards the message (`docs/protocols/tesseron.md`, "Progress").
 #[test]
-fn an_update_that_goes_back_keeps_the_value_and_loses_no_words() {
-    let (mut house, app) = house();
-    house.call(5, "ledger__t");
-    let call = house.invoked(app);
-    house.app(app, &call.progress(r#","percent":50"#)).app(app, &call.progress(r#","percent":20,"message":"again""#));
-    house.app(app, &call.progress(r#","percent":40"#));
-    assert_eq!(house.progress(), [(50.0, None), (50.0, Some("again".to_owned()))]);
+fn an_update_with_a_lower_value_keeps_the_previous_value_and_its_message() {
+    let (mut rig, app) = rig();
+    rig.call(5, "ledger__t");
+    let call = rig.invoked(app);
+    rig.app(app, &call.progress(r#","percent":50"#)).app(app, &call.progress(r#","percent":20,"message":"again""#));
+    rig.app(app, &call.progress(r#","percent":40"#));
+    assert_eq!(rig.progress(), [(50.0, None), (50.0, Some("again".to_owned()))]);
 }
 
 #[test]
-fn item_74_values_are_clamped_to_a_hundred() {
-    let (mut house, app) = house();
-    house.call(5, "ledger__t");
-    let call = house.invoked(app);
+fn item_74_progress_values_are_limited_to_a_hundred() {
+    let (mut rig, app) = rig();
+    rig.call(5, "ledger__t");
+    let call = rig.invoked(app);
     for percent in ["-3", "0.5", "250", "1e300"] {
-        house.app(app, &call.progress(&format!(r#","percent":{percent}"#)));
+        rig.app(app, &call.progress(&format!(r#","percent":{percent}"#)));
     }
-    let values: Vec<f64> = house.progress().into_iter().map(|(value, _)| value).collect();
+    let values: Vec<f64> = rig.progress().into_iter().map(|(value, _)| value).collect();
     assert_eq!(values, [0.0, 0.5, 100.0]);
 }
 
 #[test]
 fn item_76_a_call_that_asks_for_no_progress_gets_none() {
-    let (mut house, app) = house();
-    house.agent(&call_tool("1", "ledger__t", "{}", None));
-    let call = house.invoked(app);
-    house.app(app, &call.progress(r#","percent":10,"message":"m""#));
-    assert!(house.heard().is_empty());
+    let (mut rig, app) = rig();
+    rig.agent(&call_tool("1", "ledger__t", "{}", None));
+    let call = rig.invoked(app);
+    rig.app(app, &call.progress(r#","percent":10,"message":"m""#));
+    assert!(rig.agent_received().is_empty());
 }
 
 #[test]
 fn item_77_a_token_keeps_its_type_and_its_value() {
-    let (mut house, app) = house();
+    let (mut rig, app) = rig();
     for (number, token) in ["0", "\"0\"", "\"\"", "-7", "\"t\\u0061\"", "9007199254740991"].into_iter().enumerate() {
-        house.agent(&call_tool(&number.to_string(), "ledger__t", "{}", Some(token)));
-        let call = house.invoked(app);
-        house.app(app, &call.progress(r#","percent":10"#));
-        let heard = house.heard();
-        assert_eq!(value(&heard[0])["params"]["progressToken"], value(token));
-        house.app(app, &call.output("1")).forget();
+        rig.agent(&call_tool(&number.to_string(), "ledger__t", "{}", Some(token)));
+        let call = rig.invoked(app);
+        rig.app(app, &call.progress(r#","percent":10"#));
+        let received = rig.agent_received();
+        assert_eq!(value(&received[0])["params"]["progressToken"], value(token));
+        rig.app(app, &call.output("1")).forget();
     }
 }
 
 #[test]
-fn item_75_two_calls_that_share_a_token_have_a_floor_each() {
-    let (mut house, app) = house();
+fn item_75_two_calls_that_share_a_token_have_independent_progress() {
+    let (mut rig, app) = rig();
     for id in ["1", "2"] {
-        house.agent(&call_tool(id, "ledger__t", "{}", Some("\"shared\"")));
+        rig.agent(&call_tool(id, "ledger__t", "{}", Some("\"shared\"")));
     }
-    let calls = house.all_invoked(app);
+    let calls = rig.all_invoked(app);
     for (call, percent) in [(0, 60), (1, 5), (0, 61), (1, 6), (1, 4)] {
-        house.app(app, &calls[call].progress(&format!(r#","percent":{percent}"#)));
+        rig.app(app, &calls[call].progress(&format!(r#","percent":{percent}"#)));
     }
-    let values: Vec<f64> = house.progress().into_iter().map(|(value, _)| value).collect();
+    let values: Vec<f64> = rig.progress().into_iter().map(|(value, _)| value).collect();
     assert_eq!(values, [60.0, 5.0, 61.0, 6.0]);
-    house.app(app, &calls[0].output("1")).app(app, &calls[1].progress(r#","percent":7"#));
-    assert_eq!(house.progress(), [(7.0, None)], "the end of one is not the end of the other");
+    rig.app(app, &calls[0].output("1")).app(app, &calls[1].progress(r#","percent":7"#));
+    assert_eq!(rig.progress(), [(7.0, None)], "the other call goes on");
 }
 
 #[test]
-fn the_gateway_throttles_nothing_since_the_app_does() {
-    let (mut house, app) = house();
-    house.call(5, "ledger__t");
-    let call = house.invoked(app);
+fn the_bridge_does_not_limit_the_rate_of_progress_since_the_app_does() {
+    let (mut rig, app) = rig();
+    rig.call(5, "ledger__t");
+    let call = rig.invoked(app);
     for percent in 1..=99 {
-        house.app(app, &call.progress(&format!(r#","percent":{percent}"#)));
-        assert_eq!(house.progress(), [(f64::from(percent), None)]);
+        rig.app(app, &call.progress(&format!(r#","percent":{percent}"#)));
+        assert_eq!(rig.progress(), [(f64::from(percent), None)]);
     }
 }
 
 // ---- Cancel ----
 
 #[test]
-fn a_cancel_reaches_the_app_and_frees_the_agent_at_once() {
-    let (mut house, app) = house();
-    house.call(5, "ledger__t");
-    let call = house.invoked(app);
-    house.agent(&cancelled(5));
+fn a_cancel_of_the_agent_is_forwarded_to_the_app_and_ends_the_call_at_once() {
+    let (mut rig, app) = rig();
+    rig.call(5, "ledger__t");
+    let call = rig.invoked(app);
+    rig.agent(&cancelled(5));
     let cancel = json!({"jsonrpc": "2.0", "method": "actions/cancel", "params": {"invocationId": call.invocation}});
-    let heard: Vec<Value> = house.app_heard(app).iter().map(|text| value(text)).collect();
-    assert_eq!(heard, [cancel]);
-    house.assert_idle();
-    // Whatever else is said of it is said to nobody.
-    house.agent(&cancelled(5)).app(app, &call.progress(r#","percent":90"#)).app(app, &call.output("1"));
-    assert_eq!((house.heard(), house.app_heard(app)), (vec![], vec![]));
-    house.assert_idle();
+    let received: Vec<Value> = rig.app_received(app).iter().map(|text| value(text)).collect();
+    assert_eq!(received, [cancel]);
+    rig.assert_idle();
+    // Later frames of the app about this call are dropped.
+    rig.agent(&cancelled(5)).app(app, &call.progress(r#","percent":90"#)).app(app, &call.output("1"));
+    assert_eq!((rig.agent_received(), rig.app_received(app)), (vec![], vec![]));
+    rig.assert_idle();
 }
 
 #[test]
-fn a_success_that_lost_against_the_cancel_is_not_surfaced_and_the_id_is_free() {
-    let (mut house, app) = house();
-    house.call(5, "ledger__t");
-    let first = house.invoked(app);
-    house.agent(&cancelled(5)).call(5, "ledger__t");
-    let heard = house.all_invoked(app);
-    assert_eq!(heard.len(), 1);
-    house.app(app, &first.output("\"the first\"")).app(app, &heard[0].output("\"the second\""));
-    assert_eq!(house.response(5)["result"]["content"][0]["text"], "the second");
+fn after_a_cancel_a_late_result_is_dropped_and_the_id_can_be_reused() {
+    let (mut rig, app) = rig();
+    rig.call(5, "ledger__t");
+    let first = rig.invoked(app);
+    rig.agent(&cancelled(5)).call(5, "ledger__t");
+    let received = rig.all_invoked(app);
+    assert_eq!(received.len(), 1);
+    rig.app(app, &first.output("\"the first\"")).app(app, &received[0].output("\"the second\""));
+    assert_eq!(rig.response(5)["result"]["content"][0]["text"], "the second");
 }
 
 #[test]
-fn cancels_of_what_was_never_called_or_is_over_go_nowhere() {
-    let (mut house, app) = house();
-    house.call(5, "ledger__t");
-    let call = house.invoked(app);
+fn a_cancel_of_an_unknown_or_ended_call_is_not_forwarded() {
+    let (mut rig, app) = rig();
+    rig.call(5, "ledger__t");
+    let call = rig.invoked(app);
     for id in ["99", "\"5\"", "-1", "null", "{}"] {
-        house.agent(&notification("notifications/cancelled", &format!(r#"{{"requestId":{id}}}"#)));
+        rig.agent(&notification("notifications/cancelled", &format!(r#"{{"requestId":{id}}}"#)));
     }
-    house.agent(&notification("notifications/cancelled", "{}"));
-    assert_eq!(house.app_heard(app), Vec::<String>::new());
-    house.app(app, &call.output("1"));
-    assert!(house.response(5).get("result").is_some());
-    house.agent(&cancelled(5));
-    assert_eq!(house.app_heard(app), Vec::<String>::new());
+    rig.agent(&notification("notifications/cancelled", "{}"));
+    assert_eq!(rig.app_received(app), Vec::<String>::new());
+    rig.app(app, &call.output("1"));
+    assert!(rig.response(5).get("result").is_some());
+    rig.agent(&cancelled(5));
+    assert_eq!(rig.app_received(app), Vec::<String>::new());
 }
 
 // ---- Sampling ----
 
 #[test]
-fn a_sampling_crosses_and_its_answer_is_the_text() {
-    let (mut house, app) = house();
-    house.call(5, "ledger__t");
-    let call = house.invoked(app);
+fn a_sampling_request_is_forwarded_and_answered_with_the_text() {
+    let (mut rig, app) = rig();
+    rig.call(5, "ledger__t");
+    let call = rig.invoked(app);
     let params = format!(r#"{{"invocationId":"{}","prompt":"Name the category","maxTokens":64}}"#, call.invocation);
-    house.app(app, &request(2, "sampling/request", &params));
-    let (id, params) = house.asked("sampling/createMessage");
+    rig.app(app, &request(2, "sampling/request", &params));
+    let (id, params) = rig.agent_request("sampling/createMessage");
     assert_eq!(params["messages"], json!([{"role": "user", "content": {"type": "text", "text": "Name the category"}}]));
     assert_eq!(params["maxTokens"], 64);
     assert!(!params.to_string().contains("invocationId") && !params.to_string().contains(&call.invocation), "{params}");
-    house.agent(&sampled(&id, "office supplies"));
-    assert_eq!(house.app_response(app, 2)["result"], json!({"content": "office supplies"}));
-    house.app(app, &call.output("1"));
-    assert!(house.response(5).get("result").is_some());
-    house.assert_idle();
+    rig.agent(&sampled(&id, "office supplies"));
+    assert_eq!(rig.app_response(app, 2)["result"], json!({"content": "office supplies"}));
+    rig.app(app, &call.output("1"));
+    assert!(rig.response(5).get("result").is_some());
+    rig.assert_idle();
 }
 
 #[test]
-fn the_schema_of_a_sampling_is_told_to_the_model() {
-    let (mut house, app) = house();
-    house.call(5, "ledger__t");
-    let call = house.invoked(app);
+fn the_schema_of_a_sampling_request_is_added_to_its_prompt() {
+    let (mut rig, app) = rig();
+    rig.call(5, "ledger__t");
+    let call = rig.invoked(app);
     let schema = r#"{"type":"object","properties":{"c":{"type":"string"}}}"#;
     let params = format!(r#"{{"invocationId":"{}","prompt":"Name it","schema":{schema}}}"#, call.invocation);
-    house.app(app, &request(2, "sampling/request", &params));
-    let (_, params) = house.asked("sampling/createMessage");
+    rig.app(app, &request(2, "sampling/request", &params));
+    let (_, params) = rig.agent_request("sampling/createMessage");
     let text = params["messages"][0]["content"]["text"].as_str().unwrap();
     assert!(text.starts_with("Name it") && text.contains(schema), "{text}");
     assert_eq!(params["maxTokens"], 1024);
 }
 
 #[test]
-fn an_answer_of_another_kind_is_its_json() {
-    let (mut house, app) = house();
-    house.call(5, "ledger__t");
-    let call = house.invoked(app);
-    house.app(app, &call.sample(2));
-    let (id, _) = house.asked("sampling/createMessage");
+fn a_sampling_answer_that_is_not_text_is_forwarded_as_json() {
+    let (mut rig, app) = rig();
+    rig.call(5, "ledger__t");
+    let call = rig.invoked(app);
+    rig.app(app, &call.sample(2));
+    let (id, _) = rig.agent_request("sampling/createMessage");
     let image = r#"{"type":"image","data":"AA==","mimeType":"image/png"}"#;
-    house.agent(&answered(&id, &format!(r#"{{"role":"assistant","content":{image},"model":"m"}}"#)));
-    assert_eq!(house.app_response(app, 2)["result"]["content"], image);
+    rig.agent(&answered(&id, &format!(r#"{{"role":"assistant","content":{image},"model":"m"}}"#)));
+    assert_eq!(rig.app_response(app, 2)["result"]["content"], image);
 }
 
-/// A call that arrives while the agent samples belongs to that sampling: MCP does not say so.
+/// The bridge takes a call that arrives while the agent samples for a part of that sampling; MCP has no rule for it.
 #[test]
-fn item_90_sampling_nests_three_deep_and_not_four() {
-    let mut house = House::new();
-    let apps = [house.join("a"), house.join("b")];
+fn item_90_sampling_may_be_nested_three_deep_but_not_four() {
+    let mut rig = Rig::new();
+    let apps = [rig.join("a"), rig.join("b")];
     let mut open = Vec::new();
     for depth in 0..4_usize {
         let app = apps[depth % 2];
-        house.call(depth as u64, ["a__t", "b__t"][depth % 2]);
-        let call = house.invoked(app);
-        house.app(app, &call.sample(100 + depth as u64));
+        rig.call(depth as u64, ["a__t", "b__t"][depth % 2]);
+        let call = rig.invoked(app);
+        rig.app(app, &call.sample(100 + depth as u64));
         open.push((app, call));
         if depth < 3 {
-            house.asked("sampling/createMessage");
+            rig.agent_request("sampling/createMessage");
         }
     }
     let (app, deepest) = open.pop().unwrap();
-    assert_eq!(house.heard(), Vec::<String>::new(), "nothing reached the agent");
-    let refused = house.app_response(app, 103)["error"].clone();
+    assert_eq!(rig.agent_received(), Vec::<String>::new(), "no frame reached the agent");
+    let refused = rig.app_response(app, 103)["error"].clone();
     assert_eq!((refused["code"].clone(), refused["data"].clone()), (json!(-32008), json!({"depth": 4, "max": 3})));
-    house.app(app, &deepest.output("1"));
-    assert!(house.response(3).get("result").is_some());
+    rig.app(app, &deepest.output("1"));
+    assert!(rig.response(3).get("result").is_some());
 }
 
 #[test]
-fn samplings_side_by_side_share_a_depth_and_those_one_after_another_do_not_add_up() {
-    let (mut house, app) = house();
-    house.call(1, "ledger__t");
-    let call = house.invoked(app);
+fn sampling_requests_side_by_side_or_in_sequence_have_the_same_depth() {
+    let (mut rig, app) = rig();
+    rig.call(1, "ledger__t");
+    let call = rig.invoked(app);
     for round in 0..5 {
         let both = [10 + 2 * round, 11 + 2 * round];
         for id in both {
-            house.app(app, &call.sample(id));
+            rig.app(app, &call.sample(id));
         }
-        let frames: Vec<Value> = house.heard().iter().map(|text| value(text)).collect();
+        let frames: Vec<Value> = rig.agent_received().iter().map(|text| value(text)).collect();
         assert_eq!(frames.len(), 2);
         for (frame, id) in frames.iter().zip(both) {
-            house.agent(&sampled(&frame["id"], "x"));
-            assert_eq!(house.app_response(app, id)["result"]["content"], "x");
+            rig.agent(&sampled(&frame["id"], "x"));
+            assert_eq!(rig.app_response(app, id)["result"]["content"], "x");
         }
     }
 }
 
 #[test]
-fn an_agent_that_refuses_to_sample_is_quoted() {
-    let (mut house, app) = house();
-    house.call(5, "ledger__t");
-    let call = house.invoked(app);
-    house.app(app, &call.sample(2));
-    let (asked, _) = house.asked("sampling/createMessage");
-    house.agent(&refused(&asked, -1, "User rejected"));
-    assert_eq!(house.app_response(app, 2)["error"], json!({"code": -32603, "message": "MCP error -1: User rejected"}));
-    house.app(app, &call.sample(3));
-    let (asked, _) = house.asked("sampling/createMessage");
-    house.agent(&refused(&asked, -32601, "Method not found"));
-    assert_eq!(house.app_response(app, 3)["error"]["code"], -32006);
+fn the_error_of_an_agent_that_refuses_to_sample_is_quoted_to_the_app() {
+    let (mut rig, app) = rig();
+    rig.call(5, "ledger__t");
+    let call = rig.invoked(app);
+    rig.app(app, &call.sample(2));
+    let (asked, _) = rig.agent_request("sampling/createMessage");
+    rig.agent(&refused(&asked, -1, "User rejected"));
+    assert_eq!(rig.app_response(app, 2)["error"], json!({"code": -32603, "message": "MCP error -1: User rejected"}));
+    rig.app(app, &call.sample(3));
+    let (asked, _) = rig.agent_request("sampling/createMessage");
+    rig.agent(&refused(&asked, -32601, "Method not found"));
+    assert_eq!(rig.app_response(app, 3)["error"]["code"], -32006);
 }
 
 #[test]
-fn an_answer_that_makes_no_sense_is_an_error_and_nothing_hangs() {
-    let (mut house, app) = house();
-    house.call(5, "ledger__t");
-    let call = house.invoked(app);
+fn an_invalid_answer_of_the_agent_becomes_an_error_for_the_app() {
+    let (mut rig, app) = rig();
+    rig.call(5, "ledger__t");
+    let call = rig.invoked(app);
     for (id, result) in [(2, "{}"), (3, r#"{"role":"assistant","content":7,"model":"m"}"#), (4, "[]")] {
-        house.app(app, &call.sample(id));
-        let (asked, _) = house.asked("sampling/createMessage");
-        house.agent(&answered(&asked, result));
-        assert_eq!(house.app_response(app, id)["error"]["code"], -32603, "{result}");
+        rig.app(app, &call.sample(id));
+        let (asked, _) = rig.agent_request("sampling/createMessage");
+        rig.agent(&answered(&asked, result));
+        assert_eq!(rig.app_response(app, id)["error"]["code"], -32603, "{result}");
     }
 }
 
 #[test]
-fn item_80_what_the_agent_did_not_declare_is_refused_with_its_name() {
-    let mut house = House::for_agent(config(), "2025-11-25", "{}");
-    let app = house.join("ledger");
-    house.call(5, "ledger__t");
-    let call = house.invoked(app);
-    house.app(app, &call.sample(2)).app(app, &call.confirm(3));
-    let heard: Vec<Value> = house.app_heard(app).iter().map(|text| value(text)).collect();
-    let errors: Vec<_> = heard.iter().map(|frame| (frame["error"]["code"].clone(), frame["error"]["data"].clone())).collect();
+fn item_80_an_input_request_that_the_agent_did_not_declare_is_refused_with_the_name_of_the_agent() {
+    let mut rig = Rig::for_agent(config(), "2025-11-25", "{}");
+    let app = rig.join("ledger");
+    rig.call(5, "ledger__t");
+    let call = rig.invoked(app);
+    rig.app(app, &call.sample(2)).app(app, &call.confirm(3));
+    let received: Vec<Value> = rig.app_received(app).iter().map(|text| value(text)).collect();
+    let errors: Vec<_> = received.iter().map(|frame| (frame["error"]["code"].clone(), frame["error"]["data"].clone())).collect();
     assert_eq!(errors, [(json!(-32006), json!({"clientName": "c"})), (json!(-32007), json!({"clientName": "c"}))]);
-    assert!(house.heard().is_empty());
+    assert!(rig.agent_received().is_empty());
 }
 
-/// Elicitation is younger than this revision, whatever the agent says.
+/// An agent that probed for MCP 2026-07-28 found it, and its user was not asked any more: a deletion was declined unseen.
 #[test]
-fn an_agent_of_an_old_revision_cannot_be_asked_by_form_and_the_app_hears_the_number_of_that() {
-    let mut house = House::for_agent(config(), "2025-03-26", DECLARES);
-    let app = house.join("ledger");
-    house.call(5, "ledger__t");
-    let call = house.invoked(app);
-    house.app(app, &call.confirm(3));
-    assert_eq!(house.app_response(app, 3)["error"]["code"], -32007);
+fn regression_an_agent_that_probes_finds_only_the_revisions_in_which_an_app_can_ask_it() {
+    let (mut rig, _) = rig();
+    let meta =
+        r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}"#;
+    rig.agent(&request(7, "server/discover", &format!(r#"{{"_meta":{{{meta}}}}}"#)));
+    assert_eq!(rig.response(7)["error"]["code"], -32601);
+}
+
+/// Revision 2025-03-26 has no elicitation, even if the agent declares it.
+#[test]
+fn a_form_for_an_agent_of_an_old_revision_is_refused_with_its_own_error_code() {
+    let mut rig = Rig::for_agent(config(), "2025-03-26", DECLARES);
+    let app = rig.join("ledger");
+    rig.call(5, "ledger__t");
+    let call = rig.invoked(app);
+    rig.app(app, &call.confirm(3));
+    assert_eq!(rig.app_response(app, 3)["error"]["code"], -32007);
 }
 
 #[test]
-fn an_agent_that_only_opens_addresses_is_asked_nothing_by_an_app() {
-    let mut house = House::for_agent(config(), "2025-11-25", r#"{"elicitation":{"url":{}}}"#);
-    let app = house.join("ledger");
-    house.call(5, "ledger__t");
-    let call = house.invoked(app);
-    house.app(app, &call.confirm(3));
-    assert_eq!(house.app_response(app, 3)["error"]["code"], -32007);
-    // Nor does an address get through as a form.
-    let mut house = House::for_agent(config(), "2025-11-25", r#"{"elicitation":{"form":{},"url":{}}}"#);
-    let app = house.join("ledger");
-    house.call(5, "ledger__t");
-    let call = house.invoked(app);
+fn an_agent_that_declares_only_url_mode_gets_no_input_request_of_an_app() {
+    let mut rig = Rig::for_agent(config(), "2025-11-25", r#"{"elicitation":{"url":{}}}"#);
+    let app = rig.join("ledger");
+    rig.call(5, "ledger__t");
+    let call = rig.invoked(app);
+    rig.app(app, &call.confirm(3));
+    assert_eq!(rig.app_response(app, 3)["error"]["code"], -32007);
+    // A form with members of an address is still sent as a form.
+    let mut rig = Rig::for_agent(config(), "2025-11-25", r#"{"elicitation":{"form":{},"url":{}}}"#);
+    let app = rig.join("ledger");
+    rig.call(5, "ledger__t");
+    let call = rig.invoked(app);
     let by_url = call.confirm(3).replacen(
         r#""invocationId""#,
         r#""mode":"url","url":"https://evil.example/","elicitationId":"1","invocationId""#,
         1,
     );
-    house.app(app, &by_url);
-    let (_, params) = house.asked("elicitation/create");
-    assert_eq!((params.get("url"), params.get("mode")), (None, None), "it is the form that it is on Tesseron");
+    rig.app(app, &by_url);
+    let (_, params) = rig.agent_request("elicitation/create");
+    assert_eq!((params.get("url"), params.get("mode")), (None, None), "only the members of a form are forwarded");
 }
 
 // ---- Forms ----
@@ -512,236 +529,235 @@ fn an_agent_that_only_opens_addresses_is_asked_nothing_by_an_app() {
 const FORM: &str = r#"{"type":"object","properties":{"name":{"type":"string","minLength":2}},"required":["name"]}"#;
 
 #[test]
-fn a_form_crosses_and_so_does_every_answer() {
-    let (mut house, app) = house();
-    house.call(5, "ledger__t");
-    let call = house.invoked(app);
+fn a_form_and_each_kind_of_answer_are_forwarded() {
+    let (mut rig, app) = rig();
+    rig.call(5, "ledger__t");
+    let call = rig.invoked(app);
     for (id, answer, expected) in [
         (2, r#"{"action":"accept","content":{"name":"Ada"}}"#, json!({"action": "accept", "value": {"name": "Ada"}})),
         (3, r#"{"action":"decline"}"#, json!({"action": "decline"})),
         (4, r#"{"action":"cancel"}"#, json!({"action": "cancel"})),
     ] {
-        house.app(app, &call.elicit(id, FORM));
-        let (asked, params) = house.asked("elicitation/create");
+        rig.app(app, &call.elicit(id, FORM));
+        let (asked, params) = rig.agent_request("elicitation/create");
         assert_eq!((params["message"].clone(), params["requestedSchema"].clone()), (json!("Sure?"), value(FORM)));
-        house.agent(&answered(&asked, answer));
-        assert_eq!(house.app_response(app, id)["result"], expected);
+        rig.agent(&answered(&asked, answer));
+        assert_eq!(rig.app_response(app, id)["result"], expected);
     }
 }
 
 #[test]
-fn a_confirmation_is_a_form_without_fields_and_may_be_accepted_with_nothing() {
-    let (mut house, app) = house();
-    house.call(5, "ledger__t");
-    let call = house.invoked(app);
+fn a_confirmation_is_forwarded_as_a_form_without_fields_and_accepted_without_content() {
+    let (mut rig, app) = rig();
+    rig.call(5, "ledger__t");
+    let call = rig.invoked(app);
     for (id, answer, action) in [
         (2, r#"{"action":"accept"}"#, "accept"),
         (3, r#"{"action":"accept","content":{}}"#, "accept"),
         (4, r#"{"action":"decline"}"#, "decline"),
         (5, r#"{"action":"cancel"}"#, "cancel"),
     ] {
-        house.app(app, &call.confirm(id));
-        let (asked, params) = house.asked("elicitation/create");
+        rig.app(app, &call.confirm(id));
+        let (asked, params) = rig.agent_request("elicitation/create");
         assert_eq!(params["requestedSchema"], json!({"type": "object", "properties": {}, "required": []}));
-        house.agent(&answered(&asked, answer));
-        assert_eq!(house.app_response(app, id)["result"]["action"], action);
+        rig.agent(&answered(&asked, answer));
+        assert_eq!(rig.app_response(app, id)["result"]["action"], action);
     }
 }
 
 #[test]
-fn an_agent_that_has_no_forms_after_all_is_one_that_does_not_offer_them() {
-    let (mut house, app) = house();
-    house.call(5, "ledger__t");
-    let call = house.invoked(app);
-    house.app(app, &call.confirm(2));
-    let (asked, _) = house.asked("elicitation/create");
-    house.agent(&refused(&asked, -32601, "Method not found"));
-    assert_eq!(house.app_response(app, 2)["error"]["code"], -32007, "so that a confirmation is a no, and not a failure");
+fn an_agent_that_refuses_forms_as_unknown_counts_as_one_without_forms() {
+    let (mut rig, app) = rig();
+    rig.call(5, "ledger__t");
+    let call = rig.invoked(app);
+    rig.app(app, &call.confirm(2));
+    let (asked, _) = rig.agent_request("elicitation/create");
+    rig.agent(&refused(&asked, -32601, "Method not found"));
+    assert_eq!(rig.app_response(app, 2)["error"]["code"], -32007, "the code that makes a confirmation a no instead of a failure");
 }
 
 #[test]
-fn an_answer_that_does_not_fit_its_form_does_not_reach_the_app() {
-    let (mut house, app) = house();
-    house.call(5, "ledger__t");
-    let call = house.invoked(app);
+fn an_answer_that_does_not_fit_its_form_is_not_forwarded() {
+    let (mut rig, app) = rig();
+    rig.call(5, "ledger__t");
+    let call = rig.invoked(app);
     let answers = [r#"{"action":"accept","content":{"name":"x"}}"#, r#"{"action":"accept"}"#, r#"{"action":"perhaps"}"#, "{}"];
     for (id, answer) in (2..).zip(answers) {
-        house.app(app, &call.elicit(id, FORM));
-        let (asked, _) = house.asked("elicitation/create");
-        house.agent(&answered(&asked, answer));
-        assert_eq!(house.app_response(app, id)["error"]["code"], -32603, "{answer}");
+        rig.app(app, &call.elicit(id, FORM));
+        let (asked, _) = rig.agent_request("elicitation/create");
+        rig.agent(&answered(&asked, answer));
+        assert_eq!(rig.app_response(app, id)["error"]["code"], -32603, "{answer}");
     }
 }
 
-// ---- Questions and the life of their call ----
+// ---- Input requests and the end of their call ----
 
 #[test]
-fn item_89_a_question_for_a_call_that_is_over_or_never_was_is_refused() {
-    let (mut house, app) = house();
-    house.call(5, "ledger__t");
-    let call = house.invoked(app);
-    house.app(app, &call.output("1")).forget();
-    house.app(app, &call.sample(2)).app(app, &call.confirm(3)).app(app, &testkit::tesseron::sample(4, "inv_nobody"));
-    let codes: Vec<Value> = house.app_heard(app).iter().map(|text| value(text)["error"]["code"].clone()).collect();
+fn item_89_an_input_request_of_an_ended_or_unknown_invocation_is_refused() {
+    let (mut rig, app) = rig();
+    rig.call(5, "ledger__t");
+    let call = rig.invoked(app);
+    rig.app(app, &call.output("1")).forget();
+    rig.app(app, &call.sample(2)).app(app, &call.confirm(3)).app(app, &testkit::tesseron::sample(4, "inv_nobody"));
+    let codes: Vec<Value> = rig.app_received(app).iter().map(|text| value(text)["error"]["code"].clone()).collect();
     assert_eq!(codes, [-32009, -32009, -32009]);
-    assert!(house.heard().is_empty());
+    assert!(rig.agent_received().is_empty());
 }
 
 #[test]
-fn a_question_in_the_name_of_another_apps_call_is_refused() {
-    let mut house = House::new();
-    let (victim, thief) = (house.join("victim"), house.join("thief"));
-    // Its own numbers are other ones.
+fn an_input_request_for_an_invocation_of_another_app_is_refused() {
+    let mut rig = Rig::new();
+    let (victim, thief) = (rig.join("victim"), rig.join("thief"));
+    // The ids of its own invocations are different.
     for number in 0..3 {
-        house.call(number, "victim__t");
+        rig.call(number, "victim__t");
     }
-    let calls = house.all_invoked(victim);
+    let calls = rig.all_invoked(victim);
     for (id, call) in calls.iter().enumerate() {
-        house
-            .app(thief, &call.sample(id as u64))
+        rig.app(thief, &call.sample(id as u64))
             .app(thief, &call.progress(r#","percent":99"#))
             .app(thief, &call.output("\"stolen\""));
     }
-    assert!(house.heard().is_empty(), "the agent hears nothing of it");
+    assert!(rig.agent_received().is_empty(), "nothing is sent to the agent");
     for (number, call) in (0..).zip(&calls) {
-        house.app(victim, &call.output("\"mine\""));
-        assert_eq!(house.response(number)["result"]["content"][0]["text"], "mine");
+        rig.app(victim, &call.output("\"mine\""));
+        assert_eq!(rig.response(number)["result"]["content"][0]["text"], "mine");
     }
 }
 
 #[test]
-fn item_91_the_end_of_a_call_takes_its_question_back_at_the_agent() {
-    type End = fn(&mut House, usize, &tests::bridge::Invoked);
+fn item_91_the_end_of_a_call_cancels_its_input_request_at_the_agent() {
+    type End = fn(&mut Rig, usize, &tests::bridge::Invoked);
     let ends: [(&str, End); 3] = [
-        ("a result", |house, app, call| {
-            house.app(app, &call.output("1"));
+        ("a result", |rig, app, call| {
+            rig.app(app, &call.output("1"));
         }),
-        ("an error", |house, app, call| {
-            house.app(app, &call.error(-32002, "too late", None));
+        ("an error", |rig, app, call| {
+            rig.app(app, &call.error(-32002, "too late", None));
         }),
-        ("the end of the app", |house, app, _| {
-            house.lose(app);
+        ("the end of the app", |rig, app, _| {
+            rig.lose(app);
         }),
     ];
     for (name, end) in ends {
-        let (mut house, app) = house();
-        house.call(5, "ledger__t");
-        let call = house.invoked(app);
-        house.app(app, &call.sample(2));
-        let (asked, _) = house.asked("sampling/createMessage");
-        end(&mut house, app, &call);
-        let frames: Vec<Value> = house.heard().iter().map(|text| value(text)).collect();
+        let (mut rig, app) = rig();
+        rig.call(5, "ledger__t");
+        let call = rig.invoked(app);
+        rig.app(app, &call.sample(2));
+        let (asked, _) = rig.agent_request("sampling/createMessage");
+        end(&mut rig, app, &call);
+        let frames: Vec<Value> = rig.agent_received().iter().map(|text| value(text)).collect();
         let place =
             |wanted: &dyn Fn(&Value) -> bool| frames.iter().position(wanted).unwrap_or_else(|| panic!("{name}: {frames:?}"));
         let taken = place(&|frame| frame["method"] == "notifications/cancelled" && frame["params"]["requestId"] == asked);
-        assert!(taken < place(&|frame| frame["id"] == 5 && frame.get("result").is_some()), "{name}: before the answer");
-        // The model answers all the same.
-        house.agent(&sampled(&asked, "late"));
-        house.assert_idle();
+        assert!(taken < place(&|frame| frame["id"] == 5 && frame.get("result").is_some()), "{name}: before the response");
+        // The agent's answer comes although the request was cancelled.
+        rig.agent(&sampled(&asked, "late"));
+        rig.assert_idle();
     }
 }
 
 #[test]
-fn a_cancel_takes_the_question_of_its_call_back_and_answers_it_to_the_app() {
-    let (mut house, app) = house();
-    house.call(5, "ledger__t");
-    let call = house.invoked(app);
-    house.app(app, &call.sample(2));
-    let (asked, _) = house.asked("sampling/createMessage");
-    house.agent(&cancelled(5));
-    assert_eq!(house.notifications("notifications/cancelled")[0]["requestId"], asked);
-    let heard: Vec<Value> = house.app_heard(app).iter().map(|text| value(text)).collect();
-    assert_eq!(heard.len(), 2);
-    assert!(heard.iter().any(|frame| frame["method"] == "actions/cancel"));
-    assert!(heard.iter().any(|frame| frame["id"] == 2 && frame["error"]["code"] == -32001));
-    house.agent(&sampled(&asked, "late"));
-    assert_eq!(house.app_heard(app), Vec::<String>::new());
-    house.assert_idle();
+fn a_cancelled_call_cancels_its_input_request_at_the_agent_and_refuses_it_to_the_app() {
+    let (mut rig, app) = rig();
+    rig.call(5, "ledger__t");
+    let call = rig.invoked(app);
+    rig.app(app, &call.sample(2));
+    let (asked, _) = rig.agent_request("sampling/createMessage");
+    rig.agent(&cancelled(5));
+    assert_eq!(rig.notifications("notifications/cancelled")[0]["requestId"], asked);
+    let received: Vec<Value> = rig.app_received(app).iter().map(|text| value(text)).collect();
+    assert_eq!(received.len(), 2);
+    assert!(received.iter().any(|frame| frame["method"] == "actions/cancel"));
+    assert!(received.iter().any(|frame| frame["id"] == 2 && frame["error"]["code"] == -32001));
+    rig.agent(&sampled(&asked, "late"));
+    assert_eq!(rig.app_received(app), Vec::<String>::new());
+    rig.assert_idle();
 }
 
 // ---- Log records ----
 
 #[test]
-fn item_78_log_levels_are_mapped_and_what_lies_beside_the_message_cannot_be_taken_for_it() {
-    let (mut house, app) = house();
-    house.agent(&request(8, "logging/setLevel", r#"{"level":"debug"}"#)).call(5, "ledger__t");
-    let call = house.invoked(app);
-    house.forget();
+fn item_78_log_levels_are_translated_and_meta_cannot_replace_the_message() {
+    let (mut rig, app) = rig();
+    rig.agent(&request(8, "logging/setLevel", r#"{"level":"debug"}"#)).call(5, "ledger__t");
+    let call = rig.invoked(app);
+    rig.forget();
     for (level, expected) in [("debug", "debug"), ("info", "info"), ("warn", "warning"), ("error", "error"), ("loud", "info")] {
         let params = format!(
             r#"{{"invocationId":"{}","level":"{level}","message":"retrying","meta":{{"attempt":2,"message":"fake"}}}}"#,
             call.invocation
         );
-        house.app(app, &notification("log", &params));
-        let told = json!({"level": expected, "logger": "ledger", "data": {"message": "retrying", "attempt": 2}});
-        assert_eq!(house.notifications("notifications/message"), [told]);
+        rig.app(app, &notification("log", &params));
+        let forwarded = json!({"level": expected, "logger": "ledger", "data": {"message": "retrying", "attempt": 2}});
+        assert_eq!(rig.notifications("notifications/message"), [forwarded]);
     }
 }
 
 #[test]
-fn item_79_a_record_that_belongs_to_no_call_is_told_too() {
-    let (mut house, app) = house();
-    house.app(app, &notification("log", r#"{"level":"warn","message":"disk"}"#));
-    assert_eq!(house.notifications("notifications/message")[0]["data"], json!({"message": "disk"}));
+fn item_79_a_record_that_belongs_to_no_call_is_forwarded() {
+    let (mut rig, app) = rig();
+    rig.app(app, &notification("log", r#"{"level":"warn","message":"disk"}"#));
+    assert_eq!(rig.notifications("notifications/message")[0]["data"], json!({"message": "disk"}));
 }
 
 #[test]
-fn an_agent_that_has_set_no_level_hears_every_record() {
+fn an_agent_that_has_set_no_level_gets_every_record() {
     for revision in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
-        let mut house = House::for_agent(config(), revision, DECLARES);
-        let app = house.join("ledger");
+        let mut rig = Rig::for_agent(config(), revision, DECLARES);
+        let app = rig.join("ledger");
         for (level, expected) in [("debug", "debug"), ("info", "info"), ("warn", "warning"), ("error", "error")] {
-            house.app(app, &notification("log", &format!(r#"{{"level":"{level}","message":"m"}}"#)));
-            let told = json!({"level": expected, "logger": "ledger", "data": {"message": "m"}});
-            assert_eq!(house.notifications("notifications/message"), [told], "{revision}");
+            rig.app(app, &notification("log", &format!(r#"{{"level":"{level}","message":"m"}}"#)));
+            let forwarded = json!({"level": expected, "logger": "ledger", "data": {"message": "m"}});
+            assert_eq!(rig.notifications("notifications/message"), [forwarded], "{revision}");
         }
     }
 }
 
-/// Both hops: a handler of an app of ours logs a value, and the agent reads that value, not a text of it.
+/// A value that a handler of an app logs reaches the agent as that value, not as JSON text.
 #[test]
-fn what_an_app_of_ours_logs_is_encoded_once_on_its_way_to_the_agent() {
-    let mut house = House::new();
-    let app = house.join_session(app_config("ledger"));
-    for (data, told) in [
+fn a_logged_value_reaches_the_agent_as_json_and_not_as_json_in_text() {
+    let mut rig = Rig::new();
+    let app = rig.join_session(app_config("ledger"));
+    for (data, forwarded) in [
         (r#"{"item":{"id":3}}"#, r#"{"message":"","item":{"id":3}}"#),
         (r#"["a",{"b":1}]"#, r#"{"message":"","data":["a",{"b":1}]}"#),
         (r#""words""#, r#"{"message":"words"}"#),
         (r#"{"message":"words","n":1.50}"#, r#"{"message":"words","n":1.50}"#),
     ] {
         let record = LogRecord::new(Level::Debug, scripted::json(data));
-        let end = house.app_end(app);
+        let end = rig.app_end(app);
         assert_eq!(end.session.log(None, record, end.now), Ok(Logged::Sent));
-        house.carry();
-        let heard = house.heard();
-        assert!(heard.len() == 1 && heard[0].contains(&format!(r#""data":{told}}}"#)), "{heard:?}");
+        rig.deliver();
+        let received = rig.agent_received();
+        assert!(received.len() == 1 && received[0].contains(&format!(r#""data":{forwarded}}}"#)), "{received:?}");
     }
 }
 
 #[test]
-fn records_below_the_level_of_the_agent_are_kept_from_it() {
-    let (mut house, app) = house();
-    house.agent(&request(8, "logging/setLevel", r#"{"level":"error"}"#)).forget();
-    house.app(app, &notification("log", r#"{"level":"warn","message":"w"}"#));
-    assert!(house.heard().is_empty());
-    house.app(app, &notification("log", r#"{"level":"error","message":"e"}"#));
-    assert_eq!(house.notifications("notifications/message").len(), 1);
+fn records_below_the_level_of_the_agent_are_not_forwarded() {
+    let (mut rig, app) = rig();
+    rig.agent(&request(8, "logging/setLevel", r#"{"level":"error"}"#)).forget();
+    rig.app(app, &notification("log", r#"{"level":"warn","message":"w"}"#));
+    assert!(rig.agent_received().is_empty());
+    rig.app(app, &notification("log", r#"{"level":"error","message":"e"}"#));
+    assert_eq!(rig.notifications("notifications/message").len(), 1);
 }
 
 // ---- The list of tools ----
 
 #[test]
-fn the_actions_of_an_app_are_tools_with_its_words_and_hints() {
+fn the_actions_of_an_app_are_listed_as_tools_with_their_descriptions_and_hints() {
     let actions = r#"[
         {"name":"post","description":"Book an entry","inputSchema":{"type":"object","properties":{"c":{"type":"integer"}}},"annotations":{"readOnly":false,"destructive":true,"requiresConfirmation":true},"timeoutMs":60000},
         {"name":"look","description":"","inputSchema":{},"annotations":{"readOnly":true}},
         {"name":"bare","description":"d"}
     ]"#
     .replace('\n', " ");
-    let mut house = House::new();
-    house.join_with("ledger", &actions, "[]");
-    house.agent(&request(1, "tools/list", "{}"));
-    let tools = house.response(1)["result"]["tools"].as_array().unwrap()[5..].to_vec();
+    let mut rig = Rig::new();
+    rig.join_with("ledger", &actions, "[]");
+    rig.agent(&request(1, "tools/list", "{}"));
+    let tools = rig.response(1)["result"]["tools"].as_array().unwrap()[5..].to_vec();
     let named = |name: &str| tools.iter().find(|tool| tool["name"] == name).unwrap_or_else(|| panic!("{tools:?}")).clone();
     let anything = json!({"type": "object", "additionalProperties": true});
     assert_eq!(
@@ -756,52 +772,52 @@ fn the_actions_of_an_app_are_tools_with_its_words_and_hints() {
 }
 
 #[test]
-fn tools_are_listed_in_the_order_in_which_the_app_names_them() {
-    let mut house = House::new();
-    house.join_with(
+fn tools_are_listed_in_the_order_of_the_apps_actions() {
+    let mut rig = Rig::new();
+    rig.join_with(
         "ledger",
         r#"[{"name":"zebra","description":""},{"name":"ant","description":""},{"name":"bee","description":""}]"#,
         "[]",
     );
-    assert_eq!(house.app_tools(), ["ledger__zebra", "ledger__ant", "ledger__bee"]);
+    assert_eq!(rig.app_tools(), ["ledger__zebra", "ledger__ant", "ledger__bee"]);
 }
 
 #[test]
-fn item_100_a_new_list_of_actions_replaces_the_old_one_and_the_agent_is_told() {
-    let (mut house, app) = house();
+fn item_100_a_new_list_of_actions_replaces_the_old_one_and_the_agent_is_notified() {
+    let (mut rig, app) = rig();
     let list = r#"{"actions":[{"name":"void_entry","description":"","inputSchema":{"type":"object"}}]}"#;
-    house.app(app, &notification("actions/list_changed", list));
-    assert_eq!(house.heard(), [r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#]);
-    assert_eq!(house.app_tools(), ["ledger__void_entry"]);
-    house.app(app, &notification("actions/list_changed", r#"{"actions":[]}"#));
-    assert_eq!(house.app_tools(), Vec::<String>::new());
+    rig.app(app, &notification("actions/list_changed", list));
+    assert_eq!(rig.agent_received(), [r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#]);
+    assert_eq!(rig.app_tools(), ["ledger__void_entry"]);
+    rig.app(app, &notification("actions/list_changed", r#"{"actions":[]}"#));
+    assert_eq!(rig.app_tools(), Vec::<String>::new());
 }
 
 #[test]
-fn actions_without_a_name_and_second_ones_of_a_name_are_left_out() {
-    let mut house = House::new();
-    house.join_with(
+fn actions_without_a_name_or_with_a_repeated_name_are_not_listed() {
+    let mut rig = Rig::new();
+    rig.join_with(
         "ledger",
         r#"[{"name":"t","description":"first"},7,{"description":"no name"},{"name":9},{"name":"t","description":"second"}]"#,
         "[]",
     );
-    house.agent(&request(1, "tools/list", "{}"));
-    let tools = house.response(1)["result"]["tools"].as_array().unwrap()[5..].to_vec();
+    rig.agent(&request(1, "tools/list", "{}"));
+    let tools = rig.response(1)["result"]["tools"].as_array().unwrap()[5..].to_vec();
     assert_eq!(tools.len(), 1);
     assert_eq!(tools[0]["description"], "first");
 }
 
 #[test]
-fn methods_that_a_gateway_has_no_use_for_are_refused() {
-    let (mut house, _) = house();
+fn methods_that_a_gateway_does_not_support_are_refused() {
+    let (mut rig, _) = rig();
     for (id, method) in [(1, "prompts/list"), (2, "prompts/get"), (3, "completion/complete"), (4, "nonsense")] {
-        house.agent(&request(id, method, "{}"));
-        assert_eq!(house.response(id)["error"]["code"], -32601, "{method}");
+        rig.agent(&request(id, method, "{}"));
+        assert_eq!(rig.response(id)["error"]["code"], -32601, "{method}");
     }
-    house.agent(&request(5, "tools/call", r#"{"name":7}"#));
-    assert_eq!(house.response(5)["error"]["code"], -32602);
-    house.agent(&request(6, "resources/templates/list", "{}"));
-    assert_eq!(house.response(6)["result"], json!({"resourceTemplates": []}));
-    house.agent(&request(7, "ping", "{}"));
-    assert_eq!(house.response(7)["result"], json!({}));
+    rig.agent(&request(5, "tools/call", r#"{"name":7}"#));
+    assert_eq!(rig.response(5)["error"]["code"], -32602);
+    rig.agent(&request(6, "resources/templates/list", "{}"));
+    assert_eq!(rig.response(6)["result"], json!({"resourceTemplates": []}));
+    rig.agent(&request(7, "ping", "{}"));
+    assert_eq!(rig.response(7)["result"], json!({}));
 }

@@ -1,74 +1,74 @@
-//! Who may speak at the gateway: claims by code, apps that are dialled for one, apps that come back, twins, and what the agent sees of all
-//! that.
+//! Claims at the gateway: by code, by connecting to an app ("dialling" it), apps that resume, several apps with one id, and the tools of the
+//! gateway itself.
 
 use protocol_core::{Close, TransportEnd};
 use serde_json::{Value, json};
 use tesseron::bridge::{Advertised, BridgeEvent, Surface};
 use tesseron::claims::{ClaimCode, OpenRefused};
 use testkit::scripted::{cancelled, initialize, notification, request};
-use tests::bridge::{ACTIONS, EPOCH_MS, House, RESOURCES, bound, call_tool, config, credentials, hello, manifest, resume, value};
+use tests::bridge::{ACTIONS, EPOCH_MS, RESOURCES, Rig, bound, call_tool, config, credentials, hello, manifest, resume, value};
 
 const CLAIM: &str = "tesseron__claim_session";
 const META: [&str; 5] =
     [CLAIM, "tesseron__list_actions", "tesseron__invoke_action", "tesseron__read_resource", "tesseron__list_pending_claims"];
 
-/// The agent says a code.
-fn say(house: &mut House, id: u64, code: &str) {
-    house.agent(&call_tool(&id.to_string(), CLAIM, &json!({"code": code}).to_string(), None));
+/// Lets the agent call the claim tool with `code`.
+fn claim_by_code(rig: &mut Rig, id: u64, code: &str) {
+    rig.agent(&call_tool(&id.to_string(), CLAIM, &json!({"code": code}).to_string(), None));
 }
 
-/// An app that was dialled for the code `PQ7N-4D` has said hello.
-fn bound_app(house: &mut House) -> usize {
-    say(house, 1, "PQ7N-4D");
-    let (claim, _) = house.wanted();
-    let app = house.dial_claimed(claim, bound("PQ7N-4D", "s_1", "rt_1")).unwrap();
-    house.app(app, &hello("ledger", ACTIONS, RESOURCES));
+/// An app that was dialled for the code `PQ7N-4D`, after its hello.
+fn bound_app(rig: &mut Rig) -> usize {
+    claim_by_code(rig, 1, "PQ7N-4D");
+    let (claim, _) = rig.wanted();
+    let app = rig.dial_claimed(claim, bound("PQ7N-4D", "s_1", "rt_1")).unwrap();
+    rig.app(app, &hello("ledger", ACTIONS, RESOURCES));
     app
 }
 
-/// A claimed app with what resumes it.
-fn with_credentials(house: &mut House, id: &str) -> (usize, String, String) {
-    let app = house.dial();
-    house.app(app, &hello(id, ACTIONS, RESOURCES));
-    let (session, token) = credentials(&house.app_response(app, 1));
-    house.claim(app);
+/// A claimed app, its session id and its resume token.
+fn with_credentials(rig: &mut Rig, id: &str) -> (usize, String, String) {
+    let app = rig.dial();
+    rig.app(app, &hello(id, ACTIONS, RESOURCES));
+    let (session, token) = credentials(&rig.app_response(app, 1));
+    rig.claim(app);
     (app, session, token)
 }
 
 // ---- By code ----
 
 #[test]
-fn an_app_is_welcomed_with_a_code_and_means_nothing_until_it_is_claimed() {
-    let mut house = House::new();
-    let app = house.dial();
-    house.app(app, &hello("ledger", ACTIONS, RESOURCES));
-    let welcome = house.app_response(app, 1)["result"].clone();
+fn an_app_is_welcomed_with_a_code_and_forwards_nothing_until_it_is_claimed() {
+    let mut rig = Rig::new();
+    let app = rig.dial();
+    rig.app(app, &hello("ledger", ACTIONS, RESOURCES));
+    let welcome = rig.app_response(app, 1)["result"].clone();
     assert_eq!(welcome["protocolVersion"], "1.2.0");
     assert_eq!(welcome["agent"]["id"], "c", "the agent is known already");
     assert_eq!(welcome["claimCode"].as_str().map(str::len), Some(7));
-    assert!(matches!(&house.events()[..], [BridgeEvent::AppReady { code: Some(_), .. }]));
-    assert_eq!(house.app_tools(), Vec::<String>::new());
-    let (text, failed) = house.ask_text(1, "ledger__t", "{}");
-    assert!(failed && text.contains(welcome["claimCode"].as_str().unwrap()), "it says how to go on: {text}");
-    house.app(app, &notification("actions/list_changed", r#"{"actions":[]}"#));
-    house.app(app, &notification("log", r#"{"level":"error","message":"spam"}"#));
-    assert!(house.heard().is_empty());
-    assert_eq!(house.app_heard(app), Vec::<String>::new());
+    assert!(matches!(&rig.events()[..], [BridgeEvent::AppReady { code: Some(_), .. }]));
+    assert_eq!(rig.app_tools(), Vec::<String>::new());
+    let (text, failed) = rig.call_text(1, "ledger__t", "{}");
+    assert!(failed && text.contains(welcome["claimCode"].as_str().unwrap()), "the error names the code: {text}");
+    rig.app(app, &notification("actions/list_changed", r#"{"actions":[]}"#));
+    rig.app(app, &notification("log", r#"{"level":"error","message":"spam"}"#));
+    assert!(rig.agent_received().is_empty());
+    assert_eq!(rig.app_received(app), Vec::<String>::new());
 }
 
 #[test]
-fn item_34_a_code_claims_in_any_case_and_the_app_hears_of_it_once() {
-    let mut house = House::new();
-    let app = house.greet("ledger");
-    let code = house.guests[app].code.clone().unwrap();
-    for (id, said) in [(1, code.to_lowercase()), (2, code.clone()), (3, code.to_uppercase())] {
-        say(&mut house, id, &said);
-        let (text, failed) = tests::bridge::text_of(&house.response(id)["result"]);
+fn item_34_a_code_claims_in_upper_or_lower_case_and_the_app_is_notified_once() {
+    let mut rig = Rig::new();
+    let app = rig.greet("ledger");
+    let code = rig.apps[app].code.clone().unwrap();
+    for (id, answer) in [(1, code.to_lowercase()), (2, code.clone()), (3, code.to_uppercase())] {
+        claim_by_code(&mut rig, id, &answer);
+        let (text, failed) = tests::bridge::text_of(&rig.response(id)["result"]);
         assert!(!failed && text.contains("ledger__t") && text.contains("tesseron://ledger/balance"), "{text}");
     }
-    let heard = house.app_heard(app);
-    assert_eq!(heard.len(), 1, "{heard:?}");
-    let claimed = value(&heard[0]);
+    let received = rig.app_received(app);
+    assert_eq!(received.len(), 1, "{received:?}");
+    let claimed = value(&received[0]);
     assert_eq!(claimed["method"], "tesseron/claimed");
     assert_eq!(claimed["params"]["agent"], json!({"id": "c", "name": "c"}));
     assert_eq!(claimed["params"]["claimedAt"], EPOCH_MS);
@@ -79,220 +79,223 @@ fn item_34_a_code_claims_in_any_case_and_the_app_hears_of_it_once() {
 }
 
 #[test]
-fn a_claim_tells_the_agent_that_tools_and_resources_have_changed() {
-    let mut house = House::new();
-    let app = house.greet("ledger");
-    let code = house.guests[app].code.clone().unwrap();
-    say(&mut house, 1, &code);
-    let mut methods: Vec<Value> = house.heard().iter().map(|text| value(text)["method"].clone()).collect();
+fn a_claim_notifies_the_agent_that_tools_and_resources_have_changed() {
+    let mut rig = Rig::new();
+    let app = rig.greet("ledger");
+    let code = rig.apps[app].code.clone().unwrap();
+    claim_by_code(&mut rig, 1, &code);
+    let mut methods: Vec<Value> = rig.agent_received().iter().map(|text| value(text)["method"].clone()).collect();
     methods.sort_by_key(ToString::to_string);
     assert_eq!(methods, [json!("notifications/resources/list_changed"), json!("notifications/tools/list_changed"), Value::Null]);
-    assert_eq!(house.app_tools(), ["ledger__t"]);
-    say(&mut house, 2, &code);
-    assert_eq!(house.heard().len(), 1, "a second time nothing has changed");
-    house.lose(app);
-    assert_eq!(house.notifications("notifications/tools/list_changed").len(), 1);
-    assert_eq!(house.app_tools(), Vec::<String>::new());
+    assert_eq!(rig.app_tools(), ["ledger__t"]);
+    claim_by_code(&mut rig, 2, &code);
+    assert_eq!(rig.agent_received().len(), 1, "a second claim changes nothing");
+    rig.lose(app);
+    assert_eq!(rig.notifications("notifications/tools/list_changed").len(), 1);
+    assert_eq!(rig.app_tools(), Vec::<String>::new());
 }
 
 #[test]
-fn the_time_of_a_claim_is_that_of_the_wall_clock() {
-    let mut house = House::new();
-    let app = house.greet("ledger");
-    house.at(90_000);
-    let code = house.guests[app].code.clone().unwrap();
-    say(&mut house, 1, &code);
-    assert_eq!(value(&house.app_heard(app)[0])["params"]["claimedAt"], EPOCH_MS + 90_000);
+fn a_claim_has_the_time_of_the_wall_clock() {
+    let mut rig = Rig::new();
+    let app = rig.greet("ledger");
+    rig.at(90_000);
+    let code = rig.apps[app].code.clone().unwrap();
+    claim_by_code(&mut rig, 1, &code);
+    assert_eq!(value(&rig.app_received(app)[0])["params"]["claimedAt"], EPOCH_MS + 90_000);
 }
 
 #[test]
-fn a_text_that_is_no_code_claims_nothing_and_nobody_is_sent_to_look_for_it() {
-    let mut house = House::new();
-    house.greet("ledger");
-    for (id, said) in ["", " ", "../../etc/passwd", "a/b", "A B", "%41", "\u{e4}"].into_iter().enumerate() {
-        say(&mut house, id as u64, said);
-        let (text, failed) = tests::bridge::text_of(&house.response(id as u64)["result"]);
-        assert!(failed && !text.is_empty(), "{said:?}");
+fn a_text_that_is_no_code_is_refused_without_looking_for_an_app() {
+    let mut rig = Rig::new();
+    rig.greet("ledger");
+    for (id, answer) in ["", " ", "../../etc/passwd", "a/b", "A B", "%41", "\u{e4}"].into_iter().enumerate() {
+        claim_by_code(&mut rig, id as u64, answer);
+        let (text, failed) = tests::bridge::text_of(&rig.response(id as u64)["result"]);
+        assert!(failed && !text.is_empty(), "{answer:?}");
     }
-    say(&mut house, 10, &"x".repeat(65));
-    assert!(tests::bridge::text_of(&house.response(10)["result"]).1);
+    claim_by_code(&mut rig, 10, &"x".repeat(65));
+    assert!(tests::bridge::text_of(&rig.response(10)["result"]).1);
     for (id, arguments) in [(11, "{}"), (12, r#"{"code":7}"#), (13, "[]"), (14, r#""PQ7N-4D""#)] {
-        assert!(house.ask_text(id, CLAIM, arguments).1, "{arguments}");
+        assert!(rig.call_text(id, CLAIM, arguments).1, "{arguments}");
     }
-    assert!(house.events().iter().all(|event| !matches!(event, BridgeEvent::ClaimWanted { .. })));
+    assert!(rig.events().iter().all(|event| !matches!(event, BridgeEvent::ClaimWanted { .. })));
 }
 
 // ---- By a dial ----
 
 #[test]
-fn a_code_that_nobody_on_a_channel_has_is_looked_for_outside() {
-    let mut house = House::new();
-    say(&mut house, 1, "pq7n-4d");
-    assert!(house.heard().is_empty(), "the agent waits");
-    let (claim, code) = house.wanted();
+fn a_code_of_no_connected_app_is_passed_to_the_owner_to_dial() {
+    let mut rig = Rig::new();
+    claim_by_code(&mut rig, 1, "pq7n-4d");
+    assert!(rig.agent_received().is_empty(), "the agent waits");
+    let (claim, code) = rig.wanted();
     assert_eq!(code.reveal(), "PQ7N-4D");
-    house.bridge.refuse_claim(claim, "no app wears it", house.now);
-    house.carry();
-    let (text, failed) = tests::bridge::text_of(&house.response(1)["result"]);
+    rig.bridge.refuse_claim(claim, "no app wears it", rig.now);
+    rig.deliver();
+    let (text, failed) = tests::bridge::text_of(&rig.response(1)["result"]);
     assert!(failed && text.contains("no app wears it"), "{text}");
-    house.bridge.refuse_claim(claim, "again", house.now);
-    house.carry().assert_idle();
-    assert!(house.heard().is_empty());
+    rig.bridge.refuse_claim(claim, "again", rig.now);
+    rig.deliver().assert_idle();
+    assert!(rig.agent_received().is_empty());
 }
 
 #[test]
-fn item_38_an_app_that_was_dialled_is_born_claimed_and_hears_so_after_its_welcome() {
-    let mut house = House::new();
-    let app = bound_app(&mut house);
-    let heard: Vec<Value> = house.app_heard(app).iter().map(|text| value(text)).collect();
-    assert_eq!(heard.len(), 2);
-    assert_eq!(heard[0]["result"]["sessionId"], "s_1");
-    assert_eq!(heard[0]["result"]["resumeToken"], "rt_1");
-    assert!(heard[0]["result"].get("claimCode").is_none(), "a bound session is told no code");
-    assert_eq!((heard[1]["method"].clone(), heard[1]["params"]["agent"]["id"].clone()), (json!("tesseron/claimed"), json!("c")));
-    let (text, failed) = tests::bridge::text_of(&house.response(1)["result"]);
+fn item_38_a_dialled_app_is_claimed_from_the_start_and_notified_after_its_welcome() {
+    let mut rig = Rig::new();
+    let app = bound_app(&mut rig);
+    let received: Vec<Value> = rig.app_received(app).iter().map(|text| value(text)).collect();
+    assert_eq!(received.len(), 2);
+    assert_eq!(received[0]["result"]["sessionId"], "s_1");
+    assert_eq!(received[0]["result"]["resumeToken"], "rt_1");
+    assert!(received[0]["result"].get("claimCode").is_none(), "a bound session gets no code");
+    assert_eq!(
+        (received[1]["method"].clone(), received[1]["params"]["agent"]["id"].clone()),
+        (json!("tesseron/claimed"), json!("c"))
+    );
+    let (text, failed) = tests::bridge::text_of(&rig.response(1)["result"]);
     assert!(!failed && text.contains("ledger__t"), "{text}");
-    assert!(house.events().iter().any(|event| matches!(event, BridgeEvent::AppClaimed { .. })));
-    assert_eq!(house.app_tools(), ["ledger__t"]);
-    say(&mut house, 2, "PQ7N-4D");
-    assert!(!tests::bridge::text_of(&house.response(2)["result"]).1, "claimed again it is found, and not dialled again");
-    assert!(house.events().is_empty());
-    house.call(3, "ledger__t");
-    house.invoked(app);
+    assert!(rig.events().iter().any(|event| matches!(event, BridgeEvent::AppClaimed { .. })));
+    assert_eq!(rig.app_tools(), ["ledger__t"]);
+    claim_by_code(&mut rig, 2, "PQ7N-4D");
+    assert!(!tests::bridge::text_of(&rig.response(2)["result"]).1, "the second claim finds the app and does not dial");
+    assert!(rig.events().is_empty());
+    rig.call(3, "ledger__t");
+    rig.invoked(app);
 }
 
 #[test]
-fn an_app_that_is_reached_and_says_no_hello_is_given_up_after_five_seconds() {
-    let mut house = House::new();
-    house.at(1000);
-    say(&mut house, 1, "PQ7N-4D");
-    let (claim, _) = house.wanted();
-    house.at(3000);
-    let app = house.dial_claimed(claim, bound("PQ7N-4D", "s_1", "rt_1")).unwrap();
-    house.at(7999);
-    assert!(house.heard().is_empty() && !house.guests[app].gone);
-    house.at(8000);
-    assert!(tests::bridge::text_of(&house.response(1)["result"]).1);
-    assert!(house.guests[app].gone, "the channel is closed");
-    house.assert_idle();
-    assert_eq!(house.bridge.channels().count(), 0);
+fn a_dialled_app_that_sends_no_hello_is_disconnected_after_five_seconds() {
+    let mut rig = Rig::new();
+    rig.at(1000);
+    claim_by_code(&mut rig, 1, "PQ7N-4D");
+    let (claim, _) = rig.wanted();
+    rig.at(3000);
+    let app = rig.dial_claimed(claim, bound("PQ7N-4D", "s_1", "rt_1")).unwrap();
+    rig.at(7999);
+    assert!(rig.agent_received().is_empty() && !rig.apps[app].gone);
+    rig.at(8000);
+    assert!(tests::bridge::text_of(&rig.response(1)["result"]).1);
+    assert!(rig.apps[app].gone, "the channel is closed");
+    rig.assert_idle();
+    assert_eq!(rig.bridge.channels().count(), 0);
 }
 
 #[test]
-fn an_app_that_hangs_up_or_is_refused_before_its_hello_ends_the_claim_at_once() {
-    type Fail = fn(&mut House, usize);
+fn a_dialled_app_that_disconnects_or_is_refused_before_its_hello_fails_the_claim_at_once() {
+    type Fail = fn(&mut Rig, usize);
     let ways: [(&str, Fail); 4] = [
-        ("eof", |house, app| {
-            house.end(house.leg(app), TransportEnd::Eof);
+        ("eof", |rig, app| {
+            rig.end(rig.leg(app), TransportEnd::Eof);
         }),
-        ("failure", |house, app| {
-            house.lose(app);
+        ("failure", |rig, app| {
+            rig.lose(app);
         }),
-        ("another version", |house, app| {
-            house.app(app, &hello("ledger", "[]", "[]").replace("1.2.0", "2.0.0"));
+        ("another version", |rig, app| {
+            rig.app(app, &hello("ledger", "[]", "[]").replace("1.2.0", "2.0.0"));
         }),
-        ("closed by the owner", |house, app| {
-            house.bridge.close_app(house.guests[app].channel, Close::Now, house.now);
-            house.carry();
+        ("closed by the owner", |rig, app| {
+            rig.bridge.close_app(rig.apps[app].channel, Close::Now, rig.now);
+            rig.deliver();
         }),
     ];
     for (name, fail) in ways {
-        let mut house = House::new();
-        say(&mut house, 1, "PQ7N-4D");
-        let (claim, _) = house.wanted();
-        let app = house.dial_claimed(claim, bound("PQ7N-4D", "s_1", "rt_1")).unwrap();
-        fail(&mut house, app);
-        assert!(tests::bridge::text_of(&house.response(1)["result"]).1, "{name}");
-        house.assert_idle();
-        assert!(house.guests[app].gone, "{name}");
+        let mut rig = Rig::new();
+        claim_by_code(&mut rig, 1, "PQ7N-4D");
+        let (claim, _) = rig.wanted();
+        let app = rig.dial_claimed(claim, bound("PQ7N-4D", "s_1", "rt_1")).unwrap();
+        fail(&mut rig, app);
+        assert!(tests::bridge::text_of(&rig.response(1)["result"]).1, "{name}");
+        rig.assert_idle();
+        assert!(rig.apps[app].gone, "{name}");
     }
 }
 
 #[test]
-fn an_agent_that_gives_a_claim_up_stops_the_dial_wherever_it_is() {
-    let mut house = House::new();
-    say(&mut house, 1, "PQ7N-4D");
-    let (claim, _) = house.wanted();
-    house.agent(&cancelled(1));
-    assert!(matches!(house.events()[..], [BridgeEvent::ClaimGone { claim: gone }] if gone == claim));
-    house.assert_idle();
-    house.bridge.refuse_claim(claim, "nobody", house.now);
-    house.carry();
-    assert!(house.heard().is_empty());
+fn an_agent_that_cancels_a_claim_stops_the_dial_at_any_point() {
+    let mut rig = Rig::new();
+    claim_by_code(&mut rig, 1, "PQ7N-4D");
+    let (claim, _) = rig.wanted();
+    rig.agent(&cancelled(1));
+    assert!(matches!(rig.events()[..], [BridgeEvent::ClaimGone { claim: gone }] if gone == claim));
+    rig.assert_idle();
+    rig.bridge.refuse_claim(claim, "nobody", rig.now);
+    rig.deliver();
+    assert!(rig.agent_received().is_empty());
 
-    say(&mut house, 2, "PQ7N-4D");
-    let (claim, _) = house.wanted();
-    let app = house.dial_claimed(claim, bound("PQ7N-4D", "s_1", "rt_1")).unwrap();
-    house.agent(&cancelled(2));
-    assert!(house.guests[app].gone, "an app that has not said hello is hung up on");
-    assert!(house.heard().is_empty());
-    house.assert_idle();
-    house.at(60_000).assert_idle();
+    claim_by_code(&mut rig, 2, "PQ7N-4D");
+    let (claim, _) = rig.wanted();
+    let app = rig.dial_claimed(claim, bound("PQ7N-4D", "s_1", "rt_1")).unwrap();
+    rig.agent(&cancelled(2));
+    assert!(rig.apps[app].gone, "the channel of an app that has not sent a hello is closed");
+    assert!(rig.agent_received().is_empty());
+    rig.assert_idle();
+    rig.at(60_000).assert_idle();
 }
 
 #[test]
-fn an_app_that_was_reached_just_after_the_agent_gave_up_is_hung_up_on() {
-    let mut house = House::new();
-    say(&mut house, 1, "PQ7N-4D");
-    let (claim, _) = house.wanted();
-    house.agent(&cancelled(1));
-    let app = house.dial_claimed(claim, bound("PQ7N-4D", "s_1", "rt_1")).unwrap();
-    assert!(house.guests[app].gone);
-    house.app(app, &hello("ledger", ACTIONS, RESOURCES));
-    assert_eq!((house.heard(), house.app_heard(app)), (vec![], vec![]));
-    house.assert_idle();
+fn an_app_that_is_reached_after_the_agent_cancelled_the_claim_is_disconnected() {
+    let mut rig = Rig::new();
+    claim_by_code(&mut rig, 1, "PQ7N-4D");
+    let (claim, _) = rig.wanted();
+    rig.agent(&cancelled(1));
+    let app = rig.dial_claimed(claim, bound("PQ7N-4D", "s_1", "rt_1")).unwrap();
+    assert!(rig.apps[app].gone);
+    rig.app(app, &hello("ledger", ACTIONS, RESOURCES));
+    assert_eq!((rig.agent_received(), rig.app_received(app)), (vec![], vec![]));
+    rig.assert_idle();
 }
 
 #[test]
-fn two_claims_of_one_code_do_not_dial_twice() {
-    let mut house = House::new();
-    say(&mut house, 1, "PQ7N-4D");
-    house.events();
-    say(&mut house, 2, "pq7n-4d");
-    assert!(tests::bridge::text_of(&house.response(2)["result"]).1);
-    assert!(house.events().is_empty());
+fn two_calls_with_one_code_dial_only_once() {
+    let mut rig = Rig::new();
+    claim_by_code(&mut rig, 1, "PQ7N-4D");
+    rig.events();
+    claim_by_code(&mut rig, 2, "pq7n-4d");
+    assert!(tests::bridge::text_of(&rig.response(2)["result"]).1);
+    assert!(rig.events().is_empty());
 }
 
 #[test]
-fn a_claim_that_is_being_dialled_is_dialled_once() {
-    let mut house = House::new();
-    say(&mut house, 1, "PQ7N-4D");
-    let (first, _) = house.wanted();
-    house.dial_claimed(first, bound("PQ7N-4D", "s_1", "rt_1")).unwrap();
-    say(&mut house, 2, "OTHER");
-    let (second, _) = house.wanted();
-    assert_eq!(house.dial_claimed(second, bound("OTHER", "s_1", "rt_1")).unwrap_err(), OpenRefused::AlreadyDialled);
-    assert!(tests::bridge::text_of(&house.response(2)["result"]).1, "the agent is told");
+fn a_session_that_is_being_dialled_for_one_claim_cannot_be_dialled_for_another() {
+    let mut rig = Rig::new();
+    claim_by_code(&mut rig, 1, "PQ7N-4D");
+    let (first, _) = rig.wanted();
+    rig.dial_claimed(first, bound("PQ7N-4D", "s_1", "rt_1")).unwrap();
+    claim_by_code(&mut rig, 2, "OTHER");
+    let (second, _) = rig.wanted();
+    assert_eq!(rig.dial_claimed(second, bound("OTHER", "s_1", "rt_1")).unwrap_err(), OpenRefused::AlreadyDialled);
+    assert!(tests::bridge::text_of(&rig.response(2)["result"]).1, "the agent gets an error");
 }
 
 #[test]
-fn the_agent_leaves_while_a_claim_is_dialled() {
-    let mut house = House::new();
-    say(&mut house, 1, "PQ7N-4D");
-    let (claim, _) = house.wanted();
-    let app = house.dial_claimed(claim, bound("PQ7N-4D", "s_1", "rt_1")).unwrap();
-    house.end(tesseron::bridge::Leg::Agent, TransportEnd::Failed);
-    assert!(house.guests[app].gone);
-    assert!(house.events().iter().any(|event| matches!(event, BridgeEvent::AgentClosed(_))));
-    house.assert_idle();
-    assert_eq!(house.bridge.open(house.now).unwrap_err(), OpenRefused::Full, "an app has nobody to speak to");
+fn an_agent_that_leaves_while_a_claim_is_dialled_ends_the_dial() {
+    let mut rig = Rig::new();
+    claim_by_code(&mut rig, 1, "PQ7N-4D");
+    let (claim, _) = rig.wanted();
+    let app = rig.dial_claimed(claim, bound("PQ7N-4D", "s_1", "rt_1")).unwrap();
+    rig.end(tesseron::bridge::Leg::Agent, TransportEnd::Failed);
+    assert!(rig.apps[app].gone);
+    assert!(rig.events().iter().any(|event| matches!(event, BridgeEvent::AgentClosed(_))));
+    rig.assert_idle();
+    assert_eq!(rig.bridge.open(rig.now).unwrap_err(), OpenRefused::Full, "no app can connect without an agent");
 }
 
-// ---- Coming back ----
+// ---- Resuming ----
 
 #[test]
-fn item_105_an_app_comes_back_with_its_token_and_is_claimed_still() {
-    let mut house = House::new();
-    let (app, session, token) = with_credentials(&mut house, "ledger");
-    house.lose(app).later(60_000);
-    assert!(house.ask_text(1, "ledger__t", "{}").1, "while it is away nobody answers");
-    let again = house.dial();
+fn item_105_an_app_that_resumes_with_its_token_is_still_claimed() {
+    let mut rig = Rig::new();
+    let (app, session, token) = with_credentials(&mut rig, "ledger");
+    rig.lose(app).later(60_000);
+    assert!(rig.call_text(1, "ledger__t", "{}").1, "a call fails while the app is away");
+    let again = rig.dial();
     let late = r#"[{"name":"t"},{"name":"late","description":""}]"#;
     let params = manifest("ledger", late, RESOURCES, &format!(r#""sessionId":"{session}","resumeToken":"{token}","#));
-    house.forget().app(again, &request(1, "tesseron/resume", &params));
-    let heard: Vec<Value> = house.app_heard(again).iter().map(|text| value(text)).collect();
-    assert_eq!(heard.len(), 1, "no claim is told again: {heard:?}");
-    let welcome = &heard[0]["result"];
+    rig.forget().app(again, &request(1, "tesseron/resume", &params));
+    let received: Vec<Value> = rig.app_received(again).iter().map(|text| value(text)).collect();
+    assert_eq!(received.len(), 1, "the app is not notified of its claim again: {received:?}");
+    let welcome = &received[0]["result"];
     assert_eq!(welcome["sessionId"], session);
     assert_ne!(welcome["resumeToken"], token);
     assert!(welcome.get("claimCode").is_none());
@@ -301,125 +304,126 @@ fn item_105_an_app_comes_back_with_its_token_and_is_claimed_still() {
         (welcome["capabilities"]["sampling"].clone(), welcome["capabilities"]["elicitation"].clone()),
         (json!(true), json!(true))
     );
-    assert_eq!(house.notifications("notifications/tools/list_changed").len(), 1);
-    let mut tools = house.app_tools();
+    assert_eq!(rig.notifications("notifications/tools/list_changed").len(), 1);
+    let mut tools = rig.app_tools();
     tools.sort();
-    assert_eq!(tools, ["ledger__late", "ledger__t"], "its new list counts");
-    house.call(2, "ledger__late");
-    house.invoked(again);
+    assert_eq!(tools, ["ledger__late", "ledger__t"], "the list of actions is the new one");
+    rig.call(2, "ledger__late");
+    rig.invoked(again);
 }
 
 #[test]
-fn items_106_and_107_a_token_is_good_for_one_time_and_a_refusal_costs_nothing() {
-    let mut house = House::new();
-    let (app, session, token) = with_credentials(&mut house, "ledger");
-    house.lose(app);
+fn items_106_and_107_a_token_can_be_used_once_and_a_refused_resume_does_not_use_it() {
+    let mut rig = Rig::new();
+    let (app, session, token) = with_credentials(&mut rig, "ledger");
+    rig.lose(app);
     for (name, frame) in [
         ("another app", resume("thief", &session, &token)),
         ("a wrong token", resume("ledger", &session, "guessed")),
         ("an unknown session", resume("ledger", "s_unknown", &token)),
         ("no token", request(1, "tesseron/resume", &manifest("ledger", "[]", "[]", &format!(r#""sessionId":"{session}","#)))),
     ] {
-        let other = house.dial();
-        house.app(other, &frame);
-        assert_eq!(house.app_response(other, 1)["error"]["code"], -32011, "{name}");
+        let other = rig.dial();
+        rig.app(other, &frame);
+        assert_eq!(rig.app_response(other, 1)["error"]["code"], -32011, "{name}");
     }
-    let again = house.dial();
-    house.app(again, &resume("ledger", &session, &token));
-    let (_, next) = credentials(&house.app_response(again, 1));
-    // Its first frame says that it has the new token.
-    house.app(again, &notification("log", r#"{"level":"info","message":"back"}"#)).lose(again);
-    let third = house.dial();
-    house.app(third, &resume("ledger", &session, &token));
-    assert_eq!(house.app_response(third, 1)["error"]["code"], -32011, "the old one is spent");
-    house.app(third, &resume("ledger", &session, &next));
-    assert_eq!(house.app_response(third, 1)["result"]["sessionId"], session, "on the same channel");
+    let again = rig.dial();
+    rig.app(again, &resume("ledger", &session, &token));
+    let (_, next) = credentials(&rig.app_response(again, 1));
+    // The first frame of the app proves that it has received the new token.
+    rig.app(again, &notification("log", r#"{"level":"info","message":"back"}"#)).lose(again);
+    let third = rig.dial();
+    rig.app(third, &resume("ledger", &session, &token));
+    assert_eq!(rig.app_response(third, 1)["error"]["code"], -32011, "the old token was used already");
+    rig.app(third, &resume("ledger", &session, &next));
+    assert_eq!(rig.app_response(third, 1)["result"]["sessionId"], session, "the refusal has left the channel open");
 }
 
 #[test]
-fn an_app_whose_welcome_was_lost_comes_back_with_the_token_it_has() {
-    let mut house = House::new();
-    let (app, session, token) = with_credentials(&mut house, "ledger");
-    house.lose(app);
+fn an_app_that_missed_its_welcome_can_resume_with_its_previous_token() {
+    let mut rig = Rig::new();
+    let (app, session, token) = with_credentials(&mut rig, "ledger");
+    rig.lose(app);
     for _ in 0..3 {
-        let again = house.dial();
-        house.app(again, &resume("ledger", &session, &token));
-        assert_eq!(house.app_response(again, 1)["result"]["sessionId"], session);
-        house.lose(again);
+        let again = rig.dial();
+        rig.app(again, &resume("ledger", &session, &token));
+        assert_eq!(rig.app_response(again, 1)["result"]["sessionId"], session);
+        rig.lose(again);
     }
 }
 
 #[test]
-fn an_app_takes_its_session_over_from_a_channel_that_nobody_knows_to_be_dead() {
-    let mut house = House::new();
-    let (app, session, token) = with_credentials(&mut house, "ledger");
-    let leg = house.leg(app);
-    house.call(1, "ledger__t").stall(leg).agent(&request(2, "resources/read", r#"{"uri":"tesseron://ledger/balance"}"#));
-    let again = house.dial();
-    house.app(again, &resume("ledger", &session, &token));
-    let answers: Vec<Value> = house.heard().iter().map(|text| value(text)).filter(|frame| frame.get("id").is_some()).collect();
-    assert_eq!(answers.len(), 2, "what ran on the old channel is told: {answers:?}");
-    house.call(3, "ledger__t");
-    house.invoked(again);
-    house.later(10_000);
-    assert!(house.guests[app].gone && !house.guests[again].gone);
-    assert_eq!(house.app_tools(), ["ledger__t"]);
+fn an_app_can_resume_while_its_old_channel_still_seems_open() {
+    let mut rig = Rig::new();
+    let (app, session, token) = with_credentials(&mut rig, "ledger");
+    let leg = rig.leg(app);
+    rig.call(1, "ledger__t").stall(leg).agent(&request(2, "resources/read", r#"{"uri":"tesseron://ledger/balance"}"#));
+    let again = rig.dial();
+    rig.app(again, &resume("ledger", &session, &token));
+    let answers: Vec<Value> =
+        rig.agent_received().iter().map(|text| value(text)).filter(|frame| frame.get("id").is_some()).collect();
+    assert_eq!(answers.len(), 2, "the calls on the old channel are answered: {answers:?}");
+    rig.call(3, "ledger__t");
+    rig.invoked(again);
+    rig.later(10_000);
+    assert!(rig.apps[app].gone && !rig.apps[again].gone);
+    assert_eq!(rig.app_tools(), ["ledger__t"]);
 }
 
 #[test]
-fn item_108_a_session_waits_as_long_as_the_policy_says_and_no_longer() {
+fn item_108_a_session_can_be_resumed_only_within_the_time_of_the_policy() {
     for (away, comes_back) in [(999, true), (1000, false)] {
         let mut config = config();
         config.registry.resume_ttl = std::time::Duration::from_secs(1);
-        let mut house = House::with(config);
-        let (app, session, token) = with_credentials(&mut house, "ledger");
-        house.lose(app).later(away);
-        let again = house.dial();
-        house.app(again, &resume("ledger", &session, &token));
-        assert_eq!(house.app_response(again, 1).get("result").is_some(), comes_back, "after {away} ms");
+        let mut rig = Rig::with(config);
+        let (app, session, token) = with_credentials(&mut rig, "ledger");
+        rig.lose(app).later(away);
+        let again = rig.dial();
+        rig.app(again, &resume("ledger", &session, &token));
+        assert_eq!(rig.app_response(again, 1).get("result").is_some(), comes_back, "after {away} ms");
     }
     let mut config = config();
     config.registry.max_zombies = 0;
-    let mut house = House::with(config);
-    let (app, session, token) = with_credentials(&mut house, "ledger");
-    let again = house.lose(app).dial();
-    house.app(again, &resume("ledger", &session, &token));
-    assert_eq!(house.app_response(again, 1)["error"]["code"], -32011);
-    house.at(1_000_000);
+    let mut rig = Rig::with(config);
+    let (app, session, token) = with_credentials(&mut rig, "ledger");
+    let again = rig.lose(app).dial();
+    rig.app(again, &resume("ledger", &session, &token));
+    assert_eq!(rig.app_response(again, 1)["error"]["code"], -32011);
+    rig.at(1_000_000);
 }
 
 #[test]
-fn item_109_the_end_of_an_old_channel_ends_nothing_of_the_new_one() {
-    let mut house = House::new();
-    let (app, session, token) = with_credentials(&mut house, "ledger");
-    let again = house.dial();
-    house.app(again, &resume("ledger", &session, &token)).lose(app);
-    assert_eq!(house.app_tools(), ["ledger__t"]);
-    house.call(1, "ledger__t");
-    house.invoked(again);
+fn item_109_the_end_of_the_old_channel_does_not_affect_the_new_one() {
+    let mut rig = Rig::new();
+    let (app, session, token) = with_credentials(&mut rig, "ledger");
+    let again = rig.dial();
+    rig.app(again, &resume("ledger", &session, &token)).lose(app);
+    assert_eq!(rig.app_tools(), ["ledger__t"]);
+    rig.call(1, "ledger__t");
+    rig.invoked(again);
 }
 
 #[test]
-fn item_110_calls_are_not_carried_over() {
-    let mut house = House::new();
-    let (app, session, token) = with_credentials(&mut house, "ledger");
-    house.call(1, "ledger__t").lose(app);
-    let result = house.response(1)["result"].clone();
+fn item_110_a_call_does_not_survive_a_resume() {
+    let mut rig = Rig::new();
+    let (app, session, token) = with_credentials(&mut rig, "ledger");
+    rig.call(1, "ledger__t").lose(app);
+    let result = rig.response(1)["result"].clone();
     assert_eq!(result["structuredContent"]["code"], -32010);
-    let again = house.dial();
-    house.app(again, &resume("ledger", &session, &token));
-    assert_eq!(house.all_invoked(again).len(), 0);
-    house.assert_idle();
+    let again = rig.dial();
+    rig.app(again, &resume("ledger", &session, &token));
+    assert_eq!(rig.all_invoked(again).len(), 0);
+    rig.assert_idle();
 }
 
-// ---- Several apps, and twins ----
+// ---- Several apps, also with the same id ----
 
 #[test]
-fn apps_are_called_by_their_ids_whatever_those_are() {
-    let mut house = House::new();
+fn tools_of_apps_with_any_valid_id_call_their_own_app() {
+    let mut rig = Rig::new();
     let ids = ["a", "a_", "a__b", "a__b__", "z9_x", "tesseron_"];
-    let apps = ids.map(|id| house.join(id));
-    let mut tools = house.app_tools();
+    let apps = ids.map(|id| rig.join(id));
+    let mut tools = rig.app_tools();
     tools.retain(|name| name.ends_with("__t"));
     assert_eq!(tools.len(), ids.len() - 1, "`tesseron_` has the prefix of the gateway's own");
     for (id, app) in ids.into_iter().zip(apps) {
@@ -427,27 +431,27 @@ fn apps_are_called_by_their_ids_whatever_those_are() {
             (1, format!("{id}__t"), "{}".to_owned()),
             (2, String::from("tesseron__invoke_action"), json!({"app_id": id, "action": "t"}).to_string()),
         ] {
-            house.agent(&call_tool(&number.to_string(), &tool, &arguments, None));
-            let call = house.invoked(app);
+            rig.agent(&call_tool(&number.to_string(), &tool, &arguments, None));
+            let call = rig.invoked(app);
             assert_eq!(call.name, "t", "{id}");
-            house.app(app, &call.output("1"));
-            house.response(number);
+            rig.app(app, &call.output("1"));
+            rig.response(number);
         }
     }
-    house.assert_idle();
+    rig.assert_idle();
 }
 
 #[test]
-fn every_listed_tool_leads_to_the_app_and_the_action_that_it_was_listed_for() {
-    let mut house = House::new();
+fn every_listed_tool_calls_the_app_and_the_action_that_it_was_listed_for() {
+    let mut rig = Rig::new();
     let named =
         |names: &[&str]| json!(names.iter().map(|name| json!({"name": name, "description": ""})).collect::<Vec<_>>()).to_string();
     let apps = [
-        house.join_with("a", &named(&["t", "_t", "b__c", "b__d"]), "[]"),
-        house.join_with("a_", &named(&["u", "t"]), "[]"),
-        house.join_with("a__b", &named(&["d", "e"]), "[]"),
+        rig.join_with("a", &named(&["t", "_t", "b__c", "b__d"]), "[]"),
+        rig.join_with("a_", &named(&["u", "t"]), "[]"),
+        rig.join_with("a__b", &named(&["d", "e"]), "[]"),
     ];
-    let tools = house.app_tools();
+    let tools = rig.app_tools();
     let mut unique = tools.clone();
     unique.sort();
     unique.dedup();
@@ -458,91 +462,91 @@ fn every_listed_tool_leads_to_the_app_and_the_action_that_it_was_listed_for() {
         _ => ["d", "e"].contains(&action),
     };
     for (id, tool) in (1..).zip(&tools) {
-        house.call(id, tool);
+        rig.call(id, tool);
         let mut reached = Vec::new();
         for app in apps {
-            reached.extend(house.all_invoked(app).into_iter().map(|call| (app, call.name)));
+            reached.extend(rig.all_invoked(app).into_iter().map(|call| (app, call.name)));
         }
         assert_eq!(reached.len(), 1);
-        assert!(listed(reached[0].0, &reached[0].1), "{tool} leads to {reached:?}");
+        assert!(listed(reached[0].0, &reached[0].1), "{tool} calls {reached:?}");
     }
 }
 
 #[test]
-fn of_twins_the_newest_that_lives_is_called_and_they_are_listed_once() {
-    let mut house = House::new();
-    let twins = [house.join("ledger"), house.join("ledger"), house.join("ledger")];
-    assert_eq!(house.app_tools(), ["ledger__t"]);
-    house.agent(&request(1, "resources/list", "{}"));
-    assert_eq!(house.response(1)["result"]["resources"].as_array().unwrap().len(), 1);
-    let list = house.ask_text(2, "tesseron__list_actions", "{}").0;
+fn of_several_apps_with_one_id_only_the_newest_open_one_is_listed_and_called() {
+    let mut rig = Rig::new();
+    let twins = [rig.join("ledger"), rig.join("ledger"), rig.join("ledger")];
+    assert_eq!(rig.app_tools(), ["ledger__t"]);
+    rig.agent(&request(1, "resources/list", "{}"));
+    assert_eq!(rig.response(1)["result"]["resources"].as_array().unwrap().len(), 1);
+    let list = rig.call_text(2, "tesseron__list_actions", "{}").0;
     assert_eq!(value(&list)["sessions"].as_array().unwrap().len(), 1);
     for twin in twins.into_iter().rev() {
-        house.call(3, "ledger__t");
-        house.invoked(twin);
-        house.lose(twin);
-        assert_eq!(house.response(3)["result"]["structuredContent"]["code"], -32010);
+        rig.call(3, "ledger__t");
+        rig.invoked(twin);
+        rig.lose(twin);
+        assert_eq!(rig.response(3)["result"]["structuredContent"]["code"], -32010);
     }
-    assert!(house.ask_text(4, "ledger__t", "{}").1);
+    assert!(rig.call_text(4, "ledger__t", "{}").1);
 }
 
 #[test]
-fn item_121_a_twin_that_is_about_to_go_is_not_called_any_longer() {
-    type Go = fn(&mut House, usize);
+fn item_121_of_two_apps_with_one_id_the_newer_is_not_called_while_it_closes() {
+    type Go = fn(&mut Rig, usize);
     let ways: [(&str, Go); 3] = [
-        ("it has ended its side", |house, app| {
-            house.end(house.leg(app), TransportEnd::Eof);
+        ("the app has ended its side", |rig, app| {
+            rig.end(rig.leg(app), TransportEnd::Eof);
         }),
-        ("its owner closes it", |house, app| {
-            house.bridge.close_app(house.guests[app].channel, Close::Now, house.now);
-            house.carry();
+        ("its owner closes it", |rig, app| {
+            rig.bridge.close_app(rig.apps[app].channel, Close::Now, rig.now);
+            rig.deliver();
         }),
-        ("its owner closes it in a while", |house, app| {
+        ("its owner closes it in a while", |rig, app| {
             let how = Close::Graceful { grace: std::time::Duration::from_secs(5) };
-            house.bridge.close_app(house.guests[app].channel, how, house.now);
-            house.carry();
+            rig.bridge.close_app(rig.apps[app].channel, how, rig.now);
+            rig.deliver();
         }),
     ];
     for (name, go) in ways {
-        let mut house = House::new();
-        let (older, newer) = (house.join("ledger"), house.join("ledger"));
-        // Something that nobody reads and that cannot be taken back.
-        house.call(1, "ledger__t");
-        house.invoked(newer);
-        house.stall(house.leg(newer)).agent(&cancelled(1));
-        go(&mut house, newer);
-        house.forget().call(2, "ledger__t");
-        assert_eq!(house.all_invoked(older).len(), 1, "{name}");
+        let mut rig = Rig::new();
+        let (older, newer) = (rig.join("ledger"), rig.join("ledger"));
+        // A queued frame that the app does not read keeps the leg open.
+        rig.call(1, "ledger__t");
+        rig.invoked(newer);
+        rig.stall(rig.leg(newer)).agent(&cancelled(1));
+        go(&mut rig, newer);
+        rig.forget().call(2, "ledger__t");
+        assert_eq!(rig.all_invoked(older).len(), 1, "{name}");
     }
 }
 
 #[test]
-fn claiming_an_older_twin_again_names_it_properly() {
-    let mut house = House::new();
-    let older = house.join("ledger");
-    house.join("ledger");
-    let code = house.guests[older].code.clone().unwrap();
-    say(&mut house, 1, &code);
-    let (text, _) = tests::bridge::text_of(&house.response(1)["result"]);
+fn claiming_the_older_of_two_apps_with_one_id_again_returns_its_own_name() {
+    let mut rig = Rig::new();
+    let older = rig.join("ledger");
+    rig.join("ledger");
+    let code = rig.apps[older].code.clone().unwrap();
+    claim_by_code(&mut rig, 1, &code);
+    let (text, _) = tests::bridge::text_of(&rig.response(1)["result"]);
     assert!(text.contains("(ledger)") && text.contains("ledger__t"), "{text}");
 }
 
 #[test]
-fn an_app_that_calls_itself_like_a_claimed_one_is_nobody_until_it_is_claimed() {
-    let mut house = House::new();
-    let ledger = house.join("ledger");
-    let impostor = house.greet("ledger");
-    house.call(1, "ledger__t");
-    assert_eq!((house.all_invoked(ledger).len(), house.all_invoked(impostor).len()), (1, 0));
-    house.lose(ledger);
-    assert_eq!(house.app_tools(), Vec::<String>::new());
-    assert!(house.ask_text(2, "ledger__t", "{}").1);
+fn an_unclaimed_app_with_the_id_of_a_claimed_one_is_not_called() {
+    let mut rig = Rig::new();
+    let ledger = rig.join("ledger");
+    let impostor = rig.greet("ledger");
+    rig.call(1, "ledger__t");
+    assert_eq!((rig.all_invoked(ledger).len(), rig.all_invoked(impostor).len()), (1, 0));
+    rig.lose(ledger);
+    assert_eq!(rig.app_tools(), Vec::<String>::new());
+    assert!(rig.call_text(2, "ledger__t", "{}").1);
 }
 
-// ---- What the agent is shown ----
+// ---- The tools of the gateway ----
 
 #[test]
-fn a_surface_says_which_tools_are_listed_and_hides_none_from_a_caller() {
+fn a_surface_limits_the_tools_that_are_listed_but_not_those_that_can_be_called() {
     for (surface, listed) in [
         (Surface::Both, META.into_iter().chain(["ledger__t"]).collect::<Vec<_>>()),
         (Surface::Meta, META.to_vec()),
@@ -550,23 +554,23 @@ fn a_surface_says_which_tools_are_listed_and_hides_none_from_a_caller() {
     ] {
         let mut config = config();
         config.surface = surface;
-        let mut house = House::with(config);
-        let app = house.join("ledger");
-        assert_eq!(house.tools(), listed);
-        house.call(1, "ledger__t");
-        house.invoked(app);
-        assert!(!house.ask_text(2, "tesseron__list_actions", "{}").1, "{surface:?}");
+        let mut rig = Rig::with(config);
+        let app = rig.join("ledger");
+        assert_eq!(rig.tools(), listed);
+        rig.call(1, "ledger__t");
+        rig.invoked(app);
+        assert!(!rig.call_text(2, "tesseron__list_actions", "{}").1, "{surface:?}");
     }
 }
 
 #[test]
-fn list_actions_describes_what_there_is() {
-    let mut house = House::new();
-    assert!(!house.ask_text(1, "tesseron__list_actions", "{}").0.starts_with('{'), "a sentence while there is nothing");
-    house.join("ledger");
-    let said = value(&house.ask_text(2, "tesseron__list_actions", "{}").0);
-    assert_eq!(said["mcp_server_name"], "gateway");
-    let session = &said["sessions"][0];
+fn list_actions_describes_every_claimed_app() {
+    let mut rig = Rig::new();
+    assert!(!rig.call_text(1, "tesseron__list_actions", "{}").0.starts_with('{'), "it is a sentence if there are no apps");
+    rig.join("ledger");
+    let answer = value(&rig.call_text(2, "tesseron__list_actions", "{}").0);
+    assert_eq!(answer["mcp_server_name"], "gateway");
+    let session = &answer["sessions"][0];
     assert_eq!((&session["app_id"], &session["name"], &session["origin"]), (&json!("ledger"), &json!("LEDGER"), &json!("here")));
     assert_eq!(
         session["actions"],
@@ -578,52 +582,52 @@ fn list_actions_describes_what_there_is() {
 }
 
 #[test]
-fn invoke_action_is_a_call_like_any_other() {
-    let mut house = House::new();
-    let app = house.join("ledger");
+fn invoke_action_behaves_like_a_call_of_the_tool_itself() {
+    let mut rig = Rig::new();
+    let app = rig.join("ledger");
     let arguments = r#"{"app_id":"ledger","action":"t","args":{"n":1e400}}"#;
-    house.agent(&call_tool("1", "tesseron__invoke_action", arguments, Some("1")));
-    let heard = house.app_heard(app);
-    assert!(heard[0].contains(r#""input":{"n":1e400}"#), "{heard:?}");
-    let call = tests::bridge::Invoked::read(&heard[0].replace("1e400", "1")).unwrap();
-    house.app(app, &call.progress(r#","percent":5"#));
-    assert_eq!(house.progress(), [(5.0, None)]);
-    house.agent(&cancelled(1));
-    assert!(house.app_heard(app)[0].contains("actions/cancel"));
-    house.assert_idle();
+    rig.agent(&call_tool("1", "tesseron__invoke_action", arguments, Some("1")));
+    let received = rig.app_received(app);
+    assert!(received[0].contains(r#""input":{"n":1e400}"#), "{received:?}");
+    let call = tests::bridge::Invoked::read(&received[0].replace("1e400", "1")).unwrap();
+    rig.app(app, &call.progress(r#","percent":5"#));
+    assert_eq!(rig.progress(), [(5.0, None)]);
+    rig.agent(&cancelled(1));
+    assert!(rig.app_received(app)[0].contains("actions/cancel"));
+    rig.assert_idle();
     for (id, arguments) in
         [(2, r#"{"action":"t"}"#), (3, r#"{"app_id":"ledger"}"#), (4, r#"{"app_id":"nobody","action":"t"}"#), (5, "7")]
     {
-        assert!(house.ask_text(id, "tesseron__invoke_action", arguments).1, "{arguments}");
+        assert!(rig.call_text(id, "tesseron__invoke_action", arguments).1, "{arguments}");
     }
 }
 
 #[test]
-fn read_resource_gives_the_text_of_a_value() {
-    let mut house = House::new();
-    let app = house.join("ledger");
-    house.agent(&call_tool("1", "tesseron__read_resource", r#"{"app_id":"ledger","name":"balance"}"#, None));
-    let (asked, _) = house.app_asked(app, "resources/read");
-    house.app(app, &tests::bridge::answered(&asked, r#"{"value":{"cents":991}}"#));
-    assert_eq!(tests::bridge::text_of(&house.response(1)["result"]), (r#"{"cents":991}"#.to_owned(), false));
-    let (text, failed) = house.ask_text(2, "tesseron__read_resource", r#"{"app_id":"ledger","name":"secret"}"#);
-    assert!(failed && text.contains("balance"), "it says what there is: {text}");
+fn read_resource_returns_the_text_of_a_value() {
+    let mut rig = Rig::new();
+    let app = rig.join("ledger");
+    rig.agent(&call_tool("1", "tesseron__read_resource", r#"{"app_id":"ledger","name":"balance"}"#, None));
+    let (asked, _) = rig.app_request(app, "resources/read");
+    rig.app(app, &tests::bridge::answered(&asked, r#"{"value":{"cents":991}}"#));
+    assert_eq!(tests::bridge::text_of(&rig.response(1)["result"]), (r#"{"cents":991}"#.to_owned(), false));
+    let (text, failed) = rig.call_text(2, "tesseron__read_resource", r#"{"app_id":"ledger","name":"secret"}"#);
+    assert!(failed && text.contains("balance"), "the error lists the resources: {text}");
     for (id, arguments) in
         [(3, r#"{"name":"balance"}"#), (4, r#"{"app_id":"ledger"}"#), (5, r#"{"app_id":"nobody","name":"balance"}"#)]
     {
-        assert!(house.ask_text(id, "tesseron__read_resource", arguments).1);
+        assert!(rig.call_text(id, "tesseron__read_resource", arguments).1);
     }
-    house.assert_idle();
+    rig.assert_idle();
 }
 
 #[test]
-fn pending_claims_are_listed_newest_first_whether_they_are_on_a_channel_or_announced() {
-    let mut house = House::new();
-    assert!(!house.ask_text(1, "tesseron__list_pending_claims", "{}").0.starts_with('{'));
-    let first = house.greet("first");
-    house.at(1000);
-    let second = house.greet("second");
-    house.bridge.advertise(vec![Advertised {
+fn pending_claims_of_connected_and_announced_apps_are_listed_newest_first() {
+    let mut rig = Rig::new();
+    assert!(!rig.call_text(1, "tesseron__list_pending_claims", "{}").0.starts_with('{'));
+    let first = rig.greet("first");
+    rig.at(1000);
+    let second = rig.greet("second");
+    rig.bridge.advertise(vec![Advertised {
         code: ClaimCode::parse("PQ7N-4D").unwrap(),
         app_id: Some(String::from("third")),
         app_name: String::from("Third"),
@@ -631,14 +635,14 @@ fn pending_claims_are_listed_newest_first_whether_they_are_on_a_channel_or_annou
         minted_at: EPOCH_MS + 500,
         expires_at: Some(EPOCH_MS + 600_500),
     }]);
-    let said = value(&house.ask_text(2, "tesseron__list_pending_claims", "{}").0);
-    let claims = said["pending_claims"].as_array().unwrap();
+    let answer = value(&rig.call_text(2, "tesseron__list_pending_claims", "{}").0);
+    let claims = answer["pending_claims"].as_array().unwrap();
     let ids: Vec<_> = claims.iter().map(|claim| claim["app_id"].as_str().unwrap()).collect();
     assert_eq!(ids, ["second", "third", "first"]);
-    assert_eq!(claims[0]["code"], json!(house.guests[second].code));
+    assert_eq!(claims[0]["code"], json!(rig.apps[second].code));
     let [minted, third] = [&claims[2], &claims[1]].map(|claim| claim.as_object().unwrap());
-    let code = house.guests[first].code.clone().unwrap();
-    // The members and the words of the reference (`docs/protocols/tesseron.md`, "The gateway as an MCP server").
+    let code = rig.apps[first].code.clone().unwrap();
+    // The members and the texts of the reference (`docs/protocols/tesseron.md`, "The gateway as an MCP server").
     let of_gateway = json!({
         "code": code, "app_id": "first", "app_name": "FIRST", "minted_at": EPOCH_MS, "minted_at_iso": "2026-11-21T11:11:02.592Z",
         "source": "gateway-minted",
@@ -649,13 +653,13 @@ fn pending_claims_are_listed_newest_first_whether_they_are_on_a_channel_or_annou
         "expires_at_iso": "2026-11-21T11:21:03.092Z",
     });
     assert_eq!((minted, third), (of_gateway.as_object().unwrap(), of_host.as_object().unwrap()));
-    assert!(said["next_step"].as_str().unwrap().contains(CLAIM));
-    house.claim(first);
-    let said = value(&house.ask_text(3, "tesseron__list_pending_claims", "{}").0);
-    assert_eq!(said["pending_claims"].as_array().unwrap().len(), 2, "a claimed one waits no longer");
+    assert!(answer["next_step"].as_str().unwrap().contains(CLAIM));
+    rig.claim(first);
+    let answer = value(&rig.call_text(3, "tesseron__list_pending_claims", "{}").0);
+    assert_eq!(answer["pending_claims"].as_array().unwrap().len(), 2, "a claimed app is no longer pending");
 }
 
-/// An app of which only its manifest is known.
+/// An app that is known only by its manifest.
 fn advertised(code: &str, app_name: &str) -> Advertised {
     Advertised {
         code: ClaimCode::parse(code).unwrap(),
@@ -668,43 +672,43 @@ fn advertised(code: &str, app_name: &str) -> Advertised {
 }
 
 #[test]
-fn an_app_whose_id_nobody_knows_is_listed_by_its_name_and_one_that_does_not_expire_without_an_end() {
-    let mut house = House::new();
-    house.bridge.advertise(vec![advertised("PQ7N-4D", "ledger-app")]);
-    let said = value(&house.ask_text(1, "tesseron__list_pending_claims", "{}").0);
-    let claim = &said["pending_claims"][0];
+fn a_pending_app_without_an_id_is_listed_by_its_name_and_without_an_expiry_if_it_has_none() {
+    let mut rig = Rig::new();
+    rig.bridge.advertise(vec![advertised("PQ7N-4D", "ledger-app")]);
+    let answer = value(&rig.call_text(1, "tesseron__list_pending_claims", "{}").0);
+    let claim = &answer["pending_claims"][0];
     assert_eq!((&claim["app_id"], &claim["app_name"]), (&json!("ledger-app"), &json!("ledger-app")));
     assert!(claim.get("expires_at").is_none() && claim.get("expires_at_iso").is_none(), "{claim}");
 }
 
-/// The manifest of an app that is claimed elsewhere can be out of date: the model was sent back to the code that had just failed.
+/// If an app was claimed elsewhere, its manifest can be out of date. The error then suggested the code that had just failed.
 #[test]
-fn a_hint_never_names_the_code_that_was_just_refused() {
-    let mut house = House::new();
+fn an_error_never_suggests_the_code_that_was_just_refused() {
+    let mut rig = Rig::new();
     let (spent, other) = ("PQ7N-4D", "AB3X-7K");
-    house.bridge.advertise(vec![advertised(spent, "Spent")]);
-    say(&mut house, 1, &spent.to_lowercase());
-    let (claim, _) = house.wanted();
-    house.bridge.refuse_claim(claim, "the claim is already bound to an agent", house.now);
-    house.carry();
-    let (text, failed) = tests::bridge::text_of(&house.response(1)["result"]);
+    rig.bridge.advertise(vec![advertised(spent, "Spent")]);
+    claim_by_code(&mut rig, 1, &spent.to_lowercase());
+    let (claim, _) = rig.wanted();
+    rig.bridge.refuse_claim(claim, "the claim is already bound to an agent", rig.now);
+    rig.deliver();
+    let (text, failed) = tests::bridge::text_of(&rig.response(1)["result"]);
     assert!(failed && !text.to_uppercase().contains(spent), "{text}");
-    assert!(text.contains("Ask the user for the code"), "it says how to go on: {text}");
-    // Neither does the next one; what else waits is named.
-    house.bridge.advertise(vec![advertised(spent, "Spent"), advertised(other, "Other")]);
-    let (text, _) = house.ask_text(2, "spent__t", "{}");
+    assert!(text.contains("Ask the user for the code"), "the error names the next step: {text}");
+    // The next error does not name it either, but names the other pending code.
+    rig.bridge.advertise(vec![advertised(spent, "Spent"), advertised(other, "Other")]);
+    let (text, _) = rig.call_text(2, "spent__t", "{}");
     assert!(!text.contains(spent) && text.contains(other), "{text}");
-    // Once another code was right, what was refused before is as good as any.
-    let app = house.greet("ledger");
-    house.claim(app);
-    assert!(house.ask_text(4, "spent__t", "{}").0.contains(spent));
+    // After another claim succeeds, the refused code may be suggested again.
+    let app = rig.greet("ledger");
+    rig.claim(app);
+    assert!(rig.call_text(4, "spent__t", "{}").0.contains(spent));
 }
 
 #[test]
-fn the_tools_of_the_gateway_say_how_to_go_on() {
-    let mut house = House::new();
-    house.agent(&request(1, "tools/list", "{}"));
-    let listed = house.response(1)["result"]["tools"].clone();
+fn the_errors_of_the_gateways_own_tools_name_the_next_step() {
+    let mut rig = Rig::new();
+    rig.agent(&request(1, "tools/list", "{}"));
+    let listed = rig.response(1)["result"]["tools"].clone();
     for tool in listed.as_array().unwrap() {
         let (name, description) = (tool["name"].as_str().unwrap(), tool["description"].as_str().unwrap());
         let next = if name == "tesseron__list_pending_claims" { CLAIM } else { "tesseron__list_pending_claims" };
@@ -713,45 +717,45 @@ fn the_tools_of_the_gateway_say_how_to_go_on() {
 }
 
 #[test]
-fn apps_that_wait_are_bounded() {
+fn the_number_of_unclaimed_apps_is_bounded() {
     let mut config = config();
     config.registry.max_pending = 2;
     config.registry.max_channels = 3;
-    let mut house = House::with(config);
-    let apps = [house.dial(), house.dial(), house.dial()];
-    assert_eq!(house.bridge.open(house.now).unwrap_err(), OpenRefused::Full);
+    let mut rig = Rig::with(config);
+    let apps = [rig.dial(), rig.dial(), rig.dial()];
+    assert_eq!(rig.bridge.open(rig.now).unwrap_err(), OpenRefused::Full);
     for app in apps {
-        house.app(app, &hello("ledger", "[]", "[]"));
+        rig.app(app, &hello("ledger", "[]", "[]"));
     }
-    assert!(house.app_response(apps[2], 1).get("error").is_some());
-    assert!(house.told.iter().any(|event| matches!(event, BridgeEvent::AppRefused { .. })));
-    house.claim(apps[0]).app(apps[2], &hello("ledger", "[]", "[]"));
-    assert!(house.app_response(apps[2], 1).get("result").is_some(), "there is room again, on the same channel");
+    assert!(rig.app_response(apps[2], 1).get("error").is_some());
+    assert!(rig.untaken_events.iter().any(|event| matches!(event, BridgeEvent::AppRefused { .. })));
+    rig.claim(apps[0]).app(apps[2], &hello("ledger", "[]", "[]"));
+    assert!(rig.app_response(apps[2], 1).get("result").is_some(), "there is room again on the same channel");
 }
 
 #[test]
-fn an_app_that_never_says_hello_is_hung_up_on() {
-    let mut house = House::new();
-    let app = house.dial();
-    house.at(4_999);
-    assert!(!house.guests[app].gone);
-    house.at(5_000);
-    assert!(house.guests[app].gone);
-    assert_eq!(house.bridge.channels().count(), 0);
+fn an_app_that_never_sends_a_hello_is_disconnected() {
+    let mut rig = Rig::new();
+    let app = rig.dial();
+    rig.at(4_999);
+    assert!(!rig.apps[app].gone);
+    rig.at(5_000);
+    assert!(rig.apps[app].gone);
+    assert_eq!(rig.bridge.channels().count(), 0);
 }
 
 #[test]
-fn item_29_an_app_that_came_before_the_agent_learns_of_it_by_the_claim() {
-    let mut house = House::empty(config());
-    let app = house.dial();
-    house.app(app, &hello("ledger", ACTIONS, RESOURCES));
-    let welcome = house.app_response(app, 1)["result"].clone();
+fn item_29_an_app_that_came_before_the_agent_gets_its_name_with_the_claim() {
+    let mut rig = Rig::empty(config());
+    let app = rig.dial();
+    rig.app(app, &hello("ledger", ACTIONS, RESOURCES));
+    let welcome = rig.app_response(app, 1)["result"].clone();
     assert_eq!(welcome["agent"], json!({"id": "pending", "name": "Awaiting agent"}));
     assert_eq!(welcome["capabilities"]["sampling"], false);
-    house.agent(&initialize(0, "2025-11-25", r#"{"sampling":{}}"#)).agent(&notification("notifications/initialized", "{}"));
-    let code = house.guests[app].code.clone().unwrap();
-    say(&mut house, 1, &code);
-    let claimed = value(&house.app_heard(app)[0])["params"].clone();
+    rig.agent(&initialize(0, "2025-11-25", r#"{"sampling":{}}"#)).agent(&notification("notifications/initialized", "{}"));
+    let code = rig.apps[app].code.clone().unwrap();
+    claim_by_code(&mut rig, 1, &code);
+    let claimed = value(&rig.app_received(app)[0])["params"].clone();
     assert_eq!(claimed["agent"]["id"], "c");
     assert_eq!(
         (&claimed["agentCapabilities"]["sampling"], &claimed["agentCapabilities"]["elicitation"]),

@@ -1,4 +1,4 @@
-//! A bridge whose legs are driven one by one: whoever has something to do is woken, and what is over ends.
+//! A bridge whose legs have separate drivers: a driver is woken whenever its leg has something to do, and ends when its leg is closed.
 
 use std::collections::BTreeSet;
 use std::pin::{Pin, pin};
@@ -13,9 +13,9 @@ use protocol_core::drive::Machine;
 use protocol_core::{Identity, Instant, TransportEnd};
 use tesseron::bridge::{BridgeConfig, Leg, Random};
 use tesseron::legs::SharedBridge;
-use tests::bridge::{ACTIONS, House, RESOURCES, config, hello, value};
+use tests::bridge::{ACTIONS, RESOURCES, Rig, config, hello, value};
 
-/// A clock that stands, and no tasks.
+/// A runtime whose clock stands still, and which runs no tasks.
 struct Still;
 
 impl Runtime for Still {
@@ -50,45 +50,45 @@ fn shared(change: impl FnOnce(&mut BridgeConfig)) -> SharedBridge {
     SharedBridge::new(config, random, Arc::new(Still))
 }
 
-fn touched(house: &mut House) -> BTreeSet<Leg> {
-    std::iter::from_fn(|| house.bridge.poll_touched()).collect()
+fn touched(rig: &mut Rig) -> BTreeSet<Leg> {
+    std::iter::from_fn(|| rig.bridge.poll_touched()).collect()
 }
 
 #[test]
-fn every_leg_that_ends_in_one_verb_is_told_to_its_driver() {
-    // Only the last one was: the others slept for ever with their sockets open.
-    let mut house = House::with(config());
-    let apps = [house.join("a"), house.join("b"), house.join("c")];
-    let legs = apps.map(|app| house.leg(app));
-    touched(&mut house);
-    house.bridge.handle_end(Leg::Agent, TransportEnd::Failed, house.now);
-    let told = touched(&mut house);
+fn regression_the_driver_of_each_leg_that_one_method_ends_is_woken() {
+    // Only the driver of the last leg was woken; the others waited for ever with their sockets open.
+    let mut rig = Rig::with(config());
+    let apps = [rig.join("a"), rig.join("b"), rig.join("c")];
+    let legs = apps.map(|app| rig.leg(app));
+    touched(&mut rig);
+    rig.bridge.handle_end(Leg::Agent, TransportEnd::Failed, rig.now);
+    let woken_legs = touched(&mut rig);
     for leg in legs {
-        assert!(house.bridge.is_closed(leg) && told.contains(&leg), "{leg:?}");
+        assert!(rig.bridge.is_closed(leg) && woken_legs.contains(&leg), "{leg:?}");
     }
 }
 
 #[test]
-fn apps_that_say_nothing_are_hung_up_on_together() {
-    let mut house = House::with(config());
-    let apps = [house.dial(), house.dial()];
-    let legs = apps.map(|app| house.leg(app));
-    touched(&mut house);
-    house.bridge.handle_timeout(Instant::from_millis(5001));
-    let told = touched(&mut house);
+fn the_driver_of_each_leg_that_times_out_at_the_same_time_is_woken() {
+    let mut rig = Rig::with(config());
+    let apps = [rig.dial(), rig.dial()];
+    let legs = apps.map(|app| rig.leg(app));
+    touched(&mut rig);
+    rig.bridge.handle_timeout(Instant::from_millis(5001));
+    let woken_legs = touched(&mut rig);
     for leg in legs {
-        assert!(house.bridge.is_closed(leg) && told.contains(&leg), "{leg:?}");
+        assert!(rig.bridge.is_closed(leg) && woken_legs.contains(&leg), "{leg:?}");
     }
 }
 
 #[test]
-fn a_leg_that_was_not_read_for_want_of_an_owner_is_woken_when_the_owner_is_back() {
+fn a_leg_that_paused_for_unpolled_events_is_woken_when_the_owner_polls_them() {
     let shared = shared(|config| config.agent_limits.events = 4);
     let channel = shared.open().expect("there is room");
     let mut leg = shared.leg(Leg::App(channel));
     let woken = Arc::new(Woken::default());
     leg.register(&Waker::from(Arc::clone(&woken)));
-    // Each is refused for its id, and the owner hears of each.
+    // Each of these frames is refused for its app id, and becomes an event for the owner.
     let bad = hello("BAD", "[]", "[]");
     for _ in 0..100 {
         if leg.wants_input() {
@@ -100,80 +100,80 @@ fn a_leg_that_was_not_read_for_want_of_an_owner_is_woken_when_the_owner_is_back(
     let mut cx = Context::from_waker(Waker::noop());
     while pin!(shared.next_event()).poll(&mut cx).is_ready() {}
     assert!(leg.wants_input());
-    assert!(woken.0.load(Ordering::SeqCst) > before, "nobody told the driver of the leg");
+    assert!(woken.0.load(Ordering::SeqCst) > before, "the driver of the leg was not woken");
 }
 
-/// The agent's driver slept on while its leg wanted input again: only legs of apps were given to their drivers.
+/// The driver of the agent was not woken when its leg wanted input again: only those of apps were.
 #[test]
-fn every_leg_is_given_to_its_driver_when_the_owner_is_back() {
+fn regression_the_drivers_of_all_paused_legs_are_woken_when_the_owner_polls_its_events() {
     let mut config = config();
     config.agent_limits.events = 4;
-    let mut house = House::with(config);
-    let channel = house.bridge.open(house.now).expect("there is room");
+    let mut rig = Rig::with(config);
+    let channel = rig.bridge.open(rig.now).expect("there is room");
     let legs = [Leg::Agent, Leg::App(channel)];
     let bad = Bytes::from(hello("BAD", "[]", "[]"));
-    while house.bridge.wants_input(Leg::App(channel)) {
-        house.bridge.handle_frame(Leg::App(channel), bad.clone(), house.now).expect("it wants input");
+    while rig.bridge.wants_input(Leg::App(channel)) {
+        rig.bridge.handle_frame(Leg::App(channel), bad.clone(), rig.now).expect("it wants input");
     }
-    assert!(legs.iter().all(|leg| !house.bridge.wants_input(*leg)), "no leg is read while the owner leaves events unpolled");
-    touched(&mut house);
-    house.bridge.poll_event().expect("events wait");
-    let told = touched(&mut house);
+    assert!(legs.iter().all(|leg| !rig.bridge.wants_input(*leg)), "no leg is read while the owner leaves events unpolled");
+    touched(&mut rig);
+    rig.bridge.poll_event().expect("events wait");
+    let woken_legs = touched(&mut rig);
     for leg in legs {
-        assert!(house.bridge.wants_input(leg) && told.contains(&leg), "{leg:?}");
+        assert!(rig.bridge.wants_input(leg) && woken_legs.contains(&leg), "{leg:?}");
     }
 }
 
 #[test]
-fn an_app_that_reads_nothing_does_not_outlive_the_agent() {
+fn the_leg_of_an_app_that_reads_nothing_is_closed_after_the_agent_has_left() {
     let shared = shared(|_| {});
     let mut agent = shared.leg(Leg::Agent);
     let channel = shared.open().expect("there is room");
     let mut leg = shared.leg(Leg::App(channel));
     leg.handle_frame(Bytes::from(hello("a", "[]", "[]")), Instant::ZERO).expect("it wants input");
-    // Its welcome is never polled. The agent, which had the alarm of all, goes.
+    // The welcome is never polled. The agent, whose leg had the deadline of all legs, disconnects.
     agent.handle_end(TransportEnd::Eof, Instant::ZERO);
     drop(agent);
-    let due = leg.poll_timeout().expect("somebody must have the alarm");
+    let due = leg.poll_timeout().expect("the remaining leg has the deadline");
     assert!(!leg.is_closed() && due <= Instant::ZERO.saturating_add(Duration::from_secs(5)));
     leg.handle_timeout(due);
     assert!(leg.is_closed());
 }
 
 #[test]
-fn a_transport_is_told_the_limit_of_its_leg() {
+fn the_transport_of_each_leg_gets_the_frame_limit_of_that_leg() {
     let shared = shared(|config| (config.agent_limits.frame_bytes, config.app_limits.frame_bytes) = (1000, 2000));
     let channel = shared.open().expect("there is room");
     assert_eq!((shared.leg(Leg::Agent).frame_limit(), shared.leg(Leg::App(channel)).frame_limit()), (1000, 2000));
 }
 
 #[test]
-fn an_unsubscribe_that_a_busy_app_cannot_take_is_not_lost() {
+fn an_unsubscribe_that_is_refused_as_busy_can_be_repeated() {
     let mut config = config();
     config.app_limits.in_flight = 1;
-    let mut house = House::with(config);
-    let app = house.join_with("a", ACTIONS, RESOURCES);
+    let mut rig = Rig::with(config);
+    let app = rig.join_with("a", ACTIONS, RESOURCES);
     let uri = r#""params":{"uri":"tesseron://a/balance"}"#;
-    house.agent(&format!(r#"{{"jsonrpc":"2.0","id":5,"method":"resources/subscribe",{uri}}}"#));
-    let asked = value(house.app_heard(app).last().expect("a subscribe"));
-    house.app(app, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":null}}"#, asked["id"]));
-    house.heard();
-    house.call(6, "a__t");
-    let call = house.invoked(app);
-    house.agent(&format!(r#"{{"jsonrpc":"2.0","id":7,"method":"resources/unsubscribe",{uri}}}"#));
-    assert_eq!(value(&house.heard()[0])["error"]["code"], -32809, "busy");
-    house.app(app, &call.output("1"));
-    house.heard();
-    house.agent(&format!(r#"{{"jsonrpc":"2.0","id":8,"method":"resources/unsubscribe",{uri}}}"#));
-    assert_eq!(value(house.app_heard(app).last().expect("an unsubscribe"))["method"], "resources/unsubscribe");
+    rig.agent(&format!(r#"{{"jsonrpc":"2.0","id":5,"method":"resources/subscribe",{uri}}}"#));
+    let asked = value(rig.app_received(app).last().expect("a subscribe"));
+    rig.app(app, &format!(r#"{{"jsonrpc":"2.0","id":{},"result":null}}"#, asked["id"]));
+    rig.agent_received();
+    rig.call(6, "a__t");
+    let call = rig.invoked(app);
+    rig.agent(&format!(r#"{{"jsonrpc":"2.0","id":7,"method":"resources/unsubscribe",{uri}}}"#));
+    assert_eq!(value(&rig.agent_received()[0])["error"]["code"], -32809, "busy");
+    rig.app(app, &call.output("1"));
+    rig.agent_received();
+    rig.agent(&format!(r#"{{"jsonrpc":"2.0","id":8,"method":"resources/unsubscribe",{uri}}}"#));
+    assert_eq!(value(rig.app_received(app).last().expect("an unsubscribe"))["method"], "resources/unsubscribe");
 }
 
 #[test]
-fn no_secret_is_shown_by_debug() {
-    let mut house = House::with(config());
-    let app = house.dial();
-    house.app(app, &hello("a", "[]", "[]"));
-    let events = format!("{:?}", house.events());
-    let code = house.guests[app].code.clone().expect("a code");
+fn debug_output_shows_no_secret() {
+    let mut rig = Rig::with(config());
+    let app = rig.dial();
+    rig.app(app, &hello("a", "[]", "[]"));
+    let events = format!("{:?}", rig.events());
+    let code = rig.apps[app].code.clone().expect("a code");
     assert!(events.contains("AppReady") && !events.contains(&code), "{events}");
 }

@@ -1,5 +1,5 @@
-//! What a gateway must not do: keep progress back until the end, make tokens up, merge, reorder or drop content, mangle text, lose how far
-//! a cancelled run was. With bare sessions at all ends, in virtual time.
+//! Faithful forwarding: a bridge must not keep progress until the end, invent tokens, merge, reorder or drop content, change text, or lose the
+//! progress of a cancelled call. The tests use bare sessions at all ends, in virtual time.
 
 use protocol_core::{
     CallTimeouts, Content, Event, InboundId, Invoke, Json, Op, OutboundId, Outcome, Progress, Reply, RpcError, ToolOutput,
@@ -7,28 +7,28 @@ use protocol_core::{
 use serde_json::{Value, json};
 use tesseron::bridge::Leg;
 use testkit::scripted;
-use tests::bridge::{House, app_config, call_tool, config, value};
+use tests::bridge::{Rig, app_config, call_tool, config, value};
 
-/// A house of bare sessions with the app `ledger`, and a call of its action that runs.
-fn running() -> (House, usize, OutboundId, InboundId) {
-    let mut house = House::of_sessions(config());
-    let app = house.join_session(app_config("ledger"));
-    let (call, invocation) = call(&mut house, app);
-    (house, app, call, invocation)
+/// A bridge between bare sessions with the app `ledger`, and a running call of its action.
+fn running() -> (Rig, usize, OutboundId, InboundId) {
+    let mut rig = Rig::of_sessions(config());
+    let app = rig.join_session(app_config("ledger"));
+    let (call, invocation) = call(&mut rig, app);
+    (rig, app, call, invocation)
 }
 
-fn call(house: &mut House, app: usize) -> (OutboundId, InboundId) {
-    house.app_end(app).events();
+fn call(rig: &mut Rig, app: usize) -> (OutboundId, InboundId) {
+    rig.app_end(app).events();
     let params = scripted::json(r#"{"name":"ledger__t","arguments":{}}"#);
-    let call = house.agent_end().invoke(Invoke::new(Op::CallTool, params).with_timeouts(CallTimeouts::NONE));
-    house.carry();
-    (call, house.app_end(app).request())
+    let call = rig.agent_end().invoke(Invoke::new(Op::CallTool, params).with_timeouts(CallTimeouts::NONE));
+    rig.deliver();
+    (call, rig.app_end(app).request())
 }
 
 /// The result of the one call that has ended.
-fn result(house: &mut House) -> Json {
-    house.carry();
-    match house.agent_end().outcome() {
+fn result(rig: &mut Rig) -> Json {
+    rig.deliver();
+    match rig.agent_end().outcome() {
         Outcome::Result(result) => result,
         other => panic!("no result: {other:?}"),
     }
@@ -40,20 +40,20 @@ fn texts(result: &Json) -> Vec<String> {
 }
 
 #[test]
-fn ten_updates_half_a_second_apart_arrive_half_a_second_apart() {
-    let (mut house, app, _, invocation) = running();
-    house.heard_at();
+fn ten_updates_half_a_second_apart_are_each_forwarded_at_once() {
+    let (mut rig, app, _, invocation) = running();
+    rig.agent_received_at();
     for step in 1..=10 {
-        house.later(500);
-        house.app_end(app).report(invocation, Progress::count(step, 10).with_message(format!("step {step}")));
-        house.carry();
+        rig.later(500);
+        rig.app_end(app).report(invocation, Progress::count(step, 10).with_message(format!("step {step}")));
+        rig.deliver();
     }
-    house.later(500).app_end(app).respond(invocation);
-    house.carry();
-    let heard = house.heard_at();
-    let times: Vec<u64> = heard.iter().map(|heard| heard.at).collect();
+    rig.later(500).app_end(app).respond(invocation);
+    rig.deliver();
+    let received = rig.agent_received_at();
+    let times: Vec<u64> = received.iter().map(|received| received.at).collect();
     assert_eq!(times, [500, 1000, 1500, 2000, 2500, 3000, 3500, 4000, 4500, 5000, 5500]);
-    let frames: Vec<Value> = heard.iter().map(|heard| value(&heard.text)).collect();
+    let frames: Vec<Value> = received.iter().map(|received| value(&received.text)).collect();
     for (step, frame) in (1..).zip(&frames[..10]) {
         assert_eq!(frame["method"], "notifications/progress");
         assert_eq!(
@@ -62,34 +62,34 @@ fn ten_updates_half_a_second_apart_arrive_half_a_second_apart() {
         );
     }
     assert!(frames[10].get("result").is_some());
-    let accepted = house.agent_end().events().into_iter().filter(|event| matches!(event, Event::Progress { .. })).count();
-    assert_eq!(accepted, 10, "and the agent's session takes each of them");
+    let accepted = rig.agent_end().events().into_iter().filter(|event| matches!(event, Event::Progress { .. })).count();
+    assert_eq!(accepted, 10, "the session of the agent accepts each of them");
 }
 
 #[test]
 fn every_update_of_a_burst_arrives_before_the_result_in_its_order() {
-    let (mut house, app, _, invocation) = running();
-    house.heard();
+    let (mut rig, app, _, invocation) = running();
+    rig.agent_received();
     for step in 1..=1000 {
-        house.app_end(app).report(invocation, Progress::count(step, 1000));
+        rig.app_end(app).report(invocation, Progress::count(step, 1000));
     }
-    house.app_end(app).respond(invocation);
-    house.carry();
-    let frames: Vec<Value> = house.heard().iter().map(|text| value(text)).collect();
+    rig.app_end(app).respond(invocation);
+    rig.deliver();
+    let frames: Vec<Value> = rig.agent_received().iter().map(|text| value(text)).collect();
     let values: Vec<f64> = frames.iter().filter_map(|frame| frame["params"]["progress"].as_f64()).collect();
     assert_eq!(values, (1..=1000).map(|step| f64::from(step) / 10.0).collect::<Vec<_>>());
     assert!(frames.last().unwrap().get("result").is_some());
 }
 
 #[test]
-fn no_token_is_made_up_where_there_was_none_and_none_is_changed() {
-    let mut house = House::new();
-    let app = house.join("ledger");
+fn a_progress_token_is_neither_invented_nor_changed() {
+    let mut rig = Rig::new();
+    let app = rig.join("ledger");
     for token in [None, Some("\"a b\""), Some("0"), Some("-1")] {
-        house.agent(&call_tool("1", "ledger__t", "{}", token));
-        let call = house.invoked(app);
-        house.app(app, &call.progress(r#","percent":50,"message":"m""#)).app(app, &call.output("1"));
-        let frames: Vec<Value> = house.heard().iter().map(|text| value(text)).collect();
+        rig.agent(&call_tool("1", "ledger__t", "{}", token));
+        let call = rig.invoked(app);
+        rig.app(app, &call.progress(r#","percent":50,"message":"m""#)).app(app, &call.output("1"));
+        let frames: Vec<Value> = rig.agent_received().iter().map(|text| value(text)).collect();
         let tokens: Vec<String> = frames
             .iter()
             .filter(|frame| frame["method"] == "notifications/progress")
@@ -99,33 +99,33 @@ fn no_token_is_made_up_where_there_was_none_and_none_is_changed() {
     }
 }
 
-/// `chatty`: four blocks, one of them beyond ASCII.
+/// The action `chatty` returns four blocks, one of them with characters beyond ASCII.
 #[test]
-fn blocks_of_content_stay_as_many_and_in_their_order() {
+fn the_number_and_the_order_of_content_blocks_do_not_change() {
     let blocks = [
         "first block: short",
         "second block: a slightly longer string with multiple words",
         "third block: numbers 1 2 3 4 5",
         "fourth block: unicode; café résumé naïve",
     ];
-    let (mut house, app, _, invocation) = running();
+    let (mut rig, app, _, invocation) = running();
     let output = ToolOutput::blocks(blocks.map(|text| Content::Text(text.into())));
-    house.app_end(app).reply(invocation, Reply::Tool(output));
-    let result = result(&mut house);
+    rig.app_end(app).reply(invocation, Reply::Tool(output));
+    let result = result(&mut rig);
     assert_eq!(texts(&result), blocks);
 }
 
-/// `long_output`, with the most that it can be asked for.
+/// The action `long_output` with its greatest number of blocks.
 #[test]
 fn fifty_long_blocks_arrive_byte_for_byte() {
     let block = |number: usize| -> String {
         let header = format!("[block {number}] ");
         header.chars().chain("abcdefghij".chars().cycle()).take(65_536).collect()
     };
-    let (mut house, app, _, invocation) = running();
+    let (mut rig, app, _, invocation) = running();
     let output = ToolOutput::blocks((0..50).map(|number| Content::Text(block(number).into())));
-    house.app_end(app).reply(invocation, Reply::Tool(output));
-    let result = result(&mut house);
+    rig.app_end(app).reply(invocation, Reply::Tool(output));
+    let result = result(&mut rig);
     let texts = texts(&result);
     assert_eq!(texts.len(), 50);
     for (number, text) in texts.iter().enumerate() {
@@ -134,128 +134,128 @@ fn fifty_long_blocks_arrive_byte_for_byte() {
 }
 
 #[test]
-fn blocks_of_every_kind_cross_as_they_are_and_what_only_looks_like_blocks_is_json() {
-    let mut house = House::new();
-    let app = house.join("ledger");
+fn content_blocks_of_each_kind_are_forwarded_unchanged_and_other_outputs_as_json() {
+    let mut rig = Rig::new();
+    let app = rig.join("ledger");
     let image = r#"{"type":"image","data":"AA==","mimeType":"image/png","annotations":{"n":1.50}}"#;
     let link = r#"{"type":"resource_link","uri":"file:///x","name":"x","_meta":{"a":"\u00e9"}}"#;
-    house.call(1, "ledger__t");
-    let call = house.invoked(app);
-    house.app(app, &call.output(&format!(r#"{{"content":[{image},{{"type":"text","text":"\u00e9"}},{link}]}}"#)));
-    let heard = house.heard();
-    assert!(heard[0].contains(&format!(r#""content":[{image},{{"type":"text","text":"\u00e9"}},{link}]"#)), "{heard:?}");
+    rig.call(1, "ledger__t");
+    let call = rig.invoked(app);
+    rig.app(app, &call.output(&format!(r#"{{"content":[{image},{{"type":"text","text":"\u00e9"}},{link}]}}"#)));
+    let received = rig.agent_received();
+    assert!(received[0].contains(&format!(r#""content":[{image},{{"type":"text","text":"\u00e9"}},{link}]"#)), "{received:?}");
     for (id, output) in [
         (2, r#"{"content":[{"type":"text","text":"a"}],"more":1}"#),
         (3, r#"{"content":[{"type":"unknown"}]}"#),
         (4, r#"{"content":"text"}"#),
         (5, r#"{"content":[1]}"#),
     ] {
-        house.call(id, "ledger__t");
-        let call = house.invoked(app);
-        house.app(app, &call.output(output));
-        let (text, _) = tests::bridge::text_of(&house.response(id)["result"]);
+        rig.call(id, "ledger__t");
+        let call = rig.invoked(app);
+        rig.app(app, &call.output(output));
+        let (text, _) = tests::bridge::text_of(&rig.response(id)["result"]);
         assert_eq!(value(&text), value(output));
     }
 }
 
 #[test]
-fn no_letter_is_mangled_in_words_in_arguments_or_in_results() {
+fn text_beyond_ascii_is_forwarded_unchanged_in_messages_arguments_and_results() {
     let words = "café résumé naïve — 日本語 العربية 👩‍👩‍👧 \u{0} \u{7f} \u{2028} \u{feff} \\ \" / \t";
-    let (mut house, app, _, invocation) = running();
-    house.heard();
-    house.app_end(app).report(invocation, Progress::percent(5.0).with_message(words));
-    house.app_end(app).reply(invocation, Reply::Tool(ToolOutput::text(words)));
-    house.carry();
-    let frames: Vec<Value> = house.heard().iter().map(|text| value(text)).collect();
+    let (mut rig, app, _, invocation) = running();
+    rig.agent_received();
+    rig.app_end(app).report(invocation, Progress::percent(5.0).with_message(words));
+    rig.app_end(app).reply(invocation, Reply::Tool(ToolOutput::text(words)));
+    rig.deliver();
+    let frames: Vec<Value> = rig.agent_received().iter().map(|text| value(text)).collect();
     assert_eq!(frames[0]["params"]["message"], words);
     assert_eq!(frames[1]["result"]["content"][0]["text"], words);
 
-    let mut house = House::new();
-    let app = house.join("ledger");
-    house.agent(&call_tool("1", "ledger__t", &json!({"text": words, words: 1}).to_string(), None));
-    let call = house.invoked(app);
+    let mut rig = Rig::new();
+    let app = rig.join("ledger");
+    rig.agent(&call_tool("1", "ledger__t", &json!({"text": words, words: 1}).to_string(), None));
+    let call = rig.invoked(app);
     assert_eq!(value(&call.text)["params"]["input"], json!({"text": words, words: 1}));
-    house.app(app, &call.error(-32000, "é 日本", Some(&json!([words]).to_string())));
-    let result = house.response(1)["result"].clone();
+    rig.app(app, &call.error(-32000, "é 日本", Some(&json!([words]).to_string())));
+    let result = rig.response(1)["result"].clone();
     assert_eq!(result["structuredContent"]["data"], json!([words]));
     assert!(tests::bridge::text_of(&result).0.starts_with("é 日本\n"));
 }
 
 #[test]
-fn what_a_run_had_done_when_its_time_was_over_is_told() {
-    let mut house = House::of_sessions(config());
+fn a_call_that_times_out_at_the_app_returns_its_partial_result() {
+    let mut rig = Rig::of_sessions(config());
     let mut app_config = app_config("ledger");
     app_config.timeouts.serve = Some(std::time::Duration::from_secs(3));
-    let app = house.join_session(app_config);
-    let (_, invocation) = call(&mut house, app);
+    let app = rig.join_session(app_config);
+    let (_, invocation) = call(&mut rig, app);
     let partial = scripted::json(r#"{"processed":2,"total":5,"results":["é"]}"#);
-    house.app_end(app).session.checkpoint(invocation, partial).unwrap();
-    house.later(3000);
-    let result = result(&mut house);
-    let said = value(result.as_str())["structuredContent"].clone();
-    assert_eq!((&said["code"], &said["data"]["partial"]["processed"]), (&json!(-32002), &json!(2)));
-    assert_eq!(said["data"]["partial"]["status"], "timeout");
+    rig.app_end(app).session.checkpoint(invocation, partial).unwrap();
+    rig.later(3000);
+    let result = result(&mut rig);
+    let content = value(result.as_str())["structuredContent"].clone();
+    assert_eq!((&content["code"], &content["data"]["partial"]["processed"]), (&json!(-32002), &json!(2)));
+    assert_eq!(content["data"]["partial"]["status"], "timeout");
 }
 
 #[test]
-fn how_far_a_run_was_is_known_when_its_app_is_lost_or_the_call_is_given_up() {
-    let (mut house, app, _, invocation) = running();
-    house.app_end(app).report(invocation, Progress::count(2, 5).with_message("2/5"));
-    house.carry().lose(app);
-    let result = result(&mut house);
-    let said = value(result.as_str())["structuredContent"].clone();
-    assert_eq!((&said["code"], said["progress"].as_f64()), (&json!(-32010), Some(40.0)));
+fn the_last_progress_of_a_call_is_kept_when_its_app_is_lost_or_the_call_is_cancelled() {
+    let (mut rig, app, _, invocation) = running();
+    rig.app_end(app).report(invocation, Progress::count(2, 5).with_message("2/5"));
+    rig.deliver().lose(app);
+    let result = result(&mut rig);
+    let content = value(result.as_str())["structuredContent"].clone();
+    assert_eq!((&content["code"], content["progress"].as_f64()), (&json!(-32010), Some(40.0)));
 
-    // Nothing may follow a cancel on MCP: the last update is what the agent has.
-    let (mut house, app, call, invocation) = running();
+    // On MCP no frame may follow a cancel, so the agent has the last update instead of a partial result.
+    let (mut rig, app, call, invocation) = running();
     let data = scripted::json(r#"{"processed":2}"#);
-    house.app_end(app).report(invocation, Progress::count(2, 5).with_message("2/5").with_data(data.clone()));
-    house.carry();
-    let agent = house.agent_end();
+    rig.app_end(app).report(invocation, Progress::count(2, 5).with_message("2/5").with_data(data.clone()));
+    rig.deliver();
+    let agent = rig.agent_end();
     agent.session.cancel(call, Some("enough"), agent.now).unwrap();
-    house.carry();
-    let done = house.agent_end().events().into_iter().find_map(|event| match event {
+    rig.deliver();
+    let done = rig.agent_end().events().into_iter().find_map(|event| match event {
         Event::Done { outcome: Outcome::Cancelled, last, .. } => last,
         _ => None,
     });
-    let last = done.expect("it knows");
+    let last = done.expect("the session keeps the last update");
     assert_eq!((last.value, last.message.as_deref(), last.data), (Some(40.0), Some("2/5"), Some(data)));
-    let heard = house.app_end(app).events();
-    assert!(heard.iter().any(|event| matches!(event, Event::Cancelled { .. })), "{heard:?}");
-    house.app_end(app).session.respond(invocation, Reply::Done, protocol_core::Instant::ZERO).unwrap_err();
-    house.assert_idle();
+    let received = rig.app_end(app).events();
+    assert!(received.iter().any(|event| matches!(event, Event::Cancelled { .. })), "{received:?}");
+    rig.app_end(app).session.respond(invocation, Reply::Done, protocol_core::Instant::ZERO).unwrap_err();
+    rig.assert_idle();
 }
 
 #[test]
-fn an_error_of_a_handler_keeps_everything_that_it_says() {
-    let (mut house, app, _, invocation) = running();
+fn the_error_of_a_handler_is_forwarded_with_its_code_its_message_and_its_data() {
+    let (mut rig, app, _, invocation) = running();
     let error = RpcError::new(-31_000, "nö").with_data(scripted::json(r#"{"a":[1,2,{"b":null}],"n":1e400}"#));
-    house.app_end(app).reply(invocation, Reply::Error(error));
-    let result = result(&mut house);
+    rig.app_end(app).reply(invocation, Reply::Error(error));
+    let result = result(&mut rig);
     assert!(
         result.as_str().contains(r#""structuredContent":{"code":-31000,"data":{"a":[1,2,{"b":null}],"n":1e400}}"#),
         "{result:?}"
     );
 }
 
-/// Two agents would see the same of one app: with the bridge between or without.
+/// An agent gets the same updates through a bridge as it would directly from the app.
 #[test]
-fn updates_that_the_agent_reads_late_are_merged_and_those_that_it_reads_are_not() {
+fn updates_are_merged_only_while_the_agent_does_not_read() {
     let mut slow = config();
     slow.agent_limits.output_bytes = 2048;
-    let mut house = House::of_sessions(slow);
-    let app = house.join_session(app_config("ledger"));
-    let (_, invocation) = call(&mut house, app);
-    house.heard();
-    house.stall(Leg::Agent);
+    let mut rig = Rig::of_sessions(slow);
+    let app = rig.join_session(app_config("ledger"));
+    let (_, invocation) = call(&mut rig, app);
+    rig.agent_received();
+    rig.stall(Leg::Agent);
     for step in 1..=1000 {
-        house.app_end(app).report(invocation, Progress::count(step, 1000).with_message(format!("{step}")));
-        house.carry();
-        assert!(house.stats(Leg::Agent).queued_bytes <= 2048 + 256);
+        rig.app_end(app).report(invocation, Progress::count(step, 1000).with_message(format!("{step}")));
+        rig.deliver();
+        assert!(rig.stats(Leg::Agent).queued_bytes <= 2048 + 256);
     }
-    house.app_end(app).respond(invocation);
-    house.carry().read(Leg::Agent);
-    let frames: Vec<Value> = house.heard().iter().map(|text| value(text)).collect();
+    rig.app_end(app).respond(invocation);
+    rig.deliver().read(Leg::Agent);
+    let frames: Vec<Value> = rig.agent_received().iter().map(|text| value(text)).collect();
     let values: Vec<f64> = frames.iter().filter_map(|frame| frame["params"]["progress"].as_f64()).collect();
     assert!(values.len() < 50 && values.windows(2).all(|pair| pair[0] < pair[1]), "{values:?}");
     assert_eq!(values.last(), Some(&100.0), "the newest is not lost");

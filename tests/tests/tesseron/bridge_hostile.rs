@@ -1,73 +1,73 @@
-//! Bad apps and bad agents at the gateway: each costs only its own leg, whatever runs on the others goes on or is told, and nothing is left
-//! of it.
+//! Misbehaving apps and agents at the gateway: only the leg of the misbehaving end suffers, calls on the other legs go on or fail with an
+//! error, and no state remains afterwards.
 
 use protocol_core::{Close, CloseReason, TransportEnd};
 use serde_json::{Value, json};
 use tesseron::bridge::{BridgeConfig, BridgeEvent, Leg};
 use testkit::scripted::{cancelled, notification, request};
-use tests::bridge::{ACTIONS, House, Invoked, RESOURCES, answered, call_tool, config, hello, manifest, sampled, value};
+use tests::bridge::{ACTIONS, Invoked, RESOURCES, Rig, answered, call_tool, config, hello, manifest, sampled, value};
 
-/// A house with the app `good`, whose call 1 runs, and the app `bad`, whose call 2 does.
-struct Street {
-    house: House,
+/// A bridge with the apps `good` and `bad`, whose calls 1 and 2 are running.
+struct TwoApps {
+    rig: Rig,
     good: usize,
     bad: usize,
     good_call: Invoked,
     bad_call: Invoked,
 }
 
-impl Street {
+impl TwoApps {
     fn new() -> Self {
         Self::with(config())
     }
 
     fn with(config: BridgeConfig) -> Self {
-        let mut house = House::with(config);
-        let (good, bad) = (house.join("good"), house.join("bad"));
-        house.call(1, "good__t").call(2, "bad__t");
-        let (good_call, bad_call) = (house.invoked(good), house.invoked(bad));
-        Self { house, good, bad, good_call, bad_call }
+        let mut rig = Rig::with(config);
+        let (good, bad) = (rig.join("good"), rig.join("bad"));
+        rig.call(1, "good__t").call(2, "bad__t");
+        let (good_call, bad_call) = (rig.invoked(good), rig.invoked(bad));
+        Self { rig, good, bad, good_call, bad_call }
     }
 
-    /// A small outbox for the agent, so that a flood need not be large.
+    /// Limits the output queue of the agent, so that a flood need not be large.
     fn narrow() -> Self {
         let mut config = config();
         config.agent_limits.output_bytes = 16 << 10;
         Self::with(config)
     }
 
-    /// The call of the good app goes on, is answered, and can be made again.
+    /// Checks that the call of the good app goes on and is answered, and that another one can be made.
     #[track_caller]
-    fn good_goes_on(&mut self) {
-        let Self { house, good, good_call, .. } = self;
-        house.forget().app(*good, &good_call.progress(r#","percent":50"#));
-        assert_eq!(house.progress(), [(50.0, None)]);
-        house.app(*good, &good_call.sample(70));
-        let (asked, _) = house.asked("sampling/createMessage");
-        house.agent(&sampled(&asked, "x"));
-        assert_eq!(house.app_response(*good, 70)["result"]["content"], "x");
-        house.app(*good, &good_call.output("\"fine\""));
-        assert_eq!(house.response(1)["result"]["content"][0]["text"], "fine");
-        house.call(1, "good__t");
-        *good_call = house.invoked(*good);
+    fn check_good_app(&mut self) {
+        let Self { rig, good, good_call, .. } = self;
+        rig.forget().app(*good, &good_call.progress(r#","percent":50"#));
+        assert_eq!(rig.progress(), [(50.0, None)]);
+        rig.app(*good, &good_call.sample(70));
+        let (asked, _) = rig.agent_request("sampling/createMessage");
+        rig.agent(&sampled(&asked, "x"));
+        assert_eq!(rig.app_response(*good, 70)["result"]["content"], "x");
+        rig.app(*good, &good_call.output("\"fine\""));
+        assert_eq!(rig.response(1)["result"]["content"][0]["text"], "fine");
+        rig.call(1, "good__t");
+        *good_call = rig.invoked(*good);
     }
 }
 
 // ---- Apps that flood ----
 
 #[test]
-fn a_flood_of_progress_is_merged_for_an_agent_that_does_not_read_and_stalls_nobody() {
-    let Street { mut house, good, bad, good_call, bad_call } = Street::narrow();
-    house.stall(Leg::Agent);
+fn a_flood_of_progress_is_merged_for_an_agent_that_does_not_read_and_delays_no_other_app() {
+    let TwoApps { mut rig, good, bad, good_call, bad_call } = TwoApps::narrow();
+    rig.stall(Leg::Agent);
     for step in 0..20_000 {
         let percent = f64::from(step) / 200.0;
-        house.app(bad, &bad_call.progress(&format!(r#","percent":{percent},"message":"{step}""#)));
-        assert!(house.stats(Leg::Agent).queued_bytes <= 17 << 10);
+        rig.app(bad, &bad_call.progress(&format!(r#","percent":{percent},"message":"{step}""#)));
+        assert!(rig.stats(Leg::Agent).queued_bytes <= 17 << 10);
     }
-    assert_eq!((house.unread(house.leg(bad)), house.unread(house.leg(good))), (0, 0), "apps are read on");
-    house.app(good, &good_call.progress(r#","percent":7,"message":"good""#)).app(good, &good_call.output("1"));
-    house.read(Leg::Agent);
-    let frames: Vec<Value> = house.heard().iter().map(|text| value(text)).collect();
+    assert_eq!((rig.unread(rig.leg(bad)), rig.unread(rig.leg(good))), (0, 0), "both apps are still read");
+    rig.app(good, &good_call.progress(r#","percent":7,"message":"good""#)).app(good, &good_call.output("1"));
+    rig.read(Leg::Agent);
+    let frames: Vec<Value> = rig.agent_received().iter().map(|text| value(text)).collect();
     let of = |token: u64| -> Vec<f64> {
         let mine = frames.iter().filter(|frame| frame["params"]["progressToken"] == token);
         mine.map(|frame| frame["params"]["progress"].as_f64().unwrap()).collect()
@@ -80,7 +80,7 @@ fn a_flood_of_progress_is_merged_for_an_agent_that_does_not_read_and_stalls_nobo
 }
 
 #[test]
-fn floods_of_what_belongs_to_no_call_are_bounded_and_the_answer_comes_through() {
+fn a_flood_of_notifications_is_bounded_and_does_not_hold_up_responses() {
     type Frame = fn(u64) -> String;
     let floods: [(&str, Frame); 4] = [
         ("log", |step| notification("log", &format!(r#"{{"level":"error","message":"{step}"}}"#))),
@@ -89,423 +89,429 @@ fn floods_of_what_belongs_to_no_call_are_bounded_and_the_answer_comes_through() 
         ("nonsense", |step| notification("x/y", &format!(r#"{{"n":{step}}}"#))),
     ];
     for (name, frame) in floods {
-        let Street { mut house, good, bad, good_call, bad_call } = Street::narrow();
-        house.stall(Leg::Agent);
+        let TwoApps { mut rig, good, bad, good_call, bad_call } = TwoApps::narrow();
+        rig.stall(Leg::Agent);
         for step in 0..5_000 {
-            house.app(bad, &frame(step));
-            assert!(house.stats(Leg::Agent).queued_bytes <= 17 << 10, "{name}");
+            rig.app(bad, &frame(step));
+            assert!(rig.stats(Leg::Agent).queued_bytes <= 17 << 10, "{name}");
         }
-        assert_eq!(house.unread(house.leg(bad)), 0, "{name}");
-        house.app(good, &good_call.output("1")).app(bad, &bad_call.output("1")).read(Leg::Agent);
+        assert_eq!(rig.unread(rig.leg(bad)), 0, "{name}");
+        rig.app(good, &good_call.output("1")).app(bad, &bad_call.output("1")).read(Leg::Agent);
         let answers: Vec<Value> =
-            house.heard().iter().map(|text| value(text)).filter(|frame| frame.get("result").is_some()).collect();
+            rig.agent_received().iter().map(|text| value(text)).filter(|frame| frame.get("result").is_some()).collect();
         assert_eq!(answers.len(), 2, "{name}");
-        house.assert_idle();
+        rig.assert_idle();
     }
 }
 
 #[test]
-fn news_that_found_no_room_are_told_once_there_is_some() {
-    let Street { mut house, bad, .. } = Street::narrow();
-    house.stall(Leg::Agent);
+fn a_notification_without_room_in_the_queue_is_sent_once_there_is_room() {
+    let TwoApps { mut rig, bad, .. } = TwoApps::narrow();
+    rig.stall(Leg::Agent);
     let spam = "x".repeat(1 << 10);
     for _ in 0..40 {
-        house.app(bad, &notification("log", &format!(r#"{{"level":"error","message":"{spam}"}}"#)));
+        rig.app(bad, &notification("log", &format!(r#"{{"level":"error","message":"{spam}"}}"#)));
     }
-    house.app(bad, &notification("actions/list_changed", r#"{"actions":[]}"#)).lose(bad);
-    house.read(Leg::Agent);
-    let methods: Vec<Value> = house.heard().iter().map(|text| value(text)["method"].clone()).collect();
+    rig.app(bad, &notification("actions/list_changed", r#"{"actions":[]}"#)).lose(bad);
+    rig.read(Leg::Agent);
+    let methods: Vec<Value> = rig.agent_received().iter().map(|text| value(text)["method"].clone()).collect();
     assert!(methods.contains(&json!("notifications/tools/list_changed")), "{methods:?}");
     assert!(methods.contains(&json!("notifications/resources/list_changed")));
 }
 
 #[test]
-fn a_flood_of_updates_of_a_resource_is_one_piece_of_news_for_an_agent_that_does_not_read() {
-    let Street { mut house, bad, .. } = Street::narrow();
-    house.agent(&request(5, "resources/subscribe", r#"{"uri":"tesseron://bad/balance"}"#));
-    let (asked, params) = house.app_asked(bad, "resources/subscribe");
-    house.app(bad, &answered(&asked, "null")).forget();
-    house.stall(Leg::Agent);
+fn a_flood_of_resource_updates_becomes_few_notifications_for_an_agent_that_does_not_read() {
+    let TwoApps { mut rig, bad, .. } = TwoApps::narrow();
+    rig.agent(&request(5, "resources/subscribe", r#"{"uri":"tesseron://bad/balance"}"#));
+    let (asked, params) = rig.app_request(bad, "resources/subscribe");
+    rig.app(bad, &answered(&asked, "null")).forget();
+    rig.stall(Leg::Agent);
     for step in 0..5_000 {
         let update = json!({"subscriptionId": params["subscriptionId"], "value": step});
-        house.app(bad, &notification("resources/updated", &update.to_string()));
-        assert!(house.stats(Leg::Agent).queued_bytes <= 17 << 10);
+        rig.app(bad, &notification("resources/updated", &update.to_string()));
+        assert!(rig.stats(Leg::Agent).queued_bytes <= 17 << 10);
     }
-    house.read(Leg::Agent);
-    assert!(house.notifications("notifications/resources/updated").len() < 500);
+    rig.read(Leg::Agent);
+    assert!(rig.notifications("notifications/resources/updated").len() < 500);
 }
 
 #[test]
-fn a_flood_of_questions_is_refused_beyond_its_limit_and_leaves_room_for_others() {
+fn a_flood_of_input_requests_is_refused_beyond_the_limit_of_the_app() {
     let mut config = config();
     config.app_limits.in_flight = 16;
     config.agent_limits.in_flight = 64;
-    let mut street = Street::with(config);
-    let Street { house, bad, bad_call, .. } = &mut street;
+    let mut both = TwoApps::with(config);
+    let TwoApps { rig, bad, bad_call, .. } = &mut both;
     for id in 0..200 {
-        house.app(*bad, &bad_call.sample(id));
+        rig.app(*bad, &bad_call.sample(id));
     }
-    assert_eq!(house.heard().len(), 16);
-    let refusals = house.app_heard(*bad);
+    assert_eq!(rig.agent_received().len(), 16);
+    let refusals = rig.app_received(*bad);
     assert_eq!(refusals.len(), 184);
     assert!(refusals.iter().all(|text| value(text)["error"]["data"]["busy"] == true), "{:?}", refusals[0]);
-    let Street { house, good, good_call, bad_call, bad } = &mut street;
-    house.app(*good, &good_call.sample(70));
-    house.asked("sampling/createMessage");
-    house.app(*bad, &bad_call.output("1")).app(*good, &good_call.output("1")).assert_idle();
+    let TwoApps { rig, good, good_call, bad_call, bad } = &mut both;
+    rig.app(*good, &good_call.sample(70));
+    rig.agent_request("sampling/createMessage");
+    rig.app(*bad, &bad_call.output("1")).app(*good, &good_call.output("1")).assert_idle();
 }
 
 #[test]
-fn an_app_that_makes_the_gateway_refuse_more_than_it_reads_is_read_no_further_and_then_hung_up_on() {
-    let mut street = Street::new();
-    let Street { house, bad, .. } = &mut street;
-    let leg = house.leg(*bad);
-    house.stall(leg);
+fn an_app_that_does_not_read_its_refusals_is_no_longer_read_and_then_disconnected() {
+    let mut both = TwoApps::new();
+    let TwoApps { rig, bad, .. } = &mut both;
+    let leg = rig.leg(*bad);
+    rig.stall(leg);
     for id in 0..1_000 {
-        house.app(*bad, &request(id, "no/such/method", "{}"));
+        rig.app(*bad, &request(id, "no/such/method", "{}"));
     }
-    assert!(house.unread(leg) > 700, "it is read no further");
-    assert!(house.stats(leg).queued_bytes < 64 << 10);
-    street.good_goes_on();
-    let Street { house, bad, .. } = &mut street;
-    house.later(6_000);
-    assert!(house.guests[*bad].gone);
-    assert_eq!(house.response(2)["result"]["structuredContent"]["code"], -32010);
-    street.good_goes_on();
+    assert!(rig.unread(leg) > 700, "the app is no longer read");
+    assert!(rig.stats(leg).queued_bytes < 64 << 10);
+    both.check_good_app();
+    let TwoApps { rig, bad, .. } = &mut both;
+    rig.later(6_000);
+    assert!(rig.apps[*bad].gone);
+    assert_eq!(rig.response(2)["result"]["structuredContent"]["code"], -32010);
+    both.check_good_app();
 }
 
-// ---- Apps that stall, break off, or speak nonsense ----
+// ---- Apps that stall, disconnect, or send invalid frames ----
 
 #[test]
-fn an_app_that_reads_nothing_fills_only_its_own_leg() {
+fn an_app_that_reads_nothing_fills_only_the_queue_of_its_own_leg() {
     let mut config = config();
     config.app_limits.output_bytes = 4 << 10;
-    let mut street = Street::with(config);
-    let Street { house, bad, .. } = &mut street;
-    let leg = house.leg(*bad);
-    house.stall(leg);
+    let mut both = TwoApps::with(config);
+    let TwoApps { rig, bad, .. } = &mut both;
+    let leg = rig.leg(*bad);
+    rig.stall(leg);
     let mut refused = 0;
     for id in 100..400 {
-        house.agent(&call_tool(&id.to_string(), "bad__t", r#"{"text":"some words that take room"}"#, None));
-        assert!(house.stats(leg).queued_bytes <= 5 << 10);
-        refused += house.heard().len();
+        rig.agent(&call_tool(&id.to_string(), "bad__t", r#"{"text":"some words that take room"}"#, None));
+        assert!(rig.stats(leg).queued_bytes <= 5 << 10);
+        refused += rig.agent_received().len();
     }
-    assert!(refused > 200, "what finds no room is told at once: {refused}");
-    street.good_goes_on();
-    let Street { house, bad, .. } = &mut street;
+    assert!(refused > 200, "calls without room in the queue are refused at once: {refused}");
+    both.check_good_app();
+    let TwoApps { rig, bad, .. } = &mut both;
     let waiting = 300 - refused;
-    // Nothing of what is given up before it left ever leaves.
+    // A call that is cancelled before its invocation was sent is never sent.
     for id in 100..400 {
-        house.agent(&cancelled(id));
+        rig.agent(&cancelled(id));
     }
-    house.read(leg);
-    assert_eq!(house.all_invoked(*bad).len(), 0);
+    rig.read(leg);
+    assert_eq!(rig.all_invoked(*bad).len(), 0);
     assert!(waiting > 0);
-    assert_eq!(house.stats(leg).outbound_calls, 1, "the one that ran before");
+    assert_eq!(rig.stats(leg).outbound_calls, 1, "only the call that ran before");
 }
 
 #[test]
-fn an_app_that_leaves_amid_many_calls_costs_one_error_for_each() {
+fn an_app_that_leaves_during_many_calls_fails_each_of_them_once() {
     for (how, graceful) in [(Some(TransportEnd::Failed), false), (Some(TransportEnd::Eof), false), (None, false), (None, true)] {
-        let mut street = Street::new();
-        let Street { house, bad, .. } = &mut street;
+        let mut both = TwoApps::new();
+        let TwoApps { rig, bad, .. } = &mut both;
         for id in 100..140 {
-            house.call(id, "bad__t");
+            rig.call(id, "bad__t");
         }
-        house.forget();
+        rig.forget();
         match how {
             Some(end) => {
-                house.end(house.leg(*bad), end);
+                rig.end(rig.leg(*bad), end);
             }
             None => {
                 let close = if graceful { Close::Graceful { grace: std::time::Duration::from_secs(1) } } else { Close::Now };
-                house.bridge.close_app(house.guests[*bad].channel, close, house.now);
-                house.carry();
-                house.later(1_000);
+                rig.bridge.close_app(rig.apps[*bad].channel, close, rig.now);
+                rig.deliver();
+                rig.later(1_000);
             }
         }
         let mut ids: Vec<u64> = Vec::new();
-        for frame in house.heard().iter().map(|text| value(text)).filter(|frame| frame.get("id").is_some()) {
+        for frame in rig.agent_received().iter().map(|text| value(text)).filter(|frame| frame.get("id").is_some()) {
             assert_eq!(frame["result"]["structuredContent"]["code"], -32010);
             ids.push(frame["id"].as_u64().unwrap());
         }
         ids.sort_unstable();
         assert_eq!(ids, [2].into_iter().chain(100..140).collect::<Vec<_>>());
-        assert!(house.guests[*bad].gone);
-        street.good_goes_on();
+        assert!(rig.apps[*bad].gone);
+        both.check_good_app();
     }
 }
 
 #[test]
-fn an_app_that_its_owner_closes_in_a_while_ends_what_runs_and_begins_nothing() {
-    let mut street = Street::new();
-    let Street { house, bad, bad_call, .. } = &mut street;
+fn an_app_that_is_closed_gracefully_ends_its_running_calls_and_starts_no_new_ones() {
+    let mut both = TwoApps::new();
+    let TwoApps { rig, bad, bad_call, .. } = &mut both;
     let how = Close::Graceful { grace: std::time::Duration::from_secs(5) };
-    house.bridge.close_app(house.guests[*bad].channel, how, house.now);
-    house.carry().later(3_000);
-    assert!(house.ask_text(9, "bad__t", "{}").1);
-    house.app(*bad, &bad_call.progress(r#","percent":80"#)).app(*bad, &bad_call.output("\"done\""));
-    assert_eq!(house.response(2)["result"]["content"][0]["text"], "done");
-    assert!(house.guests[*bad].gone);
-    street.good_goes_on();
+    rig.bridge.close_app(rig.apps[*bad].channel, how, rig.now);
+    rig.deliver().later(3_000);
+    assert!(rig.call_text(9, "bad__t", "{}").1);
+    rig.app(*bad, &bad_call.progress(r#","percent":80"#)).app(*bad, &bad_call.output("\"done\""));
+    assert_eq!(rig.response(2)["result"]["content"][0]["text"], "done");
+    assert!(rig.apps[*bad].gone);
+    both.check_good_app();
 }
 
 #[test]
-fn a_frame_that_is_too_large_ends_its_own_leg() {
+fn a_frame_that_is_too_large_closes_only_its_own_leg() {
     let mut config = config();
     config.app_limits.frame_bytes = 4 << 10;
-    let mut street = Street::with(config);
-    let Street { house, bad, bad_call, .. } = &mut street;
-    house.app(*bad, &bad_call.output(&format!(r#""{}""#, "x".repeat(5 << 10))));
-    assert!(house.told.iter().any(|event| matches!(event, BridgeEvent::AppClosed { reason: CloseReason::FrameTooLarge, .. })));
-    assert_eq!(house.response(2)["result"]["structuredContent"]["code"], -32010);
-    street.good_goes_on();
+    let mut both = TwoApps::with(config);
+    let TwoApps { rig, bad, bad_call, .. } = &mut both;
+    rig.app(*bad, &bad_call.output(&format!(r#""{}""#, "x".repeat(5 << 10))));
+    assert!(
+        rig.untaken_events.iter().any(|event| matches!(event, BridgeEvent::AppClosed { reason: CloseReason::FrameTooLarge, .. }))
+    );
+    assert_eq!(rig.response(2)["result"]["structuredContent"]["code"], -32010);
+    both.check_good_app();
 }
 
 #[test]
-fn garbage_is_told_to_the_owner_and_to_nobody_else() {
-    let mut street = Street::new();
-    let Street { house, bad, bad_call, .. } = &mut street;
-    house.forget();
+fn an_invalid_frame_is_reported_only_to_the_owner() {
+    let mut both = TwoApps::new();
+    let TwoApps { rig, bad, bad_call, .. } = &mut both;
+    rig.forget();
     for id in 0..2_000 {
-        house.app(*bad, ["{", "[]", "null", r#"{"jsonrpc":"2.0"}"#, r#"{"jsonrpc":"2.0","id":"x","result":1}"#][id % 5]);
+        rig.app(*bad, ["{", "[]", "null", r#"{"jsonrpc":"2.0"}"#, r#"{"jsonrpc":"2.0","id":"x","result":1}"#][id % 5]);
     }
-    assert!(house.heard().is_empty() && house.app_heard(*bad).is_empty());
-    assert_eq!(house.unread(house.leg(*bad)), 0);
-    let violations = house.events().into_iter().filter(|event| matches!(event, BridgeEvent::Violation { .. })).count();
+    assert!(rig.agent_received().is_empty() && rig.app_received(*bad).is_empty());
+    assert_eq!(rig.unread(rig.leg(*bad)), 0);
+    let violations = rig.events().into_iter().filter(|event| matches!(event, BridgeEvent::Violation { .. })).count();
     assert_eq!(violations, 2_000);
-    house.app(*bad, &bad_call.output("1"));
-    assert!(house.response(2).get("result").is_some());
-    street.good_goes_on();
+    rig.app(*bad, &bad_call.output("1"));
+    assert!(rig.response(2).get("result").is_some());
+    both.check_good_app();
 }
 
 #[test]
-fn an_owner_that_takes_no_events_stops_the_reading_and_nothing_grows() {
-    let Street { mut house, bad, .. } = Street::new();
-    let leg = house.leg(bad);
+fn if_the_owner_polls_no_events_no_leg_is_read_and_memory_does_not_grow() {
+    let TwoApps { mut rig, bad, .. } = TwoApps::new();
+    let leg = rig.leg(bad);
     let mut read = 0;
-    while house.bridge.wants_input(leg) {
-        house.bridge.handle_frame(leg, bytes::Bytes::from_static(b"{"), house.now).unwrap();
+    while rig.bridge.wants_input(leg) {
+        rig.bridge.handle_frame(leg, bytes::Bytes::from_static(b"{"), rig.now).unwrap();
         read += 1;
         assert!(read <= 2_000);
     }
-    assert!(house.bridge.handle_frame(leg, bytes::Bytes::from_static(b"{"), house.now).is_err(), "it hands the frame back");
-    house.carry();
-    assert!(house.bridge.wants_input(leg));
+    assert!(rig.bridge.handle_frame(leg, bytes::Bytes::from_static(b"{"), rig.now).is_err(), "the frame is handed back");
+    rig.deliver();
+    assert!(rig.bridge.wants_input(leg));
 }
 
 #[test]
-fn no_app_can_make_the_list_of_tools_too_long_for_all() {
+fn the_actions_of_one_app_cannot_make_the_list_of_tools_too_long() {
     let mut config = config();
     config.agent_limits.frame_bytes = 64 << 10;
-    let mut house = House::with(config);
-    house.join("good");
+    let mut rig = Rig::with(config);
+    rig.join("good");
     let long: Vec<Value> = (0..40).map(|n| json!({"name": format!("t{n}"), "description": "x".repeat(1 << 10)})).collect();
-    house.join_with("long", &json!(long).to_string(), "[]");
-    house.join_with("wide", &json!(long).to_string(), "[]");
-    assert!(house.app_tools().iter().any(|name| name == "good__t"), "the tools of others are listed still");
+    rig.join_with("long", &json!(long).to_string(), "[]");
+    rig.join_with("wide", &json!(long).to_string(), "[]");
+    assert!(rig.app_tools().iter().any(|name| name == "good__t"), "the tools of other apps are still listed");
 }
 
 #[test]
-fn an_app_with_very_many_actions_costs_no_more_than_the_list_may_hold() {
+fn of_very_many_actions_of_an_app_only_as_many_as_fit_the_list_are_kept() {
     let mut config = config();
     config.agent_limits.frame_bytes = 64 << 10;
-    let mut house = House::with(config);
-    house.join("good");
+    let mut rig = Rig::with(config);
+    rig.join("good");
     let actions: Vec<Value> = (0..60_000).map(|n| json!({"name": format!("t{n}")})).collect();
-    house.join_with("many", &json!(actions).to_string(), "[]");
+    rig.join_with("many", &json!(actions).to_string(), "[]");
     let list = bytes::Bytes::from(request(5, "tools/list", "{}"));
     let counted = allocation_counter::measure(|| {
-        house.bridge.handle_frame(Leg::Agent, list, house.now).unwrap();
+        rig.bridge.handle_frame(Leg::Agent, list, rig.now).unwrap();
     });
     assert!(counted.bytes_max < 1 << 20, "{counted:?}");
-    assert_eq!(house.carry().response(5)["result"]["tools"].as_array().map(Vec::len), Some(6));
+    assert_eq!(rig.deliver().response(5)["result"]["tools"].as_array().map(Vec::len), Some(6));
 }
 
 // ---- Bad agents ----
 
 #[test]
-fn an_agent_that_leaves_while_forty_calls_run_is_missed_by_every_app_and_nothing_is_left() {
+fn an_agent_that_leaves_during_forty_calls_cancels_each_of_them_and_leaves_no_state() {
     for end in [TransportEnd::Failed, TransportEnd::Eof] {
-        let mut house = House::new();
-        let apps = [house.join("a"), house.join("b")];
+        let mut rig = Rig::new();
+        let apps = [rig.join("a"), rig.join("b")];
         for id in 0..40 {
-            house.call(id, if id % 2 == 0 { "a__t" } else { "b__t" });
+            rig.call(id, if id % 2 == 0 { "a__t" } else { "b__t" });
         }
-        let calls = apps.map(|app| house.all_invoked(app));
-        house.app(apps[0], &calls[0][0].sample(1)).app(apps[1], &calls[1][0].confirm(1));
-        house.forget().end(Leg::Agent, end);
-        house.later(5_000);
+        let calls = apps.map(|app| rig.all_invoked(app));
+        rig.app(apps[0], &calls[0][0].sample(1)).app(apps[1], &calls[1][0].confirm(1));
+        rig.forget().end(Leg::Agent, end);
+        rig.later(5_000);
         for (app, calls) in apps.into_iter().zip(&calls) {
-            let heard = house.app_heard(app);
+            let received = rig.app_received(app);
             for call in calls {
-                let cancels = heard
+                let cancels = received
                     .iter()
                     .filter(|text| text.contains("actions/cancel") && text.contains(&format!("\"{}\"", call.invocation)));
-                assert_eq!(cancels.count(), 1, "{end:?}: {heard:?}");
+                assert_eq!(cancels.count(), 1, "{end:?}: {received:?}");
             }
-            assert_eq!(heard.iter().filter(|text| value(text)["id"] == 1).count(), 1, "its question is answered: {heard:?}");
-            assert!(house.guests[app].gone);
+            assert_eq!(
+                received.iter().filter(|text| value(text)["id"] == 1).count(),
+                1,
+                "the input request is answered: {received:?}"
+            );
+            assert!(rig.apps[app].gone);
         }
-        house.assert_idle();
-        assert_eq!((house.bridge.channels().count(), house.bridge.is_closed(Leg::Agent)), (0, true));
-        house.later(24 * 60 * 60 * 1000);
-        assert_eq!(house.bridge.poll_timeout(), None);
+        rig.assert_idle();
+        assert_eq!((rig.bridge.channels().count(), rig.bridge.is_closed(Leg::Agent)), (0, true));
+        rig.later(24 * 60 * 60 * 1000);
+        assert_eq!(rig.bridge.poll_timeout(), None);
     }
 }
 
 #[test]
-fn an_agent_that_has_ended_its_side_is_still_answered_for_a_while() {
-    let mut house = House::new();
-    let app = house.join("a");
-    house.call(1, "a__t").call(2, "a__t");
-    let calls = house.all_invoked(app);
-    house.end(Leg::Agent, TransportEnd::Eof).later(4_000);
-    house.app(app, &calls[0].output("1"));
-    assert!(house.response(1).get("result").is_some());
-    house.later(1_000);
-    assert!(house.bridge.is_closed(Leg::Agent) && house.guests[app].gone);
-    house.assert_idle();
+fn an_agent_that_has_ended_its_side_still_gets_responses_for_a_while() {
+    let mut rig = Rig::new();
+    let app = rig.join("a");
+    rig.call(1, "a__t").call(2, "a__t");
+    let calls = rig.all_invoked(app);
+    rig.end(Leg::Agent, TransportEnd::Eof).later(4_000);
+    rig.app(app, &calls[0].output("1"));
+    assert!(rig.response(1).get("result").is_some());
+    rig.later(1_000);
+    assert!(rig.bridge.is_closed(Leg::Agent) && rig.apps[app].gone);
+    rig.assert_idle();
 }
 
 #[test]
-fn an_agent_that_never_reads_is_hung_up_on_in_the_end_and_until_then_no_app_waits() {
+fn an_agent_that_never_reads_delays_no_app_and_is_disconnected_in_the_end() {
     let mut config = config();
     (config.agent_limits.output_bytes, config.agent_limits.output_bytes_hard) = (16 << 10, 64 << 10);
-    let mut house = House::with(config);
-    let app = house.join("a");
-    house.stall(Leg::Agent);
+    let mut rig = Rig::with(config);
+    let app = rig.join("a");
+    rig.stall(Leg::Agent);
     let answer = format!(r#""{}""#, "x".repeat(4 << 10));
     for id in 0..40 {
-        house.call(id, "a__t");
-        if house.bridge.is_closed(Leg::Agent) {
+        rig.call(id, "a__t");
+        if rig.bridge.is_closed(Leg::Agent) {
             break;
         }
-        for call in house.all_invoked(app) {
-            house.app(app, &call.output(&answer));
+        for call in rig.all_invoked(app) {
+            rig.app(app, &call.output(&answer));
         }
-        assert_eq!(house.unread(house.leg(app)), 0);
+        assert_eq!(rig.unread(rig.leg(app)), 0);
     }
-    assert!(house.told.iter().any(|event| matches!(event, BridgeEvent::AgentClosed(CloseReason::Overload))));
-    assert!(house.guests[app].gone);
-    house.assert_idle();
+    assert!(rig.untaken_events.iter().any(|event| matches!(event, BridgeEvent::AgentClosed(CloseReason::Overload))));
+    assert!(rig.apps[app].gone);
+    rig.assert_idle();
 }
 
 #[test]
-fn an_agent_that_uses_an_id_twice_at_once_gets_one_answer_and_the_first_call_goes_on() {
-    let mut house = House::new();
-    let app = house.join("a");
-    house.call(1, "a__t").call(1, "a__t");
-    let calls = house.all_invoked(app);
+fn a_second_call_with_a_running_id_is_not_answered_and_the_first_call_goes_on() {
+    let mut rig = Rig::new();
+    let app = rig.join("a");
+    rig.call(1, "a__t").call(1, "a__t");
+    let calls = rig.all_invoked(app);
     assert_eq!(calls.len(), 1);
-    house.app(app, &calls[0].output("1"));
-    assert!(house.response(1).get("result").is_some());
-    house.assert_idle();
+    rig.app(app, &calls[0].output("1"));
+    assert!(rig.response(1).get("result").is_some());
+    rig.assert_idle();
 }
 
 #[test]
-fn an_agent_that_calls_more_than_an_app_may_have_at_once_is_told() {
+fn calls_beyond_the_limit_of_an_app_are_refused_as_busy() {
     let mut config = config();
     config.app_limits.in_flight = 8;
-    let mut house = House::with(config);
-    let (app, other) = (house.join("a"), house.join("b"));
+    let mut rig = Rig::with(config);
+    let (app, other) = (rig.join("a"), rig.join("b"));
     for id in 0..20 {
-        house.call(id, "a__t");
+        rig.call(id, "a__t");
     }
-    let refused = house.heard();
-    assert_eq!((house.all_invoked(app).len(), refused.len()), (8, 12));
+    let refused = rig.agent_received();
+    assert_eq!((rig.all_invoked(app).len(), refused.len()), (8, 12));
     assert!(refused.iter().all(|text| value(text)["result"]["isError"] == true));
-    house.call(50, "b__t");
-    house.invoked(other);
-    house.agent(&request(51, "resources/read", r#"{"uri":"tesseron://a/balance"}"#));
-    assert_ne!(house.response(51)["error"]["code"], -32009, "busy is not unauthorised");
+    rig.call(50, "b__t");
+    rig.invoked(other);
+    rig.agent(&request(51, "resources/read", r#"{"uri":"tesseron://a/balance"}"#));
+    assert_ne!(rig.response(51)["error"]["code"], -32009, "busy is not unauthorised");
 }
 
 #[test]
-fn an_agent_cannot_make_the_gateway_remember_subscriptions_without_bound() {
+fn the_number_of_subscriptions_of_an_agent_is_bounded() {
     let mut config = config();
     config.agent_limits.in_flight = 64;
     config.app_limits.in_flight = 64;
-    let mut house = House::with(config);
-    let app = house.join("a");
+    let mut rig = Rig::with(config);
+    let app = rig.join("a");
     let mut agreed = 0;
     for id in 0..5_000 {
-        house.agent(&request(id, "resources/subscribe", &json!({"uri": format!("tesseron://a/r{id}")}).to_string()));
-        for text in house.app_heard(app) {
-            house.app(app, &answered(&value(&text)["id"], "null"));
+        rig.agent(&request(id, "resources/subscribe", &json!({"uri": format!("tesseron://a/r{id}")}).to_string()));
+        for text in rig.app_received(app) {
+            rig.app(app, &answered(&value(&text)["id"], "null"));
         }
-        agreed += house.heard().iter().filter(|text| value(text).get("result").is_some()).count();
+        agreed += rig.agent_received().iter().filter(|text| value(text).get("result").is_some()).count();
     }
-    assert!(agreed < 5_000, "there is an end to it");
+    assert!(agreed < 5_000, "the number of subscriptions is bounded");
 }
 
 #[test]
-fn a_very_long_name_of_a_tool_is_looked_up_as_fast_as_a_short_one() {
-    let mut house = House::new();
-    let app = house.join("a");
-    house.call(1, &format!("a{}", "_".repeat(4 << 20)));
-    let call = house.invoked(app);
-    assert_eq!(call.name.len(), (4 << 20) - 2, "what it does not know the app refuses");
+fn a_very_long_tool_name_is_looked_up_as_fast_as_a_short_one() {
+    let mut rig = Rig::new();
+    let app = rig.join("a");
+    rig.call(1, &format!("a{}", "_".repeat(4 << 20)));
+    let call = rig.invoked(app);
+    assert_eq!(call.name.len(), (4 << 20) - 2, "an unknown action is refused by the app");
 }
 
 #[test]
-fn before_its_handshake_an_agent_can_do_nothing() {
-    let mut house = House::empty(config());
-    let app = house.dial();
-    house.app(app, &hello("a", ACTIONS, RESOURCES)).forget();
+fn requests_of_an_agent_before_its_handshake_are_refused() {
+    let mut rig = Rig::empty(config());
+    let app = rig.dial();
+    rig.app(app, &hello("a", ACTIONS, RESOURCES)).forget();
     for (id, method) in [(1, "tools/list"), (2, "tools/call"), (3, "resources/list")] {
-        house.agent(&request(id, method, r#"{"name":"tesseron__list_pending_claims"}"#));
-        assert!(house.response(id).get("error").is_some());
+        rig.agent(&request(id, method, r#"{"name":"tesseron__list_pending_claims"}"#));
+        assert!(rig.response(id).get("error").is_some());
     }
-    house.agent(&notification("notifications/cancelled", r#"{"requestId":1}"#));
-    assert_eq!(house.app_heard(app), Vec::<String>::new());
+    rig.agent(&notification("notifications/cancelled", r#"{"requestId":1}"#));
+    assert_eq!(rig.app_received(app), Vec::<String>::new());
 }
 
 #[test]
-fn an_agent_that_never_introduces_itself_is_hung_up_on_and_so_are_the_apps() {
-    let mut house = House::empty(config());
-    let app = house.dial();
-    house.app(app, &hello("a", ACTIONS, RESOURCES));
-    house.at(10_000);
-    assert!(house.bridge.is_closed(Leg::Agent) && house.guests[app].gone);
-    house.assert_idle();
+fn an_agent_that_never_starts_its_handshake_is_disconnected_with_all_apps() {
+    let mut rig = Rig::empty(config());
+    let app = rig.dial();
+    rig.app(app, &hello("a", ACTIONS, RESOURCES));
+    rig.at(10_000);
+    assert!(rig.bridge.is_closed(Leg::Agent) && rig.apps[app].gone);
+    rig.assert_idle();
 }
 
-// ---- One leg and another ----
+// ---- Independence of legs ----
 
 #[test]
-fn what_is_carried_to_one_app_never_waits_for_another() {
-    let mut street = Street::new();
-    let Street { house, bad, bad_call, .. } = &mut street;
-    let leg = house.leg(*bad);
-    house.stall(leg);
-    house.app(*bad, &bad_call.sample(3)).app(*bad, &bad_call.progress(r#","percent":10"#));
-    street.good_goes_on();
-    let Street { house, bad, bad_call, .. } = &mut street;
-    house.app(*bad, &bad_call.output("1"));
-    assert!(house.heard().iter().any(|text| value(text)["id"] == 2), "and what the stalled app says is heard");
-}
-
-#[test]
-fn frames_for_legs_that_are_gone_are_nothing() {
-    let Street { mut house, bad, bad_call, .. } = Street::new();
-    let leg = house.leg(bad);
-    house.lose(bad).forget();
-    house.app(bad, &bad_call.output("1")).app(bad, &hello("bad", ACTIONS, RESOURCES)).end(leg, TransportEnd::Eof);
-    house.bridge.close_app(house.guests[bad].channel, Close::Now, house.now);
-    assert!(house.carry().heard().is_empty() && house.events().is_empty());
-    assert!(house.bridge.is_closed(leg) && house.bridge.poll_transmit(leg).is_none() && house.bridge.stats(leg).is_none());
+fn a_stalled_app_delays_no_frames_to_or_from_another() {
+    let mut both = TwoApps::new();
+    let TwoApps { rig, bad, bad_call, .. } = &mut both;
+    let leg = rig.leg(*bad);
+    rig.stall(leg);
+    rig.app(*bad, &bad_call.sample(3)).app(*bad, &bad_call.progress(r#","percent":10"#));
+    both.check_good_app();
+    let TwoApps { rig, bad, bad_call, .. } = &mut both;
+    rig.app(*bad, &bad_call.output("1"));
+    assert!(rig.agent_received().iter().any(|text| value(text)["id"] == 2), "frames from the stalled app are still forwarded");
 }
 
 #[test]
-fn an_app_cannot_speak_for_another_by_resuming_it() {
-    let mut street = Street::new();
-    let Street { house, .. } = &mut street;
+fn frames_for_a_closed_leg_are_ignored() {
+    let TwoApps { mut rig, bad, bad_call, .. } = TwoApps::new();
+    let leg = rig.leg(bad);
+    rig.lose(bad).forget();
+    rig.app(bad, &bad_call.output("1")).app(bad, &hello("bad", ACTIONS, RESOURCES)).end(leg, TransportEnd::Eof);
+    rig.bridge.close_app(rig.apps[bad].channel, Close::Now, rig.now);
+    assert!(rig.deliver().agent_received().is_empty() && rig.events().is_empty());
+    assert!(rig.bridge.is_closed(leg) && rig.bridge.poll_transmit(leg).is_none() && rig.bridge.stats(leg).is_none());
+}
+
+#[test]
+fn an_app_cannot_resume_the_session_of_another() {
+    let mut both = TwoApps::new();
+    let TwoApps { rig, .. } = &mut both;
     for (session, token) in [("s_1", "x"), ("", ""), ("../x", "y")] {
-        let thief = house.dial();
+        let thief = rig.dial();
         let credentials = format!(r#""sessionId":"{session}","resumeToken":"{token}","#);
-        house.app(thief, &request(1, "tesseron/resume", &manifest("good", ACTIONS, RESOURCES, &credentials)));
-        assert_eq!(house.app_response(thief, 1)["error"]["code"], -32011);
+        rig.app(thief, &request(1, "tesseron/resume", &manifest("good", ACTIONS, RESOURCES, &credentials)));
+        assert_eq!(rig.app_response(thief, 1)["error"]["code"], -32011);
     }
-    street.good_goes_on();
+    both.check_good_app();
 }

@@ -1,16 +1,16 @@
-//! Resources through the gateway: lists, reads, and subscriptions, of which the app has one however often the agent asks.
+//! Resources through a bridge: lists, reads, and subscriptions, of which the app has only one for each resource.
 
 use protocol_core::TransportEnd;
 use serde_json::{Value, json};
 use testkit::scripted::{cancelled, notification, request};
-use tests::bridge::{ACTIONS, House, RESOURCES, answered, config, credentials, hello, resume, value};
+use tests::bridge::{ACTIONS, RESOURCES, Rig, answered, config, credentials, hello, resume, value};
 
 const URI: &str = "tesseron://ledger/balance";
 
-fn house() -> (House, usize) {
-    let mut house = House::new();
-    let app = house.join("ledger");
-    (house, app)
+fn rig() -> (Rig, usize) {
+    let mut rig = Rig::new();
+    let app = rig.join("ledger");
+    (rig, app)
 }
 
 fn read(id: u64, uri: &str) -> String {
@@ -29,227 +29,227 @@ fn updated(subscription: &Value, value: &str) -> String {
     notification("resources/updated", &format!(r#"{{"subscriptionId":{subscription},"value":{value}}}"#))
 }
 
-/// The agent subscribes and the app agrees; gives what the app calls the subscription.
-fn subscribed(house: &mut House, app: usize, id: u64) -> Value {
-    house.agent(&subscribe(id, URI));
-    let (asked, params) = house.app_asked(app, "resources/subscribe");
-    house.app(app, &answered(&asked, "null"));
-    assert_eq!(house.response(id)["result"], json!({}));
+/// The agent subscribes and the app accepts. Returns the id of the subscription at the app.
+fn subscribed(rig: &mut Rig, app: usize, id: u64) -> Value {
+    rig.agent(&subscribe(id, URI));
+    let (asked, params) = rig.app_request(app, "resources/subscribe");
+    rig.app(app, &answered(&asked, "null"));
+    assert_eq!(rig.response(id)["result"], json!({}));
     params["subscriptionId"].clone()
 }
 
 #[test]
-fn resources_are_listed_with_uris_that_lead_back_to_them() {
-    let mut house = House::new();
+fn each_listed_resource_can_be_read_by_its_uri() {
+    let mut rig = Rig::new();
     let names = ["balance", "a b", "100%", "x?y#z", "ü/ö", ""];
     let resources = json!(names.map(|name| json!({"name": name, "description": "d", "subscribable": true}))).to_string();
-    let app = house.join_with("ledger", "[]", &resources);
-    house.agent(&request(1, "resources/list", "{}"));
-    let list = house.response(1)["result"]["resources"].clone();
+    let app = rig.join_with("ledger", "[]", &resources);
+    rig.agent(&request(1, "resources/list", "{}"));
+    let list = rig.response(1)["result"]["resources"].clone();
     assert_eq!(list.as_array().unwrap().len(), names.len());
     for resource in list.as_array().unwrap() {
         assert_eq!(resource["mimeType"], "application/json");
         let name = resource["name"].as_str().unwrap().strip_prefix("ledger__").unwrap();
-        house.agent(&read(2, resource["uri"].as_str().unwrap()));
-        let (asked, params) = house.app_asked(app, "resources/read");
+        rig.agent(&read(2, resource["uri"].as_str().unwrap()));
+        let (asked, params) = rig.app_request(app, "resources/read");
         assert_eq!(params, json!({"name": name}));
-        house.app(app, &answered(&asked, r#"{"value":1}"#)).forget();
+        rig.app(app, &answered(&asked, r#"{"value":1}"#)).forget();
     }
 }
 
 #[test]
-fn a_value_is_text_or_json_as_it_is_written() {
-    let (mut house, app) = house();
+fn a_value_is_returned_as_text_or_as_json_by_its_type() {
+    let (mut rig, app) = rig();
     for (output, mime, text) in [
         (r#"{"cents":991,"n":1.50}"#, "application/json", r#"{"cents":991,"n":1.50}"#),
         (r#""plain é""#, "text/plain", "plain é"),
         ("null", "application/json", "null"),
     ] {
-        house.agent(&read(1, URI));
-        let (asked, _) = house.app_asked(app, "resources/read");
-        house.app(app, &answered(&asked, &format!(r#"{{"value":{output}}}"#)));
-        let contents = house.response(1)["result"]["contents"].clone();
+        rig.agent(&read(1, URI));
+        let (asked, _) = rig.app_request(app, "resources/read");
+        rig.app(app, &answered(&asked, &format!(r#"{{"value":{output}}}"#)));
+        let contents = rig.response(1)["result"]["contents"].clone();
         assert_eq!(contents, json!([{"uri": URI, "mimeType": mime, "text": text}]));
     }
-    house.agent(&read(2, URI));
-    let (asked, _) = house.app_asked(app, "resources/read");
-    house.app(app, &answered(&asked, "{}"));
-    assert_eq!(house.response(2)["result"]["contents"][0]["text"], "null");
-    house.assert_idle();
+    rig.agent(&read(2, URI));
+    let (asked, _) = rig.app_request(app, "resources/read");
+    rig.app(app, &answered(&asked, "{}"));
+    assert_eq!(rig.response(2)["result"]["contents"][0]["text"], "null");
+    rig.assert_idle();
 }
 
 #[test]
-fn what_cannot_be_read_is_an_error_with_the_number_of_the_app() {
-    let (mut house, app) = house();
-    house.agent(&read(1, "tesseron://ledger/secret"));
-    let (asked, _) = house.app_asked(app, "resources/read");
-    house.app(
+fn a_read_that_the_app_refuses_fails_with_the_error_of_the_app() {
+    let (mut rig, app) = rig();
+    rig.agent(&read(1, "tesseron://ledger/secret"));
+    let (asked, _) = rig.app_request(app, "resources/read");
+    rig.app(
         app,
         &format!(
             r#"{{"jsonrpc":"2.0","id":{asked},"error":{{"code":-32003,"message":"Resource not readable: secret","data":[1]}}}}"#
         ),
     );
-    assert_eq!(house.response(1)["error"], json!({"code": -32003, "message": "Resource not readable: secret", "data": [1]}));
+    assert_eq!(rig.response(1)["error"], json!({"code": -32003, "message": "Resource not readable: secret", "data": [1]}));
     for (id, uri) in [(2, "tesseron://nobody/x"), (3, "file:///etc/passwd"), (4, "tesseron://ledger"), (5, "")] {
-        house.agent(&read(id, uri));
-        assert_eq!(house.response(id)["error"]["code"], -32002, "{uri}");
+        rig.agent(&read(id, uri));
+        assert_eq!(rig.response(id)["error"]["code"], -32002, "{uri}");
     }
-    house.agent(&request(6, "resources/read", "{}"));
-    assert_eq!(house.response(6)["error"]["code"], -32602);
-    assert_eq!(house.app_heard(app), Vec::<String>::new());
+    rig.agent(&request(6, "resources/read", "{}"));
+    assert_eq!(rig.response(6)["error"]["code"], -32602);
+    assert_eq!(rig.app_received(app), Vec::<String>::new());
 }
 
 #[test]
-fn an_app_has_no_address_opened_by_an_error_of_the_agents_protocol() {
+fn an_app_cannot_make_the_agent_open_an_address_with_an_error() {
     const REQUIRED: &str = r#"{"code":-32042,"message":"sign in","data":{"elicitations":[{"mode":"url","message":"?","url":"https://evil.example/","elicitationId":"1"}]}}"#;
-    let mut house = House::for_agent(config(), "2025-11-25", r#"{"elicitation":{"form":{},"url":{}}}"#);
-    let app = house.join("ledger");
+    let mut rig = Rig::for_agent(config(), "2025-11-25", r#"{"elicitation":{"form":{},"url":{}}}"#);
+    let app = rig.join("ledger");
     for (method, frame) in [("resources/read", read(1, URI)), ("resources/subscribe", subscribe(1, URI))] {
-        house.agent(&frame);
-        let (asked, _) = house.app_asked(app, method);
-        house.app(app, &format!(r#"{{"jsonrpc":"2.0","id":{asked},"error":{REQUIRED}}}"#));
-        assert_eq!(house.response(1)["error"], json!({"code": -32603, "message": "sign in"}), "{method}");
+        rig.agent(&frame);
+        let (asked, _) = rig.app_request(app, method);
+        rig.app(app, &format!(r#"{{"jsonrpc":"2.0","id":{asked},"error":{REQUIRED}}}"#));
+        assert_eq!(rig.response(1)["error"], json!({"code": -32603, "message": "sign in"}), "{method}");
     }
-    // A failed tool is a result, which no client takes for the error.
-    house.call(5, "ledger__t");
-    let (asked, _) = house.app_asked(app, "actions/invoke");
-    house.app(app, &format!(r#"{{"jsonrpc":"2.0","id":{asked},"error":{REQUIRED}}}"#));
-    assert_eq!(house.response(5)["result"]["isError"], true);
+    // A failed tool is a result, which no client takes for an error of the protocol.
+    rig.call(5, "ledger__t");
+    let (asked, _) = rig.app_request(app, "actions/invoke");
+    rig.app(app, &format!(r#"{{"jsonrpc":"2.0","id":{asked},"error":{REQUIRED}}}"#));
+    assert_eq!(rig.response(5)["result"]["isError"], true);
 }
 
 #[test]
-fn a_read_that_the_agent_gives_up_or_the_app_does_not_survive_ends() {
-    let (mut house, app) = house();
-    house.agent(&read(1, URI)).agent(&cancelled(1));
-    house.assert_idle();
-    house.forget().agent(&read(2, URI)).lose(app);
-    assert_eq!(house.response(2)["error"]["code"], -32010);
-    house.assert_idle();
+fn a_read_ends_when_the_agent_cancels_it_or_the_app_disconnects() {
+    let (mut rig, app) = rig();
+    rig.agent(&read(1, URI)).agent(&cancelled(1));
+    rig.assert_idle();
+    rig.forget().agent(&read(2, URI)).lose(app);
+    assert_eq!(rig.response(2)["error"]["code"], -32010);
+    rig.assert_idle();
 }
 
 #[test]
-fn an_update_tells_the_uri_and_ends_with_the_subscription() {
-    let (mut house, app) = house();
-    let name = subscribed(&mut house, app, 1);
-    house.app(app, &updated(&name, r#"{"cents":1}"#));
-    assert_eq!(house.notifications("notifications/resources/updated"), [json!({"uri": URI})]);
-    house.agent(&unsubscribe(2, URI));
-    let (asked, params) = house.app_asked(app, "resources/unsubscribe");
+fn an_update_is_notified_with_its_uri_until_the_agent_unsubscribes() {
+    let (mut rig, app) = rig();
+    let name = subscribed(&mut rig, app, 1);
+    rig.app(app, &updated(&name, r#"{"cents":1}"#));
+    assert_eq!(rig.notifications("notifications/resources/updated"), [json!({"uri": URI})]);
+    rig.agent(&unsubscribe(2, URI));
+    let (asked, params) = rig.app_request(app, "resources/unsubscribe");
     assert_eq!(params, json!({"subscriptionId": name}));
-    assert_eq!(house.response(2)["result"], json!({}), "whatever the app says to it");
-    house.app(app, &answered(&asked, "null")).app(app, &updated(&name, "2"));
-    assert!(house.heard().is_empty());
-    house.assert_idle();
+    assert_eq!(rig.response(2)["result"], json!({}), "it does not wait for the app");
+    rig.app(app, &answered(&asked, "null")).app(app, &updated(&name, "2"));
+    assert!(rig.agent_received().is_empty());
+    rig.assert_idle();
 }
 
 #[test]
-fn item_98_an_update_that_comes_before_the_answer_is_told_and_one_of_no_subscription_is_not() {
-    let (mut house, app) = house();
-    house.agent(&subscribe(1, URI));
-    let (asked, params) = house.app_asked(app, "resources/subscribe");
-    house.app(app, &updated(&params["subscriptionId"], "1"));
-    assert_eq!(house.notifications("notifications/resources/updated").len(), 1);
-    house.app(app, &answered(&asked, "null")).forget();
-    house.app(app, &updated(&json!("sub_of_nobody"), "1"));
-    assert!(house.heard().is_empty());
+fn item_98_an_update_before_the_response_is_notified_and_one_of_no_subscription_is_not() {
+    let (mut rig, app) = rig();
+    rig.agent(&subscribe(1, URI));
+    let (asked, params) = rig.app_request(app, "resources/subscribe");
+    rig.app(app, &updated(&params["subscriptionId"], "1"));
+    assert_eq!(rig.notifications("notifications/resources/updated").len(), 1);
+    rig.app(app, &answered(&asked, "null")).forget();
+    rig.app(app, &updated(&json!("sub_of_nobody"), "1"));
+    assert!(rig.agent_received().is_empty());
 }
 
 #[test]
-fn a_resource_is_subscribed_once_however_often_the_agent_asks() {
-    let (mut house, app) = house();
-    house.agent(&subscribe(1, URI)).agent(&subscribe(2, URI));
-    let (asked, params) = house.app_asked(app, "resources/subscribe");
-    assert!(house.heard().is_empty(), "both wait");
-    house.app(app, &answered(&asked, "null"));
-    let answers: Vec<Value> = house.heard().iter().map(|text| value(text)).collect();
+fn a_resource_is_subscribed_once_even_if_the_agent_subscribes_twice() {
+    let (mut rig, app) = rig();
+    rig.agent(&subscribe(1, URI)).agent(&subscribe(2, URI));
+    let (asked, params) = rig.app_request(app, "resources/subscribe");
+    assert!(rig.agent_received().is_empty(), "neither is answered yet");
+    rig.app(app, &answered(&asked, "null"));
+    let answers: Vec<Value> = rig.agent_received().iter().map(|text| value(text)).collect();
     assert_eq!(answers.iter().map(|answer| answer["id"].clone()).collect::<Vec<_>>(), [1, 2]);
-    house.agent(&subscribe(3, URI));
-    assert_eq!(house.response(3)["result"], json!({}));
-    assert_eq!(house.app_heard(app), Vec::<String>::new());
-    house.app(app, &updated(&params["subscriptionId"], "1"));
-    assert_eq!(house.notifications("notifications/resources/updated").len(), 1, "and told once");
+    rig.agent(&subscribe(3, URI));
+    assert_eq!(rig.response(3)["result"], json!({}));
+    assert_eq!(rig.app_received(app), Vec::<String>::new());
+    rig.app(app, &updated(&params["subscriptionId"], "1"));
+    assert_eq!(rig.notifications("notifications/resources/updated").len(), 1, "the agent is notified once");
 }
 
 #[test]
-fn item_99_a_subscribe_that_fails_leaves_nothing() {
-    let (mut house, app) = house();
-    house.agent(&subscribe(1, URI)).agent(&subscribe(2, URI));
-    let (asked, params) = house.app_asked(app, "resources/subscribe");
-    house.app(app, &tests::bridge::refused(&asked, -32003, "Resource not subscribable: balance"));
-    let answers: Vec<Value> = house.heard().iter().map(|text| value(text)["error"]["code"].clone()).collect();
+fn item_99_a_subscribe_that_fails_leaves_no_subscription() {
+    let (mut rig, app) = rig();
+    rig.agent(&subscribe(1, URI)).agent(&subscribe(2, URI));
+    let (asked, params) = rig.app_request(app, "resources/subscribe");
+    rig.app(app, &tests::bridge::refused(&asked, -32003, "Resource not subscribable: balance"));
+    let answers: Vec<Value> = rig.agent_received().iter().map(|text| value(text)["error"]["code"].clone()).collect();
     assert_eq!(answers, [-32003, -32003]);
-    house.app(app, &updated(&params["subscriptionId"], "1"));
-    assert!(house.heard().is_empty());
-    subscribed(&mut house, app, 3);
+    rig.app(app, &updated(&params["subscriptionId"], "1"));
+    assert!(rig.agent_received().is_empty());
+    subscribed(&mut rig, app, 3);
 }
 
 #[test]
-fn the_answer_to_an_earlier_subscribe_does_not_settle_a_later_one() {
+fn the_response_to_an_earlier_subscribe_does_not_settle_a_later_one() {
     for first_is_refused in [false, true] {
-        let (mut house, app) = house();
-        house.agent(&subscribe(1, URI));
-        let (first, _) = house.app_asked(app, "resources/subscribe");
-        house.agent(&unsubscribe(2, URI));
-        house.app_heard(app);
-        house.agent(&subscribe(3, URI));
-        let (second, params) = house.app_asked(app, "resources/subscribe");
-        house.forget();
+        let (mut rig, app) = rig();
+        rig.agent(&subscribe(1, URI));
+        let (first, _) = rig.app_request(app, "resources/subscribe");
+        rig.agent(&unsubscribe(2, URI));
+        rig.app_received(app);
+        rig.agent(&subscribe(3, URI));
+        let (second, params) = rig.app_request(app, "resources/subscribe");
+        rig.forget();
         if first_is_refused {
-            house.app(app, &tests::bridge::refused(&first, -32003, "no"));
+            rig.app(app, &tests::bridge::refused(&first, -32003, "no"));
         } else {
-            house.app(app, &answered(&first, "null"));
+            rig.app(app, &answered(&first, "null"));
         }
-        assert_eq!(house.heard(), Vec::<String>::new(), "the second one is not answered yet");
-        house.app(app, &answered(&second, "null"));
-        assert_eq!(house.response(3)["result"], json!({}));
-        house.app(app, &updated(&params["subscriptionId"], "1"));
-        assert_eq!(house.notifications("notifications/resources/updated").len(), 1);
+        assert_eq!(rig.agent_received(), Vec::<String>::new(), "the second subscribe is not answered yet");
+        rig.app(app, &answered(&second, "null"));
+        assert_eq!(rig.response(3)["result"], json!({}));
+        rig.app(app, &updated(&params["subscriptionId"], "1"));
+        assert_eq!(rig.notifications("notifications/resources/updated").len(), 1);
     }
 }
 
 #[test]
-fn a_subscribe_that_the_agent_gives_up_leaves_no_subscription_at_the_app() {
-    let (mut house, app) = house();
-    house.agent(&subscribe(1, URI));
-    let (asked, params) = house.app_asked(app, "resources/subscribe");
-    house.agent(&cancelled(1)).app(app, &answered(&asked, "null"));
-    house.forget().app(app, &updated(&params["subscriptionId"], "1"));
-    assert_eq!(house.heard(), Vec::<String>::new(), "nobody has subscribed");
+fn a_subscribe_that_the_agent_cancels_leaves_no_subscription_at_the_app() {
+    let (mut rig, app) = rig();
+    rig.agent(&subscribe(1, URI));
+    let (asked, params) = rig.app_request(app, "resources/subscribe");
+    rig.agent(&cancelled(1)).app(app, &answered(&asked, "null"));
+    rig.forget().app(app, &updated(&params["subscriptionId"], "1"));
+    assert_eq!(rig.agent_received(), Vec::<String>::new(), "the agent has no subscription");
 }
 
 #[test]
-fn unsubscribing_what_was_never_subscribed_is_well() {
-    let (mut house, app) = house();
-    house.agent(&unsubscribe(1, URI));
-    assert_eq!(house.response(1)["result"], json!({}));
-    assert_eq!(house.app_heard(app), Vec::<String>::new());
+fn unsubscribing_without_a_subscription_succeeds() {
+    let (mut rig, app) = rig();
+    rig.agent(&unsubscribe(1, URI));
+    assert_eq!(rig.response(1)["result"], json!({}));
+    assert_eq!(rig.app_received(app), Vec::<String>::new());
 }
 
 #[test]
-fn unsubscribing_while_the_app_has_not_answered_answers_both() {
-    let (mut house, app) = house();
-    house.agent(&subscribe(1, URI)).agent(&unsubscribe(2, URI));
-    let heard: Vec<Value> = house.heard().iter().map(|text| value(text)["id"].clone()).collect();
-    assert_eq!(heard, [1, 2]);
-    let methods: Vec<Value> = house.app_heard(app).iter().map(|text| value(text)["method"].clone()).collect();
+fn an_unsubscribe_before_the_app_has_answered_answers_both_requests_of_the_agent() {
+    let (mut rig, app) = rig();
+    rig.agent(&subscribe(1, URI)).agent(&unsubscribe(2, URI));
+    let received: Vec<Value> = rig.agent_received().iter().map(|text| value(text)["id"].clone()).collect();
+    assert_eq!(received, [1, 2]);
+    let methods: Vec<Value> = rig.app_received(app).iter().map(|text| value(text)["method"].clone()).collect();
     assert_eq!(methods, ["resources/subscribe", "resources/unsubscribe"], "in this order");
 }
 
 #[test]
 fn subscriptions_of_an_app_end_with_it_and_those_of_others_go_on() {
-    let mut house = House::new();
-    let (gone, other) = (house.join("gone"), house.join("ledger"));
-    let name = subscribed(&mut house, other, 1);
-    house.agent(&subscribe(2, "tesseron://gone/balance"));
-    house.end(house.leg(gone), TransportEnd::Eof);
-    assert!(house.response(2).get("error").is_some(), "who waits is told");
-    house.forget().app(other, &updated(&name, "1"));
-    assert_eq!(house.notifications("notifications/resources/updated"), [json!({"uri": URI})]);
+    let mut rig = Rig::new();
+    let (gone, other) = (rig.join("gone"), rig.join("ledger"));
+    let name = subscribed(&mut rig, other, 1);
+    rig.agent(&subscribe(2, "tesseron://gone/balance"));
+    rig.end(rig.leg(gone), TransportEnd::Eof);
+    assert!(rig.response(2).get("error").is_some(), "the open subscribe fails");
+    rig.forget().app(other, &updated(&name, "1"));
+    assert_eq!(rig.notifications("notifications/resources/updated"), [json!({"uri": URI})]);
 }
 
 // ---- After a resume ----
 
-/// A claimed app as the reference makes them: it forgets its subscriptions with its channel.
+/// A claimed app like those of the reference: it forgets its subscriptions with its channel.
 struct Resumable {
     app: usize,
     session: String,
@@ -257,27 +257,27 @@ struct Resumable {
 }
 
 impl Resumable {
-    fn join(house: &mut House) -> Self {
-        let app = house.dial();
-        house.app(app, &hello("ledger", ACTIONS, RESOURCES));
-        let (session, token) = credentials(&house.app_response(app, 1));
-        house.claim(app);
+    fn join(rig: &mut Rig) -> Self {
+        let app = rig.dial();
+        rig.app(app, &hello("ledger", ACTIONS, RESOURCES));
+        let (session, token) = credentials(&rig.app_response(app, 1));
+        rig.claim(app);
         Self { app, session, token }
     }
 
-    /// Comes back on a channel of its own; gives what it hears after its welcome.
-    fn come_back(&mut self, house: &mut House) -> Vec<Value> {
-        self.app = house.dial();
-        house.app(self.app, &resume("ledger", &self.session, &self.token));
-        let mut heard: Vec<Value> = house.app_heard(self.app).iter().map(|text| value(text)).collect();
-        let (session, token) = credentials(&heard.remove(0));
+    /// Resumes on a new channel. Returns the frames that the app receives after its welcome.
+    fn come_back(&mut self, rig: &mut Rig) -> Vec<Value> {
+        self.app = rig.dial();
+        rig.app(self.app, &resume("ledger", &self.session, &self.token));
+        let mut received: Vec<Value> = rig.app_received(self.app).iter().map(|text| value(text)).collect();
+        let (session, token) = credentials(&received.remove(0));
         assert_eq!(session, self.session);
         self.token = token;
-        heard
+        received
     }
 }
 
-/// What the only frame is about, and the id and the name of the subscription in it.
+/// Checks that there is just one frame, a request of `method`. Returns its id and the subscription id in it.
 #[track_caller]
 fn only(frames: &[Value], method: &str) -> (Value, Value) {
     assert_eq!(frames.len(), 1, "{frames:?}");
@@ -285,147 +285,151 @@ fn only(frames: &[Value], method: &str) -> (Value, Value) {
     (frames[0]["id"].clone(), frames[0]["params"]["subscriptionId"].clone())
 }
 
-fn told(house: &mut House) -> Vec<Value> {
-    house.notifications("notifications/resources/updated")
+fn notified_updates(rig: &mut Rig) -> Vec<Value> {
+    rig.notifications("notifications/resources/updated")
 }
 
-/// Its SDK forgets them, and its gateway does not ask again, so that an agent watched in vain.
+/// The SDK of the reference forgets its subscriptions, and its gateway does not subscribe again, so the agent gets no more updates.
 #[test]
-fn after_a_resume_a_subscription_lives_on() {
-    let mut house = House::new();
-    let mut ledger = Resumable::join(&mut house);
-    let name = subscribed(&mut house, ledger.app, 1);
+fn after_a_resume_a_subscription_is_renewed() {
+    let mut rig = Rig::new();
+    let mut ledger = Resumable::join(&mut rig);
+    let name = subscribed(&mut rig, ledger.app, 1);
     for _ in 0..3 {
-        house.lose(ledger.app).forget();
-        let heard = ledger.come_back(&mut house);
-        let (asked, again) = only(&heard, "resources/subscribe");
-        assert_eq!((&again, &heard[0]["params"]["name"]), (&name, &json!("balance")), "an app that has kept it has it once");
-        house.forget().app(ledger.app, &answered(&asked, "null"));
-        assert_eq!(told(&mut house), [json!({"uri": URI})], "what happened meanwhile was not told");
-        house.app(ledger.app, &updated(&name, "1"));
-        assert_eq!(told(&mut house), [json!({"uri": URI})]);
+        rig.lose(ledger.app).forget();
+        let received = ledger.come_back(&mut rig);
+        let (asked, again) = only(&received, "resources/subscribe");
+        assert_eq!(
+            (&again, &received[0]["params"]["name"]),
+            (&name, &json!("balance")),
+            "an app that has kept the subscription gets no second one"
+        );
+        rig.forget().app(ledger.app, &answered(&asked, "null"));
+        assert_eq!(notified_updates(&mut rig), [json!({"uri": URI})], "an update in the meantime would have been missed");
+        rig.app(ledger.app, &updated(&name, "1"));
+        assert_eq!(notified_updates(&mut rig), [json!({"uri": URI})]);
     }
-    house.agent(&unsubscribe(2, URI));
-    let (_, params) = house.app_asked(ledger.app, "resources/unsubscribe");
+    rig.agent(&unsubscribe(2, URI));
+    let (_, params) = rig.app_request(ledger.app, "resources/unsubscribe");
     assert_eq!(params["subscriptionId"], name);
-    house.app(ledger.app, &updated(&name, "2"));
-    assert_eq!(told(&mut house), Vec::<Value>::new());
+    rig.app(ledger.app, &updated(&name, "2"));
+    assert_eq!(notified_updates(&mut rig), Vec::<Value>::new());
 }
 
 #[test]
-fn an_app_that_takes_over_from_a_channel_that_only_seems_to_stand_is_subscribed_again() {
-    let mut house = House::new();
-    let mut ledger = Resumable::join(&mut house);
-    let name = subscribed(&mut house, ledger.app, 1);
-    // Its old channel holds a frame that nobody reads and that cannot be taken back.
-    let (old, leg) = (ledger.app, house.leg(ledger.app));
-    house.call(2, "ledger__t").stall(leg).agent(&cancelled(2));
-    let (asked, _) = only(&ledger.come_back(&mut house), "resources/subscribe");
-    house.app(ledger.app, &answered(&asked, "null")).forget();
-    // Neither what the old channel still says nor its end counts.
-    house.read(leg).app(old, &updated(&name, "0")).lose(old);
-    assert_eq!(told(&mut house), Vec::<Value>::new());
-    house.app(ledger.app, &updated(&name, "1"));
-    assert_eq!(told(&mut house), [json!({"uri": URI})]);
+fn an_app_that_resumes_while_its_old_channel_still_seems_open_is_subscribed_again() {
+    let mut rig = Rig::new();
+    let mut ledger = Resumable::join(&mut rig);
+    let name = subscribed(&mut rig, ledger.app, 1);
+    // A queued frame that the app does not read keeps the old leg open.
+    let (old, leg) = (ledger.app, rig.leg(ledger.app));
+    rig.call(2, "ledger__t").stall(leg).agent(&cancelled(2));
+    let (asked, _) = only(&ledger.come_back(&mut rig), "resources/subscribe");
+    rig.app(ledger.app, &answered(&asked, "null")).forget();
+    // Later frames of the old channel and its end have no effect.
+    rig.read(leg).app(old, &updated(&name, "0")).lose(old);
+    assert_eq!(notified_updates(&mut rig), Vec::<Value>::new());
+    rig.app(ledger.app, &updated(&name, "1"));
+    assert_eq!(notified_updates(&mut rig), [json!({"uri": URI})]);
 }
 
-/// A host that keeps its name and token over several claims.
+/// The host of an app keeps its session id and token over several claims.
 #[test]
-fn an_app_that_is_claimed_anew_in_its_session_is_subscribed_again_after_its_claim() {
-    let mut house = House::new();
-    let dial = |house: &mut House, id: u64, code: &str| {
+fn an_app_that_is_claimed_again_in_its_session_is_subscribed_again_after_the_claim() {
+    let mut rig = Rig::new();
+    let dial = |rig: &mut Rig, id: u64, code: &str| {
         let arguments = json!({"code": code}).to_string();
-        house.agent(&tests::bridge::call_tool(&id.to_string(), "tesseron__claim_session", &arguments, None));
-        let (claim, _) = house.wanted();
-        let app = house.dial_claimed(claim, tests::bridge::bound(code, "s_host", "rt_host")).unwrap();
-        house.app(app, &hello("ledger", ACTIONS, RESOURCES));
+        rig.agent(&tests::bridge::call_tool(&id.to_string(), "tesseron__claim_session", &arguments, None));
+        let (claim, _) = rig.wanted();
+        let app = rig.dial_claimed(claim, tests::bridge::bound(code, "s_host", "rt_host")).unwrap();
+        rig.app(app, &hello("ledger", ACTIONS, RESOURCES));
         app
     };
-    let app = dial(&mut house, 1, "PQ7N-4D");
-    house.forget();
-    let name = subscribed(&mut house, app, 2);
-    house.lose(app).forget();
-    let again = dial(&mut house, 3, "NEW-CODE");
-    let heard: Vec<Value> = house.app_heard(again).iter().map(|text| value(text)).collect();
-    assert_eq!(heard[1]["method"], "tesseron/claimed");
-    assert_eq!(only(&heard[2..], "resources/subscribe").1, name);
+    let app = dial(&mut rig, 1, "PQ7N-4D");
+    rig.forget();
+    let name = subscribed(&mut rig, app, 2);
+    rig.lose(app).forget();
+    let again = dial(&mut rig, 3, "NEW-CODE");
+    let received: Vec<Value> = rig.app_received(again).iter().map(|text| value(text)).collect();
+    assert_eq!(received[1]["method"], "tesseron/claimed");
+    assert_eq!(only(&received[2..], "resources/subscribe").1, name);
 }
 
 #[test]
-fn while_its_app_is_away_a_subscription_is_agreed_to_and_can_be_taken_back() {
-    let mut house = House::new();
-    let mut ledger = Resumable::join(&mut house);
-    let name = subscribed(&mut house, ledger.app, 1);
-    house.lose(ledger.app).forget();
-    house.agent(&subscribe(2, URI));
-    assert_eq!(house.response(2)["result"], json!({}));
-    house.agent(&unsubscribe(3, URI));
-    assert_eq!(house.response(3)["result"], json!({}));
-    // One that has kept it hears that nobody wants it.
-    let (asked, of) = only(&ledger.come_back(&mut house), "resources/unsubscribe");
+fn while_an_app_is_away_subscribe_and_unsubscribe_succeed_and_take_effect_at_its_resume() {
+    let mut rig = Rig::new();
+    let mut ledger = Resumable::join(&mut rig);
+    let name = subscribed(&mut rig, ledger.app, 1);
+    rig.lose(ledger.app).forget();
+    rig.agent(&subscribe(2, URI));
+    assert_eq!(rig.response(2)["result"], json!({}));
+    rig.agent(&unsubscribe(3, URI));
+    assert_eq!(rig.response(3)["result"], json!({}));
+    // An app that has kept the subscription gets an unsubscribe.
+    let (asked, of) = only(&ledger.come_back(&mut rig), "resources/unsubscribe");
     assert_eq!(of, name);
-    house.app(ledger.app, &answered(&asked, "null"));
-    assert_eq!(told(&mut house), Vec::<Value>::new());
-    house.lose(ledger.app);
-    assert_eq!(ledger.come_back(&mut house), Vec::<Value>::new(), "that is over");
-    // Taken back and asked for again, it goes on.
-    let name = subscribed(&mut house, ledger.app, 4);
-    house.lose(ledger.app).agent(&unsubscribe(5, URI)).agent(&subscribe(6, URI)).forget();
-    assert_eq!(only(&ledger.come_back(&mut house), "resources/subscribe").1, name);
+    rig.app(ledger.app, &answered(&asked, "null"));
+    assert_eq!(notified_updates(&mut rig), Vec::<Value>::new());
+    rig.lose(ledger.app);
+    assert_eq!(ledger.come_back(&mut rig), Vec::<Value>::new(), "there is nothing to renew");
+    // After an unsubscribe and a new subscribe the subscription is renewed.
+    let name = subscribed(&mut rig, ledger.app, 4);
+    rig.lose(ledger.app).agent(&unsubscribe(5, URI)).agent(&subscribe(6, URI)).forget();
+    assert_eq!(only(&ledger.come_back(&mut rig), "resources/subscribe").1, name);
 }
 
 #[test]
-fn an_app_that_leaves_before_it_has_agreed_again_is_asked_once_more() {
-    let mut house = House::new();
-    let mut ledger = Resumable::join(&mut house);
-    let name = subscribed(&mut house, ledger.app, 1);
+fn an_app_that_leaves_before_it_has_accepted_a_renewal_gets_another_one() {
+    let mut rig = Rig::new();
+    let mut ledger = Resumable::join(&mut rig);
+    let name = subscribed(&mut rig, ledger.app, 1);
     for _ in 0..3 {
-        house.lose(ledger.app).forget();
-        assert_eq!(only(&ledger.come_back(&mut house), "resources/subscribe").1, name);
-        assert_eq!(told(&mut house), Vec::<Value>::new());
+        rig.lose(ledger.app).forget();
+        assert_eq!(only(&ledger.come_back(&mut rig), "resources/subscribe").1, name);
+        assert_eq!(notified_updates(&mut rig), Vec::<Value>::new());
     }
-    house.lose(ledger.app);
-    assert!(house.heard().iter().all(|text| value(text).get("error").is_none()), "nobody waits");
-    house.assert_idle();
+    rig.lose(ledger.app);
+    assert!(rig.agent_received().iter().all(|text| value(text).get("error").is_none()), "no request fails");
+    rig.assert_idle();
 }
 
 #[test]
-fn an_app_that_does_not_agree_again_is_not_subscribed_and_the_agent_looks_once() {
-    let mut house = House::new();
-    let mut ledger = Resumable::join(&mut house);
-    let name = subscribed(&mut house, ledger.app, 1);
-    house.lose(ledger.app).forget();
-    let (asked, _) = only(&ledger.come_back(&mut house), "resources/subscribe");
-    house.forget().app(ledger.app, &tests::bridge::refused(&asked, -32003, "Resource not subscribable: balance"));
-    assert_eq!(told(&mut house), [json!({"uri": URI})], "and finds out");
-    house.app(ledger.app, &updated(&name, "1"));
-    assert_eq!(told(&mut house), Vec::<Value>::new());
-    subscribed(&mut house, ledger.app, 2);
+fn an_app_that_refuses_a_renewal_is_not_subscribed_and_the_agent_is_notified_once() {
+    let mut rig = Rig::new();
+    let mut ledger = Resumable::join(&mut rig);
+    let name = subscribed(&mut rig, ledger.app, 1);
+    rig.lose(ledger.app).forget();
+    let (asked, _) = only(&ledger.come_back(&mut rig), "resources/subscribe");
+    rig.forget().app(ledger.app, &tests::bridge::refused(&asked, -32003, "Resource not subscribable: balance"));
+    assert_eq!(notified_updates(&mut rig), [json!({"uri": URI})], "the agent is notified, so that it reads the resource once");
+    rig.app(ledger.app, &updated(&name, "1"));
+    assert_eq!(notified_updates(&mut rig), Vec::<Value>::new());
+    subscribed(&mut rig, ledger.app, 2);
 }
 
 #[test]
-fn what_the_app_had_not_agreed_to_ends_with_its_channel() {
-    let mut house = House::new();
-    let mut ledger = Resumable::join(&mut house);
-    house.agent(&subscribe(1, URI)).lose(ledger.app);
-    assert!(house.response(1).get("error").is_some());
-    assert_eq!(ledger.come_back(&mut house), Vec::<Value>::new());
+fn a_subscribe_that_the_app_has_not_answered_fails_with_its_channel() {
+    let mut rig = Rig::new();
+    let mut ledger = Resumable::join(&mut rig);
+    rig.agent(&subscribe(1, URI)).lose(ledger.app);
+    assert!(rig.response(1).get("error").is_some());
+    assert_eq!(ledger.come_back(&mut rig), Vec::<Value>::new());
 }
 
 #[test]
-fn a_new_session_of_the_app_is_subscribed_when_the_agent_asks_and_the_one_that_is_away_is_not() {
-    let mut house = House::new();
-    let mut ledger = Resumable::join(&mut house);
-    let name = subscribed(&mut house, ledger.app, 1);
-    house.lose(ledger.app).forget();
-    // It has lost its token: this is another session.
-    let other = house.join("ledger");
-    assert_eq!(house.app_heard(other), Vec::<String>::new());
-    let new = subscribed(&mut house, other, 2);
+fn a_subscribe_goes_to_the_new_session_of_an_app_and_not_to_its_absent_one() {
+    let mut rig = Rig::new();
+    let mut ledger = Resumable::join(&mut rig);
+    let name = subscribed(&mut rig, ledger.app, 1);
+    rig.lose(ledger.app).forget();
+    // The app has lost its token, so it has a new session.
+    let other = rig.join("ledger");
+    assert_eq!(rig.app_received(other), Vec::<String>::new());
+    let new = subscribed(&mut rig, other, 2);
     assert_ne!(new, name);
-    assert_eq!(ledger.come_back(&mut house), Vec::<Value>::new(), "the agent watches the other one");
-    house.forget().app(other, &updated(&new, "1"));
-    assert_eq!(told(&mut house).len(), 1);
+    assert_eq!(ledger.come_back(&mut rig), Vec::<Value>::new(), "the agent is subscribed to the new session");
+    rig.forget().app(other, &updated(&new, "1"));
+    assert_eq!(notified_updates(&mut rig).len(), 1);
 }
 
 #[test]
@@ -435,156 +439,156 @@ fn a_subscription_is_forgotten_with_its_session() {
         config.agent_limits.in_flight = 1;
         config.registry.resume_ttl = std::time::Duration::from_secs(10);
         config.registry.max_zombies = if how == "sessions are not kept" { 0 } else { 1 };
-        let mut house = House::with(config);
-        let ledger = Resumable::join(&mut house);
-        subscribed(&mut house, ledger.app, 1);
-        let other = house.join("other");
-        house.lose(ledger.app).forget();
+        let mut rig = Rig::with(config);
+        let ledger = Resumable::join(&mut rig);
+        subscribed(&mut rig, ledger.app, 1);
+        let other = rig.join("other");
+        rig.lose(ledger.app).forget();
         match how {
-            "its time is over" => house.later(10_000),
+            "its time is over" => rig.later(10_000),
             "another takes its place" => {
-                let third = house.join("third");
-                house.lose(third)
+                let third = rig.join("third");
+                rig.lose(third)
             }
-            "the agent leaves" => house.end(tesseron::bridge::Leg::Agent, TransportEnd::Eof),
-            _ => &mut house,
+            "the agent leaves" => rig.end(tesseron::bridge::Leg::Agent, TransportEnd::Eof),
+            _ => &mut rig,
         };
         if how != "the agent leaves" {
-            // There is room for one.
-            house.forget().agent(&subscribe(2, "tesseron://other/balance"));
-            let (asked, _) = house.app_asked(other, "resources/subscribe");
-            house.app(other, &answered(&asked, "null"));
-            assert_eq!(house.response(2)["result"], json!({}), "{how}");
+            // There is room for one subscription.
+            rig.forget().agent(&subscribe(2, "tesseron://other/balance"));
+            let (asked, _) = rig.app_request(other, "resources/subscribe");
+            rig.app(other, &answered(&asked, "null"));
+            assert_eq!(rig.response(2)["result"], json!({}), "{how}");
         }
-        house.assert_idle();
+        rig.assert_idle();
     }
 }
 
 #[test]
-fn as_long_as_the_session_may_come_back_its_subscriptions_take_room() {
+fn the_subscriptions_of_a_session_that_may_resume_count_toward_the_limit() {
     let mut config = config();
     config.agent_limits.in_flight = 1;
-    let mut house = House::with(config);
-    let ledger = Resumable::join(&mut house);
-    subscribed(&mut house, ledger.app, 1);
-    house.join("other");
-    house.lose(ledger.app).forget().agent(&subscribe(2, "tesseron://other/balance"));
-    assert!(house.response(2).get("error").is_some());
+    let mut rig = Rig::with(config);
+    let ledger = Resumable::join(&mut rig);
+    subscribed(&mut rig, ledger.app, 1);
+    rig.join("other");
+    rig.lose(ledger.app).forget().agent(&subscribe(2, "tesseron://other/balance"));
+    assert!(rig.response(2).get("error").is_some());
 }
 
-/// A few at a time, so that calls of the agent find room beside them.
+/// Only a few are renewed at a time, so that there is room for calls of the agent.
 #[test]
 fn thousands_of_subscriptions_are_renewed_a_few_at_a_time() {
     const MANY: usize = 3000;
-    let mut house = House::new();
-    let mut ledger = Resumable::join(&mut house);
+    let mut rig = Rig::new();
+    let mut ledger = Resumable::join(&mut rig);
     for number in 0..MANY {
-        house.agent(&subscribe(number as u64, &format!("tesseron://ledger/r{number}")));
-        for text in house.app_heard(ledger.app) {
-            house.app(ledger.app, &answered(&value(&text)["id"], "null"));
+        rig.agent(&subscribe(number as u64, &format!("tesseron://ledger/r{number}")));
+        for text in rig.app_received(ledger.app) {
+            rig.app(ledger.app, &answered(&value(&text)["id"], "null"));
         }
     }
-    house.lose(ledger.app).forget();
-    let mut asked = ledger.come_back(&mut house);
+    rig.lose(ledger.app).forget();
+    let mut asked = ledger.come_back(&mut rig);
     let mut names = std::collections::BTreeSet::new();
     let mut called = false;
     while !asked.is_empty() {
         assert!(asked.len() <= 16, "{} at once", asked.len());
         if !std::mem::replace(&mut called, true) {
-            house.call(90_000, "ledger__t");
-            let call = house.invoked(ledger.app);
-            house.app(ledger.app, &call.output("1"));
-            assert_eq!(house.response(90_000)["result"]["content"][0]["text"], "1");
+            rig.call(90_000, "ledger__t");
+            let call = rig.invoked(ledger.app);
+            rig.app(ledger.app, &call.output("1"));
+            assert_eq!(rig.response(90_000)["result"]["content"][0]["text"], "1");
         }
         for frame in std::mem::take(&mut asked) {
             assert!(names.insert(frame["params"]["subscriptionId"].to_string()), "each is renewed once");
-            house.app(ledger.app, &answered(&frame["id"], "null"));
+            rig.app(ledger.app, &answered(&frame["id"], "null"));
         }
-        asked.extend(house.app_heard(ledger.app).iter().map(|text| value(text)));
+        asked.extend(rig.app_received(ledger.app).iter().map(|text| value(text)));
     }
     assert_eq!(names.len(), MANY);
-    assert_eq!(told(&mut house).len(), MANY);
-    house.assert_idle();
+    assert_eq!(notified_updates(&mut rig).len(), MANY);
+    rig.assert_idle();
 }
 
 #[test]
-fn what_was_taken_back_while_the_app_was_away_is_told_a_few_at_a_time_too() {
-    let mut house = House::new();
-    let mut ledger = Resumable::join(&mut house);
+fn unsubscribes_from_while_the_app_was_away_are_sent_a_few_at_a_time() {
+    let mut rig = Rig::new();
+    let mut ledger = Resumable::join(&mut rig);
     for number in 0..100 {
-        house.agent(&subscribe(number, &format!("tesseron://ledger/r{number}")));
-        let (asked, _) = house.app_asked(ledger.app, "resources/subscribe");
-        house.app(ledger.app, &answered(&asked, "null"));
+        rig.agent(&subscribe(number, &format!("tesseron://ledger/r{number}")));
+        let (asked, _) = rig.app_request(ledger.app, "resources/subscribe");
+        rig.app(ledger.app, &answered(&asked, "null"));
     }
-    house.lose(ledger.app);
+    rig.lose(ledger.app);
     for number in 0..100 {
-        house.agent(&unsubscribe(1000 + number, &format!("tesseron://ledger/r{number}")));
+        rig.agent(&unsubscribe(1000 + number, &format!("tesseron://ledger/r{number}")));
     }
-    let mut asked = ledger.come_back(&mut house);
-    let mut told = 0;
+    let mut asked = ledger.come_back(&mut rig);
+    let mut notified_updates = 0;
     while !asked.is_empty() {
         assert!(asked.len() <= 16 && asked.iter().all(|frame| frame["method"] == "resources/unsubscribe"), "{asked:?}");
-        told += asked.len();
+        notified_updates += asked.len();
         for frame in std::mem::take(&mut asked) {
-            house.app(ledger.app, &answered(&frame["id"], "null"));
+            rig.app(ledger.app, &answered(&frame["id"], "null"));
         }
-        asked.extend(house.app_heard(ledger.app).iter().map(|text| value(text)));
+        asked.extend(rig.app_received(ledger.app).iter().map(|text| value(text)));
     }
-    assert_eq!(told, 100);
-    house.assert_idle();
+    assert_eq!(notified_updates, 100);
+    rig.assert_idle();
 }
 
 #[test]
-fn renewals_wait_while_the_app_has_no_room_and_go_on_when_it_has() {
+fn renewals_pause_while_the_leg_of_the_app_is_full() {
     let mut config = config();
     config.app_limits.in_flight = 2;
     config.app_limits.output_bytes = 400;
-    let mut house = House::with(config);
-    let mut ledger = Resumable::join(&mut house);
+    let mut rig = Rig::with(config);
+    let mut ledger = Resumable::join(&mut rig);
     for number in 0..6 {
-        house.agent(&subscribe(number, &format!("tesseron://ledger/r{number}")));
-        let (asked, _) = house.app_asked(ledger.app, "resources/subscribe");
-        house.app(ledger.app, &answered(&asked, "null"));
+        rig.agent(&subscribe(number, &format!("tesseron://ledger/r{number}")));
+        let (asked, _) = rig.app_request(ledger.app, "resources/subscribe");
+        rig.app(ledger.app, &answered(&asked, "null"));
     }
-    house.lose(ledger.app).forget();
-    let heard = ledger.come_back(&mut house);
-    assert_eq!(heard.len(), 2, "as many as there is room for");
-    // Its calls end with no room for more: long frames wait that it does not read.
-    let leg = house.leg(ledger.app);
-    house.stall(leg);
+    rig.lose(ledger.app).forget();
+    let received = ledger.come_back(&mut rig);
+    assert_eq!(received.len(), 2, "only as many as there is room for");
+    // Its calls end, but there is no room for renewals: long frames are queued that the app does not read.
+    let leg = rig.leg(ledger.app);
+    rig.stall(leg);
     for id in 0..4 {
-        house.app(ledger.app, &request(id, &"long".repeat(200), "{}"));
+        rig.app(ledger.app, &request(id, &"long".repeat(200), "{}"));
     }
-    for frame in &heard {
-        house.app(ledger.app, &answered(&frame["id"], "null"));
+    for frame in &received {
+        rig.app(ledger.app, &answered(&frame["id"], "null"));
     }
-    house.read(leg);
+    rig.read(leg);
     let mut renewed = 2;
     loop {
-        let ids: Vec<Value> = house.app_heard(ledger.app).iter().map(|text| value(text)).collect();
+        let ids: Vec<Value> = rig.app_received(ledger.app).iter().map(|text| value(text)).collect();
         let asked: Vec<_> = ids.iter().filter(|frame| frame["method"] == "resources/subscribe").collect();
         if asked.is_empty() {
             break;
         }
         renewed += asked.len();
         for frame in asked {
-            house.app(ledger.app, &answered(&frame["id"], "null"));
+            rig.app(ledger.app, &answered(&frame["id"], "null"));
         }
     }
     assert_eq!(renewed, 6);
-    house.assert_idle();
+    rig.assert_idle();
 }
 
 #[test]
-fn a_new_list_of_resources_replaces_the_old_one_and_the_agent_is_told() {
-    let (mut house, app) = house();
-    house.app(
+fn a_new_list_of_resources_replaces_the_old_one_and_the_agent_is_notified() {
+    let (mut rig, app) = rig();
+    rig.app(
         app,
         &notification("resources/list_changed", r#"{"resources":[{"name":"rate","description":"r","subscribable":false}]}"#),
     );
-    assert_eq!(house.heard(), [r#"{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}"#]);
-    house.agent(&request(1, "resources/list", "{}"));
-    let list = house.response(1)["result"]["resources"].clone();
+    assert_eq!(rig.agent_received(), [r#"{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}"#]);
+    rig.agent(&request(1, "resources/list", "{}"));
+    let list = rig.response(1)["result"]["resources"].clone();
     assert_eq!(
         list,
         json!([{"uri": "tesseron://ledger/rate", "name": "ledger__rate", "description": "r", "mimeType": "application/json"}])
@@ -592,13 +596,13 @@ fn a_new_list_of_resources_replaces_the_old_one_and_the_agent_is_told() {
 }
 
 #[test]
-fn an_app_without_subscriptions_is_not_asked_for_one() {
-    let mut house = House::new();
-    let app = house.dial();
+fn a_subscribe_is_not_forwarded_to_an_app_that_does_not_support_subscriptions() {
+    let mut rig = Rig::new();
+    let app = rig.dial();
     let silent = tests::bridge::hello("ledger", "[]", tests::bridge::RESOURCES)
         .replace(r#""subscriptions":true"#, r#""subscriptions":false"#);
-    house.app(app, &silent);
-    house.claim(app).agent(&subscribe(1, URI));
-    assert!(house.response(1).get("error").is_some());
-    assert_eq!(house.app_heard(app), Vec::<String>::new());
+    rig.app(app, &silent);
+    rig.claim(app).agent(&subscribe(1, URI));
+    assert!(rig.response(1).get("error").is_some());
+    assert_eq!(rig.app_received(app), Vec::<String>::new());
 }

@@ -1,5 +1,5 @@
-//! Storms over a gateway with one agent and up to three apps at a time: random things happen, good and bad, and after each of them everything
-//! that must hold is looked at. A storm is a pure function of its seed.
+//! Storms over a bridge with one agent and up to three apps at a time: random steps, valid and invalid, with a check of all invariants after
+//! each step. A storm is a pure function of its seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,30 +9,30 @@ use tesseron::bridge::{BridgeEvent, Leg};
 use testkit::Rng;
 use testkit::scripted::{cancelled, notification, request};
 use tests::bridge::{
-    ACTIONS, House, Invoked, RESOURCES, answered, call_tool, config, credentials, hello, refused, resume, sampled, value,
+    ACTIONS, Invoked, RESOURCES, Rig, answered, call_tool, config, credentials, hello, refused, resume, sampled, value,
 };
 
-/// A request of the agent that is not answered.
+/// A request of the agent that is not answered yet.
 #[derive(Debug, Default)]
 struct Open {
     /// The last value of its progress.
     last: Option<f64>,
-    /// The agent has given it up; an answer that was on its way may still come, with what goes before it.
+    /// The agent has cancelled the request; frames that were already queued for it may still come.
     given_up: bool,
-    /// Something has come since.
+    /// Progress has come since the cancel.
     late: bool,
 }
 
-/// What an app knows.
+/// The state of an app as it sees it.
 #[derive(Debug, Default)]
 struct Known {
     id: &'static str,
     calls: Vec<Invoked>,
-    /// Calls that it was told to stop.
+    /// Calls that the gateway has cancelled.
     stopped: BTreeSet<String>,
-    /// Requests of the gateway that are no calls.
+    /// Open requests of the gateway other than calls.
     others: Vec<Value>,
-    /// Its questions that are not answered.
+    /// The ids of the app's open input requests.
     asked: BTreeSet<u64>,
     subscriptions: Vec<String>,
     credentials: Option<(String, String)>,
@@ -40,21 +40,21 @@ struct Known {
 }
 
 struct Storm {
-    house: House,
+    rig: Rig,
     rng: Rng,
     next: u64,
     /// Requests of the agent by their ids.
     open: BTreeMap<u64, Open>,
-    /// Questions to the agent by their ids.
-    questions: BTreeMap<u64, &'static str>,
-    /// Those that it has answered.
+    /// Open input requests to the agent, by their ids.
+    input_requests: BTreeMap<u64, &'static str>,
+    /// The ids of input requests that the agent has answered.
     answered: BTreeSet<u64>,
     apps: Vec<Known>,
-    /// What apps that are gone may come back with.
+    /// The app ids, session ids and resume tokens of apps that have disconnected.
     left: Vec<(&'static str, String, String)>,
-    /// Every name that an invocation ever had, and every id.
+    /// Every invocation id and every request id that the gateway has used.
     names: BTreeSet<String>,
-    /// Responses, progress, questions and lost apps, to see that a storm does something.
+    /// Counts of responses, progress, input requests and lost apps, to check that a storm is not idle.
     seen: BTreeMap<&'static str, u64>,
     stalled: BTreeSet<Leg>,
 }
@@ -71,11 +71,11 @@ impl Storm {
         (config.agent_limits.in_flight, config.agent_limits.unsolicited_replies) = (48, 32);
         config.registry.max_channels = 6;
         Self {
-            house: House::with(config),
+            rig: Rig::with(config),
             rng: Rng::new(seed),
             next: 1,
             open: BTreeMap::new(),
-            questions: BTreeMap::new(),
+            input_requests: BTreeMap::new(),
             answered: BTreeSet::new(),
             apps: Vec::new(),
             left: Vec::new(),
@@ -94,7 +94,7 @@ impl Storm {
         *self.seen.entry(what).or_default() += 1;
     }
 
-    /// An app that lives, if there is one.
+    /// A random connected app, if there is one.
     fn some_app(&mut self) -> Option<usize> {
         let alive: Vec<usize> = (0..self.apps.len()).filter(|app| !self.apps[*app].gone).collect();
         self.rng.pick(&alive)
@@ -105,12 +105,12 @@ impl Storm {
         self.rng.pick(&open)
     }
 
-    // ---- What may happen ----
+    // ---- Random steps ----
 
     fn step(&mut self) {
         match self.rng.below(24) {
             0..=4 => self.agent_calls(),
-            5 => self.agent_gives_up(),
+            5 => self.agent_cancels(),
             6..=7 => self.agent_answers(),
             8 => self.agent_does_something_else(),
             9..=11 => self.app_reports(),
@@ -123,11 +123,11 @@ impl Storm {
             21 => self.legs_stall(),
             _ => {
                 let millis = [1, 50, 700, 6_000][self.rng.below(4)];
-                self.house.later(millis);
+                self.rig.later(millis);
             }
         }
-        self.house.carry();
-        self.look();
+        self.rig.deliver();
+        self.check_invariants();
     }
 
     fn agent_calls(&mut self) {
@@ -141,23 +141,23 @@ impl Storm {
             _ => call_tool(&id.to_string(), &format!("{app}__t"), "{}", Some(&id.to_string())),
         };
         self.open.insert(id, Open::default());
-        self.house.agent(&text);
+        self.rig.agent(&text);
     }
 
-    fn agent_gives_up(&mut self) {
+    fn agent_cancels(&mut self) {
         if self.rng.chance(64) {
-            self.house.agent(&cancelled(999_999_999));
-        } else if let Some(id) = self.some_open().filter(|_| self.house.unread(Leg::Agent) == 0) {
+            self.rig.agent(&cancelled(999_999_999));
+        } else if let Some(id) = self.some_open().filter(|_| self.rig.unread(Leg::Agent) == 0) {
             self.open.get_mut(&id).expect("it is open").given_up = true;
-            self.house.agent(&cancelled(id));
+            self.rig.agent(&cancelled(id));
             self.count("cancel");
         }
     }
 
     fn agent_answers(&mut self) {
-        let open: Vec<u64> = self.questions.keys().copied().collect();
+        let open: Vec<u64> = self.input_requests.keys().copied().collect();
         let Some(id) = self.rng.pick(&open) else { return };
-        let method = self.questions.remove(&id);
+        let method = self.input_requests.remove(&id);
         self.answered.insert(id);
         let frame = match (self.rng.below(6), method) {
             (0, _) => refused(&json!(id), -32601, "Method not found"),
@@ -166,7 +166,7 @@ impl Storm {
             (_, Some("sampling/createMessage")) => sampled(&json!(id), "x"),
             _ => answered(&json!(id), r#"{"action":"accept","content":{}}"#),
         };
-        self.house.agent(&frame);
+        self.rig.agent(&frame);
     }
 
     fn agent_does_something_else(&mut self) {
@@ -178,23 +178,23 @@ impl Storm {
             3 => call_tool(&id.to_string(), "tesseron__list_actions", "{}", None),
             4 => call_tool(&id.to_string(), "nobody__t", "{}", None),
             5 => {
-                self.house.agent("{");
+                self.rig.agent("{");
                 return;
             }
             _ => {
-                let codes: Vec<String> = self.house.guests.iter().filter_map(|guest| guest.code.clone()).collect();
+                let codes: Vec<String> = self.rig.apps.iter().filter_map(|app| app.code.clone()).collect();
                 let code = codes.last().cloned().unwrap_or_else(|| String::from("NOBODY"));
                 call_tool(&id.to_string(), "tesseron__claim_session", &json!({"code": code}).to_string(), None)
             }
         };
         self.open.insert(id, Open::default());
-        self.house.agent(&text);
-        let claims = self.house.told.iter().filter_map(|event| match event {
+        self.rig.agent(&text);
+        let claims = self.rig.untaken_events.iter().filter_map(|event| match event {
             BridgeEvent::ClaimWanted { claim, .. } => Some(*claim),
             _ => None,
         });
         for claim in claims.collect::<Vec<_>>() {
-            self.house.bridge.refuse_claim(claim, "nobody wears it", self.house.now);
+            self.rig.bridge.refuse_claim(claim, "nobody wears it", self.rig.now);
         }
     }
 
@@ -214,7 +214,7 @@ impl Storm {
                 2 => format!(r#","percent":{percent},"data":{{"n":{percent}}}"#),
                 _ => format!(r#","percent":{percent}"#),
             };
-            self.house.app(app, &call.progress(&members));
+            self.rig.app(app, &call.progress(&members));
         }
     }
 
@@ -226,7 +226,7 @@ impl Storm {
                 1 => answered(&other, "null"),
                 _ => answered(&other, r#"{"value":1}"#),
             };
-            self.house.app(app, &frame);
+            self.rig.app(app, &frame);
         }
         let Some(call) = self.some_call(app) else { return };
         let frame = match self.rng.below(5) {
@@ -234,8 +234,8 @@ impl Storm {
             1 => answered(&call.id, "7"),
             _ => call.output(r#""done""#),
         };
-        self.house.app(app, &frame);
-        // Now and then it answers twice.
+        self.rig.app(app, &frame);
+        // Sometimes it answers twice.
         if !self.rng.chance(32) {
             self.apps[app].calls.retain(|other| other.invocation != call.invocation);
         }
@@ -247,7 +247,7 @@ impl Storm {
         let id = self.number();
         let frame = if self.rng.chance(128) { call.sample(id) } else { call.confirm(id) };
         self.apps[app].asked.insert(id);
-        self.house.app(app, &frame);
+        self.rig.app(app, &frame);
     }
 
     fn app_tells(&mut self) {
@@ -260,7 +260,7 @@ impl Storm {
             _ => notification("resources/updated", &json!({"subscriptionId": subscription, "value": 1}).to_string()),
         };
         for _ in 0..=self.rng.below(30) {
-            self.house.app(app, &frame);
+            self.rig.app(app, &frame);
         }
     }
 
@@ -284,7 +284,7 @@ impl Storm {
                 _ => String::from("null"),
             },
         };
-        self.house.app(app, &frame);
+        self.rig.app(app, &frame);
     }
 
     fn app_leaves(&mut self) {
@@ -292,23 +292,23 @@ impl Storm {
         if !self.rng.chance(100) {
             return;
         }
-        let leg = self.house.leg(app);
+        let leg = self.rig.leg(app);
         match self.rng.below(3) {
-            0 => self.house.end(leg, TransportEnd::Eof),
-            1 => self.house.end(leg, TransportEnd::Failed),
+            0 => self.rig.end(leg, TransportEnd::Eof),
+            1 => self.rig.end(leg, TransportEnd::Failed),
             _ => {
-                self.house.bridge.close_app(self.house.guests[app].channel, Close::Now, self.house.now);
-                self.house.carry()
+                self.rig.bridge.close_app(self.rig.apps[app].channel, Close::Now, self.rig.now);
+                self.rig.deliver()
             }
         };
     }
 
     fn app_comes(&mut self) {
-        if self.apps.iter().filter(|known| !known.gone).count() >= 4 || self.house.bridge.is_closed(Leg::Agent) {
+        if self.apps.iter().filter(|known| !known.gone).count() >= 4 || self.rig.bridge.is_closed(Leg::Agent) {
             return;
         }
-        let Ok(channel) = self.house.bridge.open(self.house.now) else { return };
-        let app = self.house.seat(channel, None);
+        let Ok(channel) = self.rig.bridge.open(self.rig.now) else { return };
+        let app = self.rig.seat(channel, None);
         let mut known = Known { id: IDS[self.rng.below(IDS.len())], ..Known::default() };
         let at = self.rng.below(self.left.len());
         let frame = match self.left.get(at).cloned() {
@@ -319,63 +319,67 @@ impl Storm {
             _ => hello(known.id, ACTIONS, RESOURCES),
         };
         self.apps.push(known);
-        self.house.app(app, &frame);
-        self.look();
-        if let (Some(code), false) = (self.house.guests[app].code.clone(), self.rng.chance(32)) {
+        self.rig.app(app, &frame);
+        self.check_invariants();
+        if let (Some(code), false) = (self.rig.apps[app].code.clone(), self.rng.chance(32)) {
             let id = self.number();
             self.open.insert(id, Open::default());
             let arguments = json!({"code": code}).to_string();
-            self.house.agent(&call_tool(&id.to_string(), "tesseron__claim_session", &arguments, None));
+            self.rig.agent(&call_tool(&id.to_string(), "tesseron__claim_session", &arguments, None));
         }
     }
 
     fn legs_stall(&mut self) {
-        let legs: Vec<Leg> = self.house.legs();
+        let legs: Vec<Leg> = self.rig.legs();
         let Some(leg) = self.rng.pick(&legs) else { return };
         if self.stalled.remove(&leg) {
-            self.house.read(leg);
+            self.rig.read(leg);
         } else if self.rng.chance(128) {
             self.stalled.insert(leg);
-            self.house.stall(leg);
+            self.rig.stall(leg);
         }
     }
 
-    // ---- What must hold ----
+    // ---- Invariants ----
 
-    fn look(&mut self) {
+    fn check_invariants(&mut self) {
         for app in 0..self.apps.len() {
-            for text in self.house.app_heard(app) {
+            for text in self.rig.app_received(app) {
                 self.app_hears(app, &text);
             }
         }
-        for text in self.house.heard() {
+        for text in self.rig.agent_received() {
             self.agent_hears(&text);
         }
-        for event in self.house.events() {
+        for event in self.rig.events() {
             if let BridgeEvent::AppClosed { channel, .. } = event {
-                let app = self.house.guests.iter().position(|guest| guest.channel == channel).expect("an app of ours");
-                assert!(!self.apps[app].gone, "an end comes once");
+                let app = self.rig.apps.iter().position(|app| app.channel == channel).expect("a known app");
+                assert!(!self.apps[app].gone, "the end of an app comes once");
                 self.apps[app].gone = true;
                 self.count("lost");
-                assert_eq!(self.house.bridge.stats(Leg::App(channel)), None);
+                assert_eq!(self.rig.bridge.stats(Leg::App(channel)), None);
                 if let Some((session, token)) = self.apps[app].credentials.clone() {
                     self.left.push((self.apps[app].id, session, token));
                 }
             }
         }
-        let due = self.house.bridge.poll_timeout();
-        assert!(due.is_none_or(|due| due > self.house.now), "a deadline that lies in the past");
-        for leg in self.house.legs() {
-            let stats = self.house.stats(leg);
+        let due = self.rig.bridge.poll_timeout();
+        assert!(due.is_none_or(|due| due > self.rig.now), "a deadline that lies in the past");
+        for leg in self.rig.legs() {
+            let stats = self.rig.stats(leg);
             assert!(stats.queued_bytes <= 64 << 10, "{leg:?}: {stats:?}");
             assert!(stats.outbound_calls <= 24 && stats.inbound_calls <= 48 && stats.orphans == 0, "{leg:?}: {stats:?}");
         }
-        if !self.stalled.contains(&Leg::Agent) && self.house.unread(Leg::Agent) == 0 && !self.house.bridge.is_closed(Leg::Agent) {
-            let stats = self.house.stats(Leg::Agent);
+        if !self.stalled.contains(&Leg::Agent) && self.rig.unread(Leg::Agent) == 0 && !self.rig.bridge.is_closed(Leg::Agent) {
+            let stats = self.rig.stats(Leg::Agent);
             let waiting = self.open.values().filter(|open| !open.given_up).count();
-            assert_eq!(stats.inbound_calls, waiting, "what the agent waits for is what runs");
-            assert_eq!(stats.exchanges_out, self.questions.len(), "what the agent was asked is what is asked");
-            assert!(self.house.bridge.in_flight() <= 2 * waiting + self.questions.len());
+            assert_eq!(stats.inbound_calls, waiting, "the running calls are those that the agent waits for");
+            assert_eq!(
+                stats.exchanges_out,
+                self.input_requests.len(),
+                "the open input requests are those that the agent has received"
+            );
+            assert!(self.rig.bridge.in_flight() <= 2 * waiting + self.input_requests.len());
         }
     }
 
@@ -384,13 +388,13 @@ impl Storm {
         let id = frame["id"].as_u64();
         match (frame["method"].as_str(), id) {
             (None, Some(id)) => {
-                assert!(self.open.remove(&id).is_some(), "an answer to nothing: {text}");
+                assert!(self.open.remove(&id).is_some(), "a response to no request: {text}");
                 self.count("answer");
             }
             (None, None) => assert!(frame.get("error").is_some(), "{text}"),
             (Some("notifications/progress"), _) => {
-                let token = frame["params"]["progressToken"].as_u64().expect("a token of ours");
-                let open = self.open.get_mut(&token).unwrap_or_else(|| panic!("progress of nothing: {text}"));
+                let token = frame["params"]["progressToken"].as_u64().expect("a token of the agent");
+                let open = self.open.get_mut(&token).unwrap_or_else(|| panic!("progress of no call: {text}"));
                 open.late = open.given_up;
                 let now = frame["params"]["progress"].as_f64().expect("a number");
                 let repeats = frame["params"].get("message").is_some() || frame["params"].get("_meta").is_some();
@@ -400,25 +404,28 @@ impl Storm {
                 self.count("progress");
             }
             (Some("sampling/createMessage"), Some(id)) => {
-                assert!(self.questions.insert(id, "sampling/createMessage").is_none());
+                assert!(self.input_requests.insert(id, "sampling/createMessage").is_none());
                 self.count("question");
             }
             (Some("elicitation/create"), Some(id)) => {
-                assert!(self.questions.insert(id, "elicitation/create").is_none());
+                assert!(self.input_requests.insert(id, "elicitation/create").is_none());
                 self.count("question");
             }
             (Some("notifications/cancelled"), _) => {
-                let taken = frame["params"]["requestId"].as_u64().expect("an id of theirs");
-                // It may cross the answer.
-                assert!(self.questions.remove(&taken).is_some() || self.answered.remove(&taken), "a cancel of nothing: {text}");
+                let taken = frame["params"]["requestId"].as_u64().expect("an id of the gateway");
+                // The cancel may cross the answer.
+                assert!(
+                    self.input_requests.remove(&taken).is_some() || self.answered.remove(&taken),
+                    "a cancel of no request: {text}"
+                );
             }
-            (Some(_), Some(_)) => panic!("a request that nobody knows: {text}"),
+            (Some(_), Some(_)) => panic!("an unknown request: {text}"),
             (Some(_), None) => {}
         }
     }
 
     fn app_hears(&mut self, app: usize, text: &str) {
-        assert!(!self.apps[app].gone, "after its end an app hears nothing: {text}");
+        assert!(!self.apps[app].gone, "a frame for an app that has disconnected: {text}");
         let frame = value(text);
         if let Some(call) = Invoked::read(text) {
             assert!(self.names.insert(call.invocation.clone()) && self.names.insert(call.id.to_string()), "used before: {text}");
@@ -430,7 +437,7 @@ impl Storm {
         match (frame["method"].as_str(), frame.get("id").cloned()) {
             (Some("actions/cancel"), None) => {
                 let name = frame["params"]["invocationId"].as_str().expect("a name").to_owned();
-                assert!(self.names.contains(&name), "a cancel of what was never called: {text}");
+                assert!(self.names.contains(&name), "a cancel of no invocation: {text}");
                 assert!(known.stopped.insert(name), "a second cancel: {text}");
             }
             (Some(_), Some(id)) => {
@@ -445,7 +452,7 @@ impl Storm {
                     known.credentials = Some(credentials(&frame));
                 }
                 if let Some(id) = id.as_u64() {
-                    // Its greeting and what was refused out of hand are no questions.
+                    // Responses to its handshake and refusals belong to no input request.
                     known.asked.remove(&id);
                 }
             }
@@ -453,48 +460,48 @@ impl Storm {
         }
     }
 
-    /// Everybody reads, answers what is open, and goes; then nothing is left.
+    /// All ends read, answer open requests and disconnect; after that no state remains.
     fn finish(&mut self) {
-        for leg in self.house.legs() {
+        for leg in self.rig.legs() {
             self.stalled.remove(&leg);
-            self.house.read(leg);
+            self.rig.read(leg);
         }
-        self.look();
+        self.check_invariants();
         for _ in 0..100 {
             for app in 0..self.apps.len() {
                 for call in std::mem::take(&mut self.apps[app].calls) {
-                    self.house.app(app, &call.output("1"));
+                    self.rig.app(app, &call.output("1"));
                 }
                 for other in std::mem::take(&mut self.apps[app].others) {
-                    self.house.app(app, &answered(&other, "null"));
+                    self.rig.app(app, &answered(&other, "null"));
                 }
             }
-            self.look();
-            if self.house.bridge.in_flight() == 0 && self.open.values().all(|open| open.given_up) {
+            self.check_invariants();
+            if self.rig.bridge.in_flight() == 0 && self.open.values().all(|open| open.given_up) {
                 break;
             }
         }
-        if self.house.bridge.is_closed(Leg::Agent) {
-            // It made the gateway refuse more than it read for too long.
+        if self.rig.bridge.is_closed(Leg::Agent) {
+            // For too long the app has not read the refusals that it caused.
             self.count("hung up on");
             self.open.clear();
-            self.questions.clear();
+            self.input_requests.clear();
         }
         let waiting: Vec<_> = self.open.iter().filter(|(_, open)| !open.given_up).collect();
         assert!(waiting.is_empty(), "never answered: {waiting:?}");
         let late: Vec<_> = self.open.iter().filter(|(_, open)| open.late).collect();
         assert!(late.is_empty(), "progress after the cancel: {late:?}");
-        assert!(self.questions.is_empty(), "never taken back: {:?}", self.questions);
+        assert!(self.input_requests.is_empty(), "never cancelled: {:?}", self.input_requests);
         for known in self.apps.iter().filter(|known| !known.gone) {
             assert!(known.asked.is_empty(), "an app still waits: {:?}", known.asked);
         }
-        self.house.assert_idle();
-        self.house.end(Leg::Agent, TransportEnd::Eof).later(10_000);
-        self.look();
-        self.house.assert_idle();
-        assert_eq!(self.house.bridge.channels().count(), 0);
-        self.house.later(24 * 60 * 60 * 1000);
-        assert_eq!(self.house.bridge.poll_timeout(), None);
+        self.rig.assert_idle();
+        self.rig.end(Leg::Agent, TransportEnd::Eof).later(10_000);
+        self.check_invariants();
+        self.rig.assert_idle();
+        assert_eq!(self.rig.bridge.channels().count(), 0);
+        self.rig.later(24 * 60 * 60 * 1000);
+        assert_eq!(self.rig.bridge.poll_timeout(), None);
     }
 }
 
@@ -511,7 +518,7 @@ fn run(seed: u64, steps: usize) -> Storm {
 }
 
 #[test]
-fn whatever_happens_every_call_ends_once_and_nothing_is_left() {
+fn in_every_storm_each_call_ends_once_and_no_state_remains() {
     let mut seen = BTreeMap::new();
     for seed in 0..60 {
         for (what, count) in run(seed, 400).seen {
@@ -519,13 +526,13 @@ fn whatever_happens_every_call_ends_once_and_nothing_is_left() {
         }
     }
     for what in ["answer", "call", "cancel", "lost", "progress", "question"] {
-        assert!(seen.get(what).is_some_and(|count| *count > 300), "a storm that does nothing: {seen:?}");
+        assert!(seen.get(what).is_some_and(|count| *count > 300), "a storm with too few frames of a kind: {seen:?}");
     }
 }
 
 #[test]
-fn a_storm_is_the_same_every_time_and_another_one_from_another_seed() {
-    let trace = |seed| run(seed, 400).house.trace;
+fn a_storm_is_determined_by_its_seed() {
+    let trace = |seed| run(seed, 400).rig.trace;
     assert_eq!(trace(7), trace(7));
     assert_ne!(trace(7), trace(8));
 }

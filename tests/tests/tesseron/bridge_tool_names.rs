@@ -1,21 +1,21 @@
-//! Names of actions that MCP does not allow in the name of a tool: the agent hears of aliases, and the app of none.
+//! Names of actions that MCP does not allow in the name of a tool: the agent sees aliases, and the app its own names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use serde_json::json;
 use testkit::scripted::{notification, request};
-use tests::bridge::{House, call_tool};
+use tests::bridge::{Rig, call_tool};
 
-/// What MCP allows (2025-11-25, Tools, "Tool Names").
+/// Returns `true` if MCP allows the name (2025-11-25, Tools, "Tool Names").
 fn is_allowed(tool: &str) -> bool {
     (1..=128).contains(&tool.len()) && tool.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
 }
 
 fn looks_like_an_alias(tool: &str) -> bool {
     tool.len() > 18 && tool.is_ascii() && {
-        let (told, mark) = tool.split_at(tool.len() - 18);
-        told.contains("__") && mark.starts_with("--") && mark[2..].bytes().all(|digit| b"0123456789abcdef".contains(&digit))
+        let (readable, mark) = tool.split_at(tool.len() - 18);
+        readable.contains("__") && mark.starts_with("--") && mark[2..].bytes().all(|digit| b"0123456789abcdef".contains(&digit))
     }
 }
 
@@ -23,24 +23,24 @@ fn actions(names: &[String]) -> String {
     json!(names.iter().map(|name| json!({"name": name, "description": "d"})).collect::<Vec<_>>()).to_string()
 }
 
-/// The tools of one app alone, by the names of its actions.
+/// The tools of an app that is the only one, by the names of its actions.
 fn listed(app: &str, names: &[String]) -> BTreeMap<String, String> {
-    let mut house = House::new();
-    house.join_with(app, &actions(names), "[]");
-    let tools = house.app_tools();
+    let mut rig = Rig::new();
+    rig.join_with(app, &actions(names), "[]");
+    let tools = rig.app_tools();
     let mut seen = BTreeSet::new();
     let names: Vec<_> = names.iter().filter(|name| seen.insert(*name)).cloned().collect();
     assert_eq!(tools.len(), names.len(), "{names:?}: {tools:?}");
     names.into_iter().zip(tools).collect()
 }
 
-/// Calls a tool, and gives what was called at which app.
-fn called(house: &mut House, tool: &str) -> Option<(usize, String)> {
-    house.agent(&call_tool("1", tool, "{}", None));
-    for app in 0..house.guests.len() {
-        if let [call] = &*house.all_invoked(app) {
+/// Calls a tool. Returns the number of the app and the name of the action that was called.
+fn called(rig: &mut Rig, tool: &str) -> Option<(usize, String)> {
+    rig.agent(&call_tool("1", tool, "{}", None));
+    for app in 0..rig.apps.len() {
+        if let [call] = &*rig.all_invoked(app) {
             let reached = (app, call.name.clone());
-            house.app(app, &call.output("null")).forget();
+            rig.app(app, &call.output("null")).forget();
             return Some(reached);
         }
     }
@@ -53,7 +53,7 @@ fn app_id() -> impl Strategy<Value = String> {
         2 => Just(String::from("a")),
         2 => Just(String::from("a__b")),
         1 => Just(String::from("a_")),
-        // Around the lengths that stand in an alias as a whole, and with a beginning in common.
+        // Lengths around the greatest that fits an alias unshortened, all with the same beginning.
         2 => (70_usize..=128).prop_map(|length| "long_".repeat(26)[..length].to_owned()),
     ]
 }
@@ -74,36 +74,36 @@ fn name() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Valid for any client, one for each action, and each leads back to what its app calls it; also where an app calls its actions by what
-    /// look like the aliases of others.
+    /// Each listed name is valid for any client, belongs to one action, and calls this action; even if an app names its actions like the
+    /// aliases of others.
     #[test]
-    fn every_listed_name_is_allowed_and_unique_and_leads_back(
+    fn every_listed_tool_name_is_valid_and_unique_and_calls_its_action(
         apps in prop::collection::btree_map(app_id(), prop::collection::vec(name(), 0..8), 1..4),
     ) {
         let mut apps: Vec<_> = apps.into_iter().collect();
         for _ in 0..2 {
-            // The second time each app names actions as the tools of the first time are named, with its own prefix and without.
-            let mut house = House::new();
+            // In the second round the actions of each app have the names of the tools of the first round, with and without its prefix.
+            let mut rig = Rig::new();
             for (app, names) in &apps {
-                house.join_with(app, &actions(names), "[]");
+                rig.join_with(app, &actions(names), "[]");
             }
-            let tools = house.app_tools();
+            let tools = rig.app_tools();
             prop_assert_eq!(tools.iter().collect::<BTreeSet<_>>().len(), tools.len());
             let mut reached = BTreeSet::new();
             for tool in &tools {
                 prop_assert!(is_allowed(tool), "{}", tool);
-                let called = called(&mut house, tool);
-                prop_assert!(called.is_some(), "{} leads nowhere", tool);
+                let called = called(&mut rig, tool);
+                prop_assert!(called.is_some(), "{} calls no action", tool);
                 let (app, name) = called.expect("seen");
                 prop_assert!(apps[app].1.contains(&name));
                 let own = format!("{}__{name}", apps[app].0);
                 prop_assert!(*tool == own || looks_like_an_alias(tool), "{} is {:?}", tool, name);
                 if is_allowed(&own) && !looks_like_an_alias(&own) {
-                    prop_assert_eq!(tool, &own, "what is named in an ordinary way stays as it is");
+                    prop_assert_eq!(tool, &own, "a valid name has no alias");
                 }
                 prop_assert!(reached.insert((app, name)));
             }
-            // Only that which two apps come to by names of their own is hidden, as it always was.
+            // An action is not listed only if the valid tool names of two apps are equal.
             for (app, (id, names)) in apps.iter().enumerate() {
                 for name in names {
                     let own = format!("{id}__{name}");
@@ -120,9 +120,9 @@ proptest! {
         }
     }
 
-    /// The name of a tool hangs on its app and its action alone: not on the others, their order, or what was there before.
+    /// The name of a tool depends only on its app and its action, not on other actions, their order, or earlier lists.
     #[test]
-    fn a_name_stays_the_same_whatever_stands_beside_it(
+    fn the_tool_name_of_an_action_does_not_depend_on_other_actions(
         app in app_id(),
         names in prop::collection::vec(name(), 1..8),
         others in prop::collection::vec(name(), 0..8),
@@ -138,96 +138,96 @@ proptest! {
 }
 
 #[test]
-fn an_alias_stands_for_its_action_wherever_the_agent_hears_of_it() {
-    let mut house = House::new();
-    let app = house.dial();
+fn the_agent_sees_and_uses_the_same_alias_of_an_action_everywhere() {
+    let mut rig = Rig::new();
+    let app = rig.dial();
     let names = [String::from("post entry"), String::from("look")];
-    house.app(app, &tests::bridge::hello("ledger", &actions(&names), "[]"));
-    let code = house.guests[app].code.clone().unwrap();
-    let (text, _) = house.ask_text(1, "tesseron__claim_session", &json!({"code": code}).to_string());
+    rig.app(app, &tests::bridge::hello("ledger", &actions(&names), "[]"));
+    let code = rig.apps[app].code.clone().unwrap();
+    let (text, _) = rig.call_text(1, "tesseron__claim_session", &json!({"code": code}).to_string());
     let alias = "ledger__post_entry--35aff9daf0848473";
     assert!(text.contains(&format!("Tools: {alias}, ledger__look.")), "{text}");
-    assert_eq!(house.app_tools(), [alias, "ledger__look"]);
-    let (text, _) = house.ask_text(2, "tesseron__list_actions", "{}");
+    assert_eq!(rig.app_tools(), [alias, "ledger__look"]);
+    let (text, _) = rig.call_text(2, "tesseron__list_actions", "{}");
     let described = tests::bridge::value(&text)["sessions"][0]["actions"][0].clone();
     assert_eq!((&described["action"], &described["mcp_tool_name"]), (&json!("post entry"), &json!(alias)));
-    house.forget();
+    rig.forget();
     for (tool, arguments) in [
         (alias, r#"{"n":1}"#),
         ("ledger__post entry", r#"{"n":1}"#),
         ("tesseron__invoke_action", r#"{"app_id":"ledger","action":"post entry","args":{"n":1}}"#),
     ] {
-        house.agent(&call_tool("3", tool, arguments, Some("3")));
-        let call = house.invoked(app);
+        rig.agent(&call_tool("3", tool, arguments, Some("3")));
+        let call = rig.invoked(app);
         assert_eq!(tests::bridge::value(&call.text)["params"]["name"], "post entry");
         assert!(call.text.contains(r#""input":{"n":1}"#), "{}", call.text);
-        house.app(app, &call.progress(r#","percent":5"#));
-        assert_eq!(house.progress(), [(5.0, None)]);
-        house.app(app, &call.output("1"));
-        assert_eq!(house.response(3)["result"]["content"][0]["text"], "1");
+        rig.app(app, &call.progress(r#","percent":5"#));
+        assert_eq!(rig.progress(), [(5.0, None)]);
+        rig.app(app, &call.output("1"));
+        assert_eq!(rig.response(3)["result"]["content"][0]["text"], "1");
     }
 }
 
 #[test]
-fn an_alias_of_an_action_that_is_gone_leads_nowhere_and_one_that_comes_back_is_the_same() {
-    let mut house = House::new();
+fn the_alias_of_a_removed_action_is_unknown_and_the_same_if_the_action_comes_back() {
+    let mut rig = Rig::new();
     let list = |names: &[&str]| {
         let names: Vec<_> = names.iter().map(ToString::to_string).collect();
         notification("actions/list_changed", &format!(r#"{{"actions":{}}}"#, actions(&names)))
     };
-    let app = house.join_with("ledger", "[]", "[]");
-    house.app(app, &list(&["a b"]));
-    let alias = house.app_tools().remove(0);
-    // An action whose own name is that of the tool that was there is another one.
+    let app = rig.join_with("ledger", "[]", "[]");
+    rig.app(app, &list(&["a b"]));
+    let alias = rig.app_tools().remove(0);
+    // An action whose own name equals the former alias is another action.
     let own = alias.strip_prefix("ledger__").unwrap();
-    house.app(app, &list(&[own]));
-    let other = house.app_tools().remove(0);
+    rig.app(app, &list(&[own]));
+    let other = rig.app_tools().remove(0);
     assert_ne!(other, alias);
-    assert!(house.ask_text(1, &alias, "{}").1, "it is known no longer");
-    assert_eq!(called(&mut house, &other), Some((app, own.to_owned())));
-    house.app(app, &list(&[own, "a b"]));
-    assert_eq!(house.app_tools(), [other, alias.clone()]);
-    assert_eq!(called(&mut house, &alias), Some((app, String::from("a b"))));
+    assert!(rig.call_text(1, &alias, "{}").1, "the alias is unknown now");
+    assert_eq!(called(&mut rig, &other), Some((app, own.to_owned())));
+    rig.app(app, &list(&[own, "a b"]));
+    assert_eq!(rig.app_tools(), [other, alias.clone()]);
+    assert_eq!(called(&mut rig, &alias), Some((app, String::from("a b"))));
 }
 
 #[test]
-fn an_alias_of_an_app_that_is_gone_or_was_never_there_is_an_error_that_tells_how_to_go_on() {
-    let mut house = House::new();
-    let app = house.join_with("ledger", r#"[{"name":"a b"}]"#, "[]");
-    let alias = house.app_tools().remove(0);
-    house.lose(app);
+fn calling_an_alias_of_an_absent_or_unknown_app_fails_with_the_next_step() {
+    let mut rig = Rig::new();
+    let app = rig.join_with("ledger", r#"[{"name":"a b"}]"#, "[]");
+    let alias = rig.app_tools().remove(0);
+    rig.lose(app);
     for tool in [&*alias, "nobody__a_b--0123456789abcdef", "--0123456789abcdef", "a--b__--0123456789abcdef"] {
-        let (text, failed) = house.ask_text(1, tool, "{}");
+        let (text, failed) = rig.call_text(1, tool, "{}");
         assert!(failed && text.contains("No claimed session found"), "{text}");
     }
 }
 
 #[test]
-fn a_hostile_app_with_a_list_of_odd_names_costs_its_neighbours_nothing() {
-    let mut house = House::new();
-    house.join("good");
+fn a_hostile_app_with_very_many_odd_names_does_not_affect_other_apps() {
+    let mut rig = Rig::new();
+    rig.join("good");
     let huge = "\u{0}".repeat(1 << 20);
     let names: Vec<_> = (0..5000).map(|number| format!("{number} \u{202e}/../")).chain([huge, String::from(" ")]).collect();
-    house.join_with("bad", &actions(&names), "[]");
-    let tools = house.app_tools();
-    assert_eq!(tools.len(), 1 + 4096, "as many of an app are known");
+    rig.join_with("bad", &actions(&names), "[]");
+    let tools = rig.app_tools();
+    assert_eq!(tools.len(), 1 + 4096, "the greatest number of actions of an app");
     assert!(tools.iter().all(|tool| is_allowed(tool)) && tools.contains(&String::from("good__t")));
-    house.agent(&request(1, "tools/list", "{}"));
-    assert!(house.heard()[0].len() < 2 << 20, "names are short, however long those of the app are");
+    rig.agent(&request(1, "tools/list", "{}"));
+    assert!(rig.agent_received()[0].len() < 2 << 20, "aliases are short even for long names");
 }
 
-/// Two names with the same beginning and the same digest, found in three minutes of computing.
+/// Two names with the same beginning and the same digest, found by three minutes of search.
 #[test]
-fn of_two_actions_that_were_made_to_have_one_alias_the_first_is_listed_and_both_can_be_called() {
+fn of_two_actions_with_equal_aliases_the_first_is_listed_and_both_can_be_called() {
     let [first, second] = ["BviEZjJ8yYj", "Y_ayhT8mxbo"].map(|end| format!("pay the bill of the customer {end}"));
-    let mut house = House::new();
-    let bad = house.join_with("bad", &actions(&[first.clone(), second.clone()]), "[]");
-    let other = house.join_with("other", &actions(std::slice::from_ref(&second)), "[]");
-    let tools = house.app_tools();
+    let mut rig = Rig::new();
+    let bad = rig.join_with("bad", &actions(&[first.clone(), second.clone()]), "[]");
+    let other = rig.join_with("other", &actions(std::slice::from_ref(&second)), "[]");
+    let tools = rig.app_tools();
     let digits = "352e0bc03be9fa59";
     assert_eq!(tools, ["bad", "other"].map(|app| format!("{app}__pay_the_bill_of_the_customer--{digits}")));
-    assert_eq!(called(&mut house, &tools[0]), Some((bad, first)));
-    assert_eq!(called(&mut house, &tools[1]), Some((other, second.clone())));
-    house.agent(&call_tool("1", "tesseron__invoke_action", &json!({"app_id": "bad", "action": second}).to_string(), None));
-    assert_eq!(house.invoked(bad).name, second);
+    assert_eq!(called(&mut rig, &tools[0]), Some((bad, first)));
+    assert_eq!(called(&mut rig, &tools[1]), Some((other, second.clone())));
+    rig.agent(&call_tool("1", "tesseron__invoke_action", &json!({"app_id": "bad", "action": second}).to_string(), None));
+    assert_eq!(rig.invoked(bad).name, second);
 }

@@ -1,4 +1,4 @@
-//! The fixtures of Tesseron and ours, played against both ends, and the proof that each of them notices when its rule is broken.
+//! The fixtures of upstream Tesseron and those of this project, run against both ends, and a proof that each one fails when its rule is broken.
 
 use serde_json::{Value, json};
 use tests::fixtures::{
@@ -6,7 +6,7 @@ use tests::fixtures::{
     mirror, run,
 };
 
-fn told(outcome: Result<Outcome, Failure>) -> String {
+fn described(outcome: Result<Outcome, Failure>) -> String {
     match outcome {
         Ok(Outcome::Passed) => "passed".to_owned(),
         Ok(Outcome::Skipped { missing }) => format!("skipped for want of {missing}"),
@@ -22,29 +22,29 @@ fn fixture(id: &str) -> Fixture {
     all().find(|fixture| fixture.id == id).unwrap_or_else(|| panic!("there is no fixture {id}"))
 }
 
-/// How each goes, apart from those that pass.
+/// The results of all fixtures that do not pass.
 fn played(fixtures: impl Iterator<Item = Fixture>, play: impl Fn(&Fixture) -> Result<Outcome, Failure>) -> Vec<String> {
     fixtures
-        .map(|fixture| (told(play(&fixture)), fixture.id))
+        .map(|fixture| (described(play(&fixture)), fixture.id))
         .filter(|(how, _)| how != "passed")
         .map(|(how, id)| format!("{id}: {how}"))
         .collect()
 }
 
 #[test]
-fn all_twelve_fixtures_of_upstream_pass_on_the_bare_session() {
+fn all_twelve_upstream_fixtures_pass_on_a_bare_session() {
     assert_eq!(load("tesseron").len(), 12);
     assert_eq!(played(load("tesseron").into_iter(), |fixture| run(fixture, &mut ScriptedApp::new(&fixture.world))), [""; 0]);
 }
 
 #[test]
-fn every_fixture_of_ours_passes_but_the_one_of_an_app_that_misbehaves() {
+fn every_own_fixture_passes_except_the_one_that_needs_a_misbehaving_app() {
     let played = played(load("ours").into_iter(), |fixture| run(fixture, &mut ScriptedApp::new(&fixture.world)));
     assert_eq!(played, ["elicitation/schema-matrix-at-the-gateway: skipped for want of rogue-app"]);
 }
 
 #[test]
-fn every_fixture_is_mirrored_for_a_gateway_but_those_of_a_gateway_that_misbehaves() {
+fn every_fixture_passes_for_a_gateway_except_those_that_need_a_misbehaving_gateway() {
     let played = played(all(), |fixture| mirror(fixture, &mut ScriptedGateway::new(fixture)));
     let rogue = [
         "actions/cancel-of-nothing",
@@ -58,9 +58,9 @@ fn every_fixture_is_mirrored_for_a_gateway_but_those_of_a_gateway_that_misbehave
     assert_eq!(played, rogue.map(|id| format!("{id}: skipped for want of rogue-gateway")));
 }
 
-// ---- A fixture fails when what it says is broken ----
+// ---- A fixture fails if its rule is broken ----
 
-/// The steps of a kind, with their patterns.
+/// The numbers and the patterns of the steps of one kind.
 fn frames(fixture: &Fixture, is: fn(&StepKind) -> Option<&Value>) -> Vec<(usize, &Value)> {
     fixture.steps.iter().enumerate().filter_map(|(index, step)| is(&step.kind).map(|frame| (index, frame))).collect()
 }
@@ -77,23 +77,23 @@ fn sabotaged(fixture: &Fixture, deed: Deed) -> Result<Outcome, Failure> {
     run(fixture, &mut Saboteur::new(ScriptedApp::new(&fixture.world), deed))
 }
 
-/// The fixtures that an app is asked.
+/// The fixtures that apply to an app.
 fn of_apps() -> impl Iterator<Item = Fixture> {
     all().filter(|fixture| fixture.requires.iter().all(|tag| ScriptedApp::new(&World::default()).offers(tag)))
 }
 
-/// The fixtures that a gateway is asked.
+/// The fixtures that apply to a gateway.
 fn of_gateways() -> impl Iterator<Item = Fixture> {
     all().filter(|fixture| fixture.requires.iter().all(|tag| ScriptedGateway::new(fixture).offers(tag)))
 }
 
 #[test]
-fn an_app_that_gets_any_one_thing_of_any_frame_wrong_fails_at_that_frame() {
+fn an_app_that_sends_any_member_of_a_frame_wrong_fails_at_that_frame() {
     let mut broken = 0;
     for fixture in of_apps() {
         for (nth, (step, pattern)) in received(&fixture).into_iter().enumerate() {
             for (path, change) in breaches(pattern) {
-                let outcome = sabotaged(&fixture, Deed::Says(nth, change));
+                let outcome = sabotaged(&fixture, Deed::ChangesSent(nth, change));
                 let failed = outcome.expect_err(&format!("{}, step {step}: {path} is wrong, and nobody noticed", fixture.id));
                 assert_eq!(failed.step, step, "{path}: {failed}");
                 assert!(failed.what.contains(&format!("`{path}`")), "{path}: {failed}");
@@ -105,7 +105,7 @@ fn an_app_that_gets_any_one_thing_of_any_frame_wrong_fails_at_that_frame() {
 }
 
 #[test]
-fn an_app_that_leaves_a_frame_out_fails_at_that_frame() {
+fn an_app_that_omits_a_frame_fails_at_that_frame() {
     for fixture in of_apps() {
         for (nth, (step, _)) in received(&fixture).into_iter().enumerate() {
             let failed = sabotaged(&fixture, Deed::Withholds(nth)).expect_err(&fixture.id);
@@ -115,13 +115,13 @@ fn an_app_that_leaves_a_frame_out_fails_at_that_frame() {
 }
 
 #[test]
-fn an_app_that_says_a_frame_twice_fails_at_what_comes_next() {
+fn an_app_that_sends_a_frame_twice_fails_at_the_next_step() {
     for fixture in of_apps() {
         for (nth, (step, _)) in received(&fixture).into_iter().enumerate() {
             let says = |kind: &StepKind| !matches!(kind, StepKind::Send(_) | StepKind::DropTransport | StepKind::Reconnect);
             let next = fixture.steps.iter().enumerate().skip(step + 1).find(|(_, next)| says(&next.kind));
             if next.is_some_and(|(_, next)| matches!(next.kind, StepKind::ExpectSilence(_))) {
-                // There only one method counts.
+                // Such a step only forbids one method.
                 continue;
             }
             let failed = sabotaged(&fixture, Deed::Repeats(nth)).expect_err(&fixture.id);
@@ -131,18 +131,18 @@ fn an_app_that_says_a_frame_twice_fails_at_what_comes_next() {
 }
 
 #[test]
-fn an_app_that_speaks_when_it_should_be_silent_or_stays_when_it_should_go_fails_there() {
+fn an_app_that_sends_an_extra_frame_or_does_not_close_fails_at_that_step() {
     let mut broken = 0;
     for fixture in of_apps() {
         for (step, kind) in fixture.steps.iter().map(|step| &step.kind).enumerate() {
             let before = received(&fixture).into_iter().filter(|(index, _)| *index < step).count();
             let deeds = match kind {
-                StepKind::ExpectSilence(method) => vec![Deed::Blurts(before, json!({"jsonrpc": "2.0", "method": method}))],
-                // The hello once more: "re-sending hello on the same channel is a fail".
+                StepKind::ExpectSilence(method) => vec![Deed::Adds(before, json!({"jsonrpc": "2.0", "method": method}))],
+                // A second hello: "re-sending hello on the same channel is a fail".
                 StepKind::ExpectClosed => {
                     vec![
                         Deed::StaysOpen(before),
-                        Deed::Blurts(before, json!({"jsonrpc": "2.0", "id": 2, "method": "tesseron/hello"})),
+                        Deed::Adds(before, json!({"jsonrpc": "2.0", "id": 2, "method": "tesseron/hello"})),
                     ]
                 }
                 _ => continue,
@@ -157,88 +157,88 @@ fn an_app_that_speaks_when_it_should_be_silent_or_stays_when_it_should_go_fails_
     assert!(broken > 10, "{broken}");
 }
 
-/// What breaks the behaviour itself that a fixture is about: a saboteur, or an app that is written otherwise.
+/// A way to break the rule of a fixture: a saboteur between the ends, or an app with another configuration.
 enum Broken {
     By(Deed),
     App(fn(&mut World)),
 }
 
-/// Fixture, where it must fail, how the app is broken.
+/// The id of a fixture, the step at which it must fail, and the way in which the app is broken.
 fn broken_apps() -> Vec<(&'static str, usize, Broken)> {
     use Broken::{App, By};
     let set = |path: &'static str, value: Value| {
         move |frame: &mut Value| *frame.pointer_mut(path).unwrap_or_else(|| panic!("{path} is there")) = value.clone()
     };
     vec![
-        // It does not hear the cancel.
+        // The app ignores the cancel.
         ("actions/cancel", 4, By(Deed::Ignores(2))),
-        // It checks nothing.
+        // It does not check the input.
         ("actions/input-validation-failure", 3, App(|world| world.actions[0].input_schema = None)),
         ("actions/invoke-success", 3, App(|world| world.actions[0].returns = json!({"sum": 4}))),
-        // It runs whatever it is asked for.
+        // It runs an action that was not declared.
         ("actions/not-found", 3, App(|world| world.actions[0].name = "subtract".to_owned())),
-        // It goes back, and is held to what it said.
+        // Its progress falls.
         ("actions/progress-monotonic", 4, App(|world| world.actions[0].progress.swap(1, 2))),
-        ("elicitation/confirm-decline-is-false", 5, By(Deed::hears(2, set("/result/action", json!("accept"))))),
+        ("elicitation/confirm-decline-is-false", 5, By(Deed::changes_received(2, set("/result/action", json!("accept"))))),
         ("handshake/hello-declares-manifest", 0, App(|world| world.resources[0].subscribable = false)),
-        ("handshake/hello-minimal", 0, By(Deed::says(0, set("/params/protocolVersion", json!("2.0.0"))))),
-        // It takes the refusal for a welcome.
+        ("handshake/hello-minimal", 0, By(Deed::changes_sent(0, set("/params/protocolVersion", json!("2.0.0"))))),
+        // It ignores the refusal.
         ("handshake/protocol-major-mismatch", 2, By(Deed::Ignores(0))),
         ("resources/read", 3, App(|world| world.resources[0].value = json!([]))),
-        // It never tells of the change.
+        // It never sends the update.
         ("resources/subscribe-update-unsubscribe", 4, App(|world| world.resources[0].emits.clear())),
-        // It comes back with the token of before.
-        ("resume/token-rotation", 9, By(Deed::hears(2, set("/result/resumeToken", json!("rt_conformance_0001"))))),
-        // It has kept nothing to come back with.
+        // It resumes with its old token.
+        ("resume/token-rotation", 9, By(Deed::changes_received(2, set("/result/resumeToken", json!("rt_conformance_0001"))))),
+        // It has no token to resume with.
         (
             "resume/token-rotation",
             5,
-            By(Deed::hears(0, |frame| drop(frame["result"].as_object_mut().expect("a welcome").remove("resumeToken")))),
+            By(Deed::changes_received(0, |frame| drop(frame["result"].as_object_mut().expect("a welcome").remove("resumeToken")))),
         ),
         ("actions/cancel-with-input-schema", 4, By(Deed::Ignores(2))),
-        // The cancel comes when the check is through.
+        // The cancel comes when the check is done.
         ("actions/cancel-while-validating", 4, By(Deed::Ignores(2))),
-        // The handler runs although the cancel comes before the check is through. It shows after the last step.
+        // The handler runs although the cancel comes before the check is done, which shows after the last step.
         ("actions/cancel-while-validating", 6, App(|world| world.actions[0].validates_for_ms = 0)),
-        // A cancel that comes too early is kept for what it names.
+        // A cancel that comes too early is kept for a later invocation with that id.
         ("actions/cancel-of-nothing", 4, By(Deed::Delays(1))),
         ("actions/timeout-frees-the-wire", 4, App(|world| world.actions[0].blocks_until_cancelled = false)),
-        ("actions/progress-backwards", 4, By(Deed::says(2, |frame| frame["params"]["percent"] = json!(20)))),
+        ("actions/progress-backwards", 4, By(Deed::changes_sent(2, |frame| frame["params"]["percent"] = json!(20)))),
         ("actions/name-in-use", 4, By(Deed::Ignores(2))),
-        // It goes on as if it had been answered.
+        // It goes on as if the input request had been answered.
         (
             "sampling/depth",
             12,
-            By(Deed::hears(6, |frame| *frame = json!({"jsonrpc": "2.0", "id": frame["id"], "result": {"content": ""}}))),
+            By(Deed::changes_received(6, |frame| *frame = json!({"jsonrpc": "2.0", "id": frame["id"], "result": {"content": ""}}))),
         ),
         ("sampling/one-after-another", 4, App(|world| world.actions[0].samples = None)),
-        // It asks with a form that no agent can show.
+        // It sends a form that no agent can show.
         (
             "elicitation/schema-matrix",
             35,
             App(|world| world.actions[6].elicits.as_mut().expect("a form").schema = json!({"type": "object"})),
         ),
-        // It asks although nobody answers.
-        ("elicitation/not-available", 3, By(Deed::hears(0, set("/result/capabilities/elicitation", json!(true))))),
-        // It comes back with what was refused.
+        // It makes an input request that the agent does not support.
+        ("elicitation/not-available", 3, By(Deed::changes_received(0, set("/result/capabilities/elicitation", json!(true))))),
+        // It resumes again with the refused token.
         ("resume/refused", 9, By(Deed::Ignores(2))),
-        // It greets whoever dials.
+        // It sends its hello before a bind.
         ("handshake/bind", 0, App(|world| world.host_minted = false)),
-        // It has no words for what it does not know.
+        // It does not answer the unknown method.
         ("handshake/bind-on-a-plain-channel", 3, By(Deed::Ignores(1))),
-        // It takes no notice of the second bind.
+        // It ignores the second bind.
         ("handshake/bind-twice", 5, By(Deed::Ignores(2))),
-        // It lets in who says nothing.
-        ("handshake/bind-without-code", 1, By(Deed::hears(0, |frame| frame["params"]["code"] = known_code()))),
+        // It accepts a bind without a code.
+        ("handshake/bind-without-code", 1, By(Deed::changes_received(0, |frame| frame["params"]["code"] = known_code()))),
         ("handshake/bind-comes-first", 1, App(|world| world.host_minted = false)),
         ("handshake/bind-in-time", 0, App(|world| world.host_minted = false)),
-        // It lets anybody in.
-        ("handshake/bind-wrong-code", 1, By(Deed::hears(0, set("/params/code", known_code())))),
-        // Wrong codes lock it.
+        // It accepts any code.
+        ("handshake/bind-wrong-code", 1, By(Deed::changes_received(0, set("/params/code", known_code())))),
+        // It refuses the right code after wrong ones.
         (
             "handshake/bind-after-wrong-codes",
             21,
-            By(Deed::says(5, |frame| {
+            By(Deed::changes_sent(5, |frame| {
                 *frame = json!({"jsonrpc": "2.0", "id": frame["id"], "error": {"code": -32009, "message": "locked"}})
             })),
         ),
@@ -250,7 +250,7 @@ fn known_code() -> Value {
 }
 
 #[test]
-fn every_fixture_fails_where_the_behaviour_that_it_is_about_is_broken() {
+fn every_fixture_fails_at_the_expected_step_if_its_rule_is_broken() {
     let (mut proven, mut elsewhere) = (Vec::new(), Vec::new());
     for (id, step, broken) in broken_apps() {
         let mut fixture = fixture(id);
@@ -264,7 +264,7 @@ fn every_fixture_fails_where_the_behaviour_that_it_is_about_is_broken() {
         };
         match outcome {
             Err(failed) if failed.step == step => proven.push(id.to_owned()),
-            other => elsewhere.push(format!("{id} should fail at step {step}: {}", told(other))),
+            other => elsewhere.push(format!("{id} should fail at step {step}: {}", described(other))),
         }
     }
     assert_eq!(elsewhere, [""; 0]);
@@ -274,7 +274,8 @@ fn every_fixture_fails_where_the_behaviour_that_it_is_about_is_broken() {
 
 // ---- The same for the gateway ----
 
-/// Where the frames of the sending steps are among those that the gateway says: a claim that is left out comes before the first call.
+/// The sending steps of a fixture, with the numbers of their frames among those of the gateway, which sends a claim before the first call even
+/// if the fixture has none.
 fn places(fixture: &Fixture) -> Vec<(usize, usize, Value)> {
     let sent = sent(fixture);
     let claims = sent.iter().any(|(_, frame)| frame["method"] == "tesseron/claimed");
@@ -288,19 +289,19 @@ fn sabotaged_gateway(fixture: &Fixture, deed: Deed) -> Result<Outcome, Failure> 
 }
 
 #[test]
-fn a_gateway_that_gets_any_one_thing_of_any_frame_wrong_fails_at_that_frame() {
+fn a_gateway_that_sends_any_member_of_a_frame_wrong_fails_at_that_frame() {
     let mut broken = 0;
     for fixture in of_gateways() {
         for (nth, step, pattern) in places(&fixture) {
             let is_request = pattern.get("method").is_some();
             for (path, change) in breaches(&pattern) {
-                // What a gateway makes up, and its words for people.
+                // A gateway chooses its ids and the texts of its errors.
                 if path == "error.message"
                     || is_request && (path == "id" || path == "params.invocationId" && pattern.get("id").is_some())
                 {
                     continue;
                 }
-                let outcome = sabotaged_gateway(&fixture, Deed::Says(nth, change));
+                let outcome = sabotaged_gateway(&fixture, Deed::ChangesSent(nth, change));
                 let failed = outcome.expect_err(&format!("{}, step {step}: {path} is wrong, and nobody noticed", fixture.id));
                 assert_eq!(failed.step, step, "{path}: {failed}");
                 broken += 1;
@@ -311,7 +312,7 @@ fn a_gateway_that_gets_any_one_thing_of_any_frame_wrong_fails_at_that_frame() {
 }
 
 #[test]
-fn a_gateway_that_leaves_a_frame_out_fails_at_that_frame() {
+fn a_gateway_that_omits_a_frame_fails_at_that_frame() {
     for fixture in of_gateways() {
         for (nth, step, _) in places(&fixture) {
             let failed = sabotaged_gateway(&fixture, Deed::Withholds(nth)).expect_err(&fixture.id);
@@ -321,23 +322,23 @@ fn a_gateway_that_leaves_a_frame_out_fails_at_that_frame() {
 }
 
 #[test]
-fn a_gateway_that_does_not_hear_a_frame_fails_there_unless_it_has_given_the_call_up() {
+fn a_gateway_that_ignores_a_frame_fails_at_that_frame_unless_its_call_is_cancelled() {
     for fixture in of_gateways() {
         for (nth, (step, pattern)) in received(&fixture).into_iter().enumerate() {
             if pattern["error"]["code"] == -32001 {
                 continue;
             }
             let failed = sabotaged_gateway(&fixture, Deed::Ignores(nth)).expect_err(&fixture.id);
-            // That a dial has not been answered shows when its session should begin.
+            // An unanswered dial shows only when its session should begin.
             let at_once = pattern.pointer("/result/ok").is_none() && pattern["id"].as_str().is_none_or(|id| !id.starts_with("b-"));
             assert!(if at_once { failed.step == step } else { failed.step > step }, "{failed}");
         }
     }
 }
 
-// ---- What is no fixture is told, with its file and its step ----
+// ---- Invalid fixtures ----
 
-fn told_of(change: impl FnOnce(&mut Value)) -> Vec<String> {
+fn errors_of(change: impl FnOnce(&mut Value)) -> Vec<String> {
     let mut file = json!({
         "id": "actions/x",
         "title": "X",
@@ -357,23 +358,25 @@ fn told_of(change: impl FnOnce(&mut Value)) -> Vec<String> {
 }
 
 #[test]
-fn what_is_wrong_with_a_fixture_is_told_with_its_file_and_its_step() {
-    assert_eq!(told_of(|_| {}), [""; 0]);
-    let step = |index: usize, step: Value| told_of(|file| file["steps"][index] = step);
+fn an_error_in_a_fixture_is_reported_with_its_file_and_its_step() {
+    assert_eq!(errors_of(|_| {}), [""; 0]);
+    let step = |index: usize, step: Value| errors_of(|file| file["steps"][index] = step);
     let frame = |frame: Value| json!({"jsonrpc": "2.0", "id": frame});
-    for (told, expected) in [
+    for (described, expected) in [
         (
-            told_of(|file| file["id"] = json!("actions/y")),
+            errors_of(|file| file["id"] = json!("actions/y")),
             "actions/x.json: `id` is \"actions/y\", which is not the path of the file",
         ),
-        (told_of(|file| file["title"] = json!("")), "actions/x.json: `title` must be text"),
-        (told_of(|file| file["spec"] = json!("protocol")), "actions/x.json: `spec` must begin with a slash"),
-        (told_of(|file| file["requires"] = json!("streaming")), "actions/x.json: `requires` must be an array of tags"),
-        (told_of(|file| file["note"] = json!("x")), "actions/x.json: `note` means nothing"),
-        (told_of(|file| file["steps"] = json!([])), "actions/x.json: `steps` must be an array of at least one"),
-        (told_of(|file| file["fixture"] = json!({"actions": [{"nam": "x"}]})), "actions/x.json: `fixture`: unknown field `nam`"),
+        (errors_of(|file| file["title"] = json!("")), "actions/x.json: `title` must be text"),
+        (errors_of(|file| file["spec"] = json!("protocol")), "actions/x.json: `spec` must begin with a slash"),
+        (errors_of(|file| file["requires"] = json!("streaming")), "actions/x.json: `requires` must be an array of tags"),
+        (errors_of(|file| file["note"] = json!("x")), "actions/x.json: `note` means nothing"),
+        (errors_of(|file| file["steps"] = json!([])), "actions/x.json: `steps` must be an array of at least one"),
+        (errors_of(|file| file["fixture"] = json!({"actions": [{"nam": "x"}]})), "actions/x.json: `fixture`: unknown field `nam`"),
         (
-            told_of(|file| file["fixture"] = json!({"resources": [{"name": "x", "emits": [{"afterStep": "never", "value": 1}]}]})),
+            errors_of(|file| {
+                file["fixture"] = json!({"resources": [{"name": "x", "emits": [{"afterStep": "never", "value": 1}]}]})
+            }),
             "actions/x.json: `afterStep`: no step is labelled \"never\"",
         ),
         (step(1, json!(7)), "actions/x.json, step 1: is no object"),
@@ -398,21 +401,21 @@ fn what_is_wrong_with_a_fixture_is_told_with_its_file_and_its_step() {
         (step(1, json!({"send": frame(json!("~ref:other"))})), "actions/x.json, step 1: `id`: other is not captured before"),
         (step(1, json!({"send": frame(json!("~any"))})), "actions/x.json, step 1: `id`: `~any` cannot be sent"),
     ] {
-        assert_eq!(told.len(), 1, "{expected}: {told:?}");
-        assert!(told[0].starts_with(expected), "{expected}: {told:?}");
+        assert_eq!(described.len(), 1, "{expected}: {described:?}");
+        assert!(described[0].starts_with(expected), "{expected}: {described:?}");
     }
-    let told = Fixture::parse("x.json", "{").expect_err("it is no JSON");
-    assert!(told[0].to_string().starts_with("x.json: is no JSON: "), "{told:?}");
+    let described = Fixture::parse("x.json", "{").expect_err("it is no JSON");
+    assert!(described[0].to_string().starts_with("x.json: is no JSON: "), "{described:?}");
 }
 
 #[test]
-fn everything_that_is_wrong_is_told_at_once() {
-    let told = told_of(|file| {
+fn all_errors_of_a_fixture_are_reported_at_once() {
+    let described = errors_of(|file| {
         file["title"] = json!(7);
         file["steps"][0] = json!({"expectClosed": 1});
         file["steps"][1]["send"]["id"] = json!("~");
     });
-    assert_eq!(told.len(), 3, "{told:?}");
+    assert_eq!(described.len(), 3, "{described:?}");
 }
 
 // ---- Steps that no fixture of upstream has ----
@@ -420,12 +423,12 @@ fn everything_that_is_wrong_is_told_at_once() {
 fn one_off(steps: Value) -> Result<Outcome, Failure> {
     let world = json!({"actions": [{"name": "ping", "returns": 1}]});
     let file = json!({"id": "x", "title": "X", "spec": "/", "requires": [], "fixture": world, "steps": steps});
-    let fixture = Fixture::parse("x.json", &file.to_string()).expect("a proper fixture");
+    let fixture = Fixture::parse("x.json", &file.to_string()).expect("a valid fixture");
     run(&fixture, &mut ScriptedApp::new(&fixture.world))
 }
 
 #[test]
-fn a_frame_that_must_not_come_before_a_step_fails_when_it_does() {
+fn a_frame_that_comes_before_its_earliest_step_fails() {
     let welcome = json!({"jsonrpc": "2.0", "id": "~ref:hello", "result": {"sessionId": "s", "protocolVersion": "1.2.0",
         "capabilities": {"streaming": true, "subscriptions": true, "sampling": true, "elicitation": true}, "agent": {"id": "a", "name": "A"}}});
     let invoke = json!({"jsonrpc": "2.0", "id": 1, "method": "actions/invoke", "params": {"name": "ping", "input": {}, "invocationId": "i"}});
@@ -436,13 +439,14 @@ fn a_frame_that_must_not_come_before_a_step_fails_when_it_does() {
         one_off(steps)
     };
     assert_eq!(with(json!({"send": invoke, "label": "here"}), json!({"send": cancel})), Ok(Outcome::Passed));
-    let failed = with(json!({"send": invoke}), json!({"send": cancel, "label": "here"})).expect_err("it comes before the cancel");
+    let failed =
+        with(json!({"send": invoke}), json!({"send": cancel, "label": "here"})).expect_err("the frame comes before the cancel");
     assert_eq!(failed.step, 4);
     assert!(failed.what.ends_with("came too early"), "{failed}");
 }
 
 #[test]
-fn an_end_is_asked_only_what_it_offers_and_what_it_is_not_asked_is_not_passed() {
+fn a_fixture_that_needs_a_missing_feature_is_skipped_and_does_not_pass() {
     let mut fixture = fixture("handshake/hello-minimal");
     fixture.requires.push("teleportation".to_owned());
     let skipped = Ok(Outcome::Skipped { missing: "teleportation".to_owned() });
@@ -460,7 +464,7 @@ mod over_sockets {
 
     use super::played;
 
-    /// What is not asked over either binding.
+    /// A fixture that is skipped over both bindings.
     const ROGUE_APP: &str = "elicitation/schema-matrix-at-the-gateway: skipped for want of rogue-app";
     const TOO_LONG: &str = "actions/timeout-frees-the-wire: skipped for want of virtual-time";
 

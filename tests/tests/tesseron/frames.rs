@@ -1,5 +1,5 @@
-//! Framing and JSON-RPC on Tesseron, both ends (`docs/protocols/tesseron.md`, "Framing and JSON-RPC"). Whatever a peer can put on the
-//! wire is answered as the wire format page says or passed over; nothing panics, and what runs goes on.
+//! Framing and JSON-RPC on Tesseron, at both ends (`docs/protocols/tesseron.md`, "Framing and JSON-RPC"). Each frame is answered as the
+//! specification of the wire format demands, or ignored; no session panics, and running calls go on.
 
 use bytes::Bytes;
 use protocol_core::{
@@ -13,22 +13,22 @@ use testkit::scripted::{error, json, notification, request};
 use testkit::tesseron::{CLAIMED, WELCOME, call_action, cancel, hello, invoke, invoked, named, progress, sample};
 use testkit::{Pair, Scripted};
 
-/// An end in some phase, with something that runs if the phase allows it.
+/// An end in some phase of its session, with a running call if the phase allows one.
 struct Victim {
     phase: Phase,
     end: Scripted,
 }
 
 enum Phase {
-    /// An app whose hello is out.
+    /// An app whose hello was sent.
     HandshakeRequest,
     /// An app that was welcomed and serves `i1`, its request 100.
     Serving(InboundId),
-    /// A gateway that has heard nothing.
+    /// A gateway that has received nothing.
     Fresh,
     /// A gateway whose owner has not answered the hello.
     Asked,
-    /// A gateway that nobody has claimed.
+    /// A gateway whose app is not claimed.
     Unclaimed,
     /// A gateway with its call 1 in flight.
     Calling,
@@ -66,9 +66,9 @@ impl Victim {
         all.into_iter().map(drain).collect()
     }
 
-    /// What runs goes on as if nothing had been.
+    /// Checks that the running call, if any, ends as usual.
     #[track_caller]
-    fn lives(mut self, why: &str) {
+    fn check_alive(mut self, why: &str) {
         let end = &mut self.end;
         end.drain();
         match self.phase {
@@ -92,14 +92,14 @@ impl Victim {
     }
 }
 
-/// Hands `frame` to both ends in every phase: none answers it, and all that is told is that a rule was broken.
+/// Passes `frame` to both ends in every phase: none answers it, and at most a violation is reported.
 #[track_caller]
-fn passed_over(frame: impl Into<Bytes>) {
-    passed_over_by(Victim::all(), frame);
+fn expect_ignored(frame: impl Into<Bytes>) {
+    expect_ignored_by(Victim::all(), frame);
 }
 
 #[track_caller]
-fn passed_over_by(victims: impl IntoIterator<Item = Victim>, frame: impl Into<Bytes>) {
+fn expect_ignored_by(victims: impl IntoIterator<Item = Victim>, frame: impl Into<Bytes>) {
     let frame = frame.into();
     let shown = String::from_utf8_lossy(&frame[..frame.len().min(200)]).into_owned();
     for mut victim in victims {
@@ -107,7 +107,7 @@ fn passed_over_by(victims: impl IntoIterator<Item = Victim>, frame: impl Into<By
         assert_eq!(victim.end.sent(), Vec::<String>::new(), "{shown}");
         let events = victim.end.events();
         assert!(matches!(events[..], [] | [Event::Violation(_)]), "{shown}: {events:?}");
-        victim.lives(&shown);
+        victim.check_alive(&shown);
     }
 }
 
@@ -128,7 +128,7 @@ fn kind(frame: &str) -> &'static str {
     }
 }
 
-/// A pair that has said everything that there is to say, and all frames of it.
+/// All frames of a pair that has used every message of the protocol.
 fn everything() -> Vec<String> {
     let mut pair = Pair { client: Scripted::new(gateway_config()), server: Scripted::new(app_config()), trace: Vec::new() };
     pair.run().client.claim();
@@ -143,16 +143,16 @@ fn everything() -> Vec<String> {
         pair.server.session.progress(id, Progress::message("\u{2028}\u{85}"), now).unwrap();
         let record = LogRecord::new(Level::Warning, json("{\n\"message\":\"a\\nb\",\r\"x\":[\n]}"));
         pair.server.session.log(Some(id), record, now).unwrap();
-        let mut question = Sample::new("a\nb");
-        (question.max_tokens, question.schema) = (Some(5), Some(json("{\n}")));
+        let mut input_request = Sample::new("a\nb");
+        (input_request.max_tokens, input_request.schema) = (Some(5), Some(json("{\n}")));
         for ask in [
-            question.into(),
+            input_request.into(),
             Ask::Confirm { message: "sure\n?".into() },
             Ask::Elicit(Elicit::new("\r\n", json("{\"type\":\n\"object\"}"))),
         ] {
             pair.server.session.request_input(id, ask, now).unwrap();
             pair.run();
-            let asked = pair.client.question();
+            let asked = pair.client.input_request();
             let answer = Answer::Sample(Sampled::new("a\nb", ""));
             pair.client.session.provide_input(asked, answer, now).unwrap();
             pair.run();
@@ -221,7 +221,7 @@ const IDS: [&str; 10] = [
 ];
 
 #[test]
-fn item_2_an_answer_has_the_id_of_its_request_in_type_and_value() {
+fn item_2_a_response_has_the_id_of_its_request_in_type_and_value() {
     let answered = |frame: &str, id: &str| {
         let given: Value = serde_json::from_str(id).unwrap();
         let frame: Value = serde_json::from_str(frame).unwrap();
@@ -250,10 +250,10 @@ fn item_2_an_answer_has_the_id_of_its_request_in_type_and_value() {
 }
 
 #[test]
-fn item_2_an_id_that_cannot_be_written_back_as_it_came_is_never_answered_by_another() {
+fn item_2_a_request_whose_id_cannot_be_repeated_exactly_is_not_answered_with_another_id() {
     for id in ["1.5", "1.0", "1e3", "-0", "18446744073709551616", "1e999", "true", "{}", "[1]", r#""\ud800""#] {
         for method in ["tesseron/hello", "actions/invoke", "x/y"] {
-            passed_over(format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{}}}}"#));
+            expect_ignored(format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{}}}}"#));
         }
     }
 }
@@ -267,12 +267,12 @@ fn item_3_an_unknown_request_is_not_found_in_every_phase() {
             assert_eq!(victim.end.sent(), [error(50, -32601, &format!("Method not found: {method}"))]);
             assert_eq!(victim.end.events(), []);
         }
-        victim.lives("unknown requests");
+        victim.check_alive("unknown requests");
     }
 }
 
 #[test]
-fn item_3_a_notification_with_an_id_is_not_found_either_and_a_request_without_one_is_passed_over() {
+fn item_3_a_notification_with_an_id_is_not_found_and_a_request_without_one_is_ignored() {
     let notifications = [
         "actions/cancel",
         "actions/progress",
@@ -288,7 +288,7 @@ fn item_3_a_notification_with_an_id_is_not_found_either_and_a_request_without_on
             assert_eq!(victim.end.sent(), [error(50, -32601, &format!("Method not found: {method}"))]);
             assert_eq!(victim.end.events(), [Event::Violation(Violation::WrongDirection)], "{method}");
         }
-        victim.lives("notifications with an id");
+        victim.check_alive("notifications with an id");
     }
     for method in [
         "tesseron/hello",
@@ -302,7 +302,7 @@ fn item_3_a_notification_with_an_id_is_not_found_either_and_a_request_without_on
         "elicitation/request",
     ] {
         let of_another = invoke(1, "i9").replacen(r#""id":1,"#, "", 1).replacen("actions/invoke", method, 1);
-        passed_over(of_another);
+        expect_ignored(of_another);
     }
 }
 
@@ -313,27 +313,27 @@ fn item_3_methods_of_the_other_end_are_not_found() {
             victim.end.frame(&request(50, method, "{}"));
             assert_eq!(victim.end.sent(), [error(50, -32601, &format!("Method not found: {method}"))]);
         }
-        victim.lives("methods of a gateway");
+        victim.check_alive("methods of a gateway");
     }
     for mut victim in Victim::gateways() {
         for method in ["actions/invoke", "resources/read", "resources/subscribe", "resources/unsubscribe", "tesseron/bind"] {
             victim.end.frame(&request(50, method, "{}"));
             assert_eq!(victim.end.sent(), [error(50, -32601, &format!("Method not found: {method}"))]);
         }
-        victim.lives("methods of an app");
+        victim.check_alive("methods of an app");
     }
 }
 
 #[test]
-fn a_session_knows_no_bind() {
-    // On a channel that is bound by a claim code the gate answers it, and nothing of it gets here.
+fn a_session_refuses_a_bind_as_an_unknown_method() {
+    // On a channel that is bound by a claim code the gate answers the bind before a session sees it.
     for mut victim in Victim::all() {
         for params in [r#"{"code":"AB3X-7K"}"#, "{}"] {
             victim.end.frame(&request(50, "tesseron/bind", params));
             assert_eq!(victim.end.sent(), [error(50, -32601, "Method not found: tesseron/bind")]);
             assert_eq!(victim.end.events(), []);
         }
-        victim.lives("a bind");
+        victim.check_alive("a bind");
     }
 }
 
@@ -344,21 +344,21 @@ fn item_3_an_unknown_notification_is_never_answered() {
             victim.end.frame(&format!(r#"{{"jsonrpc":"2.0","method":"x/y"{params}}}"#));
             assert_eq!(victim.end.sent(), Vec::<String>::new());
         }
-        victim.lives("unknown notifications");
+        victim.check_alive("unknown notifications");
     }
     for method in ["actions/cancel", "tesseron/claimed"] {
-        passed_over_by(Victim::gateways(), notification(method, r#"{"invocationId":"i1","agent":{"id":"a","name":"a"}}"#));
+        expect_ignored_by(Victim::gateways(), notification(method, r#"{"invocationId":"i1","agent":{"id":"a","name":"a"}}"#));
     }
     for method in ["actions/progress", "actions/list_changed", "resources/list_changed", "resources/updated", "log"] {
         let params = r#"{"invocationId":"i1","actions":[],"resources":[],"subscriptionId":"s","level":"info","message":"m"}"#;
-        passed_over_by(Victim::apps(), notification(method, params));
+        expect_ignored_by(Victim::apps(), notification(method, params));
     }
 }
 
-// ---- What is no message ----
+// ---- Frames that are no message ----
 
 #[test]
-fn item_4_a_batch_changes_nothing() {
+fn item_4_a_batch_has_no_effect() {
     for batch in [
         "[]".to_owned(),
         "[1]".to_owned(),
@@ -369,40 +369,40 @@ fn item_4_a_batch_changes_nothing() {
         format!("[{}]", invoked(1, &named(1), "1")),
         format!("[{CLAIMED}]"),
     ] {
-        passed_over(batch);
+        expect_ignored(batch);
     }
 }
 
 #[test]
-fn item_5_a_frame_without_the_right_jsonrpc_is_passed_over() {
+fn item_5_a_frame_without_the_right_jsonrpc_member_is_ignored() {
     let frames =
         [hello(1, "1.2.0"), invoke(1, "i9"), cancel("i1"), WELCOME.to_owned(), invoked(1, &named(1), "1"), error(1, -32000, "no")];
     for frame in frames {
-        passed_over(frame.replacen(r#""jsonrpc":"2.0","#, "", 1));
+        expect_ignored(frame.replacen(r#""jsonrpc":"2.0","#, "", 1));
         for version in [r#""1.0""#, r#""2""#, r#""2.00""#, r#"" 2.0""#, "2.0", "2", "null", "[]", "{}"] {
-            passed_over(frame.replacen(r#""2.0""#, version, 1));
+            expect_ignored(frame.replacen(r#""2.0""#, version, 1));
         }
     }
 }
 
 #[test]
-fn what_is_no_json_is_passed_over() {
+fn a_frame_that_is_not_json_is_ignored() {
     let text = invoke(1, "i9");
     for cut in 0..text.len() {
-        passed_over(text[..cut].to_owned());
+        expect_ignored(text[..cut].to_owned());
     }
     for frame in ["", " ", "garbage", "null", "7", r#""hello""#, "{}", "{} {}", "\0", "\u{feff}{}", r#"{"jsonrpc":"2.0"}"#] {
-        passed_over(frame);
+        expect_ignored(frame);
     }
     for frame in [&b"\xff"[..], b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xc3\"}", b"\xef\xbb\xbf{}"] {
-        passed_over(Bytes::from_static(frame));
+        expect_ignored(Bytes::from_static(frame));
     }
-    passed_over("[".repeat(200_000));
-    passed_over(format!(r#"{{"jsonrpc":"2.0","id":1,"method":"x","params":{}{}}}"#, "[".repeat(500), "]".repeat(500)));
+    expect_ignored("[".repeat(200_000));
+    expect_ignored(format!(r#"{{"jsonrpc":"2.0","id":1,"method":"x","params":{}{}}}"#, "[".repeat(500), "]".repeat(500)));
 }
 
 #[test]
-fn an_envelope_of_two_kinds_or_with_a_member_twice_is_passed_over() {
+fn an_envelope_of_two_kinds_or_with_a_repeated_member_is_ignored() {
     for frame in [
         r#"{"jsonrpc":"2.0","id":1,"method":"x","result":1}"#,
         r#"{"jsonrpc":"2.0","method":"actions/cancel","params":{"invocationId":"i1"},"result":1}"#,
@@ -416,7 +416,7 @@ fn an_envelope_of_two_kinds_or_with_a_member_twice_is_passed_over() {
         r#"{"jsonrpc":"2.0","method":["x"]}"#,
         r#"{"jsonrpc":"2.0","id":1}"#.replace("1}", "true}").as_str(),
     ] {
-        passed_over(frame.to_owned());
+        expect_ignored(frame.to_owned());
     }
 }
 
@@ -425,15 +425,15 @@ fn an_envelope_of_two_kinds_or_with_a_member_twice_is_passed_over() {
 /// One value of each type of JSON.
 const VALUES: [&str; 7] = ["null", "true", "1", "1.5", r#""x""#, "[]", "{}"];
 
-/// The values that do not begin like any of `right`.
+/// The values of other types than those whose first bytes are in `right`.
 fn wrong(right: &str) -> impl Iterator<Item = &'static str> {
     VALUES.into_iter().filter(move |value| !right.contains(&value[..1]))
 }
 
-/// A member of parameters: its name, its value, and the first bytes of the types that are right, with a `-` where it may be missing.
+/// A member of parameters: its name, its value, and the first bytes of its valid types, with a `-` if it may be missing.
 type Member = (&'static str, &'static str, &'static str);
 
-/// What parameters become with each of their members missing or of another type.
+/// All variants of parameters in which one member is missing or has another type.
 fn spoiled(members: &[Member]) -> Vec<String> {
     let without = |index: usize| {
         let others = members.iter().enumerate().filter(move |(other, _)| *other != index);
@@ -452,7 +452,7 @@ fn spoiled(members: &[Member]) -> Vec<String> {
 }
 
 #[test]
-fn item_6_a_notification_with_missing_or_ill_typed_params_is_passed_over() {
+fn item_6_a_notification_with_missing_or_ill_typed_params_is_ignored() {
     let to_apps: [(&str, &[Member]); 2] = [
         ("actions/cancel", &[("invocationId", r#""i1""#, "\"")]),
         ("tesseron/claimed", &[("agent", r#"{"id":"a","name":"a"}"#, ""), ("agentCapabilities", "{}", "-{")]),
@@ -467,22 +467,22 @@ fn item_6_a_notification_with_missing_or_ill_typed_params_is_passed_over() {
     let none = ["", r#","params":null"#, r#","params":[]"#, r#","params":1"#, r#","params":"x""#, r#","params":{}"#];
     for (method, _) in to_apps.iter().chain(&to_gateways) {
         for params in none {
-            passed_over(format!(r#"{{"jsonrpc":"2.0","method":"{method}"{params}}}"#));
+            expect_ignored(format!(r#"{{"jsonrpc":"2.0","method":"{method}"{params}}}"#));
         }
     }
     for (method, members) in to_apps {
         for params in spoiled(members) {
-            passed_over_by(Victim::apps(), notification(method, &params));
+            expect_ignored_by(Victim::apps(), notification(method, &params));
         }
     }
     for (method, members) in to_gateways {
         for params in spoiled(members) {
-            passed_over_by(Victim::gateways(), notification(method, &params));
+            expect_ignored_by(Victim::gateways(), notification(method, &params));
         }
     }
 }
 
-/// Each frame is answered with one error of this number under the id 50, by the victims, which live on.
+/// Checks that each victim answers the request with one error of `code`, and that its session goes on.
 #[track_caller]
 fn refused(victims: impl Fn() -> Vec<Victim>, method: &str, params: &str, code: i64) {
     for mut victim in victims() {
@@ -493,7 +493,7 @@ fn refused(victims: impl Fn() -> Vec<Victim>, method: &str, params: &str, code: 
         assert!(sent[0].starts_with(&prefix), "{method} {params}: {sent:?}");
         let events = victim.end.events();
         assert!(matches!(events[..], [Event::Violation(_)]), "{method} {params}: {events:?}");
-        victim.lives(params);
+        victim.check_alive(params);
     }
 }
 
@@ -517,12 +517,12 @@ fn item_7_a_request_to_an_app_with_ill_typed_params_is_invalid() {
     }
     let long = format!(r#","params":{{"name":"t","invocationId":"{}"}}"#, "i".repeat(2000));
     refused(serving, "actions/invoke", &long, -32602);
-    // Half a surrogate pair cannot be written back.
+    // Half of a surrogate pair cannot be written back.
     refused(serving, "actions/invoke", r#","params":{"name":"t","invocationId":"\ud800"}"#, -32602);
 }
 
 #[test]
-fn item_7_a_question_to_a_gateway_with_ill_typed_params_is_invalid() {
+fn item_7_an_input_request_to_a_gateway_with_ill_typed_params_is_invalid() {
     let calling = || Victim::gateways().into_iter().skip(3).collect::<Vec<_>>();
     let named = ("invocationId", r#""inv_1""#, "\"");
     let all: [(&str, &[Member]); 2] = [
@@ -572,22 +572,22 @@ fn item_7_a_hello_with_ill_typed_params_is_invalid_and_a_resume_has_failed() {
 // ---- Responses ----
 
 #[test]
-fn item_8_a_response_with_an_unknown_id_is_passed_over() {
+fn item_8_a_response_with_an_unknown_id_is_ignored() {
     for id in ["0", "2", "99", "-1", r#""1""#, r#""""#, "null", "1.0", "[1]", "9223372036854775807", "18446744073709551616"] {
         for victims in [Victim::apps(), Victim::gateways()] {
-            // An invocation takes a number of an app, too.
+            // The exchanges of a gateway and an app have different numbers.
             let victims: Vec<_> = victims.into_iter().collect();
-            passed_over_by(victims, format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"invocationId":"inv_1","output":1}}}}"#));
+            expect_ignored_by(victims, format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"invocationId":"inv_1","output":1}}}}"#));
         }
-        passed_over(format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32000,"message":"no"}}}}"#));
+        expect_ignored(format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32000,"message":"no"}}}}"#));
     }
-    passed_over(r#"{"jsonrpc":"2.0","id":99}"#);
-    passed_over(r#"{"jsonrpc":"2.0","result":{}}"#);
-    passed_over(r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"no"}}"#);
+    expect_ignored(r#"{"jsonrpc":"2.0","id":99}"#);
+    expect_ignored(r#"{"jsonrpc":"2.0","result":{}}"#);
+    expect_ignored(r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"no"}}"#);
 }
 
 #[test]
-fn item_8_the_second_response_to_an_id_is_passed_over() {
+fn item_8_the_second_response_to_an_id_is_ignored() {
     let mut gateway = Scripted::gateway(gateway_config());
     gateway.invoke_action();
     gateway.frame(&invoked(1, &named(1), "1"));
@@ -606,7 +606,7 @@ fn item_8_the_second_response_to_an_id_is_passed_over() {
 }
 
 #[test]
-fn item_9_an_error_that_is_no_error_object_is_a_failure_all_the_same() {
+fn item_9_a_response_with_a_malformed_error_is_still_a_failure() {
     let errors =
         ["null", "1", r#""no""#, "[]", "{}", r#"{"code":"x","message":"m"}"#, r#"{"code":1.5,"message":"m"}"#, r#"{"code":1}"#];
     for error in errors {
@@ -628,15 +628,15 @@ fn item_9_an_error_that_is_no_error_object_is_a_failure_all_the_same() {
         for exchange in [3, 4] {
             app.frame(&format!(r#"{{"jsonrpc":"2.0","id":{exchange},"error":{error}}}"#));
         }
-        let told: Vec<_> = app.events().into_iter().filter(|event| matches!(event, Event::Input { .. })).collect();
+        let answers: Vec<_> = app.events().into_iter().filter(|event| matches!(event, Event::Input { .. })).collect();
         let no = Event::Input { id, key: keys[1], answer: Ok(Answer::Confirm(false)) };
         let failed = InputFailed::Invalid("it is neither a result nor a proper error".into());
-        assert_eq!(told, [Event::Input { id, key: keys[0], answer: Err(failed) }, no], "{error}");
+        assert_eq!(answers, [Event::Input { id, key: keys[0], answer: Err(failed) }, no], "{error}");
     }
 }
 
 #[test]
-fn of_a_result_and_an_error_the_error_counts() {
+fn a_response_with_a_result_and_an_error_is_an_error() {
     let mut gateway = Scripted::gateway(gateway_config());
     gateway.invoke_action();
     gateway.frame(r#"{"jsonrpc":"2.0","id":1,"result":{"invocationId":"inv_1","output":1},"error":{"code":5,"message":"no"}}"#);
@@ -644,7 +644,7 @@ fn of_a_result_and_an_error_the_error_counts() {
 }
 
 #[test]
-fn item_10_a_result_that_is_missing_is_null() {
+fn item_10_a_missing_result_is_null() {
     for call in [
         Invoke::read_resource("balance"),
         Invoke::subscribe("balance").with_subscription("s"),
@@ -656,7 +656,7 @@ fn item_10_a_result_that_is_missing_is_null() {
         gateway.frame(r#"{"jsonrpc":"2.0","id":1}"#);
         assert_eq!(gateway.outcome(), Outcome::Result(json("null")));
     }
-    // An invocation has an object for its result, and a question one for its answer.
+    // The result of an invocation must be an object, and so must the answer to an input request.
     let mut gateway = Scripted::gateway(gateway_config());
     gateway.invoke_action();
     gateway.frame(r#"{"jsonrpc":"2.0","id":1}"#);
@@ -673,8 +673,8 @@ fn item_10_a_result_that_is_missing_is_null() {
     assert_eq!(app.events(), [Event::Closed(CloseReason::HandshakeRefused)]);
 }
 
-/// `frame` with members that nobody knows in the envelope and in every object of its parameters and its result.
-fn embroidered(frame: &str) -> String {
+/// Returns `frame` with unknown members in its envelope and at the start of its parameters and its result.
+fn with_unknown_members(frame: &str) -> String {
     let more = |depth: &str| format!(r#"{depth}"x-more":{{"params":[],"id":7,"method":"x"}},"#);
     frame
         .replacen('{', &more("{"), 1)
@@ -683,51 +683,51 @@ fn embroidered(frame: &str) -> String {
 }
 
 #[test]
-fn item_11_members_that_nobody_knows_are_passed_over_everywhere() {
+fn item_11_unknown_members_are_ignored_everywhere() {
     let mut plain = Pair { client: Scripted::new(gateway_config()), server: Scripted::new(app_config()), trace: Vec::new() };
     let mut odd = Pair { client: Scripted::new(gateway_config()), server: Scripted::new(app_config()), trace: Vec::new() };
-    let mut told = Vec::new();
+    let mut events_of_both = Vec::new();
     for (pair, sew) in [(&mut plain, false), (&mut odd, true)] {
         let carry = |pair: &mut Pair| {
             for _ in 0..4 {
                 for frame in pair.client.sent() {
-                    pair.server.frame(&if sew { embroidered(&frame) } else { frame });
+                    pair.server.frame(&if sew { with_unknown_members(&frame) } else { frame });
                 }
                 for frame in pair.server.sent() {
-                    pair.client.frame(&if sew { embroidered(&frame) } else { frame });
+                    pair.client.frame(&if sew { with_unknown_members(&frame) } else { frame });
                 }
             }
         };
-        let mut heard = Vec::new();
-        let hear = |pair: &mut Pair, heard: &mut Vec<String>| {
-            // What is declared is told word for word, and with it what nobody knows.
+        let mut events_so_far = Vec::new();
+        let poll_events = |pair: &mut Pair, events_so_far: &mut Vec<String>| {
+            // These events quote the declaration of the peer, which includes the unknown members.
             let events = pair.client.events().into_iter().chain(pair.server.events());
-            heard.extend(
+            events_so_far.extend(
                 events.filter(|event| !matches!(event, Event::Ready(_) | Event::PeerChanged(_))).map(|event| format!("{event:?}")),
             );
         };
         carry(pair);
         pair.client.claim();
         carry(pair);
-        hear(pair, &mut heard);
+        poll_events(pair, &mut events_so_far);
         pair.client.invoke_again();
         carry(pair);
         let id = pair.server.request();
         pair.server.report(id, Progress::percent(5.0).with_message("m"));
         pair.server.ask(id, Ask::Confirm { message: "?".into() });
         carry(pair);
-        let asked = pair.client.question();
+        let asked = pair.client.input_request();
         let now = pair.client.now;
         pair.client.session.provide_input(asked, Answer::Confirm(true), now).unwrap();
         carry(pair);
-        hear(pair, &mut heard);
+        poll_events(pair, &mut events_so_far);
         pair.server.respond(id);
         carry(pair);
         let outcome = pair.client.outcome();
         assert!(matches!(&outcome, Outcome::Result(result) if result.member("output") == Some(json("\"ok\""))), "{outcome:?}");
-        told.push(heard);
+        events_of_both.push(events_so_far);
     }
-    assert_eq!(told[0], told[1]);
+    assert_eq!(events_of_both[0], events_of_both[1]);
 }
 
 trait Again {
@@ -740,7 +740,7 @@ impl Again for Scripted {
     }
 }
 
-// ---- Ends, and what leaves ----
+// ---- The end of a channel, and frames that are sent ----
 
 #[test]
 fn item_12_and_65_the_end_of_the_transport_loses_every_call_exactly_once() {
@@ -761,7 +761,7 @@ fn item_12_and_65_the_end_of_the_transport_loses_every_call_exactly_once() {
 }
 
 #[test]
-fn item_12_the_end_of_the_transport_loses_every_question_of_an_app_exactly_once() {
+fn item_12_the_end_of_the_transport_loses_every_input_request_of_an_app_exactly_once() {
     for end in [TransportEnd::Eof, TransportEnd::Failed] {
         let mut app = Scripted::app(app_config());
         let id = app.receive_invoke(100, "i1");
@@ -777,7 +777,7 @@ fn item_12_the_end_of_the_transport_loses_every_question_of_an_app_exactly_once(
 }
 
 #[test]
-fn item_13_after_the_end_nothing_is_sent_whatever_is_done() {
+fn item_13_after_the_end_no_method_sends_a_frame() {
     for mut victim in Victim::all() {
         let end = &mut victim.end;
         end.session.handle_end(TransportEnd::Failed, end.now);
@@ -801,7 +801,7 @@ fn item_13_after_the_end_nothing_is_sent_whatever_is_done() {
 }
 
 #[test]
-fn item_14_a_frame_over_the_limit_closes_without_an_answer() {
+fn item_14_a_frame_over_the_limit_closes_the_session_without_an_answer() {
     for config in [app_config(), gateway_config()] {
         let mut end = Scripted::new(with(config, |config| config.limits.frame_bytes = 512));
         end.sent();
@@ -824,7 +824,7 @@ fn item_16_no_frame_has_a_line_break_in_it() {
 }
 
 #[test]
-fn item_17_each_direction_has_its_own_ids_and_uses_none_twice() {
+fn item_17_each_direction_has_its_own_ids_and_repeats_none() {
     let mut pair = Pair::tesseron();
     let now = pair.client.now;
     for _ in 0..40 {
@@ -833,7 +833,7 @@ fn item_17_each_direction_has_its_own_ids_and_uses_none_twice() {
         let id = pair.server.request();
         pair.server.ask(id, Ask::from(Sample::new("?")));
         pair.run();
-        let asked = pair.client.question();
+        let asked = pair.client.input_request();
         pair.client.session.provide_input(asked, Answer::Sample(Sampled::new("a", "")), now).unwrap();
         pair.server.respond(id);
         pair.run();
@@ -846,7 +846,7 @@ fn item_17_each_direction_has_its_own_ids_and_uses_none_twice() {
         ids.dedup();
         assert_eq!((ids.len(), all), (40, 40));
     }
-    // An id that both use names another exchange in each direction.
+    // An id that both ends use identifies another exchange in each direction.
     let mut app = Scripted::app(app_config());
     app.frame(&invoke(3, "i3"));
     let id = app.request();

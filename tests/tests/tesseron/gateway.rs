@@ -1,5 +1,5 @@
-//! The gateway end of Tesseron: calls, their cancels, deadlines and graces, progress, log, and what an app asks, as far as a session
-//! has them (`docs/protocols/tesseron.md`, "Invocations" to "Log"). What the agent hears of it is the bridge's.
+//! The gateway end of Tesseron: calls, their cancels, deadlines and graces, progress, log, and input requests of an app, as far as a session
+//! handles them (`docs/protocols/tesseron.md`, "Invocations" to "Log"). The bridge forwards them to the agent.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn calling() -> (Scripted, OutboundId) {
     (gateway, id)
 }
 
-/// The same, where a call that is cancelled waits two seconds for what the app did.
+/// A gateway like that of [`calling`] that waits two seconds for the partial result of a cancelled call.
 fn patient() -> (Scripted, OutboundId) {
     let mut gateway = Scripted::gateway(with(gateway_config(), |config| config.timeouts.cancel_grace = Duration::from_secs(2)));
     let id = gateway.invoke_action();
@@ -53,10 +53,10 @@ fn expect_refused(gateway: &mut Scripted, id: u64, code: i64, why: &str) {
     );
 }
 
-// ---- What is asked of an app ----
+// ---- Requests to an app ----
 
 #[test]
-fn calls_are_written_in_the_words_of_tesseron() {
+fn each_call_is_written_with_the_method_and_the_members_of_tesseron() {
     for (call, method, written) in [
         (
             Invoke::call_tool("t", json(r#"{ "cents" : 4200 }"#)),
@@ -87,7 +87,7 @@ fn calls_are_written_in_the_words_of_tesseron() {
 }
 
 #[test]
-fn what_tesseron_has_no_word_for_and_what_the_session_says_itself_is_refused() {
+fn operations_that_tesseron_lacks_and_methods_that_the_session_sends_by_itself_are_refused() {
     let mut gateway = Scripted::gateway(gateway_config());
     for op in [Op::ListTools, Op::GetPrompt, Op::ListResources, Op::Complete, Op::SetLogLevel, Op::Ping] {
         let refused = gateway.session.invoke(Invoke::new(op, json("{}")), gateway.now).unwrap_err();
@@ -104,7 +104,7 @@ fn what_tesseron_has_no_word_for_and_what_the_session_says_itself_is_refused() {
 }
 
 #[test]
-fn no_subscription_is_asked_of_an_app_that_has_none() {
+fn a_subscribe_is_not_sent_to_an_app_that_does_not_support_subscriptions() {
     let mut gateway = Scripted::new(gateway_config());
     gateway.frame(&hello(1, "1.2.0").replace(r#""subscriptions":true"#, r#""subscriptions":false"#));
     gateway.claim().drain();
@@ -127,7 +127,7 @@ fn item_61_a_call_that_is_cancelled_before_it_was_sent_is_never_sent() {
 }
 
 #[test]
-fn item_62_a_call_that_was_sent_is_cancelled_once_and_over_at_once() {
+fn item_62_a_call_that_was_sent_is_cancelled_once_and_settles_at_once() {
     let (mut gateway, id) = calling();
     gateway.session.cancel(id, Some("changed my mind"), gateway.now).unwrap();
     assert_eq!((gateway.events(), gateway.sent()), (vec![done(id, Outcome::Cancelled)], vec![cancel(&named(1))]));
@@ -136,7 +136,7 @@ fn item_62_a_call_that_was_sent_is_cancelled_once_and_over_at_once() {
 }
 
 #[test]
-fn items_63_64_whatever_comes_after_a_cancel_is_passed_over() {
+fn items_63_64_frames_about_a_cancelled_call_are_ignored() {
     for late in [
         invoked(1, &named(1), "1"),
         error(1, -32001, "Action invocation was cancelled."),
@@ -153,7 +153,7 @@ fn items_63_64_whatever_comes_after_a_cancel_is_passed_over() {
     }
 }
 
-/// Calls that are no invocations.
+/// Calls of other methods than `actions/invoke`, which have no invocation id.
 fn unnamed() -> [Invoke; 4] {
     [
         Invoke::read_resource("balance"),
@@ -164,7 +164,7 @@ fn unnamed() -> [Invoke; 4] {
 }
 
 #[test]
-fn a_resource_cannot_be_cancelled_by_name_so_the_call_is_only_forgotten() {
+fn cancelling_a_call_that_is_no_invocation_sends_no_cancel() {
     for call in unnamed() {
         let (mut gateway, _) = patient();
         let id = gateway.invoke(call.clone());
@@ -178,7 +178,7 @@ fn a_resource_cannot_be_cancelled_by_name_so_the_call_is_only_forgotten() {
     }
 }
 
-// ---- A grace for what a cancelled app has done ----
+// ---- A grace for the partial result of a cancelled call ----
 
 #[test]
 fn with_a_grace_a_cancelled_call_waits_for_its_partial_result_and_ends_as_cancelled() {
@@ -194,11 +194,15 @@ fn with_a_grace_a_cancelled_call_waits_for_its_partial_result_and_ends_as_cancel
         gateway.events(),
         [Event::Done { id, outcome: Outcome::Cancelled, partial, last: Some(Box::new(Progress::percent(40.0))) }]
     );
-    assert_eq!((gateway.session.stats().outbound_calls, gateway.session.poll_timeout()), (0, None), "nothing is left");
+    assert_eq!(
+        (gateway.session.stats().outbound_calls, gateway.session.poll_timeout()),
+        (0, None),
+        "no call and no deadline remain"
+    );
 }
 
 #[test]
-fn with_a_grace_a_cancelled_call_ends_as_cancelled_whatever_comes_or_does_not() {
+fn with_a_grace_a_cancelled_call_ends_as_cancelled_with_or_without_a_response() {
     type Ends = fn(&mut Scripted);
     let ends: [(&str, Ends); 8] = [
         ("a result", |gateway| _ = gateway.frame(&invoked(1, &named(1), "1"))),
@@ -219,13 +223,13 @@ fn with_a_grace_a_cancelled_call_ends_as_cancelled_whatever_comes_or_does_not() 
         ending(&mut gateway);
         let over: Vec<_> = gateway.events().into_iter().filter(|event| !matches!(event, Event::Closed(_))).collect();
         assert_eq!(over, [done(id, Outcome::Cancelled)], "{name}");
-        assert_eq!(gateway.sent(), Vec::<String>::new(), "{name}: one cancel is enough");
+        assert_eq!(gateway.sent(), Vec::<String>::new(), "{name}: no second cancel is sent");
         gateway.frame(&invoked(1, &named(1), "1")).at(1_000_000).expect_silence();
     }
 }
 
 #[test]
-fn with_a_grace_a_deadline_is_still_over_at_once() {
+fn with_a_grace_a_call_still_times_out_at_once() {
     let (mut gateway, _) = patient();
     let id = gateway.invoke(call_action().with_timeouts(within(None, Some(50))));
     gateway.sent();
@@ -237,10 +241,10 @@ fn with_a_grace_a_deadline_is_still_over_at_once() {
 }
 
 #[test]
-fn with_a_grace_what_a_cancelled_call_asks_is_refused_at_once() {
+fn with_a_grace_input_requests_of_a_cancelled_call_are_refused_at_once() {
     let (mut gateway, id) = patient();
     gateway.frame(&sample(50, &named(1)));
-    let key = gateway.question();
+    let key = gateway.input_request();
     gateway.session.cancel(id, None, gateway.now).unwrap();
     assert_eq!((gateway.events(), gateway.sent()), (vec![Event::InputGone { key }], vec![cancel(&named(1)), over(50)]));
     gateway.frame(&sample(51, &named(1)));
@@ -249,7 +253,7 @@ fn with_a_grace_what_a_cancelled_call_asks_is_refused_at_once() {
 }
 
 #[test]
-fn with_a_grace_a_call_given_up_keeps_its_place_until_it_is_done() {
+fn with_a_grace_a_cancelled_call_counts_toward_the_limit_until_it_is_done() {
     let mut gateway = Scripted::gateway(with(gateway_config(), |config| {
         config.timeouts.cancel_grace = Duration::from_secs(2);
         config.limits.in_flight = 1;
@@ -271,11 +275,11 @@ fn item_65_the_end_of_the_transport_loses_a_call() {
     gateway.session.handle_end(TransportEnd::Failed, gateway.now);
     let lost = Event::Done { id, outcome: Outcome::Lost, partial: None, last: Some(Box::new(Progress::percent(40.0))) };
     assert_eq!(gateway.events()[0], lost);
-    assert_eq!(gateway.sent(), Vec::<String>::new(), "and no cancel");
+    assert_eq!(gateway.sent(), Vec::<String>::new(), "no cancel is sent");
 }
 
 #[test]
-fn item_66_a_result_that_is_no_object_around_an_output_is_invalid() {
+fn item_66_a_result_that_is_not_an_object_is_invalid() {
     for result in ["null", "true", "7", r#""x""#, "[]", "{}", r#"{"value":1}"#, r#"{"invocationid":"inv_1"}"#] {
         let (mut gateway, id) = calling();
         gateway.frame(&format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#));
@@ -295,7 +299,7 @@ fn item_66_an_output_may_be_missing() {
 }
 
 #[test]
-fn item_67_a_result_with_a_foreign_name_or_none_is_tolerated_and_flagged() {
+fn item_67_a_result_without_its_invocation_id_is_accepted_as_a_violation() {
     for named in [r#""invocationId":"inv_2","#, r#""invocationId":"other","#, r#""invocationId":null,"#, r#""invocationId":1,"#, ""]
     {
         let (mut gateway, id) = calling();
@@ -310,7 +314,7 @@ fn item_67_a_result_with_a_foreign_name_or_none_is_tolerated_and_flagged() {
 }
 
 #[test]
-fn item_67_an_answer_counts_by_the_number_of_its_request() {
+fn item_67_a_response_settles_the_call_of_its_request_id() {
     let (mut gateway, first) = calling();
     let second = gateway.invoke_action();
     gateway.frame(&invoked(2, &named(2), "2")).frame(&invoked(1, &named(1), "1"));
@@ -319,7 +323,7 @@ fn item_67_an_answer_counts_by_the_number_of_its_request() {
 }
 
 #[test]
-fn an_error_keeps_its_number_its_message_and_its_data() {
+fn an_error_of_an_app_is_reported_with_its_code_its_message_and_its_data() {
     for code in [-32001, -32002, -32003, -32004, -32005, -32603, 17] {
         let (mut gateway, id) = calling();
         gateway.frame(&format!(r#"{{"jsonrpc":"2.0","id":1,"error":{{"code":{code},"message":"no","data":[{{"path":["a"]}}]}}}}"#));
@@ -329,7 +333,7 @@ fn an_error_keeps_its_number_its_message_and_its_data() {
 }
 
 #[test]
-fn a_partial_result_comes_with_the_error_that_brought_it() {
+fn the_partial_result_in_an_error_is_reported_with_that_error() {
     let (mut gateway, id) = calling();
     let data = r#"{"partial":{"status":"timeout","results":[]}}"#;
     gateway.frame(&format!(r#"{{"jsonrpc":"2.0","id":1,"error":{{"code":-32002,"message":"late","data":{data}}}}}"#));
@@ -341,17 +345,17 @@ fn a_partial_result_comes_with_the_error_that_brought_it() {
 }
 
 #[test]
-fn a_call_waits_for_ever_unless_it_is_told_otherwise() {
+fn a_call_has_no_timeout_by_default() {
     let (mut gateway, _) = calling();
     assert_eq!(gateway.session.poll_timeout(), None);
     gateway.at(1_000_000_000).expect_silence();
 }
 
 #[test]
-fn item_68_a_deadline_cancels_once_and_is_exact() {
-    for (clocks, clock) in [(within(None, Some(250)), TimeoutKind::MaxTotal), (within(Some(250), None), TimeoutKind::Idle)] {
+fn item_68_a_timeout_is_exact_and_sends_one_cancel() {
+    for (call_timeouts, clock) in [(within(None, Some(250)), TimeoutKind::MaxTotal), (within(Some(250), None), TimeoutKind::Idle)] {
         let mut gateway = Scripted::gateway(gateway_config());
-        let id = gateway.invoke(call_action().with_timeouts(clocks));
+        let id = gateway.invoke(call_action().with_timeouts(call_timeouts));
         gateway.sent();
         gateway.at(249).expect_silence();
         gateway.at(250);
@@ -368,14 +372,14 @@ fn item_68_a_deadline_cancels_once_and_is_exact() {
 }
 
 #[test]
-fn item_68_progress_keeps_an_idle_clock_from_running_out_and_a_question_stops_it() {
+fn item_68_progress_restarts_the_idle_timeout_and_an_open_input_request_stops_it() {
     let mut gateway = Scripted::gateway(gateway_config());
     let id = gateway.invoke(call_action().with_timeouts(within(Some(100), Some(10_000))));
     gateway.sent();
     gateway.at(90).frame(&progress(&named(1), r#","percent":1"#));
     gateway.at(180).frame(&progress(&named(1), r#","percent":1"#));
     gateway.at(189).frame(&sample(50, &named(1)));
-    let key = gateway.question();
+    let key = gateway.input_request();
     gateway.at(5_000).expect_silence();
     gateway.session.provide_input(key, Answer::Sample(Sampled::new("a", "")), gateway.now).unwrap();
     gateway.sent();
@@ -388,7 +392,7 @@ fn item_68_progress_keeps_an_idle_clock_from_running_out_and_a_question_stops_it
 // ---- Progress ----
 
 #[test]
-fn item_73_progress_of_nothing_that_runs_is_dropped() {
+fn item_73_progress_of_an_unknown_invocation_is_dropped() {
     let (mut gateway, _) = calling();
     for name in ["inv_2", "inv_0", "inv_99", "inv_01", "inv_", "INV_1", "1", "", "inv_1 ", "inv_-1", "inv_18446744073709551616"] {
         gateway.frame(&progress(name, r#","percent":1"#));
@@ -404,9 +408,9 @@ fn item_73_progress_of_nothing_that_runs_is_dropped() {
 }
 
 #[test]
-fn item_73_progress_under_a_name_longer_than_an_id_may_be_is_of_the_wrong_shape() {
+fn item_73_progress_with_an_invocation_id_that_is_too_long_is_invalid() {
     let most = gateway_config().limits.id_bytes;
-    // As it is written, with its quotes.
+    // The limit is that of the text in the frame, with its quotes.
     for (length, rule) in
         [(0, Violation::UnknownProgress), (most - 2, Violation::UnknownProgress), (most - 1, Violation::InvalidProgress)]
     {
@@ -417,8 +421,8 @@ fn item_73_progress_under_a_name_longer_than_an_id_may_be_is_of_the_wrong_shape(
 }
 
 #[test]
-fn item_73_progress_that_names_what_is_no_invocation_is_dropped() {
-    // Only an invocation was given a name.
+fn item_73_progress_of_a_call_that_is_no_invocation_is_dropped() {
+    // Only an invocation has an invocation id.
     for call in unnamed() {
         let mut gateway = Scripted::gateway(gateway_config());
         gateway.invoke(call.clone());
@@ -430,7 +434,7 @@ fn item_73_progress_that_names_what_is_no_invocation_is_dropped() {
 }
 
 #[test]
-fn item_73_progress_of_a_call_that_has_not_left_was_guessed() {
+fn item_73_progress_of_a_call_that_was_not_sent_is_a_violation() {
     let mut gateway = Scripted::gateway(gateway_config());
     gateway.invoke(call_action());
     gateway.frame(&progress(&named(1), r#","percent":1"#));
@@ -440,9 +444,9 @@ fn item_73_progress_of_a_call_that_has_not_left_was_guessed() {
 }
 
 #[test]
-fn item_74_the_percent_that_is_told_never_falls_and_stays_within_its_scale() {
+fn item_74_the_reported_percentage_never_falls_and_stays_between_0_and_100() {
     let (mut gateway, id) = calling();
-    for (members, told) in [
+    for (members, reported) in [
         (r#","message":"starting""#, Some(Progress::message("starting"))),
         (r#","percent":-5"#, Some(Progress::percent(0.0))),
         (r#","percent":30"#, Some(Progress::percent(30.0))),
@@ -460,8 +464,12 @@ fn item_74_the_percent_that_is_told_never_falls_and_stays_within_its_scale() {
         ("", Some(Progress::default())),
     ] {
         gateway.frame(&progress(&named(1), members));
-        let heard: Vec<_> = gateway.events().into_iter().filter(|event| !matches!(event, Event::Violation(_))).collect();
-        assert_eq!(heard, told.map(|progress| Event::Progress { id, progress }).into_iter().collect::<Vec<_>>(), "{members}");
+        let received: Vec<_> = gateway.events().into_iter().filter(|event| !matches!(event, Event::Violation(_))).collect();
+        assert_eq!(
+            received,
+            reported.map(|progress| Event::Progress { id, progress }).into_iter().collect::<Vec<_>>(),
+            "{members}"
+        );
     }
     for percent in ["1e999", "-1e999", r#""40""#, "true", "[]"] {
         gateway.frame(&progress(&named(1), &format!(r#","percent":{percent}"#)));
@@ -470,7 +478,7 @@ fn item_74_the_percent_that_is_told_never_falls_and_stays_within_its_scale() {
 }
 
 #[test]
-fn items_75_76_every_call_has_its_own_progress_and_needs_no_token() {
+fn items_75_76_each_call_has_its_own_progress_and_needs_no_token() {
     let mut gateway = Scripted::gateway(gateway_config());
     let first = gateway.invoke(call_action().without_progress());
     let second = gateway.invoke(call_action());
@@ -478,18 +486,18 @@ fn items_75_76_every_call_has_its_own_progress_and_needs_no_token() {
     for (number, percent) in [(1, 60), (2, 5), (1, 61), (2, 6)] {
         gateway.frame(&progress(&named(number), &format!(r#","percent":{percent}"#)));
     }
-    let told: Vec<_> = gateway
+    let reported: Vec<_> = gateway
         .events()
         .into_iter()
         .map(|event| if let Event::Progress { id, progress } = event { (id, progress.value) } else { panic!("{event:?}") })
         .collect();
-    assert_eq!(told, [(first, Some(60.0)), (second, Some(5.0)), (first, Some(61.0)), (second, Some(6.0))]);
+    assert_eq!(reported, [(first, Some(60.0)), (second, Some(5.0)), (first, Some(61.0)), (second, Some(6.0))]);
 }
 
 // ---- Log ----
 
 #[test]
-fn item_78_a_log_record_has_its_level_in_our_words_and_nothing_can_take_the_place_of_its_message() {
+fn item_78_a_log_record_has_a_translated_level_and_its_meta_cannot_replace_its_message() {
     let (mut gateway, _) = calling();
     for (params, level, data) in [
         (r#"{"level":"warn","message":"m"}"#, Level::Warning, r#"{"message":"m"}"#),
@@ -512,7 +520,7 @@ fn item_78_a_log_record_has_its_level_in_our_words_and_nothing_can_take_the_plac
 }
 
 #[test]
-fn a_log_record_of_an_invocation_that_is_not_active_is_dropped_and_one_of_none_is_told() {
+fn a_log_record_of_an_inactive_invocation_is_dropped_and_one_of_no_invocation_is_reported() {
     let (mut gateway, id) = calling();
     let log = |named: &str| notification("log", &format!(r#"{{"level":"info","message":"m"{named}}}"#));
     for named in ["", r#","invocationId":"inv_1""#] {
@@ -529,17 +537,17 @@ fn a_log_record_of_an_invocation_that_is_not_active_is_dropped_and_one_of_none_i
 }
 
 #[test]
-fn a_gateway_logs_nothing_to_its_app() {
+fn a_gateway_sends_no_log_records_to_its_app() {
     let mut gateway = Scripted::gateway(gateway_config());
     let record = LogRecord::new(Level::Error, json("\"x\""));
     assert_eq!(gateway.session.log(None, record, gateway.now), Ok(Logged::Unwanted));
     gateway.expect_silence();
 }
 
-// ---- What an app asks ----
+// ---- Input requests of an app ----
 
 #[test]
-fn a_question_is_read_with_what_it_belongs_to() {
+fn an_input_request_is_reported_with_its_call_and_its_members() {
     let (mut gateway, id) = calling();
     let params = r#"{"invocationId":"inv_1","prompt":"Name it","schema":{"type":"string"},"maxTokens":64}"#;
     gateway.frame(&request(50, "sampling/request", params));
@@ -557,7 +565,7 @@ fn a_question_is_read_with_what_it_belongs_to() {
 }
 
 #[test]
-fn a_question_is_answered_in_the_words_of_tesseron() {
+fn an_input_request_is_answered_with_the_members_of_tesseron() {
     let elicited = |answer| Answer::Elicit(answer);
     let mut image = Sampled::new("ignored", "m");
     image.result = Some(json(r#"{"content":"{\"type\":\"image\"}"}"#));
@@ -575,7 +583,7 @@ fn a_question_is_answered_in_the_words_of_tesseron() {
     ] {
         let (mut gateway, _) = calling();
         gateway.frame(&sample(50, &named(1)));
-        let key = gateway.question();
+        let key = gateway.input_request();
         gateway.session.provide_input(key, answer, gateway.now).unwrap();
         assert_eq!(gateway.sent(), [format!(r#"{{"jsonrpc":"2.0","id":50,{body}}}"#)]);
         assert_eq!(gateway.session.provide_input(key, Answer::Confirm(true), gateway.now), Err(NotLive));
@@ -583,7 +591,7 @@ fn a_question_is_answered_in_the_words_of_tesseron() {
 }
 
 #[test]
-fn item_80_what_the_agent_does_not_offer_is_refused_with_its_name() {
+fn item_80_an_input_request_that_the_agent_does_not_support_is_refused_with_the_agents_name() {
     let mut gateway = Scripted::unclaimed_gateway(gateway_config());
     gateway.session.claim(agent(), Capabilities::default(), 1, gateway.now).unwrap();
     gateway.invoke_action();
@@ -601,7 +609,7 @@ fn item_80_what_the_agent_does_not_offer_is_refused_with_its_name() {
 }
 
 #[test]
-fn item_87_a_form_that_is_no_flat_object_of_primitives_is_refused() {
+fn item_87_a_form_that_is_not_a_flat_object_of_primitives_is_refused() {
     let (mut gateway, _) = calling();
     let property = |schema: &str| format!(r#"{{"type":"object","properties":{{"a":{schema}}}}}"#);
     for schema in [
@@ -635,12 +643,12 @@ fn item_87_a_form_that_is_no_flat_object_of_primitives_is_refused() {
             "elicitation/request",
             &format!(r#"{{"invocationId":"inv_1","question":"?","schema":{schema}}}"#),
         ));
-        let key = gateway.question();
+        let key = gateway.input_request();
         gateway.session.provide_input(key, Answer::Elicit(Elicited::Decline), gateway.now).unwrap();
     }
 }
 
-/// Asks on behalf of `name` and expects to be told that there is no such invocation.
+/// Checks that an input request for the invocation `name` is refused, since there is no such invocation.
 #[track_caller]
 fn expect_no_such(gateway: &mut Scripted, name: &str) {
     for method in ["sampling/request", "elicitation/request"] {
@@ -653,21 +661,21 @@ fn expect_no_such(gateway: &mut Scripted, name: &str) {
 }
 
 #[test]
-fn a_question_that_crosses_the_end_of_its_call_breaks_no_rule() {
+fn an_input_request_that_crosses_the_end_of_its_call_is_no_violation() {
     let mut pair = Pair::tesseron();
     for cancelled in [true, false] {
-        let clocks = within(None, Some(50));
-        let call = pair.client.invoke(call_action().with_timeouts(clocks));
+        let call_timeouts = within(None, Some(50));
+        let call = pair.client.invoke(call_action().with_timeouts(call_timeouts));
         pair.run();
         let id = pair.server.request();
         pair.server.ask(id, Ask::from(Sample::new("?")));
-        let question = pair.server.sent();
+        let input_request = pair.server.sent();
         if cancelled {
             pair.client.session.cancel(call, None, pair.client.now).unwrap();
         } else {
             pair.client.at(50);
         }
-        pair.client.frame(&question[0]);
+        pair.client.frame(&input_request[0]);
         pair.run();
         let events = pair.client.events();
         assert!(matches!(events[..], [Event::Done { .. }]), "{events:?}");
@@ -677,7 +685,7 @@ fn a_question_that_crosses_the_end_of_its_call_breaks_no_rule() {
 }
 
 #[test]
-fn item_89_a_question_of_an_invocation_that_is_not_active_is_refused() {
+fn item_89_an_input_request_of_an_inactive_invocation_is_refused() {
     let (mut gateway, id) = calling();
     for name in ["inv_2", "inv_0", "i1", "", "inv_01", "1", "inv_1 "] {
         expect_no_such(&mut gateway, name);
@@ -688,18 +696,18 @@ fn item_89_a_question_of_an_invocation_that_is_not_active_is_refused() {
     gateway.invoke_action();
     gateway.frame(&invoked(2, &named(2), "1")).drain();
     expect_no_such(&mut gateway, &named(2));
-    // One that has not left cannot have asked.
+    // An invocation that was not sent yet cannot have made an input request.
     gateway.invoke(call_action());
     let mut unsent = gateway.session.clone();
     unsent.handle_frame(sample(50, &named(3)).into(), Lane::CHANNEL, gateway.now).unwrap();
     assert!(!std::iter::from_fn(|| unsent.poll_event()).any(|event| matches!(event, Event::InputRequested { .. })));
     gateway.sent();
     gateway.frame(&sample(50, &named(3)));
-    gateway.question();
+    gateway.input_request();
 }
 
 #[test]
-fn item_89_a_question_that_names_what_is_no_invocation_is_refused() {
+fn item_89_an_input_request_of_a_call_that_is_no_invocation_is_refused() {
     for call in unnamed() {
         let mut gateway = Scripted::gateway(gateway_config());
         gateway.invoke(call);
@@ -710,7 +718,7 @@ fn item_89_a_question_that_names_what_is_no_invocation_is_refused() {
 
 // ---- Depth ----
 
-/// Asks under call `number`, as question `id`, at a depth that must be admitted.
+/// Receives a sampling request for call `number` with the id `id`, and checks its depth.
 #[track_caller]
 fn asked(gateway: &mut Scripted, id: u64, number: u64, expected: u8) -> InputKey {
     gateway.frame(&sample(id, &named(number)));
@@ -726,9 +734,9 @@ fn nested(gateway: &mut Scripted, parent: InputKey) {
 }
 
 #[test]
-fn item_90_sampling_nests_three_deep_and_the_fourth_is_refused() {
+fn item_90_sampling_may_be_nested_three_deep_and_the_fourth_level_is_refused() {
     let (mut gateway, _) = calling();
-    // Numbers are given to calls and questions alike: the calls are 1, 3, 5 and 7.
+    // Calls and input requests share one sequence of numbers: the calls are 1, 3, 5 and 7.
     for (id, number, depth) in [(51, 1, 1), (52, 3, 2), (53, 5, 3)] {
         let key = asked(&mut gateway, id, number, depth);
         nested(&mut gateway, key);
@@ -739,14 +747,14 @@ fn item_90_sampling_nests_three_deep_and_the_fourth_is_refused() {
         [r#"{"jsonrpc":"2.0","id":54,"error":{"code":-32008,"message":"sampling is nested too deep","data":{"depth":4,"max":3}}}"#]
     );
     assert_eq!(gateway.events(), [Event::Violation(Violation::SamplingTooDeep)]);
-    // A form does not nest, wherever it is asked.
+    // A form is accepted at any depth, since it does not nest.
     gateway.frame(&request(55, "elicitation/request", r#"{"invocationId":"inv_7","question":"?","schema":{"type":"object"}}"#));
     let events = gateway.events();
     assert!(matches!(events[..], [Event::InputRequested { depth: 3, .. }]), "{events:?}");
 }
 
 #[test]
-fn item_90_siblings_share_a_depth_and_one_after_the_other_does_not_add_up() {
+fn item_90_sampling_requests_side_by_side_or_in_sequence_have_the_same_depth() {
     let (mut gateway, _) = calling();
     let keys: Vec<_> = (51..60).map(|id| asked(&mut gateway, id, 1, 1)).collect();
     for key in keys {
@@ -754,7 +762,7 @@ fn item_90_siblings_share_a_depth_and_one_after_the_other_does_not_add_up() {
     }
     gateway.drain();
     asked(&mut gateway, 60, 1, 1);
-    // A call that nobody's question caused starts anew.
+    // A call that was not made for an input request begins at depth 0.
     let key = asked(&mut gateway, 61, 1, 1);
     nested(&mut gateway, key);
     let number = gateway.session.stats().outbound_calls;
@@ -768,7 +776,7 @@ fn item_90_siblings_share_a_depth_and_one_after_the_other_does_not_add_up() {
 }
 
 #[test]
-fn a_call_cannot_be_made_for_a_question_that_is_over() {
+fn a_call_cannot_be_made_for_an_ended_input_request() {
     let (mut gateway, _) = calling();
     let key = asked(&mut gateway, 51, 1, 1);
     gateway.session.provide_input(key, Answer::Sample(Sampled::new("a", "")), gateway.now).unwrap();
@@ -779,7 +787,7 @@ fn a_call_cannot_be_made_for_a_question_that_is_over() {
 }
 
 #[test]
-fn item_91_however_a_call_ends_its_open_questions_are_gone_before_it_is_done() {
+fn item_91_the_open_input_requests_of_a_call_are_reported_as_gone_before_its_end() {
     type Ends = fn(&mut Scripted, OutboundId);
     let ends: [(&str, Ends); 6] = [
         ("result", |gateway, _| _ = gateway.frame(&invoked(1, &named(1), "1"))),
@@ -792,9 +800,9 @@ fn item_91_however_a_call_ends_its_open_questions_are_gone_before_it_is_done() {
     for (name, ending) in ends {
         let (mut gateway, id) = calling();
         gateway.frame(&sample(51, &named(1)));
-        let first = gateway.question();
+        let first = gateway.input_request();
         gateway.frame(&request(52, "elicitation/request", r#"{"invocationId":"inv_1","question":"?","schema":{"type":"object"}}"#));
-        let second = gateway.question();
+        let second = gateway.input_request();
         ending(&mut gateway, id);
         let events: Vec<_> =
             gateway.events().into_iter().filter(|event| !matches!(event, Event::Violation(_) | Event::Closed(_))).collect();
@@ -811,7 +819,7 @@ fn item_91_however_a_call_ends_its_open_questions_are_gone_before_it_is_done() {
 // ---- Resources and lists ----
 
 #[test]
-fn items_94_98_99_a_subscription_may_be_told_of_a_value_before_it_is_acknowledged_and_its_failure_is_an_error() {
+fn items_94_98_99_a_subscription_may_get_a_value_before_its_response_and_fails_with_an_error() {
     let subscribe = || Invoke::subscribe("balance").with_subscription("s");
     let mut gateway = Scripted::gateway(gateway_config());
     let id = gateway.invoke(subscribe());
@@ -830,7 +838,7 @@ fn items_94_98_99_a_subscription_may_be_told_of_a_value_before_it_is_acknowledge
 }
 
 #[test]
-fn item_93_the_value_of_a_resource_is_handed_on_as_it_is() {
+fn item_93_the_value_of_a_resource_is_reported_byte_for_byte() {
     let mut gateway = Scripted::gateway(gateway_config());
     let id = gateway.invoke(Invoke::read_resource("balance"));
     gateway.sent();
@@ -839,7 +847,7 @@ fn item_93_the_value_of_a_resource_is_handed_on_as_it_is() {
 }
 
 #[test]
-fn item_100_a_list_that_changed_is_told_as_a_whole_claimed_or_not() {
+fn item_100_a_changed_list_is_reported_as_a_whole_before_and_after_the_claim() {
     for mut gateway in [Scripted::gateway(gateway_config()), Scripted::unclaimed_gateway(gateway_config())] {
         gateway.frame(&notification("actions/list_changed", r#"{"actions":[{"name":"void_entry"}],"more":1}"#));
         gateway.frame(&notification("resources/list_changed", r#"{"resources":[]}"#));
@@ -853,7 +861,7 @@ fn item_100_a_list_that_changed_is_told_as_a_whole_claimed_or_not() {
 // ---- Both ends ----
 
 #[test]
-fn a_cancel_that_crosses_the_result_leaves_both_ends_empty() {
+fn after_a_cancel_crosses_the_result_neither_end_has_a_call() {
     let mut pair = Pair::tesseron();
     let now = pair.client.now;
     let call = pair.client.invoke(call_action());
@@ -868,7 +876,7 @@ fn a_cancel_that_crosses_the_result_leaves_both_ends_empty() {
 }
 
 #[test]
-fn a_partial_result_crosses_the_wire_when_a_gateway_waits_for_it() {
+fn the_partial_result_of_a_cancelled_call_reaches_a_gateway_that_waits_for_it() {
     let patient = with(gateway_config(), |config| config.timeouts.cancel_grace = Duration::from_secs(2));
     let mut pair = Pair::tesseron_with(patient, testkit::config::app_config());
     let now = pair.client.now;
@@ -883,7 +891,7 @@ fn a_partial_result_crosses_the_wire_when_a_gateway_waits_for_it() {
 }
 
 #[test]
-fn an_app_that_times_out_tells_its_gateway_and_a_gateway_that_times_out_tells_its_app() {
+fn a_timeout_at_one_end_is_reported_to_the_other() {
     let mut pair = Pair::tesseron();
     let call = pair.client.invoke(call_action());
     pair.run();

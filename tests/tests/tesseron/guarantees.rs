@@ -1,5 +1,5 @@
-//! The guarantees of a session hold on Tesseron, too: storms of random operations on a gateway and an app, watched by somebody who knows
-//! nothing but what has crossed. What a single scenario can show is in the other files of this protocol.
+//! The guarantees of a session on Tesseron: storms of random operations on a gateway and an app. An observer at each end checks them, and knows
+//! nothing but the frames, the events and the methods called. The other files of this protocol have the single scenarios.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -17,33 +17,33 @@ use testkit::scripted::{json, notification, request};
 use testkit::tesseron::{CLAIMED, WELCOME, call_action, cancel, hello, invoke, invoked, named, progress, sample};
 use testkit::{Rng, Scripted};
 
-/// One end with somebody who watches it. Objections begin with the guarantee.
+/// One end with an observer. The messages of its assertions begin with the guarantee.
 struct Watched {
     session: Session,
     now: Instant,
-    /// The time of its last verb.
-    told: Instant,
-    /// The greatest time that it was told is over.
+    /// The time of the last method call.
+    last_call: Instant,
+    /// The greatest time passed to `handle_timeout`.
     timed: Option<Instant>,
     trace: Vec<String>,
-    /// Calls that are not done.
+    /// Outbound calls that have not ended.
     calls: BTreeSet<OutboundId>,
-    /// Invocations whose handler runs, and whether it was told to stop.
+    /// Invocations whose handler runs; the value is `true` if it was cancelled.
     serves: BTreeMap<InboundId, bool>,
-    /// Questions of ours that are open.
-    questions: BTreeMap<InputKey, InboundId>,
-    /// Questions of the peer that are open, and whether they are for its model.
+    /// Outbound input requests that are open.
+    open_inputs: BTreeMap<InputKey, InboundId>,
+    /// Inbound input requests that are open; the flag is `true` for sampling.
     asked: Vec<(InputKey, bool)>,
     /// The ids of our requests.
     requests: BTreeSet<u64>,
-    /// What we call our invocations on the wire, and whether they were cancelled.
+    /// The invocation ids of outbound calls; the value is `true` if a cancel was sent.
     named: BTreeMap<String, bool>,
-    /// Requests of the peer that may be answered.
+    /// The ids of requests of the peer, with the number of responses that may still be sent.
     pending: BTreeMap<String, u32>,
-    /// The peer's names of invocations that may report: their requests, and the last percent.
+    /// The peer's invocation ids for which progress may be sent: their request ids, and the last percentage.
     reports: BTreeMap<String, (BTreeSet<String>, Option<f64>)>,
     closed: bool,
-    /// Somebody else's frames have arrived: then rules are broken.
+    /// `true` if forged frames have arrived, which may cause violations.
     forged: bool,
 }
 
@@ -52,12 +52,12 @@ impl Watched {
         Self {
             session: Session::new(config, Instant::ZERO),
             now: Instant::ZERO,
-            told: Instant::ZERO,
+            last_call: Instant::ZERO,
             timed: None,
             trace: Vec::new(),
             calls: BTreeSet::new(),
             serves: BTreeMap::new(),
-            questions: BTreeMap::new(),
+            open_inputs: BTreeMap::new(),
             asked: Vec::new(),
             requests: BTreeSet::new(),
             named: BTreeMap::new(),
@@ -68,9 +68,9 @@ impl Watched {
         }
     }
 
-    /// A verb was done.
+    /// Notes that a method was called, and checks the guarantees.
     fn note(&mut self, what: String) {
-        self.told = self.now;
+        self.last_call = self.now;
         self.polled(what);
     }
 
@@ -79,7 +79,7 @@ impl Watched {
         self.check();
     }
 
-    /// What must hold after every call.
+    /// Checks the guarantees that hold after every method call.
     fn check(&self) {
         let (stats, limits, due) = (self.session.stats(), self.session.config().limits, self.session.poll_timeout());
         assert!(stats.outbound_calls <= limits.in_flight && stats.inbound_calls <= limits.in_flight, "G5: {stats:?}");
@@ -88,12 +88,12 @@ impl Watched {
         assert!(!self.session.is_closed() || due.is_none(), "G4: a deadline after the end");
     }
 
-    /// A needless `handle_timeout` is invisible.
+    /// Checks that a `handle_timeout` before any deadline changes nothing.
     fn probe(&self) {
-        if self.session.poll_timeout().is_none_or(|due| due > self.told) {
-            let mut twin = self.session.clone();
-            twin.handle_timeout(self.told);
-            let (after, before) = (format!("{twin:?}"), format!("{:?}", self.session));
+        if self.session.poll_timeout().is_none_or(|due| due > self.last_call) {
+            let mut clone_of_session = self.session.clone();
+            clone_of_session.handle_timeout(self.last_call);
+            let (after, before) = (format!("{clone_of_session:?}"), format!("{:?}", self.session));
             if let Some(at) = after.bytes().zip(before.bytes()).position(|(a, b)| a != b) {
                 panic!("G8 {} \n {}", &after[at - 40..at + 100], &before[at - 40..at + 100])
             }
@@ -107,17 +107,17 @@ impl Watched {
         self.note("timeout".into());
     }
 
-    /// Takes a frame, or hands it back.
-    fn hear(&mut self, frame: Bytes) -> Option<Bytes> {
+    /// Passes a frame to the session. Returns it if the session did not accept it.
+    fn receive(&mut self, frame: Bytes) -> Option<Bytes> {
         if let Err(full) = self.session.handle_frame(frame.clone(), Lane::CHANNEL, self.now) {
             return Some(full.0);
         }
-        if let (Ok(said), false) = (serde_json::from_slice::<Value>(&frame), self.session.is_closed())
-            && let (Some(method), Some(id)) = (said["method"].as_str(), said.get("id"))
+        if let (Ok(parsed), false) = (serde_json::from_slice::<Value>(&frame), self.session.is_closed())
+            && let (Some(method), Some(id)) = (parsed["method"].as_str(), parsed.get("id"))
         {
             *self.pending.entry(id.to_string()).or_default() += 1;
-            if let ("actions/invoke", Some(name)) = (method, said["params"]["invocationId"].as_str()) {
-                // A name that comes again may begin anew, or be refused: only the session knows.
+            if let ("actions/invoke", Some(name)) = (method, parsed["params"]["invocationId"].as_str()) {
+                // A repeated invocation id may begin a new invocation or be refused, which the observer cannot know.
                 let (requests, last) = self.reports.entry(name.into()).or_default();
                 requests.insert(id.to_string());
                 *last = None;
@@ -127,15 +127,15 @@ impl Watched {
         None
     }
 
-    fn say(&mut self) -> Option<Bytes> {
+    fn send(&mut self) -> Option<Bytes> {
         let frame = self.session.poll_transmit()?.frame;
         let text = std::str::from_utf8(&frame).expect("frames are UTF-8");
         assert!(!self.closed, "G4: a frame after the end: {text}");
         assert!(!text.contains(['\n', '\r']), "G13: one frame is one line: {text:?}");
-        let said: Value = serde_json::from_str(text).expect("frames are JSON");
-        let params = &said["params"];
+        let parsed: Value = serde_json::from_str(text).expect("frames are JSON");
+        let params = &parsed["params"];
         let name = params["invocationId"].as_str();
-        match (said["method"].as_str(), said.get("id")) {
+        match (parsed["method"].as_str(), parsed.get("id")) {
             (Some(method), Some(id)) => {
                 assert!(self.requests.insert(id.as_u64().expect("our ids are numbers")), "G2: an id twice: {text}");
                 if method == "actions/invoke" {
@@ -144,7 +144,7 @@ impl Watched {
                 }
             }
             (Some("actions/cancel"), None) => {
-                let cancelled = self.named.get_mut(name.expect("a name")).expect("G2: a cancel of nothing");
+                let cancelled = self.named.get_mut(name.expect("a name")).expect("G2: a cancel of no invocation");
                 assert!(!std::mem::replace(cancelled, true), "G2: a second cancel: {text}");
             }
             (Some("actions/progress"), None) => {
@@ -159,13 +159,15 @@ impl Watched {
                 }
             }
             (Some("log"), None) => {
-                assert!(name.is_none_or(|name| self.reports.contains_key(name)), "a log of what has settled: {text}");
+                assert!(name.is_none_or(|name| self.reports.contains_key(name)), "a log record of a settled invocation: {text}");
             }
             (None, Some(id)) => {
                 let id = id.to_string();
-                let Some(left) = self.pending.get_mut(&id).filter(|left| **left > 0) else { panic!("G2: nobody waits for {text}") };
+                let Some(left) = self.pending.get_mut(&id).filter(|left| **left > 0) else {
+                    panic!("G2: a response to no request: {text}")
+                };
                 *left -= 1;
-                // Of several requests under one id the first that is answered may be another one.
+                // If several requests had this id, the response may belong to another one.
                 if *left == 0 {
                     self.reports.values_mut().for_each(|(requests, _)| _ = requests.remove(&id));
                     self.reports.retain(|_, (requests, _)| !requests.is_empty());
@@ -183,26 +185,33 @@ impl Watched {
         match &event {
             Event::Done { id, .. } => assert!(self.calls.remove(id), "G1: done twice, or never begun: {event:?}"),
             Event::Progress { id, progress } => {
-                assert!(self.calls.contains(id), "progress of what is done: {event:?}");
+                assert!(self.calls.contains(id), "progress of a call that has ended: {event:?}");
                 assert!(progress.value.is_none_or(|value| (0.0..=100.0).contains(&value)), "{event:?}");
             }
             Event::Request { id, .. } => assert!(self.serves.insert(*id, false).is_none(), "{id} twice"),
             Event::Cancelled { id, .. } => {
-                assert_eq!(self.serves.insert(*id, true), Some(false), "cancelled twice, or over: {event:?}");
+                assert_eq!(
+                    self.serves.insert(*id, true),
+                    Some(false),
+                    "a cancel of a handler that was cancelled or has ended: {event:?}"
+                );
             }
             Event::Input { id, key, .. } => {
-                assert_eq!(self.questions.remove(key), Some(*id), "an answer that nobody waits for: {event:?}");
+                assert_eq!(self.open_inputs.remove(key), Some(*id), "an answer to no open input request: {event:?}");
             }
             Event::InputRequested { key, ask, depth, parent } => {
                 assert!(!matches!(ask, Ask::Sample(_)) || (1..=3).contains(depth), "G12: {event:?}");
-                assert!(parent.is_some_and(|parent| self.calls.contains(&parent)), "a question of nothing that runs: {event:?}");
+                assert!(
+                    parent.is_some_and(|parent| self.calls.contains(&parent)),
+                    "an input request of no running call: {event:?}"
+                );
                 self.asked.push((*key, matches!(ask, Ask::Sample(_))));
             }
             Event::InputGone { key } => self.asked.retain(|(open, _)| open != key),
-            // A cancelled handler keeps its place with the app while that of the gateway's call is free again; and an app is not told how
-            // deep it runs.
+            // A cancelled handler counts toward the limit of the app when the gateway's call no longer does; and an app does not know its
+            // sampling depth.
             Event::Violation(Violation::TooManyRequests | Violation::SamplingTooDeep) => {}
-            Event::Violation(rule) => assert!(self.forged, "two of our own ends keep the rules: {rule}"),
+            Event::Violation(rule) => assert!(self.forged, "a violation without forged frames: {rule}"),
             Event::Closed(_) => {
                 assert!(self.calls.is_empty(), "G1: never done: {:?}", self.calls);
                 self.closed = true;
@@ -242,7 +251,7 @@ impl Storm {
             config.timeouts.response_gap = Duration::from_millis(seed % 2 * 30);
             config.limits.in_flight = 12;
             config.limits.events = 8;
-            // Now and then congested.
+            // Small enough to be exceeded sometimes.
             config.limits.output_bytes = 2_000;
         });
         let ends = [gateway, app].map(Watched::new);
@@ -254,19 +263,19 @@ impl Storm {
         storm
     }
 
-    /// Lets frames out, carries them, and lets the owners hear what happened, until nothing moves at this instant.
+    /// Polls frames, delivers them, and polls events, until nothing more happens at this instant.
     fn settle(&mut self) {
         for _ in 0..1_000 {
             let mut moved = false;
             for at in 0..2 {
-                // A deaf owner, now and then.
+                // Sometimes an owner polls no events.
                 for _ in 0..self.rng.below(12) {
                     let event = self.ends[at].poll_event();
                     moved |= event.is_some();
                     match event {
                         Some(Event::HandshakeRequest { .. }) => {
                             let now = self.now;
-                            // It may have closed since.
+                            // The session may have closed since.
                             if self.ends[at].session.welcome(Ok(welcome()), now).is_ok() {
                                 self.ends[at].session.claim(agent(), agent_capabilities(), 1, now).unwrap();
                             }
@@ -276,16 +285,16 @@ impl Storm {
                     }
                 }
                 for _ in 0..self.rng.below(8) {
-                    let Some(frame) = self.ends[at].say() else { break };
+                    let Some(frame) = self.ends[at].send() else { break };
                     let delay = Duration::from_millis(self.rng.below(self.latency) as u64);
-                    // The link keeps the order.
+                    // Frames stay in order.
                     let due = self.links[at].back().map_or(self.now, |(last, _)| *last).max(self.now.saturating_add(delay));
                     self.links[at].push_back((due, frame));
                     moved = true;
                 }
                 while self.links[at].front().is_some_and(|(due, _)| *due <= self.now) {
                     let Some((due, frame)) = self.links[at].pop_front() else { break };
-                    match self.ends[1 - at].hear(frame) {
+                    match self.ends[1 - at].receive(frame) {
                         None => moved = true,
                         Some(back) => {
                             self.links[at].push_front((due, back));
@@ -337,16 +346,16 @@ impl Storm {
                     self.tick();
                 }
             }
-            // Late: frames that came before the clock is looked at.
+            // Time passes without `handle_timeout`, so that frames can come after a deadline.
             21 => {
                 let span = Duration::from_millis(self.rng.below(400) as u64);
                 self.advance(self.now.saturating_add(span));
             }
             22 if self.ends[0].forged => self.forge(),
             _ => {
-                let news = Notice::Actions(json("[]"));
-                let told = self.ends[1].session.notify(news, self.now);
-                self.ends[1].note(format!("notify -> {told:?}"));
+                let notice = Notice::Actions(json("[]"));
+                let notified = self.ends[1].session.notify(notice, self.now);
+                self.ends[1].note(format!("notify -> {notified:?}"));
             }
         }
         for end in &self.ends {
@@ -364,7 +373,7 @@ impl Storm {
             _ => call_action(),
         };
         let asked = self.ends[0].asked.clone();
-        // The newest is the deepest.
+        // The newest sampling request is the deepest.
         call.parent = asked.last().map(|(key, _)| *key).filter(|_| self.rng.below(8) > 0);
         let millis = |count: usize| Some(Duration::from_millis(count as u64));
         call.timeouts = match self.rng.below(4) {
@@ -403,7 +412,7 @@ impl Storm {
         let Some(id) = (if self.rng.below(3) == 0 { running.last().copied() } else { self.rng.pick(&running) }) else { return };
         let (what, how) = (self.rng.below(10), self.rng.below(100));
         let (app, now) = (&mut self.ends[1], self.now);
-        let said = match what {
+        let description = match what {
             0..=2 => {
                 let update = if how % 5 == 0 { Progress::message("m") } else { Progress::percent(how as f64) };
                 format!("progress {:?}", app.session.progress(id, update, now))
@@ -416,11 +425,11 @@ impl Storm {
                 };
                 let asked = app.session.request_input(id, ask, now);
                 if let Ok(key) = &asked {
-                    app.questions.insert(*key, id);
+                    app.open_inputs.insert(*key, id);
                 }
                 format!("ask {asked:?}")
             }
-            // It has no part in time.
+            // This method takes no time.
             5 => {
                 let deposited = app.session.checkpoint(id, json(r#"{"done":1}"#));
                 return app.polled(format!("{id} checkpoint {deposited:?}"));
@@ -440,17 +449,17 @@ impl Storm {
                     _ => Reply::Error(RpcError::new(-32004, "no")),
                 };
                 let ended = app.session.respond(id, reply, now);
-                // That it was cancelled may still wait to be told.
+                // The event of its cancellation may not be polled yet.
                 if ended.is_ok() || app.serves.get(&id) == Some(&true) {
                     app.serves.remove(&id);
                 }
                 format!("respond {ended:?}")
             }
         };
-        app.note(format!("{id} {said}"));
+        app.note(format!("{id} {description}"));
     }
 
-    /// A frame that neither end would have sent then.
+    /// Passes a frame to one end that the other would not have sent.
     fn forge(&mut self) {
         let number = self.rng.below(40) as u64;
         let name = named(number);
@@ -471,10 +480,10 @@ impl Storm {
             _ => format!("[{}]", hello(number, "1.2.0")),
         };
         let at = self.rng.below(2);
-        drop(self.ends[at].hear(frame.into()));
+        drop(self.ends[at].receive(frame.into()));
     }
 
-    /// One of the ends ends it, in one of the ways; both close, and owe nothing.
+    /// Ends the session at one of the ends, in one of several ways. Checks that both close and that no state remains.
     fn finish(mut self, how: u64) -> [Vec<String>; 2] {
         let now = self.now;
         let at = (how % 2) as usize;
@@ -491,7 +500,7 @@ impl Storm {
             self.advance(next);
         }
         let ended = self.ends.iter().position(|end| end.session.is_closed());
-        let other = 1 - ended.expect("the end that was ended closes");
+        let other = 1 - ended.expect("one end has closed");
         self.links.iter_mut().for_each(VecDeque::clear);
         let now = self.now;
         self.ends[other].session.handle_end(TransportEnd::Failed, now);
@@ -539,19 +548,19 @@ fn g1_to_g5_g7_and_g12_hold_in_every_storm_of_tesseron() {
     }
     assert!(
         done > 2_000 && cancelled > 200 && nested > 10 && refused > 0 && congested > 100,
-        "a breeze: {done} done, {cancelled} cancels, {nested} nested, {refused} too deep, {congested} congested"
+        "a storm with too few events: {done} done, {cancelled} cancels, {nested} nested, {refused} too deep, {congested} congested"
     );
 }
 
 #[test]
-fn g1_to_g7_hold_when_somebody_else_puts_frames_in_between() {
+fn g1_to_g7_hold_with_forged_frames_in_between() {
     for seed in 0..60 {
         storm(seed, 800, true, false);
     }
 }
 
 #[test]
-fn g8_a_needless_timeout_changes_nothing_in_any_state() {
+fn g8_a_timeout_before_any_deadline_changes_nothing_in_any_state() {
     for seed in 0..4 {
         storm(seed, 300, seed % 2 == 1, true);
     }
@@ -565,7 +574,7 @@ fn g10_equal_operations_give_equal_output() {
 }
 
 #[test]
-fn g9_a_frame_that_comes_late_wins_over_a_deadline_that_nobody_has_looked_at() {
+fn g9_a_late_frame_wins_over_a_deadline_that_handle_timeout_has_not_expired() {
     let mut gateway = Scripted::gateway(gateway_config());
     let clocks = CallTimeouts::NONE.with_max_total(Some(Duration::from_millis(10)));
     gateway.invoke(call_action().with_timeouts(clocks));
@@ -584,7 +593,7 @@ fn g9_a_frame_that_comes_late_wins_over_a_deadline_that_nobody_has_looked_at() {
 }
 
 #[test]
-fn g6_no_bytes_whatever_panic() {
+fn g6_no_bytes_cause_a_panic() {
     let seeds: Vec<String> = vec![
         hello(1, "1.2.0"),
         hello(1, "1.2.0")

@@ -1,6 +1,6 @@
-//! The handshake, the claim and the resume of Tesseron as far as a session has them (`docs/protocols/tesseron.md`, "Versions" to
-//! "Resume"): the version rule, the standings of a session, and how each end closes. Codes, tokens and who may
-//! resume are the registry's (`claims`).
+//! The handshake, the claim and the resume of Tesseron as far as a session handles them (`docs/protocols/tesseron.md`, "Versions" to
+//! "Resume"): the rule of versions, the claim states of a session, and how each end closes. The registry (`claims`) handles codes, tokens
+//! and the right to resume.
 
 use protocol_core::tesseron::AppId;
 use protocol_core::tesseron::{App, ClaimState, ResumeCredentials, Welcome};
@@ -15,7 +15,7 @@ use testkit::config::{agent, agent_capabilities, app_config, asking_gateway_conf
 use testkit::scripted::{error, json, notification, request};
 use testkit::tesseron::{CLAIMED, WELCOME, call_action, hello, invoke, invoked, named, progress, sample};
 
-/// An app that has nothing to tell but its name.
+/// An app that declares nothing but its name.
 fn bare_app() -> Config {
     Config::tesseron_app(&AppId::parse("ledger").unwrap(), "Ledger", App::default())
 }
@@ -32,21 +32,21 @@ fn resuming_app() -> Config {
 
 const BARE: &str = r#""app":{"id":"ledger","name":"Ledger","origin":"unknown"},"actions":[],"resources":[],"capabilities":{"streaming":true,"subscriptions":true,"sampling":true,"elicitation":true}"#;
 
-/// The resume of an app, as it stands on the wire.
+/// The frame of an app's resume.
 fn resume(id: u64) -> String {
     request(id, "tesseron/resume", &format!(r#"{{"protocolVersion":"1.2.0","sessionId":"s_1","resumeToken":"rt_1",{BARE}}}"#))
 }
 
-/// The one greeting among the events that wait.
+/// The one handshake request among the queued events.
 #[track_caller]
-fn greeting(end: &mut Scripted) -> (PeerInfo, Option<ResumeCredentials>) {
+fn handshake_request(end: &mut Scripted) -> (PeerInfo, Option<ResumeCredentials>) {
     match end.events().as_slice() {
         [Event::HandshakeRequest { peer, resume }] => (*peer.clone(), resume.clone()),
-        other => panic!("not one greeting: {other:?}"),
+        other => panic!("not one handshake request: {other:?}"),
     }
 }
 
-/// The peer as it is told now; the events that wait are forgotten.
+/// The newest description of the peer among the queued events, which are all polled.
 #[track_caller]
 fn changed(end: &mut Scripted) -> PeerInfo {
     match end.events().last() {
@@ -58,16 +58,16 @@ fn changed(end: &mut Scripted) -> PeerInfo {
 // ---- The app's half ----
 
 #[test]
-fn items_18_19_32_a_hello_is_the_first_frame_has_all_five_params_and_nothing_that_is_not_set() {
+fn items_18_19_32_the_first_frame_is_a_hello_with_all_five_params_and_no_unset_members() {
     let mut app = Scripted::new(bare_app());
     let expected = request(1, "tesseron/hello", &format!(r#"{{"protocolVersion":"1.2.0",{BARE}}}"#));
     assert_eq!(app.sent(), [expected]);
     app.frame(WELCOME).at(1_000_000);
-    assert_eq!(app.sent(), Vec::<String>::new(), "once is enough");
+    assert_eq!(app.sent(), Vec::<String>::new(), "the hello is sent once");
 }
 
 #[test]
-fn item_19_a_hello_tells_what_is_set() {
+fn item_19_a_hello_has_every_member_that_is_set() {
     let mut app = App::default();
     (app.origin, app.icon_url) = ("http://127.0.0.1:8080".into(), Some("http://127.0.0.1/i.png".into()));
     app.actions = json(r#"[{"name":"a b","description":"","inputSchema":{}}]"#);
@@ -82,15 +82,15 @@ fn item_19_a_hello_tells_what_is_set() {
 }
 
 #[test]
-fn item_20_there_is_no_app_without_a_proper_id() {
-    // A configuration takes nothing but an id that was checked, so no frame can have another.
+fn item_20_an_app_cannot_be_configured_with_an_invalid_id() {
+    // A configuration accepts only an `AppId`, so no frame can have an invalid id.
     for id in ["", "Ledger", "1edger", "_ledger", "led-ger", "led.ger", "tesseron", "mcp", "system"] {
         AppId::parse(id).unwrap_err();
     }
 }
 
 #[test]
-fn item_21_an_app_that_is_refused_is_closed_and_never_greets_again() {
+fn item_21_an_app_that_is_refused_closes_and_sends_no_second_hello() {
     for (code, message) in [(-32000, "Protocol mismatch"), (-32602, "app.id"), (-32603, "no"), (-32009, "no")] {
         let mut app = Scripted::new(app_config());
         app.sent();
@@ -103,7 +103,7 @@ fn item_21_an_app_that_is_refused_is_closed_and_never_greets_again() {
 }
 
 #[test]
-fn items_22_37_a_claim_in_the_same_read_as_the_welcome_is_not_lost_before_or_after_it() {
+fn items_22_37_a_claim_right_before_or_after_the_welcome_is_not_lost() {
     for frames in [[WELCOME, CLAIMED], [CLAIMED, WELCOME]] {
         let mut app = Scripted::new(app_config());
         app.sent();
@@ -129,7 +129,7 @@ fn item_37_of_two_claims_before_the_welcome_the_last_one_counts() {
 }
 
 #[test]
-fn item_37_a_claim_that_tells_no_capabilities_before_the_welcome_leaves_those_of_the_welcome() {
+fn item_37_a_claim_without_capabilities_before_the_welcome_keeps_those_of_the_welcome() {
     let mut app = Scripted::new(app_config());
     app.frame(&notification("tesseron/claimed", r#"{"agent":{"id":"a","name":"A"},"claimedAt":1}"#)).frame(WELCOME);
     let peer = changed(&mut app);
@@ -150,8 +150,8 @@ fn item_23_a_welcome_without_a_token_or_a_code_is_accepted() {
 }
 
 #[test]
-fn a_claim_code_of_any_form_is_told_as_it_is() {
-    // The alphabet is the gateway's choice.
+fn a_claim_code_of_any_form_is_reported_unchanged() {
+    // The gateway chooses the alphabet of its codes.
     let mut app = Scripted::new(app_config());
     app.frame(&WELCOME.replace("AB3X-7K", "någon kod \\u00e9"));
     assert_eq!(app.session.peer().unwrap().credentials.as_ref().unwrap().claim_code.as_deref(), Some("någon kod é"));
@@ -173,7 +173,7 @@ fn item_24_a_welcome_with_another_minor_version_is_accepted_and_one_with_another
 }
 
 #[test]
-fn a_welcome_of_the_wrong_shape_is_a_handshake_that_failed() {
+fn a_malformed_welcome_fails_the_handshake() {
     for (right, wrong) in [
         (r#""sessionId":"s_1","#, ""),
         (r#""sessionId":"s_1""#, r#""sessionId":1"#),
@@ -216,7 +216,7 @@ fn item_31_nothing_is_served_before_the_welcome() {
 }
 
 #[test]
-fn an_app_serves_before_it_knows_of_a_claim() {
+fn an_app_serves_invocations_before_it_is_notified_of_a_claim() {
     let mut app = Scripted::new(app_config());
     app.frame(&WELCOME.replace("acme-cli", "pending")).drain();
     let id = app.receive_invoke(7, "i1");
@@ -238,7 +238,7 @@ fn item_101_no_list_and_no_value_is_sent_before_the_welcome() {
 }
 
 #[test]
-fn item_36_a_claim_clears_the_code_sets_the_agent_and_replaces_the_capabilities_only_if_it_tells_them() {
+fn item_36_a_claim_clears_the_code_and_sets_the_agent_and_its_capabilities_if_it_has_them() {
     let mut app = Scripted::app(app_config());
     app.frame(&notification("tesseron/claimed", r#"{"agent":{"id":"x","name":"X"},"claimedAt":5}"#));
     let peer = changed(&mut app);
@@ -254,7 +254,7 @@ fn item_36_a_claim_clears_the_code_sets_the_agent_and_replaces_the_capabilities_
 }
 
 #[test]
-fn capabilities_that_change_with_the_claim_are_those_that_count_from_then_on_also_for_what_runs() {
+fn the_capabilities_of_a_claim_apply_at_once_also_to_running_invocations() {
     let mut app = Scripted::new(app_config());
     app.frame(&WELCOME.replace("true", "false")).drain();
     let id = app.receive_invoke(7, "i1");
@@ -267,7 +267,7 @@ fn capabilities_that_change_with_the_claim_are_those_that_count_from_then_on_als
 }
 
 #[test]
-fn a_handshake_that_nobody_answers_closes_both_ends() {
+fn a_handshake_that_is_not_answered_closes_both_ends() {
     for config in [app_config(), gateway_config(), asking_gateway_config()] {
         let mut end = Scripted::new(config);
         end.sent();
@@ -298,12 +298,12 @@ fn item_30_a_welcome_of_a_fresh_hello_has_a_code_and_a_token() {
     let [Event::Ready(peer)] = &events[..] else { panic!("{events:?}") };
     assert_eq!((peer.identity.name.as_str(), peer.identity.title.as_deref()), ("ledger", Some("Ledger")));
     assert!(peer.capabilities.tools && peer.capabilities.resources_subscribe && peer.credentials.is_none());
-    assert!(!gateway.session.is_ready(), "nobody has claimed it");
-    assert_eq!(gateway.session.poll_timeout(), None, "and it may wait for ever");
+    assert!(!gateway.session.is_ready(), "the app is not claimed");
+    assert_eq!(gateway.session.poll_timeout(), None, "the claim has no deadline");
 }
 
 #[test]
-fn item_30_neither_a_bound_nor_a_resumed_session_is_told_a_code() {
+fn item_30_the_welcome_of_a_bound_or_resumed_session_has_no_code() {
     for standing in [ClaimState::Bound, ClaimState::Resumed] {
         let mut gateway = Scripted::new(asking_gateway_config());
         gateway.frame(&hello(1, "1.2.0")).events();
@@ -314,7 +314,7 @@ fn item_30_neither_a_bound_nor_a_resumed_session_is_told_a_code() {
 }
 
 #[test]
-fn item_29_a_welcome_tells_what_the_agent_can_do_now_and_a_claim_what_it_can_do_then() {
+fn item_29_a_welcome_and_a_claim_each_have_the_capabilities_of_the_agent_at_their_time() {
     let known = with(gateway_config(), |config| {
         (config.identity, config.capabilities) = (agent(), agent_capabilities());
         config.capabilities.elicitation = false;
@@ -327,24 +327,24 @@ fn item_29_a_welcome_tells_what_the_agent_can_do_now_and_a_claim_what_it_can_do_
 }
 
 #[test]
-fn item_25_another_major_version_is_a_mismatch_and_the_end() {
+fn item_25_a_hello_with_another_major_version_is_refused_and_closes_the_session() {
     for version in ["2.0.0", "0.9.0", "10.0", "", "v1.2", "one"] {
         let mut gateway = Scripted::new(gateway_config());
         gateway.frame(&hello(1, version));
-        assert_eq!(gateway.events(), [Event::Violation(Violation::InvalidParams)], "the answer leaves first");
+        assert_eq!(gateway.events(), [Event::Violation(Violation::InvalidParams)], "the refusal is sent before the end");
         let sent = gateway.sent();
         let answer: Value = serde_json::from_str(&sent[0]).unwrap();
         assert_eq!((answer["id"].as_i64(), answer["error"]["code"].as_i64(), sent.len()), (Some(1), Some(-32000), 1));
         assert!(answer["error"].get("data").is_none());
-        let said = answer["error"]["message"].as_str().unwrap();
-        assert!(said.contains(version) && said.contains("1.2.0"), "{said}");
+        let error_text = answer["error"]["message"].as_str().unwrap();
+        assert!(error_text.contains(version) && error_text.contains("1.2.0"), "{error_text}");
         assert_eq!(gateway.events(), [Event::Closed(CloseReason::VersionMismatch)]);
         gateway.frame(&hello(2, "1.2.0")).at(100_000).expect_silence();
     }
 }
 
 #[test]
-fn item_25_after_a_mismatch_a_hello_of_the_same_read_is_not_welcomed() {
+fn item_25_after_a_mismatch_a_second_hello_is_not_welcomed() {
     for config in [gateway_config(), asking_gateway_config()] {
         let mut gateway = Scripted::new(config);
         gateway.frame(&hello(1, "2.0.0")).frame(&hello(2, "1.2.0"));
@@ -357,14 +357,14 @@ fn item_25_after_a_mismatch_a_hello_of_the_same_read_is_not_welcomed() {
 }
 
 #[test]
-fn items_25_26_another_minor_version_is_accepted_and_told() {
+fn items_25_26_another_minor_version_is_accepted_and_reported() {
     for version in ["1", "1.2", "1.2.0-x", "1.0.0", "1.99.5", "1.2.0.4"] {
         let mut gateway = Scripted::new(gateway_config());
         gateway.frame(&hello(1, version));
         let sent = gateway.sent();
-        assert!(sent[0].contains(r#""protocolVersion":"1.2.0""#), "the gateway tells its own: {sent:?}");
+        assert!(sent[0].contains(r#""protocolVersion":"1.2.0""#), "the gateway sends its own version: {sent:?}");
         let events = gateway.events();
-        // The owner sees that it is not quite the same.
+        // The owner gets the version of the app.
         assert!(matches!(&events[..], [Event::Ready(peer)] if peer.protocol == version), "{events:?}");
     }
     for version in ["v1.2", "", "2"] {
@@ -393,8 +393,8 @@ fn item_27_a_reserved_or_malformed_app_id_is_invalid_and_another_hello_may_follo
 }
 
 #[test]
-fn item_28_a_second_greeting_on_a_channel_is_refused_and_the_first_session_is_intact() {
-    for greeting in
+fn item_28_a_second_handshake_on_a_channel_is_refused_and_the_first_session_goes_on() {
+    for handshake_request in
         [hello(9, "1.2.0"), hello(9, "2.0.0"), resume(9), request(9, "tesseron/hello", "{}"), request(9, "tesseron/resume", "{}")]
     {
         for claimed in [false, true] {
@@ -403,8 +403,8 @@ fn item_28_a_second_greeting_on_a_channel_is_refused_and_the_first_session_is_in
                 gateway.claim().drain();
             }
             let before = gateway.session.peer().cloned();
-            gateway.frame(&greeting);
-            assert_eq!(gateway.sent(), [error(9, -32600, "the handshake was made before")], "{greeting}");
+            gateway.frame(&handshake_request);
+            assert_eq!(gateway.sent(), [error(9, -32600, "the handshake was made before")], "{handshake_request}");
             assert_eq!(gateway.events(), [Event::Violation(Violation::OutOfPhase)]);
             assert_eq!(gateway.session.peer().cloned(), before);
             if !claimed {
@@ -416,7 +416,7 @@ fn item_28_a_second_greeting_on_a_channel_is_refused_and_the_first_session_is_in
 }
 
 #[test]
-fn item_28_a_second_greeting_while_the_owner_decides_on_the_first_is_refused() {
+fn item_28_a_second_handshake_while_the_owner_decides_on_the_first_is_refused() {
     let mut gateway = Scripted::new(asking_gateway_config());
     gateway.frame(&hello(1, "1.2.0")).events();
     gateway.frame(&hello(2, "1.2.0"));
@@ -426,7 +426,7 @@ fn item_28_a_second_greeting_while_the_owner_decides_on_the_first_is_refused() {
 }
 
 #[test]
-fn while_a_greeting_waits_nothing_else_is_answered_under_its_id() {
+fn while_the_owner_decides_on_a_handshake_no_other_request_with_its_id_is_answered() {
     for other in [hello(1, "1.2.0"), resume(1), request(1, "x/y", "{}"), sample(1, "i"), request(1, "tesseron/hello", "[]")] {
         let mut gateway = Scripted::new(asking_gateway_config());
         gateway.frame(&hello(1, "1.2.0")).events();
@@ -438,14 +438,14 @@ fn while_a_greeting_waits_nothing_else_is_answered_under_its_id() {
 }
 
 #[test]
-fn an_owner_that_decides_is_told_who_greets_and_without_the_secrets() {
+fn the_event_of_a_handshake_request_describes_the_app_without_its_secrets() {
     let mut gateway = Scripted::new(asking_gateway_config());
     gateway.frame(&hello(1, "1.2.0"));
     assert_eq!(gateway.sent(), Vec::<String>::new());
-    let (peer, wants) = greeting(&mut gateway);
+    let (peer, wants) = handshake_request(&mut gateway);
     assert_eq!((peer.identity.name.as_str(), wants), ("ledger", None));
     assert_eq!(peer.declared.member("actions"), Some(json("[]")));
-    assert!(gateway.session.peer().is_none(), "it is nobody yet");
+    assert!(gateway.session.peer().is_none(), "the peer is not accepted yet");
 
     let mut gateway = Scripted::new(asking_gateway_config());
     gateway.frame(&resume(1));
@@ -455,13 +455,13 @@ fn an_owner_that_decides_is_told_who_greets_and_without_the_secrets() {
     assert_eq!(wants, credentials());
     assert!(!peer.declared.as_str().contains("rt_1") && !peer.declared.as_str().contains("s_1"), "{:?}", peer.declared);
     gateway.session.welcome(Ok(Welcome { standing: ClaimState::Resumed, ..welcome() }), gateway.now).unwrap();
-    // What waits to be sent has it, of course.
+    // The queued frame has the token.
     assert!(gateway.sent()[0].contains("rt_1"));
     assert!(!format!("{:?}", gateway.session).contains("rt_1"), "a secret in the debug text of a session");
 }
 
 #[test]
-fn an_owner_that_refuses_says_why_and_the_app_may_greet_anew() {
+fn the_owner_can_refuse_a_handshake_with_an_error_and_the_app_may_try_again() {
     let mut gateway = Scripted::new(asking_gateway_config());
     gateway.frame(&hello(1, "1.2.0")).events();
     gateway.session.welcome(Err(RpcError::new(-32603, "full")), gateway.now).unwrap();
@@ -469,11 +469,11 @@ fn an_owner_that_refuses_says_why_and_the_app_may_greet_anew() {
     assert_eq!(gateway.session.welcome(Ok(welcome()), gateway.now), Err(NotLive));
     gateway.expect_silence();
     gateway.frame(&hello(2, "1.2.0"));
-    greeting(&mut gateway);
+    handshake_request(&mut gateway);
 }
 
 #[test]
-fn only_a_greeting_that_waits_can_be_welcomed() {
+fn welcoming_without_an_open_handshake_request_returns_not_live() {
     let mut all = [
         Scripted::new(asking_gateway_config()),
         Scripted::new(gateway_config()),
@@ -497,7 +497,7 @@ fn only_a_greeting_that_waits_can_be_welcomed() {
 }
 
 #[test]
-fn a_greeting_that_outlives_its_channel_cannot_be_welcomed() {
+fn a_handshake_request_whose_channel_has_ended_cannot_be_welcomed() {
     let ends: [fn(&mut Scripted); 4] = [
         |end| end.session.handle_end(TransportEnd::Eof, end.now),
         |end| end.session.handle_end(TransportEnd::Failed, end.now),
@@ -521,7 +521,7 @@ fn a_greeting_that_outlives_its_channel_cannot_be_welcomed() {
 // ---- The claim ----
 
 #[test]
-fn item_33_nothing_is_asked_of_an_app_that_nobody_has_claimed() {
+fn item_33_no_call_is_sent_to_an_unclaimed_app() {
     let mut asked = Scripted::new(asking_gateway_config());
     asked.frame(&hello(1, "1.2.0")).drain();
     for mut gateway in [Scripted::new(gateway_config()), asked, Scripted::unclaimed_gateway(gateway_config())] {
@@ -536,7 +536,7 @@ fn item_33_nothing_is_asked_of_an_app_that_nobody_has_claimed() {
 }
 
 #[test]
-fn items_34_35_a_claim_tells_the_app_once_and_a_second_one_changes_nothing() {
+fn items_34_35_a_claim_notifies_the_app_once_and_a_second_claim_changes_nothing() {
     let mut gateway = Scripted::unclaimed_gateway(gateway_config());
     assert_eq!(gateway.claim().sent(), [CLAIMED]);
     assert!(gateway.session.is_ready());
@@ -544,14 +544,14 @@ fn items_34_35_a_claim_tells_the_app_once_and_a_second_one_changes_nothing() {
     let other = Identity::new("other", "");
     gateway.session.claim(other, protocol_core::Capabilities::default(), 7, gateway.now).unwrap();
     gateway.expect_silence();
-    // The first agent is still the one that is spoken for.
+    // The app is still claimed for the first agent.
     gateway.invoke_action();
     gateway.frame(&sample(9, &named(1)));
-    gateway.question();
+    gateway.input_request();
 }
 
 #[test]
-fn only_a_gateway_whose_app_was_taken_in_can_be_claimed() {
+fn only_a_gateway_that_has_welcomed_its_app_can_be_claimed() {
     let mut asked = Scripted::new(asking_gateway_config());
     asked.frame(&hello(1, "1.2.0")).drain();
     let mut refused = Scripted::new(gateway_config());
@@ -584,7 +584,7 @@ fn item_38_on_a_bound_session_the_claim_follows_the_welcome() {
 }
 
 #[test]
-fn item_39_an_app_that_nobody_has_claimed_may_ask_nothing() {
+fn item_39_input_requests_of_an_unclaimed_app_are_refused() {
     let mut asked = Scripted::new(asking_gateway_config());
     asked.frame(&hello(1, "1.2.0")).drain();
     let known = with(gateway_config(), |config| config.capabilities = agent_capabilities());
@@ -603,7 +603,7 @@ fn item_39_an_app_that_nobody_has_claimed_may_ask_nothing() {
 }
 
 #[test]
-fn progress_and_news_before_the_hello_are_nobodys() {
+fn progress_and_notifications_before_the_hello_are_dropped() {
     let mut asked = Scripted::new(asking_gateway_config());
     asked.frame(&hello(1, "1.2.0")).drain();
     for mut gateway in [Scripted::new(gateway_config()), asked] {
@@ -634,7 +634,7 @@ fn item_102_a_resume_has_the_manifest_and_the_credentials_and_comes_instead_of_a
 }
 
 #[test]
-fn item_103_the_new_token_is_told_and_the_next_resume_has_it() {
+fn item_103_the_new_token_is_reported_and_used_for_the_next_resume() {
     let mut app = Scripted::new(resuming_app());
     app.frame(&WELCOME.replace("rt_1", "rt_2"));
     let pass = app.session.peer().unwrap().credentials.clone().unwrap();
@@ -646,7 +646,7 @@ fn item_103_the_new_token_is_told_and_the_next_resume_has_it() {
 }
 
 #[test]
-fn item_104_a_resume_that_failed_says_so_and_ends_so_that_a_hello_may_go_on_a_new_channel() {
+fn item_104_a_failed_resume_is_reported_and_closes_the_session_of_the_app() {
     let mut app = Scripted::new(resuming_app());
     app.sent();
     app.frame(&error(1, -32011, "Resume failed"));
@@ -656,11 +656,11 @@ fn item_104_a_resume_that_failed_says_so_and_ends_so_that_a_hello_may_go_on_a_ne
 }
 
 #[test]
-fn item_105_a_resumed_session_is_claimed_at_once_with_the_new_manifest_and_no_claim_is_told() {
+fn item_105_a_resumed_session_is_claimed_at_once_and_sends_no_claim() {
     let known = with(asking_gateway_config(), |config| (config.identity, config.capabilities) = (agent(), agent_capabilities()));
     let mut gateway = Scripted::new(known);
     gateway.frame(&resume(1).replace(r#""actions":[]"#, r#""actions":[{"name":"new"}]"#));
-    let (peer, wants) = greeting(&mut gateway);
+    let (peer, wants) = handshake_request(&mut gateway);
     assert_eq!((peer.declared.member("actions"), wants), (Some(json(r#"[{"name":"new"}]"#)), Some(credentials())));
     let resumed = Welcome { session_id: "s_1".into(), resume_token: Some("rt_2".into()), standing: ClaimState::Resumed };
     gateway.session.welcome(Ok(resumed), gateway.now).unwrap();
@@ -674,11 +674,11 @@ fn item_105_a_resumed_session_is_claimed_at_once_with_the_new_manifest_and_no_cl
     let call = gateway.invoke(call_action());
     assert_eq!(gateway.sent().len(), 1);
     gateway.frame(&sample(9, &named(1)));
-    gateway.question();
+    gateway.input_request();
     gateway.session.cancel(call, None, gateway.now).unwrap();
     gateway.drain();
     gateway.claim();
-    assert_eq!(gateway.sent(), Vec::<String>::new(), "it is claimed already");
+    assert_eq!(gateway.sent(), Vec::<String>::new(), "the session is already claimed");
 }
 
 #[test]
@@ -688,13 +688,13 @@ fn item_106_a_refused_resume_leaves_the_channel_open_for_a_hello() {
     gateway.session.welcome(Err(RpcError::new(-32011, "unknown")), gateway.now).unwrap();
     assert_eq!(gateway.sent(), [error(1, -32011, "unknown")]);
     gateway.frame(&hello(2, "1.2.0"));
-    assert_eq!(greeting(&mut gateway).1, None);
+    assert_eq!(handshake_request(&mut gateway).1, None);
     gateway.session.welcome(Ok(welcome()), gateway.now).unwrap();
     assert!(gateway.sent()[0].contains(r#""id":2,"result""#));
 }
 
 #[test]
-fn item_107_a_resume_is_checked_in_order_types_then_version_then_app_id() {
+fn item_107_a_resume_is_checked_for_its_types_then_its_version_then_its_app_id() {
     let of = |version: &str, app: &str, session: &str| {
         resume(1)
             .replace(r#""1.2.0""#, version)
@@ -716,7 +716,7 @@ fn item_107_a_resume_is_checked_in_order_types_then_version_then_app_id() {
         assert!(sent.len() == 1 && sent[0].contains(&format!(r#""id":1,"error":{{"code":{code},"#)), "{frame}: {sent:?}");
         assert_eq!(gateway.session.is_closed(), closes, "{frame}");
     }
-    // Whoever answers every hello alike has no session to go on with.
+    // A gateway without an owner's decision has no sessions to resume.
     let mut gateway = Scripted::new(gateway_config());
     gateway.frame(&resume(1));
     assert!(gateway.sent()[0].contains(r#""code":-32011"#));
@@ -727,7 +727,7 @@ fn item_107_a_resume_is_checked_in_order_types_then_version_then_app_id() {
 // ---- How each end closes ----
 
 #[test]
-fn an_app_whose_channel_ends_cancels_what_it_serves_and_says_nothing() {
+fn an_app_whose_channel_ends_cancels_its_invocations_and_sends_nothing() {
     for end in [TransportEnd::Eof, TransportEnd::Failed] {
         let mut app = Scripted::app(app_config());
         let id = app.receive_invoke(7, "i1");
@@ -743,7 +743,7 @@ fn an_app_whose_channel_ends_cancels_what_it_serves_and_says_nothing() {
 }
 
 #[test]
-fn an_app_that_closes_refuses_what_is_new_finishes_what_runs_and_cancels_what_is_left() {
+fn a_closing_app_refuses_new_invocations_and_cancels_those_that_outlast_the_grace() {
     let mut app = Scripted::app(app_config());
     let first = app.receive_invoke(7, "i1");
     let second = app.receive_invoke(8, "i2");
@@ -768,12 +768,12 @@ fn a_gateway_that_closes_cancels_its_calls_and_then_ends() {
 }
 
 #[test]
-fn a_greeting_that_comes_while_a_gateway_closes_is_not_taken_in() {
+fn a_handshake_that_comes_while_a_gateway_closes_is_not_welcomed() {
     for config in [gateway_config(), asking_gateway_config()] {
         let mut gateway = Scripted::new(config);
         gateway.frame(&request(5, "x/y", "{}"));
         gateway.session.close(protocol_core::Close::Graceful { grace: std::time::Duration::from_secs(2) }, gateway.now);
-        assert!(!gateway.session.is_closed(), "an answer waits to leave");
+        assert!(!gateway.session.is_closed(), "a response is still queued");
         gateway.frame(&hello(1, "1.2.0"));
         let frames = gateway.sent();
         assert!(!frames.iter().any(|frame| frame.contains("result")), "{frames:?}");
@@ -782,7 +782,7 @@ fn a_greeting_that_comes_while_a_gateway_closes_is_not_taken_in() {
 }
 
 #[test]
-fn a_form_is_not_asked_of_an_agent_that_cannot_answer_it() {
+fn a_form_is_not_sent_to_an_agent_that_does_not_support_forms() {
     let mut app = Scripted::new(app_config());
     app.frame(&WELCOME.replace(r#""elicitation":true"#, r#""elicitation":false"#)).drain();
     let id = app.receive_invoke(7, "i1");

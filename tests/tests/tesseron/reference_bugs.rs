@@ -1,4 +1,4 @@
-//! The bugs of the Tesseron reference that a session could have (`docs/protocols/tesseron.md`, "Faults of the reference implementation",
+//! The bugs of the Tesseron reference that could occur in a session (`docs/protocols/tesseron.md`, "Faults of the reference implementation",
 //! numbered in the order of its table). Those of discovery, claims and routing are in the tests of `tesseron`.
 
 use std::time::Duration;
@@ -23,7 +23,7 @@ fn serving() -> (Scripted, InboundId) {
 }
 
 #[test]
-fn bug_10_2_1_a_notification_without_params_crashes_nobody() {
+fn bug_1_a_notification_without_params_crashes_no_session() {
     for method in [
         "actions/progress",
         "log",
@@ -52,7 +52,7 @@ fn bug_10_2_1_a_notification_without_params_crashes_nobody() {
 }
 
 #[test]
-fn bug_10_2_1_an_error_that_is_no_object_crashes_nobody_and_a_missing_result_neither() {
+fn bug_1_a_malformed_error_or_a_missing_result_crashes_no_session() {
     for body in [r#","error":null"#, r#","error":7"#, r#","error":"no""#, r#","error":[]"#, r#","error":{}"#, ""] {
         let frame = |id: u64| format!(r#"{{"jsonrpc":"2.0","id":{id}{body}}}"#);
         let mut gateway = Scripted::gateway(gateway_config());
@@ -69,8 +69,8 @@ fn bug_10_2_1_an_error_that_is_no_object_crashes_nobody_and_a_missing_result_nei
 }
 
 #[test]
-fn bug_10_2_2_a_cancel_during_validation_is_not_lost() {
-    // An invocation has its name and its clock from its receipt on, whatever its owner still does with its input.
+fn bug_2_a_cancel_during_validation_is_not_lost() {
+    // An invocation can be cancelled and has its deadline from its receipt on, even before its input is checked.
     let mut app = Scripted::app(app_config());
     app.frame(&invoke(7, "i1"));
     let id = app.request();
@@ -82,11 +82,11 @@ fn bug_10_2_2_a_cancel_during_validation_is_not_lost() {
 
     let mut app = Scripted::app(app_config());
     app.frame(&invoke(7, "i1"));
-    assert!(app.at(60_000).sent()[0].contains("-32002"), "nor is its deadline");
+    assert!(app.at(60_000).sent()[0].contains("-32002"), "the deadline applies, too");
 }
 
 #[test]
-fn bug_10_2_3_a_second_hello_makes_no_second_session_nor_does_one_after_a_resume() {
+fn bug_3_a_second_hello_or_one_after_a_resume_makes_no_second_session() {
     let mut unclaimed = Scripted::unclaimed_gateway(gateway_config());
     let mut claimed = Scripted::gateway(gateway_config());
     let mut resumed = Scripted::new(asking_gateway_config());
@@ -103,12 +103,12 @@ fn bug_10_2_3_a_second_hello_makes_no_second_session_nor_does_one_after_a_resume
 }
 
 #[test]
-fn bug_10_2_4_a_call_that_is_cancelled_before_it_has_left_leaves_nothing_on_the_wire() {
+fn bug_4_a_call_that_is_cancelled_before_it_was_polled_sends_no_frame() {
     let mut gateway = Scripted::gateway(gateway_config());
     let call = gateway.invoke(call_action());
     gateway.session.cancel(call, None, gateway.now).unwrap();
     assert_eq!((gateway.sent(), gateway.outcome()), (vec![], Outcome::Cancelled));
-    // And one that has left is cancelled after it, never before.
+    // The cancel of a call that was sent comes after its request.
     let call = gateway.invoke(call_action());
     let mut sent = gateway.sent();
     gateway.session.cancel(call, None, gateway.now).unwrap();
@@ -117,14 +117,14 @@ fn bug_10_2_4_a_call_that_is_cancelled_before_it_has_left_leaves_nothing_on_the_
 }
 
 #[test]
-fn bug_10_2_5_a_second_invocation_of_the_same_name_does_not_take_the_place_of_the_first() {
+fn bug_5_a_second_invocation_with_the_same_id_does_not_replace_the_first() {
     let (mut app, first) = serving();
     app.frame(&invoke(8, "i1"));
     assert!(app.sent()[0].contains(r#""id":8,"error":{"code":-32600"#));
     app.events();
     app.frame(&cancel("i1"));
     assert_eq!(app.events(), [Event::Cancelled { id: first, why: CancelReason::Peer(None) }]);
-    // The name is free again, and the end of the first does not free it once more.
+    // The invocation id can be used again, and the end of the first invocation does not free it for a third one.
     let second = app.receive_invoke(9, "i1");
     app.session.respond(first, Reply::Done, app.now).unwrap_err();
     app.frame(&invoke(10, "i1"));
@@ -135,7 +135,7 @@ fn bug_10_2_5_a_second_invocation_of_the_same_name_does_not_take_the_place_of_th
 }
 
 #[test]
-fn bug_10_2_6_an_orphan_sends_no_progress_no_log_and_no_question() {
+fn bug_6_a_handler_of_an_ended_invocation_sends_no_progress_log_or_input_request() {
     type Ends = fn(&mut Scripted, InboundId);
     let ends: [Ends; 3] = [
         |app, id| app.session.respond(id, Reply::Tool(ToolOutput::text("ok")), app.now).unwrap(),
@@ -155,7 +155,7 @@ fn bug_10_2_6_an_orphan_sends_no_progress_no_log_and_no_question() {
     }
 }
 
-/// A gateway whose numbers begin there, and the name of its one invocation.
+/// A gateway whose numbers begin at `first_id`, and the id of its one invocation.
 fn calling_from(first_id: u64) -> (Scripted, String) {
     let mut gateway = Scripted::gateway(with(gateway_config(), |config| config.first_id = first_id));
     gateway.invoke(call_action());
@@ -165,8 +165,8 @@ fn calling_from(first_id: u64) -> (Scripted, String) {
 }
 
 #[test]
-fn bug_10_2_6_what_an_orphan_still_says_of_the_last_channel_means_nothing_on_the_next() {
-    // An orphan of another app may go on about an old name after it has resumed on a new channel, and an answer may be as late.
+fn bug_6_late_frames_about_invocations_of_an_old_channel_have_no_effect_on_the_new_one() {
+    // A handler that still runs after its app has resumed on a new channel may send frames with an old invocation id, and so may late responses.
     let (last, old) = calling_from(1);
     let (mut gateway, new) = calling_from(last.session.stats().frames_out + 1_000);
     assert_ne!(old, new);
@@ -182,7 +182,7 @@ fn bug_10_2_6_what_an_orphan_still_says_of_the_last_channel_means_nothing_on_the
 }
 
 #[test]
-fn bug_10_2_7_a_claim_that_comes_with_the_welcome_is_not_lost() {
+fn bug_7_a_claim_that_comes_with_the_welcome_is_not_lost() {
     for frames in [[WELCOME, CLAIMED], [CLAIMED, WELCOME]] {
         let mut app = Scripted::new(app_config());
         for frame in frames {
@@ -195,7 +195,7 @@ fn bug_10_2_7_a_claim_that_comes_with_the_welcome_is_not_lost() {
 }
 
 #[test]
-fn bug_10_2_8_an_app_that_nobody_has_claimed_does_not_drive_the_agent() {
+fn bug_8_input_requests_of_an_unclaimed_app_are_refused() {
     let form = |id: u64, name: &str| {
         request(id, "elicitation/request", &format!(r#"{{"invocationId":"{name}","question":"?","schema":{{"type":"object"}}}}"#))
     };
@@ -212,8 +212,8 @@ fn bug_10_2_8_an_app_that_nobody_has_claimed_does_not_drive_the_agent() {
 }
 
 #[test]
-fn bug_10_2_16_a_late_answer_hits_no_other_request_and_a_resumed_welcome_tells_what_the_agent_can_do() {
-    // A session never gives a number twice, so what is late stays late.
+fn bug_16_a_late_response_ends_no_other_call_and_the_welcome_of_a_resume_has_capabilities() {
+    // A session uses no number twice, so a late frame cannot match a new request.
     let mut gateway = Scripted::gateway(gateway_config());
     for number in 1..50 {
         let call = gateway.invoke_action();
@@ -232,7 +232,7 @@ fn bug_10_2_16_a_late_answer_hits_no_other_request_and_a_resumed_welcome_tells_w
 }
 
 #[test]
-fn bug_10_2_17_the_progress_of_two_calls_does_not_mix() {
+fn bug_17_the_progress_of_two_calls_is_kept_apart() {
     let mut gateway = Scripted::gateway(gateway_config());
     let (first, second) = (gateway.invoke_action(), gateway.invoke_action());
     for (number, percent) in [(1, 60), (2, 5)] {
@@ -248,7 +248,7 @@ fn bug_10_2_17_the_progress_of_two_calls_does_not_mix() {
 }
 
 #[test]
-fn bug_10_2_20_an_output_is_always_sent_and_may_be_missing_from_others() {
+fn bug_20_an_output_is_always_sent_and_may_be_missing_when_received() {
     for reply in [Reply::Tool(ToolOutput::default()), Reply::Done] {
         let (mut app, id) = serving();
         assert_eq!(app.reply(id, reply).sent(), [invoked(7, "i1", "null")]);
@@ -260,7 +260,7 @@ fn bug_10_2_20_an_output_is_always_sent_and_may_be_missing_from_others() {
 }
 
 #[test]
-fn bug_10_2_22_a_form_that_the_agents_protocol_would_refuse_is_refused_before_it_gets_there() {
+fn bug_22_a_form_that_mcp_would_refuse_is_not_sent_to_the_agent() {
     for leaf in [r#"{"enum":["a","b"]}"#, r#"{"type":["string","null"]}"#, r#"{"type":"integer","enum":[1]}"#] {
         let schema = format!(r#"{{"type":"object","properties":{{"a":{leaf}}}}}"#);
         let (mut app, id) = serving();
@@ -278,14 +278,14 @@ fn bug_10_2_22_a_form_that_the_agents_protocol_would_refuse_is_refused_before_it
 }
 
 #[test]
-fn bug_10_2_23_what_an_app_has_asked_is_gone_when_its_invocation_ends() {
+fn bug_23_an_input_request_ends_with_its_invocation() {
     let mut pair = Pair::tesseron();
     let call = pair.client.invoke(call_action());
     pair.run();
     let id = pair.server.request();
     pair.server.ask(id, Ask::from(Sample::new("?")));
     pair.run();
-    let key = pair.client.question();
+    let key = pair.client.input_request();
     pair.server.respond(id);
     pair.run();
     let events = pair.client.events();
@@ -295,11 +295,11 @@ fn bug_10_2_23_what_an_app_has_asked_is_gone_when_its_invocation_ends() {
     );
     let late = Answer::Sample(Sampled::new("a", ""));
     assert_eq!(pair.client.session.provide_input(key, late, pair.client.now), Err(NotLive));
-    assert_eq!(pair.server.events(), [], "the app hears nothing of it");
+    assert_eq!(pair.server.events(), [], "the app gets no event");
 }
 
 #[test]
-fn bug_10_2_24_a_deadline_of_many_years_is_not_over_at_once() {
+fn bug_24_a_deadline_of_many_years_does_not_expire_at_once() {
     for millis in [1 << 31, 1 << 40, u64::MAX] {
         let (mut app, id) = serving();
         let options = ServeOptions::default().with_deadline(Duration::from_millis(millis));
@@ -310,7 +310,7 @@ fn bug_10_2_24_a_deadline_of_many_years_is_not_over_at_once() {
 }
 
 #[test]
-fn observed_30_an_answer_counts_only_with_the_type_of_its_id() {
+fn observed_30_a_response_whose_id_has_another_type_is_a_violation() {
     let mut gateway = Scripted::gateway(gateway_config());
     gateway.invoke_action();
     gateway.frame(&invoked(1, &named(1), "1").replace(r#""id":1"#, r#""id":"1""#));
@@ -320,7 +320,7 @@ fn observed_30_an_answer_counts_only_with_the_type_of_its_id() {
 }
 
 #[test]
-fn observed_29_a_result_that_cannot_be_written_kills_only_its_invocation() {
+fn observed_29_a_result_that_is_too_large_fails_only_its_own_invocation() {
     let mut app = Scripted::app(with(app_config(), |config| config.limits.frame_bytes = 1024));
     let (big, other) = (app.receive_invoke(7, "i1"), app.receive_invoke(8, "i2"));
     app.reply(big, Reply::Tool(ToolOutput::text("a".repeat(5000))));

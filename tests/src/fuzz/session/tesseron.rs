@@ -1,5 +1,5 @@
-//! What is Tesseron about a case of the target `session`: its configurations, how far its handshake has come, what its application
-//! can do beyond the others, and what its ends promise beyond them.
+//! The parts of the target `session` that are specific to Tesseron: configurations, the progress of the handshake, actions of the application,
+//! and the additional rules for its ends.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -19,9 +19,9 @@ use testkit::scripted::{json, request};
 use testkit::summary;
 use testkit::tesseron::{CLAIMED, WELCOME, hello, invoke, sample};
 
-/// Bits 2 and 3 of the first byte, after the handshake: a gateway is claimed, waits for a claim, has a greeting that waits for its owner,
-/// or has an app that came back; an app is claimed, waits for a claim, has an agent that can do nothing, or came back. Before it: an
-/// odd number is a gateway that asks its owner, or an app that comes back.
+/// Bits 2 and 3 of the first byte. With a handshake, a gateway is claimed, waits for a claim, has an open handshake request, or has a resumed
+/// app; an app is claimed, waits for a claim, has an agent without capabilities, or has resumed. Without a handshake an odd number is a
+/// gateway that asks its owner, or an app that resumes.
 fn variant(kind: u8) -> u8 {
     kind >> 2 & 3
 }
@@ -48,43 +48,43 @@ pub(super) fn config(kind: u8, clocks: u8) -> Config {
 /// An invocation of the peer.
 struct Named {
     name: String,
-    /// What its handler is called, once the application was told of it.
+    /// The number of its handler, once the application has polled the request.
     serve: Option<InboundId>,
-    /// How its response must look, once it was cut short: with this error, or not at all.
+    /// The code of its response, or `None` without a response, once it was cut short.
     cut: Option<Option<i64>>,
     /// The error of its response, or 0.
     response: Option<i64>,
     percent: Option<f64>,
 }
 
-/// What has crossed, as far as the promises of Tesseron are about it.
+/// The frames and events so far, as far as the rules of Tesseron need them.
 #[derive(Default)]
 pub(super) struct Promises {
     named: Vec<Named>,
-    /// Requests of the peer that may be answered, by id, and which invocation each is, if it is one. A peer that uses an id again may do
-    /// so while the answer to its first use waits to leave: oldest first.
+    /// The open requests of the peer by id, each with the index of its invocation, if it is one. A peer may use an id again while the response to
+    /// its first use is queued, so there may be several, the oldest first.
     owed: BTreeMap<Id, VecDeque<Option<usize>>>,
-    /// Requests that the application has not been told of; which invocation each is, if it is one.
+    /// Requests that the application has not polled yet, each with the index of its invocation, if it is one.
     arriving: VecDeque<Option<usize>>,
-    /// Invocations of ours, and those that were cancelled and answered.
+    /// The numbers of outbound invocations, and of those that were cancelled and answered.
     sent: BTreeSet<u64>,
     cancelled: BTreeSet<u64>,
     answered: BTreeSet<u64>,
     percents: BTreeMap<OutboundId, f64>,
-    /// A frame came that cannot be taken apart here; answers are no longer counted.
+    /// `true` after a frame that cannot be read here; responses are no longer counted.
     unsure: bool,
 }
 
 impl Promises {
-    /// An invocation that a frame of ours is about must not have been answered.
+    /// The invocation of a frame of ours, which must not be answered yet.
     fn unanswered(&mut self, name: &Value, text: &str) -> &mut Named {
-        let name = name.as_str().expect("an invocation is named by text");
+        let name = name.as_str().expect("an invocation id is text");
         let found = self.named.iter_mut().find(|named| named.name == name && named.response.is_none());
-        found.unwrap_or_else(|| panic!("G2: about an invocation that never was, or after its response: {text}"))
+        found.unwrap_or_else(|| panic!("G2: about an unknown invocation, or after its response: {text}"))
     }
 
-    /// A frame leaves.
-    pub(super) fn say(&mut self, text: &str) {
+    /// Checks a frame that is sent.
+    pub(super) fn check_sent(&mut self, text: &str) {
         let frame: Value = serde_json::from_str(text).expect("G13: every frame is JSON");
         let params = &frame["params"];
         let ours = |name: &Value| {
@@ -96,7 +96,7 @@ impl Promises {
                 let named = self.unanswered(&params["invocationId"], text);
                 let Some(percent) = params.get("percent") else { return };
                 let percent = percent.as_f64().expect("percent is a number");
-                assert!((0.0..=100.0).contains(&percent), "G3: no share of a hundred: {text}");
+                assert!((0.0..=100.0).contains(&percent), "G3: not between 0 and 100: {text}");
                 assert!(named.percent.is_none_or(|last| percent > last), "G3: not above the last: {text}");
                 named.percent = Some(percent);
             }
@@ -108,7 +108,7 @@ impl Promises {
             Some("actions/cancel") => {
                 let number = ours(&params["invocationId"]);
                 let fits = self.sent.contains(&number) && !self.answered.contains(&number);
-                assert!(fits && self.cancelled.insert(number), "G2: a cancel too many: {text}");
+                assert!(fits && self.cancelled.insert(number), "G2: a repeated cancel, or one of no invocation: {text}");
             }
             Some(_) => {}
             None => self.respond(&frame, text),
@@ -122,10 +122,10 @@ impl Promises {
             number => Id::Number(number.as_i64().expect("ids of ours are those of the peer")),
         };
         let request = self.owed.get_mut(&id).and_then(VecDeque::pop_front);
-        assert!(request.is_some() || self.unsure, "G2: an answer too many: {text}");
+        assert!(request.is_some() || self.unsure, "G2: a response to no request: {text}");
         if let Some(named) = request.flatten().map(|index| &mut self.named[index]) {
             let code = frame["error"]["code"].as_i64().unwrap_or(0);
-            assert!(named.cut.is_none_or(|cut| cut == Some(code)), "cut short, and not told so: {text}");
+            assert!(named.cut.is_none_or(|cut| cut == Some(code)), "cut short, but answered with another code: {text}");
             named.response = Some(code);
         }
     }
@@ -136,16 +136,16 @@ impl Promises {
         let is_named = |named: &&mut Named| Some(&*named.name) == name && named.response.is_none() && named.cut.is_none();
         let named = self.named.iter_mut().rev().find(is_named);
         if was_heard {
-            assert_eq!(method, "actions/cancel", "nothing else cancels");
-            named.expect("an invocation of that name").cut = Some(Some(code::CANCELLED));
+            assert_eq!(method, "actions/cancel", "only this method cancels");
+            named.expect("an invocation with that id").cut = Some(Some(code::CANCELLED));
         } else if method == "actions/cancel" {
             let is_active = named.and_then(|named| named.serve).is_some_and(|serve| was_active.contains(&serve));
-            assert!(!is_active, "a cancel that was not heard: {text}");
+            assert!(!is_active, "a cancel without effect: {text}");
         }
     }
 
-    /// An event was polled.
-    pub(super) fn told(&mut self, event: &Event) {
+    /// Checks an event that was polled.
+    pub(super) fn handle_event(&mut self, event: &Event) {
         match event {
             Event::Request { id, .. } => {
                 if let Some(index) = self.arriving.pop_front().expect("a request arrived") {
@@ -160,7 +160,10 @@ impl Promises {
                 };
                 if let Some(index) = self.named.iter().position(|named| named.serve == Some(*id)) {
                     let named = &mut self.named[index];
-                    assert!(named.response.is_none_or(|code| cut == Some(code)), "told otherwise than the peer: {why:?}");
+                    assert!(
+                        named.response.is_none_or(|code| cut == Some(code)),
+                        "the event and the response have different reasons: {why:?}"
+                    );
                     named.cut = Some(cut);
                     if cut.is_none() {
                         self.owed.values_mut().for_each(|owed| owed.retain(|owed| *owed != Some(index)));
@@ -168,7 +171,7 @@ impl Promises {
                 }
             }
             Event::Progress { id, progress: Progress { value: Some(percent), .. } } => {
-                assert!((0.0..=100.0).contains(percent), "no share of a hundred: {percent}");
+                assert!((0.0..=100.0).contains(percent), "not between 0 and 100: {percent}");
                 let before = self.percents.insert(*id, *percent);
                 assert!(before.is_none_or(|before| *percent > before), "G3: {percent} after {before:?}");
             }
@@ -179,7 +182,7 @@ impl Promises {
         }
     }
 
-    /// Everything was polled: whoever was cut short has its answer.
+    /// Checks that each invocation that was cut short is answered, after everything was polled.
     pub(super) fn check_polled(&self) {
         for named in &self.named {
             let owed = matches!(named.cut, Some(Some(_))) && named.response.is_none();
@@ -189,7 +192,7 @@ impl Promises {
 }
 
 impl Fuzzed {
-    /// Brings a Tesseron session as far as the bytes say.
+    /// Brings a Tesseron session to the phase that the bytes select.
     pub(super) fn greet_tesseron(&mut self, kind: u8, clocks: u8) {
         self.poll();
         if kind & 2 != 0 {
@@ -234,7 +237,7 @@ impl Fuzzed {
         }
     }
 
-    /// Counts what the peer asks, and what it cancels: what is neither request nor notification is passed over.
+    /// Counts the requests and the cancels of the peer. Other frames are ignored.
     pub(super) fn hear_tesseron(&mut self, frame: &[u8], before: &Stats, was_active: &[InboundId]) {
         let after = self.session.stats();
         let Some(promises) = &mut self.promises else { return };
@@ -248,7 +251,7 @@ impl Fuzzed {
         let (id, named) = match object(&all) {
             Message::Request { id, method, params } => (id, (method == "actions/invoke").then_some(params).flatten()),
             Message::WrongParams(id) => (id, None),
-            // Here a request may be called so.
+            // On Tesseron a request may have this id.
             Message::Invalid(None) if is_null("id") && has("method") => {
                 let params = all.iter().find(|(key, _)| key == "params").map(|(_, value)| value.get());
                 (Id::Null, params.filter(|_| text.contains("actions/invoke")))
@@ -274,13 +277,17 @@ impl Fuzzed {
         }
     }
 
-    /// Invocations whose handlers run, as far as the application knows; nothing while it does not look.
+    /// Invocations whose handlers run, as far as the application knows; none while it polls only by actions.
     pub(super) fn active(&self) -> Vec<InboundId> {
         let is_active = |id: &&InboundId| !self.cancelled.contains(id);
-        if self.waits || self.session.is_closed() { Vec::new() } else { self.serves.iter().filter(is_active).copied().collect() }
+        if self.polls_by_actions || self.session.is_closed() {
+            Vec::new()
+        } else {
+            self.serves.iter().filter(is_active).copied().collect()
+        }
     }
 
-    /// What an application can do on Tesseron only.
+    /// Actions of an application that exist only on Tesseron.
     pub(super) fn act_tesseron(&mut self, action: u8, detail: u8) {
         let now = self.now;
         match action {
@@ -355,7 +362,7 @@ impl Fuzzed {
                         2 => Answer::Elicit(Elicited::Cancel),
                         _ => Answer::Confirm(true),
                     };
-                    self.session.provide_input(key, answer, now).expect("a question that is not gone can be answered");
+                    self.session.provide_input(key, answer, now).expect("an open input request can be answered");
                 }
             }
             _ => {}

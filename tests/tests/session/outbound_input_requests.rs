@@ -1,4 +1,4 @@
-//! What a server asks its client while it serves a call: sampling, elicitation, confirmation and roots (Client Features).
+//! Input requests of a server to its client during a call: sampling, elicitation, confirmation and roots (Client Features).
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use testkit::scripted::{cancelled, initialize, json, ok};
 use testkit::{Pair, Scripted};
 
 const REVISIONS: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
-/// Declares everything, sampling with tools included.
+/// The capabilities of a client that has all of them, sampling with tools included.
 const EVERYTHING: &str = r#"{"sampling":{"tools":{}},"elicitation":{},"roots":{}}"#;
 
 fn sample() -> Ask {
@@ -22,7 +22,7 @@ fn confirm() -> Ask {
     Ask::Confirm { message: "sure?".into() }
 }
 
-/// A form with the one field `f`.
+/// A form with the one field `f` of the schema `field`.
 fn form(field: &str) -> Ask {
     elicit(&format!(r#"{{"type":"object","properties":{{"f":{field}}}}}"#))
 }
@@ -31,14 +31,14 @@ fn elicit(schema: &str) -> Ask {
     Ask::Elicit(Elicit::new("m", json(schema)))
 }
 
-/// A sampling with parameters of the application's own.
+/// A sampling request with the parameters `params`.
 fn sample_with(params: &str) -> Ask {
     let mut sample = Sample::default();
     sample.params = Some(json(params));
     sample.into()
 }
 
-/// A server that serves call 1 and asks `ask` in exchange 2.
+/// A server that serves call 1 and makes the input request `ask` in exchange 2.
 fn asking(ask: Ask) -> (Scripted, InboundId, InputKey) {
     let mut server = Scripted::server_at(server_config(), "2025-11-25", EVERYTHING);
     let id = server.receive_call(1);
@@ -46,13 +46,13 @@ fn asking(ask: Ask) -> (Scripted, InboundId, InputKey) {
     (server, id, key)
 }
 
-/// The frame of an answer to the question of [`asking`].
+/// The frame of a response with `body` to the input request of [`asking`].
 fn answer(body: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":2,{body}}}"#)
 }
 
-/// What the question of [`asking`] brought, and the rule that the answer broke.
-fn brought(server: &mut Scripted, asker: InboundId, asked: InputKey) -> (Option<Violation>, Result<Answer, InputFailed>) {
+/// The answer that arrived to the input request `asked`, and the violation that was reported before it, if any.
+fn answer_received(server: &mut Scripted, asker: InboundId, asked: InputKey) -> (Option<Violation>, Result<Answer, InputFailed>) {
     let mut events = server.events();
     let Some(Event::Input { id, key, answer }) = events.pop() else { panic!("an answer") };
     assert_eq!((id, key), (asker, asked));
@@ -64,7 +64,7 @@ fn brought(server: &mut Scripted, asker: InboundId, asked: InputKey) -> (Option<
 }
 
 #[test]
-fn each_question_becomes_one_request_that_names_the_call_it_belongs_to() {
+fn each_input_request_is_sent_as_one_request_that_names_its_call() {
     let schema = r#"{"type":"object","properties":{"f":{"type":"string"}}}"#;
     let meta = r#""_meta":{"protocol-core/parent":1}"#;
     let sampling_meta = r#""_meta":{"protocol-core/samplingDepth":1,"protocol-core/parent":1}"#;
@@ -91,7 +91,7 @@ fn each_question_becomes_one_request_that_names_the_call_it_belongs_to() {
 }
 
 #[test]
-fn only_what_the_client_declared_in_a_revision_that_has_it_is_asked() {
+fn a_server_makes_only_input_requests_that_the_client_declared_in_a_revision_that_has_them() {
     let admitted = |revision: &str, declares: &str| {
         let mut server = Scripted::server_at(server_config(), revision, declares);
         let id = server.receive_call(1);
@@ -123,7 +123,7 @@ fn only_what_the_client_declared_in_a_revision_that_has_it_is_asked() {
 }
 
 #[test]
-fn a_question_that_cannot_be_asked_is_refused_with_the_reason_and_nothing_is_sent() {
+fn an_input_request_that_cannot_be_made_is_refused_with_the_reason_and_never_sent() {
     let refused = |server: &mut Scripted, id, ask| {
         let refused = server.session.request_input(id, ask, server.now).unwrap_err();
         assert_eq!(server.sent(), Vec::<String>::new());
@@ -140,7 +140,7 @@ fn a_question_that_cannot_be_asked_is_refused_with_the_reason_and_nothing_is_sen
     server.drain();
     assert_eq!(refused(&mut server, id, Ask::Roots), AskError::Disconnected);
 
-    // What the peer cannot do comes before what is wrong with the form.
+    // A missing capability is reported before an invalid form.
     let mut server = Scripted::server_at(server_config(), "2025-11-25", "{}");
     let id = server.receive_call(1);
     assert_eq!(refused(&mut server, id, elicit("[]")), AskError::Unsupported);
@@ -149,20 +149,20 @@ fn a_question_that_cannot_be_asked_is_refused_with_the_reason_and_nothing_is_sen
     let id = server.receive_call(1);
     server.report(id, Progress::value(1.0));
     let full = server.session.request_input(id, Ask::Roots, server.now);
-    assert_eq!((full, server.sent().len()), (Err(AskError::Full), 1), "too much output waits");
+    assert_eq!((full, server.sent().len()), (Err(AskError::Full), 1), "too much output is queued");
 
     let mut server = Scripted::server(with(server_config(), |config| config.limits.in_flight = 2));
     let id = server.receive_call(1);
     let key = server.ask(id, Ask::Roots);
     server.ask(id, Ask::Roots);
     server.drain();
-    assert_eq!(refused(&mut server, id, Ask::Roots), AskError::Full, "as many are open as may be");
+    assert_eq!(refused(&mut server, id, Ask::Roots), AskError::Full, "the limit of open exchanges is reached");
     server.session.abandon_input(key, server.now).unwrap();
     server.ask(id, Ask::Roots);
 }
 
 #[test]
-fn a_form_is_refused_before_it_is_sent_unless_it_is_a_flat_object_of_primitives_of_the_revision() {
+fn a_form_is_refused_before_it_is_sent_unless_it_is_a_flat_object_of_the_primitives_of_its_revision() {
     const NEVER: [bool; 2] = [false, false];
     const NEWEST: [bool; 2] = [false, true];
     const ALWAYS: [bool; 2] = [true, true];
@@ -199,7 +199,7 @@ fn a_form_is_refused_before_it_is_sent_unless_it_is_a_flat_object_of_primitives_
         ("{}", NEVER),
         ("true", NEVER),
         ("[]", NEVER),
-        // Keywords of the wrong shape.
+        // Keywords with values of the wrong type.
         (r#"{"type":"string","enum":[1]}"#, NEVER),
         (r#"{"type":"string","enum":"a"}"#, NEVER),
         (r#"{"type":"integer","enum":[1,2]}"#, NEVER),
@@ -207,7 +207,7 @@ fn a_form_is_refused_before_it_is_sent_unless_it_is_a_flat_object_of_primitives_
         (r#"{"type":"string","maxLength":"1"}"#, NEVER),
         (r#"{"type":"string","format":"phone"}"#, NEVER),
         (r#"{"type":"number","minimum":"0"}"#, NEVER),
-        // Defaults that do not fit.
+        // Defaults that do not fit their fields.
         (r#"{"type":"boolean","default":"no"}"#, NEVER),
         (r#"{"type":"string","minLength":2,"default":"é"}"#, NEVER),
         (r#"{"type":"integer","default":1.5}"#, NEVER),
@@ -248,7 +248,7 @@ fn a_form_is_refused_before_it_is_sent_unless_it_is_a_flat_object_of_primitives_
 }
 
 #[test]
-fn a_sampling_is_refused_before_it_is_sent_unless_its_messages_keep_the_rules() {
+fn a_sampling_request_with_invalid_messages_is_refused_before_it_is_sent() {
     let user = |content: &str| format!(r#"{{"role":"user","content":{content}}}"#);
     let assistant = |content: &str| format!(r#"{{"role":"assistant","content":{content}}}"#);
     let text = r#"{"type":"text","text":"t"}"#;
@@ -289,7 +289,7 @@ fn a_sampling_is_refused_before_it_is_sent_unless_its_messages_keep_the_rules() 
 }
 
 #[test]
-fn sampling_with_tools_needs_a_client_that_declared_them_and_several_blocks_need_the_newest_revision() {
+fn sampling_with_tools_needs_a_capability_and_several_content_blocks_need_revision_2025_11_25() {
     let tools = r#"{"messages":[],"maxTokens":1,"tools":[]}"#;
     let blocks = r#"{"messages":[{"role":"user","content":[{"type":"text","text":"t"}]}],"maxTokens":1}"#;
     for (revision, declares, params, fits) in [
@@ -306,7 +306,7 @@ fn sampling_with_tools_needs_a_client_that_declared_them_and_several_blocks_need
 }
 
 #[test]
-fn no_tokens_at_all_are_no_question() {
+fn a_sampling_request_for_zero_tokens_is_invalid() {
     let (mut server, id, _) = asking(Ask::Roots);
     let mut nothing = Sample::new("?");
     nothing.max_tokens = Some(0);
@@ -315,7 +315,7 @@ fn no_tokens_at_all_are_no_question() {
 }
 
 #[test]
-fn an_answer_of_the_right_shape_is_brought_to_the_one_who_asked() {
+fn a_valid_answer_reaches_the_handler_that_made_the_input_request() {
     let sampled = |text: &str, model: &str, result: &str| {
         let mut sampled = Sampled::new(text, model);
         sampled.result = Some(json(result));
@@ -344,14 +344,14 @@ fn an_answer_of_the_right_shape_is_brought_to_the_one_who_asked() {
     ] {
         let (mut server, id, key) = asking(ask);
         server.drain().frame(&answer(&format!(r#""result":{result}"#)));
-        assert_eq!(brought(&mut server, id, key), (None, Ok(expected)), "{result}");
+        assert_eq!(answer_received(&mut server, id, key), (None, Ok(expected)), "{result}");
         server.respond(id);
-        assert_eq!(server.sent(), [ok(1)], "an answered question is not taken back");
+        assert_eq!(server.sent(), [ok(1)], "an answered input request is not cancelled");
     }
 }
 
 #[test]
-fn an_answer_of_the_wrong_shape_is_invalid_and_its_call_goes_on() {
+fn an_answer_of_the_wrong_shape_is_invalid_and_the_call_goes_on() {
     let mut wrong = Vec::new();
     let [content, action, filled, roots] = [
         "`content` is missing or no content",
@@ -377,7 +377,7 @@ fn an_answer_of_the_wrong_shape_is_invalid_and_its_call_goes_on() {
     ] {
         let (mut server, id, key) = asking(ask.clone());
         server.drain().frame(&answer(&format!(r#""result":{result}"#)));
-        let found = brought(&mut server, id, key);
+        let found = answer_received(&mut server, id, key);
         if found != (Some(Violation::InvalidResponse), Err(InputFailed::Invalid(why.into()))) {
             wrong.push(format!("{ask:?} {result}: {found:?}"));
         }
@@ -388,7 +388,7 @@ fn an_answer_of_the_wrong_shape_is_invalid_and_its_call_goes_on() {
 }
 
 #[test]
-fn a_filled_form_must_fit_what_was_asked() {
+fn a_filled_in_form_must_match_the_schema_that_was_sent() {
     for (field, content, why) in [
         (r#"{"type":"string","minLength":2,"maxLength":3}"#, r#"{"f":"éé"}"#, None),
         (r#"{"type":"string","minLength":2,"maxLength":3}"#, r#"{"f":"é"}"#, Some("f is too short")),
@@ -432,36 +432,36 @@ fn a_filled_form_must_fit_what_was_asked() {
             None => (None, Ok(Answer::Elicit(Elicited::Accept(json(content))))),
             Some(why) => (Some(Violation::InvalidResponse), Err(InputFailed::Invalid(why.into()))),
         };
-        assert_eq!(brought(&mut server, id, key), expected, "{field} {content}");
+        assert_eq!(answer_received(&mut server, id, key), expected, "{field} {content}");
     }
-    // A name that the client made up goes on only as far as it is needed to recognise it.
+    // The error quotes an unknown name only up to its 64th character.
     let (mut server, id, key) = asking(form(r#"{"type":"string"}"#));
     let name = "é\\n".repeat(1_000);
     server.drain().frame(&answer(&format!(r#""result":{{"action":"accept","content":{{"{name}":1}}}}"#)));
     let why = format!(r#""{}" was not asked for"#, "é\\n".repeat(32));
-    assert_eq!(brought(&mut server, id, key).1, Err(InputFailed::Invalid(why.into())));
+    assert_eq!(answer_received(&mut server, id, key).1, Err(InputFailed::Invalid(why.into())));
     let required = elicit(r#"{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"string"}},"required":["b"]}"#);
     let (mut server, id, key) = asking(required);
     server.drain().frame(&answer(r#""result":{"action":"accept","content":{"a":"x"}}"#));
-    assert_eq!(brought(&mut server, id, key).1, Err(InputFailed::Invalid("b is missing".into())));
+    assert_eq!(answer_received(&mut server, id, key).1, Err(InputFailed::Invalid("b is missing".into())));
 }
 
 #[test]
-fn an_error_of_the_client_is_a_refusal_that_says_why_and_a_malformed_one_is_invalid() {
+fn an_error_answer_is_a_refusal_with_its_reason_and_a_malformed_error_is_an_invalid_answer() {
     let (mut server, id, key) = asking(sample());
     server.drain().frame(&answer(r#""error":{"code":-1,"message":"no","data":[1]}"#));
     let error = RpcError::new(RpcError::USER_REJECTED, "no").with_data(json("[1]"));
-    assert_eq!(brought(&mut server, id, key), (None, Err(InputFailed::Refused(error))));
+    assert_eq!(answer_received(&mut server, id, key), (None, Err(InputFailed::Refused(error))));
     for body in [r#""error":{}"#, r#""result":{},"error":{"code":1,"message":"no"}"#, r#""result":1"#] {
         let (mut server, id, key) = asking(sample());
         server.drain().frame(&answer(body));
         let failed = InputFailed::Invalid("it is neither a result nor a proper error".into());
-        assert_eq!(brought(&mut server, id, key), (Some(Violation::InvalidResponse), Err(failed)), "{body}");
+        assert_eq!(answer_received(&mut server, id, key), (Some(Violation::InvalidResponse), Err(failed)), "{body}");
     }
 }
 
 #[test]
-fn a_confirmation_is_no_unless_the_user_says_yes() {
+fn a_confirmation_is_true_only_if_the_user_accepts_it() {
     type Way = fn(&mut Scripted);
     let ways: [(&str, Way); 8] = [
         ("declined", |server| {
@@ -496,7 +496,7 @@ fn a_confirmation_is_no_unless_the_user_says_yes() {
 }
 
 #[test]
-fn a_question_that_nobody_answers_in_time_is_taken_back_with_one_cancel() {
+fn an_input_request_that_times_out_is_cancelled_once_if_it_was_sent() {
     let (mut server, id, key) = asking(sample());
     assert_eq!(server.session.poll_timeout(), Some(Instant::from_millis(600_000)));
     server.drain().at(599_999).expect_silence();
@@ -505,18 +505,18 @@ fn a_question_that_nobody_answers_in_time_is_taken_back_with_one_cancel() {
         server.sent(),
         [r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2,"reason":"timed out"}}"#]
     );
-    assert_eq!(brought(&mut server, id, key), (None, Err(InputFailed::TimedOut)));
+    assert_eq!(answer_received(&mut server, id, key), (None, Err(InputFailed::TimedOut)));
     server.frame(&answer(r#""result":{}"#)).expect_silence();
     assert_eq!(server.session.stats().late_frames, 1);
 
     let (mut server, id, key) = asking(sample());
     server.at(600_000);
-    assert_eq!(server.sent(), Vec::<String>::new(), "what was not polled out is never sent");
-    assert_eq!(brought(&mut server, id, key), (None, Err(InputFailed::TimedOut)));
+    assert_eq!(server.sent(), Vec::<String>::new(), "an input request that was not polled before its timeout is never sent");
+    assert_eq!(answer_received(&mut server, id, key), (None, Err(InputFailed::TimedOut)));
 }
 
 #[test]
-fn the_end_of_its_call_takes_each_open_question_back_with_one_cancel_unless_it_never_left() {
+fn when_a_call_ends_each_of_its_open_input_requests_that_was_sent_is_cancelled_once() {
     type Ending = fn(&mut Scripted, InboundId);
     let ends: [(&str, Ending, usize); 3] = [
         (
@@ -545,7 +545,7 @@ fn the_end_of_its_call_takes_each_open_question_back_with_one_cancel_unless_it_n
         for left in [true, false] {
             let (mut server, id, first) = asking(sample());
             server.ask(id, confirm());
-            // Of another call: it stays.
+            // An input request of another call stays open.
             let other = server.receive_call(9);
             let stays = server.ask(other, Ask::Roots);
             if left {
@@ -555,22 +555,22 @@ fn the_end_of_its_call_takes_each_open_question_back_with_one_cancel_unless_it_n
             let mut sent = server.sent();
             sent.retain(|frame| !frame.contains("roots/list"));
             let cancels = if left { vec![cancelled(2), cancelled(3)] } else { vec![] };
-            assert_eq!(sent[..cancels.len()], cancels, "{name}: the questions first, then the response");
+            assert_eq!(sent[..cancels.len()], cancels, "{name}: the cancels come before the response");
             assert_eq!(sent.len(), cancels.len() + responses, "{name} {sent:?}");
             assert!(
                 !server.events().iter().any(|event| matches!(event, Event::Input { .. })),
-                "{name}: nobody waits for an answer"
+                "{name}: an input request that ends with its call yields no event"
             );
             server.frame(&answer(r#""result":{}"#)).at(10_000_000);
             assert!(!server.events().iter().any(|event| matches!(event, Event::Input { id: asker, .. } if *asker == id)));
             assert_eq!(server.session.abandon_input(first, server.now), Err(NotLive));
-            assert_eq!(server.session.abandon_input(stays, server.now), Err(NotLive), "its own time has run out");
+            assert_eq!(server.session.abandon_input(stays, server.now), Err(NotLive), "it has timed out");
         }
     }
 }
 
 #[test]
-fn an_abandoned_question_brings_nothing_and_is_taken_back_unless_it_never_left() {
+fn an_abandoned_input_request_yields_no_event_and_is_cancelled_if_it_was_sent() {
     let (mut server, id, key) = asking(sample());
     server.sent();
     server.session.abandon_input(key, server.now).unwrap();
@@ -587,27 +587,27 @@ fn an_abandoned_question_brings_nothing_and_is_taken_back_unless_it_never_left()
 }
 
 #[test]
-fn an_answer_to_a_question_that_has_not_left_is_a_guess_and_changes_nothing() {
+fn an_answer_that_comes_before_its_input_request_was_sent_is_a_violation_without_effect() {
     let (mut server, id, key) = asking(sample());
     server.frame(&answer(r#""error":{"code":1,"message":"guessed"}"#));
     assert_eq!(server.violations(), [Violation::UnknownResponse]);
     server.drain().frame(&answer(r#""error":{"code":1,"message":"no"}"#));
-    assert_eq!(brought(&mut server, id, key).1, Err(InputFailed::Refused(RpcError::new(1, "no"))));
+    assert_eq!(answer_received(&mut server, id, key).1, Err(InputFailed::Refused(RpcError::new(1, "no"))));
 }
 
 #[test]
-fn questions_in_parallel_are_answered_in_any_order_and_each_answer_finds_its_own() {
+fn parallel_input_requests_are_answered_in_any_order() {
     let (mut server, id, first) = asking(confirm());
     let second = server.ask(id, Ask::Roots);
     server.drain();
     server.frame(r#"{"jsonrpc":"2.0","id":3,"result":{"roots":[]}}"#);
-    assert_eq!(brought(&mut server, id, second).1, Ok(Answer::Roots(json("[]"))));
+    assert_eq!(answer_received(&mut server, id, second).1, Ok(Answer::Roots(json("[]"))));
     server.frame(&answer(r#""result":{"action":"accept"}"#));
-    assert_eq!(brought(&mut server, id, first).1, Ok(Answer::Confirm(true)));
+    assert_eq!(answer_received(&mut server, id, first).1, Ok(Answer::Confirm(true)));
 }
 
 #[test]
-fn between_two_of_our_own_ends_every_question_finds_its_answer() {
+fn between_two_sessions_each_kind_of_input_request_is_answered() {
     let root = r#"[{"uri":"file:///a"}]"#;
     for (ask, given, expected) in [
         (sample(), Answer::Sample(Sampled::new("42", "m")), None),
@@ -634,18 +634,18 @@ fn between_two_of_our_own_ends_every_question_finds_its_answer() {
         pair.client.session.provide_input(*key, given.clone(), pair.client.now).unwrap();
         pair.run();
         let events = pair.server_events();
-        let [Event::Input { answer: Ok(brought), .. }] = &events[..] else { panic!("{events:?}") };
-        match (brought, expected.unwrap_or(given)) {
-            (Answer::Sample(brought), Answer::Sample(given)) => {
-                assert_eq!((&brought.text, &brought.model), (&given.text, &given.model));
+        let [Event::Input { answer: Ok(answer_received), .. }] = &events[..] else { panic!("{events:?}") };
+        match (answer_received, expected.unwrap_or(given)) {
+            (Answer::Sample(answer_received), Answer::Sample(given)) => {
+                assert_eq!((&answer_received.text, &answer_received.model), (&given.text, &given.model));
             }
-            (brought, expected) => assert_eq!(*brought, expected),
+            (answer_received, expected) => assert_eq!(*answer_received, expected),
         }
     }
 }
 
 #[test]
-fn a_question_held_for_the_confirmation_of_the_handshake_can_time_out_or_go_with_its_call_and_is_never_sent() {
+fn an_input_request_held_for_the_handshake_that_times_out_or_ends_with_its_call_is_never_sent() {
     for times_out in [true, false] {
         let mut server = Scripted::new(with(server_config(), |config| config.timeouts.input = Some(Duration::from_secs(1))));
         server.frame(&initialize(0, "2025-11-25", EVERYTHING));
@@ -654,7 +654,7 @@ fn a_question_held_for_the_confirmation_of_the_handshake_can_time_out_or_go_with
         server.drain();
         if times_out {
             server.at(1_000);
-            assert_eq!(brought(&mut server, id, key).1, Err(InputFailed::TimedOut));
+            assert_eq!(answer_received(&mut server, id, key).1, Err(InputFailed::TimedOut));
         } else {
             server.reply(id, Reply::Raw(json("{}"))).drain();
         }

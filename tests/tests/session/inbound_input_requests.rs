@@ -1,5 +1,5 @@
-//! What a server asks of its client (Client Features: "Sampling", "Elicitation", "Roots"): what is refused, whose question it is, how
-//! deep it is nested, and how it is answered.
+//! Input requests of a server at its client (Client Features: "Sampling", "Elicitation", "Roots"): refusals, the call that each belongs to,
+//! sampling depth, and answers.
 
 use protocol_core::{Answer, Ask, Elicit, Elicited, Event, Invoke, NotLive, OutboundId, RpcError, Sample, Sampled, Violation};
 use testkit::Scripted;
@@ -13,7 +13,7 @@ const SERVER: &str = r#"{"tools":{}}"#;
 
 const FORM: &str = r#"{"message":"?","requestedSchema":{"type":"object","properties":{}}}"#;
 
-/// Parameters of a sampling that claims nothing.
+/// Parameters of a sampling request with the members `meta` in its `_meta`.
 fn sample(meta: &str) -> String {
     format!(r#"{{"messages":[{{"role":"user","content":{{"type":"text","text":"?"}}}}],"maxTokens":5{meta}}}"#)
 }
@@ -22,16 +22,16 @@ fn invalid_params(frames: &[String]) -> bool {
     matches!(frames, [frame] if frame.starts_with(r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32602,"message":""#))
 }
 
-/// Everything that is known of the one question among the events.
+/// The call, the contents and the depth of the one input request among the events.
 fn asked(client: &mut Scripted) -> (Option<OutboundId>, Ask, u8) {
     let events = client.events();
     match &events[..] {
         [Event::InputRequested { parent, ask, depth, .. }] => (*parent, ask.clone(), *depth),
-        _ => panic!("not one question: {events:?}"),
+        _ => panic!("not one input request: {events:?}"),
     }
 }
 
-/// Returns `true` if a client of `revision` takes this question. If not, it must have answered that the parameters are wrong.
+/// Returns `true` if a client of `revision` accepts this input request. Otherwise checks that it has refused the parameters.
 fn takes(revision: &str, method: &str, params: &str, sampling_tools: bool) -> bool {
     let config = with(client_config(), |config| config.capabilities.sampling_tools = sampling_tools);
     let mut client = Scripted::client_at(config, revision, SERVER);
@@ -45,10 +45,10 @@ fn takes(revision: &str, method: &str, params: &str, sampling_tools: bool) -> bo
     sent.is_empty()
 }
 
-// ---- What arrives ----
+// ---- Receipt ----
 
 #[test]
-fn o8_each_kind_of_question_arrives_as_what_it_is() {
+fn o8_each_kind_of_input_request_is_reported_with_its_contents() {
     let mut client = Scripted::client(client_config());
     client.frame(r#"{"jsonrpc":"2.0","id":7,"method":"roots/list"}"#);
     assert_eq!(asked(&mut client), (None, Ask::Roots, 0));
@@ -85,7 +85,7 @@ fn a_form_without_a_field_is_a_confirmation() {
 }
 
 #[test]
-fn a_question_that_was_not_offered_is_a_method_that_is_not_there() {
+fn an_undeclared_input_request_is_refused_as_an_unknown_method() {
     for (method, params) in [(SAMPLING, sample("")), (ELICITATION, FORM.to_owned()), (ROOTS, "{}".to_owned())] {
         let config = with(client_config(), |config| {
             let all = &mut config.capabilities;
@@ -106,7 +106,7 @@ fn a_question_that_was_not_offered_is_a_method_that_is_not_there() {
 }
 
 #[test]
-fn elicitation_is_there_from_2025_06_18_on() {
+fn elicitation_is_accepted_from_revision_2025_06_18_on() {
     for (revision, there) in [("2024-11-05", false), ("2025-03-26", false), ("2025-06-18", true), ("2025-11-25", true)] {
         let mut client = Scripted::client_at(client_config(), revision, SERVER);
         client.frame(&request(7, ELICITATION, FORM));
@@ -116,7 +116,7 @@ fn elicitation_is_there_from_2025_06_18_on() {
 }
 
 #[test]
-fn no_question_is_taken_before_the_handshake_is_through_whatever_its_shape() {
+fn an_input_request_before_the_end_of_the_handshake_is_refused_even_if_it_is_malformed() {
     for method in [SAMPLING, ELICITATION, ROOTS] {
         for params in [sample(""), FORM.to_owned(), "{}".to_owned()] {
             let mut client = Scripted::new(client_config());
@@ -133,10 +133,10 @@ fn no_question_is_taken_before_the_handshake_is_through_whatever_its_shape() {
 }
 
 #[test]
-fn a_question_under_the_id_of_an_open_one_is_not_answered_and_does_not_disturb_it() {
+fn an_input_request_with_the_id_of_an_open_one_is_not_answered_and_the_open_one_goes_on() {
     let mut client = Scripted::client(client_config());
     client.frame(&request(7, ROOTS, "{}"));
-    let first = client.question();
+    let first = client.input_request();
     for again in
         [request(7, ROOTS, "{}"), request(7, SAMPLING, &sample("")), request(7, "acme/what", "{}"), request(7, SAMPLING, "{}")]
     {
@@ -154,7 +154,7 @@ fn a_question_under_the_id_of_an_open_one_is_not_answered_and_does_not_disturb_i
 // ---- Forms ----
 
 #[test]
-fn a_mode_is_form_or_url() {
+fn the_mode_of_an_elicitation_is_form_or_url() {
     for mode in [r#""voice""#, r#""""#, "1", "{}"] {
         let params = format!(
             r#"{{"mode":{mode},"message":"?","url":"https://x","elicitationId":"1","requestedSchema":{{"type":"object","properties":{{}}}}}}"#
@@ -220,7 +220,7 @@ fn the_fields_of_a_form_are_the_primitives_of_its_revision() {
         (r#"{"type":"string","oneOf":[{"const":"a","title":"A"},{"const":"b","title":"B"}]}"#, NEWEST),
         (r#"{"type":"array","items":{"type":"string","enum":["a","b"]},"minItems":1,"maxItems":2}"#, NEWEST),
         (r#"{"type":"array","items":{"anyOf":[{"const":"a","title":"A"}]}}"#, NEWEST),
-        // Not flat.
+        // Fields that are not primitive.
         (r#"{"type":"object","properties":{}}"#, NEITHER),
         (r#"{"type":"array"}"#, NEITHER),
         (r#"{"type":"array","items":{"type":"string"}}"#, NEITHER),
@@ -232,7 +232,7 @@ fn the_fields_of_a_form_are_the_primitives_of_its_revision() {
         (r#"{"type":"string","anyOf":[{"const":"a"}]}"#, NEITHER),
         (r#"{"type":"number","oneOf":[{"const":1}]}"#, NEITHER),
         (r#"{"type":"string","not":{}}"#, NEITHER),
-        // No type that there is.
+        // Unknown or missing types.
         (r#"{}"#, NEITHER),
         (r#"{"type":"null"}"#, NEITHER),
         (r#"{"type":"text"}"#, NEITHER),
@@ -254,7 +254,7 @@ fn the_fields_of_a_form_are_the_primitives_of_its_revision() {
         (r#"{"type":"string","oneOf":[{"title":"A"}]}"#, NEITHER),
         (r#"{"type":"string","oneOf":[{"const":1}]}"#, NEITHER),
         (r#"{"type":"array","items":{"enum":["a"]},"minItems":"1"}"#, NEITHER),
-        // A default satisfies its own field.
+        // Defaults that do not satisfy their own field.
         (r#"{"type":"boolean","default":"yes"}"#, NEITHER),
         (r#"{"type":"string","default":1}"#, NEITHER),
         (r#"{"type":"string","minLength":2,"default":"é"}"#, NEITHER),
@@ -285,10 +285,10 @@ fn the_fields_of_a_form_are_the_primitives_of_its_revision() {
     }
 }
 
-// ---- Samplings ----
+// ---- Sampling ----
 
 #[test]
-fn a_sampling_names_a_positive_number_of_tokens() {
+fn a_sampling_request_needs_a_positive_number_of_tokens() {
     for (most, fits) in [
         ("1", true),
         ("4294967296", true),
@@ -307,7 +307,7 @@ fn a_sampling_names_a_positive_number_of_tokens() {
 }
 
 #[test]
-fn the_messages_of_a_sampling_have_roles_and_content() {
+fn the_messages_of_a_sampling_request_need_roles_and_content() {
     let text = r#"{"type":"text","text":"?"}"#;
     for (messages, fits) in [
         ("[]".to_owned(), true),
@@ -338,7 +338,7 @@ fn the_messages_of_a_sampling_have_roles_and_content() {
 }
 
 #[test]
-fn a_message_has_several_blocks_from_2025_11_25_on() {
+fn a_message_may_have_several_blocks_from_revision_2025_11_25_on() {
     let params =
         r#"{"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}],"maxTokens":5}"#;
     for (revision, fits) in [("2024-11-05", false), ("2025-03-26", false), ("2025-06-18", false), ("2025-11-25", true)] {
@@ -347,7 +347,7 @@ fn a_message_has_several_blocks_from_2025_11_25_on() {
 }
 
 #[test]
-fn the_priorities_of_a_sampling_lie_between_0_and_1() {
+fn the_priorities_of_a_sampling_request_are_between_0_and_1() {
     for name in ["costPriority", "speedPriority", "intelligencePriority"] {
         for (value, fits) in
             [("0", true), ("1", true), ("0.5", true), ("1.01", false), ("-0.1", false), ("\"1\"", false), ("null", false)]
@@ -359,7 +359,7 @@ fn the_priorities_of_a_sampling_lie_between_0_and_1() {
 }
 
 #[test]
-fn a_sampling_brings_tools_only_where_they_were_declared() {
+fn a_sampling_request_with_tools_needs_the_capability_for_them() {
     for part in [
         r#","tools":[]"#,
         r#","toolChoice":{"mode":"auto"}"#,
@@ -371,7 +371,7 @@ fn a_sampling_brings_tools_only_where_they_were_declared() {
 }
 
 #[test]
-fn every_use_of_a_tool_is_answered_in_the_next_message_and_nothing_else_stands_there() {
+fn every_use_of_a_tool_must_be_answered_in_the_next_message_which_has_only_answers() {
     let used = |ids: &[&str]| {
         let blocks: Vec<_> = ids.iter().map(|id| format!(r#"{{"type":"tool_use","id":"{id}","name":"t","input":{{}}}}"#)).collect();
         blocks.join(",")
@@ -415,7 +415,7 @@ fn every_use_of_a_tool_is_answered_in_the_next_message_and_nothing_else_stands_t
     }
 }
 
-// ---- Whose question it is ----
+// ---- The call of an input request ----
 
 fn parent_of(client: &mut Scripted, meta: &str) -> Option<OutboundId> {
     client.frame(&request(77, ROOTS, meta));
@@ -423,12 +423,12 @@ fn parent_of(client: &mut Scripted, meta: &str) -> Option<OutboundId> {
     client.frame(&cancelled(77)).drain();
     match events.last() {
         Some(Event::InputRequested { parent, .. }) => *parent,
-        _ => panic!("no question: {events:?}"),
+        _ => panic!("no input request: {events:?}"),
     }
 }
 
 #[test]
-fn a_name_that_is_not_that_of_a_call_in_flight_is_no_name() {
+fn a_parent_that_is_no_call_in_flight_is_ignored() {
     let mut client = Scripted::client(client_config());
     let over = client.call();
     let call = client.call();
@@ -444,7 +444,7 @@ fn a_name_that_is_not_that_of_a_call_in_flight_is_no_name() {
 }
 
 #[test]
-fn neither_a_ping_nor_a_call_that_has_not_left_can_have_caused_a_question() {
+fn neither_a_ping_nor_an_unsent_call_can_be_the_parent_of_an_input_request() {
     let mut client = Scripted::client(client_config());
     client.invoke(Invoke::ping());
     client.sent();
@@ -460,7 +460,7 @@ fn neither_a_ping_nor_a_call_that_has_not_left_can_have_caused_a_question() {
 // ---- Depth ----
 
 #[test]
-fn g12_what_the_wire_says_of_depth_can_only_raise_it_and_nonsense_is_as_deep_as_can_be() {
+fn g12_a_claimed_depth_can_only_raise_the_depth_and_an_invalid_one_counts_as_the_greatest() {
     for (claim, depth) in
         [("0", Some(1)), ("1", Some(1)), ("2", Some(2)), ("3", Some(3)), ("4", None), ("255", None), ("256", None)]
             .into_iter()
@@ -477,7 +477,7 @@ fn g12_what_the_wire_says_of_depth_can_only_raise_it_and_nonsense_is_as_deep_as_
 
 // ---- Answers ----
 
-/// An answer whose result is given word for word.
+/// An answer with the result `result`, member for member.
 fn raw(result: &str) -> Answer {
     let mut sampled = Sampled::new("not this", "nor this");
     sampled.result = Some(json(result));
@@ -485,7 +485,7 @@ fn raw(result: &str) -> Answer {
 }
 
 #[test]
-fn each_kind_of_answer_leaves_as_the_result_of_its_question() {
+fn each_kind_of_answer_is_sent_as_the_result_of_its_input_request() {
     let exact = raw(r#"{ "role":"assistant","content":[],"model":"m","stopReason":"toolUse" }"#);
     let error = RpcError::new(-1, "the user said \"no\"").with_data(json("[1]"));
     for (method, answer, body) in [
@@ -513,7 +513,7 @@ fn each_kind_of_answer_leaves_as_the_result_of_its_question() {
             _ => FORM.to_owned(),
         };
         client.frame(&format!(r#"{{"jsonrpc":"2.0","id":"q-7","method":"{method}","params":{params}}}"#));
-        let key = client.question();
+        let key = client.input_request();
         client.session.provide_input(key, answer.clone(), client.now).unwrap();
         assert_eq!((client.sent(), client.events()), (vec![format!(r#"{{"jsonrpc":"2.0","id":"q-7",{body}}}"#)], vec![]));
         assert_eq!(client.session.provide_input(key, answer, client.now), Err(NotLive));
@@ -522,7 +522,7 @@ fn each_kind_of_answer_leaves_as_the_result_of_its_question() {
 }
 
 #[test]
-fn an_answer_that_has_not_the_shape_of_a_result_leaves_as_an_internal_error() {
+fn an_answer_of_the_wrong_shape_is_sent_as_an_internal_error() {
     for (method, answer) in [
         (SAMPLING, raw("[]")),
         (SAMPLING, raw("null")),
@@ -533,7 +533,7 @@ fn an_answer_that_has_not_the_shape_of_a_result_leaves_as_an_internal_error() {
     ] {
         let mut client = Scripted::client(client_config());
         client.frame(&request(7, method, &if method == SAMPLING { sample("") } else { FORM.to_owned() }));
-        let key = client.question();
+        let key = client.input_request();
         client.session.provide_input(key, answer.clone(), client.now).unwrap();
         let sent = client.sent();
         assert!(
@@ -544,21 +544,21 @@ fn an_answer_that_has_not_the_shape_of_a_result_leaves_as_an_internal_error() {
 }
 
 #[test]
-fn an_answer_longer_than_a_frame_leaves_as_an_internal_error() {
+fn an_answer_longer_than_a_frame_is_sent_as_an_internal_error() {
     let mut client = Scripted::client(with(client_config(), |config| config.limits.frame_bytes = 4096));
     client.frame(&request(7, SAMPLING, &sample("")));
-    let key = client.question();
+    let key = client.input_request();
     client.session.provide_input(key, Answer::Sample(Sampled::new("x".repeat(5000), "m")), client.now).unwrap();
     let sent = client.sent();
     assert!(sent[0].starts_with(r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32603,"#) && sent.len() == 1, "{sent:?}");
 }
 
 #[test]
-fn questions_may_be_answered_in_any_order() {
+fn input_requests_may_be_answered_in_any_order() {
     let mut client = Scripted::client(client_config());
     let keys = [5, 6, 7].map(|id| {
         client.frame(&request(id, ROOTS, "{}"));
-        client.question()
+        client.input_request()
     });
     for (id, key) in [(6, keys[1]), (7, keys[2]), (5, keys[0])] {
         client.session.provide_input(key, Answer::Roots(json("[]")), client.now).unwrap();

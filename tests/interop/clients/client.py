@@ -1,0 +1,145 @@
+"""Runs the scenarios of a Python client with a `tools` of its own for each, with a tap on the pipe, and looks at what its answers hold.
+
+Results are plain dicts, as on the wire, whichever SDK the client is made of.
+"""
+
+import json
+import os
+import tempfile
+import time
+from contextlib import asynccontextmanager
+from functools import partial
+
+import anyio
+from scenario import Unmet, contains, equal, holds, run
+from tap import DOWN, Traffic, tapped
+
+CLIENT = {"name": "interop", "version": "1.2.3"}
+PATIENCE = 20  # seconds for one scenario
+
+
+class Refused(Exception):
+    """A JSON-RPC error, the same for both SDKs."""
+
+    def __init__(self, code, message, data=None):
+        super().__init__(f"error {code}: {message}")
+        self.code, self.data = code, data
+
+
+def main(connect, always=()):
+    """Runs the scenarios over `connect(command, sample=, elicit=, on_log=)`, which opens a client of one SDK. Every server gets the flags
+    `always`."""
+
+    @asynccontextmanager
+    async def tools(*flags, **handlers):
+        log = tempfile.mktemp(suffix=".jsonl")
+        async with connect(tapped(log, [os.environ["TOOLS"], *always, *flags]), **handlers) as client:
+            client.traffic = Traffic(log)
+            yield client
+
+    async def bounded(body):
+        with anyio.move_on_after(PATIENCE) as scope:
+            await body(tools)
+        holds(f"expected an end within {PATIENCE} s, came none", not scope.cancelled_caught)
+
+    run(lambda body: anyio.run(partial(bounded, body)))
+
+
+class Updates(list):
+    """A progress callback that keeps what it is given and when."""
+
+    def __init__(self):
+        super().__init__()
+        self.times = []
+
+    async def __call__(self, progress, total, message):
+        self.append((progress, total, message))
+        self.times.append(time.monotonic())
+
+
+def texts(result):
+    equal("the types of the content blocks", {block["type"] for block in result["content"]}, {"text"})
+    return [block["text"] for block in result["content"]]
+
+
+def structured(result):
+    """The structured content, which must be there, and once more as the only text block."""
+    holds(f"expected structuredContent, came {result}", "structuredContent" in result)
+    equal("the text blocks, read as JSON", [json.loads(text) for text in texts(result)], [result["structuredContent"]])
+    return result["structuredContent"]
+
+
+def value(result):
+    """An answer in JSON, structured or not."""
+    if "structuredContent" in result:
+        return structured(result)
+    return json.loads(texts(result)[0])
+
+
+def succeeded(result):
+    holds(f"expected a result, came the tool error {result}", not result.get("isError"))
+    return result
+
+
+def tool_error(result):
+    """The text of a result that says the tool has failed."""
+    holds(f"expected a tool error (isError true), came {result}", result.get("isError") is True)
+    return "\n".join(texts(result))
+
+
+def wire_updates(traffic, request):
+    """(value, total, message) of each progress notification of that request, as it crossed; all before its response."""
+    token = request["msg"]["params"]["_meta"]["progressToken"]
+    frames = traffic.progress(token)
+    for answer in traffic.answers(request):
+        holds(f"expected all progress before the response, came {frames[-1:]} after {answer}", not frames or frames[-1]["at"] < answer["at"])
+    return [(frame["msg"]["params"]["progress"], frame["msg"]["params"].get("total"), frame["msg"]["params"].get("message")) for frame in frames]
+
+
+def last_call(traffic):
+    return traffic.sent("tools/call")[-1]
+
+
+def asked_on_the_wire(traffic):
+    """The methods of the input requests that crossed, each in a request of the server or in a result that asks for input."""
+    inside = [asked["method"] for result in rounds(traffic) for asked in result.get("inputRequests", {}).values()]
+    return inside + [frame["msg"]["method"] for frame in traffic.frames(DOWN) if frame["msg"].get("id") is not None and "method" in frame["msg"]]
+
+
+def rounds(traffic):
+    """The results that ask for input."""
+    results = [frame["msg"].get("result", {}) for frame in traffic.frames(DOWN)]
+    return [result for result in results if result.get("resultType") == "input_required"]
+
+
+async def refused(call):
+    try:
+        result = await call
+    except Refused as refused:
+        return refused
+    raise Unmet(f"expected a JSON-RPC error, came {result}")
+
+
+async def misses(capability, client, call):
+    """The call fails, as its client has not declared that capability: with the error for that in 2026-07-28, before it as a tool error."""
+    if client.asks_in_rounds:
+        error = await refused(call)
+        equal("the error code", error.code, -32021)
+        equal("the capabilities that are required", list(error.data["requiredCapabilities"]), [capability])
+    else:
+        contains("the tool error", tool_error(await call), capability)
+
+
+def retried(traffic, before=0):
+    """The requests of one call, made after `before` others. Every one but the first answers the round that ended the one before it."""
+    calls = traffic.sent("tools/call")[before:]
+    for earlier, later in zip(calls, calls[1:]):
+        (answer,) = traffic.answers(earlier)
+        result, before, after = answer["msg"]["result"], earlier["msg"]["params"], later["msg"]["params"]
+        equal("the type of the result before a retry", result.get("resultType"), "input_required")
+        equal("the state of a retry", after.get("requestState"), result.get("requestState"))
+        equal("the answers of a retry", set(after.get("inputResponses", {})), set(result.get("inputRequests", {})))
+        for name in ("name", "arguments"):
+            equal(f"the {name} of a retry", after[name], before[name])
+    equal("the request ids", len({call["msg"]["id"] for call in calls}), len(calls))
+    return calls

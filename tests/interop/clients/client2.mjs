@@ -1,0 +1,42 @@
+// The official TypeScript client, 2.x, with a tap on the pipe to its server.
+
+import { mkdtempSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { CLIENT, modes, Traffic } from './client.mjs';
+
+export const sdk = createRequire(join(process.env.DEPS, 'node', 'package.json'));
+const { Client } = sdk('@modelcontextprotocol/client');
+const { StdioClientTransport } = sdk('@modelcontextprotocol/client/stdio');
+
+const TAP = fileURLToPath(new URL('../tap.py', import.meta.url));
+const logs = mkdtempSync(join(tmpdir(), 'interop-'));
+let sessions = 0;
+
+/** Starts a server with a tap on the pipe, lets `use` talk to it, and closes it. `mode` says which era the client looks for. */
+export async function connect2(command, { mode, sample, elicit, open, onLog }, use) {
+  const log = join(logs, `${sessions++}.jsonl`);
+  const capabilities = { ...(sample && { sampling: {} }), ...((elicit || open) && { elicitation: modes({ elicit, open }) }) };
+  const client = new Client(CLIENT, { capabilities, versionNegotiation: { mode } });
+  if (sample) {
+    client.setRequestHandler('sampling/createMessage', ({ params }) => ({
+      model: 'canned',
+      role: 'assistant',
+      content: { type: 'text', text: sample(params) },
+    }));
+  }
+  if (elicit || open) {
+    client.setRequestHandler('elicitation/create', ({ params }) => (params.mode === 'url' ? open(params) : elicit(params)));
+  }
+  if (onLog) client.setNotificationHandler('notifications/message', ({ params }) => onLog(params));
+  client.call = (name, args, options, meta) => client.callTool({ name, arguments: args, ...(meta && { _meta: meta }) }, options);
+  client.traffic = new Traffic(log);
+  await client.connect(new StdioClientTransport({ command: process.env.PYTHON, args: ['-I', TAP, log, '--', ...command] }));
+  try {
+    return await use(client);
+  } finally {
+    await client.close();
+  }
+}
