@@ -94,7 +94,9 @@ fn read(peer: &mut Pipe, answers: bool, asked: &mut Option<Value>) {
         assert!(!text.contains(['\n', '\r']), "one frame is one line");
         if frame["result"]["resultType"] == "input_required" {
             let retry = asked.as_mut().and_then(|asked| retry(asked, &frame["result"]));
-            retry.into_iter().for_each(|retry| drop(peer.send(retry)));
+            if let Some(retry) = retry {
+                let _ = peer.send(retry);
+            }
         }
         let (Some(method), Some(id), true) = (frame["method"].as_str(), frame.get("id"), answers) else { continue };
         let answer = json!({"jsonrpc": "2.0", "id": id, "result": answer(method)});
