@@ -50,8 +50,8 @@ impl Context {
     /// Not cancel safe: if it is dropped, the effect may have happened, and nothing is recorded.
     ///
     /// # Errors
-    /// The error of `effect`; [`ToolError::Failed`] if its value has no JSON, if it stands in another effect, or if another one of this name is
-    /// under way.
+    /// The error of `effect`; [`ToolError::Failed`] if its value has no JSON, if it stands in another effect, if another one of this name is under
+    /// way, or if the runtime has no random bytes for its key. [`ToolError::Cancelled`] once the call is over.
     pub async fn once<T, F, Fut>(&self, name: &str, effect: F) -> Result<T, ToolError>
     where
         T: Serialize + DeserializeOwned,
@@ -84,12 +84,16 @@ impl Context {
         F: FnOnce(EffectKey) -> Fut,
         Fut: Future<Output = Result<T, ToolError>>,
     {
-        if is_in_effect() {
+        if is_in_effect(&*self.served) {
             return Err(ToolError::failed("an effect stands in another one"));
         }
         let (key, nth) = match self.served.begin_effect(name, must_be_sealed) {
             None => return Err(ToolError::Cancelled),
             Some(EffectStep::Busy) => return Err(ToolError::failed(format!("the effect {name:?} is under way"))),
+            Some(EffectStep::NoKey) => return Err(ToolError::failed("there are no random bytes for the key of an effect")),
+            Some(EffectStep::NeedsRound) if self.served.is_blocking() => {
+                return Err(ToolError::failed("a blocking handler cannot wait for a sealed key in MCP 2026-07-28"));
+            }
             Some(EffectStep::NeedsRound) => {
                 self.served.cancelled().await;
                 return Err(ToolError::Cancelled);
@@ -100,7 +104,7 @@ impl Context {
         let mut running = Running { served: &self.served, name, nth, outcome: None };
         let mut future = pin!(effect(key));
         let value = poll_fn(|cx| {
-            let _marked = EffectMark::set();
+            let _marked = EffectMark::set(&*self.served);
             future.as_mut().poll(cx)
         })
         .await;
@@ -117,7 +121,7 @@ impl Context {
 struct Running<'a> {
     served: &'a ServedCall,
     name: &'a str,
-    nth: u16,
+    nth: u32,
     outcome: Option<Outcome>,
 }
 

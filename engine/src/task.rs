@@ -26,7 +26,7 @@ pub trait TaskOwner: Send + Sync + 'static {
     /// Called when code of the user has panicked, with the payload of the panic.
     fn panicked(&self, panic: &(dyn Any + Send));
 
-    /// Called after each poll that leaves the future pending. If it returns a value, the future is dropped, and the task ends with that value as
+    /// Called after each poll that leaves the future pending, and once more when its waker has been stored. If it returns a value, the future is dropped, and the task ends with that value as
     /// if the future had been ready with it. Default: `None`.
     fn early_end(&self) -> Option<Self::Output> {
         None
@@ -140,6 +140,11 @@ impl<D: TaskOwner, F: Future<Output = D::Output>> Future for Task<D, F> {
             *this.registered = Some(cx.waker().clone());
             if !this.owner.abort_handle().hold(cx.waker().clone()) {
                 return self.step(cx);
+            }
+            // What would have woken the task may have happened before there was a waker.
+            if let Some(value) = this.owner.early_end() {
+                self.settle(End::Value(value));
+                return Poll::Ready(());
             }
         }
         Poll::Pending
@@ -276,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_task_whose_owner_ends_it_early_drops_its_future_and_settles_with_the_value() {
-        struct Early(Owner, std::sync::atomic::AtomicBool);
+        struct Early(Owner, std::sync::atomic::AtomicUsize, usize);
         impl TaskOwner for Early {
             type Output = u8;
             fn abort_handle(&self) -> &AbortHandle {
@@ -285,18 +290,23 @@ mod tests {
             fn enter(&self) -> impl Sized + '_ {}
             fn panicked(&self, _: &(dyn Any + Send)) {}
             fn early_end(&self) -> Option<u8> {
-                self.1.swap(true, std::sync::atomic::Ordering::Relaxed).then_some(1)
+                (self.1.fetch_add(1, std::sync::atomic::Ordering::Relaxed) == self.2).then_some(1)
             }
             fn settle(&self, end: End<u8>) {
                 self.0.settle(end);
             }
         }
-        let early = Arc::new(Early(Owner::default(), std::sync::atomic::AtomicBool::new(false)));
-        let mut task = Task::new(Arc::clone(&early), Box::pin(core::future::pending()));
-        assert!(poll(&mut task).is_pending(), "not after the first poll");
-        assert!(poll(&mut task).is_ready());
-        drop(task);
-        assert_eq!(early.0.ends(), vec!["value"]);
+        // The second time is a regression: another thread gave the reason between the first poll and the storing of its waker, and woke nothing.
+        for (times, polls) in [(0, 1), (1, 1), (2, 2)] {
+            let early = Arc::new(Early(Owner::default(), std::sync::atomic::AtomicUsize::new(0), times));
+            let mut task = Task::new(Arc::clone(&early), Box::pin(core::future::pending()));
+            for _ in 1..polls {
+                assert!(poll(&mut task).is_pending());
+            }
+            assert!(poll(&mut task).is_ready(), "after {times} times");
+            drop(task);
+            assert_eq!(early.0.ends(), vec!["value"]);
+        }
     }
 
     #[test]

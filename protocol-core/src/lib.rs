@@ -18,7 +18,7 @@
 //! and the next deadline.
 //!
 //! * [`Session`] is one end of one channel to one peer. Its documentation groups the methods by purpose, shows both ends in an example, and
-//!   lists the guarantees G1 to G13, G15 and G16.
+//!   lists the guarantees G1 to G16.
 //! * [`Config`] has its [`Protocol`], [`Limits`], [`Timeouts`] and [`ProgressPolicy`]. Sessions can share one.
 //! * A session returns [`Event`] and [`Transmit`]; its methods take [`Invoke`], [`Reply`], [`Ask`] and [`Answer`].
 //! * [`drive`] is the event loop as a future, for a transport and a timer of your own; [`lines`] splits a byte stream into frames at

@@ -76,11 +76,15 @@ pub enum Fault {
     MixesCallers,
     /// A subscription gets a notice of a resource that another one wants.
     MixesSubscriptions,
+    /// A retry has the state of an earlier round.
+    KeepsStates,
+    /// A retry has an answer that its round did not ask for.
+    KeepsAnswers,
 }
 
 impl Fault {
     /// Every fault.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 32] = [
         Self::LosesDone,
         Self::RepeatsDone,
         Self::RepeatsFrames,
@@ -111,6 +115,8 @@ impl Fault {
         Self::SpeaksAfterTheResult,
         Self::MixesCallers,
         Self::MixesSubscriptions,
+        Self::KeepsStates,
+        Self::KeepsAnswers,
     ];
 
     /// The guarantee that it breaks. `None` if it breaks a rule that only a prediction knows, or, for [`Self::Chatters`], never lets a
@@ -135,6 +141,7 @@ impl Fault {
                 Guarantee::RightLane
             }
             Self::AsksWithoutHandshake | Self::AnswersWithoutHandshake | Self::SpeaksAfterTheResult => Guarantee::OneDirection,
+            Self::KeepsStates | Self::KeepsAnswers => Guarantee::RoundsApart,
             Self::MixesCallers | Self::MixesSubscriptions => Guarantee::CallersApart,
             Self::FailsOnEof | Self::IgnoresCancels | Self::Chatters => return None,
         })
@@ -159,6 +166,12 @@ impl Fault {
     pub const fn is_stateless(self) -> bool {
         self.is_of_callers() || matches!(self, Self::AnswersWithoutHandshake)
     }
+
+    /// Returns `true` if it shows only at a client that is asked for input by results.
+    #[must_use]
+    pub const fn is_of_rounds(self) -> bool {
+        matches!(self, Self::KeepsStates | Self::KeepsAnswers)
+    }
 }
 
 /// The number of sessions that were broken in this process.
@@ -177,6 +190,8 @@ pub struct Broken {
     newest: Lane,
     /// The caller of the newest request.
     caller: Option<Caller>,
+    /// The state, and the answers, of an earlier retry.
+    kept: Option<[serde_json::Value; 2]>,
     over: bool,
     number: usize,
 }
@@ -195,9 +210,29 @@ impl Broken {
             timed: Instant::ZERO,
             newest: Lane::CHANNEL,
             caller: None,
+            kept: None,
             over: false,
             number: MADE.fetch_add(1, Ordering::Relaxed),
         }
+    }
+
+    /// Adds what an earlier retry had to the next one.
+    fn repeat_round(&mut self, out: &mut Transmit) {
+        let Ok(mut frame) = serde_json::from_slice::<serde_json::Value>(&out.frame) else { return };
+        let own = ["requestState", "inputResponses"].map(|name| frame["params"][name].clone());
+        if own.iter().all(serde_json::Value::is_null) {
+            return;
+        }
+        if let Some([state, answers]) = &self.kept {
+            match (self.fault, answers.as_object()) {
+                (Fault::KeepsAnswers, Some(answers)) => {
+                    answers.iter().for_each(|(name, answer)| frame["params"]["inputResponses"][name] = answer.clone());
+                }
+                _ => frame["params"]["requestState"] = state.clone(),
+            }
+        }
+        self.kept = Some(own);
+        out.frame = frame.to_string().into();
     }
 
     fn text(frame: &Bytes) -> &str {
@@ -319,6 +354,9 @@ impl Subject for Broken {
         }
         if self.fault == Fault::MixesSubscriptions && Self::text(&out.frame).contains(r#""notifications/resources/updated""#) {
             out.frame = Self::text(&out.frame).replacen(r#""uri":""#, r#""uri":"another-"#, 1).into();
+        }
+        if self.fault.is_of_rounds() {
+            self.repeat_round(&mut out);
         }
         if self.fault == Fault::Flickers {
             let blanks = " ".repeat(self.number % 7);

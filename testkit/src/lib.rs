@@ -8,7 +8,7 @@
 //! | [`FarEnd`] | a peer at the other end of links with faults, as the transport of a loop under test |
 //! | [`link`] | the links alone: latency, loss, repetition, order, damage, splits |
 //! | [`Watched`] | a wrapper of `Session` that checks the guarantees after every method |
-//! | [`judge`] | the checks of G1 to G13, G15 and G16, by name |
+//! | [`judge`] | the checks of G1 to G16, by name |
 //! | [`Campaign`] | counts the happenings in many cases, and fails if a required one is missing |
 //! | [`explore`] | a search of all states of a machine of yours, or of two sessions |
 //! | [`broken`] | sessions with one fault each, to prove that a test fails |

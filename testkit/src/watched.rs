@@ -116,6 +116,11 @@ impl<S: Subject> Watched<S> {
         matches!(self.subject.session().config().protocol, Protocol::Tesseron(_))
     }
 
+    /// Returns `true` if a model predicts it.
+    pub fn is_predicted(&self) -> bool {
+        self.model.is_some()
+    }
+
     /// The session, or the wrapper around it.
     pub fn subject(&self) -> &S {
         &self.subject

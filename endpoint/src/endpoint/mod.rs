@@ -339,6 +339,7 @@ impl Endpoint {
                 }
             }
             Start::Blocking(job) => {
+                served.note_blocking();
                 let task = BlockingTask::new(served, job);
                 runtime.spawn_blocking(Box::new(move || task.run()));
             }
@@ -551,7 +552,10 @@ impl State {
             }
             Event::Request { id, request, caller, depth, observed } => {
                 let extensions = self.extensions_of(id);
-                let in_rounds = self.round_kit.is_some() && self.session.input_mode(id) == Ok(InputMode::Rounds);
+                // A request that was cancelled meanwhile has no mode, but its handler runs: with the state that it brings.
+                let mode = self.session.input_mode(id);
+                let in_rounds =
+                    self.round_kit.is_some() && mode.map_or_else(|_| caller.is_stateless(), |mode| mode == InputMode::Rounds);
                 let rounds_of = in_rounds.then(|| request.clone());
                 let served = Arc::new(ServedCall::new(Arc::clone(shared), id, depth, observed, caller, extensions, rounds_of));
                 self.served_calls.insert(id, ServedCallSlot::new(Arc::clone(&served)));

@@ -13,6 +13,7 @@
 //! Answers are found by what was asked (a digest of the kind, the name and the parameters, and how often the same was asked before), never by
 //! their position: a handler that takes another way asks again, and never gets the answer to another input request.
 
+mod canonical;
 mod effect_mark;
 mod seal;
 
@@ -28,6 +29,7 @@ use protocol_core::json::{Json, Text};
 use serde::{Deserialize, Serialize};
 
 use crate::ask_failed::AskFailed;
+use canonical::canonical;
 
 /// The longest sealed state, in bytes of text.
 pub(crate) const LONGEST_STATE: usize = 16 << 10;
@@ -46,8 +48,8 @@ pub(crate) struct RoundLog {
     used_answers: Vec<bool>,
     used_effects: Vec<bool>,
     /// The number of times that each input request and each effect has come up in this run.
-    asked: Vec<(String, u16)>,
-    begun: Vec<(String, u16)>,
+    asked: Vec<(String, u32)>,
+    begun: Vec<(String, u32)>,
     /// Input requests without an answer.
     open: Vec<Open>,
     /// The number of input requests that were opened in this run.
@@ -56,6 +58,8 @@ pub(crate) struct RoundLog {
     running: Vec<String>,
     /// The handler asks for a round without an input request.
     wants_round: bool,
+    /// The round was taken: nothing is added to the log any more.
+    has_left: bool,
     /// The error that ends the call instead of a round.
     refusal: Option<RpcError>,
     /// The failure of an input request for which the caller lacks a capability.
@@ -65,11 +69,13 @@ pub(crate) struct RoundLog {
 /// The part of a log that is sealed.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Past {
-    /// A random name of the call, the same in all its requests.
+    /// A random name of the call, the same in all its requests; empty if there were no random bytes.
     invocation: String,
     rounds: u8,
     /// The sampling depth that earlier requests have claimed.
     depth: u8,
+    /// The number of updates of progress and log records of the last run.
+    reports: u32,
     /// Seconds since 1970.
     began: u64,
     expires: u64,
@@ -82,7 +88,7 @@ struct Past {
 #[derive(Debug, Serialize, Deserialize)]
 struct PastAnswer {
     of: String,
-    nth: u16,
+    nth: u32,
     /// `None` if the time for the answer had passed.
     answer: Option<Json>,
 }
@@ -90,7 +96,7 @@ struct PastAnswer {
 #[derive(Debug, Serialize, Deserialize)]
 struct PastEffect {
     name: String,
-    nth: u16,
+    nth: u32,
     outcome: Outcome,
 }
 
@@ -106,7 +112,7 @@ pub(crate) enum Outcome {
 struct PastAsk {
     name: String,
     of: String,
-    nth: u16,
+    nth: u32,
     /// The number of answers of a wrong shape so far.
     misfits: u8,
     /// The time after which an answer comes too late, in seconds since 1970.
@@ -154,11 +160,13 @@ pub(crate) enum EffectStep {
     /// Its outcome stands in the log.
     Done(Outcome),
     /// It has to run, with this key; its outcome is the `nth` under its name.
-    Run { key: String, nth: u16 },
+    Run { key: String, nth: u32 },
     /// Another one of the same name is under way.
     Busy,
     /// The key would not survive a repeated first request: a round must come first.
     NeedsRound,
+    /// There were no random bytes for its key.
+    NoKey,
 }
 
 /// The end of a request whose handler waits for input.
@@ -177,30 +185,21 @@ pub(crate) fn not_accepted() -> RpcError {
 }
 
 /// The digest of everything that a state is bound to.
-pub(crate) fn bound_to(service: &str, version: &str, request: &Request, principal: &str) -> Digest {
+pub(crate) fn bound_to(service: &str, version: &str, request: &Request, principal: Option<&str>) -> Digest {
+    /// The members that differ between a request and its retry.
+    const OF_RETRIES: [&str; 3] = ["_meta", "inputResponses", "requestState"];
     let method = protocol_core::mcp::method_of(request.op());
     let target = request.target().unwrap_or_default();
-    let params = canonical(request.params());
-    digest([service, version, method, &target, principal].map(str::as_bytes).into_iter().chain([params.as_slice()]))
-}
-
-/// The parameters without the members that differ between a request and its retry, in one fixed form: members sorted by name, no white space.
-fn canonical(params: &Json) -> Vec<u8> {
-    let mut value: serde_json::Value = params.decode().unwrap_or_default();
-    if let Some(members) = value.as_object_mut() {
-        for name in ["_meta", "inputResponses", "requestState"] {
-            members.remove(name);
-        }
-    }
-    value.sort_all_objects();
-    serde_json::to_vec(&value).unwrap_or_default()
+    let params = canonical(request.params().as_bytes(), &OF_RETRIES);
+    let parts = [service, version, method, &target].map(str::as_bytes).into_iter().chain([params.as_slice()]);
+    digest(parts.chain(principal.map(str::as_bytes)))
 }
 
 impl RoundLog {
     /// The log of a call whose first request this is.
-    pub(crate) fn begin(invocation: [u8; 16], now: Duration) -> Self {
-        let past =
-            Past { invocation: format!("{:032x}", u128::from_be_bytes(invocation)), began: now.as_secs(), ..Past::default() };
+    pub(crate) fn begin(invocation: Option<[u8; 16]>, now: Duration) -> Self {
+        let invocation = invocation.map(|bytes| format!("{:032x}", u128::from_be_bytes(bytes))).unwrap_or_default();
+        let past = Past { invocation, began: now.as_secs(), ..Past::default() };
         Self { past, ..Self::default() }
     }
 
@@ -232,15 +231,19 @@ impl RoundLog {
         self.past.depth
     }
 
-    /// Returns `true` while the handler has not come as far as in the last request.
-    pub(crate) fn is_replaying(&self) -> bool {
-        self.used_answers.iter().chain(&self.used_effects).any(|used| !used)
+    /// Returns `true` if the handler has not come as far as in the last request when it makes its `nth` report. A handler that takes another way
+    /// may leave entries of the log unused, so that the number of its reports decides, too.
+    pub(crate) fn is_replaying(&self, nth: u32) -> bool {
+        nth <= self.past.reports && self.used_answers.iter().chain(&self.used_effects).any(|used| !used)
     }
 
     // ---- Input requests ----
 
     /// Looks up the answer to an input request, and opens it if there is none.
     pub(crate) fn ask(&mut self, asking: Asking, now: Duration) -> AskStep {
+        if self.has_left {
+            return AskStep::Done(Err(AskFailed::Over));
+        }
         let Asking { ask, key, within, of } = asking;
         let nth = count(&mut self.asked, &of);
         let misfits = match self.recorded(&of, nth) {
@@ -272,13 +275,20 @@ impl RoundLog {
         let name = match (key, before) {
             (Some(key), _) => key.to_string(),
             (None, Some(before)) => before.name.clone(),
-            (None, None) => format!("input-{number}"),
+            (None, None) => self.free_name(),
         };
         if self.open.iter().any(|open| open.entry.name == name) {
             return AskStep::Done(Err(AskFailed::Invalid(format!("two open input requests have the name {name:?}"))));
         }
         self.open.push(Open { number, ask, entry: PastAsk { name, of, nth, misfits, until } });
         AskStep::Open(number)
+    }
+
+    /// A name that no open input request has, and none that may be asked again.
+    fn free_name(&self) -> String {
+        let is_taken =
+            |name: &String| self.open.iter().map(|open| &open.entry).chain(&self.past.asked).any(|asked| asked.name == *name);
+        (1_u64..).map(|number| format!("input-{number}")).find(|name| !is_taken(name)).unwrap_or_default()
     }
 
     /// Removes an input request that its handler no longer waits for.
@@ -296,45 +306,53 @@ impl RoundLog {
         self.missing.as_ref()
     }
 
-    fn recorded(&self, of: &str, nth: u16) -> Option<(usize, Option<Json>)> {
+    fn recorded(&self, of: &str, nth: u32) -> Option<(usize, Option<Json>)> {
         let at = self.past.answers.iter().position(|answer| answer.of == of && answer.nth == nth)?;
         self.past.answers.get(at).map(|found| (at, found.answer.clone()))
     }
 
-    fn past_ask(&self, of: &str, nth: u16) -> Option<&PastAsk> {
+    fn past_ask(&self, of: &str, nth: u32) -> Option<&PastAsk> {
         self.past.asked.iter().find(|asked| asked.of == of && asked.nth == nth)
     }
 
     // ---- Effects ----
 
-    /// Begins an effect. If `must_be_sealed`, its key must stand in a sealed state before.
-    pub(crate) fn begin_effect(&mut self, name: &str, must_be_sealed: bool) -> EffectStep {
+    /// Begins an effect. If `must_be_sealed`, its key must stand in a sealed state before. `None` once the request is about to end: the state does
+    /// not hold what happens now.
+    pub(crate) fn begin_effect(&mut self, name: &str, must_be_sealed: bool) -> Option<EffectStep> {
+        if self.has_left {
+            return None;
+        }
         if self.running.iter().any(|running| running == name) {
-            return EffectStep::Busy;
+            return Some(EffectStep::Busy);
+        }
+        if self.past.invocation.is_empty() {
+            return Some(EffectStep::NoKey);
         }
         if must_be_sealed && self.past.rounds == 0 {
             self.wants_round = true;
-            return EffectStep::NeedsRound;
+            return Some(EffectStep::NeedsRound);
         }
         let nth = count(&mut self.begun, name);
         if let Some(at) = self.past.effects.iter().position(|effect| effect.name == name && effect.nth == nth)
             && let Some(effect) = self.past.effects.get(at)
         {
             note_used(&mut self.used_effects, at);
-            return EffectStep::Done(effect.outcome.clone());
+            return Some(EffectStep::Done(effect.outcome.clone()));
         }
         self.running.push(String::from(name));
-        let key = digest([self.past.invocation.as_bytes(), name.as_bytes(), &nth.to_be_bytes()]);
-        EffectStep::Run { key: encode(&key), nth }
+        let place = self.begun.iter().position(|(begun, _)| begun == name).unwrap_or_default();
+        Some(EffectStep::Run { key: seal::effect_key(&self.past.invocation, name, place, nth), nth })
     }
 
-    /// Ends an effect; without an outcome, it was dropped on the way.
-    pub(crate) fn end_effect(&mut self, name: &str, nth: u16, outcome: Option<Outcome>) {
+    /// Ends an effect; without an outcome, it was dropped on the way. Returns `true` if the round may have waited for it.
+    pub(crate) fn end_effect(&mut self, name: &str, nth: u32, outcome: Option<Outcome>) -> bool {
         self.running.retain(|running| running != name);
         if let Some(outcome) = outcome {
             self.past.effects.push(PastEffect { name: String::from(name), nth, outcome });
             self.used_effects.push(true);
         }
+        self.is_waiting()
     }
 
     /// Returns `true` while an effect is under way.
@@ -344,12 +362,18 @@ impl RoundLog {
 
     // ---- The end of the request ----
 
+    /// Returns `true` if the request has a reason to end before its handler.
+    fn is_waiting(&self) -> bool {
+        !self.open.is_empty() || self.wants_round || self.refusal.is_some()
+    }
+
     /// Takes the round with which the request ends, if its handler waits for input and no effect is under way. `depth` is the sampling depth of
-    /// the call, and `most` the number of rounds that it may have.
-    pub(crate) fn leave(&mut self, depth: u8, most: u8, now: Duration) -> Option<Leave> {
-        if self.is_in_effect() || (self.open.is_empty() && !self.wants_round && self.refusal.is_none()) {
+    /// the call, `most` the number of rounds that it may have, and `reports` the number of updates and records of this run.
+    pub(crate) fn leave(&mut self, depth: u8, most: u8, reports: u32, now: Duration) -> Option<Leave> {
+        if self.is_in_effect() || !self.is_waiting() {
             return None;
         }
+        self.has_left = true;
         if let Some(refusal) = self.refusal.take() {
             return Some(Leave::Refused(refusal));
         }
@@ -365,6 +389,7 @@ impl RoundLog {
         let past = &mut self.past;
         let expires = now.saturating_add(ROUND).as_secs().min(past.began.saturating_add(WHOLE.as_secs()));
         (past.rounds, past.depth, past.expires, past.asked) = (past.rounds.saturating_add(1), depth, expires, asked);
+        past.reports = reports;
         serde_json::to_vec(past).ok().map(|log| Leave::Round { round, log })
     }
 }
@@ -376,7 +401,7 @@ fn note_used(used: &mut [bool], at: usize) {
 }
 
 /// Counts one more occurrence of `name`; returns how many there were before.
-fn count(all: &mut Vec<(String, u16)>, name: &str) -> u16 {
+fn count(all: &mut Vec<(String, u32)>, name: &str) -> u32 {
     if let Some((_, number)) = all.iter_mut().find(|(known, _)| known == name) {
         let nth = *number;
         *number = number.saturating_add(1);

@@ -122,6 +122,16 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
     cipher::encode(bytes)
 }
 
+/// The key of an effect: 43 letters, digits, `-` and `_`, others for every effect of every call. `place` is the place of its name among the effects
+/// of the call.
+pub(crate) fn effect_key(invocation: &str, name: &str, place: usize, nth: u32) -> String {
+    match cfg!(feature = "seal") {
+        true => encode(&digest([invocation.as_bytes(), name.as_bytes(), &nth.to_be_bytes()])),
+        // Then a handler runs only once, and needs no key that it finds again.
+        false => format!("{invocation}-{place:04}{nth:06}"),
+    }
+}
+
 #[cfg(feature = "seal")]
 mod cipher {
     use chacha20poly1305::aead::{Aead as _, KeyInit as _, Payload};
@@ -181,6 +191,27 @@ mod cipher {
 
     pub(super) fn decode(_: &str) -> Option<Vec<u8>> {
         None
+    }
+}
+
+#[cfg(test)]
+mod key_tests {
+    use super::effect_key;
+
+    /// A regression: without the feature `seal` every key was empty.
+    #[test]
+    fn every_effect_has_a_key_of_its_own_with_or_without_the_feature() {
+        let call = "0123456789abcdef0123456789abcdef";
+        let all = [
+            effect_key(call, "a", 0, 0),
+            effect_key(call, "a", 0, 1),
+            effect_key(call, "b", 1, 0),
+            effect_key(&call.replace('f', "0"), "a", 0, 0),
+        ];
+        for (at, key) in all.iter().enumerate() {
+            assert!(key.len() == 43 && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte)), "{key}");
+            assert!(!all[..at].contains(key), "{all:?}");
+        }
     }
 }
 

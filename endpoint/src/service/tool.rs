@@ -150,7 +150,8 @@ impl Tool {
     }
 
     /// A tool like one of [`Tool::new`], with a handler that may block. It runs on one of the runtime's threads for blocking code. If the
-    /// call is cancelled, the handler can notice it ([`Context::is_cancelled`]), but it cannot be stopped from outside.
+    /// call is cancelled, the handler can notice it ([`Context::is_cancelled`]), but it cannot be stopped from outside. In MCP 2026-07-28, where an
+    /// input request ends the request of the call, its input requests fail ([`AskFailed::Invalid`](crate::AskFailed::Invalid)).
     pub fn blocking<A, R, F>(name: impl Into<String>, handler: F) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,

@@ -26,17 +26,21 @@ pub(crate) struct RoundKit {
 
 impl State {
     /// The log of an inbound call, made if there is none.
-    fn round_log(&mut self, served: &ServedCall, invocation: [u8; 16], now: Duration) -> Option<&mut RoundLog> {
+    fn round_log(&mut self, served: &ServedCall, invocation: Option<[u8; 16]>, now: Duration) -> Option<&mut RoundLog> {
         let slot = self.served_calls.get_mut(&served.id)?;
         Some(slot.rounds.get_or_insert_with(|| Box::new(RoundLog::begin(invocation, now))))
     }
 }
 
 impl ServedCall {
-    /// Returns `true` while the handler repeats what it did in an earlier request, so that its progress and records are not sent again.
-    pub(super) fn is_replaying(&self, state: &State) -> bool {
-        self.asks_in_rounds()
-            && state.served_calls.get(&self.id).and_then(|slot| slot.rounds.as_ref()).is_some_and(|log| log.is_replaying())
+    /// Counts an update of progress or a log record of the handler. Returns `true` while the handler repeats what it did in an earlier request, so
+    /// that this one is not sent again.
+    pub(super) fn repeats_report(&self, state: &State) -> bool {
+        if !self.asks_in_rounds() {
+            return false;
+        }
+        let nth = self.count_report();
+        state.served_calls.get(&self.id).and_then(|slot| slot.rounds.as_ref()).is_some_and(|log| log.is_replaying(nth))
     }
 
     /// Opens the log of a retry, before its handler starts.
@@ -45,7 +49,10 @@ impl ServedCall {
     /// The error to reply with, if the state does not open. Nothing may be run then.
     pub(crate) fn resume(&self, retry: &Retry) -> Result<(), RpcError> {
         // Answers without a state belong to no round of this service.
-        let Some(state) = retry.state().filter(|_| self.asks_in_rounds()) else { return Ok(()) };
+        let Some(state) = retry.state() else { return Ok(()) };
+        if state.len() > LONGEST_STATE {
+            return Err(not_accepted());
+        }
         let (kit, bound, now) = self.sealing().ok_or_else(not_accepted)?;
         let opened = kit.sealer.open(state, &bound, &**self.shared.runtime());
         let log = opened.and_then(|log| RoundLog::resume(&log, retry, now)).ok_or_else(not_accepted)?;
@@ -64,6 +71,9 @@ impl ServedCall {
     /// Looks up the answer to an input request in the log, or opens the input request, which leaves when the handler is pending.
     pub(crate) fn ask_in_round(self: &Arc<Self>, asking: Asking) -> Result<RoundStep, AskFailed> {
         let (unsupported, required) = (AskFailed::unsupported(&asking.ask), asking.ask.required_capabilities());
+        if self.is_blocking() {
+            return Err(AskFailed::Invalid(String::from("a blocking handler cannot wait for an answer in MCP 2026-07-28")));
+        }
         let Some(now) = self.shared.runtime().unix_time() else { return Err(unsupported) };
         let invocation = self.invocation();
         let step = self.shared.look(|state| {
@@ -78,10 +88,7 @@ impl ServedCall {
         match step.map_err(|error| self.ask_failed(error, unsupported))? {
             AskStep::Done(answer) => answer.map(|answer| RoundStep::Answer(Box::new(answer))),
             AskStep::Open(number) => {
-                // A task of its own may have asked, so the handler is polled once more, and leaves.
-                if let Some(waker) = self.task_waker() {
-                    waker.wake();
-                }
+                self.wake_to_leave();
                 Ok(RoundStep::Wait(RoundWait { cancelled: self.cancelled(), served: Arc::clone(self), number }))
             }
         }
@@ -91,16 +98,29 @@ impl ServedCall {
     pub(crate) fn begin_effect(&self, name: &str, must_be_sealed: bool) -> Option<EffectStep> {
         let (invocation, now) = (self.invocation(), self.shared.runtime().unix_time().unwrap_or_default());
         let must_be_sealed = must_be_sealed && self.asks_in_rounds();
-        self.shared.look(|state| state.round_log(self, invocation, now).map(|log| log.begin_effect(name, must_be_sealed)))
+        let step = self.shared.look(|state| state.round_log(self, invocation, now)?.begin_effect(name, must_be_sealed));
+        if matches!(step, Some(EffectStep::NeedsRound)) {
+            self.wake_to_leave();
+        }
+        step
     }
 
     /// Ends an effect; without an outcome, it was dropped on the way.
-    pub(crate) fn end_effect(&self, name: &str, nth: u16, outcome: Option<Outcome>) {
-        self.shared.look(|state| {
-            if let Some(log) = state.served_calls.get_mut(&self.id).and_then(|slot| slot.rounds.as_mut()) {
-                log.end_effect(name, nth, outcome);
-            }
+    pub(crate) fn end_effect(&self, name: &str, nth: u32, outcome: Option<Outcome>) {
+        let is_waiting = self.shared.look(|state| {
+            let log = state.served_calls.get_mut(&self.id).and_then(|slot| slot.rounds.as_mut());
+            log.is_some_and(|log| log.end_effect(name, nth, outcome))
         });
+        if is_waiting {
+            self.wake_to_leave();
+        }
+    }
+
+    /// Has the handler polled once more, after which its request ends: a task of its own may have asked, or ended what the round waited for.
+    fn wake_to_leave(&self) {
+        if let Some(waker) = self.task_waker() {
+            waker.wake();
+        }
     }
 
     /// The reply with which a request ends whose handler waits for input.
@@ -112,7 +132,7 @@ impl ServedCall {
         let leave = self.shared.look(|state| {
             let most = state.session.config().limits.input_rounds;
             let log = state.served_calls.get_mut(&self.id)?.rounds.as_mut()?;
-            log.leave(self.depth(), most, now)
+            log.leave(self.depth(), most, self.reports(), now)
         })?;
         Some(match leave {
             Leave::Refused(error) => Reply::Error(error),
@@ -152,16 +172,15 @@ impl ServedCall {
     fn sealing(&self) -> Option<(RoundKit, Digest, Duration)> {
         let (request, now) = (self.rounds_of()?, self.shared.runtime().unix_time()?);
         let kit = self.shared.look(|state| state.round_kit.clone())?;
-        let principal = self.extensions.get::<Principal>().map_or("", |principal| &principal.0);
+        let principal = self.extensions.get::<Principal>().map(|principal| &*principal.0);
         let bound = bound_to(&kit.service, &kit.version, request, principal);
         Some((kit, bound, now))
     }
 
-    /// A random name for the call; without random bytes, the zeros.
-    fn invocation(&self) -> [u8; 16] {
+    /// A random name for the call, if there are random bytes.
+    fn invocation(&self) -> Option<[u8; 16]> {
         let mut invocation = [0; 16];
-        let _ = self.shared.runtime().fill_random(&mut invocation);
-        invocation
+        self.shared.runtime().fill_random(&mut invocation).ok().map(|()| invocation)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use core::fmt;
 use core::pin::Pin;
-use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use core::task::{Context as TaskContext, Poll};
 use core::time::Duration;
 use std::any::Any;
@@ -34,6 +34,10 @@ pub(crate) struct ServedCall {
     rounds_of: Option<Request>,
     /// Its request has ended with input requests.
     has_left: AtomicBool,
+    /// Its handler blocks a thread, so that it cannot be dropped and run again.
+    is_blocking: AtomicBool,
+    /// The number of its updates of progress and log records, if its caller is asked in rounds.
+    reports: AtomicU32,
     pub(crate) observed: bool,
     /// The values that the transport attached to the frame of its request.
     pub(crate) extensions: Extensions,
@@ -60,6 +64,8 @@ impl ServedCall {
             depth: AtomicU8::new(depth),
             rounds_of,
             has_left: AtomicBool::new(false),
+            is_blocking: AtomicBool::new(false),
+            reports: AtomicU32::new(0),
             observed,
             caller,
             extensions,
@@ -71,7 +77,7 @@ impl ServedCall {
 
     pub(crate) fn progress(&self, update: Progress) -> Result<Reported, ProgressError> {
         let reported = self.shared.verb(|state, now, after| {
-            if self.is_replaying(state) {
+            if self.repeats_report(state) {
                 return Ok(Reported::Unobserved);
             }
             let reported = state.session.progress(self.id, update, now);
@@ -122,7 +128,7 @@ impl ServedCall {
         };
         self.shared.verb(|state, now, after| {
             // It fails if the call is over; the session counts what it drops.
-            if !self.is_replaying(state) && state.session.log(Some(self.id), record, now).is_ok() {
+            if !self.repeats_report(state) && state.session.log(Some(self.id), record, now).is_ok() {
                 after.output();
             }
         });
@@ -246,6 +252,26 @@ impl ServedCall {
     /// Notes that its request ends with input requests.
     pub(super) fn note_left(&self) {
         self.has_left.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that its handler blocks a thread.
+    pub(crate) fn note_blocking(&self) {
+        self.is_blocking.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns `true` if its handler blocks a thread, so that its request cannot end before it.
+    pub(crate) fn is_blocking(&self) -> bool {
+        self.is_blocking.load(Ordering::Relaxed)
+    }
+
+    /// Counts one more update of progress or log record; returns their number.
+    pub(super) fn count_report(&self) -> u32 {
+        self.reports.fetch_add(1, Ordering::Relaxed).saturating_add(1)
+    }
+
+    /// The number of updates of progress and log records so far.
+    pub(super) fn reports(&self) -> u32 {
+        self.reports.load(Ordering::Relaxed)
     }
 
     pub(crate) fn depth(&self) -> u8 {

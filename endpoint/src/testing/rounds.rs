@@ -136,7 +136,7 @@ impl Process {
     fn serve(mut self, request: Bytes) -> Bytes {
         self.take(request);
         for _ in 0..MOST_STEPS {
-            if let Some(response) = self.frames().into_iter().find(|frame| is_response(frame)) {
+            if let Some(response) = self.frames().into_iter().find(is_response) {
                 return response;
             }
             if !self.wait() {

@@ -1,5 +1,7 @@
 //! Handlers that await their callers in MCP 2026-07-28, where an input request ends the request and its answer comes with another one.
 
+mod hostile;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -666,7 +668,8 @@ fn the_key_of_an_effect_is_that_of_the_call_and_survives_a_repeated_first_reques
 #[test]
 fn no_input_request_and_no_effect_stands_in_an_effect() {
     let tool = Tool::new("t", async |context: Context, (): ()| {
-        let asked: Result<(), _> = context.once("a", async |_| Ok(drop(context.sample(Sample::new("?")).await?))).await;
+        let asked: Result<(), _> =
+            context.once("a", async |_| context.sample(Sample::new("?")).await.map(drop).map_err(Into::into)).await;
         let nested: Result<(), _> = context.once("b", async |_| context.once("c", async |_| Ok(())).await).await;
         let (one, other) = join(
             context.once("same", async |_| Ok(context.sleep(Duration::from_millis(1)).await?)),

@@ -284,7 +284,8 @@ pub enum Reply {
     Tool(ToolOutput),
     /// Success without a value.
     Done,
-    /// Input requests, which end the exchange; see [`crate::Session::finish_round`], which checks them first.
+    /// Input requests, which end the exchange. If they cannot be sent, the reply is an internal error; [`crate::Session::finish_round`] returns the
+    /// reason instead, and the call goes on.
     Input(Box<InputRound>),
     /// The contents of a resource, an array of `{uri, mimeType?, text | blob}`, which the session writes in the form of its protocol.
     Contents(Json),

@@ -17,6 +17,7 @@ use super::progress::{Reporter, UpdateStep, WindowOpening};
 use super::route::{Lane, ReplyKind};
 use super::verbs::{AskError, CheckpointError, InputMode, NotLive, ProgressError, Reported, ServeOptions};
 use crate::dialect::{Answer, Ask, AskUnfit, CutShort, InputRound, Progress, Reply};
+use crate::error::RpcError;
 use crate::json::{Json, Text};
 use crate::time::Instant;
 use crate::wire::{WireId, WrittenFrame};
@@ -170,6 +171,14 @@ impl Session {
     /// [`respond`](Self::respond) must still be called.
     pub fn finish_round(&mut self, id: InboundId, mut round: InputRound, now: Instant) -> Result<(), AskError> {
         self.advance(now);
+        self.check_round(id, &mut round)?;
+        self.settle_inbound_call(id, &Reply::Input(Box::new(round)));
+        self.tidy();
+        Ok(())
+    }
+
+    /// Checks a round that is to end a call, and sets the sampling depths of its input requests.
+    fn check_round(&self, id: InboundId, round: &mut InputRound) -> Result<(), AskError> {
         if round.inputs.is_empty() && round.state.is_none() {
             return Err(AskError::Invalid("a round needs an input request or a state".into()));
         }
@@ -184,11 +193,9 @@ impl Session {
         for input in &mut round.inputs {
             input.depth = self.check_round_input(id, &input.ask)?;
         }
-        if dialect.round_size(&round) > self.config.limits.frame_bytes {
+        if dialect.round_size(round) > self.config.limits.frame_bytes {
             return Err(AskError::TooLarge);
         }
-        self.settle_inbound_call(id, &Reply::Input(Box::new(round)));
-        self.tidy();
         Ok(())
     }
 
@@ -209,10 +216,15 @@ impl Session {
     /// # Errors
     /// [`NotLive`] if the call is over. After [`Event::Cancelled`] the method returns this error, too, but records that the handler has
     /// ended, so that the call no longer counts as in flight.
-    pub fn respond(&mut self, id: InboundId, reply: Reply, now: Instant) -> Result<(), NotLive> {
+    pub fn respond(&mut self, id: InboundId, mut reply: Reply, now: Instant) -> Result<(), NotLive> {
         self.advance(now);
         let result = match self.inbound_calls.get(&id).map(InboundCall::end) {
             Some(HandlerEnd::Reply) => {
+                if let Reply::Input(round) = &mut reply
+                    && let Err(why) = self.check_round(id, round)
+                {
+                    reply = Reply::Error(RpcError::internal(alloc::format!("the input requests cannot be sent: {why}")));
+                }
                 self.settle_inbound_call(id, &reply);
                 Ok(())
             }
@@ -316,7 +328,7 @@ impl Session {
         let frame = dialect.write_reply(self.outbox.frames(), request, reply, partial, &self.config.local_end());
         let (length, limit) = (frame.len(), self.config.limits.frame_bytes);
         Some(match length > limit {
-            true => dialect.write_error(self.outbox.frames(), Some(request.id), &too_large(length, limit)),
+            true => dialect.write_error(self.outbox.frames(), Some(request.id), &too_large("result", length, limit)),
             false => frame,
         })
     }

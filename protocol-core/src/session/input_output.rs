@@ -344,7 +344,7 @@ impl Session {
     pub(super) fn bounded_reply(&mut self, frame: WrittenFrame, exchange: &WireId) -> WrittenFrame {
         let (length, limit) = (frame.len(), self.config.limits.frame_bytes);
         match length > limit {
-            true => self.rules.dialect.write_error(self.outbox.frames(), Some(exchange), &too_large(length, limit)),
+            true => self.rules.dialect.write_error(self.outbox.frames(), Some(exchange), &too_large("result", length, limit)),
             false => frame,
         }
     }
@@ -373,7 +373,7 @@ impl Session {
 }
 
 /// The error that replaces a reply or a retry whose frame would have `length` bytes, more than `limit`.
-pub(super) fn too_large(length: usize, limit: usize) -> RpcError {
-    let why = alloc::format!("the result is larger than a frame may be ({length} of {limit} bytes)");
+pub(super) fn too_large(what: &str, length: usize, limit: usize) -> RpcError {
+    let why = alloc::format!("the {what} is larger than a frame may be ({length} of {limit} bytes)");
     RpcError::new(RpcError::INTERNAL, why)
 }

@@ -514,6 +514,7 @@ pub(super) mod transitions {
                 State::InFlight { ticket, .. } if caller.session.outbox.holds(*ticket) => "Written",
                 State::InFlight { .. } if call.has_open_input() => "Asked",
                 State::InFlight { .. } => "InFlight",
+                State::Asked(asked) if asked.again_at.is_some() => "Delayed",
                 State::Asked(_) => "AskedByResult",
                 State::GivenUp { .. } => "GivenUp",
             },
@@ -702,6 +703,83 @@ pub(super) mod transitions {
     #[test]
     fn the_machine_of_an_outbound_call_is_the_one_in_the_docs() {
         compare("call.txt", "A call of ours: every state, every input.", &table(&STATES, &INPUTS, in_state));
+    }
+
+    /// The same machine in a revision without a handshake, where the peer asks by results. The call has the id 2, and its first retry the next one
+    /// that is free.
+    fn over_rounds(name: &str) -> Caller {
+        const DISCOVERED: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}}"#;
+        let mut config = Config::mcp_client(Identity::new("client", "1"));
+        config.capabilities.roots = true;
+        config.era = crate::mcp::Era::Modern;
+        let now = Instant::from_millis(1);
+        let mut session = Session::new(config, Instant::ZERO);
+        while session.poll_transmit().is_some() {}
+        session.handle_frame(DISCOVERED.into(), crate::Lane::CHANNEL, now).unwrap();
+        let call = session.invoke(Invoke::new(Op::CallTool, Json::parse(r#"{"name":"t"}"#).unwrap()), now).unwrap();
+        let caller = Caller { session, call, now };
+        let steps: &[Input] = match name {
+            "Written" => &[],
+            "InFlight" => &[POLLED],
+            "AskedByResult" => &[POLLED, ROUND],
+            "Delayed" => &[POLLED, DELAY],
+            _ => &[POLLED, |caller| caller.frame(COMPLETE)],
+        };
+        caller.brought_to(name, steps)
+    }
+
+    const COMPLETE: &str = r#"{"jsonrpc":"2.0","id":2,"result":{"resultType":"complete","content":[]}}"#;
+    const ROUND: Input = |caller| caller.asks(r#""inputRequests":{"a":{"method":"roots/list"}},"requestState":"s""#);
+    const DELAY: Input = |caller| caller.asks(r#""requestState":"s""#);
+
+    const OVER_ROUNDS: [(&str, Input); 18] = [
+        ("the request is polled", POLLED),
+        ("progress", |caller| caller.frame(&progress(1))),
+        ("a result", |caller| caller.frame(COMPLETE)),
+        ("an error", |caller| caller.frame(r#"{"jsonrpc":"2.0","id":2,"error":{"code":1,"message":"no"}}"#)),
+        ("a round", ROUND),
+        ("a round with a state alone", DELAY),
+        ("a round with nothing", |caller| caller.asks(r#""_meta":{}"#)),
+        ("our answer to it", |caller| caller.answer(Answer::Roots(Json::parse("[]").unwrap()))),
+        ("no answer to it", |caller| caller.answer(Answer::Refused(RpcError::internal("no")))),
+        ("50 ms", |caller| {
+            caller.now = caller.now.saturating_add(Duration::from_millis(50));
+            caller.session.handle_timeout(caller.now);
+        }),
+        ("cancel", CANCEL),
+        ("nothing for 60 s", |caller| caller.wait(60)),
+        ("600 s in all", |caller| caller.wait(600)),
+        ("the exchange is lost", |caller| {
+            let gone = crate::Gone::Exchange(crate::ExchangeId::from_number(2));
+            let _ = caller.session.handle_gone(gone, caller.now);
+        }),
+        ("the peer ends its side", |caller| caller.session.handle_end(TransportEnd::Eof, caller.now)),
+        ("the transport fails", |caller| caller.session.handle_end(TransportEnd::Failed, caller.now)),
+        ("close, and the grace is over", |caller| {
+            caller.session.close(Close::Graceful { grace: Duration::from_secs(5) }, caller.now);
+            caller.wait(5);
+        }),
+        ("close now", |caller| caller.session.close(Close::Now, caller.now)),
+    ];
+
+    impl Caller {
+        fn asks(&mut self, members: &str) {
+            self.frame(&format!(r#"{{"jsonrpc":"2.0","id":2,"result":{{"resultType":"input_required",{members}}}}}"#));
+        }
+
+        fn answer(&mut self, answer: Answer) {
+            let open = self.session.inbound_inputs.keys().next().copied();
+            if let Some(key) = open {
+                self.session.provide_input(key, answer, self.now).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn the_machine_of_a_call_over_rounds_is_the_one_in_the_docs() {
+        let states = ["Written", "InFlight", "AskedByResult", "Delayed", "gone"];
+        let title = "A call of ours whose peer asks by results (MCP 2026-07-28): every state, every input.";
+        compare("call-over-rounds.txt", title, &table(&states, &OVER_ROUNDS, over_rounds));
     }
 
     /// The same machine at a Tesseron gateway, where the peer answers cancelled calls and has 5 s for it. The call has the id 1.

@@ -98,7 +98,7 @@ impl Session {
         let frames = self.outbox.frames();
         let frame = rules.dialect.write_retry(frames, exchange.0, retry.request(), observed, depth, &self.stamp, retry.members());
         if frame.len() > self.config.limits.frame_bytes {
-            let error = too_large(frame.len(), self.config.limits.frame_bytes);
+            let error = too_large("retry", frame.len(), self.config.limits.frame_bytes);
             frames.discard(frame);
             return self.finish_call(id, Outcome::Unanswered(error));
         }

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::ledger::{CANCELS, Ledger, PROGRESS, cancelled_request, is_request, progress_of};
 use super::members::{carries, repeated};
+use super::rounds::rounds_apart;
 use super::stateless::{Stamp, subscription};
 use super::{Fact, Guarantee, Read};
 use crate::summary::number;
@@ -14,7 +15,7 @@ type Fault = Result<(), String>;
 type Check = fn(&Ledger, &Fact<'_>, Option<&Read<'_>>) -> Fault;
 
 /// Every check that looks at one session. [`Guarantee::Deterministic`] needs two runs.
-pub(super) const ALL: [(Guarantee, Check); 15] = [
+pub(super) const ALL: [(Guarantee, Check); 16] = [
     (Guarantee::RightLane, right_lane),
     (Guarantee::TypedIds, typed_ids),
     (Guarantee::DoneOnce, done_once),
@@ -28,6 +29,7 @@ pub(super) const ALL: [(Guarantee, Check); 15] = [
     (Guarantee::OnlyTimeoutExpires, only_timeout_expires),
     (Guarantee::DepthBounded, depth_bounded),
     (Guarantee::PayloadUnchanged, payload_unchanged),
+    (Guarantee::RoundsApart, rounds_apart),
     (Guarantee::OneDirection, one_direction),
     (Guarantee::CallersApart, callers_apart),
 ];

@@ -6,6 +6,7 @@ use std::hash::{Hash, Hasher};
 use protocol_core::{Event, Instant, Lane, Op, Outcome, Reply, Reported, RouteKind};
 use serde_json::Value;
 
+use super::rounds::{Rounds, is_round};
 use super::stateless::{Eras, REVISION, Stamp};
 use super::{Effect, Fact, Read};
 use crate::summary::number;
@@ -39,6 +40,8 @@ pub(super) struct Ledger {
     pub(super) era: Eras,
     /// Records of no request that were queued before any stateless request came, and may still leave.
     pub(super) early_records: u32,
+    /// Input rounds of the peer.
+    pub(super) rounds: Rounds,
     /// Alarms that are set.
     pub(super) alarms: BTreeMap<u64, Expiry>,
     /// Requests of ours on the wire.
@@ -218,6 +221,7 @@ impl Ledger {
 
     /// Remembers a fact.
     pub(super) fn enter(&mut self, fact: &Fact<'_>, read: Option<&Read<'_>>) {
+        self.rounds.enter(fact, read);
         match fact {
             Fact::Called { id, call, at_once } => {
                 self.newest = number(id);
@@ -404,10 +408,12 @@ impl Ledger {
             }
             _ => {}
         }
-        // A response to a request that has not left is none.
-        let answers = |id: &u64| !is_request(value) && self.calls.contains_key(id) && self.requests.all.contains(id);
-        if let Some(id) = value["id"].as_u64().filter(answers) {
-            self.requests.responses.entry(id).or_insert_with(|| (*text).to_owned());
+        // A response to a request that has not left is none, and one that asks for input does not end its call.
+        let is_answer = !is_request(value) && !is_round(value);
+        let answered = value["id"].as_u64().filter(|id| is_answer && self.requests.all.contains(id));
+        let call = answered.map(|id| self.rounds.call_of(id)).filter(|call| self.calls.contains_key(call));
+        if let Some(call) = call {
+            self.requests.responses.entry(call).or_insert_with(|| (*text).to_owned());
         }
     }
 
@@ -432,8 +438,9 @@ impl Ledger {
             Event::Done { id, outcome, .. } => {
                 self.calls.remove(&number(id));
                 let had_response = self.requests.responses.remove(&number(id)).is_some();
+                let exchanges = self.rounds.end(number(id));
                 if had_response && matches!(outcome, Outcome::Result(_) | Outcome::Error(_)) {
-                    self.requests.open.remove(&number(id));
+                    self.requests.open.retain(|id| !exchanges.contains(id));
                 }
             }
             Event::Ready(peer) => {

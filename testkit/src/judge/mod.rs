@@ -1,4 +1,4 @@
-//! The guarantees of a session, G1 to G13, G15 and G16, each as a check of its own over what crosses the boundary of one session.
+//! The guarantees of a session, G1 to G16, each as a check of its own over what crosses the boundary of one session.
 //!
 //! A [`Judge`] is given [`Fact`]s in the order in which they happen: what the owner called, which frames arrived and left, which events
 //! were polled. It keeps a ledger of them and runs one check for each [`Guarantee`]. It reads frames with `serde_json`, and never asks the
@@ -8,6 +8,7 @@ mod checks;
 mod counting;
 mod ledger;
 mod members;
+mod rounds;
 mod stateless;
 mod transitions;
 
@@ -58,6 +59,8 @@ pub enum Guarantee {
     /// G13. Judged of calls, requests and results: each member of the payload must be found, byte for byte, on the other side of the
     /// session. Messages and texts that the session writes itself (progress, logs, errors) are no payload.
     PayloadUnchanged,
+    /// G14. Judged of the requests of a client that has chosen stateless ones. That one call is done once is a matter of G1.
+    RoundsApart,
     /// G15. Requests of a server are judged until a peer makes the handshake with it; from then on they are for that peer, and only
     /// questions are told apart.
     OneDirection,
@@ -70,7 +73,7 @@ pub enum Guarantee {
 
 impl Guarantee {
     /// Every guarantee, in the order of their numbers.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::DoneOnce,
         Self::OneResponse,
         Self::ProgressRises,
@@ -84,6 +87,7 @@ impl Guarantee {
         Self::TypedIds,
         Self::DepthBounded,
         Self::PayloadUnchanged,
+        Self::RoundsApart,
         Self::OneDirection,
         Self::CallersApart,
         Self::RightLane,
@@ -106,6 +110,7 @@ impl Guarantee {
             Self::TypedIds => "G11",
             Self::DepthBounded => "G12",
             Self::PayloadUnchanged => "G13",
+            Self::RoundsApart => "G14",
             Self::OneDirection => "G15",
             Self::CallersApart => "G16",
             Self::RightLane => "lanes",
@@ -129,6 +134,7 @@ impl Guarantee {
             Self::TypedIds => "ids and tokens are typed, and the ids of the two directions never meet",
             Self::DepthBounded => "sampling never nests deeper than the limit",
             Self::PayloadUnchanged => "payload bytes cross unchanged, but for line breaks between tokens",
+            Self::RoundsApart => "a retry has a new id, the exact state of its round or none, and only the answers of that round",
             Self::OneDirection => {
                 "for stateless requests a server sends no request and nothing after its result, a client no response"
             }

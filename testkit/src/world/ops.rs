@@ -7,8 +7,9 @@
 use std::time::Duration;
 
 use protocol_core::{
-    Answer, Ask, CallTimeouts, Close, Consent, Elicit, Elicited, Instant, Invoke, Json, Lane, Level, LogRecord, Notice, Op,
-    OpenUrl, Progress, RateWindow, Reply, RpcError, Sample, Sampled, ServeOptions, SubscriptionFilter, ToolOutput,
+    Answer, Ask, CallTimeouts, Close, Consent, Elicit, Elicited, InboundId, InputMode, InputRound, Instant, Invoke, Json, Lane,
+    Level, LogRecord, Notice, Op, OpenUrl, Progress, RateWindow, Reply, RpcError, Sample, Sampled, ServeOptions,
+    SubscriptionFilter, ToolOutput,
 };
 
 use super::World;
@@ -153,6 +154,13 @@ fn question(c: u8) -> Ask {
         2 => Ask::Confirm { message: "?".into() },
         _ => Ask::Roots,
     }
+}
+
+/// A round of up to two input requests, with a state of its own: a judge finds the call of a retry by it.
+fn round(id: InboundId, c: u8) -> InputRound {
+    let asks = ["a", "b"].into_iter().take(usize::from(c >> 2) % 3).zip([c >> 4, c >> 6]);
+    let round = asks.fold(InputRound::new(), |round, (name, kind)| round.ask(name, question(kind)));
+    round.with_state(format!("state of {id}"))
 }
 
 fn answer(kind: &str, c: u8) -> Answer {
@@ -301,8 +309,12 @@ impl<S: Subject> World<S> {
             5 => {
                 if let Some(id) = serve {
                     let is_subscription = watched.known.subscriptions.iter().any(|(open, _)| *open == id);
+                    let session = watched.subject().session();
+                    // A model predicts no rounds.
+                    let has_rounds = !watched.is_predicted() && session.input_mode(id) == Ok(InputMode::Rounds);
                     let reply = match c % 3 {
                         0 if is_subscription => Reply::Done,
+                        _ if has_rounds && c % 2 == 1 => Reply::Input(Box::new(round(id, c))),
                         0 => Reply::Tool(ToolOutput::text("ok")),
                         1 if watched.is_tesseron() => Reply::Tool(ToolOutput::structured(json(ODD))),
                         1 => Reply::Raw(json(ODD_RESULT)),

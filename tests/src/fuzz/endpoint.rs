@@ -41,36 +41,65 @@ pub fn endpoint(data: &[u8]) {
         let _ = peer.send(Bytes::from(initialize(0, "2025-11-25", declares)));
         let _ = peer.send(Bytes::from_static(br#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#));
     }
+    let mut asked = None;
     for line in rest.split(|byte| *byte == b'\n') {
         match line {
             [1, tenths, ..] => executor.run_for(Duration::from_millis(100 * u64::from(*tenths))),
-            frame => drop(peer.send(Bytes::copy_from_slice(frame))),
+            frame => {
+                asked = serde_json::from_slice(frame).ok().filter(|_| answers).or(asked);
+                let _ = peer.send(Bytes::copy_from_slice(frame));
+            }
         }
         executor.run_until_stalled();
-        read(&mut peer, answers);
-        executor.run_until_stalled();
+        // More reads than a call has rounds.
+        for _ in 0..10 {
+            read(&mut peer, answers, &mut asked);
+            executor.run_until_stalled();
+        }
     }
-    read(&mut peer, false);
+    read(&mut peer, false, &mut None);
     peer.end();
     executor.run_for(Duration::from_secs(120));
-    read(&mut peer, false);
+    read(&mut peer, false, &mut None);
     assert!(over.load(Ordering::Relaxed), "an endpoint whose peer has disconnected ends");
     executor.shutdown();
 }
 
-/// Reads the frames of the endpoint, and answers input requests if `answers`.
-fn read(peer: &mut Pipe, answers: bool) {
+/// The answer to an input request.
+fn answer(method: &str) -> Value {
+    match method {
+        "sampling/createMessage" => json!({"role": "assistant", "content": {"type": "text", "text": "short"}, "model": "m"}),
+        "elicitation/create" => json!({"action": "accept", "content": {"name": "n"}}),
+        _ => json!({"roots": []}),
+    }
+}
+
+/// The retry of `asked`, the newest request, whose result asks for input.
+fn retry(asked: &mut Value, result: &Value) -> Option<Bytes> {
+    let id = format!("retry of {}", asked.get("id")?);
+    let params = asked.get_mut("params")?.as_object_mut()?;
+    let inputs = result["inputRequests"].as_object().into_iter().flatten();
+    let answers = inputs.map(|(name, input)| (name.clone(), answer(input["method"].as_str().unwrap_or_default())));
+    params.insert("inputResponses".into(), Value::Object(answers.collect()));
+    params.insert("requestState".into(), result["requestState"].clone());
+    asked["id"] = id.into();
+    Some(asked.to_string().into())
+}
+
+/// Reads the frames of the endpoint, and answers input requests if `answers`, by a retry of `asked` where they are a result.
+fn read(peer: &mut Pipe, answers: bool, asked: &mut Option<Value>) {
     while let Some(frame) = peer.try_recv() {
         let text = core::str::from_utf8(&frame).expect("UTF-8");
         let frame: Value = serde_json::from_str(text).expect("every frame is JSON");
         assert!(!text.contains(['\n', '\r']), "one frame is one line");
+        if frame["result"]["resultType"] == "input_required" {
+            let retry = asked.as_mut().and_then(|asked| retry(asked, &frame["result"]));
+            if let Some(retry) = retry {
+                let _ = peer.send(retry);
+            }
+        }
         let (Some(method), Some(id), true) = (frame["method"].as_str(), frame.get("id"), answers) else { continue };
-        let result = match method {
-            "sampling/createMessage" => json!({"role": "assistant", "content": {"type": "text", "text": "short"}, "model": "m"}),
-            "elicitation/create" => json!({"action": "accept", "content": {"name": "n"}}),
-            _ => json!({"roots": []}),
-        };
-        let answer = json!({"jsonrpc": "2.0", "id": id, "result": result});
+        let answer = json!({"jsonrpc": "2.0", "id": id, "result": answer(method)});
         let _ = peer.send(Bytes::from(answer.to_string()));
     }
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use protocol_core::mcp::Era;
 use protocol_core::{
-    Answer, Ask, CallTimeouts, Close, Config, Consent, Elicited, Event, InboundId, InputKey, Instant, Invoke, Json, Lane, Level,
-    LogRecord, Op, OpenUrl, OutboundId, Progress, RateWindow, Received, Reply, RpcError, Sample, Sampled, ServeOptions, Session,
-    ToolOutput, TransportEnd, Violation,
+    Answer, Ask, CallTimeouts, Close, Config, Consent, Elicited, Event, InboundId, InputKey, InputRound, Instant, Invoke, Json,
+    Lane, Level, LogRecord, Op, OpenUrl, OutboundId, Progress, RateWindow, Received, Reply, RpcError, Sample, Sampled,
+    ServeOptions, Session, ToolOutput, TransportEnd, Violation,
 };
 use serde_json::value::RawValue;
 
@@ -236,6 +236,9 @@ impl Fuzzed {
             4 => self.timeout_when_due(),
             5 => {
                 if let Some(id) = self.serves.pop_front() {
+                    if detail & 0x80 != 0 && self.ask_in_round(id, detail) {
+                        return self.check();
+                    }
                     let reply = match detail % 3 {
                         0 => Reply::Tool(ToolOutput::text("ok")),
                         1 => Reply::Raw(Json::empty_object()),
@@ -317,6 +320,16 @@ impl Fuzzed {
             _ => {}
         }
         self.check();
+    }
+
+    /// A handler asks its caller by the result of its call. Returns `false` if that is impossible.
+    fn ask_in_round(&mut self, id: InboundId, detail: u8) -> bool {
+        let form = || Ask::Elicit(protocol_core::Elicit::new("?", json(r#"{"type":"object","properties":{}}"#)));
+        let asks = [form(), Ask::from(Sample::new("?")), Ask::Roots].into_iter().zip(["a", "b", "c"]);
+        let asks = asks.enumerate().filter(|(bit, _)| detail >> bit & 1 == 1).map(|(_, ask)| ask);
+        let round = asks.fold(InputRound::new(), |round, (ask, name)| round.ask(name, ask));
+        let round = if detail & 8 == 0 { round.with_state("s") } else { round };
+        self.session.finish_round(id, round, self.now).is_ok()
     }
 
     /// A handler ends.

@@ -1,4 +1,4 @@
-//! The guarantees G1 to G13, G15 and G16, each with a test of its name: a single scenario where one is enough, and storms of random operations
+//! The guarantees G1 to G16, each with a test of its name: a single scenario where one is enough, and storms of random operations
 //! for rules about every interleaving.
 
 use std::time::Duration;
@@ -50,6 +50,7 @@ fn storm(seed: u64, steps: usize) -> World {
 fn g1_to_g5_g7_and_g12_hold_in_every_storm() {
     let (mut done, mut congested) = (0, 0);
     let mut stateless = Coverage::default();
+    let mut rounds = [0, 0];
     for seed in 0..60 {
         let world = storm(seed, 1_200);
         if seed % 2 == 1 {
@@ -57,13 +58,17 @@ fn g1_to_g5_g7_and_g12_hold_in_every_storm() {
         }
         let trace = world.trace().concat();
         done += trace.iter().filter(|line| line.contains("Done {")).count();
+        let is_round = |line: &&String| line.contains(r#""resultType":"input_required""#);
+        rounds[0] += trace.iter().filter(is_round).count();
+        rounds[1] += trace.iter().filter(|line| line.contains(r#""requestState":"state of"#) && !is_round(line)).count();
         congested += trace.iter().filter(|line| line.contains("Coalesced") || line.contains("Full")).count();
     }
     assert!(
         done > 2_000 && congested > 200,
         "a storm with too few events: {done} calls done, {congested} methods met a full outbox"
     );
-    println!("{stateless}");
+    println!("{stateless}, rounds and their retries: {rounds:?}");
+    assert!(rounds[0] > 10 && rounds[1] > 0, "no rounds: {rounds:?}");
     assert!(stateless.of(Happening::StatelessRequest) > 500, "{stateless}");
     let wanted = [Happening::Result, Happening::Cancel, Happening::PeerCancel, Happening::Timeout, Happening::Deadline];
     for happening in wanted.into_iter().chain([Happening::Lost, Happening::Report, Happening::Progress, Happening::Closed]) {

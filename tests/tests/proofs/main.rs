@@ -9,6 +9,7 @@ mod hostile_peer;
 mod http;
 mod lanes;
 mod model;
+mod rounds;
 mod stateless;
 mod traces;
 mod transitions;

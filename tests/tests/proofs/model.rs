@@ -526,9 +526,10 @@ fn every_fault_is_objected_to_by_the_model() {
     }
 }
 
-/// On MCP a call goes on when its lane is lost. What only stateless requests show is caught in `callers.rs` and `explore.rs`.
+/// On MCP a call goes on when its lane is lost. What only stateless requests show is caught in `callers.rs` and `explore.rs`, and what only
+/// input rounds show in `rounds.rs`.
 fn shows(spoken: Spoken, fault: Fault) -> bool {
-    !fault.is_stateless() && (spoken == Spoken::Tesseron || fault != Fault::IgnoresLosses)
+    !fault.is_stateless() && !fault.is_of_rounds() && (spoken == Spoken::Tesseron || fault != Fault::IgnoresLosses)
 }
 
 #[test]

@@ -1,0 +1,470 @@
+//! Callers that send states which are not theirs, not now, or not states at all; and handlers at the edges of a round.
+
+use protocol_core::drive::Machine as _;
+
+use super::*;
+
+const REFUSED: &str = "the state of this request is not accepted";
+
+/// Random numbers, the same in every run.
+struct Random(Arc<dyn engine::Runtime>);
+
+impl Random {
+    fn new() -> Self {
+        Self(Executor::new().runtime())
+    }
+
+    fn bytes(&mut self, count: usize) -> Vec<u8> {
+        let mut bytes = vec![0; count];
+        self.0.fill_random(&mut bytes).unwrap();
+        bytes
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        usize::from(u16::from_be_bytes(self.bytes(2).try_into().unwrap())) % bound
+    }
+}
+
+/// A change of a real state, with another one at hand.
+fn mutated(random: &mut Random, state: &str, other: &str) -> String {
+    const LETTERS: &[u8] = b"ABCabc019-_=+/ .\"\\{";
+    let mut bytes = state.as_bytes().to_vec();
+    let at = random.below(bytes.len());
+    match random.below(7) {
+        0 => bytes[at] = LETTERS[random.below(LETTERS.len())],
+        1 => drop(bytes.remove(at)),
+        2 => bytes.insert(at, LETTERS[random.below(LETTERS.len())]),
+        3 => bytes.truncate(at),
+        4 => bytes.extend_from_slice(&other.as_bytes()[..at.min(other.len())]),
+        5 => bytes.splice(at.., other.bytes().skip(at)).for_each(drop),
+        _ => bytes.rotate_left(at.max(1)),
+    }
+    String::from_utf8(bytes).unwrap()
+}
+
+/// Text that was never a state, some of it with the head of one.
+fn invented(random: &mut Random, state: &str) -> String {
+    let count = random.below(200);
+    let noise = random.bytes(count);
+    match random.below(3) {
+        0 => crate::rounds::encode(&noise),
+        1 => format!("{}{}", &state[..random.below(60)], crate::rounds::encode(&noise)),
+        _ => String::from_utf8_lossy(&noise).into_owned(),
+    }
+}
+
+impl Process {
+    /// The number of calls that are served.
+    fn serves(&self) -> usize {
+        self.endpoint.shared().look(|state| state.served_calls.len())
+    }
+
+    fn refuses(&mut self, params: &Value, extensions: Extensions) {
+        let frames = self.request_as(1_000, "tools/call", params, &json!({"sampling": {}}), extensions);
+        let error = &response(&frames)["error"];
+        assert_eq!((frames.len(), &error["code"], &error["message"]), (1, &json!(-32602), &json!(REFUSED)), "{params}: {frames:?}");
+        assert_eq!(error.get("data"), None);
+    }
+}
+
+#[test]
+fn whatever_is_no_state_of_the_request_is_refused_with_one_text_and_nothing_runs() {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let tool = |name: &str| {
+        let runs = Arc::clone(&runs);
+        Tool::new(name, move |context: Context, given: BTreeMap<String, u8>| {
+            runs.fetch_add(1, Ordering::Relaxed);
+            async move { Ok(format!("{given:?} {}", context.sample(Sample::new("?")).await?.text)) }
+        })
+    };
+    let service =
+        |key: u8| Service::new(Identity::new("s", "1")).tool(tool("t")).tool(tool("other")).seal_keys(SealKeys::new([key; 32]));
+    let callers = [None, Some("alice"), Some("bob"), Some("")];
+    let extensions = |caller: Option<&str>| match caller {
+        Some(caller) => Extensions::new().with(Principal(caller.into())),
+        None => Extensions::new(),
+    };
+    let mut processes = [7, 8].map(|key| Process::new(service(key)));
+    // The retry of each kind of call, at each process, of each caller.
+    let mut known = Vec::new();
+    for (place, process) in processes.iter_mut().enumerate() {
+        for (name, x) in [("t", 1), ("t", 2), ("other", 1)] {
+            for caller in callers {
+                let params = json!({"name": name, "arguments": {"x": x}});
+                let frames = process.request_as(1, "tools/call", &params, &json!({"sampling": {}}), extensions(caller));
+                known.push((place, caller, retry(&params, &frames, agree)));
+            }
+        }
+    }
+    let text = |params: &Value| params["requestState"].as_str().unwrap().to_owned();
+    runs.store(0, Ordering::Relaxed);
+    for (mine, (place, caller, params)) in known.iter().enumerate() {
+        for (_, _, others) in known.iter().enumerate().filter(|(other, _)| *other != mine).map(|(_, other)| other) {
+            let mut params = params.clone();
+            params["requestState"] = others["requestState"].clone();
+            processes[*place].refuses(&params, extensions(*caller));
+        }
+    }
+    let mut random = Random::new();
+    for turn in 0..1500 {
+        let (place, caller, params) = &known[random.below(known.len())];
+        let (state, other) = (text(params), text(&known[random.below(known.len())].2));
+        let changed = if turn % 3 == 0 { invented(&mut random, &state) } else { mutated(&mut random, &state, &other) };
+        if known.iter().any(|(_, _, params)| text(params) == changed) {
+            continue;
+        }
+        let mut params = params.clone();
+        params["requestState"] = json!(changed);
+        processes[*place].refuses(&params, extensions(*caller));
+    }
+    assert_eq!(runs.load(Ordering::Relaxed), 0, "nothing runs");
+    for (place, caller, params) in &known {
+        let frames = processes[*place].request_as(2, "tools/call", params, &json!({"sampling": {}}), extensions(*caller));
+        assert!(response(&frames).get("result").is_some(), "each opens where it belongs: {frames:?}");
+    }
+    assert_eq!(processes.map(|process| process.serves()), [0, 0]);
+}
+
+/// Two input requests with an effect between them, whose keys are noted.
+fn charges(noted: &Arc<Mutex<Vec<String>>>) -> Tool {
+    let noted = Arc::clone(noted);
+    Tool::new("t", move |context: Context, (): ()| {
+        let noted = Arc::clone(&noted);
+        async move {
+            let first = context.sample(Sample::new("before")).await?.text;
+            let note = async |key: crate::EffectKey| {
+                noted.lock().unwrap().push(key.to_string());
+                Ok(())
+            };
+            context.once("charge", note).await?;
+            let last = context.sample(Sample::new("after")).await?.text;
+            Ok(format!("{first}, {last}"))
+        }
+    })
+}
+
+#[test]
+fn a_state_with_an_effect_never_runs_it_again_however_often_it_is_presented() {
+    let noted = Arc::default();
+    let mut process = Process::new(plain(charges(&noted)));
+    let params = json!({"name": "t"});
+    let count = || noted.lock().unwrap().len();
+    // Five equal first requests are five calls.
+    let first: Vec<_> = (1..6).map(|id| process.request(id, "tools/call", &params)).collect();
+    let states: std::collections::BTreeSet<_> =
+        first.iter().map(|frames| response(frames)["result"]["requestState"].to_string()).collect();
+    assert_eq!((states.len(), count()), (5, 0));
+    // The state from before the effect, three times, two of them at once.
+    let before = retry(&params, &first[0], agree);
+    let second = process.request(10, "tools/call", &before);
+    assert_eq!(count(), 1);
+    let frame = |id: u64, params: &Value| {
+        let mut params = params.clone();
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {"sampling": {}},
+        });
+        json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string()
+    };
+    let now = process.executor.now();
+    for id in [11, 12] {
+        process.endpoint.handle_frame(frame(id, &before).into(), now).unwrap();
+    }
+    assert_eq!(process.sent().len(), 2);
+    let keys = noted.lock().unwrap().clone();
+    assert!(
+        keys.len() == 3 && keys.iter().all(|key| *key == keys[0]),
+        "an older state runs it again, with the key of the call: {keys:?}"
+    );
+    // The state from after the effect: twice at once, and after its success.
+    let after = retry(&params, &second, agree);
+    for id in [13, 14] {
+        process.endpoint.handle_frame(frame(id, &after).into(), now).unwrap();
+    }
+    let both = process.sent();
+    let done = |frame: &Value| frame["result"]["content"][0]["text"] == "answer to before, answer to after";
+    assert!(both.len() == 2 && both.iter().all(done), "{both:?}");
+    assert!(done(response(&process.request(15, "tools/call", &after))));
+    assert_eq!(count(), 3, "nothing runs again");
+    // Another call has another key.
+    process.request(16, "tools/call", &retry(&params, &first[1], agree));
+    let keys = noted.lock().unwrap().clone();
+    assert!(keys.len() == 4 && keys[3] != keys[0], "{keys:?}");
+    assert_eq!(process.serves(), 0);
+}
+
+/// A regression: a request that was cancelled before its event was handled did not count as one that is asked in rounds. Its state was ignored,
+/// and the handler, which has a grace after the cancel, ran its effects again.
+#[test]
+fn a_retry_that_is_cancelled_in_the_same_turn_runs_no_effect_again() {
+    let charged = Arc::new(AtomicUsize::new(0));
+    let noted = Arc::clone(&charged);
+    let tool = Tool::new("t", move |context: Context, (): ()| {
+        let noted = Arc::clone(&noted);
+        async move {
+            let charge = async |_| {
+                noted.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            };
+            context.once("charge", charge).await?;
+            Ok(context.sample(Sample::new("?")).await?.text)
+        }
+    });
+    let mut process = Process::new(plain(tool));
+    let params = json!({"name": "t"});
+    let frames = process.request(1, "tools/call", &params);
+    let mut params = retry(&params, &frames, agree);
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {"sampling": {}},
+    });
+    let request = json!({"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": params});
+    let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 3}});
+    let now = process.executor.now();
+    for frame in [request, cancel] {
+        process.endpoint.handle_frame(frame.to_string().into(), now).unwrap();
+    }
+    assert_eq!(process.sent(), [Value::Null; 0]);
+    assert_eq!(charged.load(Ordering::Relaxed), 1, "the effect stands in the state");
+}
+
+/// A regression: arguments with a number that no `f64` holds, or with a broken escape, were all the same to the seal, so that the state of one
+/// opened for another. Numbers beyond 64 bits were rounded, and of repeated members only the last counted.
+#[test]
+fn a_state_is_bound_to_arguments_as_they_are_written() {
+    let echo = Tool::raw("t", Json::parse(r#"{"type":"object"}"#).unwrap(), async |context: Context, given: Json| {
+        context.sample(Sample::new("?")).await?;
+        Ok(protocol_core::ToolOutput::text(given.as_str()))
+    });
+    let mut process = Process::new(plain(echo.unwrap()));
+    let mut id = 0;
+    let mut send = |arguments: &str, state: Option<&Value>| {
+        id += 1;
+        let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"sampling":{}}}"#;
+        let answer = r#"{"role":"assistant","content":{"type":"text","text":"x"},"model":"m"}"#;
+        let retry =
+            state.map_or_else(String::new, |state| format!(r#","inputResponses":{{"input-1":{answer}}},"requestState":{state}"#));
+        let params = format!(r#"{{"name":"t","arguments":{arguments},{meta}{retry}}}"#);
+        let frame = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{params}}}"#);
+        let now = process.executor.now();
+        process.endpoint.handle_frame(frame.into(), now).unwrap();
+        response(&process.sent()).clone()
+    };
+    let nested = |inside: &str| format!(r#"{{"x":{}{inside}{}}}"#, "[".repeat(100), "]".repeat(100));
+    let (one, other) = (nested("1"), nested("2"));
+    let pairs = [
+        (r#"{"x":1e999,"n":1}"#, r#"{"x":1e999,"n":2}"#),
+        (r#"{"x":"\ud800","n":1}"#, r#"{"x":"\ud800","n":2}"#),
+        (r#"{"x":18446744073709551616}"#, r#"{"x":18446744073709551617}"#),
+        (r#"{"x":0.1}"#, r#"{"x":0.10000000000000000001}"#),
+        (r#"{"x":1,"x":2}"#, r#"{"x":3,"x":2}"#),
+        (r#"{"x":[1,[2]]}"#, r#"{"x":[1,2]}"#),
+        (r#"{"x":{"a":"b,c"}}"#, r#"{"x":{"a":"b","c":""}}"#),
+        (&one, &other),
+    ];
+    let mut sealed = 0;
+    for (one, other) in pairs {
+        let first = send(one, None);
+        let state = &first["result"]["requestState"];
+        if state.is_null() {
+            assert!(first.get("error").is_some() || first["result"]["isError"] == true, "refused before it runs: {first}");
+            continue;
+        }
+        sealed += 1;
+        assert_eq!(send(other, Some(state))["error"]["message"], REFUSED, "{one} and {other}");
+        assert!(send(one, Some(state)).get("result").is_some(), "{one}");
+    }
+    assert!(sealed > 3, "{sealed}");
+    // What JSON does not tell apart is the same call.
+    let first = send(r#"{"a":"\u0041/\n","b":[true,null,{"d":1,"c":2}]}"#, None);
+    let same = send(r#"{ "b" : [ true, null , {"c":2,"d":1} ], "\u0061":"A\/\u000a" }"#, Some(&first["result"]["requestState"]));
+    assert!(same.get("result").is_some(), "{same}");
+}
+
+/// A regression: the names were counted from one in each run, so that a new input request could get the name of one that was asked again.
+#[test]
+fn an_input_request_is_never_named_as_one_that_is_asked_again() {
+    let tool = Tool::new("t", async |context: Context, (): ()| {
+        let third = async {
+            context.sample(Sample::new("c")).await?;
+            context.sample(Sample::new("d")).await
+        };
+        let (first, (second, third)) = join(context.sample(Sample::new("a")), join(context.sample(Sample::new("b")), third)).await;
+        Ok([first?, second?, third?].map(|sampled| sampled.text).join(", "))
+    });
+    let mut process = Process::new(plain(tool));
+    let params = json!({"name": "t"});
+    let frames = process.request(1, "tools/call", &params);
+    let but_b = |name: &str, method: &str, params: &Value| {
+        if params["messages"][0]["content"]["text"] == "b" { None } else { agree(name, method, params) }
+    };
+    let frames = process.request(2, "tools/call", &retry(&params, &frames, but_b));
+    assert_eq!(response(&frames)["result"]["inputRequests"].as_object().map(|asked| asked.len()), Some(2), "{frames:?}");
+    let frames = process.request(3, "tools/call", &retry(&params, &frames, agree));
+    assert_eq!(response(&frames)["result"]["content"][0]["text"], "answer to a, answer to b, answer to d");
+}
+
+/// A regression: a handler that no longer asks what was answered (its user has signed in meanwhile) reported nothing until its end.
+#[test]
+fn a_handler_that_asks_no_more_is_heard_again() {
+    let is_signed_in = Arc::new(AtomicUsize::new(0));
+    let known = Arc::clone(&is_signed_in);
+    let tool = Tool::new("t", move |context: Context, (): ()| {
+        let known = Arc::clone(&known);
+        async move {
+            context.count(1, 3);
+            if known.load(Ordering::Relaxed) == 0 {
+                context.sample(Sample::new("sign in")).await?;
+            }
+            context.count(2, 3);
+            context.log(Level::Info, "signed in");
+            Ok("done")
+        }
+    });
+    let mut process = Process::new(plain(tool));
+    let params = json!({"name": "t"});
+    let frames = process.request(1, "tools/call", &params);
+    is_signed_in.store(1, Ordering::Relaxed);
+    let frames = process.request(2, "tools/call", &retry(&params, &frames, agree));
+    let shown: Vec<_> = frames.iter().filter_map(|frame| frame["method"].as_str()).collect();
+    assert_eq!(shown, ["notifications/progress", "notifications/message"], "{frames:?}");
+    assert_eq!(frames[0]["params"]["progress"], 2);
+}
+
+/// A handler whose tasks do the work: it awaits an input request, or another task, and is polled no more by itself.
+fn works_by_task(executor: &Executor, work: fn(Context, Executor) -> BoxFuture<'static, Result<String, ToolError>>) -> Process {
+    let spawner = executor.clone();
+    let tool = Tool::new("t", move |context: Context, (): ()| work(context, spawner.clone()));
+    let service = plain(tool).configure(|config: &mut Config| config.era = Era::Auto);
+    Process { endpoint: Endpoint::server(Arc::new(service), executor.runtime()), executor: executor.clone() }
+}
+
+/// A regression: a round waits for the effects that are under way, and the end of one in another task woke nothing.
+#[test]
+fn a_round_leaves_when_an_effect_in_another_task_has_ended() {
+    let executor = Executor::new();
+    let mut process = works_by_task(&executor, |context, spawner| {
+        Box::pin(async move {
+            let payer = context.clone();
+            spawner.spawn(async move {
+                let _: Result<(), _> = payer
+                    .once("charge", async |_| {
+                        payer.sleep(Duration::from_secs(1)).await?;
+                        Ok(())
+                    })
+                    .await;
+            });
+            context.sleep(Duration::from_millis(1)).await?;
+            Ok(context.sample(Sample::new("?")).await?.text)
+        })
+    });
+    assert_eq!(process.request(1, "tools/call", &json!({"name": "t"})), [Value::Null; 0]);
+    assert_eq!(process.wait(Duration::from_millis(1)), [Value::Null; 0], "the input request waits for the effect");
+    let frames = process.wait(Duration::from_secs(1));
+    assert!(frames.len() == 1 && is_round(&frames), "{frames:?}");
+}
+
+/// A regression: a task that needs a sealed key did not wake the handler, whose request has to end first.
+#[test]
+fn a_round_with_only_a_state_leaves_for_an_effect_in_another_task() {
+    let executor = Executor::new();
+    let mut process = works_by_task(&executor, |context, spawner| {
+        Box::pin(async move {
+            let payer = context.clone();
+            spawner.spawn(async move {
+                let _ = payer.sleep(Duration::from_secs(1)).await;
+                let _: Result<(), _> = payer.once_sealed("charge", async |_| Ok(())).await;
+            });
+            std::future::pending().await
+        })
+    });
+    assert_eq!(process.request(1, "tools/call", &json!({"name": "t"})), [Value::Null; 0]);
+    let frames = process.wait(Duration::from_secs(2));
+    assert!(frames.len() == 1 && is_round(&frames), "{frames:?}");
+}
+
+/// A regression: without random bytes every call had the same name, so that its effects had the keys of another, and a provider would have taken
+/// the second charge for the first.
+#[test]
+fn without_random_bytes_an_effect_is_refused_and_has_no_key() {
+    struct Blank(Arc<dyn engine::Runtime>);
+    impl engine::Runtime for Blank {
+        fn now(&self) -> protocol_core::Instant {
+            self.0.now()
+        }
+        fn spawn(&self, task: engine::BoxFuture<'static, ()>) {
+            self.0.spawn(task);
+        }
+        fn spawn_blocking(&self, job: Box<dyn FnOnce() + Send>) {
+            self.0.spawn_blocking(job);
+        }
+    }
+    let tool = Tool::new("t", async |context: Context, (): ()| context.once("charge", async |key| Ok(key.to_string())).await);
+    let executor = Executor::new();
+    let service = plain(tool).configure(|config: &mut Config| config.era = Era::Auto);
+    let endpoint = Endpoint::server(Arc::new(service), Arc::new(Blank(executor.runtime())));
+    let frames = Process { endpoint, executor }.request(1, "tools/call", &json!({"name": "t"}));
+    assert_eq!(response(&frames)["result"]["isError"], true, "{frames:?}");
+    assert!(response(&frames).to_string().contains("random bytes"), "{frames:?}");
+}
+
+/// A regression: a blocking handler cannot be dropped, so that its request never ended, and its thread waited for an answer that nobody was asked
+/// for.
+#[test]
+fn a_blocking_handler_is_told_that_it_cannot_ask() {
+    let tool = Tool::blocking("t", |context: Context, (): ()| {
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        let asked = std::pin::pin!(context.sample(Sample::new("?"))).poll(&mut cx);
+        let charged = std::pin::pin!(context.once_sealed("charge", async |_| Ok(1))).poll(&mut cx);
+        Ok(format!("{asked:?} {charged:?}"))
+    });
+    let mut process = Process::new(plain(tool));
+    let frames = process.request(1, "tools/call", &json!({"name": "t"}));
+    let text = response(&frames)["result"]["content"][0]["text"].as_str().unwrap().to_owned();
+    assert!(text.contains("cannot wait for an answer") && text.contains("cannot wait for a sealed key"), "{text}");
+}
+
+/// A regression: between the moment at which a round is taken and the end of its request, another task could run an effect that the state does not
+/// hold, and that the retry would run again.
+#[test]
+fn nothing_is_added_to_a_log_that_has_left() {
+    use crate::rounds::{AskStep, Asking, EffectStep, RoundLog};
+    let (now, ask) = (Duration::from_secs(1), || Asking::new(Sample::new("?").into(), None, None));
+    let mut log = RoundLog::begin(Some([1; 16]), now);
+    assert!(matches!(log.begin_effect("a", false), Some(EffectStep::Run { nth: 0, .. })));
+    assert!(matches!(log.ask(ask(), now), AskStep::Open(_)));
+    assert!(log.leave(0, 8, 0, now).is_none(), "an effect is under way");
+    assert!(log.end_effect("a", 0, None), "the round has waited for it");
+    assert!(log.leave(0, 8, 0, now).is_some());
+    assert!(log.begin_effect("b", false).is_none());
+    assert!(matches!(log.ask(ask(), now), AskStep::Done(Err(AskFailed::Over))));
+}
+
+/// A regression: the mark of a thread that polls an effect was one for all calls. An effect that drives another endpoint in place had that one's input
+/// requests refused, and was itself no longer taken for an effect after one of that endpoint.
+#[test]
+fn an_effect_that_drives_another_endpoint_lets_that_one_ask() {
+    let noted = Arc::default();
+    let other = Arc::new(Mutex::new(Process::new(plain(charges(&noted)))));
+    let tool = Tool::new("t", move |context: Context, (): ()| {
+        let other = Arc::clone(&other);
+        async move {
+            context
+                .once("charge", async |_| {
+                    let params = json!({"name": "t"});
+                    let mut frames = other.lock().unwrap().request(1, "tools/call", &params);
+                    for id in 2..4 {
+                        assert!(is_round(&frames), "{frames:?}");
+                        frames = other.lock().unwrap().request(id, "tools/call", &retry(&params, &frames, agree));
+                    }
+                    let asked = context.sample(Sample::new("?")).await;
+                    Ok(format!("{} | {asked:?}", response(&frames)["result"]["content"][0]["text"]))
+                })
+                .await
+        }
+    });
+    let mut process = Process::new(plain(tool));
+    let frames = process.request(1, "tools/call", &json!({"name": "t"}));
+    let text = response(&frames)["result"]["content"][0]["text"].as_str().unwrap().to_owned();
+    assert!(text.contains("answer to after") && text.contains("stands in an effect"), "{text}");
+}

@@ -1,0 +1,141 @@
+//! Input rounds as frames show them (MCP 2026-07-28, Multi Round-Trip Requests): the results of a peer that ask for input, and the retries of this
+//! end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
+
+use protocol_core::RouteKind;
+use serde_json::Value;
+
+use super::ledger::Ledger;
+use super::{Fact, Read};
+
+/// The requests that may be answered with a round, and the rounds without a retry. None of them is of a later fact but a retry, so they have no
+/// part in what a judge is.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rounds {
+    /// The requests of ours without a response, by their ids.
+    open: BTreeMap<u64, String>,
+    /// The calls of retries.
+    calls: BTreeMap<u64, u64>,
+    asked: Vec<Round>,
+}
+
+impl PartialEq for Rounds {
+    fn eq(&self, other: &Self) -> bool {
+        self.asked == other.asked
+    }
+}
+
+impl Eq for Rounds {}
+
+impl Hash for Rounds {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.asked.hash(state);
+    }
+}
+
+/// A round without a retry.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Round {
+    call: u64,
+    /// The request that it ended.
+    request: String,
+    state: Option<String>,
+    names: BTreeSet<String>,
+}
+
+impl Round {
+    /// The round of `call` of which `frame` is the retry.
+    fn retried_by(frame: &Value, call: u64) -> Self {
+        let params = &frame["params"];
+        Self {
+            call,
+            request: request_of(frame),
+            state: params.get("requestState").map(Value::to_string),
+            names: names(&params["inputResponses"]),
+        }
+    }
+}
+
+/// The method and the parameters of a request, without the members that its retry may change.
+fn request_of(frame: &Value) -> String {
+    let mut params = frame["params"].clone();
+    if let Some(params) = params.as_object_mut() {
+        ["_meta", "inputResponses", "requestState"].iter().for_each(|name| drop(params.remove(*name)));
+    }
+    format!("{} {params}", frame["method"])
+}
+
+fn names(object: &Value) -> BTreeSet<String> {
+    object.as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect()
+}
+
+/// Returns `true` for a request that input requests can answer.
+fn has_rounds(frame: &Value) -> bool {
+    ["tools/call", "prompts/get", "resources/read"].iter().any(|method| frame["method"] == *method)
+}
+
+/// Returns `true` for a result that asks for input.
+pub(super) fn is_round(frame: &Value) -> bool {
+    frame["result"]["resultType"] == "input_required"
+}
+
+impl Rounds {
+    /// The call that has an exchange of this number.
+    pub(super) fn call_of(&self, id: u64) -> u64 {
+        self.calls.get(&id).copied().unwrap_or(id)
+    }
+
+    /// The place of the round of which `frame` is the retry.
+    fn retried_by(&self, frame: &Value) -> Option<usize> {
+        self.asked.iter().position(|round| *round == Round::retried_by(frame, round.call))
+    }
+
+    /// Ends a call; returns its exchanges.
+    pub(super) fn end(&mut self, call: u64) -> Vec<u64> {
+        self.asked.retain(|round| round.call != call);
+        let all = self.calls.iter().filter(|(_, of)| **of == call).map(|(id, _)| *id);
+        all.chain([call]).collect()
+    }
+
+    pub(super) fn enter(&mut self, fact: &Fact<'_>, read: Option<&Read<'_>>) {
+        let Some(Read { value, .. }) = read else { return };
+        let Some(id) = value["id"].as_u64() else { return };
+        match fact {
+            Fact::Sent { .. } if has_rounds(value) => {
+                if let Some(at) = self.retried_by(value) {
+                    self.calls.insert(id, self.asked.remove(at).call);
+                }
+                self.open.insert(id, request_of(value));
+            }
+            Fact::Received { .. } if value.get("method").is_none() => {
+                let Some(request) = self.open.remove(&id).filter(|_| is_round(value)) else { return };
+                let result = &value["result"];
+                let state = result.get("requestState").map(Value::to_string);
+                let call = self.call_of(id);
+                self.asked.push(Round { call, request, state, names: names(&result["inputRequests"]) });
+            }
+            _ => {}
+        }
+    }
+}
+
+/// G14. A request whose id no method has returned is the retry of one round, with its state and the names of its input requests.
+pub(super) fn rounds_apart(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Result<(), String> {
+    let (Fact::Sent { transmit, .. }, Some(Read { text, value })) = (fact, read) else { return Ok(()) };
+    let (RouteKind::Request(_), Some(id)) = (transmit.route.kind, value["id"].as_u64()) else { return Ok(()) };
+    if !ledger.era.calls_stateless || !has_rounds(value) {
+        return Ok(());
+    }
+    let retried = Round::retried_by(value, id);
+    let is_fit = match ledger.calls.contains_key(&id) {
+        true => retried.state.is_none() && retried.names.is_empty(),
+        false => ledger.rounds.retried_by(value).is_some(),
+    };
+    if is_fit {
+        Ok(())
+    } else {
+        Err(format!("no round of the peer is answered by {text}; those without a retry: {:?}", ledger.rounds.asked))
+    }
+}

@@ -1,0 +1,476 @@
+//! Every order of the steps of a stateless client and its server over the input rounds of one call: answers, cancels, deadlines, late frames,
+//! the loss of an exchange and the end of either (MCP 2026-07-28, Multi Round-Trip Requests; G14).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::hash::Hash;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use protocol_core::mcp::Era;
+use protocol_core::{
+    Answer, Ask, CallTimeouts, Close, Elicit, Elicited, Event, ExchangeId, Gone, InboundId, InputKey, InputRound, Instant, Invoke,
+    Lane, OutboundId, Outcome, Progress, Reply, Session, TransportEnd,
+};
+use serde_json::Value;
+use testkit::broken::{Broken, Fault};
+use testkit::config::{client_config, server_config, with};
+use testkit::explore::{Bounds, Explored, explore};
+use testkit::scripted::json;
+use testkit::{Pair, Scripted, Subject, Watched};
+
+const CLIENT: usize = 0;
+const SERVER: usize = 1;
+
+/// A round that the server may ask for: the names of its input requests, and its state.
+type Asks = (&'static [&'static str], Option<&'static str>);
+
+/// Two sessions with one call between them, and what is known of it from outside.
+struct Rounds {
+    ends: [Scripted; 2],
+    /// The frames that have left for each end and have not arrived.
+    under_way: [VecDeque<String>; 2],
+    closed: [bool; 2],
+    /// The rounds that the server may still ask for, in order.
+    plan: VecDeque<Asks>,
+    left: Left,
+    call: OutboundId,
+    outcome: Option<Outcome>,
+    /// The request whose handler runs.
+    serves: Vec<InboundId>,
+    /// The ids of the requests that have left the client, in order.
+    requests: Vec<u64>,
+    /// The newest round that has come to the client: its state, and the answers to its input requests that were given.
+    round: Option<(Value, BTreeMap<String, String>)>,
+    /// The client has taken that round and has not sent the retry.
+    is_between: bool,
+    /// The number of rounds that have come to the client.
+    rounds: u8,
+    /// The input requests that the client shows, and the answer that each will get.
+    open: Vec<(InputKey, String)>,
+    /// The frames about ended exchanges, which a transport may deliver once more.
+    old: Vec<String>,
+    /// The exchange that a cancel of the client has named.
+    cancelled: Option<u64>,
+    /// The exchanges that the server has ended.
+    ended: Vec<u64>,
+}
+
+/// The numbers of what may still happen.
+#[derive(Clone, Copy, Hash)]
+struct Left {
+    cancels: u8,
+    deadlines: u8,
+    progress: u8,
+    /// Old frames that arrive once more.
+    late: u8,
+    losses: u8,
+    closes: u8,
+}
+
+const NOTHING: Left = Left { cancels: 0, deadlines: 0, progress: 0, late: 0, losses: 0, closes: 0 };
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// The server asks for the next round of its plan.
+    Ask,
+    Respond,
+    Report,
+    Answer(usize),
+    Cancel,
+    /// The next deadline of the client. That of a retry passes always, a time limit only as often as is left.
+    Deadline,
+    /// An old frame arrives once more.
+    Late(usize),
+    Lose,
+    Close(usize, Close),
+    End(usize),
+    Leave(usize),
+    Arrive(usize),
+}
+
+impl Rounds {
+    fn new(plan: &[Asks], left: Left) -> Self {
+        let client = Scripted::new(with(client_config(), |config| {
+            (config.era, config.list_changes) = (Era::Modern, false);
+        }));
+        let mut pair = Pair { client, server: Scripted::new(server_config()), trace: Vec::new() };
+        pair.run();
+        pair.client.drain();
+        pair.server.drain();
+        let limit = CallTimeouts::NONE.with_max_total(Some(Duration::from_millis(120)));
+        let call = pair.client.invoke(Invoke::call_tool("t", json(r#"{"x":1}"#)).with_timeouts(limit));
+        Self {
+            ends: [pair.client, pair.server],
+            under_way: Default::default(),
+            closed: [false; 2],
+            plan: plan.iter().copied().collect(),
+            left,
+            call,
+            outcome: None,
+            serves: Vec::new(),
+            requests: Vec::new(),
+            round: None,
+            is_between: false,
+            rounds: 0,
+            open: Vec::new(),
+            old: Vec::new(),
+            cancelled: None,
+            ended: Vec::new(),
+        }
+    }
+
+    fn client(&mut self) -> &mut Scripted {
+        &mut self.ends[CLIENT]
+    }
+
+    fn poll(&mut self) {
+        for event in self.ends[CLIENT].events() {
+            assert!(!self.closed[CLIENT], "G4: {event:?} after the end");
+            match event {
+                Event::Done { id, outcome, .. } => {
+                    assert!(id == self.call && self.outcome.is_none(), "G1: {id} is done twice");
+                    assert_eq!(self.open, [], "an input request outlives its call");
+                    (self.outcome, self.is_between) = (Some(outcome), false);
+                }
+                Event::InputRequested { key, parent, ask: Ask::Elicit(elicit), .. } => {
+                    assert!(parent == Some(self.call) && self.outcome.is_none() && self.is_between);
+                    self.open.push((key, format!("{} {}", self.rounds, elicit.message)));
+                }
+                Event::InputGone { key } => {
+                    let before = self.open.len();
+                    self.open.retain(|(open, _)| *open != key);
+                    assert_eq!(self.open.len() + 1, before, "{key:?} is gone twice, or was answered");
+                }
+                Event::Progress { .. } => assert!(self.outcome.is_none() && !self.is_between),
+                Event::Violation(rule) => panic!("the client objects to its server: {rule}"),
+                Event::Closed(_) => {
+                    assert!(self.outcome.is_some(), "G1: the call is never done");
+                    self.closed[CLIENT] = true;
+                }
+                _ => {}
+            }
+        }
+        for event in self.ends[SERVER].events() {
+            match event {
+                Event::Request { id, request, .. } => {
+                    let retry = request.retry();
+                    assert_eq!(retry.is_some(), self.requests.len() > 1, "a retry names a round, and a first request none");
+                    self.serves.push(id);
+                }
+                Event::Cancelled { id, .. } => {
+                    self.serves.retain(|serve| *serve != id);
+                    let end = &mut self.ends[SERVER];
+                    let _ = end.session.respond(id, Reply::Done, end.now);
+                }
+                Event::Violation(rule) => panic!("the server objects to its client: {rule}"),
+                Event::Closed(_) => self.closed[SERVER] = true,
+                _ => {}
+            }
+        }
+        assert!(!self.is_between || self.ends[CLIENT].session.stats().exchanges_out == 0, "between two rounds no exchange is open");
+    }
+
+    /// Checks a frame that leaves the client.
+    fn check_sent(&mut self, frame: &str) {
+        let frame: Value = serde_json::from_str(frame).expect("it is JSON");
+        let params = &frame["params"];
+        if frame["method"] == "notifications/cancelled" {
+            let id = params["requestId"].as_u64().expect("an id of ours");
+            assert_eq!((Some(&id), self.cancelled), (self.requests.last(), None), "one cancel, of the open exchange");
+            assert!(self.outcome.is_some(), "a cancel ends the call");
+            self.cancelled = Some(id);
+            return;
+        }
+        assert_eq!(frame["method"], "tools/call", "a client sends no response: {frame}");
+        assert!(self.outcome.is_none(), "a request leaves after the end of its call");
+        let id = frame["id"].as_u64().expect("an id of ours");
+        assert!(!self.requests.contains(&id), "G14: the id {id} is used again");
+        assert_eq!((&params["name"], &params["arguments"]["x"]), (&Value::from("t"), &Value::from(1)), "G13");
+        let (state, answers) = self.round.clone().unwrap_or_default();
+        assert_eq!(params.get("requestState").cloned().unwrap_or_default(), state, "G14: the state of the last round, or none");
+        let given = params.get("inputResponses").and_then(Value::as_object).cloned().unwrap_or_default();
+        let given: BTreeMap<_, _> = given
+            .into_iter()
+            .map(|(name, answer)| (name, answer["content"]["v"].as_str().unwrap_or_default().to_owned()))
+            .collect();
+        assert_eq!(given, answers, "G14: the answers of the last round");
+        self.requests.push(id);
+    }
+
+    /// Checks a frame that leaves the server.
+    fn check_served(&mut self, frame: &str) {
+        let frame: Value = serde_json::from_str(frame).expect("it is JSON");
+        assert!(frame.get("method").is_none() || frame.get("id").is_none(), "G15: a server sends no request: {frame}");
+        let id = frame["id"].as_u64().or_else(|| frame["params"]["progressToken"].as_u64()).expect("an exchange of the client");
+        assert!(!self.ended.contains(&id), "G15: {frame} follows the result");
+        if frame.get("method").is_none() {
+            self.ended.push(id);
+        }
+    }
+
+    /// Notes a frame that is about to arrive at the client.
+    fn note_arrival(&mut self, text: &str) {
+        let frame: Value = serde_json::from_str(text).expect("it is JSON");
+        let id = frame["id"].as_u64().or_else(|| frame["params"]["progressToken"].as_u64());
+        let (result, is_open) = (&frame["result"], self.outcome.is_none() && id == self.requests.last().copied());
+        if is_open && result["resultType"] == "input_required" && !self.closed[CLIENT] {
+            self.round = Some((result["requestState"].clone(), BTreeMap::new()));
+            self.is_between = true;
+            self.rounds += 1;
+        }
+        self.old.push(text.to_owned());
+    }
+
+    /// The places of the old frames whose exchange has ended at the client.
+    fn late(&self) -> impl Iterator<Item = usize> {
+        let ended = |text: &String| {
+            let frame: Value = serde_json::from_str(text).expect("it is JSON");
+            let id = frame["id"].as_u64().or_else(|| frame["params"]["progressToken"].as_u64());
+            self.outcome.is_some() || self.is_between || id != self.requests.last().copied()
+        };
+        self.old.iter().enumerate().filter(move |(_, text)| ended(text)).map(|(place, _)| place)
+    }
+
+    fn queued(&self) -> (usize, u64) {
+        let stats = self.ends[CLIENT].session.stats();
+        (stats.queued_bytes, stats.frames_out)
+    }
+}
+
+impl Explored for Rounds {
+    type Step = Step;
+
+    fn steps(&self) -> Vec<Step> {
+        let (mut all, left, is_open) = (Vec::new(), self.left, self.outcome.is_none());
+        if !self.serves.is_empty() {
+            all.extend((!self.plan.is_empty()).then_some(Step::Ask));
+            all.extend([Step::Respond].into_iter().chain((left.progress > 0).then_some(Step::Report)));
+        }
+        all.extend((0..self.open.len()).map(Step::Answer));
+        all.extend((left.cancels > 0 && is_open).then_some(Step::Cancel));
+        let waits_for_retry = self.is_between && self.open.is_empty();
+        let has_deadline = self.ends[CLIENT].session.poll_timeout().is_some();
+        all.extend((has_deadline && (waits_for_retry || left.deadlines > 0)).then_some(Step::Deadline));
+        all.extend(self.late().filter(|_| left.late > 0 && !self.closed[CLIENT]).map(Step::Late));
+        all.extend((left.losses > 0 && is_open && !self.requests.is_empty()).then_some(Step::Lose));
+        for end in [CLIENT, SERVER] {
+            if left.closes > 0 && !self.closed[end] {
+                let graceful = Close::Graceful { grace: Duration::from_millis(200) };
+                all.extend([Step::Close(end, Close::Now), Step::Close(end, graceful)]);
+            }
+            let is_last = self.closed[1 - end] && self.under_way[end].is_empty() && !self.closed[end];
+            all.extend(is_last.then_some(Step::End(end)));
+            all.extend((self.ends[end].session.stats().queued_bytes > 0).then_some(Step::Leave(end)));
+            all.extend((!self.under_way[end].is_empty()).then_some(Step::Arrive(end)));
+        }
+        all
+    }
+
+    fn take(&mut self, step: &Step) {
+        match *step {
+            Step::Ask => {
+                let (names, state) = self.plan.pop_front().expect("a round is left");
+                let form =
+                    |name: &str| Ask::Elicit(Elicit::new(name, json(r#"{"type":"object","properties":{"v":{"type":"string"}}}"#)));
+                let round = names.iter().fold(InputRound::new(), |round, name| round.ask(*name, form(name)));
+                let round = state.into_iter().fold(round, InputRound::with_state);
+                let (id, end) = (self.serves.remove(0), &mut self.ends[SERVER]);
+                end.session.finish_round(id, round, end.now).expect("its handler runs");
+            }
+            Step::Respond => {
+                let (id, end) = (self.serves.remove(0), &mut self.ends[SERVER]);
+                end.session.respond(id, Reply::Done, end.now).expect("its handler runs");
+            }
+            Step::Report => {
+                self.left.progress -= 1;
+                let (id, end) = (self.serves[0], &mut self.ends[SERVER]);
+                end.session.progress(id, Progress::value(1.0), end.now).expect("its handler runs");
+            }
+            Step::Answer(place) => {
+                let (key, value) = self.open.remove(place);
+                let name = value.split(' ').nth(1).expect("a name").to_owned();
+                let (_, answers) = self.round.as_mut().expect("a round asks");
+                answers.insert(name, value.clone());
+                self.is_between = !self.open.is_empty();
+                let answer = Answer::Elicit(Elicited::Accept(json(&format!(r#"{{"v":"{value}"}}"#))));
+                let client = self.client();
+                client.session.provide_input(key, answer, client.now).expect("it is open");
+            }
+            Step::Cancel => {
+                self.left.cancels -= 1;
+                let (before, is_between, call) = (self.queued(), self.is_between, self.call);
+                let client = self.client();
+                client.session.cancel(call, None, client.now).expect("it is not done");
+                assert!(!is_between || self.queued() == before, "between two rounds there is nothing to cancel");
+            }
+            Step::Deadline => {
+                let waits = self.is_between && self.open.is_empty();
+                let is_limit = self.outcome.is_none() && !waits;
+                self.left.deadlines -= u8::from(is_limit && self.left.deadlines > 0);
+                let before = self.queued();
+                let client = self.client();
+                client.now = client.session.poll_timeout().expect("there is one");
+                client.session.handle_timeout(client.now);
+                let has_retried = self.queued() != before;
+                self.is_between &= !(waits && has_retried);
+            }
+            Step::Late(place) => {
+                self.left.late -= 1;
+                let (text, before) = (self.old[place].clone(), self.queued());
+                let client = self.client();
+                let late = client.session.stats().late_frames;
+                client.frame(&text);
+                assert_eq!(client.session.stats().late_frames, late + 1, "{text} is late");
+                assert_eq!(client.events(), [], "{text} is late");
+                assert_eq!(self.queued(), before, "{text} is late");
+            }
+            Step::Lose => {
+                self.left.losses -= 1;
+                let gone = Gone::Exchange(ExchangeId::from_number(*self.requests.last().expect("one has left")));
+                // A retry that has not left has another number.
+                let is_live = !self.is_between && self.queued().0 == 0;
+                let client = self.client();
+                let lost = client.session.handle_gone(gone, client.now);
+                assert_eq!(lost.is_ok(), is_live, "{gone:?}");
+                self.poll();
+                assert!(lost.is_err() || self.outcome == Some(Outcome::Lost), "{:?}", self.outcome);
+            }
+            Step::Close(end, how) => {
+                self.left.closes -= 1;
+                let (before, is_between) = (self.queued(), self.is_between);
+                let closes = &mut self.ends[end];
+                closes.session.close(how, closes.now);
+                assert!(end == SERVER || !is_between || self.queued() == before, "between two rounds there is nothing to cancel");
+            }
+            Step::End(end) => {
+                let ends = &mut self.ends[end];
+                ends.session.handle_end(TransportEnd::Eof, ends.now);
+            }
+            Step::Leave(end) => {
+                let frame = self.ends[end].next_sent().expect("output is queued");
+                assert!(!self.closed[end], "G4: {frame} after the end");
+                if end == CLIENT {
+                    self.check_sent(&frame)
+                } else {
+                    self.check_served(&frame)
+                }
+                self.under_way[1 - end].push_back(frame);
+            }
+            Step::Arrive(end) => {
+                let frame = self.under_way[end].pop_front().expect("a frame is under way");
+                if end == CLIENT {
+                    self.note_arrival(&frame);
+                }
+                let end = &mut self.ends[end];
+                end.session.handle_frame(frame.into(), Lane::CHANNEL, end.now).expect("the session takes frames");
+            }
+        }
+        self.poll();
+    }
+
+    fn state(&self) -> impl Hash {
+        let sessions = [CLIENT, SERVER].map(|end| format!("{:?}", self.ends[end].session));
+        let known = format!("{:?}{:?}{:?}{:?}", self.outcome, self.serves, self.round, self.open);
+        let old = if self.left.late > 0 { self.old.clone() } else { Vec::new() };
+        (sessions, self.under_way.clone(), self.left, self.plan.len(), known, old, self.cancelled)
+    }
+
+    fn check_rest(&self) {
+        assert!(self.outcome.is_some(), "G1: the call is never done");
+        let [client, server] = [CLIENT, SERVER].map(|end| self.ends[end].session.stats());
+        assert_eq!((client.exchanges_out, client.outbound_calls), (0, 0));
+        assert_eq!((server.exchanges_in, server.inbound_calls), (0, 0));
+        assert!(!matches!(self.outcome, Some(Outcome::Invalid(_) | Outcome::Unanswered(_))), "{:?}", self.outcome);
+    }
+}
+
+fn search(plan: &[Asks], left: Left, states: usize) {
+    let found = explore(|| Rounds::new(plan, left), Bounds::default()).unwrap_or_else(|failure| panic!("{failure}"));
+    println!("{found:?}");
+    assert!(found.states > states && found.rests > 1 && found.cut == 0, "{found:?}");
+}
+
+#[test]
+fn every_order_of_answers_over_two_rounds_sends_those_of_the_last_round_with_its_state() {
+    search(&[(&["a", "b"], Some("one")), (&["b", "a"], Some("two"))], Left { cancels: 1, deadlines: 1, ..NOTHING }, 100);
+    search(&[(&["a", "b"], Some("one")), (&["a"], None)], Left { cancels: 1, ..NOTHING }, 50);
+    search(&[(&["a"], None), (&["b", "c"], Some("two"))], Left { cancels: 1, ..NOTHING }, 50);
+}
+
+#[test]
+fn every_order_of_rounds_without_an_input_request_sends_the_call_again_or_ends_it() {
+    search(&[(&[], Some("one")), (&[], Some("two"))], Left { cancels: 1, deadlines: 1, ..NOTHING }, 30);
+    search(&[(&["a"], Some("one")), (&[], Some("two"))], Left { cancels: 1, losses: 1, ..NOTHING }, 50);
+    search(&[(&[], Some("one")), (&["a"], None)], Left { deadlines: 1, losses: 1, ..NOTHING }, 50);
+}
+
+#[test]
+fn every_order_of_late_frames_and_losses_leaves_the_current_round_alone() {
+    search(&[(&["a", "b"], Some("one")), (&["a"], Some("two"))], Left { progress: 2, late: 1, ..NOTHING }, 100);
+    search(&[(&["a"], Some("one")), (&["a"], None)], Left { cancels: 1, late: 2, losses: 1, ..NOTHING }, 100);
+}
+
+#[test]
+fn every_order_of_a_round_and_the_end_of_either_session_ends_the_call_once() {
+    search(&[(&["a", "b"], Some("one"))], Left { cancels: 1, closes: 1, ..NOTHING }, 100);
+    search(&[(&["a"], Some("one")), (&[], Some("two"))], Left { closes: 1, losses: 1, ..NOTHING }, 100);
+}
+
+/// Two rounds of one call, judged at the client, which has a fault or none.
+fn judged(fault: Option<Fault>) {
+    let now = Instant::ZERO;
+    let config = with(client_config(), |config| (config.era, config.list_changes) = (Era::Modern, false));
+    let session = Session::new(config, now);
+    match fault {
+        Some(fault) => asked_twice(&mut Watched::new(Broken::new(session, fault), now)),
+        None => asked_twice(&mut Watched::new(session, now)),
+    }
+}
+
+fn asked_twice<S: Subject>(client: &mut Watched<S>) {
+    let (now, mut server) = (Instant::ZERO, Scripted::new(server_config()));
+    let mut plan = VecDeque::from([("a", Some("one")), ("b", None)]);
+    let mut call = None;
+    for _ in 0..8 {
+        while let Some(out) = client.poll_transmit() {
+            server.session.handle_frame(out.frame, Lane::CHANNEL, now).expect("it takes frames");
+        }
+        for event in server.events() {
+            let Event::Request { id, .. } = event else { continue };
+            match plan.pop_front() {
+                Some((name, state)) => {
+                    let round = InputRound::new().ask(name, Ask::Roots);
+                    let round = state.into_iter().fold(round, InputRound::with_state);
+                    server.session.finish_round(id, round, now).expect("its handler runs");
+                }
+                None => server.session.respond(id, Reply::Done, now).expect("its handler runs"),
+            }
+        }
+        for frame in server.sent() {
+            client.handle_frame(frame.into(), Lane::CHANNEL, now).expect("it takes frames");
+        }
+        if client.is_ready() && call.is_none() {
+            call = Some(client.invoke(Invoke::call_tool("t", json("{}")), now).expect("it is admitted"));
+        }
+        while let Some(event) = client.poll_event() {
+            match event {
+                Event::InputRequested { key, .. } => {
+                    client.provide_input(key, Answer::Roots(json("[]")), now).expect("it is open");
+                }
+                Event::Done { outcome: Outcome::Result(_), .. } => return,
+                _ => {}
+            }
+        }
+    }
+    panic!("the call is never done");
+}
+
+#[test]
+fn a_retry_with_anything_of_an_earlier_round_is_objected_to_by_g14() {
+    judged(None);
+    for fault in Fault::ALL.into_iter().filter(|fault| fault.is_of_rounds()) {
+        let said = catch_unwind(AssertUnwindSafe(|| judged(Some(fault)))).expect_err("it is no fault");
+        let said = said.downcast_ref::<String>().cloned().unwrap_or_default();
+        assert!(said.starts_with("G14: "), "{fault:?}: {said}");
+    }
+}
