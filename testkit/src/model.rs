@@ -1239,12 +1239,12 @@ impl Model {
                 // A lane that is gone is stopped no longer.
                 self.resume(lane);
             }
-            Gone::Exchange(exchange) => {
+            Gone::Exchange(exchange) | Gone::Response(exchange) => {
                 let id = summary::number(exchange);
                 if self.calls.get(&id).is_none_or(|call| call.held) {
                     return state_error("NotLive");
                 }
-                if ends {
+                if ends || matches!(gone, Gone::Response(_)) {
                     self.settle_call(id, "lost");
                 }
             }

@@ -413,6 +413,18 @@ fn the_lost_way_of_a_reply_ends_a_call_only_where_calls_live_with_it() {
 }
 
 #[test]
+fn a_response_that_will_not_come_by_any_stream_ends_its_call_without_a_cancel() {
+    let mut client = Scripted::client(client_config());
+    let call = client.call();
+    client.polled();
+    let response = Gone::Response(ExchangeId::from_number(2));
+    assert_eq!(client.session.handle_gone(response, client.now), Ok(()));
+    assert!(matches!(&client.events()[..], [Event::Done { id, outcome: Outcome::Lost, .. }] if *id == call));
+    assert_eq!(client.polled(), []);
+    assert_eq!(client.session.handle_gone(response, client.now), Err(NotLive));
+}
+
+#[test]
 fn the_questions_of_a_lane_that_is_gone_are_withdrawn_where_they_live_with_it() {
     let mut app = app();
     app.by(3, &invoke(1, "a"));
