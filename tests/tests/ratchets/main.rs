@@ -98,11 +98,21 @@ const MACHINES: [&str; 7] = [
 ];
 
 /// Types among them that are no machines, and why their fields may be seen.
-const PLAIN_DATA: [(&str, &[&str], &str); 21] = [
+const PLAIN_DATA: [(&str, &[&str], &str); 23] = [
     ("protocol-core/http/accept.rs", &["Accepted"], "the result of reading a header is read by name"),
+    (
+        "protocol-core/http/client/mod.rs",
+        &["HttpClientConfig", "HttpClientRequest"],
+        "the owner fills in a configuration, and takes apart a request that it is to make",
+    ),
+    ("protocol-core/http/client/tools.rs", &["Page"], "the result of reading a list is read by name"),
     ("protocol-core/http/head.rs", &["RequestHead", "ResponseHead"], "the owner fills in one head and takes the other apart"),
     ("protocol-core/http/header.rs", &["WrongArgument"], "an error names the header that it is about"),
-    ("protocol-core/http/limits.rs", &["HttpLimits", "HttpTimeouts"], "the owner fills in limits"),
+    (
+        "protocol-core/http/limits.rs",
+        &["HttpClientLimits", "HttpClientTimeouts", "HttpLimits", "HttpTimeouts"],
+        "the owner fills in limits",
+    ),
     ("protocol-core/http/message.rs", &["Batch", "Request"], "the result of reading a body is read by name"),
     (
         "protocol-core/http/server/mod.rs",

@@ -1,0 +1,122 @@
+//! The HTTP session of a client whose session has a handshake (Transports 2025-11-25, "Session Management").
+//!
+//! ```text
+//!             open              agree: its result             confirm: `initialized` was acknowledged
+//!   Unopened -------> Opening --------------------> Agreed ----------------------------------------> Open
+//!      ^                 |                            ^                                               |
+//!      `-----------------'                            | agree                                         | reopen: the server
+//!        forget: its error                            `-------------------- Reopening <---------------' has forgotten it
+//! ```
+//!
+//! Requests and notifications wait until the session is open. In `Reopening` the client repeats the handshake with the frame of the first
+//! one, unknown to the session of its owner, which has agreed on a version for good: so the new version must be the same.
+
+use bytes::Bytes;
+
+use crate::json::Text;
+
+#[derive(Debug, Default)]
+pub(super) struct HttpSession {
+    state: State,
+    id: Option<Text>,
+    version: Option<Text>,
+    /// The frame of the handshake.
+    initialize: Bytes,
+    /// The number of sessions before this one.
+    generation: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Unopened,
+    Opening,
+    Agreed,
+    Open,
+    Reopening,
+}
+
+/// The handshake was repeated with another result than before.
+pub(super) struct AnotherVersion;
+
+impl HttpSession {
+    // ---- Transitions ----
+
+    /// Unopened -> Opening.
+    pub(super) fn open(&mut self, initialize: Bytes) {
+        *self = Self { state: State::Opening, initialize, generation: self.generation, ..Self::default() };
+    }
+
+    /// Opening -> Unopened.
+    pub(super) fn forget(&mut self) {
+        *self = Self { generation: self.generation, ..Self::default() };
+    }
+
+    /// Opening, Reopening -> Agreed, on the version in the result.
+    pub(super) fn agree(&mut self, version: Option<&str>) -> Result<(), AnotherVersion> {
+        let version = version.map(Text::from);
+        if self.state == State::Reopening && version != self.version {
+            return Err(AnotherVersion);
+        }
+        (self.state, self.version) = (State::Agreed, version);
+        Ok(())
+    }
+
+    /// Agreed -> Open. Returns `true` if it was.
+    pub(super) fn confirm(&mut self) -> bool {
+        let was_agreed = self.state == State::Agreed;
+        if was_agreed {
+            self.state = State::Open;
+        }
+        was_agreed
+    }
+
+    /// Open -> Reopening. Returns the frame of the handshake; `None`, and no change, in any other state.
+    pub(super) fn reopen(&mut self) -> Option<Bytes> {
+        if self.state != State::Open {
+            return None;
+        }
+        (self.state, self.id) = (State::Reopening, None);
+        self.generation = self.generation.saturating_add(1);
+        Some(self.initialize.clone())
+    }
+
+    /// Sets the id, which comes with the head of the response to the handshake.
+    pub(super) fn set_id(&mut self, id: Option<Text>) {
+        if matches!(self.state, State::Opening | State::Reopening) {
+            self.id = id;
+        }
+    }
+
+    // ---- State ----
+
+    pub(super) fn id(&self) -> Option<&Text> {
+        self.id.as_ref()
+    }
+
+    /// The version that was agreed on; while the handshake is repeated, that of the last one.
+    pub(super) fn version(&self) -> Option<&Text> {
+        self.version.as_ref()
+    }
+
+    pub(super) fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    pub(super) fn is_unopened(&self) -> bool {
+        self.state == State::Unopened
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.state == State::Open
+    }
+
+    pub(super) fn is_reopening(&self) -> bool {
+        self.state == State::Reopening
+    }
+
+    /// Returns `true` if the handshake was repeated at least once.
+    pub(super) fn was_reopened(&self) -> bool {
+        self.generation > 0
+    }
+}
