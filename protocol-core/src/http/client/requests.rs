@@ -77,7 +77,10 @@ impl HttpClient {
         self.backlog.withdraw(exchange);
         self.tools.withdraw(exchange);
         // A server with a handshake takes a stream that closes for an accident. It may still be at work on a call that is lost.
-        let is_told = call.as_ref().map_or(!self.session.is_unopened(), |call| call.era() == Era::Legacy && !call.is_held());
+        let is_told = match &call {
+            Some(call) => call.era() == Era::Legacy && !call.is_held(),
+            None => !self.session.is_unopened(),
+        };
         if is_told {
             self.queue_message(frame);
         }
@@ -294,7 +297,7 @@ impl HttpClient {
             headers.push(header::SESSION_ID, String::from(&**id));
         }
         if let Some(version) = self.session.version() {
-            headers.push(header::VERSION, String::from(&**version));
+            headers.push(header::VERSION, version.as_str());
         }
     }
 

@@ -19,6 +19,7 @@ use crate::http::message::{self, Incoming};
 use crate::http::sse::{Decoder, DecoderLimits, Event, Item};
 use crate::json::Text;
 use crate::json::read::{member, string};
+use crate::mcp::Revision;
 use crate::session::ExchangeId;
 
 /// The maximum number of challenges of which an owner is told.
@@ -63,6 +64,11 @@ impl Reply {
     fn is_unauthorized(&self) -> bool {
         matches!(self.fault, HttpFault::Unauthorized { .. })
     }
+}
+
+/// The revision in the result of a handshake, if it is known.
+fn agreed_revision(frame: &[u8]) -> Option<Revision> {
+    message::agreed_version(frame).and_then(|version| Revision::from_name(&version))
 }
 
 fn location<'h>(headers: &'h Headers<'_>) -> Option<&'h str> {
@@ -477,7 +483,7 @@ impl HttpClient {
             (Kind::Initialize, _) => {
                 if member(frame, "result").is_some() {
                     // Only a handshake that is repeated can lead to another version.
-                    let _ = self.session.agree(message::agreed_version(frame).as_deref());
+                    let _ = self.session.agree(agreed_revision(frame));
                 } else {
                     self.session.forget();
                 }
@@ -507,8 +513,7 @@ impl HttpClient {
 
     /// Takes the response to a handshake that the client has repeated.
     fn take_repeated_handshake(&mut self, frame: &Bytes) {
-        let version = message::agreed_version(frame);
-        match version.map(|version| self.session.agree(Some(&version))) {
+        match agreed_revision(frame).map(|revision| self.session.agree(Some(revision))) {
             Some(Ok(())) => self.confirm_again(),
             Some(Err(_)) | None => self.fail(HttpFailure::SessionLost),
         }

@@ -14,12 +14,13 @@
 use bytes::Bytes;
 
 use crate::json::Text;
+use crate::mcp::Revision;
 
 #[derive(Debug, Default)]
 pub(super) struct HttpSession {
     state: State,
     id: Option<Text>,
-    version: Option<Text>,
+    version: Option<Revision>,
     /// The frame of the handshake.
     initialize: Bytes,
     /// The number of sessions before this one.
@@ -52,9 +53,8 @@ impl HttpSession {
         *self = Self { generation: self.generation, ..Self::default() };
     }
 
-    /// Opening, Reopening -> Agreed, on the version in the result.
-    pub(super) fn agree(&mut self, version: Option<&str>) -> Result<(), AnotherVersion> {
-        let version = version.map(Text::from);
+    /// Opening, Reopening -> Agreed, on the version in the result. A session does not go on with one that it does not know.
+    pub(super) fn agree(&mut self, version: Option<Revision>) -> Result<(), AnotherVersion> {
         if self.state == State::Reopening && version != self.version {
             return Err(AnotherVersion);
         }
@@ -95,8 +95,8 @@ impl HttpSession {
     }
 
     /// The version that was agreed on; while the handshake is repeated, that of the last one.
-    pub(super) fn version(&self) -> Option<&Text> {
-        self.version.as_ref()
+    pub(super) fn version(&self) -> Option<Revision> {
+        self.version
     }
 
     pub(super) fn generation(&self) -> u32 {

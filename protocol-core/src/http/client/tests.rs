@@ -397,6 +397,17 @@ fn each_message_is_a_post_and_those_after_the_handshake_name_the_session_and_its
     assert_eq!(bench.field(3, "mcp-protocol-version"), Some("2025-06-18"));
 }
 
+/// The text of the server was once sent back to it in a header, whatever it was.
+#[test]
+fn a_version_that_is_not_known_is_never_put_into_a_header() {
+    let mut bench = Bench::new(ClientEra::Legacy);
+    bench.head_with(0, 200, &[("content-type", JSON), ("mcp-session-id", "s1")]);
+    bench.body(0, &agreed(1, "2025-1\\u007f-25"));
+    assert_eq!(bench.look()[1..], ["the session closes: no protocol revision is common to both ends"]);
+    bench.close();
+    assert_eq!((bench.look(), bench.field(1, "mcp-protocol-version")), (vec!["DELETE [s1]".to_string()], None));
+}
+
 #[test]
 fn a_server_may_do_without_a_session_id_and_a_malformed_one_is_ignored() {
     for (id, fault) in [("", false), ("a b", true), ("\u{e4}", true)] {
