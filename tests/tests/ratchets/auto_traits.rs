@@ -154,7 +154,7 @@ mod adapter_tokio {
     asserted! {
         []
         shared: [
-            Alarm, Clock, Connection, Process, Stdin, Stdout, TokioIo, Child, Duplex, Tcp, TcpListener, Unix,
+            Alarm, Clock, Connection, HttpServerAddress, Process, Stdin, Stdout, TokioIo, Child, Duplex, Tcp, TcpListener, Unix,
             UnixListener
         ]
         moved: []
