@@ -73,6 +73,16 @@ impl Backlog {
         self.bytes = 0;
     }
 
+    /// Drops the requests.
+    pub(super) fn clear_calls(&mut self) {
+        while self.pop_call().is_some() {}
+    }
+
+    /// Returns `true` if a message waits.
+    pub(super) fn has_messages(&self) -> bool {
+        !self.messages.is_empty()
+    }
+
     /// Stops or resumes the channel by what waits. Returns the new state if it has changed: `true` for stopped.
     pub(super) fn judge(&mut self, limits: &HttpClientLimits) -> Option<bool> {
         let frames = self.calls.len().saturating_add(self.messages.len());

@@ -1,12 +1,16 @@
 //! The client's end of Streamable HTTP.
 //!
 //! ```text
-//!   Running ------------------- fail: there is nothing to talk to --------------------> Failed
-//!    |   | use_old_transport: the server refuses both eras       ^                        |
-//!    |   v                                                       | its stream has ended   |
-//!    |  Old -----------------------------------------------------'                        |
-//!    |   |                                                                                |
-//!    `---+---- close ----> Closing: the HTTP session is ended ----> Closed <--- close ----'
+//!   Running ------------------- fail: there is nothing to talk to -------------------> Failed
+//!    |   | use_old_transport: the server refuses both eras      ^                        |
+//!    |   v                                                      | its stream has ended   |
+//!    |  Old ----------------------------------------------------'                        |
+//!    |   |                                                                               |
+//!    `---+---------------- close -------------> Closing <---------- close ---------------'
+//!                                                  |
+//!                                                  | what was under way is acknowledged,
+//!                                                  v and the HTTP session is ended
+//!                                               Closed
 //! ```
 //!
 //! | Files | |
@@ -41,7 +45,7 @@ use super::header::{self, InvalidAnnotation};
 use super::limits::{HttpClientLimits, HttpClientTimeouts};
 use super::location::{InvalidUrl, Location};
 use super::sse::DecodeError;
-use super::timers::Timers;
+use super::timers::{Armed, Timers};
 use crate::json::Text;
 use crate::session::{ExchangeId, Lane, Transmit};
 use crate::shared::Arc;
@@ -299,6 +303,8 @@ pub struct HttpClient {
     tools: Tools,
     backlog: Backlog,
     chance: Chance,
+    /// The deadline of what is under way when the client closes.
+    closing: Armed,
     timers: Timers<TimerKey>,
     events: VecDeque<HttpClientEvent>,
     next_number: u64,
@@ -325,6 +331,8 @@ enum TimerKey {
     Resume(ExchangeId),
     /// The stream of messages that belong to no call is to be opened again.
     News,
+    /// The client is closing, and does not wait any longer for what is under way.
+    Close,
 }
 
 impl HttpClient {
@@ -346,6 +354,7 @@ impl HttpClient {
             news: News::default(),
             tools: Tools::default(),
             backlog: Backlog::default(),
+            closing: Armed::default(),
             timers: Timers::default(),
             events: VecDeque::new(),
             next_number: 1,
@@ -393,23 +402,18 @@ impl HttpClient {
         self.lose_exchange(request);
     }
 
-    /// Gives up all requests and ends the HTTP session, in at most [`HttpClientTimeouts::close`]; then comes [`HttpClientEvent::Closed`]. No
-    /// effect on a client that is closing.
+    /// Gives up all calls, waits for the notifications and answers that are under way, and ends the HTTP session; then comes
+    /// [`HttpClientEvent::Closed`]. Each of the two takes at most [`HttpClientTimeouts::close`]. No effect on a client that is closing.
     pub fn close(&mut self, now: Instant) {
         self.advance(now);
         if matches!(self.phase, Phase::Closing | Phase::Closed) {
             return;
         }
-        self.give_everything_up();
+        self.give_calls_up();
         self.phase = Phase::Closing;
-        if self.session.id().is_some() {
-            let mut headers = Headers::new();
-            self.write_session(&mut headers);
-            let request = self.send(Purpose::Delete, Method::Delete, headers, Bytes::new());
-            self.limit(request, self.config.timeouts.close);
-        } else {
-            self.finish_closing();
-        }
+        let until = self.now.saturating_add(self.config.timeouts.close);
+        self.timers.set(&mut self.closing, TimerKey::Close, Some(until));
+        self.flush();
     }
 
     /// Handles every deadline that is not after `now`. Harmless if called early or repeatedly.
@@ -432,6 +436,11 @@ impl HttpClient {
                 TimerKey::News => {
                     self.news.timer().forget();
                     self.ask_for_news();
+                }
+                TimerKey::Close => {
+                    self.closing.forget();
+                    self.give_everything_up();
+                    self.end_session();
                 }
             }
         }
@@ -480,6 +489,22 @@ impl HttpClient {
         }
     }
 
+    /// Ends the HTTP session of a client that is closing, once nothing is under way.
+    fn end_session(&mut self) {
+        if !matches!(self.phase, Phase::Closing) || !self.exchanges.is_empty() || self.backlog.has_messages() {
+            return;
+        }
+        self.timers.set(&mut self.closing, TimerKey::Close, None);
+        if self.session.id().is_some() {
+            let mut headers = Headers::new();
+            self.write_session(&mut headers);
+            let request = self.send(Purpose::Delete, Method::Delete, headers, Bytes::new());
+            self.limit(request, self.config.timeouts.close);
+        } else {
+            self.finish_closing();
+        }
+    }
+
     /// Closing -> Closed.
     fn finish_closing(&mut self) {
         if matches!(self.phase, Phase::Closing) {
@@ -504,7 +529,18 @@ impl HttpClient {
     }
 
     fn give_everything_up(&mut self) {
+        self.give_calls_up();
         for request in self.exchanges.keys().copied().collect::<Vec<_>>() {
+            self.abort(request);
+        }
+        self.backlog.clear();
+    }
+
+    /// Gives up everything but notifications and answers.
+    fn give_calls_up(&mut self) {
+        let is_message = |purpose| matches!(purpose, Purpose::Message(_) | Purpose::OldMessage(None));
+        let calls = self.exchanges.iter().filter(|(_, exchange)| !is_message(exchange.purpose()));
+        for request in calls.map(|(request, _)| *request).collect::<Vec<_>>() {
             self.abort(request);
         }
         for call in self.calls.keys().copied().collect::<Vec<_>>() {
@@ -512,7 +548,7 @@ impl HttpClient {
         }
         self.news.stop();
         self.timers.set(self.news.timer(), TimerKey::News, None);
-        self.backlog.clear();
+        self.backlog.clear_calls();
         self.tools.end_lookup();
     }
 

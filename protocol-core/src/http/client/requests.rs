@@ -149,7 +149,7 @@ impl HttpClient {
                     self.send_old(target.clone(), frame);
                 }
             }
-            Phase::Running if self.session.is_open() => {
+            Phase::Running | Phase::Closing if self.session.is_open() => {
                 while let Some(exchange) = self.backlog.pop_call() {
                     self.send_call(exchange, None);
                 }
@@ -157,8 +157,10 @@ impl HttpClient {
                     self.send_message(frame);
                 }
             }
+            Phase::Closing => self.backlog.clear(),
             _ => {}
         }
+        self.end_session();
         if let Some(is_stopped) = self.backlog.judge(&self.config.limits) {
             self.events.push_back(HttpClientEvent::Writable(!is_stopped));
         }
@@ -202,7 +204,7 @@ impl HttpClient {
 
     /// The server has forgotten an HTTP session of that generation: repeats the handshake, unless that was done already.
     pub(super) fn reopen(&mut self, generation: u32) {
-        if generation != self.session.generation() {
+        if generation != self.session.generation() || !matches!(self.phase, Phase::Running) {
             return;
         }
         let Some(initialize) = self.session.reopen() else { return };

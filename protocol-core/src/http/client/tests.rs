@@ -878,6 +878,30 @@ fn the_end_of_a_client_ends_its_session_and_waits_for_it_only_for_a_while() {
     assert_eq!(bench.look(), ["closed"], "there is no session to end");
 }
 
+#[test]
+fn a_cancel_that_is_under_way_when_a_client_closes_is_waited_for_but_not_for_long() {
+    let closing = || {
+        let mut bench = Bench::with(ClientEra::Legacy, |config| config.limits.messages = 1);
+        bench.open("s1");
+        let calls = [bench.call("t"), bench.call("t")];
+        calls.into_iter().for_each(|call| bench.cancel(call));
+        bench.look();
+        bench.close();
+        assert_eq!(bench.look(), ["abort 2"]);
+        bench
+    };
+    let mut bench = closing();
+    bench.head(5, 202, "");
+    assert_eq!(bench.look(), ["abort 5", "POST [s1] notifications/cancelled"], "one that waits, too");
+    bench.head(6, 404, "");
+    assert_eq!(bench.look(), ["abort 6", "DELETE [s1]"], "nothing is opened again");
+    let mut bench = closing();
+    bench.wait(seconds(2));
+    assert_eq!(bench.look(), ["abort 5", "DELETE [s1]"]);
+    bench.wait(seconds(2));
+    assert_eq!(bench.look(), ["abort 6", "closed"]);
+}
+
 // ---- Without a handshake ----
 
 #[test]
