@@ -331,6 +331,8 @@ enum TimerKey {
     Resume(ExchangeId),
     /// The stream of messages that belong to no call is to be opened again.
     News,
+    /// The handshake is to be repeated, since its last attempt was lost.
+    Reopen,
     /// The client is closing, and does not wait any longer for what is under way.
     Close,
 }
@@ -436,6 +438,10 @@ impl HttpClient {
                 TimerKey::News => {
                     self.news.timer().forget();
                     self.ask_for_news();
+                }
+                TimerKey::Reopen => {
+                    self.session.timer().forget();
+                    self.repeat_handshake();
                 }
                 TimerKey::Close => {
                     self.closing.forget();
@@ -548,6 +554,7 @@ impl HttpClient {
         }
         self.news.stop();
         self.timers.set(self.news.timer(), TimerKey::News, None);
+        self.timers.set(self.session.timer(), TimerKey::Reopen, None);
         self.backlog.clear_calls();
         self.tools.end_lookup();
     }

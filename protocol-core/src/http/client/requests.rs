@@ -207,7 +207,9 @@ impl HttpClient {
         if generation != self.session.generation() || !matches!(self.phase, Phase::Running) {
             return;
         }
-        let Some(initialize) = self.session.reopen() else { return };
+        if !self.session.reopen() {
+            return;
+        }
         if let Some(request) = self.news.stop() {
             self.abort(request);
         }
@@ -216,7 +218,12 @@ impl HttpClient {
         for exchange in broken.collect::<Vec<_>>() {
             self.lose_call(exchange, HttpFault::NoResponse);
         }
-        let headers = self.post_headers();
+        self.repeat_handshake();
+    }
+
+    /// Repeats the handshake, whose last attempt may have been lost.
+    pub(super) fn repeat_handshake(&mut self) {
+        let (headers, initialize) = (self.post_headers(), self.session.initialize().clone());
         let request = self.send(Purpose::Reopening, Method::Post, headers, initialize);
         self.limit(request, self.config.timeouts.reopen);
     }

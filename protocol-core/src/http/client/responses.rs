@@ -573,6 +573,8 @@ impl HttpClient {
                 self.fault(None, fault);
                 self.confirm();
             }
+            // A server that is just starting again.
+            Purpose::Reopening if matches!(fault, HttpFault::Disconnected | HttpFault::Status(500..)) => self.break_reopening(),
             Purpose::Reopening => self.fail(HttpFailure::SessionLost),
             Purpose::Lookup => self.end_lookup(false),
             Purpose::Delete => self.finish_closing(),
@@ -627,6 +629,16 @@ impl HttpClient {
         }
         self.fault(Some(exchange), fault);
         self.events.push_back(HttpClientEvent::Lost(exchange));
+    }
+
+    /// The server could not be reached to repeat the handshake, which is tried again after a while.
+    fn break_reopening(&mut self) {
+        let chance = self.chance.next();
+        let (limits, timeouts) = (&self.config.limits, &self.config.timeouts);
+        match self.session.attempts().next_attempt(limits, timeouts, chance, self.now) {
+            Some(at) => self.timers.set(self.session.timer(), TimerKey::Reopen, Some(at)),
+            None => self.fail(HttpFailure::SessionLost),
+        }
     }
 
     /// The stream of messages that belong to no call broke, and is opened again after a while.

@@ -16,7 +16,7 @@ pub(super) struct Resumption {
     /// The number of attempts since there was something new.
     failures: u32,
     /// The time at which the current exchange began to be read.
-    began: Instant,
+    began: Option<Instant>,
 }
 
 impl Resumption {
@@ -26,7 +26,7 @@ impl Resumption {
 
     /// A new exchange is read.
     pub(super) fn begin(&mut self, now: Instant) {
-        self.began = now;
+        self.began = Some(now);
     }
 
     /// Something new has come, and the stream has reached this id. One that a header cannot carry is none.
@@ -49,8 +49,8 @@ impl Resumption {
         chance: u8,
         now: Instant,
     ) -> Option<Instant> {
-        if now.saturating_duration_since(self.began) >= timeouts.retry_max {
-            self.failures = 0;
+        if self.began.is_some_and(|began| now.saturating_duration_since(began) >= timeouts.retry_max) {
+            (self.failures, self.began) = (0, None);
         }
         if self.failures >= limits.attempts {
             return None;
@@ -114,6 +114,7 @@ mod tests {
         resumption.reach(Some("7"));
         assert_eq!(waits(&mut resumption, 0).len(), 5);
         let (limits, timeouts) = (HttpClientLimits::default(), HttpClientTimeouts::default());
+        resumption.begin(Instant::ZERO);
         let later = Instant::ZERO.saturating_add(timeouts.retry_max);
         assert_eq!(resumption.next_attempt(&limits, &timeouts, 0, later), Some(later.saturating_add(timeouts.retry)));
         assert_eq!(resumption.last_event_id().map(|id| &**id), Some("7"));

@@ -13,6 +13,8 @@
 
 use bytes::Bytes;
 
+use super::resumption::Resumption;
+use crate::http::timers::Armed;
 use crate::json::Text;
 use crate::mcp::Revision;
 
@@ -25,6 +27,9 @@ pub(super) struct HttpSession {
     initialize: Bytes,
     /// The number of sessions before this one.
     generation: u32,
+    /// The attempts to repeat the handshake.
+    attempts: Resumption,
+    timer: Armed,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,12 +50,12 @@ impl HttpSession {
 
     /// Unopened -> Opening.
     pub(super) fn open(&mut self, initialize: Bytes) {
-        *self = Self { state: State::Opening, initialize, generation: self.generation, ..Self::default() };
+        (self.state, self.id, self.version, self.initialize) = (State::Opening, None, None, initialize);
     }
 
     /// Opening -> Unopened.
     pub(super) fn forget(&mut self) {
-        *self = Self { generation: self.generation, ..Self::default() };
+        (self.state, self.id, self.version, self.initialize) = (State::Unopened, None, None, Bytes::new());
     }
 
     /// Opening, Reopening -> Agreed, on the version in the result. A session does not go on with one that it does not know.
@@ -71,14 +76,22 @@ impl HttpSession {
         was_agreed
     }
 
-    /// Open -> Reopening. Returns the frame of the handshake; `None`, and no change, in any other state.
-    pub(super) fn reopen(&mut self) -> Option<Bytes> {
-        if self.state != State::Open {
-            return None;
+    /// Open -> Reopening. `false`, and no change, in any other state.
+    pub(super) fn reopen(&mut self) -> bool {
+        let was_open = self.state == State::Open;
+        if was_open {
+            (self.state, self.id, self.attempts) = (State::Reopening, None, Resumption::default());
+            self.generation = self.generation.saturating_add(1);
         }
-        (self.state, self.id) = (State::Reopening, None);
-        self.generation = self.generation.saturating_add(1);
-        Some(self.initialize.clone())
+        was_open
+    }
+
+    pub(super) fn attempts(&mut self) -> &mut Resumption {
+        &mut self.attempts
+    }
+
+    pub(super) fn timer(&mut self) -> &mut Armed {
+        &mut self.timer
     }
 
     /// Sets the id, which comes with the head of the response to the handshake.
@@ -89,6 +102,11 @@ impl HttpSession {
     }
 
     // ---- State ----
+
+    /// The frame of the handshake.
+    pub(super) fn initialize(&self) -> &Bytes {
+        &self.initialize
+    }
 
     pub(super) fn id(&self) -> Option<&Text> {
         self.id.as_ref()

@@ -1,8 +1,8 @@
 use super::*;
 use crate::mcp::Era as ClientEra;
 use crate::{
-    Answer, CallTimeouts, Capabilities, Config, Event, Gone, Identity, InputKey, Invalid, Invoke, Json, Lane, OutboundId, Outcome,
-    RpcError, Sampled, Session,
+    Answer, CallTimeouts, Capabilities, CloseReason, Config, Event, Gone, Identity, InputKey, Invalid, Invoke, Json, Lane,
+    OutboundId, Outcome, RpcError, Sampled, Session, TransportEnd,
 };
 use alloc::format;
 use alloc::string::{String, ToString as _};
@@ -107,6 +107,7 @@ impl Bench {
                 match event {
                     Event::Done { id, outcome, .. } => self.done.push((id, outcome)),
                     Event::InputRequested { key, parent, .. } => self.asked.push((key, parent)),
+                    Event::Closed(CloseReason::Failed) => {}
                     Event::Closed(reason) => self.log.push(format!("the session closes: {reason}")),
                     _ => {}
                 }
@@ -133,7 +134,10 @@ impl Bench {
                     self.log.push(format!("writable: {is_writable}"));
                 }
                 HttpClientEvent::Fault { fault, .. } => self.log.push(format!("fault: {fault}")),
-                HttpClientEvent::Failed(failure) => self.log.push(format!("failed: {failure}")),
+                HttpClientEvent::Failed(failure) => {
+                    self.log.push(format!("failed: {failure}"));
+                    self.session.handle_end(TransportEnd::Failed, self.now);
+                }
                 HttpClientEvent::Reopened => self.log.push("reopened".to_string()),
                 HttpClientEvent::Closed => self.log.push("closed".to_string()),
             }
@@ -317,7 +321,8 @@ fn a_server_that_cannot_be_reached_or_is_silent_says_nothing_about_its_era() {
     let mut bench = Bench::new(ClientEra::Auto);
     bench.wait(seconds(10));
     assert_eq!(bench.look()[1..], ["abort 0", "failed: the server does not answer"]);
-    bench.call("t");
+    bench.client.handle_transmit(Transmit::new(result(1, "{}").into()), bench.now);
+    bench.pump();
     assert_eq!(bench.look(), [""; 0], "nothing follows a failure");
 }
 
@@ -697,6 +702,35 @@ fn a_session_that_cannot_be_opened_again_is_an_end() {
     bench.look();
     bench.wait(seconds(10));
     assert_eq!(bench.look(), ["abort 4", "failed: the server has ended the session"]);
+}
+
+#[test]
+fn a_server_that_is_starting_again_is_given_some_time_to_open_a_session() {
+    let mut bench = Bench::legacy();
+    bench.call("t");
+    bench.head(3, 404, "");
+    bench.look();
+    bench.lose(4);
+    assert_eq!(bench.look(), [""; 0]);
+    bench.wait(Duration::from_millis(1250));
+    assert_eq!(bench.look(), ["POST initialize"]);
+    bench.head(5, 503, "");
+    bench.wait(Duration::from_millis(2500));
+    assert_eq!(bench.look(), ["abort 5", "POST initialize"]);
+    bench.head_with(6, 200, &[("content-type", JSON), ("mcp-session-id", "s2")]);
+    bench.body(6, &agreed(1, LATEST));
+    bench.head(7, 202, "");
+    assert_eq!(bench.look()[2..], ["reopened", "POST [s2] tools/call", "GET [s2]"]);
+    let mut bench = Bench::legacy();
+    bench.call("t");
+    bench.head(3, 404, "");
+    for attempt in 4..9 {
+        bench.lose(attempt);
+        bench.wait(seconds(20));
+    }
+    bench.look();
+    bench.lose(9);
+    assert_eq!(bench.look(), ["failed: the server has ended the session"]);
 }
 
 #[test]
