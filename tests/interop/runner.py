@@ -23,6 +23,7 @@ CLIENTS = {
     "call-everything": [sys.executable, HERE / "call/everything.py"],
     "typescript": ["node", HERE / "clients/typescript.mjs"],
     "call-modern": [sys.executable, HERE / "call/modern.py"],
+    "call-http": [sys.executable, HERE / "call/over_http.py"],
     "gateway": ["node", HERE / "clients/gateway.mjs"],
     "typescript2": ["node", HERE / "clients/typescript2.mjs"],
     "mcp1": [DEPS / "mcp1/bin/python", HERE / "clients/mcp1.py"],

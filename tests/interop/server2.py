@@ -1,6 +1,10 @@
-"""A server made with the Python SDK (mcp 2.x) for `call` to drive. What the client says first decides the era it serves."""
+"""A server made with the Python SDK (mcp 2.x) for `call` to drive. What the client says first decides the era it serves.
+
+It serves on its pipes, or with a port as its argument over HTTP.
+"""
 
 import asyncio
+import sys
 
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
@@ -36,4 +40,7 @@ async def ask_user(context: Context) -> str:
 
 
 if __name__ == "__main__":
-    server.run()
+    if len(sys.argv) > 1:
+        server.run(transport="streamable-http", host="127.0.0.1", port=int(sys.argv[1]))
+    else:
+        server.run()

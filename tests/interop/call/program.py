@@ -119,6 +119,11 @@ def call(*arguments, server):
     return Run([*arguments, "--", *server])
 
 
+def call_url(*arguments, url):
+    """Runs `call` against a server over HTTP."""
+    return Run(["--url", url, *arguments])
+
+
 def call_tapped(*arguments, server):
     """The same with a tap on the pipe: the run, and the traffic."""
     log = tempfile.mktemp(suffix=".jsonl")
