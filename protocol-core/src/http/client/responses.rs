@@ -26,7 +26,7 @@ use crate::session::ExchangeId;
 const MAX_CHALLENGES: usize = 8;
 
 /// A head, as far as it decides how the response is read.
-struct Reply {
+struct Head {
     status: u16,
     form: Form,
     /// The fault, unless the body says more.
@@ -40,7 +40,7 @@ enum Form {
     Other,
 }
 
-impl Reply {
+impl Head {
     fn of(head: &ResponseHead<'_>) -> Self {
         let media_type = head.headers.get_all(header::CONTENT_TYPE).next().unwrap_or_default();
         let form = match () {
@@ -90,79 +90,79 @@ impl HttpClient {
             return;
         }
         let Some(purpose) = self.exchanges.get(&request).map(Exchange::purpose) else { return };
-        let reply = Reply::of(head);
+        let response = Head::of(head);
         match purpose {
-            Purpose::Call(exchange) => self.read_call_head(request, exchange, head, reply),
-            Purpose::Resume(exchange) => self.read_resumed_head(request, exchange, reply),
-            Purpose::News => self.read_news_head(request, &reply),
+            Purpose::Call(exchange) => self.read_call_head(request, exchange, head, response),
+            Purpose::Resume(exchange) => self.read_resumed_head(request, exchange, response),
+            Purpose::News => self.read_news_head(request, &response),
             Purpose::Message(generation) => {
                 self.abort(request);
-                match reply.status {
+                match response.status {
                     200..=299 => {}
                     404 if self.session.id().is_some() => self.reopen(generation),
-                    _ => self.fault(None, reply.fault),
+                    _ => self.fault(None, response.fault),
                 }
                 self.flush();
             }
             Purpose::Confirmation => {
                 self.abort(request);
-                if !reply.is_success() {
-                    self.fault(None, reply.fault);
+                if !response.is_success() {
+                    self.fault(None, response.fault);
                 }
                 self.confirm();
             }
-            Purpose::Reopening | Purpose::Lookup if reply.is_success() && reply.form != Form::Other => {
+            Purpose::Reopening | Purpose::Lookup if response.is_success() && response.form != Form::Other => {
                 if purpose == Purpose::Reopening {
                     self.take_session_id(head);
                 }
-                self.read_body(request, reply);
+                self.read_body(request, response);
             }
-            Purpose::OldStream if reply.is_success() && reply.form == Form::Events => self.read_body(request, reply),
-            Purpose::OldMessage(_) if reply.is_success() => {
+            Purpose::OldStream if response.is_success() && response.form == Form::Events => self.read_body(request, response),
+            Purpose::OldMessage(_) if response.is_success() => {
                 self.abort(request);
                 self.flush();
             }
             Purpose::Reopening | Purpose::Lookup | Purpose::OldStream | Purpose::OldMessage(_) | Purpose::Delete => {
                 self.abort(request);
-                self.lose(purpose, reply.fault);
+                self.lose(purpose, response.fault);
             }
         }
     }
 
-    fn read_call_head(&mut self, request: HttpRequestId, exchange: ExchangeId, head: &ResponseHead<'_>, reply: Reply) {
+    fn read_call_head(&mut self, request: HttpRequestId, exchange: ExchangeId, head: &ResponseHead<'_>, response: Head) {
         let Some(call) = self.calls.get_mut(&exchange) else { return };
         let is_initialize = *call.kind() == Kind::Initialize;
-        if reply.is_success() && reply.form == Form::Events {
+        if response.is_success() && response.form == Form::Events {
             call.stream(request);
             call.resumption().begin(self.now);
         }
-        if reply.is_success() && is_initialize {
+        if response.is_success() && is_initialize {
             self.take_session_id(head);
         }
-        if reply.is_unauthorized() {
-            self.fault(Some(exchange), reply.fault.clone());
+        if response.is_unauthorized() {
+            self.fault(Some(exchange), response.fault.clone());
         }
-        if reply.form == Form::Other || (reply.form == Form::Events && !reply.is_success()) {
+        if response.form == Form::Other || (response.form == Form::Events && !response.is_success()) {
             self.abort(request);
-            self.conclude(exchange, reply.status, &reply.fault, Answer::None);
+            self.conclude(exchange, response.status, &response.fault, Answer::None);
         } else {
-            self.read_body(request, reply);
+            self.read_body(request, response);
         }
     }
 
-    fn read_resumed_head(&mut self, request: HttpRequestId, exchange: ExchangeId, reply: Reply) {
+    fn read_resumed_head(&mut self, request: HttpRequestId, exchange: ExchangeId, response: Head) {
         let Some(call) = self.calls.get_mut(&exchange) else { return };
         let generation = call.generation();
-        if reply.is_success() && reply.form == Form::Events {
+        if response.is_success() && response.form == Form::Events {
             call.stream(request);
             call.resumption().begin(self.now);
-            return self.read_body(request, reply);
+            return self.read_body(request, response);
         }
         self.abort(request);
-        match reply.status {
-            500.. => self.break_call(exchange, reply.fault),
+        match response.status {
+            500.. => self.break_call(exchange, response.fault),
             status => {
-                self.lose_call(exchange, reply.fault);
+                self.lose_call(exchange, response.fault);
                 if status == 404 {
                     self.reopen(generation);
                 }
@@ -170,8 +170,8 @@ impl HttpClient {
         }
     }
 
-    fn read_news_head(&mut self, request: HttpRequestId, reply: &Reply) {
-        if reply.is_success() && reply.form == Form::Events {
+    fn read_news_head(&mut self, request: HttpRequestId, response: &Head) {
+        if response.is_success() && response.form == Form::Events {
             self.news.live(request);
             self.news.resumption().begin(self.now);
             let last = self.news.resumption().last_event_id().cloned();
@@ -182,7 +182,7 @@ impl HttpClient {
             return;
         }
         self.abort(request);
-        match reply.status {
+        match response.status {
             404 if self.news.was_live() => self.reopen(self.session.generation()),
             500.. => self.break_news(),
             // Most servers have no such stream.
@@ -190,18 +190,18 @@ impl HttpClient {
         }
     }
 
-    fn read_body(&mut self, request: HttpRequestId, reply: Reply) {
+    fn read_body(&mut self, request: HttpRequestId, response: Head) {
         let limits = &self.config.limits;
-        let limit = if reply.is_success() { limits.frame_bytes } else { limits.error_bytes };
+        let limit = if response.is_success() { limits.frame_bytes } else { limits.error_bytes };
         let events = self.decoder_limits();
         let Some(exchange) = self.exchanges.get_mut(&request) else { return };
         let last = match exchange.purpose() {
             Purpose::Resume(call) => self.calls.get_mut(&call).and_then(|call| call.resumption().last_event_id().cloned()),
             _ => None,
         };
-        match reply.form {
+        match response.form {
             Form::Events => exchange.read_events(Decoder::resumed(events, last)),
-            Form::Json | Form::Other => exchange.read_text(reply.status, reply.fault, limit),
+            Form::Json | Form::Other => exchange.read_text(response.status, response.fault, limit),
         }
     }
 
@@ -429,7 +429,10 @@ impl HttpClient {
             (Kind::Probe, _) => Subject::Probe,
             (Kind::Initialize, _) => Subject::Initialize,
             (_, Era::Modern) => Subject::Modern,
-            (_, Era::Legacy) => Subject::Legacy { has_session: self.session.id().is_some() || self.session.is_reopening() },
+            (_, Era::Legacy) => {
+                let is_past = call.generation() != self.session.generation();
+                Subject::Legacy { has_session: is_past || self.session.id().is_some() }
+            }
         };
         match judge(subject, status, fault, answer) {
             Verdict::Pass(frame) => self.answer(exchange, frame),

@@ -129,10 +129,6 @@ impl HttpSession {
         self.state == State::Open
     }
 
-    pub(super) fn is_reopening(&self) -> bool {
-        self.state == State::Reopening
-    }
-
     /// Returns `true` if the handshake was repeated at least once.
     pub(super) fn was_reopened(&self) -> bool {
         self.generation > 0

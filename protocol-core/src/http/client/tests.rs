@@ -679,6 +679,21 @@ fn a_session_that_the_server_has_forgotten_is_opened_again_for_the_request_that_
 }
 
 #[test]
+fn a_server_may_do_without_sessions_from_one_handshake_to_the_next() {
+    let mut bench = Bench::legacy();
+    bench.call("t");
+    bench.call("t");
+    bench.head(3, 404, "");
+    bench.json(5, 200, &agreed(1, LATEST));
+    bench.head(6, 202, "");
+    bench.look();
+    bench.head(4, 404, "");
+    assert_eq!(bench.look(), ["abort 4", "POST tools/call"], "it was sent in the session before");
+    bench.head(7, 404, "");
+    assert!(matches!(bench.outcome(), Outcome::Error(_)), "now there is none to lose");
+}
+
+#[test]
 fn a_session_that_cannot_be_opened_again_is_an_end() {
     type Answer = (u16, &'static str, &'static str);
     let answers: [(Answer, bool); 4] = [
