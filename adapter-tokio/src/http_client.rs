@@ -4,6 +4,7 @@
 //! by one queue, which is bounded, so that a server is read no faster than its frames are handled.
 
 use std::collections::HashMap;
+use std::error::Error as StdError;
 use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use protocol_core::drive::{Machine as _, Timer as _};
 use protocol_core::http::{
-    Headers, HttpClient, HttpClientConfig, HttpClientEvent, HttpClientRequest, HttpFailure, HttpRequestId, ResponseHead,
+    Headers, HttpClient, HttpClientConfig, HttpClientEvent, HttpClientRequest, HttpFailure, HttpFault, HttpRequestId, ResponseHead,
 };
 use protocol_core::time::earlier;
 use protocol_core::{Bytes, CloseReason, Config, Full as NoRoom, Gone, Instant, Lane, TransportEnd};
@@ -43,7 +44,7 @@ pub struct HttpServerAddress {
 }
 
 impl HttpServerAddress {
-    /// An endpoint at an address of the form `http://HOST/PATH`.
+    /// An endpoint at an address of the form `http://HOST/PATH`, or with the feature `http-client-tls` `https://HOST/PATH`.
     #[must_use]
     pub fn new(url: &str) -> Self {
         Self { config: HttpClientConfig::new(url), headers: HeaderMap::new() }
@@ -98,7 +99,7 @@ impl HttpServerAddress {
 /// ```
 ///
 /// # Errors
-/// [`Error::Connect`] if the address is not of the form `http://HOST/PATH`.
+/// [`Error::Connect`] if the address is malformed, or if the system has no root certificates for one that begins with `https://`.
 ///
 /// # Panics
 /// Outside of a tokio runtime.
@@ -110,17 +111,12 @@ pub fn http_connect(client: Arc<dyn Client>, config: Config, server: HttpServerA
     let (Some(scheme), Some(authority)) = (parts.scheme, parts.authority) else {
         return Err(server.invalid("the address has no scheme or no host"));
     };
-    if scheme != Scheme::HTTP {
-        return Err(server.invalid("only addresses that begin with http:// are supported"));
-    }
+    let connector = connector(&scheme).map_err(Error::connecting_to(&server.config.url))?;
     let alarm = clock.alarm();
     let now = alarm.now();
     let invalid = server.invalid("the address is malformed");
     let http = HttpClient::new(server.config, now).map_err(|_| invalid)?;
     let endpoint = Endpoint::client(client, config, Arc::new(clock));
-    let mut connector = HttpConnector::new();
-    connector.set_connect_timeout(Some(CONNECT));
-    connector.set_nodelay(true);
     let web = legacy::Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build(connector);
     let (sender, receiver) = mpsc::channel(PARTS);
     let peer = endpoint.peer();
@@ -138,6 +134,7 @@ pub fn http_connect(client: Arc<dyn Client>, config: Config, server: HttpServerA
         waiting: None,
         end: None,
         failure: None,
+        last_loss: String::new(),
     };
     let closed = peer.clone();
     let task = tokio::spawn(async move {
@@ -154,11 +151,45 @@ enum Part {
     Head(StatusCode, HeaderMap),
     Chunk(Bytes),
     End,
-    /// The connection could not be made, or broke.
-    Loss,
+    /// The connection could not be made, or broke, for this reason.
+    Loss(String),
 }
 
-type Web = legacy::Client<HttpConnector, Full<Bytes>>;
+type Web = legacy::Client<Connector, Full<Bytes>>;
+#[cfg(not(feature = "http-client-tls"))]
+type Connector = HttpConnector;
+#[cfg(feature = "http-client-tls")]
+type Connector = hyper_rustls::HttpsConnector<HttpConnector>;
+
+/// A connector for addresses of this scheme.
+fn connector(scheme: &Scheme) -> io::Result<Connector> {
+    let mut connector = HttpConnector::new();
+    connector.set_connect_timeout(Some(CONNECT));
+    connector.set_nodelay(true);
+    over_tls(connector, *scheme == Scheme::HTTPS)
+}
+
+#[cfg(not(feature = "http-client-tls"))]
+fn over_tls(connector: HttpConnector, is_wanted: bool) -> io::Result<Connector> {
+    if is_wanted {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, "TLS is not supported (feature `http-client-tls`)"));
+    }
+    Ok(connector)
+}
+
+#[cfg(feature = "http-client-tls")]
+fn over_tls(mut connector: HttpConnector, is_wanted: bool) -> io::Result<Connector> {
+    use hyper_rustls::ConfigBuilderExt as _;
+    use rustls::{ClientConfig, RootCertStore};
+
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().map_err(io::Error::other)?;
+    // Reading the certificates of the system takes a while.
+    let roots = if is_wanted { versions.with_native_roots()? } else { versions.with_root_certificates(RootCertStore::empty()) };
+    connector.enforce_http(false);
+    let builder = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(roots.with_no_client_auth());
+    Ok(builder.https_or_http().enable_http1().wrap_connector(connector))
+}
 type Parts = mpsc::Sender<(HttpRequestId, Part)>;
 
 struct Driver {
@@ -176,7 +207,9 @@ struct Driver {
     /// A frame for which the session has no room.
     waiting: Option<(Bytes, Lane)>,
     end: Option<CloseReason>,
-    failure: Option<HttpFailure>,
+    failure: Option<Error>,
+    /// The reason of the last loss of a connection.
+    last_loss: String,
 }
 
 impl Driver {
@@ -213,7 +246,7 @@ impl Driver {
                 continue;
             }
             if let Some(reason) = self.end.filter(|_| self.http.is_closed()) {
-                return Poll::Ready(self.failure.take().map_or(Ok(reason), |failure| Err(Error::broken(failure))));
+                return Poll::Ready(self.failure.take().map_or(Ok(reason), Err));
             }
             if self.waiting.is_none()
                 && let Poll::Ready(Some((request, part))) = self.receiver.poll_recv(cx)
@@ -247,7 +280,10 @@ impl Driver {
                 let _ = self.endpoint.set_writable(Lane::CHANNEL, is_writable, now);
             }
             HttpClientEvent::Failed(failure) => {
-                self.failure = Some(failure);
+                self.failure = Some(match failure {
+                    HttpFailure::Refused(HttpFault::Disconnected) => Error::broken(std::mem::take(&mut self.last_loss)),
+                    failure => Error::broken(failure),
+                });
                 self.endpoint.handle_end(TransportEnd::Failed, now);
             }
             _ => {}
@@ -267,7 +303,7 @@ impl Driver {
         let task = tokio::spawn(async move {
             let last = match request {
                 Some(request) => exchange(&web, request, id, &sender).await,
-                None => Part::Loss,
+                None => Part::Loss("the request is malformed".to_owned()),
             };
             // The driver is gone, or has read all.
             let _ = sender.send((id, last)).await;
@@ -299,8 +335,9 @@ impl Driver {
                 self.requests.remove(&request);
                 self.http.handle_end(request, now);
             }
-            Part::Loss => {
+            Part::Loss(why) => {
                 self.requests.remove(&request);
+                self.last_loss = why;
                 self.http.handle_loss(request, now);
             }
         }
@@ -315,23 +352,33 @@ impl Drop for Driver {
 
 /// Makes a request, and passes on the parts of its response but for the last, which is returned.
 async fn exchange(web: &Web, request: Request<Full<Bytes>>, id: HttpRequestId, parts: &Parts) -> Part {
-    let Ok(response) = web.request(request).await else { return Part::Loss };
+    let response = match web.request(request).await {
+        Ok(response) => response,
+        Err(error) => return Part::Loss(causes(&error)),
+    };
     let (head, mut body) = response.into_parts();
     if parts.send((id, Part::Head(head.status, head.headers))).await.is_err() {
-        return Part::Loss;
+        // The driver is gone.
+        return Part::End;
     }
     while !body.is_end_stream() {
         match body.frame().await {
             None => break,
-            Some(Err(_)) => return Part::Loss,
+            Some(Err(error)) => return Part::Loss(causes(&error)),
             Some(Ok(frame)) => {
                 // Trailers mean nothing here.
                 let Ok(chunk) = frame.into_data() else { continue };
                 if !chunk.is_empty() && parts.send((id, Part::Chunk(chunk))).await.is_err() {
-                    return Part::Loss;
+                    return Part::End;
                 }
             }
         }
     }
     Part::End
+}
+
+/// An error with its causes, in a line. Those of hyper name no cause by themselves.
+fn causes(error: &dyn StdError) -> String {
+    let all = std::iter::successors(Some(error), |error: &&dyn StdError| (*error).source());
+    all.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

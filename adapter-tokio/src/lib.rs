@@ -45,6 +45,7 @@
 //! | `stdio`, `child`, `net` | on | standard input and output; child processes; TCP and Unix sockets |
 //! | `validate`, `tracing` | on | the features of `endpoint` with these names |
 //! | `http-client` | off | a client of Streamable HTTP: `http_connect` |
+//! | `http-client-tls` | off | the same over TLS; enables `http-client` |
 //! | `tesseron` | off | Tesseron over Unix sockets |
 //! | `websocket` | off | Tesseron over WebSockets, too; enables `tesseron` |
 

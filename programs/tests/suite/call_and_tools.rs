@@ -720,13 +720,13 @@ fn an_address_or_a_header_that_cannot_be_used_is_reported_in_one_line() {
     call(&["--header", "A: b", "chatty"]).complained(2, "--url");
     call(&["--url", "http://localhost", "--header", "A", "chatty"]).complained(2, "NAME: VALUE");
     call(&["--url", "http://localhost", "--tcp", "a:1", "chatty"]).complained(2, "--tcp");
-    for url in ["https://localhost/mcp", "localhost:80"] {
+    for url in ["ftp://localhost/mcp", "localhost:80"] {
         call(&["--url", url, "chatty"]).complained(4, url);
     }
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/mcp", taken.local_addr().expect("an address"));
     drop(taken);
-    let expected = if crate::PREFIX.is_empty() { "the connection fails" } else { "smol" };
+    let expected = if crate::PREFIX.is_empty() { "refused" } else { "smol" };
     call(&["--url", &url, "chatty"]).complained(4, expected);
 }
 

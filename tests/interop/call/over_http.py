@@ -1,9 +1,12 @@
-"""`call --url` against servers over HTTP: one with HTTP sessions, one of both eras, and one with the transport of 2024-11-05."""
+"""`call --url` against servers over HTTP: one with HTTP sessions, one of both eras, with TLS and without, and one with the transport of
+2024-11-05."""
 
 import os
 import socket
 import subprocess
+import tempfile
 import time
+from pathlib import Path
 
 from program import EVERYTHING, PYTHON_2, call_url
 from scenario import Unmet, run, scenario
@@ -22,8 +25,8 @@ def free_port():
 class Server:
     """A server that runs until the end."""
 
-    def __init__(self, command, path, port):
-        self.url = f"http://127.0.0.1:{port}{path}"
+    def __init__(self, command, path, port, scheme="http"):
+        self.url = f"{scheme}://127.0.0.1:{port}{path}"
         environment = {**os.environ, "PORT": str(port)}
         quiet = subprocess.DEVNULL
         self.process = subprocess.Popen([*map(str, command)], env=environment, stdin=quiet, stdout=quiet, stderr=quiet)
@@ -48,7 +51,19 @@ def python():
     return Server([*PYTHON_2, port], "/mcp", port)
 
 
-SERVERS = {"sessions": everything("streamableHttp", "/mcp"), "both eras": python(), "2024-11-05": everything("sse", "/sse")}
+def python_tls():
+    port = free_port()
+    interpreter, script = PYTHON_2
+    return Server([interpreter, script.parent / "server_tls.py", port, CERTIFICATES], "/mcp", port, "https")
+
+
+CERTIFICATES = Path(tempfile.mkdtemp())
+SERVERS = {
+    "sessions": everything("streamableHttp", "/mcp"),
+    "both eras": python(),
+    "TLS": python_tls(),
+    "2024-11-05": everything("sse", "/sse"),
+}
 
 
 def each(sentence, names, eras=("auto",)):
@@ -108,6 +123,16 @@ def fails(url, era):
     run = call_url("--era", era, "fail", url=url)
     run.ended(1)
     run.said("no luck today")
+
+
+@each("a server is called whose certificate is of an authority of the system, and no other", ["TLS"])
+def tls(url, era):
+    run = call_url("--era", era, "work", '{"steps": 2}', url=url, SSL_CERT_FILE=str(CERTIFICATES / "authority.pem"))
+    run.ended(0)
+    run.printed("worked 2 steps")
+    run = call_url("--era", era, "work", url=url, SSL_CERT_FILE=str(CERTIFICATES / "own.pem"))
+    run.ended(4)
+    run.complained("certificate")
 
 
 @scenario("--url with an address that serves no MCP ends with status 4")
