@@ -79,6 +79,12 @@ impl Connection {
         Self { peer, task }
     }
 
+    /// A connection that runs in `task`.
+    #[cfg(feature = "http-client")]
+    pub(crate) fn of(peer: Peer, task: JoinHandle<Result<CloseReason, Error>>) -> Self {
+        Self { peer, task }
+    }
+
     /// The handle on the peer.
     #[must_use]
     pub fn peer(&self) -> Peer {

@@ -15,7 +15,8 @@
 //!
 //! Open a transport with `stdio`, `child`, `tcp_connect`, `TcpListener`, `unix_connect`, `UnixListener` or [`duplex`], for Tesseron with
 //! `tesseron_listen` or `tesseron_dial`, or make one of any other stream with [`LineIo`]. Then either
-//! * run an endpoint over it with [`serve`] or [`connect`], which start a task and return a [`Connection`], or
+//! * run an endpoint over it with [`serve`] or [`connect`], which start a task and return a [`Connection`] (over HTTP `http_connect` does
+//!   both), or
 //! * run a bare session over it with a [`protocol_core::drive::Driver`] and an [`Alarm`] of a [`Clock`].
 //!
 //! The tokio runtime needs its IO driver and its time driver (`enable_all`).
@@ -45,6 +46,8 @@
 //! | `stdio`, `child`, `net` | on | standard input and output; child processes; TCP and Unix sockets |
 //! | `validate`, `tracing` | on | the features of `endpoint` with these names |
 //! | `http` | off | servers over HTTP/1.1 and HTTP/2 (`http_listen`) |
+//! | `http-client` | off | a client of Streamable HTTP: `http_connect` |
+//! | `http-client-tls` | off | the same over TLS; enables `http-client` |
 //! | `tesseron` | off | Tesseron over Unix sockets |
 //! | `websocket` | off | Tesseron over WebSockets, too; enables `tesseron` |
 
@@ -54,6 +57,8 @@ mod clock;
 mod connection;
 #[cfg(feature = "http")]
 mod http;
+#[cfg(feature = "http-client")]
+mod http_client;
 mod line_io;
 #[cfg(feature = "net")]
 mod net;
@@ -73,6 +78,8 @@ pub use clock::{Alarm, Clock};
 pub use connection::{Connection, connect, serve, serve_as};
 #[cfg(feature = "http")]
 pub use http::{http_listen, http_listen_with};
+#[cfg(feature = "http-client")]
+pub use http_client::{HttpServerAddress, http_connect};
 pub use line_io::{Duplex, LineIo, TokioIo, duplex};
 #[cfg(feature = "net")]
 pub use net::{Tcp, TcpListener, tcp_connect};

@@ -58,6 +58,13 @@ pub trait Adapter: Clone + Send + Sync + 'static {
     /// `connect`.
     fn connect(&self, client: Arc<dyn Client>, config: Config, transport: End) -> Link;
 
+    /// `http_connect`, to an endpoint with these names and values of headers in each request.
+    ///
+    /// # Errors
+    /// The same as of the adapter's function, and if the adapter has none.
+    fn http_connect(&self, client: Arc<dyn Client>, config: Config, url: &str, headers: &[(String, String)])
+    -> Result<Link, Error>;
+
     /// `stdio`.
     fn stdio(&self) -> End;
 

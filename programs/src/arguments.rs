@@ -194,6 +194,7 @@ Exit status:
 Examples:
   call progress '{\"steps\":20,\"step_ms\":100}'
   call --accept delete '{\"name\":\"draft\"}'
+  call --url http://127.0.0.1:8080/mcp --header 'Authorization: Bearer TOKEN' --list
   call --list -- npx -y @modelcontextprotocol/server-everything
   call --save pictures get-tiny-image -- npx -y @modelcontextprotocol/server-everything
 ";
@@ -201,7 +202,7 @@ Examples:
 /// Calls a tool of an MCP server and shows its progress.
 #[derive(Debug, Parser)]
 #[command(name = "call", disable_help_subcommand = true, override_usage = CALL_USAGE, after_help = CALL_HELP)]
-#[command(group = ArgGroup::new("transport").args(["tcp", "unix", "server"]))]
+#[command(group = ArgGroup::new("transport").args(["tcp", "unix", "url", "server"]))]
 #[command(group = ArgGroup::new("forms").args(["accept", "decline", "answer"]))]
 #[command(group = ArgGroup::new("samples").args(["sample_reply", "sample_cmd"]))]
 #[command(group = ArgGroup::new("other").args(["prompt", "list"]))]
@@ -221,6 +222,12 @@ struct CallLine {
     /// Connect to a server on the Unix socket at PATH.
     #[arg(long, value_name = "PATH")]
     unix: Option<PathBuf>,
+    /// Connect to a server over HTTP at URL, as in http://127.0.0.1:8080/mcp.
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// Add a header to each request, as in 'Authorization: Bearer TOKEN'; may be repeated.
+    #[arg(long, value_name = "HEADER", requires = "url", value_parser = header)]
+    header: Vec<(String, String)>,
     /// Use the revisions of MCP with a handshake (legacy), those without (modern), or what the server prefers (auto).
     #[arg(long, value_name = "ERA", value_parser = era, default_value = "auto")]
     era: Era,
@@ -336,6 +343,8 @@ pub enum Server {
     Tcp(String),
     /// The path of a Unix socket.
     Unix(PathBuf),
+    /// An HTTP endpoint, and the names and values of headers.
+    Http(String, Vec<(String, String)>),
     /// A program to start, which serves on its stdin and stdout.
     Child(Command),
 }
@@ -485,9 +494,12 @@ fn understand(line: CallLine) -> Result<CallWish, String> {
         std::fs::create_dir_all(folder).map_err(|error| format!("--save {}: {error}", folder.display()))?;
     }
     Ok(CallWish {
-        server: server(line.tcp, line.unix, line.server)?,
-        work,
         era: line.era,
+        server: match line.url {
+            Some(url) => Server::Http(url, line.header),
+            None => server(line.tcp, line.unix, line.server)?,
+        },
+        work,
         start_timeout: line.start_timeout,
         idle: line.timeout,
         max_total: line.max_total,
@@ -504,6 +516,11 @@ fn understand(line: CallLine) -> Result<CallWish, String> {
         roots: line.roots,
         save: line.save,
     })
+}
+
+fn header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or("must be NAME: VALUE")?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
 fn server(tcp: Option<String>, unix: Option<PathBuf>, command: Vec<OsString>) -> Result<Server, String> {

@@ -264,6 +264,10 @@ async fn reach<A: Adapter>(adapter: &A, server: Server, calling: &Calling) -> Re
     let transport = match server {
         Server::Tcp(address) => adapter.reach(Place::Tcp(address)).await?,
         Server::Unix(path) => adapter.reach(Place::Unix(path)).await?,
+        Server::Http(url, headers) => {
+            let link = adapter.http_connect(Arc::clone(&calling.client), calling.config.clone(), &url, &headers)?;
+            return Ok((link, Exit::default()));
+        }
         Server::Child(command) => {
             let again = arguments::again(&command);
             let (transport, exit) = adapter.child(command)?;

@@ -76,6 +76,10 @@ impl Adapter for Smol {
         boxed!(link connect_on(&self.0, client, config, transport))
     }
 
+    fn http_connect(&self, _: Arc<dyn Client>, _: Config, url: &str, _: &[(String, String)]) -> Result<Link, Error> {
+        Err(Error::connecting_to(url)(std::io::Error::new(std::io::ErrorKind::Unsupported, "there is no HTTP client for smol yet")))
+    }
+
     fn stdio(&self) -> End {
         Box::new(adapter_smol::stdio())
     }

@@ -11,7 +11,8 @@ use crate::run::Signals;
 use ::tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
 use ::tokio::runtime::Builder;
 use adapter_tokio::{
-    Clock, Error, Exit, Instance, TcpListener, TesseronListener, TesseronOptions, TesseronTransport, connect, serve, serve_as,
+    Clock, Error, Exit, HttpServerAddress, Instance, TcpListener, TesseronListener, TesseronOptions, TesseronTransport, connect,
+    http_connect, serve, serve_as,
 };
 use endpoint::{BoxFuture, Client, Runtime, Service, TimedRuntime};
 use http_service::{ConnectionLimits, HttpListener, HttpService};
@@ -68,6 +69,18 @@ impl Adapter for Tokio {
 
     fn connect(&self, client: Arc<dyn Client>, config: Config, transport: End) -> Link {
         boxed!(link connect(client, config, transport))
+    }
+
+    fn http_connect(
+        &self,
+        client: Arc<dyn Client>,
+        config: Config,
+        url: &str,
+        headers: &[(String, String)],
+    ) -> Result<Link, Error> {
+        let server = HttpServerAddress::new(url);
+        let server = headers.iter().try_fold(server, |server, (name, value)| server.header(name, value))?;
+        Ok(boxed!(link http_connect(client, config, server)?))
     }
 
     fn stdio(&self) -> End {

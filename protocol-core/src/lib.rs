@@ -23,7 +23,7 @@
 //! * A session returns [`Event`] and [`Transmit`]; its methods take [`Invoke`], [`Reply`], [`Ask`] and [`Answer`].
 //! * [`drive`] is the event loop as a future, for a transport and a timer of your own; [`lines`] splits a byte stream into frames at
 //!   newlines.
-//! * [`http`] is MCP over Streamable HTTP: the server's end between an HTTP library and its sessions, and the codecs of headers and events.
+//! * [`http`] is MCP over Streamable HTTP: both ends, each between an HTTP library and its sessions, and the codecs of headers and events.
 //! * [`json`] has JSON text as slices of a frame, [`dialect`] the types of messages, [`table`] maps keyed by ids.
 //!
 //! ```

@@ -1731,7 +1731,7 @@ impl Model {
                 // A lane that is gone is stopped no longer.
                 self.resume(lane);
             }
-            Gone::Exchange(exchange) => {
+            Gone::Exchange(exchange) | Gone::Response(exchange) => {
                 let id = summary::number(exchange);
                 if self.is_current(id) {
                     self.end_current(id);
@@ -1740,7 +1740,9 @@ impl Model {
                 }
                 match self.calls.get(&id).filter(|call| !call.held) {
                     None => return state_error("NotLive"),
-                    Some(call) if self.terms.names || call.is_stateless => self.settle_call(id, "lost"),
+                    Some(call) if self.terms.names || call.is_stateless || matches!(gone, Gone::Response(_)) => {
+                        self.settle_call(id, "lost")
+                    }
                     Some(_) => {}
                 }
             }

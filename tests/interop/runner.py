@@ -24,6 +24,7 @@ CLIENTS = {
     "typescript": ["node", HERE / "clients/typescript.mjs"],
     "call-rounds": [sys.executable, HERE / "call/rounds.py"],
     "call-modern": [sys.executable, HERE / "call/modern.py"],
+    "call-http": [sys.executable, HERE / "call/over_http.py"],
     "gateway": ["node", HERE / "clients/gateway.mjs"],
     "http": ["node", HERE / "clients/http.mjs"],
     "typescript2": ["node", HERE / "clients/typescript2.mjs"],

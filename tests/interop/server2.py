@@ -1,6 +1,10 @@
-"""A server made with the Python SDK (mcp 2.x) for `call` to drive. What the client says first decides the era it serves."""
+"""A server made with the Python SDK (mcp 2.x) for `call` to drive. What the client says first decides the era it serves.
+
+It serves on its pipes, or with a port as its argument over HTTP.
+"""
 
 import asyncio
+import sys
 from typing import Annotated
 
 from mcp.server.elicitation import ElicitationResult
@@ -155,4 +159,7 @@ async def ask_directly(context: Context) -> str:
 
 
 if __name__ == "__main__":
-    server.run()
+    if len(sys.argv) > 1:
+        server.run(transport="streamable-http", host="127.0.0.1", port=int(sys.argv[1]))
+    else:
+        server.run()

@@ -728,6 +728,63 @@ fn a_tool_asks_its_caller_in_every_era_and_gives_the_same_result() {
     }
 }
 
+// ---- HTTP ----
+
+/// Serves over HTTP what `answer` makes of the head and the body of each request, with JSON and the status 200, and returns the address.
+fn serve_http(answer: impl Fn(&str, &str) -> String + Send + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/mcp", listener.local_addr().expect("an address"));
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = BufReader::new(stream.expect("a connection"));
+            let mut head = String::new();
+            while !head.ends_with("\r\n\r\n") {
+                assert!(stream.read_line(&mut head).expect("a head") > 0, "{head}");
+            }
+            let length = head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
+            let mut body = vec![0; length.unwrap_or_default()];
+            stream.read_exact(&mut body).expect("a body");
+            let body = answer(&head, &String::from_utf8(body).expect("text"));
+            let head = format!("Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close", body.len());
+            write!(stream.get_mut(), "HTTP/1.1 200 OK\r\n{head}\r\n\r\n{body}").expect("it is read");
+        }
+    });
+    url
+}
+
+#[test]
+fn a_server_over_http_is_called_with_the_headers_of_the_command_line() {
+    let url = serve_http(|head, body| {
+        assert!(head.contains("authorization: Bearer t\r\n") && head.contains("x-y: a:b\r\n"), "{head}");
+        let (id, result) = match body.contains("server/discover") {
+            true => (1, r#""supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private""#),
+            false => (2, r#""content":[{"type":"text","text":"over HTTP"}]"#),
+        };
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"complete",{result}}}}}"#)
+    });
+    let ended = call(&["--url", &url, "--header", "Authorization: Bearer t", "--header", "X-Y:a:b", "chatty"]);
+    if crate::PREFIX.is_empty() {
+        assert_eq!(ended.with(0).out, "over HTTP\n");
+    } else {
+        ended.complained(4, "there is no HTTP client for smol yet");
+    }
+}
+
+#[test]
+fn an_address_or_a_header_that_cannot_be_used_is_reported_in_one_line() {
+    call(&["--header", "A: b", "chatty"]).complained(2, "--url");
+    call(&["--url", "http://localhost", "--header", "A", "chatty"]).complained(2, "NAME: VALUE");
+    call(&["--url", "http://localhost", "--tcp", "a:1", "chatty"]).complained(2, "--tcp");
+    for url in ["ftp://localhost/mcp", "localhost:80"] {
+        call(&["--url", url, "chatty"]).complained(4, url);
+    }
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/mcp", taken.local_addr().expect("an address"));
+    drop(taken);
+    let expected = if crate::PREFIX.is_empty() { "refused" } else { "smol" };
+    call(&["--url", &url, "chatty"]).complained(4, expected);
+}
+
 #[test]
 fn an_old_server_is_called_after_any_error_to_the_probe() {
     let answers = [

@@ -25,6 +25,8 @@ pub const CONTENT_TYPE: &str = "content-type";
 pub const HOST: &str = "host";
 /// The id of the last event that a client got, from which it resumes a stream.
 pub const LAST_EVENT_ID: &str = "last-event-id";
+/// The address that a response redirects to.
+pub const LOCATION: &str = "location";
 /// The method of the request in the body.
 pub const METHOD: &str = "mcp-method";
 /// The tool, prompt, resource or task that the request in the body names.
@@ -39,6 +41,8 @@ pub const RETRY_AFTER: &str = "retry-after";
 pub const SESSION_ID: &str = "mcp-session-id";
 /// The version of the protocol.
 pub const VERSION: &str = "mcp-protocol-version";
+/// The ways in which a caller can prove who it is.
+pub const WWW_AUTHENTICATE: &str = "www-authenticate";
 /// Tells some proxies not to collect a response before they pass it on.
 pub const X_ACCEL_BUFFERING: &str = "x-accel-buffering";
 

@@ -1,4 +1,4 @@
-//! The bounds and the times of an HTTP server.
+//! The bounds and the times of an HTTP server and of an HTTP client.
 
 use core::time::Duration;
 
@@ -76,6 +76,87 @@ impl Default for HttpTimeouts {
             replay: Duration::from_secs(2 * 60),
             detached: Duration::from_secs(30 * 60),
             retry: Duration::from_secs(1),
+        }
+    }
+}
+
+/// The bounds of an [`HttpClient`](super::HttpClient), which hold whatever the server does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HttpClientLimits {
+    /// The maximum number of requests of the session that wait for a response. One more is given up at once. It is above
+    /// [`crate::Limits::in_flight`], so that a session never meets it. Default: 2048.
+    pub calls: usize,
+    /// The maximum number of notifications and answers whose POST is not acknowledged. More wait. Default: 64.
+    pub messages: usize,
+    /// The number of frames that wait to be posted at which the channel of the session is stopped, until half of them are left. Default: 256.
+    pub waiting_frames: usize,
+    /// The number of bytes of such frames at which the channel is stopped. Default: 4 MiB.
+    pub waiting_bytes: usize,
+    /// The longest frame that is read: a body in JSON, or the data of one event. Default: 16 MiB.
+    pub frame_bytes: usize,
+    /// The longest body of a response with an error status that is read. Default: 64 KiB.
+    pub error_bytes: usize,
+    /// The longest session id and the longest id of an event, in bytes. Default: 1024.
+    pub id_bytes: usize,
+    /// The number of attempts, one after another and without anything new, after which a stream is not resumed any longer. Default: 5.
+    pub attempts: u32,
+    /// The maximum number of redirections that one request follows. Default: 3.
+    pub redirects: u8,
+    /// The maximum number of tools whose arguments are repeated in headers; further ones are called without. Default: 1024.
+    pub tools: usize,
+    /// The maximum number of pages of the list of tools that are read to find one that a server wants headers for. Default: 32.
+    pub pages: u32,
+}
+
+impl Default for HttpClientLimits {
+    fn default() -> Self {
+        Self {
+            calls: 2048,
+            messages: 64,
+            waiting_frames: 256,
+            waiting_bytes: 4 << 20,
+            frame_bytes: 16 << 20,
+            error_bytes: 64 << 10,
+            id_bytes: 1024,
+            attempts: 5,
+            redirects: 3,
+            tools: 1024,
+            pages: 32,
+        }
+    }
+}
+
+/// The times of an [`HttpClient`](super::HttpClient). Those of a call are the session's ([`crate::CallTimeouts`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HttpClientTimeouts {
+    /// The longest time that a server may take to acknowledge a notification or an answer. Default: 30 s.
+    pub acknowledge: Duration,
+    /// The longest time that the handshake takes that is repeated since the server has forgotten the session, and that a server of
+    /// 2024-11-05 takes to name the address for messages. Default: 10 s.
+    pub reopen: Duration,
+    /// The time for which a stream is left open whose response has come; the server is to end it. Default: 1 s.
+    pub linger: Duration,
+    /// The time after which a stream that broke is resumed for the first time, if the server names none. It doubles with each further
+    /// attempt, and a quarter of it at most is added by chance. Default: 1 s.
+    pub retry: Duration,
+    /// The longest time between two attempts, unless the server names a longer one. A stream that lived as long has not failed. Default:
+    /// 30 s.
+    pub retry_max: Duration,
+    /// The longest time that the server may take to end the session, when the client closes. Default: 2 s.
+    pub close: Duration,
+}
+
+impl Default for HttpClientTimeouts {
+    fn default() -> Self {
+        Self {
+            acknowledge: Duration::from_secs(30),
+            reopen: Duration::from_secs(10),
+            linger: Duration::from_secs(1),
+            retry: Duration::from_secs(1),
+            retry_max: Duration::from_secs(30),
+            close: Duration::from_secs(2),
         }
     }
 }

@@ -7,9 +7,9 @@ use bytes::Bytes;
 
 use super::era::Posted;
 use crate::error::{RpcError, Violation};
-use crate::json::read::{Kind, member, string};
+use crate::json::read::{Kind, Members, integer, member, string};
 use crate::json::scan::IndexedObject;
-use crate::json::write::{Object, write_integer};
+use crate::json::write::{Object, push_json, write_integer};
 use crate::json::{Frame, Json, Text};
 use crate::wire::{self, Element, Envelope, Malformed, WireId};
 
@@ -17,6 +17,10 @@ use crate::wire::{self, Element, Envelope, Malformed, WireId};
 const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 /// The other one.
 const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+/// The beginning of the keys of `_meta` that the protocol defines.
+const META_PREFIX: &str = "io.modelcontextprotocol/";
+/// The maximum number of messages in a batch of a server, that of [`crate::Limits::batch`].
+const MAX_BATCH: usize = 64;
 /// The deepest nesting of a body, that of [`crate::Limits::json_depth`].
 const DEPTH: u8 = 128;
 /// The longest id, that of [`crate::Limits::id_bytes`].
@@ -53,6 +57,12 @@ pub(super) struct Request {
 }
 
 impl Request {
+    fn new(id: WireId, method: &[u8], params: Option<&IndexedObject<'_>>, frame: Frame<'_>) -> Self {
+        let method = Text::from(core::str::from_utf8(method).unwrap_or_default());
+        let params = params.map_or_else(Json::empty_object, |params| frame.json(params.text()));
+        Self { id, method, params }
+    }
+
     /// The version that `_meta` names, if it does, even if not by text.
     fn meta(&self) -> Option<&[u8]> {
         member(self.params.as_bytes(), "_meta")
@@ -94,6 +104,20 @@ impl Request {
         &*self.method == "subscriptions/listen"
     }
 
+    /// The arguments of a call of a tool, as a value of its own.
+    pub(super) fn arguments_json(&self) -> Json {
+        self.params.member("arguments").unwrap_or_else(Json::empty_object)
+    }
+
+    /// The members of `_meta` that name the caller, as they are written.
+    pub(super) fn write_caller(&self, object: &mut Object<'_>) {
+        for (key, value) in self.meta().and_then(Members::of).into_iter().flatten() {
+            if key.name().starts_with(META_PREFIX) {
+                object.copy(key, value);
+            }
+        }
+    }
+
     pub(super) fn arguments(&self) -> &[u8] {
         member(self.params.as_bytes(), "arguments").unwrap_or(b"{}")
     }
@@ -110,11 +134,10 @@ impl Request {
 
 /// Reads a body that has at most `batch` messages.
 pub(super) fn read(body: &Bytes, batch: usize) -> Body {
-    let options = wire::Options { depth: DEPTH, id: ID_BYTES, batch: Some(batch), lenient: false };
     let frame = Frame::new(body);
     wire::read(
         body,
-        options,
+        options(Some(batch)),
         |element| message(element, frame),
         |all: Vec<Body>| {
             let is_answered = |body: &&Body| matches!(body, Body::Message(Message::Request(_)) | Body::Malformed(Some(_), _));
@@ -123,13 +146,13 @@ pub(super) fn read(body: &Bytes, batch: usize) -> Body {
     )
 }
 
+const fn options(batch: Option<usize>) -> wire::Options {
+    wire::Options { depth: DEPTH, id: ID_BYTES, batch, lenient: false }
+}
+
 fn message(element: Element<'_>, frame: Frame<'_>) -> Body {
     match element {
-        Ok(Envelope::Request { id, method, params }) => {
-            let method = Text::from(core::str::from_utf8(method).unwrap_or_default());
-            let params = params.map_or_else(Json::empty_object, |params: &IndexedObject<'_>| frame.json(params.text()));
-            Body::Message(Message::Request(Request { id, method, params }))
-        }
+        Ok(Envelope::Request { id, method, params }) => Body::Message(Message::Request(Request::new(id, method, params, frame))),
         Ok(Envelope::Notification { .. }) => Body::Message(Message::Notification),
         Ok(Envelope::Response { .. }) => Body::Message(Message::Response),
         Err(Malformed { answer: Some((id, error)), .. }) => Body::Malformed(id, error),
@@ -170,6 +193,84 @@ pub(super) fn error(id: &ErrorId, error: &RpcError) -> Bytes {
         });
     });
     out.into()
+}
+
+/// A frame of the session of a client.
+pub(super) enum Outgoing {
+    /// A request, with its number.
+    Request(u64, Request),
+    /// The cancel of a request.
+    Cancel(u64),
+    /// The confirmation of the handshake.
+    Confirmation,
+    Notification,
+    /// The answer to a request of the server.
+    Answer,
+    Unknown,
+}
+
+/// Reads a frame of the session of a client.
+pub(super) fn outgoing(frame: &Bytes) -> Outgoing {
+    let text = Frame::new(frame);
+    let one = |element: Element<'_>| match element {
+        Ok(Envelope::Notification { method: b"notifications/initialized", .. }) => Outgoing::Confirmation,
+        Ok(Envelope::Notification { method: b"notifications/cancelled", params }) => {
+            let number = params.and_then(|params| params.member("requestId")).and_then(|id| WireId::read(id, ID_BYTES));
+            number.and_then(|id| id.as_ours()).map_or(Outgoing::Notification, Outgoing::Cancel)
+        }
+        Ok(Envelope::Notification { .. }) => Outgoing::Notification,
+        Ok(Envelope::Response { .. }) => Outgoing::Answer,
+        Ok(Envelope::Request { id, method, params }) => match id.as_ours() {
+            Some(number) => Outgoing::Request(number, Request::new(id, method, params, text)),
+            None => Outgoing::Unknown,
+        },
+        Err(_) => Outgoing::Unknown,
+    };
+    wire::read(frame, options(None), one, |_| Outgoing::Unknown)
+}
+
+/// A frame of a server, as far as it ends requests of the client.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Incoming {
+    /// It is not well-formed.
+    Malformed,
+    /// It ends no request.
+    Message,
+    /// The response to the request with that number, if it can be one of ours.
+    Response(Option<u64>),
+    /// An error that names no request.
+    Error,
+    /// The numbers of the responses in a batch.
+    Batch(Vec<u64>),
+}
+
+/// Reads a frame of a server.
+pub(super) fn incoming(frame: &Bytes) -> Incoming {
+    let one = |element: Element<'_>| match element {
+        Ok(Envelope::Response { id, .. }) => Incoming::Response(id.as_ours()),
+        Ok(_) => Incoming::Message,
+        Err(Malformed { violation: Violation::ErrorWithoutId, .. }) => Incoming::Error,
+        Err(_) => Incoming::Malformed,
+    };
+    let number = |one: Incoming| if let Incoming::Response(number) = one { number } else { None };
+    wire::read(frame, options(Some(MAX_BATCH)), one, |all| Incoming::Batch(all.into_iter().filter_map(number).collect()))
+}
+
+/// Writes the error of a response once more, as the response to the request with this number. `None` if there is no error.
+pub(super) fn readdressed(frame: &[u8], number: u64) -> Option<Bytes> {
+    let error = member(frame, "error").filter(|error| Kind::of(error) == Kind::Object)?;
+    let mut out = Vec::new();
+    Object::write(&mut out, |object| {
+        object.word("jsonrpc", "2.0");
+        object.integer("id", number);
+        push_json(object.member("error"), error);
+    });
+    Some(out.into())
+}
+
+/// The code of the error in a response.
+pub(super) fn error_code(frame: &[u8]) -> Option<i64> {
+    member(member(frame, "error")?, "code").and_then(integer)
 }
 
 /// The version that a handshake has agreed on, read from its response.

@@ -141,14 +141,14 @@ impl<'a> Host<'a> {
 
 /// A scheme, a host and a port (RFC 6454, section 4).
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Origin<'a> {
+pub(super) struct Origin<'a> {
     scheme: Cow<'a, str>,
     host: Host<'a>,
 }
 
 impl<'a> Origin<'a> {
     /// Reads an origin, with the default port of its scheme filled in. `None` for `null` and for anything else that is not an origin.
-    fn parse(text: &'a str) -> Option<Self> {
+    pub(super) fn parse(text: &'a str) -> Option<Self> {
         let (scheme, host) = text.split_once("://")?;
         let mut host = Host::parse(host)?;
         let scheme: Cow<'a, str> = match () {
@@ -165,8 +165,13 @@ impl<'a> Origin<'a> {
         Some(Self { scheme, host })
     }
 
+    /// Returns `true` for an origin of HTTP.
+    pub(super) fn is_web(&self) -> bool {
+        matches!(&*self.scheme, "http" | "https")
+    }
+
     fn is_loopback(&self) -> bool {
-        matches!(&*self.scheme, "http" | "https") && self.host.is_loopback()
+        self.is_web() && self.host.is_loopback()
     }
 }
 

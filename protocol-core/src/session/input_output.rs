@@ -41,6 +41,24 @@ impl Session {
         Ok(Received { replies: self.arriving.replies })
     }
 
+    /// Takes a frame that came by the stream of a request of ours, as over HTTP. An input request in it that names no call belongs to that
+    /// call, and not to the newest. Otherwise as [`handle_frame`](Self::handle_frame).
+    ///
+    /// # Errors
+    /// [`Full`], as there.
+    pub fn handle_frame_within(
+        &mut self,
+        frame: Bytes,
+        lane: Lane,
+        exchange: Option<ExchangeId>,
+        now: Instant,
+    ) -> Result<Received, Full> {
+        self.within = exchange;
+        let received = self.handle_frame(frame, lane, now);
+        self.within = None;
+        received
+    }
+
     /// Returns `true` if [`handle_frame`](Self::handle_frame) takes frames of a lane. It is `false` while [`crate::Limits::events`] events
     /// or, on that lane, [`crate::Limits::unsolicited_replies`] unsolicited replies wait to be polled; for a new lane while
     /// [`crate::Limits::lanes`] are open; and once the session has closed. Other queued output does not stop input: otherwise two peers
@@ -94,6 +112,7 @@ impl Session {
     /// |---|---|---|
     /// | [`Gone::Lane`] | it is cancelled ([`CancelReason::Disconnected`](crate::CancelReason::Disconnected)), and no frame is sent for it any longer | it goes on: its frames are polled as before, and the transport may deliver them later or drop them |
     /// | [`Gone::Exchange`] | [`Outcome::Lost`] | it goes on: the response may come by another stream |
+    /// | [`Gone::Response`] | [`Outcome::Lost`] | [`Outcome::Lost`] |
     ///
     /// A stopped lane that is gone is resumed. Its output is dropped where exchanges live with their lanes, except on the channel.
     ///
@@ -107,11 +126,13 @@ impl Session {
         match gone {
             Gone::Lane(lane) if !self.outbox.is_open(lane) => return Err(NotLive),
             Gone::Lane(lane) => self.lose_lane(lane),
-            Gone::Exchange(exchange) if self.subscriber.is_open(exchange) => self.take_subscription_end(exchange),
-            Gone::Exchange(exchange) => {
+            Gone::Exchange(exchange) | Gone::Response(exchange) if self.subscriber.is_open(exchange) => {
+                self.take_subscription_end(exchange);
+            }
+            Gone::Exchange(exchange) | Gone::Response(exchange) => {
                 let id = self.call_of(exchange.0);
                 let call = self.outbound_calls.get(&id).filter(|call| call.is_open_as(exchange)).ok_or(NotLive)?;
-                if call.rules().lane_bound {
+                if call.rules().lane_bound || matches!(gone, Gone::Response(_)) {
                     self.settle_call(id, Outcome::Lost, None);
                 }
             }

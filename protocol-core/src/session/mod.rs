@@ -89,8 +89,9 @@ pub use verbs::{
 ///
 /// Its owner passes in frames and the time, and polls frames, events and one deadline. It has no socket, clock, task or lock.
 ///
-/// * Input, `handle_*`: [`handle_frame`](Self::handle_frame), [`handle_end`](Self::handle_end), [`handle_gone`](Self::handle_gone),
-///   [`handle_timeout`](Self::handle_timeout), and [`set_writable`](Self::set_writable).
+/// * Input, `handle_*`: [`handle_frame`](Self::handle_frame), [`handle_frame_within`](Self::handle_frame_within),
+///   [`handle_end`](Self::handle_end), [`handle_gone`](Self::handle_gone), [`handle_timeout`](Self::handle_timeout), and
+///   [`set_writable`](Self::set_writable).
 /// * As a caller: [`invoke`](Self::invoke), [`cancel`](Self::cancel), [`provide_input`](Self::provide_input).
 /// * As a callee: [`progress`](Self::progress), [`checkpoint`](Self::checkpoint), [`request_input`](Self::request_input),
 ///   [`finish_round`](Self::finish_round), [`respond`](Self::respond), [`configure`](Self::configure).
@@ -171,6 +172,8 @@ pub struct Session {
     ending: Ending,
     /// The frame that is being read.
     arriving: Arriving,
+    /// The exchange of ours on whose stream it came.
+    within: Option<ExchangeId>,
 
     /// The number of our next id, of any kind. No number is used twice.
     next: u64,
@@ -242,6 +245,7 @@ impl Session {
             change: None,
             ending: Ending::new(),
             arriving: Arriving::default(),
+            within: None,
             next: config.first_id(),
             outbound_calls: Table::new(),
             retries: BTreeMap::new(),

@@ -352,12 +352,14 @@ impl Session {
         self.push_event(Event::InputRequested { key, parent, ask, depth });
     }
 
-    /// The call that an input request belongs to: the one that it names, else the deepest in flight, the newest among equals.
+    /// The call that an input request belongs to: the one that it names, else the one on whose stream it came, else the deepest in flight, the
+    /// newest among equals.
     fn parent_of_ask(&self, named: Option<u64>) -> Option<OutboundId> {
         // A request that has not been polled cannot have caused an input request.
         let may_ask = |op: Op| !op.is_probe() && (!self.rules.names_calls || self.rules.dialect.is_cancellable(op));
         let has_left = |call: &OutboundCall| may_ask(call.op()) && call.ticket().is_some_and(|ticket| !self.outbox.holds(ticket));
-        let named = named.map(OutboundId).filter(|id| self.outbound_calls.get(id).is_some_and(has_left));
+        let named = named.map(OutboundId).or_else(|| self.within.map(|exchange| OutboundId(exchange.0)));
+        let named = named.filter(|id| self.outbound_calls.get(id).is_some_and(has_left));
         if self.rules.names_calls {
             return named;
         }

@@ -113,4 +113,6 @@ pub enum Gone {
     Lane(Lane),
     /// The stream on which the response to a request of ours was expected.
     Exchange(ExchangeId),
+    /// The response to a request of ours: it will not come by any stream.
+    Response(ExchangeId),
 }

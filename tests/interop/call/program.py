@@ -46,11 +46,12 @@ class Update(NamedTuple):
 class Run:
     """One run of `call`, from start to end."""
 
-    def __init__(self, arguments):
+    def __init__(self, arguments, **environment):
         self.out, self.err = [], []
         start = time.monotonic()
         process = subprocess.Popen(
             [os.environ["CALL"], *map(str, arguments)],
+            env={**os.environ, **environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -124,6 +125,11 @@ def parse(text):
 def call(*arguments, server):
     """Runs `call` against that server command."""
     return Run([*arguments, "--", *server])
+
+
+def call_url(*arguments, url, **environment):
+    """Runs `call` against a server over HTTP."""
+    return Run(["--url", url, *arguments], **environment)
 
 
 def call_tapped(*arguments, server):

@@ -7,6 +7,7 @@ mod bridge;
 mod endpoint;
 mod envelope;
 mod headers;
+mod http_client;
 mod judge;
 mod lines;
 mod pair;
@@ -17,6 +18,7 @@ pub use bridge::bridge;
 pub use endpoint::endpoint;
 pub use envelope::envelope;
 pub use headers::headers;
+pub use http_client::http_client;
 pub use lines::lines;
 pub use pair::pair;
 pub use session::session;
@@ -26,11 +28,12 @@ pub use sse::sse;
 pub type Target = fn(&[u8]);
 
 /// Every target, under the name of its corpus.
-pub const TARGETS: [(&str, Target); 8] = [
+pub const TARGETS: [(&str, Target); 9] = [
     ("bridge", bridge),
     ("endpoint", endpoint),
     ("envelope", envelope),
     ("headers", headers),
+    ("http_client", http_client),
     ("lines", lines),
     ("pair", pair),
     ("session", session),

@@ -37,6 +37,11 @@ fn the_stored_cases_of_headers_hold() {
 }
 
 #[test]
+fn the_stored_cases_of_http_client_hold() {
+    assert_eq!(failures("http_client"), [""; 0]);
+}
+
+#[test]
 fn the_stored_cases_of_lines_hold() {
     assert_eq!(failures("lines"), [""; 0]);
 }

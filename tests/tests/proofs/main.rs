@@ -7,6 +7,7 @@ mod gateway;
 mod guarantees;
 mod hostile_peer;
 mod http;
+mod http_client;
 mod lanes;
 mod model;
 mod rounds;

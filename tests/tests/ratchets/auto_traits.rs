@@ -60,7 +60,9 @@ mod protocol_core {
             ServeOptions, Session, Stats, Text, Timeouts, TooManyAlarms, ToolInfo, ToolOutput, ToolResult, Transmit,
             TransportEnd, Violation, CancelReason, WireId, dialect::CallTool, dialect::Complete, dialect::Custom,
             dialect::GetPrompt, dialect::List, dialect::ReadResource, dialect::Subscribe, dialect::Unsubscribe,
-            drive::Driver<M, I, T>, drive::TurnOutcome<T>, http::AmbiguousHeader, http::Headers<'static>, http::HttpEvent,
+            drive::Driver<M, I, T>, drive::TurnOutcome<T>, http::AmbiguousHeader, http::HttpClient, http::HttpClientConfig, http::HttpClientEvent,
+            http::HttpClientLimits, http::HttpClientRequest, http::HttpClientTimeouts, http::HttpFailure, http::HttpFault,
+            http::HttpRequestId, http::InvalidUrl, http::Headers<'static>, http::HttpEvent,
             http::HttpExchangeId, http::HttpLimits, http::HttpRequest<'static>, http::HttpServer, http::HttpServerConfig,
             http::HttpTimeouts, http::Method, http::NotResumable, http::RequestHead<'static>, http::ResponseHead<'static>,
             http::ResponsePart, http::SessionKey, http::accept::Accepted, http::era::Destination, http::era::Era,
@@ -167,7 +169,7 @@ mod adapter_tokio {
     asserted! {
         []
         shared: [
-            Alarm, Clock, Connection, Process, Stdin, Stdout, TokioIo, Child, Duplex, Tcp, TcpListener, Unix,
+            Alarm, Clock, Connection, HttpServerAddress, Process, Stdin, Stdout, TokioIo, Child, Duplex, Tcp, TcpListener, Unix,
             UnixListener
         ]
         moved: []

@@ -1,7 +1,9 @@
 //! Input requests of a server at its client (Client Features: "Sampling", "Elicitation", "Roots"): refusals, the call that each belongs to,
 //! sampling depth, and answers.
 
-use protocol_core::{Answer, Ask, Elicit, Elicited, Event, Invoke, NotLive, OutboundId, RpcError, Sample, Sampled, Violation};
+use protocol_core::{
+    Answer, Ask, Elicit, Elicited, Event, ExchangeId, Invoke, Lane, NotLive, OutboundId, RpcError, Sample, Sampled, Violation,
+};
 use testkit::Scripted;
 use testkit::config::{client_config, with};
 use testkit::scripted::{cancelled, json, request, result};
@@ -43,6 +45,26 @@ fn takes(revision: &str, method: &str, params: &str, sampling_tools: bool) -> bo
         _ => panic!("{params}: {events:?}"),
     }
     sent.is_empty()
+}
+
+// ---- The call that it belongs to ----
+
+#[test]
+fn an_input_request_belongs_to_the_call_on_whose_stream_it_comes_unless_it_names_another() {
+    let input_request = |meta: &str| request(7, SAMPLING, &sample(meta));
+    let within = |exchange: u64, meta: &str| {
+        let mut client = Scripted::client(client_config());
+        let calls = [client.call(), client.call()];
+        client.sent();
+        let exchange = Some(ExchangeId::from_number(exchange));
+        client.session.handle_frame_within(input_request(meta).into(), Lane::CHANNEL, exchange, client.now).expect("it is taken");
+        let (parent, ..) = asked(&mut client);
+        calls.iter().position(|call| Some(*call) == parent)
+    };
+    assert_eq!(within(2, ""), Some(0));
+    assert_eq!(within(3, ""), Some(1));
+    assert_eq!(within(2, r#","_meta":{"protocol-core/parent":3}"#), Some(1));
+    assert_eq!(within(99, ""), Some(1), "else to the newest");
 }
 
 // ---- Receipt ----

@@ -413,6 +413,18 @@ fn a_call_whose_exchange_is_lost_ends_only_if_it_is_lane_bound() {
 }
 
 #[test]
+fn a_response_that_will_not_come_by_any_stream_ends_its_call_without_a_cancel() {
+    let mut client = Scripted::client(client_config());
+    let call = client.call();
+    client.polled();
+    let response = Gone::Response(ExchangeId::from_number(2));
+    assert_eq!(client.session.handle_gone(response, client.now), Ok(()));
+    assert!(matches!(&client.events()[..], [Event::Done { id, outcome: Outcome::Lost, .. }] if *id == call));
+    assert_eq!(client.polled(), []);
+    assert_eq!(client.session.handle_gone(response, client.now), Err(NotLive));
+}
+
+#[test]
 fn the_input_requests_of_a_lane_bound_exchange_are_withdrawn_when_its_lane_is_lost() {
     let mut app = app();
     app.by(3, &invoke(1, "a"));

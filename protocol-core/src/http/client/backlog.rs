@@ -1,0 +1,95 @@
+//! Frames of the session that wait to be posted.
+
+use alloc::collections::VecDeque;
+
+use bytes::Bytes;
+
+use crate::http::limits::HttpClientLimits;
+use crate::session::ExchangeId;
+
+/// The requests that wait for the HTTP session to open, and the notifications and answers that wait for it or for others to be acknowledged.
+#[derive(Debug, Default)]
+pub(super) struct Backlog {
+    calls: VecDeque<(ExchangeId, usize)>,
+    messages: VecDeque<Bytes>,
+    bytes: usize,
+    /// The number of messages that were posted and are not acknowledged.
+    posted: usize,
+    /// `true` while the channel of the session is stopped.
+    is_stopped: bool,
+}
+
+impl Backlog {
+    pub(super) fn push_call(&mut self, exchange: ExchangeId, size: usize) {
+        self.bytes = self.bytes.saturating_add(size);
+        self.calls.push_back((exchange, size));
+    }
+
+    pub(super) fn pop_call(&mut self) -> Option<ExchangeId> {
+        let (exchange, size) = self.calls.pop_front()?;
+        self.bytes = self.bytes.saturating_sub(size);
+        Some(exchange)
+    }
+
+    /// Drops a call that is cancelled.
+    pub(super) fn withdraw(&mut self, exchange: ExchangeId) {
+        if let Some(at) = self.calls.iter().position(|(call, _)| *call == exchange)
+            && let Some((_, size)) = self.calls.remove(at)
+        {
+            self.bytes = self.bytes.saturating_sub(size);
+        }
+    }
+
+    pub(super) fn push_message(&mut self, frame: Bytes) {
+        self.bytes = self.bytes.saturating_add(frame.len());
+        self.messages.push_back(frame);
+    }
+
+    /// The next message, if it may be posted.
+    pub(super) fn pop_message(&mut self, limits: &HttpClientLimits) -> Option<Bytes> {
+        if self.posted >= limits.messages {
+            return None;
+        }
+        let frame = self.messages.pop_front()?;
+        self.bytes = self.bytes.saturating_sub(frame.len());
+        self.posted = self.posted.saturating_add(1);
+        Some(frame)
+    }
+
+    /// A message is posted that does not wait for others.
+    pub(super) fn post(&mut self) {
+        self.posted = self.posted.saturating_add(1);
+    }
+
+    /// A message was acknowledged, or its exchange is over for another reason.
+    pub(super) fn acknowledge(&mut self) {
+        self.posted = self.posted.saturating_sub(1);
+    }
+
+    /// Drops everything that waits.
+    pub(super) fn clear(&mut self) {
+        self.calls.clear();
+        self.messages.clear();
+        self.bytes = 0;
+    }
+
+    /// Drops the requests.
+    pub(super) fn clear_calls(&mut self) {
+        while self.pop_call().is_some() {}
+    }
+
+    /// Returns `true` if a message waits.
+    pub(super) fn has_messages(&self) -> bool {
+        !self.messages.is_empty()
+    }
+
+    /// Stops or resumes the channel by what waits. Returns the new state if it has changed: `true` for stopped.
+    pub(super) fn judge(&mut self, limits: &HttpClientLimits) -> Option<bool> {
+        let frames = self.calls.len().saturating_add(self.messages.len());
+        let is_stopped = match self.is_stopped {
+            false => frames >= limits.waiting_frames || self.bytes >= limits.waiting_bytes,
+            true => frames > limits.waiting_frames / 2 || self.bytes > limits.waiting_bytes / 2,
+        };
+        (core::mem::replace(&mut self.is_stopped, is_stopped) != is_stopped).then_some(is_stopped)
+    }
+}

@@ -1,0 +1,601 @@
+//! The client's end of Streamable HTTP.
+//!
+//! ```text
+//!   Running ------------------- fail: there is nothing to talk to -------------------> Failed
+//!    |   | use_old_transport: the server refuses both eras      ^                        |
+//!    |   v                                                      | its stream has ended   |
+//!    |  Old ----------------------------------------------------'                        |
+//!    |   |                                                                               |
+//!    `---+---------------- close -------------> Closing <---------- close ---------------'
+//!                                                  |
+//!                                                  | what was under way is acknowledged,
+//!                                                  v and the HTTP session is ended
+//!                                               Closed
+//! ```
+//!
+//! | Files | |
+//! |---|---|
+//! | `exchange`, `call`, `session`, `news` | the machines of one HTTP request, of one request of the session, of the HTTP session, and of the stream of messages that belong to no call |
+//! | `resumption`, `backlog`, `tools` | the waits before a stream is resumed, the frames that wait, and the headers of tools |
+//! | `verdict` | the meaning of a response |
+//! | `requests`, `responses` | the steps that make requests, and those that read responses |
+
+mod backlog;
+mod call;
+mod exchange;
+mod news;
+mod requests;
+mod responses;
+mod resumption;
+mod session;
+mod tools;
+mod verdict;
+
+#[cfg(test)]
+mod tests;
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::fmt;
+
+use bytes::Bytes;
+
+use super::head::{Headers, Method, ResponseHead};
+use super::header::{self, InvalidAnnotation};
+use super::limits::{HttpClientLimits, HttpClientTimeouts};
+use super::location::{InvalidUrl, Location};
+use super::sse::DecodeError;
+use super::timers::{Armed, Timers};
+use crate::json::Text;
+use crate::session::{ExchangeId, Lane, Transmit};
+use crate::shared::Arc;
+use crate::time::Instant;
+
+use backlog::Backlog;
+use call::Call;
+use exchange::{Exchange, Purpose};
+use news::News;
+use resumption::Chance;
+use session::HttpSession;
+use tools::Tools;
+
+/// The number of an HTTP request of a client. No number is used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HttpRequestId(u64);
+
+impl fmt::Display for HttpRequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "http-{}", self.0)
+    }
+}
+
+/// The configuration of an [`HttpClient`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HttpClientConfig {
+    /// The address of the endpoint, such as `https://example.com/mcp`.
+    pub url: Text,
+    /// `true` if a client with a handshake opens a stream for messages of the server that belong to no call. Default: `true`.
+    pub news: bool,
+    /// `true` if a server that speaks neither era over Streamable HTTP is tried with the transport of 2024-11-05. Default: `true`.
+    pub old_transport: bool,
+    /// A number that differs between clients, so that those of one server do not come back to it at the same time. Default: 0.
+    pub seed: u64,
+    /// The bounds.
+    pub limits: HttpClientLimits,
+    /// The times.
+    pub timeouts: HttpClientTimeouts,
+}
+
+impl HttpClientConfig {
+    /// A configuration with the address of an endpoint.
+    #[must_use]
+    pub fn new(url: impl Into<Text>) -> Self {
+        Self {
+            url: url.into(),
+            news: true,
+            old_transport: true,
+            seed: 0,
+            limits: HttpClientLimits::default(),
+            timeouts: HttpClientTimeouts::default(),
+        }
+    }
+}
+
+/// An HTTP request to make.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HttpClientRequest {
+    /// Its number.
+    pub id: HttpRequestId,
+    /// The method.
+    pub method: Method,
+    /// The path and the query. The scheme, the host and the port are those of [`HttpClientConfig::url`], for redirections, too.
+    pub target: Text,
+    /// The fields, without those that name the host or the length of the body.
+    pub headers: Headers<'static>,
+    /// The body; empty for a request without one.
+    pub body: Bytes,
+}
+
+/// An instruction to the owner of an [`HttpClient`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HttpClientEvent {
+    /// Make the request, and pass on its response. Follow no redirection.
+    Send(HttpClientRequest),
+    /// Give up the request and its response, so that the server sees its stream close. It is not mentioned again.
+    Abort(HttpRequestId),
+    /// Pass the frame to the session ([`Session::handle_frame_within`](crate::Session::handle_frame_within)).
+    Frame {
+        /// The frame.
+        frame: Bytes,
+        /// The lane: one for each HTTP session, so that the ids of requests of the server do not mix, and that no answer reaches another
+        /// session than it is for.
+        lane: Lane,
+        /// The request of the session on whose stream the frame came.
+        exchange: Option<ExchangeId>,
+    },
+    /// Tell the session that a response will not come ([`Gone::Response`](crate::Gone::Response)).
+    Lost(ExchangeId),
+    /// Stop or resume the channel of the session ([`Session::set_writable`](crate::Session::set_writable)).
+    Writable(bool),
+    /// The server had forgotten the HTTP session, and there is a new one. Requests that the server had not accepted go on in it. What the
+    /// server knew of the session is lost: subscriptions, the log level.
+    Reopened,
+    /// The server broke a rule, or has not accepted a request. For the log: whatever follows from it comes as an event of its own.
+    Fault {
+        /// The request of the session that it is about.
+        exchange: Option<ExchangeId>,
+        /// The reason.
+        fault: HttpFault,
+    },
+    /// There is nothing to talk to. End the session ([`Session::handle_end`](crate::Session::handle_end)), then close the client.
+    Failed(HttpFailure),
+    /// The client is closed. Nothing follows.
+    Closed,
+}
+
+/// The reason why a response is not what it should be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HttpFault {
+    /// The status is an error.
+    #[error("the server answers with the status {0}")]
+    Status(u16),
+    /// The caller must prove who it is, or may not do this.
+    #[error("the server wants an authorization (status {status})")]
+    Unauthorized {
+        /// 401 or 403.
+        status: u16,
+        /// The values of `WWW-Authenticate`, at most eight.
+        challenges: Vec<Text>,
+    },
+    /// The server redirects to another origin, too often, or in a way that does not keep the body.
+    #[error("the server redirects the request to where it must not follow (status {status})")]
+    Redirected {
+        /// The status.
+        status: u16,
+        /// The value of `Location`.
+        location: Option<Text>,
+    },
+    /// The response has ended without the response to the request in it.
+    #[error("the response ends without an answer")]
+    NoResponse,
+    /// The server has not acknowledged a message in time.
+    #[error("the server does not answer in time")]
+    NoAnswer,
+    /// The connection could not be made, or broke.
+    #[error("the connection fails")]
+    Disconnected,
+    /// The body is longer than the limit.
+    #[error("the body of a response is longer than the limit")]
+    TooLong,
+    /// The stream cannot be read.
+    #[error("the stream cannot be read: {0}")]
+    Stream(#[source] DecodeError),
+    /// The response to another request came on the stream of this one. It was dropped.
+    #[error("a response comes on the stream of another request")]
+    ForeignResponse,
+    /// The id of the HTTP session is not visible ASCII, or too long. It was ignored.
+    #[error("the id of the session is malformed")]
+    SessionId,
+    /// The annotations of a tool are invalid. It was left out of the list.
+    #[error("the tool {name} is left out of the list: {why}")]
+    Tool {
+        /// The name of the tool.
+        name: Text,
+        /// The reason.
+        why: InvalidAnnotation,
+    },
+    /// Too many requests wait for a response.
+    #[error("too many requests at once")]
+    TooMany,
+}
+
+/// The reason why there is nothing to talk to.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HttpFailure {
+    /// The request that opens the session was not accepted, or got no response. After an authorization a new client may try again.
+    #[error("{0}")]
+    Refused(HttpFault),
+    /// The session has given up the request for the revisions of the server, which has not answered.
+    #[error("the server does not answer")]
+    NoAnswer,
+    /// The server does not speak MCP at this address.
+    #[error("the server does not speak MCP at this address")]
+    NotMcp,
+    /// The server has forgotten the HTTP session, and opens no other one like it.
+    #[error("the server has ended the session")]
+    SessionLost,
+    /// The stream of the transport of 2024-11-05 has ended.
+    #[error("the server has ended the connection")]
+    Ended,
+}
+
+/// The client's end of Streamable HTTP, for both eras, and of the transport of 2024-11-05.
+///
+/// It joins a session of a client of MCP with HTTP requests. It owns neither: its owner has the [`Session`](crate::Session) and an HTTP
+/// library. The session chooses the era, by the requests that it makes ([`Config::era`](crate::Config::era)); over HTTP it should be
+/// [`Auto`](crate::mcp::Era::Auto).
+///
+/// * Every frame that the session returns goes in by [`handle_transmit`](Self::handle_transmit).
+/// * The head of a response, the pieces of its body and its end go in by [`handle_head`](Self::handle_head),
+///   [`handle_chunk`](Self::handle_chunk) and [`handle_end`](Self::handle_end), or [`handle_loss`](Self::handle_loss) if the connection
+///   fails or breaks. Poll all events before the next piece.
+/// * [`poll_event`](Self::poll_event) tells the owner which requests to make and to give up, and which frames to pass to the session. Poll
+///   the events of the session first, so that it [takes](crate::Session::wants_input) the frame.
+/// * [`poll_timeout`](Self::poll_timeout) returns the next deadline.
+///
+/// # What it does by itself
+///
+/// | | with a handshake | without |
+/// |---|---|---|
+/// | a call is cancelled | the cancel is posted, then the stream is closed | the stream is closed |
+/// | a stream breaks before its response | it is resumed after its last event; without an id of one the call is lost | the call is lost |
+/// | the server has forgotten the HTTP session | the handshake is repeated, and the request that was not accepted for it, once | |
+/// | the server wants a header of a tool | | the list of tools is read, and the call repeated, once |
+/// | the client is closed | the HTTP session is ended | |
+///
+/// A call that the server has not accepted, and that has no error in the body of the response, gets the error
+/// [`RpcError::INTERNAL`](crate::RpcError::INTERNAL), which names the status.
+///
+/// # Example
+///
+/// ```
+/// use protocol_core::http::{Headers, HttpClient, HttpClientConfig, HttpClientEvent, ResponseHead};
+/// use protocol_core::mcp::Era;
+/// use protocol_core::{Config, Identity, Instant, Session};
+///
+/// let now = Instant::ZERO;
+/// let mut config = Config::mcp_client(Identity::new("client", "1"));
+/// config.era = Era::Auto;
+/// let mut session = Session::new(config, now);
+/// let mut client = HttpClient::new(HttpClientConfig::new("http://localhost:8080/mcp"), now)?;
+///
+/// client.handle_transmit(session.poll_transmit().expect("the probe"), now);
+/// let Some(HttpClientEvent::Send(probe)) = client.poll_event() else { panic!("a request") };
+/// assert_eq!((probe.method.as_str(), &*probe.target), ("POST", "/mcp"));
+/// assert_eq!(probe.headers.only("mcp-method"), Ok(Some("server/discover")));
+///
+/// client.handle_head(probe.id, &ResponseHead::new(404, Headers::new()), now);
+/// while let Some(event) = client.poll_event() {
+///     if let HttpClientEvent::Frame { frame, lane, exchange } = event {
+///         session.handle_frame_within(frame, lane, exchange, now)?;
+///     }
+/// }
+/// client.handle_transmit(session.poll_transmit().expect("the handshake"), now);
+/// let Some(HttpClientEvent::Send(handshake)) = client.poll_event() else { panic!("a request") };
+/// assert!(handshake.body.windows(10).any(|part| part == b"initialize"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct HttpClient {
+    config: Arc<HttpClientConfig>,
+    now: Instant,
+    location: Location,
+    phase: Phase,
+    exchanges: BTreeMap<HttpRequestId, Exchange>,
+    calls: BTreeMap<ExchangeId, Call>,
+    session: HttpSession,
+    news: News,
+    tools: Tools,
+    backlog: Backlog,
+    chance: Chance,
+    /// The deadline of what is under way when the client closes.
+    closing: Armed,
+    timers: Timers<TimerKey>,
+    events: VecDeque<HttpClientEvent>,
+    next_number: u64,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Running,
+    /// The transport of 2024-11-05: its stream, and the target of messages once the server has named it.
+    Old {
+        target: Option<Text>,
+    },
+    Failed,
+    Closing,
+    Closed,
+}
+
+/// The owner of a deadline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum TimerKey {
+    /// An exchange has taken too long.
+    Exchange(HttpRequestId),
+    /// The stream of a call is to be resumed.
+    Resume(ExchangeId),
+    /// The stream of messages that belong to no call is to be opened again.
+    News,
+    /// The handshake is to be repeated, since its last attempt was lost.
+    Reopen,
+    /// The client is closing, and does not wait any longer for what is under way.
+    Close,
+}
+
+impl HttpClient {
+    /// A client that has made no request.
+    ///
+    /// # Errors
+    /// [`InvalidUrl`].
+    pub fn new(config: impl Into<Arc<HttpClientConfig>>, now: Instant) -> Result<Self, InvalidUrl> {
+        let config = config.into();
+        Ok(Self {
+            location: Location::parse(&config.url)?,
+            chance: Chance::new(config.seed),
+            config,
+            now,
+            phase: Phase::Running,
+            exchanges: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            session: HttpSession::default(),
+            news: News::default(),
+            tools: Tools::default(),
+            backlog: Backlog::default(),
+            closing: Armed::default(),
+            timers: Timers::default(),
+            events: VecDeque::new(),
+            next_number: 1,
+        })
+    }
+
+    // ---- In ----
+
+    /// Takes a frame of the session. No effect after a failure, and on a client that is closing.
+    pub fn handle_transmit(&mut self, transmit: Transmit, now: Instant) {
+        self.advance(now);
+        let Transmit { frame, route } = transmit;
+        match self.phase {
+            Phase::Running => self.take_frame(frame, route.lane),
+            Phase::Old { .. } => {
+                self.backlog.push_message(frame);
+                self.flush();
+            }
+            Phase::Failed | Phase::Closing | Phase::Closed => {}
+        }
+    }
+
+    /// Takes the head of a response. No effect for a request that is over.
+    pub fn handle_head(&mut self, request: HttpRequestId, head: &ResponseHead<'_>, now: Instant) {
+        self.advance(now);
+        self.read_head(request, head);
+    }
+
+    /// Takes a piece of the body of a response, however it is split. No effect for a request that is over.
+    pub fn handle_chunk(&mut self, request: HttpRequestId, chunk: Bytes, now: Instant) {
+        self.advance(now);
+        self.read_chunk(request, chunk);
+    }
+
+    /// Handles the proper end of a response. No effect for a request that is over.
+    pub fn handle_end(&mut self, request: HttpRequestId, now: Instant) {
+        self.advance(now);
+        self.read_end(request);
+    }
+
+    /// Handles the loss of an exchange: the connection could not be made, or broke before the end of the response. No effect for a request
+    /// that is over.
+    pub fn handle_loss(&mut self, request: HttpRequestId, now: Instant) {
+        self.advance(now);
+        self.lose_exchange(request);
+    }
+
+    /// Gives up all calls, waits for the notifications and answers that are under way, and ends the HTTP session; then comes
+    /// [`HttpClientEvent::Closed`]. Each of the two takes at most [`HttpClientTimeouts::close`]. No effect on a client that is closing.
+    pub fn close(&mut self, now: Instant) {
+        self.advance(now);
+        if matches!(self.phase, Phase::Closing | Phase::Closed) {
+            return;
+        }
+        self.give_calls_up();
+        self.phase = Phase::Closing;
+        let until = self.now.saturating_add(self.config.timeouts.close);
+        self.timers.set(&mut self.closing, TimerKey::Close, Some(until));
+        self.flush();
+    }
+
+    /// Handles every deadline that is not after `now`. Harmless if called early or repeatedly.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.advance(now);
+        while let Some(key) = self.timers.take_due(self.now) {
+            match key {
+                TimerKey::Exchange(request) => {
+                    if let Some(exchange) = self.exchanges.get_mut(&request) {
+                        exchange.deadline().forget();
+                    }
+                    self.expire_exchange(request);
+                }
+                TimerKey::Resume(exchange) => {
+                    if let Some(call) = self.calls.get_mut(&exchange) {
+                        call.timer().forget();
+                    }
+                    self.resume_call(exchange);
+                }
+                TimerKey::News => {
+                    self.news.timer().forget();
+                    self.ask_for_news();
+                }
+                TimerKey::Reopen => {
+                    self.session.timer().forget();
+                    self.repeat_handshake();
+                }
+                TimerKey::Close => {
+                    self.closing.forget();
+                    self.give_everything_up();
+                    self.end_session();
+                }
+            }
+        }
+    }
+
+    // ---- Out ----
+
+    /// The next instruction.
+    #[must_use = "an event that is polled is not repeated"]
+    pub fn poll_event(&mut self) -> Option<HttpClientEvent> {
+        self.events.pop_front()
+    }
+
+    /// The next deadline, at which [`handle_timeout`](Self::handle_timeout) must be called; `None` if there is none.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.timers.next()
+    }
+
+    /// The number of HTTP requests that are not over.
+    #[must_use]
+    pub fn requests(&self) -> usize {
+        self.exchanges.len()
+    }
+
+    /// The number of requests of the session that wait for a response.
+    #[must_use]
+    pub fn calls(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Returns `true` once the client is closed.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        matches!(self.phase, Phase::Closed)
+    }
+
+    // ---- The phases ----
+
+    /// Running, Old -> Failed.
+    fn fail(&mut self, failure: HttpFailure) {
+        if matches!(self.phase, Phase::Running | Phase::Old { .. }) {
+            self.give_everything_up();
+            self.phase = Phase::Failed;
+            self.events.push_back(HttpClientEvent::Failed(failure));
+        }
+    }
+
+    /// Ends the HTTP session of a client that is closing, once nothing is under way.
+    fn end_session(&mut self) {
+        if !matches!(self.phase, Phase::Closing) || !self.exchanges.is_empty() || self.backlog.has_messages() {
+            return;
+        }
+        self.timers.set(&mut self.closing, TimerKey::Close, None);
+        if self.session.id().is_some() {
+            let mut headers = Headers::new();
+            self.write_session(&mut headers);
+            let request = self.send(Purpose::Delete, Method::Delete, headers, Bytes::new());
+            self.limit(request, self.config.timeouts.close);
+        } else {
+            self.finish_closing();
+        }
+    }
+
+    /// Closing -> Closed.
+    fn finish_closing(&mut self) {
+        if matches!(self.phase, Phase::Closing) {
+            self.phase = Phase::Closed;
+            self.events.push_back(HttpClientEvent::Closed);
+        }
+    }
+
+    /// Running -> Old.
+    fn use_old_transport(&mut self, initialize: Bytes) {
+        let held: Vec<_> = self.calls.values().filter(|call| call.is_held()).map(|call| call.frame().clone()).collect();
+        self.give_everything_up();
+        self.session.forget();
+        self.phase = Phase::Old { target: None };
+        for frame in [initialize].into_iter().chain(held) {
+            self.backlog.push_message(frame);
+        }
+        let mut headers = Headers::new();
+        headers.push(header::ACCEPT, super::accept::EVENT_STREAM);
+        let request = self.send(Purpose::OldStream, Method::Get, headers, Bytes::new());
+        self.limit(request, self.config.timeouts.reopen);
+    }
+
+    fn give_everything_up(&mut self) {
+        self.give_calls_up();
+        for request in self.exchanges.keys().copied().collect::<Vec<_>>() {
+            self.abort(request);
+        }
+        self.backlog.clear();
+    }
+
+    /// Gives up everything but notifications and answers.
+    fn give_calls_up(&mut self) {
+        let is_message = |purpose| matches!(purpose, Purpose::Message(_) | Purpose::OldMessage(None));
+        let calls = self.exchanges.iter().filter(|(_, exchange)| !is_message(exchange.purpose()));
+        for request in calls.map(|(request, _)| *request).collect::<Vec<_>>() {
+            self.abort(request);
+        }
+        for call in self.calls.keys().copied().collect::<Vec<_>>() {
+            self.forget_call(call);
+        }
+        self.news.stop();
+        self.timers.set(self.news.timer(), TimerKey::News, None);
+        self.timers.set(self.session.timer(), TimerKey::Reopen, None);
+        self.backlog.clear_calls();
+        self.tools.end_lookup();
+    }
+
+    // ---- What everything needs ----
+
+    /// Advances the time, which never runs backwards.
+    fn advance(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+    }
+
+    fn fault(&mut self, exchange: Option<ExchangeId>, fault: HttpFault) {
+        self.events.push_back(HttpClientEvent::Fault { exchange, fault });
+    }
+
+    /// Passes a frame to the session, that came in the HTTP session of that generation.
+    fn pass(&mut self, frame: Bytes, exchange: Option<ExchangeId>, generation: u32) {
+        self.events.push_back(HttpClientEvent::Frame { frame, lane: Lane::new(generation), exchange });
+    }
+
+    /// Forgets a request of the session, which has ended.
+    fn forget_call(&mut self, exchange: ExchangeId) -> Option<Call> {
+        let mut call = self.calls.remove(&exchange)?;
+        self.timers.set(call.timer(), TimerKey::Resume(exchange), None);
+        Some(call)
+    }
+
+    /// Removes an exchange that is over.
+    fn remove(&mut self, request: HttpRequestId) -> Option<Exchange> {
+        let mut exchange = self.exchanges.remove(&request)?;
+        self.timers.set(exchange.deadline(), TimerKey::Exchange(request), None);
+        if matches!(exchange.purpose(), Purpose::Message(_) | Purpose::OldMessage(_)) {
+            self.backlog.acknowledge();
+        }
+        Some(exchange)
+    }
+
+    /// Gives up an exchange that is not over.
+    fn abort(&mut self, request: HttpRequestId) -> Option<Exchange> {
+        let exchange = self.remove(request)?;
+        self.events.push_back(HttpClientEvent::Abort(request));
+        Some(exchange)
+    }
+}

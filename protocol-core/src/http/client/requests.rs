@@ -1,0 +1,344 @@
+//! The making of requests: for the frames of the session, and those of the client itself.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use bytes::Bytes;
+
+use super::call::{Call, Kind};
+use super::exchange::{Exchange, Purpose};
+use super::{HttpClient, HttpClientEvent, HttpClientRequest, HttpFailure, HttpFault, HttpRequestId, Phase, TimerKey};
+use crate::error::RpcError;
+use crate::http::accept::{EVENT_STREAM, JSON};
+use crate::http::era::Era;
+use crate::http::head::{Headers, Method};
+use crate::http::header::{self, WrongArgument};
+use crate::http::message::{self, ErrorId, Outgoing, Request};
+use crate::json::Text;
+use crate::json::write::Object;
+use crate::session::{ExchangeId, Lane};
+use crate::wire::WireId;
+
+/// The confirmation of a handshake that the client repeats.
+const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+/// The id of the requests of the client itself, which no request of a session has.
+const LOOKUP_ID: &str = "http-client/tools";
+
+impl HttpClient {
+    // ---- Frames of the session ----
+
+    pub(super) fn take_frame(&mut self, frame: Bytes, lane: Lane) {
+        match message::outgoing(&frame) {
+            Outgoing::Request(number, request) => self.take_request(ExchangeId(number), &request, frame),
+            Outgoing::Cancel(number) => self.take_cancel(ExchangeId(number), frame),
+            Outgoing::Confirmation => {
+                let headers = self.legacy_headers();
+                let request = self.send(Purpose::Confirmation, Method::Post, headers, frame);
+                self.limit(request, self.config.timeouts.acknowledge);
+            }
+            // Without a handshake a client sends requests alone.
+            _ if self.session.is_unopened() => {}
+            // The server has forgotten in the meantime that it has asked.
+            Outgoing::Answer if lane.number() != self.session.generation() => {}
+            Outgoing::Answer => self.post_message(frame),
+            Outgoing::Notification | Outgoing::Unknown => self.queue_message(frame),
+        }
+    }
+
+    fn take_request(&mut self, exchange: ExchangeId, request: &Request, frame: Bytes) {
+        if self.calls.len() >= self.config.limits.calls {
+            self.fault(Some(exchange), HttpFault::TooMany);
+            return self.events.push_back(HttpClientEvent::Lost(exchange));
+        }
+        let kind = Kind::of(request);
+        let era = if request.names_version() { Era::Modern } else { Era::Legacy };
+        let is_opening = kind == Kind::Initialize;
+        if is_opening {
+            // The session takes a silent server for an old one, which over HTTP would have answered.
+            if self.calls.values().any(|call| *call.kind() == Kind::Probe) {
+                return self.fail(HttpFailure::NoAnswer);
+            }
+            self.session.open(frame.clone());
+        }
+        let size = frame.len();
+        self.calls.insert(exchange, Call::new(era, kind, frame));
+        if era == Era::Modern || is_opening || self.session.is_open() {
+            self.send_call(exchange, Some(request));
+        } else {
+            self.backlog.push_call(exchange, size);
+            self.flush();
+        }
+    }
+
+    fn take_cancel(&mut self, exchange: ExchangeId, frame: Bytes) {
+        let call = self.forget_call(exchange);
+        self.backlog.withdraw(exchange);
+        self.tools.withdraw(exchange);
+        // A server with a handshake takes a stream that closes for an accident. It may still be at work on a call that is lost.
+        let is_told = match &call {
+            Some(call) => call.era() == Era::Legacy && !call.is_held(),
+            None => !self.session.is_unopened(),
+        };
+        if is_told {
+            self.queue_message(frame);
+        }
+        if let Some(request) = call.and_then(|call| call.request()) {
+            self.abort(request);
+        }
+    }
+
+    /// Sends the request of a call. `request` is what its frame says, if it was read.
+    pub(super) fn send_call(&mut self, exchange: ExchangeId, request: Option<&Request>) {
+        let Some(call) = self.calls.get(&exchange) else { return };
+        let (frame, kind) = (call.frame().clone(), call.kind().clone());
+        let headers = match (call.era(), request) {
+            (Era::Legacy, _) => Ok(self.legacy_headers()),
+            (Era::Modern, Some(request)) => self.modern_headers(request),
+            (Era::Modern, None) => match message::outgoing(&frame) {
+                Outgoing::Request(_, request) => self.modern_headers(&request),
+                _ => return,
+            },
+        };
+        let headers = match headers {
+            Ok(headers) => headers,
+            Err(wrong) => return self.refuse(exchange, &RpcError::invalid_params(format!("{wrong}"))),
+        };
+        let sent = self.send(Purpose::Call(exchange), Method::Post, headers, frame);
+        if kind == Kind::Ping {
+            self.limit(sent, self.config.timeouts.acknowledge);
+        }
+        let generation = self.session.generation();
+        if let Some(call) = self.calls.get_mut(&exchange) {
+            call.send(sent, generation);
+        }
+    }
+
+    /// Ends a call with an error of the client.
+    pub(super) fn refuse(&mut self, exchange: ExchangeId, error: &RpcError) {
+        self.forget_call(exchange);
+        let id = i64::try_from(exchange.0).map_or(ErrorId::Null, |number| ErrorId::Of(WireId::Int(number)));
+        self.pass(message::error(&id, error), Some(exchange), self.session.generation());
+    }
+
+    /// Posts a notification, or queues it until the HTTP session is open.
+    fn queue_message(&mut self, frame: Bytes) {
+        self.backlog.push_message(frame);
+        self.flush();
+    }
+
+    /// Posts an answer, at once: the server may wait for it before it responds to anything else.
+    fn post_message(&mut self, frame: Bytes) {
+        self.backlog.post();
+        self.send_message(frame);
+    }
+
+    fn send_message(&mut self, frame: Bytes) {
+        let headers = self.legacy_headers();
+        let request = self.send(Purpose::Message(self.session.generation()), Method::Post, headers, frame);
+        self.limit(request, self.config.timeouts.acknowledge);
+    }
+
+    /// Sends what waits, as far as it may be sent, and stops or resumes the channel of the session.
+    pub(super) fn flush(&mut self) {
+        match &self.phase {
+            Phase::Old { target: Some(target) } => {
+                let target = target.clone();
+                while let Some(frame) = self.backlog.pop_message(&self.config.limits) {
+                    self.send_old(target.clone(), frame);
+                }
+            }
+            Phase::Running | Phase::Closing if self.session.is_open() => {
+                while let Some(exchange) = self.backlog.pop_call() {
+                    self.send_call(exchange, None);
+                }
+                while let Some(frame) = self.backlog.pop_message(&self.config.limits) {
+                    self.send_message(frame);
+                }
+            }
+            Phase::Closing => self.backlog.clear(),
+            _ => {}
+        }
+        self.end_session();
+        if let Some(is_stopped) = self.backlog.judge(&self.config.limits) {
+            self.events.push_back(HttpClientEvent::Writable(!is_stopped));
+        }
+    }
+
+    /// Sends a frame over the transport of 2024-11-05.
+    fn send_old(&mut self, target: Text, frame: Bytes) {
+        let exchange = match message::outgoing(&frame) {
+            Outgoing::Request(number, _) => Some(ExchangeId(number)),
+            _ => None,
+        };
+        let mut headers = Headers::new();
+        headers.push(header::CONTENT_TYPE, JSON);
+        let request = self.send_to(Purpose::OldMessage(exchange), Method::Post, target, headers, frame, 0);
+        self.limit(request, self.config.timeouts.acknowledge);
+    }
+
+    // ---- Requests of the client itself ----
+
+    /// Opens the stream of messages that belong to no call, or resumes it.
+    pub(super) fn ask_for_news(&mut self) {
+        if !self.config.news || !self.session.is_open() {
+            return;
+        }
+        let last_event_id = self.news.resumption().last_event_id().cloned();
+        let headers = self.stream_headers(last_event_id);
+        let request = self.send(Purpose::News, Method::Get, headers, Bytes::new());
+        self.news.ask(request);
+    }
+
+    /// Resumes the stream of a call.
+    pub(super) fn resume_call(&mut self, exchange: ExchangeId) {
+        let Some(call) = self.calls.get_mut(&exchange) else { return };
+        let last_event_id = call.resumption().last_event_id().cloned();
+        let headers = self.stream_headers(last_event_id);
+        let request = self.send(Purpose::Resume(exchange), Method::Get, headers, Bytes::new());
+        if let Some(call) = self.calls.get_mut(&exchange) {
+            call.resume(request);
+        }
+    }
+
+    /// The server has forgotten an HTTP session of that generation: repeats the handshake, unless that was done already.
+    pub(super) fn reopen(&mut self, generation: u32) {
+        if generation != self.session.generation() || !matches!(self.phase, Phase::Running) {
+            return;
+        }
+        if !self.session.reopen() {
+            return;
+        }
+        if let Some(request) = self.news.stop() {
+            self.abort(request);
+        }
+        self.timers.set(self.news.timer(), TimerKey::News, None);
+        let broken = self.calls.iter().filter(|(_, call)| call.is_broken()).map(|(exchange, _)| *exchange);
+        for exchange in broken.collect::<Vec<_>>() {
+            self.lose_call(exchange, HttpFault::NoResponse);
+        }
+        self.repeat_handshake();
+    }
+
+    /// Repeats the handshake, whose last attempt may have been lost.
+    pub(super) fn repeat_handshake(&mut self) {
+        let (headers, initialize) = (self.post_headers(), self.session.initialize().clone());
+        let request = self.send(Purpose::Reopening, Method::Post, headers, initialize);
+        self.limit(request, self.config.timeouts.reopen);
+    }
+
+    /// Confirms a handshake that was repeated.
+    pub(super) fn confirm_again(&mut self) {
+        let headers = self.legacy_headers();
+        let request = self.send(Purpose::Confirmation, Method::Post, headers, Bytes::from_static(INITIALIZED.as_bytes()));
+        self.limit(request, self.config.timeouts.acknowledge);
+    }
+
+    /// Asks for a page of the list of tools, in the name of the caller of this call. Returns `false` if there is no such call.
+    pub(super) fn ask_for_tools(&mut self, exchange: ExchangeId, cursor: Option<&str>) -> bool {
+        let Some(call) = self.calls.get(&exchange) else { return false };
+        let Outgoing::Request(_, request) = message::outgoing(call.frame()) else { return false };
+        let mut body = Vec::new();
+        Object::write(&mut body, |object| {
+            object.word("jsonrpc", "2.0");
+            object.word("id", LOOKUP_ID);
+            object.word("method", "tools/list");
+            object.object("params", |object| {
+                if let Some(cursor) = cursor {
+                    object.string("cursor", cursor);
+                }
+                object.object("_meta", |object| request.write_caller(object));
+            });
+        });
+        let mut headers = self.post_headers();
+        headers.push(header::VERSION, String::from(&*request.version().unwrap_or_default()));
+        headers.push(header::METHOD, "tools/list");
+        let sent = self.send(Purpose::Lookup, Method::Post, headers, body.into());
+        self.limit(sent, self.config.timeouts.acknowledge);
+        true
+    }
+
+    // ---- Headers ----
+
+    fn post_headers(&self) -> Headers<'static> {
+        let mut headers = Headers::new();
+        headers.push(header::CONTENT_TYPE, JSON);
+        headers.push(header::ACCEPT, "application/json, text/event-stream");
+        headers
+    }
+
+    /// The fields of a POST of the era with a handshake.
+    fn legacy_headers(&self) -> Headers<'static> {
+        let mut headers = self.post_headers();
+        self.write_session(&mut headers);
+        headers
+    }
+
+    /// The fields of a POST of the era without a handshake.
+    fn modern_headers(&self, request: &Request) -> Result<Headers<'static>, WrongArgument> {
+        let mut headers = self.post_headers();
+        headers.push(header::VERSION, String::from(&*request.version().unwrap_or_default()));
+        headers.push(header::METHOD, String::from(&*header::encode(&request.method)));
+        if let Some(name) = request.name().flatten() {
+            headers.push(header::NAME, String::from(&*header::encode(&name)));
+            if let Some(params) = self.tools.headers(&name).filter(|_| request.calls_tool()) {
+                params.write(&request.arguments_json(), &mut headers)?;
+            }
+        }
+        Ok(headers)
+    }
+
+    /// The fields of a GET.
+    fn stream_headers(&self, last_event_id: Option<Text>) -> Headers<'static> {
+        let mut headers = Headers::new();
+        headers.push(header::ACCEPT, EVENT_STREAM);
+        self.write_session(&mut headers);
+        if let Some(id) = last_event_id {
+            headers.push(header::LAST_EVENT_ID, String::from(&*id));
+        }
+        headers
+    }
+
+    /// Adds the fields that name the HTTP session.
+    pub(super) fn write_session(&self, headers: &mut Headers<'static>) {
+        if let Some(id) = self.session.id() {
+            headers.push(header::SESSION_ID, String::from(&**id));
+        }
+        if let Some(version) = self.session.version() {
+            headers.push(header::VERSION, version.as_str());
+        }
+    }
+
+    // ---- Sending ----
+
+    pub(super) fn send(&mut self, purpose: Purpose, method: Method, headers: Headers<'static>, body: Bytes) -> HttpRequestId {
+        let target = self.location.target().clone();
+        self.send_to(purpose, method, target, headers, body, 0)
+    }
+
+    pub(super) fn send_to(
+        &mut self,
+        purpose: Purpose,
+        method: Method,
+        target: Text,
+        headers: Headers<'static>,
+        body: Bytes,
+        redirects: u8,
+    ) -> HttpRequestId {
+        let id = HttpRequestId(self.next_number);
+        self.next_number = self.next_number.saturating_add(1);
+        let request = HttpClientRequest { id, method, target, headers, body };
+        self.exchanges.insert(id, Exchange::new(purpose, request.clone(), redirects));
+        self.events.push_back(HttpClientEvent::Send(request));
+        id
+    }
+
+    /// Limits the time of an exchange from now on.
+    pub(super) fn limit(&mut self, request: HttpRequestId, span: Duration) {
+        let at = self.now.saturating_add(span);
+        if let Some(exchange) = self.exchanges.get_mut(&request) {
+            self.timers.set(exchange.deadline(), TimerKey::Exchange(request), Some(at));
+        }
+    }
+}

@@ -1,0 +1,659 @@
+//! The reading of responses: heads, bodies, streams of events, and exchanges that break.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+
+use super::call::Kind;
+use super::exchange::{Exchange, Purpose};
+use super::resumption::Resumption;
+use super::verdict::{Answer, Subject, Verdict, judge};
+use super::{HttpClient, HttpClientEvent, HttpFailure, HttpFault, HttpRequestId, Phase, TimerKey};
+use crate::error::RpcError;
+use crate::http::accept::{EVENT_STREAM, JSON, is_media_type};
+use crate::http::era::Era;
+use crate::http::head::{Headers, ResponseHead};
+use crate::http::header;
+use crate::http::message::{self, Incoming};
+use crate::http::sse::{Decoder, DecoderLimits, Event, Item};
+use crate::json::Text;
+use crate::json::read::{member, string};
+use crate::mcp::Revision;
+use crate::session::ExchangeId;
+
+/// The maximum number of challenges of which an owner is told.
+const MAX_CHALLENGES: usize = 8;
+
+/// A head, as far as it decides how the response is read.
+struct Head {
+    status: u16,
+    form: Form,
+    /// The fault, unless the body says more.
+    fault: HttpFault,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Json,
+    Events,
+    Other,
+}
+
+impl Head {
+    fn of(head: &ResponseHead<'_>) -> Self {
+        let media_type = head.headers.get_all(header::CONTENT_TYPE).next().unwrap_or_default();
+        let form = match () {
+            () if is_media_type(media_type, JSON) => Form::Json,
+            () if is_media_type(media_type, EVENT_STREAM) => Form::Events,
+            () => Form::Other,
+        };
+        let fault = match head.status {
+            200..=299 => HttpFault::NoResponse,
+            300..=399 => HttpFault::Redirected { status: head.status, location: location(&head.headers).map(Text::from) },
+            401 | 403 => HttpFault::Unauthorized { status: head.status, challenges: challenges(&head.headers) },
+            status => HttpFault::Status(status),
+        };
+        Self { status: head.status, form, fault }
+    }
+
+    fn is_success(&self) -> bool {
+        matches!(self.status, 200..=299)
+    }
+
+    fn is_unauthorized(&self) -> bool {
+        matches!(self.fault, HttpFault::Unauthorized { .. })
+    }
+}
+
+/// The revision in the result of a handshake, if it is known.
+fn agreed_revision(frame: &[u8]) -> Option<Revision> {
+    message::agreed_version(frame).and_then(|version| Revision::from_name(&version))
+}
+
+fn location<'h>(headers: &'h Headers<'_>) -> Option<&'h str> {
+    headers.only(header::LOCATION).ok().flatten()
+}
+
+fn challenges(headers: &Headers<'_>) -> Vec<Text> {
+    let texts = headers.get_all(header::WWW_AUTHENTICATE).filter_map(|value| core::str::from_utf8(value).ok());
+    texts.take(MAX_CHALLENGES).map(Text::from).collect()
+}
+
+impl HttpClient {
+    // ---- Heads ----
+
+    pub(super) fn read_head(&mut self, request: HttpRequestId, head: &ResponseHead<'_>) {
+        let is_sent = self.exchanges.get(&request).is_some_and(|exchange| exchange.request().is_some());
+        // An informational response is followed by another one.
+        if !is_sent || head.status < 200 || self.follow(request, head) {
+            return;
+        }
+        let Some(purpose) = self.exchanges.get(&request).map(Exchange::purpose) else { return };
+        let response = Head::of(head);
+        match purpose {
+            Purpose::Call(exchange) => self.read_call_head(request, exchange, head, response),
+            Purpose::Resume(exchange) => self.read_resumed_head(request, exchange, response),
+            Purpose::News => self.read_news_head(request, &response),
+            Purpose::Message(generation) => {
+                self.abort(request);
+                match response.status {
+                    200..=299 => {}
+                    404 if self.session.id().is_some() => self.reopen(generation),
+                    _ => self.fault(None, response.fault),
+                }
+                self.flush();
+            }
+            Purpose::Confirmation => {
+                self.abort(request);
+                if !response.is_success() {
+                    self.fault(None, response.fault);
+                }
+                self.confirm();
+            }
+            Purpose::Reopening | Purpose::Lookup if response.is_success() && response.form != Form::Other => {
+                if purpose == Purpose::Reopening {
+                    self.take_session_id(head);
+                }
+                self.read_body(request, response);
+            }
+            Purpose::OldStream if response.is_success() && response.form == Form::Events => self.read_body(request, response),
+            Purpose::OldMessage(_) if response.is_success() => {
+                self.abort(request);
+                self.flush();
+            }
+            Purpose::Reopening | Purpose::Lookup | Purpose::OldStream | Purpose::OldMessage(_) | Purpose::Delete => {
+                self.abort(request);
+                self.lose(purpose, response.fault);
+            }
+        }
+    }
+
+    fn read_call_head(&mut self, request: HttpRequestId, exchange: ExchangeId, head: &ResponseHead<'_>, response: Head) {
+        let Some(call) = self.calls.get_mut(&exchange) else { return };
+        let is_initialize = *call.kind() == Kind::Initialize;
+        if response.is_success() && response.form == Form::Events {
+            call.stream(request);
+            call.resumption().begin(self.now);
+        }
+        if response.is_success() && is_initialize {
+            self.take_session_id(head);
+        }
+        if response.is_unauthorized() {
+            self.fault(Some(exchange), response.fault.clone());
+        }
+        if response.form == Form::Other || (response.form == Form::Events && !response.is_success()) {
+            self.abort(request);
+            self.conclude(exchange, response.status, &response.fault, Answer::None);
+        } else {
+            self.read_body(request, response);
+        }
+    }
+
+    fn read_resumed_head(&mut self, request: HttpRequestId, exchange: ExchangeId, response: Head) {
+        let Some(call) = self.calls.get_mut(&exchange) else { return };
+        let generation = call.generation();
+        if response.is_success() && response.form == Form::Events {
+            call.stream(request);
+            call.resumption().begin(self.now);
+            return self.read_body(request, response);
+        }
+        self.abort(request);
+        match response.status {
+            500.. => self.break_call(exchange, response.fault),
+            status => {
+                self.lose_call(exchange, response.fault);
+                if status == 404 {
+                    self.reopen(generation);
+                }
+            }
+        }
+    }
+
+    fn read_news_head(&mut self, request: HttpRequestId, response: &Head) {
+        if response.is_success() && response.form == Form::Events {
+            self.news.live(request);
+            self.news.resumption().begin(self.now);
+            let last = self.news.resumption().last_event_id().cloned();
+            let decoder = Decoder::resumed(self.decoder_limits(), last);
+            if let Some(exchange) = self.exchanges.get_mut(&request) {
+                exchange.read_events(decoder);
+            }
+            return;
+        }
+        self.abort(request);
+        match response.status {
+            404 if self.news.was_live() => self.reopen(self.session.generation()),
+            500.. => self.break_news(),
+            // Most servers have no such stream.
+            _ => drop(self.news.stop()),
+        }
+    }
+
+    fn read_body(&mut self, request: HttpRequestId, response: Head) {
+        let limits = &self.config.limits;
+        let limit = if response.is_success() { limits.frame_bytes } else { limits.error_bytes };
+        let events = self.decoder_limits();
+        let Some(exchange) = self.exchanges.get_mut(&request) else { return };
+        let last = match exchange.purpose() {
+            Purpose::Resume(call) => self.calls.get_mut(&call).and_then(|call| call.resumption().last_event_id().cloned()),
+            _ => None,
+        };
+        match response.form {
+            Form::Events => exchange.read_events(Decoder::resumed(events, last)),
+            Form::Json | Form::Other => exchange.read_text(response.status, response.fault, limit),
+        }
+    }
+
+    fn decoder_limits(&self) -> DecoderLimits {
+        let limits = &self.config.limits;
+        DecoderLimits { event_bytes: limits.frame_bytes, id_bytes: limits.id_bytes }
+    }
+
+    /// Sends a request once more, to where its response redirects it: only to the same origin, and only as it is. Returns `false`, and does
+    /// nothing, if that is not so.
+    fn follow(&mut self, request: HttpRequestId, head: &ResponseHead<'_>) -> bool {
+        let Some(exchange) = self.exchanges.get(&request) else { return false };
+        let may_follow = matches!(head.status, 307 | 308) && exchange.redirects() < self.config.limits.redirects;
+        let Some(sent) = exchange.request().filter(|_| may_follow) else { return false };
+        let target = location(&head.headers).and_then(|location| self.location.resolve(&sent.target, location));
+        let Some(target) = target else { return false };
+        let (sent, purpose, redirects) = (sent.clone(), exchange.purpose(), exchange.redirects().saturating_add(1));
+        if head.status == 308 && sent.target == *self.location.target() {
+            self.location.move_to(target.clone());
+        }
+        self.abort(request);
+        if matches!(purpose, Purpose::Message(_) | Purpose::OldMessage(_)) {
+            self.backlog.post();
+        }
+        let again = self.send_to(purpose, sent.method, target, sent.headers, sent.body, redirects);
+        let timeouts = &self.config.timeouts;
+        match purpose {
+            Purpose::Call(exchange) => {
+                if let Some(call) = self.calls.get_mut(&exchange) {
+                    call.send(again, call.generation());
+                    if *call.kind() == Kind::Ping {
+                        self.limit(again, timeouts.acknowledge);
+                    }
+                }
+            }
+            Purpose::Resume(exchange) => {
+                if let Some(call) = self.calls.get_mut(&exchange) {
+                    call.resume(again);
+                }
+            }
+            Purpose::News => self.news.ask(again),
+            Purpose::Reopening | Purpose::OldStream => self.limit(again, timeouts.reopen),
+            Purpose::Delete => self.limit(again, timeouts.close),
+            Purpose::Message(_) | Purpose::Confirmation | Purpose::Lookup | Purpose::OldMessage(_) => {
+                self.limit(again, timeouts.acknowledge);
+            }
+        }
+        true
+    }
+
+    /// Takes the id of the HTTP session out of the response to a handshake.
+    fn take_session_id(&mut self, head: &ResponseHead<'_>) {
+        let id = head.headers.only(header::SESSION_ID);
+        let is_proper = id.is_ok_and(|id| id.is_none_or(header::is_session_id));
+        self.session.set_id(id.ok().flatten().filter(|_| is_proper).map(Text::from));
+        if !is_proper {
+            self.fault(None, HttpFault::SessionId);
+        }
+    }
+
+    // ---- Bodies ----
+
+    pub(super) fn read_chunk(&mut self, request: HttpRequestId, chunk: Bytes) {
+        let Some(exchange) = self.exchanges.get_mut(&request) else { return };
+        if let Some(decoder) = exchange.events() {
+            decoder.feed(chunk);
+            self.read_events(request);
+        } else if exchange.add_text(&chunk).is_err() {
+            let purpose = exchange.purpose();
+            let text = self.abort(request).and_then(Exchange::into_text);
+            match (purpose, text) {
+                // An error with a body that is too long is an error without one.
+                (Purpose::Call(exchange), Some((status @ 300.., fault, _))) => {
+                    self.conclude(exchange, status, &fault, Answer::None);
+                }
+                _ => self.lose(purpose, HttpFault::TooLong),
+            }
+        }
+    }
+
+    pub(super) fn read_end(&mut self, request: HttpRequestId) {
+        let Some(exchange) = self.remove(request) else { return };
+        let (purpose, is_resting) = (exchange.purpose(), exchange.is_resting());
+        match (purpose, exchange.into_text()) {
+            _ if is_resting => {}
+            (Purpose::Call(exchange), Some((status, fault, body))) => {
+                self.conclude(exchange, status, &fault, Answer::read(body, exchange, status));
+            }
+            (Purpose::Reopening, Some((.., body))) => self.take_repeated_handshake(&body),
+            (Purpose::Lookup, Some((.., body))) => self.take_page(&body),
+            _ => self.lose(purpose, HttpFault::NoResponse),
+        }
+    }
+
+    pub(super) fn lose_exchange(&mut self, request: HttpRequestId) {
+        if let Some(exchange) = self.remove(request).filter(|exchange| !exchange.is_resting()) {
+            self.lose(exchange.purpose(), HttpFault::Disconnected);
+        }
+    }
+
+    /// An exchange has taken too long.
+    pub(super) fn expire_exchange(&mut self, request: HttpRequestId) {
+        if let Some(exchange) = self.abort(request).filter(|exchange| !exchange.is_resting()) {
+            self.lose(exchange.purpose(), HttpFault::NoAnswer);
+        }
+    }
+
+    // ---- Streams of events ----
+
+    fn read_events(&mut self, request: HttpRequestId) {
+        loop {
+            let Some(exchange) = self.exchanges.get_mut(&request) else { return };
+            let purpose = exchange.purpose();
+            let Some(decoder) = exchange.events() else { return };
+            let item = decoder.next_item();
+            let resumption = match purpose {
+                Purpose::Call(call) | Purpose::Resume(call) => self.calls.get_mut(&call).map(|call| call.resumption()),
+                Purpose::News => Some(self.news.resumption()),
+                _ => None,
+            };
+            match (&item, resumption) {
+                (Ok(Some(Item::Event(_) | Item::Id)), Some(resumption)) => resumption.reach(decoder.last_event_id()),
+                (Ok(Some(Item::Retry(wait))), Some(resumption)) => Resumption::set_retry(resumption, *wait),
+                _ => {}
+            }
+            match item {
+                Ok(Some(Item::Event(event))) => self.take_event(request, purpose, event),
+                Ok(Some(_)) => {}
+                Ok(None) => return,
+                Err(error) => {
+                    self.abort(request);
+                    return self.lose_unreadable(purpose, HttpFault::Stream(error));
+                }
+            }
+        }
+    }
+
+    fn take_event(&mut self, request: HttpRequestId, purpose: Purpose, event: Event) {
+        let is_message = event.is_message();
+        match purpose {
+            Purpose::OldStream if event.name == "endpoint" => self.take_endpoint(request, &event.data),
+            _ if !is_message => {}
+            Purpose::Call(exchange) | Purpose::Resume(exchange) => self.take_stream_frame(request, exchange, event.data),
+            Purpose::News => self.take_news(event.data),
+            Purpose::Reopening => match message::incoming(&event.data) {
+                Incoming::Response(_) => {
+                    self.rest(request);
+                    self.take_repeated_handshake(&event.data);
+                }
+                _ => self.pass(event.data, None, self.session.generation()),
+            },
+            Purpose::Lookup => {
+                if let Incoming::Response(_) = message::incoming(&event.data) {
+                    self.rest(request);
+                    self.take_page(&event.data);
+                }
+            }
+            Purpose::OldStream => self.pass(event.data, None, self.session.generation()),
+            Purpose::Message(_) | Purpose::Confirmation | Purpose::Delete | Purpose::OldMessage(_) => {}
+        }
+    }
+
+    /// Takes a frame on the stream of a call.
+    fn take_stream_frame(&mut self, request: HttpRequestId, exchange: ExchangeId, frame: Bytes) {
+        let Some(call) = self.calls.get(&exchange) else { return };
+        let (era, generation) = (call.era(), call.generation());
+        match message::incoming(&frame) {
+            Incoming::Response(Some(number)) if number == exchange.0 => {
+                self.rest(request);
+                self.answer(exchange, frame);
+            }
+            Incoming::Response(_) | Incoming::Batch(_) if era == Era::Modern => {
+                self.fault(Some(exchange), HttpFault::ForeignResponse);
+            }
+            Incoming::Response(number) => {
+                self.take_responses(number.as_slice(), &frame);
+                self.pass(frame, Some(exchange), generation);
+            }
+            Incoming::Batch(numbers) => {
+                if numbers.contains(&exchange.0) {
+                    self.rest(request);
+                }
+                self.take_responses(&numbers, &frame);
+                self.pass(frame, Some(exchange), generation);
+            }
+            Incoming::Malformed | Incoming::Message | Incoming::Error => self.pass(frame, Some(exchange), generation),
+        }
+    }
+
+    /// Takes a frame on the stream of messages that belong to no call. Some servers send responses there all the same.
+    fn take_news(&mut self, frame: Bytes) {
+        match message::incoming(&frame) {
+            Incoming::Response(number) => self.take_responses(number.as_slice(), &frame),
+            Incoming::Batch(numbers) => self.take_responses(&numbers, &frame),
+            Incoming::Malformed | Incoming::Message | Incoming::Error => {}
+        }
+        self.pass(frame, None, self.session.generation());
+    }
+
+    /// Ends the calls with these numbers, whose responses are in a frame.
+    fn take_responses(&mut self, numbers: &[u64], frame: &Bytes) {
+        for answered in numbers.iter().copied().map(ExchangeId) {
+            let request = self.calls.get(&answered).and_then(|call| call.request());
+            self.settle(answered, frame);
+            if let Some(request) = request.filter(|request| self.exchanges.get(request).is_some_and(|open| !open.is_resting())) {
+                self.abort(request);
+            }
+        }
+    }
+
+    /// The rest of a response has no meaning any longer. Its server ends it soon, so that its connection can be used again.
+    fn rest(&mut self, request: HttpRequestId) {
+        if let Some(exchange) = self.exchanges.get_mut(&request) {
+            exchange.rest();
+        }
+        self.limit(request, self.config.timeouts.linger);
+    }
+
+    // ---- Responses ----
+
+    /// Draws the consequence of a response to a call.
+    fn conclude(&mut self, exchange: ExchangeId, status: u16, fault: &HttpFault, answer: Answer) {
+        let Some(call) = self.calls.get_mut(&exchange) else { return };
+        let subject = match (call.kind(), call.era()) {
+            (Kind::Probe, _) => Subject::Probe,
+            (Kind::Initialize, _) => Subject::Initialize,
+            (_, Era::Modern) => Subject::Modern,
+            (_, Era::Legacy) => {
+                let is_past = call.generation() != self.session.generation();
+                Subject::Legacy { has_session: is_past || self.session.id().is_some() }
+            }
+        };
+        match judge(subject, status, fault, answer) {
+            Verdict::Pass(frame) => self.answer(exchange, frame),
+            Verdict::LookUp(error) => {
+                if !call.hold_for_tools() {
+                    self.answer(exchange, error);
+                } else if self.tools.look_up(exchange, error) && !self.ask_for_tools(exchange, None) {
+                    self.end_lookup(false);
+                }
+            }
+            Verdict::Refuse => {
+                if !matches!(fault, HttpFault::Unauthorized { .. }) {
+                    self.fault(Some(exchange), fault.clone());
+                }
+                self.refuse(exchange, &RpcError::internal(format!("{fault}")));
+            }
+            Verdict::Lose => self.lose_call(exchange, fault.clone()),
+            Verdict::TakeForLegacy => {
+                self.refuse(exchange, &RpcError::fixed(RpcError::METHOD_NOT_FOUND, "the server does not know the request"));
+            }
+            Verdict::TryOldTransport if self.config.old_transport => {
+                let initialize = call.frame().clone();
+                self.use_old_transport(initialize);
+            }
+            Verdict::TryOldTransport => self.fail(HttpFailure::Refused(fault.clone())),
+            Verdict::Reopen => {
+                let (generation, size) = (call.generation(), call.frame().len());
+                if call.hold_for_session() {
+                    self.backlog.push_call(exchange, size);
+                    self.reopen(generation);
+                    self.flush();
+                } else {
+                    self.lose_call(exchange, fault.clone());
+                }
+            }
+            Verdict::Fail(failure) => self.fail(failure),
+        }
+    }
+
+    /// Ends a call with its response.
+    fn answer(&mut self, exchange: ExchangeId, frame: Bytes) {
+        let generation = self.calls.get(&exchange).map_or(0, |call| call.generation());
+        let replaced = self.settle(exchange, &frame);
+        self.pass(replaced.unwrap_or(frame), Some(exchange), generation);
+    }
+
+    /// Ends a call whose response is in the frame. Returns a frame to pass to the session instead.
+    fn settle(&mut self, exchange: ExchangeId, frame: &Bytes) -> Option<Bytes> {
+        let call = self.forget_call(exchange)?;
+        match (call.kind(), call.era()) {
+            (Kind::Initialize, _) => {
+                if member(frame, "result").is_some() {
+                    // Only a handshake that is repeated can lead to another version.
+                    let _ = self.session.agree(agreed_revision(frame));
+                } else {
+                    self.session.forget();
+                }
+                None
+            }
+            (Kind::Tools, Era::Modern) => {
+                let page = self.tools.learn(frame, self.config.limits.tools);
+                for fault in page.faults {
+                    self.fault(Some(exchange), fault);
+                }
+                page.without_invalid
+            }
+            _ => None,
+        }
+    }
+
+    /// The confirmation of the handshake was acknowledged, or will not be.
+    fn confirm(&mut self) {
+        if self.session.confirm() {
+            if self.session.was_reopened() {
+                self.events.push_back(HttpClientEvent::Reopened);
+            }
+            self.flush();
+            self.ask_for_news();
+        }
+    }
+
+    /// Takes the response to a handshake that the client has repeated.
+    fn take_repeated_handshake(&mut self, frame: &Bytes) {
+        match agreed_revision(frame).map(|revision| self.session.agree(Some(revision))) {
+            Some(Ok(())) => self.confirm_again(),
+            Some(Err(_)) | None => self.fail(HttpFailure::SessionLost),
+        }
+    }
+
+    /// Takes a page of the list of tools that the client has asked for.
+    fn take_page(&mut self, frame: &Bytes) {
+        let Some(result) = member(frame, "result") else { return self.end_lookup(false) };
+        let cursor = member(result, "nextCursor").and_then(string);
+        // The tools that are left out are named when the session reads the list.
+        self.tools.learn(frame, self.config.limits.tools);
+        let next = cursor.and_then(|cursor| Some((self.tools.next_page(self.config.limits.pages)?, cursor)));
+        if !next.is_some_and(|(call, cursor)| self.ask_for_tools(call, Some(&cursor))) {
+            self.end_lookup(true);
+        }
+    }
+
+    /// Repeats the calls that wait for the list of tools, or ends them with their errors.
+    fn end_lookup(&mut self, is_known: bool) {
+        for (exchange, error) in self.tools.end_lookup() {
+            if is_known {
+                self.send_call(exchange, None);
+            } else {
+                self.answer(exchange, error);
+            }
+        }
+    }
+
+    /// Takes the address for messages of the transport of 2024-11-05.
+    fn take_endpoint(&mut self, request: HttpRequestId, data: &Bytes) {
+        let Phase::Old { target: target @ None } = &mut self.phase else { return };
+        let reference = core::str::from_utf8(data).unwrap_or_default();
+        match self.location.resolve(self.location.target(), reference) {
+            Some(found) => {
+                *target = Some(found);
+                if let Some(exchange) = self.exchanges.get_mut(&request) {
+                    self.timers.set(exchange.deadline(), TimerKey::Exchange(request), None);
+                }
+                self.flush();
+            }
+            None => self.fail(HttpFailure::NotMcp),
+        }
+    }
+
+    // ---- Losses ----
+
+    /// An exchange is over without what it was for.
+    fn lose(&mut self, purpose: Purpose, fault: HttpFault) {
+        match purpose {
+            Purpose::Call(exchange) | Purpose::Resume(exchange) => self.break_call(exchange, fault),
+            Purpose::News => self.break_news(),
+            Purpose::Message(_) => {
+                self.fault(None, fault);
+                self.flush();
+            }
+            Purpose::Confirmation => {
+                self.fault(None, fault);
+                self.confirm();
+            }
+            // A server that is just starting again.
+            Purpose::Reopening if matches!(fault, HttpFault::Disconnected | HttpFault::Status(500..)) => self.break_reopening(),
+            Purpose::Reopening => self.fail(HttpFailure::SessionLost),
+            Purpose::Lookup => self.end_lookup(false),
+            Purpose::Delete => self.finish_closing(),
+            Purpose::OldStream => {
+                let is_open = matches!(self.phase, Phase::Old { target: Some(_) });
+                self.fail(if is_open { HttpFailure::Ended } else { HttpFailure::Refused(fault) });
+            }
+            Purpose::OldMessage(exchange) => {
+                self.fault(exchange, fault);
+                self.events.extend(exchange.map(HttpClientEvent::Lost));
+                self.flush();
+            }
+        }
+    }
+
+    /// A stream cannot be read. It would be the same if it were resumed.
+    fn lose_unreadable(&mut self, purpose: Purpose, fault: HttpFault) {
+        match purpose {
+            Purpose::Call(exchange) | Purpose::Resume(exchange) => self.lose_call(exchange, fault),
+            Purpose::News => {
+                self.news.stop();
+                self.fault(None, fault);
+            }
+            _ => self.lose(purpose, fault),
+        }
+    }
+
+    /// The exchange of a call broke: its stream is resumed if it can be, and the call is lost otherwise.
+    fn break_call(&mut self, exchange: ExchangeId, fault: HttpFault) {
+        let Some(call) = self.calls.get_mut(&exchange) else { return };
+        let is_current = call.generation() == self.session.generation() && self.session.is_open();
+        let can_resume = call.era() == Era::Legacy && is_current && call.resumption().last_event_id().is_some();
+        let chance = self.chance.next();
+        let (limits, timeouts) = (&self.config.limits, &self.config.timeouts);
+        let attempt = can_resume.then(|| call.resumption().next_attempt(limits, timeouts, chance, self.now)).flatten();
+        if attempt.is_some() {
+            call.wait();
+            self.timers.set(call.timer(), TimerKey::Resume(exchange), attempt);
+        } else {
+            self.lose_call(exchange, fault);
+        }
+    }
+
+    /// Ends a call of which no response will come.
+    pub(super) fn lose_call(&mut self, exchange: ExchangeId, fault: HttpFault) {
+        let Some(call) = self.forget_call(exchange) else { return };
+        if let Some(request) = call.request() {
+            self.abort(request);
+        }
+        if matches!(call.kind(), Kind::Probe | Kind::Initialize) {
+            return self.fail(HttpFailure::Refused(fault));
+        }
+        self.fault(Some(exchange), fault);
+        self.events.push_back(HttpClientEvent::Lost(exchange));
+    }
+
+    /// The server could not be reached to repeat the handshake, which is tried again after a while.
+    fn break_reopening(&mut self) {
+        let chance = self.chance.next();
+        let (limits, timeouts) = (&self.config.limits, &self.config.timeouts);
+        match self.session.attempts().next_attempt(limits, timeouts, chance, self.now) {
+            Some(at) => self.timers.set(self.session.timer(), TimerKey::Reopen, Some(at)),
+            None => self.fail(HttpFailure::SessionLost),
+        }
+    }
+
+    /// The stream of messages that belong to no call broke, and is opened again after a while.
+    fn break_news(&mut self) {
+        let chance = self.chance.next();
+        let (limits, timeouts) = (&self.config.limits, &self.config.timeouts);
+        match self.news.resumption().next_attempt(limits, timeouts, chance, self.now) {
+            Some(at) => {
+                self.news.wait();
+                self.timers.set(self.news.timer(), TimerKey::News, Some(at));
+            }
+            None => drop(self.news.stop()),
+        }
+    }
+}

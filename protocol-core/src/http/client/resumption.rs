@@ -1,0 +1,131 @@
+//! The point from which a stream that broke is resumed, and the waits between the attempts (Transports 2025-11-25, "Resumability and
+//! Redelivery").
+
+use core::time::Duration;
+
+use crate::http::limits::{HttpClientLimits, HttpClientTimeouts};
+use crate::json::Text;
+use crate::time::Instant;
+
+/// The place that a stream has reached, over all its exchanges.
+#[derive(Debug, Default)]
+pub(super) struct Resumption {
+    last_event_id: Option<Text>,
+    /// The wait that the server has asked for.
+    retry: Option<Duration>,
+    /// The number of attempts since there was something new.
+    failures: u32,
+    /// The time at which the current exchange began to be read.
+    began: Option<Instant>,
+}
+
+impl Resumption {
+    pub(super) fn last_event_id(&self) -> Option<&Text> {
+        self.last_event_id.as_ref()
+    }
+
+    /// A new exchange is read.
+    pub(super) fn begin(&mut self, now: Instant) {
+        self.began = Some(now);
+    }
+
+    /// Something new has come, and the stream has reached this id. One that a header cannot carry is none.
+    pub(super) fn reach(&mut self, id: Option<&str>) {
+        self.failures = 0;
+        if self.last_event_id.as_deref() != id {
+            self.last_event_id = id.filter(|id| !id.contains(|letter: char| letter.is_control())).map(Text::from);
+        }
+    }
+
+    pub(super) fn set_retry(&mut self, wait: Duration) {
+        self.retry = Some(wait);
+    }
+
+    /// The time of the next attempt; `None` after too many.
+    pub(super) fn next_attempt(
+        &mut self,
+        limits: &HttpClientLimits,
+        timeouts: &HttpClientTimeouts,
+        chance: u8,
+        now: Instant,
+    ) -> Option<Instant> {
+        if self.began.is_some_and(|began| now.saturating_duration_since(began) >= timeouts.retry_max) {
+            (self.failures, self.began) = (0, None);
+        }
+        if self.failures >= limits.attempts {
+            return None;
+        }
+        let first = self.retry.unwrap_or(timeouts.retry);
+        let grown = first.saturating_mul(1_u32.checked_shl(self.failures).unwrap_or(u32::MAX));
+        let wait = grown.min(timeouts.retry_max.max(first));
+        self.failures = self.failures.saturating_add(1);
+        // At most a quarter more.
+        let extra = wait.saturating_mul(u32::from(chance)).checked_div(1024).unwrap_or_default();
+        Some(now.saturating_add(wait).saturating_add(extra))
+    }
+}
+
+/// Numbers for the extra waits, so that the clients of one server do not come back at the same time. A generator of the kind SplitMix64.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chance(u64);
+
+impl Chance {
+    pub(super) const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(super) const fn next(&mut self) -> u8 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed.to_be_bytes()[0]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    fn waits(resumption: &mut Resumption, chance: u8) -> Vec<u128> {
+        let (limits, timeouts) = (HttpClientLimits::default(), HttpClientTimeouts::default());
+        let next = || resumption.next_attempt(&limits, &timeouts, chance, Instant::ZERO);
+        core::iter::from_fn(next).map(|at| at.saturating_duration_since(Instant::ZERO).as_millis()).collect()
+    }
+
+    #[test]
+    fn waits_double_up_to_the_longest_and_end_after_some_attempts() {
+        assert_eq!(waits(&mut Resumption::default(), 0), [1000, 2000, 4000, 8000, 16_000]);
+        assert_eq!(waits(&mut Resumption::default(), 255), [1249, 2498, 4996, 9992, 19_984]);
+        let mut asked = Resumption::default();
+        asked.set_retry(Duration::from_secs(12));
+        assert_eq!(waits(&mut asked, 0), [12_000, 24_000, 30_000, 30_000, 30_000]);
+        let mut asked = Resumption::default();
+        asked.set_retry(Duration::from_secs(300));
+        assert_eq!(waits(&mut asked, 0)[..2], [300_000, 300_000], "the server knows better");
+        let mut asked = Resumption::default();
+        asked.set_retry(Duration::ZERO);
+        assert_eq!(waits(&mut asked, 99), [0; 5]);
+    }
+
+    #[test]
+    fn something_new_and_a_long_life_begin_the_waits_anew() {
+        let mut resumption = Resumption::default();
+        assert_eq!(waits(&mut resumption, 0).len(), 5);
+        resumption.reach(Some("7"));
+        assert_eq!(waits(&mut resumption, 0).len(), 5);
+        let (limits, timeouts) = (HttpClientLimits::default(), HttpClientTimeouts::default());
+        resumption.begin(Instant::ZERO);
+        let later = Instant::ZERO.saturating_add(timeouts.retry_max);
+        assert_eq!(resumption.next_attempt(&limits, &timeouts, 0, later), Some(later.saturating_add(timeouts.retry)));
+        assert_eq!(resumption.last_event_id().map(|id| &**id), Some("7"));
+    }
+
+    #[test]
+    fn no_number_of_attempts_overflows() {
+        let limits = HttpClientLimits { attempts: u32::MAX, ..HttpClientLimits::default() };
+        let timeouts = HttpClientTimeouts::default();
+        let mut resumption = Resumption { failures: u32::MAX - 1, ..Resumption::default() };
+        assert!(resumption.next_attempt(&limits, &timeouts, u8::MAX, Instant::ZERO).is_some());
+        assert!(resumption.next_attempt(&limits, &timeouts, u8::MAX, Instant::ZERO).is_none());
+    }
+}

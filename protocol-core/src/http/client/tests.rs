@@ -1,0 +1,1187 @@
+use super::*;
+use crate::mcp::Era as ClientEra;
+use crate::{
+    Answer, CallTimeouts, Capabilities, CloseReason, Config, Event, Gone, Identity, InputKey, Invalid, Invoke, Json, Lane,
+    OutboundId, Outcome, RpcError, Sampled, Session, TransportEnd,
+};
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::vec;
+use core::time::Duration;
+
+/// A client with a real session, against a server that the test plays.
+struct Bench {
+    client: HttpClient,
+    session: Session,
+    now: Instant,
+    /// All requests, in the order of their numbers.
+    sent: Vec<HttpClientRequest>,
+    /// What was done since it was last looked at.
+    log: Vec<String>,
+    done: Vec<(OutboundId, Outcome)>,
+    asked: Vec<(InputKey, Option<OutboundId>)>,
+}
+
+const JSON: &str = "application/json";
+const EVENTS: &str = "text/event-stream";
+const LATEST: &str = "2025-11-25";
+
+/// The text of a response.
+fn result(id: u64, result: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
+}
+
+fn error(id: u64, code: i64) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"no"}}}}"#)
+}
+
+fn agreed(id: u64, version: &str) -> String {
+    let capabilities = r#"{"tools":{},"resources":{},"logging":{}}"#;
+    result(
+        id,
+        &format!(r#"{{"protocolVersion":"{version}","capabilities":{capabilities},"serverInfo":{{"name":"s","version":"1"}}}}"#),
+    )
+}
+
+fn discovered(id: u64) -> String {
+    let rest = r#""capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private""#;
+    result(id, &format!(r#"{{"resultType":"complete","supportedVersions":["2026-07-28"],{rest}}}"#))
+}
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+impl Bench {
+    fn new(era: ClientEra) -> Self {
+        Self::with(era, |_| {})
+    }
+
+    fn with(era: ClientEra, change: impl FnOnce(&mut HttpClientConfig)) -> Self {
+        let mut config = Config::mcp_client(Identity::new("c", "1"));
+        config.era = era;
+        config.capabilities = Capabilities { sampling: true, ..Capabilities::default() };
+        config.timeouts.call = CallTimeouts::NONE;
+        let mut http = HttpClientConfig::new("https://example.com/mcp");
+        change(&mut http);
+        let mut bench = Self {
+            client: HttpClient::new(http, Instant::ZERO).unwrap(),
+            session: Session::new(config, Instant::ZERO),
+            now: Instant::ZERO,
+            sent: Vec::new(),
+            log: Vec::new(),
+            done: Vec::new(),
+            asked: Vec::new(),
+        };
+        bench.pump();
+        bench
+    }
+
+    /// A client in an open HTTP session with the id `s1`, whose first number that is free is 2. It has made requests 0 to 2: the handshake,
+    /// its confirmation, and the GET, which was refused.
+    fn legacy() -> Self {
+        let mut bench = Self::new(ClientEra::Legacy);
+        bench.open("s1");
+        bench.head(2, 405, "");
+        bench.look();
+        bench
+    }
+
+    /// A client without a handshake, whose first number that is free is 2.
+    fn modern() -> Self {
+        let mut bench = Self::new(ClientEra::Modern);
+        bench.json(0, 200, &discovered(1));
+        bench.look();
+        bench
+    }
+
+    fn open(&mut self, id: &str) {
+        self.head_with(0, 200, &[("content-type", JSON), ("mcp-session-id", id)]);
+        self.body(0, &agreed(1, LATEST));
+        self.head(1, 202, "");
+    }
+
+    fn pump(&mut self) {
+        loop {
+            while let Some(event) = self.session.poll_event() {
+                match event {
+                    Event::Done { id, outcome, .. } => self.done.push((id, outcome)),
+                    Event::InputRequested { key, parent, .. } => self.asked.push((key, parent)),
+                    Event::Closed(CloseReason::Failed) => {}
+                    Event::Closed(reason) => self.log.push(format!("the session closes: {reason}")),
+                    _ => {}
+                }
+            }
+            if let Some(transmit) = self.session.poll_transmit() {
+                self.client.handle_transmit(transmit, self.now);
+                continue;
+            }
+            let Some(event) = self.client.poll_event() else { break };
+            match event {
+                HttpClientEvent::Send(request) => {
+                    self.log.push(shown(&request));
+                    self.sent.push(request);
+                }
+                HttpClientEvent::Abort(request) => self.log.push(format!("abort {}", request.0 - 1)),
+                HttpClientEvent::Frame { frame, lane, exchange } => {
+                    self.session.handle_frame_within(frame, lane, exchange, self.now).unwrap();
+                }
+                HttpClientEvent::Lost(exchange) => {
+                    let _ = self.session.handle_gone(Gone::Response(exchange), self.now);
+                }
+                HttpClientEvent::Writable(is_writable) => {
+                    self.session.set_writable(Lane::CHANNEL, is_writable, self.now).unwrap();
+                    self.log.push(format!("writable: {is_writable}"));
+                }
+                HttpClientEvent::Fault { fault, .. } => self.log.push(format!("fault: {fault}")),
+                HttpClientEvent::Failed(failure) => {
+                    self.log.push(format!("failed: {failure}"));
+                    self.session.handle_end(TransportEnd::Failed, self.now);
+                }
+                HttpClientEvent::Reopened => self.log.push("reopened".to_string()),
+                HttpClientEvent::Closed => self.log.push("closed".to_string()),
+            }
+        }
+        assert!(self.client.poll_timeout().is_none_or(|at| at > self.now), "no deadline is left in the past");
+    }
+
+    /// What was done since it was last looked at.
+    fn look(&mut self) -> Vec<String> {
+        core::mem::take(&mut self.log)
+    }
+
+    fn head(&mut self, request: usize, status: u16, media_type: &str) {
+        let fields = [("content-type", media_type)];
+        self.head_with(request, status, if media_type.is_empty() { &[] } else { &fields });
+    }
+
+    fn head_with(&mut self, request: usize, status: u16, fields: &[(&str, &str)]) {
+        let head = ResponseHead::new(status, fields.iter().copied().collect());
+        self.client.handle_head(self.sent[request].id, &head, self.now);
+        self.pump();
+    }
+
+    fn chunk(&mut self, request: usize, chunk: &str) {
+        self.client.handle_chunk(self.sent[request].id, Bytes::copy_from_slice(chunk.as_bytes()), self.now);
+        self.pump();
+    }
+
+    fn event(&mut self, request: usize, id: &str, frame: &str) {
+        let id = if id.is_empty() { String::new() } else { format!("id: {id}\n") };
+        self.chunk(request, &format!("{id}data: {frame}\n\n"));
+    }
+
+    fn end(&mut self, request: usize) {
+        self.client.handle_end(self.sent[request].id, self.now);
+        self.pump();
+    }
+
+    fn lose(&mut self, request: usize) {
+        self.client.handle_loss(self.sent[request].id, self.now);
+        self.pump();
+    }
+
+    fn body(&mut self, request: usize, body: &str) {
+        self.chunk(request, body);
+        self.end(request);
+    }
+
+    fn json(&mut self, request: usize, status: u16, body: &str) {
+        self.head(request, status, JSON);
+        self.body(request, body);
+    }
+
+    fn wait(&mut self, span: Duration) {
+        self.now = self.now.saturating_add(span);
+        self.client.handle_timeout(self.now);
+        self.session.handle_timeout(self.now);
+        self.pump();
+    }
+
+    fn call(&mut self, tool: &str) -> OutboundId {
+        self.call_with(tool, "{}")
+    }
+
+    fn call_with(&mut self, tool: &str, arguments: &'static str) -> OutboundId {
+        let id = self.session.invoke(Invoke::call_tool(tool, Json::parse(arguments).unwrap()), self.now).unwrap();
+        self.pump();
+        id
+    }
+
+    fn cancel(&mut self, id: OutboundId) {
+        self.session.cancel(id, None, self.now).unwrap();
+        self.pump();
+    }
+
+    fn close(&mut self) {
+        self.client.close(self.now);
+        self.pump();
+    }
+
+    /// The only outcome since it was last looked at.
+    fn outcome(&mut self) -> Outcome {
+        let [(_, outcome)] = &self.done[..] else { panic!("one outcome: {:?}", self.done) };
+        let outcome = outcome.clone();
+        self.done.clear();
+        outcome
+    }
+
+    fn field(&self, request: usize, name: &str) -> Option<&str> {
+        self.sent[request].headers.only(name).unwrap()
+    }
+}
+
+/// A request in a line: its method, the HTTP session, the last event, and the method in its body.
+fn shown(request: &HttpClientRequest) -> String {
+    let field = |name: &str| request.headers.only(name).unwrap();
+    let mut shown = String::from(request.method.as_str());
+    if request.target != "/mcp" {
+        shown += &format!(" {}", request.target);
+    }
+    if let Some(id) = field("mcp-session-id") {
+        shown += &format!(" [{id}]");
+    }
+    if let Some(id) = field("last-event-id") {
+        shown += &format!(" after {id}");
+    }
+    if !request.body.is_empty() {
+        let body = Json::parse(request.body.clone()).unwrap();
+        let method = body.member("method").and_then(|method| method.as_text());
+        shown += &format!(" {}", method.as_deref().unwrap_or("answer"));
+    }
+    shown
+}
+
+// ---- The choice of an era ----
+
+#[test]
+fn the_answer_to_the_probe_leads_to_requests_without_a_handshake_to_the_handshake_or_to_an_end() {
+    let (handshake, modern) = ("POST initialize", "POST tools/call");
+    let end = |why: &str| format!("failed: {why}");
+    let unsupported = |versions: &str| {
+        let data = format!(r#"{{"supported":{versions},"requested":"2026-07-28"}}"#);
+        format!(r#"{{"jsonrpc":"2.0","id":1,"error":{{"code":-32022,"message":"no","data":{data}}}}}"#)
+    };
+    let only_legacy = result(1, r#"{"resultType":"complete","supportedVersions":["2025-11-25"],"capabilities":{}}"#);
+    let only_newer = result(1, r#"{"resultType":"complete","supportedVersions":["2030-01-01"],"capabilities":{}}"#);
+    let without_id = error(1, -32601).replace(r#""id":1,"#, "");
+    for (status, media_type, body, expected) in [
+        (200, JSON, discovered(1), modern),
+        (200, "application/json; charset=utf-8", discovered(1), modern),
+        (200, JSON, only_legacy, handshake),
+        (200, JSON, only_newer, "the session closes: no protocol revision is common to both ends"),
+        (400, JSON, unsupported(r#"["2026-07-28"]"#), "POST server/discover"),
+        (400, JSON, unsupported(r#"["2025-06-18"]"#), handshake),
+        (400, JSON, error(1, -32020), "the session closes: the peer refused the handshake"),
+        (400, JSON, error(1, -32021), "the session closes: the peer refused the handshake"),
+        (404, JSON, error(1, -32601), handshake),
+        (404, JSON, without_id.clone(), handshake),
+        (200, JSON, error(1, -32601), handshake),
+        (200, JSON, without_id, handshake),
+        (400, JSON, error(1, -32600), handshake),
+        (400, "text/plain", "missing session id".to_string(), handshake),
+        (405, "", String::new(), handshake),
+        (406, "", String::new(), handshake),
+        (415, "", String::new(), handshake),
+        (422, "", String::new(), handshake),
+        (200, "text/html", "<html>".to_string(), handshake),
+        (200, JSON, "<html>".to_string(), handshake),
+        (202, "", String::new(), handshake),
+        (401, JSON, error(1, -32600), &end("the server wants an authorization (status 401)")),
+        (403, "", String::new(), &end("the server wants an authorization (status 403)")),
+        (500, JSON, error(1, -32603), &end("the server answers with the status 500")),
+        (503, "", String::new(), &end("the server answers with the status 503")),
+        (302, "", String::new(), &end("the server redirects the request to where it must not follow (status 302)")),
+    ] {
+        let mut bench = Bench::new(ClientEra::Auto);
+        assert_eq!(bench.look(), ["POST server/discover"]);
+        bench.call("t");
+        bench.head(0, status, media_type);
+        bench.body(0, &body);
+        assert_eq!(bench.look().last().map(String::as_str), Some(expected), "{status} {media_type} {body}");
+    }
+}
+
+#[test]
+fn a_probe_may_be_answered_by_a_stream() {
+    let mut bench = Bench::new(ClientEra::Auto);
+    bench.head(0, 200, "Text/Event-Stream; charset=utf-8");
+    bench.chunk(0, ": alive\n\n");
+    bench.event(0, "", &discovered(1));
+    bench.look();
+    bench.call("t");
+    assert_eq!(bench.look(), ["POST tools/call"]);
+}
+
+#[test]
+fn a_server_that_cannot_be_reached_or_is_silent_says_nothing_about_its_era() {
+    let mut bench = Bench::new(ClientEra::Auto);
+    bench.lose(0);
+    assert_eq!(bench.look()[1..], ["failed: the connection fails"]);
+    let mut bench = Bench::new(ClientEra::Auto);
+    bench.wait(seconds(10));
+    assert_eq!(bench.look()[1..], ["abort 0", "failed: the server does not answer"]);
+    bench.client.handle_transmit(Transmit::new(result(1, "{}").into()), bench.now);
+    bench.pump();
+    assert_eq!(bench.look(), [""; 0], "nothing follows a failure");
+}
+
+#[test]
+fn a_server_that_refuses_both_eras_is_tried_with_the_transport_of_2024() {
+    let mut bench = Bench::new(ClientEra::Auto);
+    bench.head(0, 405, "");
+    bench.head(1, 405, "");
+    assert_eq!(bench.look(), ["POST server/discover", "abort 0", "POST initialize", "abort 1", "GET"]);
+    assert_eq!(bench.field(2, "accept"), Some(EVENTS));
+    bench.head(2, 200, EVENTS);
+    bench.chunk(2, "event: endpoint\ndata: messages?id=1\n\n");
+    assert_eq!(bench.look(), ["POST /messages?id=1 initialize"]);
+    bench.head(3, 202, "");
+    bench.event(2, "", &agreed(2, "2024-11-05"));
+    assert_eq!(bench.look(), ["abort 3", "POST /messages?id=1 notifications/initialized"]);
+    assert_eq!((bench.field(4, "mcp-protocol-version"), bench.field(4, "mcp-session-id")), (None, None));
+    bench.head(4, 202, "");
+    bench.call("t");
+    assert_eq!(bench.look(), ["abort 4", "POST /messages?id=1 tools/call"]);
+    bench.head(5, 202, "");
+    bench.chunk(
+        2,
+        &format!("event: message\ndata: {}\n\nevent: endpoint\ndata: https://evil.example\n\n", result(3, r#"{"content":[]}"#)),
+    );
+    assert!(matches!(bench.outcome(), Outcome::Result(_)));
+    bench.call("t");
+    bench.head(6, 500, "");
+    assert_eq!(bench.outcome(), Outcome::Lost);
+    bench.look();
+    bench.end(2);
+    assert_eq!(bench.look(), ["failed: the server has ended the connection"]);
+}
+
+#[test]
+fn an_old_server_may_name_no_address_of_another_origin_and_must_name_one_in_time() {
+    for (data, is_refused) in [("https://example.com:443/m", false), ("//evil.example/m", true), ("http://example.com/m", true)] {
+        let mut bench = Bench::new(ClientEra::Legacy);
+        bench.head(0, 404, "");
+        bench.head(1, 200, EVENTS);
+        bench.look();
+        bench.chunk(1, &format!("event: endpoint\ndata: {data}\n\n"));
+        let expected = if is_refused { "failed: the server does not speak MCP at this address" } else { "POST /m initialize" };
+        assert_eq!(bench.look().last().map(String::as_str), Some(expected), "{data}");
+    }
+    let mut bench = Bench::new(ClientEra::Legacy);
+    bench.head(0, 404, "");
+    bench.head(1, 200, EVENTS);
+    bench.look();
+    bench.client.handle_timeout(Instant::ZERO.saturating_add(seconds(10)));
+    bench.pump();
+    assert_eq!(bench.look(), ["abort 1", "failed: the server does not answer in time"]);
+    let mut bench = Bench::with(ClientEra::Legacy, |config| config.old_transport = false);
+    bench.head(0, 404, "");
+    assert_eq!(bench.look().last().map(String::as_str), Some("failed: the server answers with the status 404"));
+}
+
+// ---- With a handshake ----
+
+#[test]
+fn each_message_is_a_post_and_those_after_the_handshake_name_the_session_and_its_version() {
+    let mut bench = Bench::new(ClientEra::Legacy);
+    bench.call("t");
+    assert_eq!(bench.look(), ["POST initialize"]);
+    let fields = |bench: &Bench, request: usize| {
+        let names = ["content-type", "accept", "mcp-session-id", "mcp-protocol-version", "mcp-method"];
+        names.map(|name| bench.field(request, name).map(str::to_string))
+    };
+    let [json, both] = [Some("application/json".to_string()), Some("application/json, text/event-stream".to_string())];
+    assert_eq!(fields(&bench, 0), [json.clone(), both.clone(), None, None, None]);
+    bench.head_with(0, 200, &[("Content-Type", JSON), ("Mcp-Session-Id", "s1")]);
+    bench.body(0, &agreed(1, "2025-06-18"));
+    assert_eq!(bench.look(), ["POST [s1] notifications/initialized"], "requests wait until it is acknowledged");
+    assert_eq!(fields(&bench, 1), [json, both, Some("s1".to_string()), Some("2025-06-18".to_string()), None]);
+    bench.head(1, 204, "");
+    assert_eq!(bench.look(), ["abort 1", "POST [s1] tools/call", "GET [s1]"]);
+    assert_eq!(bench.field(3, "mcp-protocol-version"), Some("2025-06-18"));
+}
+
+/// The text of the server was once sent back to it in a header, whatever it was.
+#[test]
+fn a_version_that_is_not_known_is_never_put_into_a_header() {
+    let mut bench = Bench::new(ClientEra::Legacy);
+    bench.head_with(0, 200, &[("content-type", JSON), ("mcp-session-id", "s1")]);
+    bench.body(0, &agreed(1, "2025-1\\u007f-25"));
+    assert_eq!(bench.look()[1..], ["the session closes: no protocol revision is common to both ends"]);
+    bench.close();
+    assert_eq!((bench.look(), bench.field(1, "mcp-protocol-version")), (vec!["DELETE [s1]".to_string()], None));
+}
+
+#[test]
+fn a_server_may_do_without_a_session_id_and_a_malformed_one_is_ignored() {
+    for (id, fault) in [("", false), ("a b", true), ("\u{e4}", true)] {
+        let mut bench = Bench::new(ClientEra::Legacy);
+        let fields = [("content-type", JSON), ("mcp-session-id", id)];
+        bench.head_with(0, 200, if id.is_empty() { &fields[..1] } else { &fields });
+        bench.body(0, &agreed(1, LATEST));
+        let log = bench.look();
+        assert_eq!(log.contains(&"fault: the id of the session is malformed".to_string()), fault);
+        assert_eq!(log.last().map(String::as_str), Some("POST notifications/initialized"));
+        bench.head(1, 202, "");
+        bench.call("t");
+        bench.head(3, 404, "");
+        assert!(
+            matches!(bench.outcome(), Outcome::Error(RpcError { code: RpcError::INTERNAL, .. })),
+            "there is no session to lose"
+        );
+    }
+}
+
+#[test]
+fn a_call_is_answered_by_one_frame_or_by_a_stream_with_other_frames_before_it() {
+    let mut bench = Bench::legacy();
+    bench.call("t");
+    bench.json(3, 200, &result(2, r#"{"content":[]}"#));
+    assert!(matches!(bench.outcome(), Outcome::Result(_)));
+    bench.call("t");
+    bench.head(4, 200, EVENTS);
+    bench.chunk(4, "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"x\"}\n");
+    bench.chunk(4, &format!("\n: c\n\nevent: other\ndata: {{}}\n\ndata: {}\r\n\r\n", result(3, r#"{"content":[]}"#)));
+    assert!(matches!(bench.outcome(), Outcome::Result(_)));
+    bench.look();
+    bench.end(4);
+    assert_eq!((bench.look(), bench.client.requests(), bench.client.poll_timeout()), (vec![], 0, None));
+}
+
+#[test]
+fn a_stream_that_goes_on_after_its_response_is_closed_after_a_while() {
+    let mut bench = Bench::legacy();
+    bench.call("t");
+    bench.head(3, 200, EVENTS);
+    bench.event(3, "", &result(2, r#"{"content":[]}"#));
+    bench.look();
+    bench.event(3, "", &result(2, r#"{"content":[]}"#));
+    bench.wait(Duration::from_millis(999));
+    assert_eq!(bench.look(), [""; 0]);
+    bench.wait(Duration::from_millis(1));
+    assert_eq!((bench.look(), bench.done.len()), (vec!["abort 3".to_string()], 1));
+}
+
+#[test]
+fn a_cancel_is_posted_before_the_stream_is_closed_and_waits_for_no_other_post() {
+    let mut bench = Bench::legacy();
+    let (first, second) = (bench.call("t"), bench.call("t"));
+    bench.head(3, 200, EVENTS);
+    bench.look();
+    bench.cancel(first);
+    bench.cancel(second);
+    assert_eq!(
+        bench.look(),
+        ["POST [s1] notifications/cancelled", "abort 3", "POST [s1] notifications/cancelled", "abort 4"],
+        "before the head of its response, too"
+    );
+    bench.event(3, "", &result(2, r#"{"content":[]}"#));
+    assert_eq!(bench.done.len(), 2, "nothing is read of a stream that was given up");
+}
+
+/// The session was stopped in between, and the cancel was not sent because the client no longer knew the call.
+#[test]
+fn a_cancel_of_a_call_that_was_lost_before_it_could_be_sent_still_reaches_the_server() {
+    let mut bench = Bench::with(ClientEra::Legacy, |config| {
+        (config.limits.messages, config.limits.waiting_frames) = (1, 1);
+    });
+    bench.open("s1");
+    let calls: Vec<_> = (0..3).map(|_| bench.call("t")).collect();
+    for call in calls {
+        bench.cancel(call);
+    }
+    bench.lose(5);
+    bench.look();
+    let cancel = "POST [s1] notifications/cancelled";
+    bench.head(6, 202, "");
+    assert_eq!(bench.look(), ["abort 6", cancel, "writable: true", "writable: false"]);
+    bench.head(7, 202, "");
+    assert_eq!(bench.look(), ["abort 7", cancel, "writable: true"]);
+}
+
+#[test]
+fn a_call_that_is_cancelled_while_it_waits_for_the_handshake_is_never_sent() {
+    let mut bench = Bench::new(ClientEra::Legacy);
+    bench.open("s1");
+    bench.look();
+    let mut bench = Bench::new(ClientEra::Legacy);
+    bench.head_with(0, 200, &[("content-type", JSON), ("mcp-session-id", "s1")]);
+    bench.body(0, &agreed(1, LATEST));
+    let call = bench.call("t");
+    bench.cancel(call);
+    bench.head(1, 202, "");
+    assert_eq!(bench.look()[1..], ["POST [s1] notifications/initialized", "abort 1", "GET [s1]"]);
+}
+
+#[test]
+fn a_stream_that_breaks_is_resumed_after_its_last_event_and_the_wait_of_the_server() {
+    let mut bench = Bench::legacy();
+    bench.call("t");
+    bench.head(3, 200, EVENTS);
+    bench.chunk(3, "id: a\ndata:\n\nretry: 500\n\n");
+    bench.look();
+    bench.end(3);
+    bench.wait(Duration::from_millis(499));
+    assert_eq!(bench.look(), [""; 0]);
+    bench.wait(Duration::from_millis(126));
+    assert_eq!(bench.look(), ["GET [s1] after a"]);
+    bench.head(4, 200, EVENTS);
+    bench.lose(4);
+    bench.wait(Duration::from_millis(1250));
+    assert_eq!(bench.look(), ["GET [s1] after a"], "a stream that breaks before its first id keeps the old one");
+    bench.head(5, 200, EVENTS);
+    bench.event(5, "b", r#"{"jsonrpc":"2.0","method":"x"}"#);
+    bench.lose(5);
+    bench.wait(Duration::from_millis(625));
+    assert_eq!(bench.look(), ["GET [s1] after b"], "something new begins the waits anew");
+    bench.head(6, 503, "");
+    bench.look();
+    bench.wait(Duration::from_millis(1250));
+    assert_eq!(bench.look(), ["GET [s1] after b"]);
+    bench.head(7, 200, EVENTS);
+    bench.event(7, "c", &result(2, r#"{"content":[]}"#));
+    assert!(matches!(bench.outcome(), Outcome::Result(_)));
+}
+
+#[test]
+fn a_stream_is_lost_without_an_id_after_a_refusal_and_after_some_attempts() {
+    let lost = |breaks: &dyn Fn(&mut Bench)| {
+        let mut bench = Bench::legacy();
+        bench.call("t");
+        breaks(&mut bench);
+        assert_eq!(bench.outcome(), Outcome::Lost);
+        assert_eq!((bench.client.calls(), bench.client.requests(), bench.client.poll_timeout()), (0, 0, None));
+    };
+    let begun = |bench: &mut Bench, id: &str| {
+        bench.head(3, 200, EVENTS);
+        bench.event(3, id, r#"{"jsonrpc":"2.0","method":"x"}"#);
+    };
+    lost(&|bench| bench.lose(3));
+    lost(&|bench| {
+        begun(bench, "");
+        bench.end(3);
+    });
+    lost(&|bench| {
+        begun(bench, "a");
+        bench.chunk(3, "id\n\n");
+        bench.end(3);
+    });
+    lost(&|bench| {
+        begun(bench, "a\u{7}");
+        bench.end(3);
+    });
+    lost(&|bench| {
+        begun(bench, "a");
+        bench.end(3);
+        bench.wait(seconds(2));
+        bench.head(4, 405, "");
+    });
+    lost(&|bench| {
+        begun(bench, "a");
+        bench.end(3);
+        for attempt in 0..5 {
+            bench.wait(seconds(20));
+            bench.head(4 + attempt, 200, EVENTS);
+            assert_eq!(bench.done.len(), 0);
+            bench.end(4 + attempt);
+        }
+    });
+}
+
+#[test]
+fn a_call_that_waits_for_its_stream_to_be_resumed_can_be_cancelled() {
+    let mut bench = Bench::legacy();
+    let call = bench.call("t");
+    bench.head(3, 200, EVENTS);
+    bench.chunk(3, "id: a\n\n");
+    bench.end(3);
+    bench.look();
+    bench.cancel(call);
+    assert_eq!(bench.look(), ["POST [s1] notifications/cancelled"]);
+    bench.head(4, 202, "");
+    assert_eq!((bench.client.requests(), bench.client.poll_timeout()), (0, None));
+}
+
+#[test]
+fn the_stream_of_news_is_resumed_unless_the_server_has_none() {
+    let notice = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+    let mut bench = Bench::new(ClientEra::Legacy);
+    bench.open("s1");
+    bench.head(2, 200, EVENTS);
+    bench.event(2, "a", notice);
+    bench.look();
+    bench.end(2);
+    bench.wait(Duration::from_millis(1250));
+    assert_eq!(bench.look(), ["GET [s1] after a"]);
+    bench.head(3, 500, "");
+    bench.look();
+    bench.wait(Duration::from_millis(2500));
+    assert_eq!(bench.look(), ["GET [s1] after a"]);
+    bench.lose(4);
+    bench.wait(Duration::from_millis(5000));
+    assert_eq!(bench.look(), ["GET [s1] after a"]);
+    for status in [400, 405, 404, 409, 302, 200] {
+        let mut bench = Bench::new(ClientEra::Legacy);
+        bench.open("s1");
+        bench.look();
+        bench.head(2, status, "");
+        bench.wait(seconds(100));
+        assert_eq!(bench.look(), ["abort 2"], "{status}");
+    }
+}
+
+#[test]
+fn some_servers_answer_on_the_stream_of_news_or_of_another_call() {
+    let mut bench = Bench::new(ClientEra::Legacy);
+    bench.open("s1");
+    bench.head(2, 200, EVENTS);
+    bench.call("t");
+    bench.head(3, 200, EVENTS);
+    bench.look();
+    bench.event(2, "", &result(2, r#"{"content":[]}"#));
+    assert!(matches!(bench.outcome(), Outcome::Result(_)));
+    assert_eq!(bench.look(), ["abort 3"]);
+    bench.call("t");
+    bench.call("t");
+    bench.head(4, 200, EVENTS);
+    bench.event(4, "", &format!("[{},{}]", result(4, "{}"), result(9, "{}")));
+    assert_eq!(bench.look().last().map(String::as_str), Some("abort 5"));
+    assert_eq!(bench.client.calls(), 1);
+}
+
+#[test]
+fn a_session_that_the_server_has_forgotten_is_opened_again_for_the_request_that_met_it() {
+    let mut bench = Bench::legacy();
+    bench.call("first");
+    bench.call("second");
+    bench.call("third");
+    bench.head(3, 200, EVENTS);
+    bench.event(3, "a", r#"{"jsonrpc":"2.0","method":"x"}"#);
+    bench.look();
+    bench.json(4, 404, &error(0, -32600).replace('0', "null"));
+    assert_eq!(bench.look(), ["POST initialize"], "without the id");
+    bench.head(5, 404, "");
+    bench.call("fourth");
+    assert_eq!(bench.look(), ["abort 5"], "one handshake is enough, and later calls wait for it");
+    bench.head_with(6, 200, &[("content-type", EVENTS), ("mcp-session-id", "s2")]);
+    bench.event(6, "", &agreed(1, LATEST));
+    assert_eq!(bench.look(), ["POST [s2] notifications/initialized"]);
+    bench.head(7, 202, "");
+    let call = "POST [s2] tools/call";
+    assert_eq!(bench.look(), ["abort 7", "reopened", call, call, call, "GET [s2]"]);
+    bench.json(8, 200, &result(3, r#"{"content":[]}"#));
+    assert!(matches!(bench.outcome(), Outcome::Result(_)));
+    bench.head(9, 404, "");
+    assert_eq!(bench.outcome(), Outcome::Lost, "once for each request");
+    bench.lose(3);
+    assert_eq!(bench.outcome(), Outcome::Lost, "a stream of the session before is not resumed in the next");
+}
+
+#[test]
+fn a_server_may_do_without_sessions_from_one_handshake_to_the_next() {
+    let mut bench = Bench::legacy();
+    bench.call("t");
+    bench.call("t");
+    bench.head(3, 404, "");
+    bench.json(5, 200, &agreed(1, LATEST));
+    bench.head(6, 202, "");
+    bench.look();
+    bench.head(4, 404, "");
+    assert_eq!(bench.look(), ["abort 4", "POST tools/call"], "it was sent in the session before");
+    bench.head(7, 404, "");
+    assert!(matches!(bench.outcome(), Outcome::Error(_)), "now there is none to lose");
+}
+
+#[test]
+fn a_session_that_cannot_be_opened_again_is_an_end() {
+    type Answer = (u16, &'static str, &'static str);
+    let answers: [(Answer, bool); 4] = [
+        ((404, "", LATEST), true),
+        ((200, JSON, "2025-06-18"), true),
+        ((200, "text/html", LATEST), true),
+        ((200, JSON, LATEST), false),
+    ];
+    for ((status, media_type, version), is_end) in answers {
+        let mut bench = Bench::legacy();
+        bench.call("t");
+        bench.head(3, 404, "");
+        bench.head(4, status, media_type);
+        bench.body(4, &agreed(1, version));
+        let has_failed = bench.look().contains(&"failed: the server has ended the session".to_string());
+        assert_eq!(has_failed, is_end, "{status} {media_type} {version}");
+    }
+    let mut bench = Bench::legacy();
+    bench.call("t");
+    bench.head(3, 404, "");
+    bench.look();
+    bench.wait(seconds(10));
+    assert_eq!(bench.look(), ["abort 4", "failed: the server has ended the session"]);
+}
+
+#[test]
+fn a_server_that_is_starting_again_is_given_some_time_to_open_a_session() {
+    let mut bench = Bench::legacy();
+    bench.call("t");
+    bench.head(3, 404, "");
+    bench.look();
+    bench.lose(4);
+    assert_eq!(bench.look(), [""; 0]);
+    bench.wait(Duration::from_millis(1250));
+    assert_eq!(bench.look(), ["POST initialize"]);
+    bench.head(5, 503, "");
+    bench.wait(Duration::from_millis(2500));
+    assert_eq!(bench.look(), ["abort 5", "POST initialize"]);
+    bench.head_with(6, 200, &[("content-type", JSON), ("mcp-session-id", "s2")]);
+    bench.body(6, &agreed(1, LATEST));
+    bench.head(7, 202, "");
+    assert_eq!(bench.look()[2..], ["reopened", "POST [s2] tools/call", "GET [s2]"]);
+    let mut bench = Bench::legacy();
+    bench.call("t");
+    bench.head(3, 404, "");
+    for attempt in 4..9 {
+        bench.lose(attempt);
+        bench.wait(seconds(20));
+    }
+    bench.look();
+    bench.lose(9);
+    assert_eq!(bench.look(), ["failed: the server has ended the session"]);
+}
+
+#[test]
+fn a_message_or_a_stream_that_meets_a_forgotten_session_opens_it_again_too() {
+    let mut bench = Bench::legacy();
+    let call = bench.call("t");
+    bench.cancel(call);
+    bench.look();
+    bench.head(4, 404, "");
+    assert_eq!(bench.look(), ["abort 4", "POST initialize"]);
+    let mut bench = Bench::new(ClientEra::Legacy);
+    bench.open("s1");
+    bench.head(2, 200, EVENTS);
+    bench.end(2);
+    bench.wait(seconds(2));
+    bench.look();
+    bench.head(3, 404, "");
+    assert_eq!(bench.look(), ["abort 3", "POST initialize"]);
+}
+
+#[test]
+fn a_question_of_the_server_belongs_to_the_call_on_whose_stream_it_comes_and_is_answered_at_once() {
+    let question = r#"{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}"#;
+    let mut bench = Bench::legacy();
+    let (older, _newer) = (bench.call("t"), bench.call("t"));
+    bench.head(3, 200, EVENTS);
+    bench.event(3, "", question);
+    let [(key, parent)] = bench.asked[..] else { panic!("one question") };
+    assert_eq!(parent, Some(older), "and not to the newest");
+    bench.look();
+    bench.session.provide_input(key, Answer::Sample(Sampled::new("x", "m")), bench.now).unwrap();
+    bench.pump();
+    assert_eq!(bench.look(), ["POST [s1] answer"]);
+}
+
+#[test]
+fn an_answer_to_a_question_of_a_session_that_is_forgotten_is_not_sent_to_the_next() {
+    let question = r#"{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}"#;
+    let mut bench = Bench::legacy();
+    bench.call("first");
+    bench.head(3, 200, EVENTS);
+    bench.event(3, "", question);
+    bench.call("second");
+    bench.head(4, 404, "");
+    bench.head_with(5, 200, &[("content-type", JSON), ("mcp-session-id", "s2")]);
+    bench.body(5, &agreed(1, LATEST));
+    bench.head(6, 202, "");
+    bench.head(7, 200, EVENTS);
+    bench.event(7, "", question);
+    let [(old, _), (new, _)] = bench.asked[..] else { panic!("two questions with the same id") };
+    bench.look();
+    for key in [old, new] {
+        bench.session.provide_input(key, Answer::Sample(Sampled::new("x", "m")), bench.now).unwrap();
+        bench.pump();
+    }
+    assert_eq!(bench.look(), ["POST [s2] answer"]);
+}
+
+#[test]
+fn a_ping_during_the_handshake_is_answered_without_waiting_for_it() {
+    let mut bench = Bench::new(ClientEra::Legacy);
+    bench.head_with(0, 200, &[("content-type", EVENTS), ("mcp-session-id", "s1")]);
+    bench.look();
+    bench.event(0, "", r#"{"jsonrpc":"2.0","id":"p","method":"ping"}"#);
+    assert_eq!(bench.look(), ["POST [s1] answer"]);
+}
+
+#[test]
+fn messages_wait_while_too_many_are_unacknowledged_and_then_the_session_is_stopped() {
+    let mut bench = Bench::with(ClientEra::Legacy, |config| {
+        (config.limits.messages, config.limits.waiting_frames) = (1, 2);
+    });
+    bench.open("s1");
+    let calls: Vec<_> = (0..5).map(|_| bench.call("t")).collect();
+    bench.look();
+    let cancel = "POST [s1] notifications/cancelled";
+    bench.cancel(calls[0]);
+    assert_eq!(bench.look(), [cancel, "abort 3"]);
+    bench.cancel(calls[1]);
+    bench.cancel(calls[2]);
+    assert_eq!(bench.look(), ["abort 4", "writable: false", "abort 5"]);
+    bench.head(8, 202, "");
+    assert_eq!(bench.look(), ["abort 8", cancel, "writable: true"]);
+    bench.wait(seconds(30));
+    assert_eq!(bench.look(), ["abort 9", "fault: the server does not answer in time", cancel]);
+}
+
+#[test]
+fn a_response_with_an_error_status_is_an_error_of_the_call_if_the_server_has_refused_it() {
+    let mut bench = Bench::legacy();
+    for (at, (status, body, expected)) in [
+        (400, "", Some((-32603, "the server answers with the status 400"))),
+        (400, r#"{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":"no"}}"#, Some((-1, "no"))),
+        (413, "<html>", Some((-32603, "the server answers with the status 413"))),
+        (403, "", Some((-32603, "the server wants an authorization (status 403)"))),
+        (500, r#"{"jsonrpc":"2.0","error":{"code":-2,"message":"no"}}"#, Some((-2, "no"))),
+        (500, "", None),
+        (502, "<html>", None),
+        (202, "", None),
+        (200, "{", None),
+        (200, r#"{"jsonrpc":"2.0","method":"x"}"#, None),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        bench.call("t");
+        bench.json(3 + at, status, body);
+        let outcome = match bench.outcome() {
+            Outcome::Error(error) => Some((error.code, error.message.to_string())),
+            Outcome::Lost => None,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(outcome, expected.map(|(code, message)| (code, message.to_string())), "{status} {body}");
+    }
+}
+
+#[test]
+fn a_challenge_is_passed_on_with_the_outcome_of_the_body() {
+    let mut bench = Bench::legacy();
+    bench.call("t");
+    let challenge = r#"Bearer resource_metadata="https://example.com/r", scope="x""#;
+    let head: Headers<'_> = [("content-type", JSON), ("www-authenticate", challenge)].into_iter().collect();
+    bench.client.handle_head(bench.sent[3].id, &ResponseHead::new(401, head), bench.now);
+    let Some(HttpClientEvent::Fault { exchange: Some(_), fault }) = bench.client.poll_event() else { panic!("a fault") };
+    assert_eq!(fault, HttpFault::Unauthorized { status: 401, challenges: vec![Text::from(challenge)] });
+    bench.body(3, &error(2, -7));
+    assert!(matches!(bench.outcome(), Outcome::Error(RpcError { code: -7, .. })));
+}
+
+#[test]
+fn bodies_and_events_over_the_limit_are_not_read() {
+    let with = || {
+        let mut bench = Bench::with(ClientEra::Legacy, |config| {
+            (config.limits.frame_bytes, config.limits.error_bytes) = (400, 20);
+        });
+        bench.open("s1");
+        bench.head(2, 405, "");
+        bench.call("t");
+        bench.look();
+        bench
+    };
+    let mut bench = with();
+    bench.head(3, 200, JSON);
+    bench.chunk(3, &" ".repeat(401));
+    assert_eq!(bench.look(), ["abort 3", "fault: the body of a response is longer than the limit"]);
+    assert_eq!(bench.outcome(), Outcome::Lost);
+    let mut bench = with();
+    bench.head(3, 400, JSON);
+    bench.chunk(3, &error(2, -7));
+    assert_eq!(bench.look(), ["abort 3", "fault: the server answers with the status 400"]);
+    assert!(matches!(bench.outcome(), Outcome::Error(RpcError { code: RpcError::INTERNAL, .. })));
+    let mut bench = with();
+    bench.head(3, 200, EVENTS);
+    bench.chunk(3, &format!("id: 1\n\ndata: {}", " ".repeat(500)));
+    assert_eq!(bench.look(), ["abort 3", "fault: the stream cannot be read: an event is longer than the limit"]);
+    assert_eq!(bench.outcome(), Outcome::Lost, "it would be as long if it were resumed");
+}
+
+#[test]
+fn the_end_of_a_client_ends_its_session_and_waits_for_it_only_for_a_while() {
+    for answer in [Some(204), Some(405), Some(404), None] {
+        let mut bench = Bench::legacy();
+        bench.call("t");
+        bench.look();
+        bench.close();
+        assert_eq!(bench.look(), ["abort 3", "DELETE [s1]"]);
+        assert_eq!(bench.field(4, "mcp-protocol-version"), Some(LATEST));
+        match answer {
+            Some(status) => bench.head(4, status, ""),
+            None => bench.wait(seconds(2)),
+        }
+        assert_eq!(bench.look(), ["abort 4", "closed"]);
+        assert!(bench.client.is_closed() && bench.client.poll_timeout().is_none());
+        bench.close();
+        assert_eq!(bench.look(), [""; 0]);
+    }
+    let mut bench = Bench::modern();
+    bench.close();
+    assert_eq!(bench.look(), ["closed"], "there is no session to end");
+}
+
+#[test]
+fn a_cancel_that_is_under_way_when_a_client_closes_is_waited_for_but_not_for_long() {
+    let closing = || {
+        let mut bench = Bench::with(ClientEra::Legacy, |config| config.limits.messages = 1);
+        bench.open("s1");
+        let calls = [bench.call("t"), bench.call("t")];
+        calls.into_iter().for_each(|call| bench.cancel(call));
+        bench.look();
+        bench.close();
+        assert_eq!(bench.look(), ["abort 2"]);
+        bench
+    };
+    let mut bench = closing();
+    bench.head(5, 202, "");
+    assert_eq!(bench.look(), ["abort 5", "POST [s1] notifications/cancelled"], "one that waits, too");
+    bench.head(6, 404, "");
+    assert_eq!(bench.look(), ["abort 6", "DELETE [s1]"], "nothing is opened again");
+    let mut bench = closing();
+    bench.wait(seconds(2));
+    assert_eq!(bench.look(), ["abort 5", "DELETE [s1]"]);
+    bench.wait(seconds(2));
+    assert_eq!(bench.look(), ["abort 6", "closed"]);
+}
+
+// ---- Without a handshake ----
+
+#[test]
+fn a_request_without_a_handshake_repeats_parts_of_itself_in_headers() {
+    let mut bench = Bench::modern();
+    bench.call("gr\u{fc}n");
+    let fields = ["mcp-protocol-version", "mcp-method", "mcp-name", "mcp-session-id"].map(|name| bench.field(1, name));
+    assert_eq!(fields, [Some("2026-07-28"), Some("tools/call"), Some("=?base64?Z3LDvG4=?="), None]);
+    let fields = ["mcp-protocol-version", "mcp-method", "mcp-name"].map(|name| bench.field(0, name));
+    assert_eq!(fields, [Some("2026-07-28"), Some("server/discover"), None]);
+}
+
+const LIST: &str = r#"{"resultType":"complete","tools":[
+    {"name":"t","inputSchema":{"type":"object","properties":{"r":{"type":"string","x-mcp-header":"Region"}}}},
+    {"name":"bad","inputSchema":{"type":"object","properties":{"r":{"type":"string","x-mcp-header":""}}}}]}"#;
+
+#[test]
+fn arguments_are_repeated_in_headers_once_the_list_of_tools_has_named_them() {
+    let mut bench = Bench::modern();
+    bench.session.invoke(Invoke::list_tools(None), bench.now).unwrap();
+    bench.pump();
+    bench.json(1, 200, &result(2, &LIST.replace('\n', "")));
+    let Outcome::Result(list) = bench.outcome() else { panic!("a list") };
+    assert!(list.as_str().contains(r#""t""#) && !list.as_str().contains("bad"), "{list:?}");
+    assert!(bench.look().iter().any(|line| line.starts_with("fault: the tool bad is left out of the list")));
+    bench.call_with("t", r#"{"r":"eu"}"#);
+    assert_eq!(bench.field(2, "mcp-param-region"), Some("eu"));
+    bench.call_with("t", r#"{"r":null}"#);
+    assert_eq!(bench.field(3, "mcp-param-region"), None);
+    bench.call_with("t", r#"{"r":7}"#);
+    assert!(matches!(bench.outcome(), Outcome::Error(RpcError { code: RpcError::INVALID_PARAMS, .. })));
+    assert_eq!(bench.sent.len(), 4, "an argument of the wrong type is not sent");
+}
+
+#[test]
+fn a_header_that_the_server_misses_is_looked_up_in_the_list_of_tools_once() {
+    let mut bench = Bench::modern();
+    bench.call_with("t", r#"{"r":"eu"}"#);
+    bench.call_with("t", r#"{"r":"us"}"#);
+    bench.look();
+    bench.json(1, 400, &error(2, -32020));
+    bench.json(2, 400, &error(3, -32020));
+    assert_eq!(bench.look(), ["POST tools/list"], "one lookup for all");
+    assert_eq!(bench.field(3, "mcp-method"), Some("tools/list"));
+    assert_eq!(bench.field(3, "mcp-protocol-version"), Some("2026-07-28"));
+    let body = core::str::from_utf8(&bench.sent[3].body).unwrap().to_string();
+    assert!(body.contains("io.modelcontextprotocol/clientCapabilities") && !body.contains("progressToken"), "{body}");
+    let page = r#"{"jsonrpc":"2.0","id":"http-client/tools","result":{"resultType":"complete","tools":[],"nextCursor":"n"}}"#;
+    bench.json(3, 200, page);
+    assert_eq!(bench.look(), ["POST tools/list"]);
+    assert!(core::str::from_utf8(&bench.sent[4].body).unwrap().contains(r#""cursor":"n""#));
+    bench.json(4, 200, &result(0, &LIST.replace('\n', "")).replace(r#""id":0"#, r#""id":"http-client/tools""#));
+    assert_eq!(bench.look(), ["POST tools/call", "POST tools/call"]);
+    assert_eq!((bench.field(5, "mcp-param-region"), bench.field(6, "mcp-param-region")), (Some("eu"), Some("us")));
+    bench.json(5, 400, &error(2, -32020));
+    assert!(matches!(bench.outcome(), Outcome::Error(RpcError { code: RpcError::HEADER_MISMATCH, .. })), "once for each call");
+}
+
+#[test]
+fn a_call_keeps_its_error_if_the_list_of_tools_cannot_be_read() {
+    for status in [200, 500] {
+        let mut bench = Bench::modern();
+        bench.call("t");
+        bench.json(1, 400, &error(2, -32020));
+        bench.json(2, status, "{}");
+        assert!(matches!(bench.outcome(), Outcome::Error(RpcError { code: RpcError::HEADER_MISMATCH, .. })));
+    }
+    let mut bench = Bench::modern();
+    let call = bench.call("t");
+    bench.json(1, 400, &error(2, -32020));
+    bench.cancel(call);
+    bench.look();
+    bench.json(2, 200, r#"{"jsonrpc":"2.0","id":"x","result":{"tools":[],"nextCursor":"n"}}"#);
+    assert_eq!(
+        (bench.look(), bench.client.calls(), bench.client.requests()),
+        (vec![], 0, 0),
+        "a call that is cancelled is not repeated"
+    );
+}
+
+#[test]
+fn a_cancel_without_a_handshake_closes_the_stream_and_says_nothing() {
+    let mut bench = Bench::modern();
+    let (first, second) = (bench.call("t"), bench.call("t"));
+    bench.head(2, 200, EVENTS);
+    bench.look();
+    bench.cancel(first);
+    bench.cancel(second);
+    assert_eq!(bench.look(), ["abort 1", "abort 2"]);
+}
+
+#[test]
+fn a_stream_without_a_handshake_is_not_resumed() {
+    let mut bench = Bench::modern();
+    bench.call("t");
+    bench.head(1, 200, EVENTS);
+    bench.event(1, "a", r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2,"progress":1}}"#);
+    bench.end(1);
+    assert_eq!(bench.outcome(), Outcome::Lost);
+    bench.call("t");
+    bench.lose(2);
+    assert_eq!(bench.outcome(), Outcome::Lost);
+    assert_eq!(bench.client.poll_timeout(), None);
+}
+
+#[test]
+fn a_response_to_another_request_is_dropped_without_a_handshake() {
+    let mut bench = Bench::modern();
+    bench.call("t");
+    bench.call("t");
+    bench.head(1, 200, EVENTS);
+    bench.look();
+    bench.event(1, "", &result(3, r#"{"resultType":"complete","content":[]}"#));
+    assert_eq!((bench.look(), bench.done.len()), (vec!["fault: a response comes on the stream of another request".to_string()], 0));
+    bench.event(1, "", &result(2, r#"{"resultType":"complete","content":[]}"#));
+    assert!(matches!(bench.outcome(), Outcome::Result(_)));
+}
+
+#[test]
+fn a_subscription_is_a_stream_that_stays_open_and_is_ended_by_closing_it() {
+    let mut bench = Bench::new(ClientEra::Modern);
+    bench.json(0, 200, &discovered(1).replace(r#""tools":{}"#, r#""tools":{"listChanged":true}"#));
+    assert_eq!(bench.look().last().map(String::as_str), Some("POST subscriptions/listen"));
+    bench.head(1, 200, EVENTS);
+    bench.wait(seconds(3600));
+    assert_eq!((bench.look(), bench.client.requests()), (vec![], 1), "it may say nothing for ever");
+    bench.lose(1);
+    assert_eq!((bench.client.requests(), bench.client.calls()), (0, 0));
+}
+
+// ---- Both ----
+
+#[test]
+fn a_redirection_is_followed_to_the_same_origin_if_it_keeps_the_body() {
+    let status = |code: u16| format!("the server redirects the request to where it must not follow (status {code})");
+    for (code, location, expected) in [
+        (307, "/other?x=1", Ok("POST /other?x=1 [s1] tools/call")),
+        (308, "https://example.com/other", Ok("POST /other [s1] tools/call")),
+        (307, "mcp/", Ok("POST /mcp/ [s1] tools/call")),
+        (307, "https://evil.example/mcp", Err(status(307))),
+        (307, "http://example.com/mcp", Err(status(307))),
+        (307, "", Err(status(307))),
+        (301, "/other", Err(status(301))),
+        (302, "/other", Err(status(302))),
+        (303, "/other", Err(status(303))),
+    ] {
+        let mut bench = Bench::legacy();
+        bench.call("t");
+        bench.look();
+        let fields = [("location", location)];
+        bench.head_with(3, code, if location.is_empty() { &[] } else { &fields });
+        match expected {
+            Ok(request) => {
+                assert_eq!(bench.look(), ["abort 3", request], "{code} {location}");
+                assert_eq!(bench.sent[4].body, bench.sent[3].body);
+                bench.json(4, 200, &result(2, r#"{"content":[]}"#));
+                assert!(matches!(bench.outcome(), Outcome::Result(_)));
+            }
+            Err(why) => {
+                assert_eq!(bench.look(), ["abort 3".to_string(), format!("fault: {why}")], "{code} {location}");
+                assert!(matches!(bench.outcome(), Outcome::Error(_)));
+            }
+        }
+        bench.look();
+        bench.call("t");
+        let moved = if code == 308 { "POST /other [s1] tools/call" } else { "POST [s1] tools/call" };
+        assert_eq!(bench.look(), [moved], "only a permanent redirection holds for others");
+    }
+}
+
+#[test]
+fn redirections_lead_only_so_far() {
+    let mut bench = Bench::legacy();
+    bench.call("t");
+    for hop in 3..6 {
+        bench.head_with(hop, 307, &[("location", "/mcp")]);
+    }
+    assert_eq!(bench.done.len(), 0);
+    bench.head_with(6, 307, &[("location", "/mcp")]);
+    assert!(matches!(bench.outcome(), Outcome::Error(_)));
+}
+
+#[test]
+fn an_informational_head_and_input_for_a_request_that_is_over_have_no_effect() {
+    let mut bench = Bench::legacy();
+    bench.call("t");
+    bench.head(3, 103, "");
+    bench.json(3, 200, &result(2, r#"{"content":[]}"#));
+    assert!(matches!(bench.outcome(), Outcome::Result(_)));
+    bench.look();
+    bench.head(3, 500, JSON);
+    bench.body(3, "{}");
+    bench.lose(3);
+    bench.head(4 - 1, 200, EVENTS);
+    assert_eq!((bench.look(), bench.client.requests()), (vec![], 0));
+}
+
+#[test]
+fn one_request_too_many_is_lost_at_once() {
+    let mut bench = Bench::with(ClientEra::Legacy, |config| config.limits.calls = 1);
+    bench.open("s1");
+    bench.call("t");
+    bench.look();
+    bench.call("t");
+    assert_eq!((bench.look(), bench.outcome()), (vec!["fault: too many requests at once".to_string()], Outcome::Lost));
+}
+
+#[test]
+fn a_ping_that_is_not_answered_is_given_up() {
+    let mut bench = Bench::legacy();
+    bench.session.invoke(Invoke::ping(), bench.now).unwrap();
+    bench.pump();
+    bench.look();
+    bench.client.handle_timeout(bench.now.saturating_add(seconds(30)));
+    bench.now = bench.now.saturating_add(seconds(30));
+    bench.pump();
+    assert_eq!(bench.look(), ["abort 3", "fault: the server does not answer in time"]);
+    assert_eq!(bench.outcome(), Outcome::Lost);
+}
+
+#[test]
+fn an_address_that_is_not_of_the_web_is_refused() {
+    for url in ["", "example.com", "ftp://example.com", "unix:/x"] {
+        assert_eq!(HttpClient::new(HttpClientConfig::new(url), Instant::ZERO).err(), Some(InvalidUrl), "{url}");
+    }
+}
+
+#[test]
+fn a_result_of_the_wrong_shape_stays_a_matter_of_the_session() {
+    let mut bench = Bench::legacy();
+    bench.call("t");
+    bench.json(3, 200, &result(2, "7"));
+    assert_eq!(bench.outcome(), Outcome::Invalid(Invalid::Response));
+}

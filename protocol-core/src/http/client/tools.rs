@@ -1,0 +1,165 @@
+//! The arguments that headers repeat, by tool, as the last list of tools has named them (Streamable HTTP 2026-07-28, "Custom Headers").
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use bytes::Bytes;
+
+use super::HttpFault;
+use crate::http::header::ParamHeaders;
+use crate::json::read::{Members, elements, member, string};
+use crate::json::write::{Object, push_json};
+use crate::json::{Frame, Text};
+use crate::session::ExchangeId;
+
+#[derive(Debug, Default)]
+pub(super) struct Tools {
+    /// Only those with such arguments.
+    headers: BTreeMap<Text, ParamHeaders>,
+    lookup: Option<Lookup>,
+}
+
+/// A reading of the whole list, because a server has missed a header.
+#[derive(Debug)]
+pub(super) struct Lookup {
+    /// The number of pages that were asked for.
+    pages: u32,
+    /// The calls that wait for it, each with the error that it got.
+    calls: Vec<(ExchangeId, Bytes)>,
+}
+
+/// One page of the list.
+pub(super) struct Page {
+    /// The response without the tools that cannot be called, if there are any.
+    pub(super) without_invalid: Option<Bytes>,
+    pub(super) faults: Vec<HttpFault>,
+}
+
+impl Tools {
+    pub(super) fn headers(&self, tool: &str) -> Option<&ParamHeaders> {
+        self.headers.get(&Text::from(tool))
+    }
+
+    /// Reads the response with a page. Of more than `most` tools with such arguments, only the first are kept.
+    pub(super) fn learn(&mut self, response: &Bytes, most: usize) -> Page {
+        let mut page = Page { without_invalid: None, faults: Vec::new() };
+        let tools = member(response, "result").and_then(|result| member(result, "tools")).map(elements).unwrap_or_default();
+        let mut valid = Vec::with_capacity(tools.len());
+        for tool in &tools {
+            let name = member(tool, "name").and_then(string);
+            let (Some(name), Some(schema)) = (name, member(tool, "inputSchema")) else {
+                valid.push(*tool);
+                continue;
+            };
+            let name = Text::from(&*name);
+            match ParamHeaders::of_schema(&Frame::new(response).json(schema)) {
+                Ok(params) => {
+                    valid.push(*tool);
+                    if params.is_empty() {
+                        self.headers.remove(&name);
+                    } else if self.headers.len() < most || self.headers.contains_key(&name) {
+                        self.headers.insert(name, params);
+                    }
+                }
+                Err(why) => page.faults.push(HttpFault::Tool { name, why }),
+            }
+        }
+        if !page.faults.is_empty() {
+            page.without_invalid = Some(with_tools(response, &valid));
+        }
+        page
+    }
+
+    // ---- The lookup ----
+
+    /// Adds a call to the lookup. Returns `true` if there was none, and its first page is to be asked for.
+    pub(super) fn look_up(&mut self, call: ExchangeId, error: Bytes) -> bool {
+        match &mut self.lookup {
+            Some(lookup) => {
+                lookup.calls.push((call, error));
+                false
+            }
+            None => {
+                self.lookup = Some(Lookup { pages: 1, calls: Vec::from([(call, error)]) });
+                true
+            }
+        }
+    }
+
+    /// The call whose frame the next page is asked with; `None` if `most` pages were asked for, or no call waits any longer.
+    pub(super) fn next_page(&mut self, most: u32) -> Option<ExchangeId> {
+        let lookup = self.lookup.as_mut().filter(|lookup| lookup.pages < most)?;
+        lookup.pages = lookup.pages.saturating_add(1);
+        lookup.calls.first().map(|(call, _)| *call)
+    }
+
+    /// Drops a call that is cancelled.
+    pub(super) fn withdraw(&mut self, call: ExchangeId) {
+        if let Some(lookup) = &mut self.lookup {
+            lookup.calls.retain(|(waiting, _)| *waiting != call);
+        }
+    }
+
+    /// Ends the lookup, and returns the calls that wait for it.
+    pub(super) fn end_lookup(&mut self) -> Vec<(ExchangeId, Bytes)> {
+        self.lookup.take().map(|lookup| lookup.calls).unwrap_or_default()
+    }
+}
+
+/// A response with these tools instead of its own.
+fn with_tools(response: &[u8], tools: &[&[u8]]) -> Bytes {
+    let mut out = Vec::with_capacity(response.len());
+    Object::write(&mut out, |object| {
+        for (key, value) in Members::of(response).into_iter().flatten() {
+            if !key.is("result") {
+                object.copy(key, value);
+                continue;
+            }
+            object.object("result", |object| {
+                for (key, value) in Members::of(value).into_iter().flatten() {
+                    if key.is("tools") {
+                        object.array("tools", tools, |out, tool| push_json(out, tool));
+                    } else {
+                        object.copy(key, value);
+                    }
+                }
+            });
+        }
+    });
+    out.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[
+        {"name":"plain","inputSchema":{"type":"object"}},
+        {"name":"bad","inputSchema":{"properties":{"a":{"type":"number","x-mcp-header":"A"}}}},
+        {"name":"region","inputSchema":{"properties":{"r":{"type":"string","x-mcp-header":"Region"}}}},
+        {"name":"more","inputSchema":{"properties":{"r":{"type":"string","x-mcp-header":"Region"}}}},
+        7],"nextCursor":"n"}}"#;
+
+    #[test]
+    fn a_page_teaches_headers_and_loses_the_tools_whose_annotations_are_invalid() {
+        let mut tools = Tools::default();
+        let page = tools.learn(&Bytes::from_static(PAGE.as_bytes()), 1);
+        assert!(matches!(&page.faults[..], [HttpFault::Tool { name, .. }] if *name == "bad"), "{:?}", page.faults);
+        let left = page.without_invalid.expect("a page without it");
+        let names = member(member(&left, "result").unwrap(), "tools").map(elements).unwrap();
+        let names: Vec<_> = names.into_iter().map(|tool| member(tool, "name").and_then(string)).collect();
+        assert_eq!(names, [Some("plain".into()), Some("region".into()), Some("more".into()), None]);
+        assert_eq!(member(member(&left, "result").unwrap(), "nextCursor"), Some(&br#""n""#[..]));
+        assert!(tools.headers("region").is_some());
+        assert!(tools.headers("more").is_none(), "there is a limit");
+    }
+
+    #[test]
+    fn a_tool_that_has_lost_its_annotation_is_called_without_headers() {
+        let mut tools = Tools::default();
+        tools.learn(&Bytes::from_static(PAGE.as_bytes()), 9);
+        let now = PAGE.replace("x-mcp-header", "x");
+        assert!(tools.learn(&Bytes::from(now), 9).without_invalid.is_none());
+        assert!(tools.headers("region").is_none());
+    }
+}

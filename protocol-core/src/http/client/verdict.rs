@@ -1,0 +1,205 @@
+//! The meaning of a response by its status and its body: for the choice of an era, for a handshake, and for any other request (MCP
+//! 2026-07-28, Versioning; Transports 2025-11-25, "Backwards Compatibility").
+
+use bytes::Bytes;
+
+use super::{HttpFailure, HttpFault};
+use crate::error::RpcError;
+use crate::http::message::{self, Incoming};
+use crate::session::ExchangeId;
+
+/// The request that is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Subject {
+    /// The request for the revisions of the server.
+    Probe,
+    /// The handshake.
+    Initialize,
+    /// A request without a handshake.
+    Modern,
+    /// A request after a handshake, in an HTTP session or not.
+    Legacy { has_session: bool },
+}
+
+/// The body of a response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// A frame with the response to the request.
+    Ours(Bytes),
+    /// Another frame.
+    Foreign(Bytes),
+    /// No frame.
+    None,
+}
+
+/// The consequence of a response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The session gets the frame, which ends the request.
+    Pass(Bytes),
+    /// The frame says that a header is missing or wrong. The request may be repeated with the headers of the current list of tools.
+    LookUp(Bytes),
+    /// The server has not accepted the request, and has not said so in a frame: the session gets an error.
+    Refuse,
+    /// It is unknown what became of the request.
+    Lose,
+    /// The server does not know the probe: it is of the era with a handshake.
+    TakeForLegacy,
+    /// The server may speak the transport of 2024-11-05.
+    TryOldTransport,
+    /// The server has forgotten the HTTP session.
+    Reopen,
+    /// There is nothing to talk to.
+    Fail(HttpFailure),
+}
+
+impl Answer {
+    /// Reads the body of a response to the request with this number. A body with an error status answers its request, whatever it says
+    /// that it answers.
+    pub(super) fn read(body: Bytes, exchange: ExchangeId, status: u16) -> Self {
+        let number = exchange.0;
+        let readdressed = |body: Bytes| match message::readdressed(&body, number) {
+            Some(frame) => Self::Ours(frame),
+            None => Self::Foreign(body),
+        };
+        match message::incoming(&body) {
+            Incoming::Malformed => Self::None,
+            Incoming::Response(Some(named)) if named == number => Self::Ours(body),
+            Incoming::Batch(named) if named.contains(&number) => Self::Ours(body),
+            Incoming::Error => readdressed(body),
+            Incoming::Response(_) if status >= 400 => readdressed(body),
+            Incoming::Response(_) | Incoming::Batch(_) | Incoming::Message => Self::Foreign(body),
+        }
+    }
+}
+
+/// Judges the response to a request. `fault` is that of the status.
+pub(super) fn judge(subject: Subject, status: u16, fault: &HttpFault, answer: Answer) -> Verdict {
+    use Subject::{Initialize, Legacy, Modern, Probe};
+    match (subject, status, answer) {
+        (Probe | Initialize, 300..=399 | 401 | 403 | 500.., _) => Verdict::Fail(HttpFailure::Refused(fault.clone())),
+        (Legacy { has_session: true }, 404, _) => Verdict::Reopen,
+        (Modern, 400, Answer::Ours(frame)) if message::error_code(&frame) == Some(RpcError::HEADER_MISMATCH) => {
+            Verdict::LookUp(frame)
+        }
+        (_, _, Answer::Ours(frame)) => Verdict::Pass(frame),
+        (Probe, ..) => Verdict::TakeForLegacy,
+        (Initialize, 400 | 404 | 405, _) => Verdict::TryOldTransport,
+        (Initialize, 400..=499, _) => Verdict::Fail(HttpFailure::Refused(fault.clone())),
+        (Initialize, ..) => Verdict::Fail(HttpFailure::NotMcp),
+        (Modern | Legacy { .. }, 300..=499, _) => Verdict::Refuse,
+        (Modern | Legacy { .. }, ..) => Verdict::Lose,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+    use alloc::string::String;
+
+    const RESULT: &str = r#"{"jsonrpc":"2.0","id":7,"result":{}}"#;
+    const UNKNOWN_METHOD: &str = r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32601,"message":"no"}}"#;
+    const WITHOUT_ID: &str = r#"{"jsonrpc":"2.0","error":{"code":-32022,"message":"no","data":{"supported":["2026-07-28"]}}}"#;
+    const MISMATCH: &str = r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32020,"message":"no"}}"#;
+    const NOT_JSON: &str = "<html>";
+    const LEGACY: Subject = Subject::Legacy { has_session: true };
+
+    fn shown(subject: Subject, status: u16, body: &'static str) -> String {
+        let answer = Answer::read(body.into(), ExchangeId(7), status);
+        match judge(subject, status, &HttpFault::Status(status), answer) {
+            Verdict::Pass(frame) if frame == body => String::from("pass"),
+            Verdict::Pass(frame) => format!("pass {}", core::str::from_utf8(&frame).unwrap()),
+            Verdict::LookUp(_) => String::from("look up"),
+            verdict => format!("{verdict:?}"),
+        }
+    }
+
+    #[test]
+    fn the_answer_to_a_probe_chooses_the_era_or_says_nothing_about_it() {
+        let legacy = "TakeForLegacy";
+        let refused = |status| format!("Fail(Refused(Status({status})))");
+        for (status, body, expected) in [
+            (200, RESULT, "pass"),
+            (200, UNKNOWN_METHOD, "pass"),
+            (404, UNKNOWN_METHOD, "pass"),
+            (400, MISMATCH, "pass"),
+            (200, NOT_JSON, legacy),
+            (202, "", legacy),
+            (204, "", legacy),
+            (200, r#"{"jsonrpc":"2.0","id":8,"result":{}}"#, legacy),
+            (200, r#"{"jsonrpc":"2.0","method":"x"}"#, legacy),
+            (400, NOT_JSON, legacy),
+            (404, "", legacy),
+            (405, "", legacy),
+            (406, "", legacy),
+            (415, "", legacy),
+            (422, "{}", legacy),
+            (401, UNKNOWN_METHOD, &refused(401)),
+            (403, "", &refused(403)),
+            (500, UNKNOWN_METHOD, &refused(500)),
+            (503, "", &refused(503)),
+            (302, "", &refused(302)),
+        ] {
+            assert_eq!(shown(Subject::Probe, status, body), expected, "{status} {body}");
+        }
+        let named = WITHOUT_ID.replace(r#""error""#, r#""id":7,"error""#);
+        for id in ["", r#""id":null,"#, r#""id":"server-error","#] {
+            let body = WITHOUT_ID.replace(r#""error""#, &format!(r#"{id}"error""#)).leak();
+            assert_eq!(shown(Subject::Probe, 400, body), format!("pass {named}"), "an error status belongs to its request");
+        }
+        assert_eq!(shown(Subject::Probe, 200, WITHOUT_ID), format!("pass {named}"));
+    }
+
+    #[test]
+    fn the_answer_to_a_handshake_opens_a_session_leads_to_the_old_transport_or_fails() {
+        for (status, body, expected) in [
+            (200, RESULT, "pass"),
+            (200, UNKNOWN_METHOD, "pass"),
+            (400, UNKNOWN_METHOD, "pass"),
+            (400, "", "TryOldTransport"),
+            (404, NOT_JSON, "TryOldTransport"),
+            (405, "", "TryOldTransport"),
+            (406, "", "Fail(Refused(Status(406)))"),
+            (401, RESULT, "Fail(Refused(Status(401)))"),
+            (500, "", "Fail(Refused(Status(500)))"),
+            (307, "", "Fail(Refused(Status(307)))"),
+            (200, NOT_JSON, "Fail(NotMcp)"),
+            (202, "", "Fail(NotMcp)"),
+        ] {
+            assert_eq!(shown(Subject::Initialize, status, body), expected, "{status} {body}");
+        }
+    }
+
+    #[test]
+    fn any_other_request_has_the_outcome_in_the_body_before_that_of_the_status() {
+        for (status, body, modern, legacy) in [
+            (200, RESULT, "pass", "pass"),
+            (404, UNKNOWN_METHOD, "pass", "Reopen"),
+            (404, "", "Refuse", "Reopen"),
+            (400, MISMATCH, "look up", "pass"),
+            (200, MISMATCH, "pass", "pass"),
+            (400, "", "Refuse", "Refuse"),
+            (413, NOT_JSON, "Refuse", "Refuse"),
+            (401, "", "Refuse", "Refuse"),
+            (401, UNKNOWN_METHOD, "pass", "pass"),
+            (302, "", "Refuse", "Refuse"),
+            (500, UNKNOWN_METHOD, "pass", "pass"),
+            (502, NOT_JSON, "Lose", "Lose"),
+            (200, NOT_JSON, "Lose", "Lose"),
+            (202, "", "Lose", "Lose"),
+        ] {
+            assert_eq!(shown(Subject::Modern, status, body), modern, "{status} {body}");
+            assert_eq!(shown(LEGACY, status, body), legacy, "{status} {body}");
+        }
+        assert_eq!(shown(Subject::Legacy { has_session: false }, 404, ""), "Refuse", "there is no HTTP session to lose");
+    }
+
+    #[test]
+    fn a_batch_answers_if_the_response_is_in_it() {
+        let ours = r#"[{"jsonrpc":"2.0","method":"x"},{"jsonrpc":"2.0","id":7,"result":{}}]"#;
+        assert_eq!(shown(LEGACY, 200, ours), "pass");
+        assert_eq!(shown(LEGACY, 200, r#"[{"jsonrpc":"2.0","id":8,"result":{}}]"#), "Lose");
+        assert_eq!(shown(LEGACY, 200, "[]"), "Lose");
+    }
+}

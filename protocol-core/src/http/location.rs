@@ -1,0 +1,161 @@
+//! The address of an endpoint, and references to others of the same origin (RFC 3986, section 5).
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::origin::Origin;
+use crate::json::Text;
+
+/// The longest reference that is followed, in bytes.
+const MAX_REFERENCE: usize = 8 * 1024;
+
+/// A text is not a URL of HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not an address of the form http://HOST/PATH or https://HOST/PATH")]
+pub struct InvalidUrl;
+
+/// The address of an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Location {
+    /// Scheme, host and port, as they were written.
+    origin: Text,
+    target: Text,
+}
+
+impl Location {
+    pub(super) fn parse(url: &str) -> Result<Self, InvalidUrl> {
+        let (origin, rest) = split_origin(url).filter(|_| is_proper(url)).ok_or(InvalidUrl)?;
+        Origin::parse(origin).filter(Origin::is_web).ok_or(InvalidUrl)?;
+        Ok(Self { origin: origin.into(), target: rooted(rest).into() })
+    }
+
+    /// The path and the query, which is what a request names.
+    pub(super) fn target(&self) -> &Text {
+        &self.target
+    }
+
+    /// Moves the endpoint to another target, for good.
+    pub(super) fn move_to(&mut self, target: Text) {
+        self.target = target;
+    }
+
+    /// The target that a reference leads to, from the target `base`; `None` if it is malformed, or leads to another origin.
+    pub(super) fn resolve(&self, base: &str, reference: &str) -> Option<Text> {
+        if !is_proper(reference) {
+            return None;
+        }
+        let network;
+        let reference = match reference.strip_prefix("//") {
+            Some(rest) => {
+                let (scheme, _) = self.origin.split_once("://")?;
+                network = format!("{scheme}://{rest}");
+                &network
+            }
+            None => reference,
+        };
+        if let Some((origin, rest)) = split_origin(reference) {
+            return (Origin::parse(origin)? == Origin::parse(&self.origin)?).then(|| rooted(rest).into());
+        }
+        let reference = reference.split('#').next().unwrap_or_default();
+        let (path, _) = base.split_once('?').unwrap_or((base, ""));
+        let joined = match reference.as_bytes().first() {
+            None => String::from(base),
+            Some(b'/') => String::from(reference),
+            Some(b'?') => format!("{path}{reference}"),
+            // The first segment of a relative path has no colon: with one it is a scheme.
+            Some(_) if reference.split(['/', '?']).next()?.contains(':') => return None,
+            Some(_) => format!("{}/{reference}", path.rsplit_once('/').map_or("", |(folder, _)| folder)),
+        };
+        Some(rooted(&joined).into())
+    }
+}
+
+/// Returns `true` for text that can be a reference: visible ASCII, and not too long.
+fn is_proper(reference: &str) -> bool {
+    reference.len() <= MAX_REFERENCE && reference.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\')
+}
+
+/// Splits a URL after its host and port. `None` if it has no scheme.
+fn split_origin(url: &str) -> Option<(&str, &str)> {
+    let (scheme, rest) = url.split_once("://")?;
+    if scheme.is_empty() || !scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        return None;
+    }
+    let host = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    url.split_at_checked(url.len().saturating_sub(rest.len()).saturating_add(host))
+}
+
+/// A path and a query that begin at the root, without a fragment and without the segments `.` and `..`.
+fn rooted(reference: &str) -> String {
+    let reference = reference.split('#').next().unwrap_or_default();
+    let end = reference.find('?').unwrap_or(reference.len());
+    let (path, query) = reference.split_at_checked(end).unwrap_or((reference, ""));
+    let mut segments: Vec<&str> = Vec::new();
+    let given: Vec<_> = path.strip_prefix('/').unwrap_or(path).split('/').collect();
+    for (at, segment) in given.iter().enumerate() {
+        let is_last = at.saturating_add(1) == given.len();
+        match *segment {
+            "." | ".." => {
+                if *segment == ".." {
+                    segments.pop();
+                }
+                if is_last {
+                    segments.push("");
+                }
+            }
+            segment => segments.push(segment),
+        }
+    }
+    format!("/{}{query}", segments.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_a_scheme_of_the_web_a_host_and_a_target() {
+        for (url, target) in [
+            ("http://localhost", "/"),
+            ("https://Example.com:8443/mcp", "/mcp"),
+            ("http://[::1]:1/a/../b/./c?d=/../e#f", "/b/c?d=/../e"),
+            ("http://h?x", "/?x"),
+        ] {
+            assert_eq!(Location::parse(url).map(|location| location.target().clone()), Ok(Text::from(target)), "{url}");
+        }
+        for url in ["", "localhost/mcp", "ftp://h/", "http://", "http://user@h/", "http://h/ x", "http://h\\x", "://h", "http:/h"] {
+            assert_eq!(Location::parse(url), Err(InvalidUrl), "{url:?}");
+        }
+    }
+
+    #[test]
+    fn a_reference_leads_to_a_target_of_the_same_origin_or_nowhere() {
+        let base = Location::parse("https://Example.com/a/b?c=d").unwrap();
+        for (reference, expected) in [
+            ("", Some("/a/b?c=d")),
+            ("/x?y#z", Some("/x?y")),
+            ("x", Some("/a/x")),
+            ("../x/", Some("/x/")),
+            ("../../../x", Some("/x")),
+            (".", Some("/a/")),
+            ("?q=1", Some("/a/b?q=1")),
+            ("x?y:z", Some("/a/x?y:z")),
+            ("https://example.COM:443/x", Some("/x")),
+            ("//example.com/x", Some("/x")),
+            ("https://example.com", Some("/")),
+            ("http://example.com/x", None),
+            ("https://example.com:444/x", None),
+            ("//evil.example/x", None),
+            ("https://user@example.com/x", None),
+            ("https:x", None),
+            ("javascript:alert(1)", None),
+            ("/x y", None),
+            ("/\\evil.example", None),
+            ("/\u{e4}", None),
+        ] {
+            assert_eq!(base.resolve(base.target(), reference).as_deref(), expected, "{reference:?}");
+        }
+        assert_eq!(base.resolve("/", &"x".repeat(MAX_REFERENCE + 1)), None);
+    }
+}
