@@ -139,7 +139,7 @@ fn a_lane_whose_call_was_cancelled_is_owed_no_reply() {
 }
 
 #[test]
-fn extensions_hold_one_value_of_each_type_whoever_shares_it() {
+fn extensions_hold_one_value_of_each_type_shared_or_not() {
     let shared = Arc::new(Principal("ada"));
     let extensions = Extensions::new().with(7_u8).with_shared(Arc::clone(&shared)).with(Principal("grace"));
     assert_eq!((extensions.get::<Principal>().map(|principal| principal.0), extensions.get::<u8>()), (Some("grace"), Some(&7)));
