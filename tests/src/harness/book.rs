@@ -114,12 +114,12 @@ impl Book {
     }
 
     /// Waits until `lines` lines are noted.
-    pub async fn has(&self, lines: usize) {
+    pub async fn until_noted(&self, lines: usize) {
         self.until(|state| state.lines.len() >= lines).await;
     }
 
     /// Waits until the other process has ended, after which no lines are missing.
-    pub(super) async fn is_complete(&self) {
+    pub(super) async fn until_complete(&self) {
         self.until(|state| !state.is_shared).await;
     }
 
