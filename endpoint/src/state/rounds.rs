@@ -120,7 +120,7 @@ impl ServedCall {
                 let sealed = self.sealing().and_then(|(kit, bound, _)| kit.sealer.seal(&log, &bound, &**self.shared.runtime()));
                 match sealed {
                     Some(state) if state.len() <= LONGEST_STATE => {
-                        self.note_left();
+                        self.note_end_in_round();
                         Reply::Input(Box::new(round.with_state(state)))
                     }
                     Some(state) => Reply::Error(RpcError::internal(format!(
