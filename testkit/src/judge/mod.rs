@@ -59,7 +59,7 @@ pub enum Guarantee {
     /// session. Messages and texts that the session writes itself (progress, logs, errors) are no payload.
     PayloadUnchanged,
     /// G15. Requests of a server are judged until a peer makes the handshake with it; from then on they are for that peer, and only
-    /// questions are told apart.
+    /// input requests are told apart.
     OneDirection,
     /// G16. Judged of the caller in the event of a request, and of records, results and notices of subscriptions. A record is judged by
     /// its lane while no peer has made the handshake, since it does not name its request.
