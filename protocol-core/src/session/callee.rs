@@ -333,7 +333,7 @@ impl Session {
         let Some(inbound) = self.inbound_calls.get_mut(&id) else { return };
         let Some((frame, kind)) = inbound.take_held(id, &mut self.timers) else { return };
         self.finish_inbound_call(id, |outbox, lane| {
-            outbox.push_apart(lane, Class::Reply(kind), frame);
+            outbox.push_taken(lane, Class::Reply(kind), frame);
         });
     }
 
