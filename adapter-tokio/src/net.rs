@@ -12,7 +12,8 @@ pub type Tcp = LineIo<Whole<TcpStream>>;
 /// A listener for TCP connections.
 pub type TcpListener = adapter_io::TcpListener<TokioIo, net::TcpListener>;
 
-/// Makes the transport. Nagle's algorithm is switched off, since frames are collected before they are written.
+/// Makes the transport. Nagle's algorithm is switched off, since a driver already collects the frames of a turn and writes them together. Any
+/// thread may write to the socket, so early sends are allowed.
 fn tcp(stream: TcpStream) -> io::Result<Tcp> {
     stream.set_nodelay(true)?;
     Ok(LineIo::whole(stream).sending_anywhere())
@@ -67,6 +68,7 @@ mod unix {
     /// A listener on a Unix socket. Dropping it removes the socket file.
     pub type UnixListener = adapter_io::UnixListener<TokioIo, net::UnixListener>;
 
+    /// Makes the transport. Any thread may write to the socket, so early sends are allowed.
     fn unix(stream: UnixStream) -> Unix {
         LineIo::whole(stream).sending_anywhere()
     }

@@ -50,10 +50,29 @@ impl Extensions {
     }
 }
 
-/// The authenticated caller of a request, as a layer of the transport has found it out; empty if it is anonymous. The state of a call between two
-/// rounds of input requests opens only for the same principal.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Principal(pub String);
+/// The name of the authenticated caller of a request, as a layer of the transport knows it. A session belongs to the principal that has opened
+/// it, and the state of a call between two rounds of input requests opens only for the same principal.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Principal(Arc<str>);
+
+impl Principal {
+    /// The principal with that name.
+    pub fn new(name: impl Into<Arc<str>>) -> Self {
+        Self(name.into())
+    }
+
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Principal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
 
 impl fmt::Debug for Extensions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

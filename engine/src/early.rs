@@ -47,7 +47,8 @@ enum Request {
     End,
 }
 
-type Taken<'a, M, I, T> = MutexGuard<'a, Option<Box<Installed<M, I, T>>>>;
+/// The lock of a slot.
+type Locked<'a, M, I, T> = MutexGuard<'a, Option<Box<Installed<M, I, T>>>>;
 
 impl<M: Machine, I: FrameIo, T: Timer> Slot<M, I, T> {
     fn new(driver: Driver<M, I, T>) -> Self {
@@ -55,28 +56,28 @@ impl<M: Machine, I: FrameIo, T: Timer> Slot<M, I, T> {
         Self { installed: Mutex::new(Some(installed)), has_request: AtomicBool::new(false), request: Mutex::default() }
     }
 
-    /// Locks the slot for the task, also after a panic in a turn.
-    fn take(&self) -> Option<Taken<'_, M, I, T>> {
+    /// Locks the slot for the task, also after a panic in a turn. Returns `None` if a verb has locked it.
+    fn try_lock(&self) -> Option<Locked<'_, M, I, T>> {
         match self.installed.try_lock() {
-            Ok(taken) => Some(taken),
+            Ok(locked) => Some(locked),
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
     }
 
     /// Locks the slot for the task. If a verb has locked it, stores `request`, which the verb executes, and returns `None`.
-    fn take_or_request(&self, request: impl FnOnce() -> Request) -> Option<Taken<'_, M, I, T>> {
-        self.take().or_else(|| {
+    fn lock_or_request(&self, request: impl FnOnce() -> Request) -> Option<Locked<'_, M, I, T>> {
+        self.try_lock().or_else(|| {
             let request = request();
             let before = self.request().replace(request);
             drop(before);
             self.has_request.swap(true, Ordering::AcqRel);
-            let taken = self.take()?;
+            let locked = self.try_lock()?;
             // The verb has released the slot meanwhile. The request is removed, since its waker would live as long as the slot.
             self.has_request.swap(false, Ordering::AcqRel);
             let request = self.request().take();
             drop(request);
-            Some(taken)
+            Some(locked)
         })
     }
 
@@ -84,29 +85,29 @@ impl<M: Machine, I: FrameIo, T: Timer> Slot<M, I, T> {
         self.request.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the driver out of the slot, or requests that of the verb that has locked it.
+    /// Takes the driver out of the slot. If a verb has locked the slot, requests it to do that instead, and returns `None`.
     fn end(&self) -> Option<Box<Installed<M, I, T>>> {
-        self.take_or_request(|| Request::End)?.take()
+        self.lock_or_request(|| Request::End)?.take()
     }
 
     fn poll(&self, cx: &mut Context<'_>) -> Poll<Result<Option<M::Event>, I::Error>> {
-        let Some(mut taken) = self.take_or_request(|| Request::Turn(cx.waker().clone())) else { return Poll::Pending };
-        let Some(installed) = &mut *taken else { return Poll::Ready(Ok(None)) };
+        let Some(mut locked) = self.lock_or_request(|| Request::Turn(cx.waker().clone())) else { return Poll::Pending };
+        let Some(installed) = &mut *locked else { return Poll::Ready(Ok(None)) };
         if let Some(panic) = installed.panicked.take() {
             resume_unwind(panic);
         }
         installed.driver.poll_event(cx)
     }
 
-    /// Writes the queued frames. Returns `false` if the driver has to take a turn to do the rest. If the driver cannot write now, returns
-    /// the guard, and nothing has happened.
+    /// Writes the queued frames. Returns `true` if nothing is left to do, and `false` if the driver has to take a turn for the rest. If the driver
+    /// cannot write now, does nothing, and returns `state` as the error.
     fn try_send<'a, S>(&self, engine: &Engine<S>, mut state: MutexGuard<'a, S>, now: Instant) -> Result<bool, MutexGuard<'a, S>>
     where
         S: SendsEarly<Event = M::Event>,
     {
         // A slot that was poisoned by a panic is for the task alone.
-        let Ok(mut taken) = self.installed.try_lock() else { return Err(state) };
-        let Some(installed) = taken.as_deref_mut().filter(|installed| installed.driver.sends_early()) else { return Err(state) };
+        let Ok(mut locked) = self.installed.try_lock() else { return Err(state) };
+        let Some(installed) = locked.as_deref_mut().filter(|installed| installed.driver.sends_early()) else { return Err(state) };
         let send = AssertUnwindSafe(|| {
             installed.driver.send_early(|into| {
                 let outcome = state.finish_turn(now, Some(into));
@@ -130,14 +131,14 @@ where
     I: FrameIo<Error: Send> + Send + 'static,
     T: Timer + Send + 'static,
 {
-    /// Executes the request that the task has stored, after the verb has released the slot. Returns the task to wake.
+    /// Executes the request that the task has stored, after the verb has released the slot. Returns the waker that is to be woken.
     fn execute_request<S: Guarded>(&self, engine: &Engine<S>) -> Option<Waker> {
         if !self.has_request.swap(false, Ordering::AcqRel) {
             return None;
         }
         let request = self.request().take();
         match request? {
-            Request::Turn(task) => Some(task),
+            Request::Turn(waker) => Some(waker),
             Request::End => {
                 // The transport is dropped by a task of its own, since its `Drop` is code of the user, and the caller of the verb may hold locks.
                 // A runtime that starts no more tasks drops it here nevertheless.
@@ -158,20 +159,20 @@ where
     T: Timer + Send + 'static,
 {
     fn send(&self, engine: &Engine<S>, state: MutexGuard<'_, S>, now: Instant) {
-        let parked = |mut state: MutexGuard<'_, S>| state.early_slot().and_then(DriverSlot::take);
-        let driver = match self.try_send(engine, state, now) {
+        let waker_of_driver = |mut state: MutexGuard<'_, S>| state.early_slot().and_then(DriverSlot::take);
+        let waker = match self.try_send(engine, state, now) {
             Ok(true) => None,
-            Ok(false) => parked(engine.lock()),
-            Err(state) => parked(state),
+            Ok(false) => waker_of_driver(engine.lock()),
+            Err(state) => waker_of_driver(state),
         };
-        let task = self.execute_request(engine);
-        if driver.is_some() || task.is_some() {
-            wake_all(driver.into_iter().chain(task));
+        let requested = self.execute_request(engine);
+        if waker.is_some() || requested.is_some() {
+            wake_all(waker.into_iter().chain(requested));
         }
     }
 }
 
-/// Drops the driver when its task ends.
+/// The task's end of the slot. When the task ends, this drops the driver.
 struct Driven<M: Machine, I: FrameIo, T: Timer>(Arc<Slot<M, I, T>>);
 
 impl<M: Machine, I: FrameIo, T: Timer> Drop for Driven<M, I, T> {

@@ -82,12 +82,11 @@ mod service;
 mod tests;
 
 pub use body::HttpBody;
-pub use endpoint::TimedRuntime;
+pub use endpoint::{Principal, TimedRuntime};
 pub use future::HttpFuture;
 pub use host_origin::{HostOriginBody, HostOriginFuture, HostOriginLayer, HostOriginService};
 #[cfg(feature = "hyper")]
 pub use listen::{Acceptor, ConnectionLimits, HttpListener};
 pub use protocol_core::http::origin::Allowed;
 pub use protocol_core::http::{HttpLimits, HttpServerConfig, HttpTimeouts};
-pub use request::Principal;
 pub use service::HttpService;

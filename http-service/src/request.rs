@@ -1,45 +1,13 @@
 //! A request: its head as the core reads it, and its body.
 
-use core::fmt;
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use bytes::{Buf as _, Bytes};
 use http::request::Parts;
 use http_body::Body;
 use protocol_core::http::{Method, RequestHead};
-
-/// The name of the authenticated caller, which a layer puts into the extensions of a request. A session belongs to the principal that has
-/// opened it; for any other it does not exist.
-///
-/// ```
-/// # use http_service::Principal;
-/// let mut request = http::Request::new(());
-/// request.extensions_mut().insert(Principal::new("ada"));
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Principal(Arc<str>);
-
-impl Principal {
-    /// The principal with that name.
-    pub fn new(name: impl Into<Arc<str>>) -> Self {
-        Self(name.into())
-    }
-
-    /// The name.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for Principal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
 
 /// The head of a request.
 pub(crate) fn head(parts: &Parts) -> RequestHead<'_> {

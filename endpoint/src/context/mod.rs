@@ -97,11 +97,12 @@ impl Context {
         self.served.is_cancelled()
     }
 
-    /// Returns `true` once the request of the handler has ended with its input requests (MCP 2026-07-28): the handler is dropped, and runs again
-    /// from its first line when the caller has answered. For guards whose drop would otherwise report the end of the call.
+    /// Returns `true` once the handler has asked for input by ending its request with a round (MCP 2026-07-28): the handler is dropped now, and
+    /// runs again from its first line for the retry, in which the caller answers. For guards that report the end of the call when they are
+    /// dropped, which would be wrong then.
     #[must_use]
     pub fn will_run_again(&self) -> bool {
-        self.served.has_left()
+        self.served.has_ended_in_round()
     }
 
     /// Waits until the call is cancelled, as [`is_cancelled`](Self::is_cancelled) tells, and returns the reason. Never resolves if the
@@ -137,7 +138,7 @@ impl Context {
     /// Waits for `future`, but no longer than `limit` and no longer than the call runs. `future` is dropped before this returns.
     ///
     /// # Cancel safety
-    /// As cancel safe as `future`, which is dropped with it.
+    /// As cancel safe as `future`, which is dropped together with this future.
     ///
     /// # Errors
     /// * [`TimeoutError::Elapsed`] if `limit` has passed.

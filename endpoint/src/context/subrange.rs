@@ -36,8 +36,8 @@ struct Part {
 impl Part {
     const WHOLE: Self = Self { from: 0.0, to: 1.0 };
 
-    /// A part of this part. Ends outside of 0 to 1 are clamped, and NaN counts as 0.
-    fn part(self, range: Range<f64>) -> Self {
+    /// The range of the whole that `range`, in fractions of this part, stands for. Ends outside of 0 to 1 are clamped, and NaN counts as 0.
+    fn nested(self, range: Range<f64>) -> Self {
         let from = self.at(range.start);
         Self { from, to: self.at(range.end).max(from) }
     }
@@ -52,7 +52,7 @@ impl Part {
 
 impl Subrange {
     pub(crate) fn new(context: Context, range: Range<f64>) -> Self {
-        Self { context, part: Part::WHOLE.part(range) }
+        Self { context, part: Part::WHOLE.nested(range) }
     }
 
     /// Reports which fraction of this part is done, 0 to 1. Values outside of that range are clamped.
@@ -93,10 +93,10 @@ impl Subrange {
         self.fraction(1.0);
     }
 
-    /// A part of this part.
+    /// Returns a handle that reports progress for one part of this part. `range` is in fractions of this part.
     #[must_use]
     pub fn subrange(&self, range: Range<f64>) -> Self {
-        Self { context: self.context.clone(), part: self.part.part(range) }
+        Self { context: self.context.clone(), part: self.part.nested(range) }
     }
 
     /// The context of the call that this is a part of.
@@ -120,10 +120,10 @@ mod tests {
 
     #[test]
     fn parts_nest_and_reach_their_ends_exactly() {
-        let part = Part::WHOLE.part(0.1..0.7).part(0.5..1.0);
+        let part = Part::WHOLE.nested(0.1..0.7).nested(0.5..1.0);
         assert_eq!(part.at(1.0), 0.7);
         assert!((part.at(0.0) - 0.4).abs() < 1e-12);
-        assert_eq!(Part::WHOLE.part(0.3..1.0).at(1.0), 1.0);
+        assert_eq!(Part::WHOLE.nested(0.3..1.0).at(1.0), 1.0);
         let mut last = -1.0;
         for step in 0..=1000_u32 {
             let at = part.at(f64::from(step) / 1000.0);
@@ -134,9 +134,9 @@ mod tests {
 
     #[test]
     fn invalid_bounds_of_a_part_are_clamped() {
-        assert_eq!(Part::WHOLE.part(0.8..0.2), Part { from: 0.8, to: 0.8 });
-        assert_eq!(Part::WHOLE.part(-3.0..9.0), Part::WHOLE);
-        assert_eq!(Part::WHOLE.part(f64::NAN..f64::INFINITY), Part::WHOLE);
+        assert_eq!(Part::WHOLE.nested(0.8..0.2), Part { from: 0.8, to: 0.8 });
+        assert_eq!(Part::WHOLE.nested(-3.0..9.0), Part::WHOLE);
+        assert_eq!(Part::WHOLE.nested(f64::NAN..f64::INFINITY), Part::WHOLE);
         assert_eq!(Part::WHOLE.at(f64::NAN), 0.0);
         assert_eq!(ratio(0.0, 0.0), 1.0);
     }

@@ -99,7 +99,7 @@ impl Hints {
 enum Handler {
     Task {
         start: Arc<StartTask>,
-        /// For a tool that is marked inline. Most of them end in their first poll, so nothing is allocated for a task before that.
+        /// For a tool that is marked inline. Most inline handlers end in their first poll, so a task is allocated only after it.
         in_place: Arc<InPlace>,
     },
     Blocking(Arc<RunBlocking>),
@@ -202,49 +202,49 @@ impl Tool {
         }
     }
 
-    fn task<A, R, F, Fut, S>(name: impl Into<String>, output_schema: Option<Json>, handler: F, shape: S) -> Self
+    fn task<A, R, F, Fut, I>(name: impl Into<String>, output_schema: Option<Json>, handler: F, into_reply: I) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
         R: 'static,
         F: Fn(Context, A) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<R, ToolError>> + Send + 'static,
-        S: Fn(Result<R, ToolError>) -> Reply + Send + Sync + 'static,
+        I: Fn(Result<R, ToolError>) -> Reply + Send + Sync + 'static,
     {
-        Self::task_of(name.into(), Shape::arguments::<A>(), Shape::read::<A>, output_schema, handler, shape)
+        Self::task_of(name.into(), Shape::arguments::<A>(), Shape::read::<A>, output_schema, handler, into_reply)
     }
 
-    /// Builds a tool. `read` checks and decodes the arguments; `shape` converts the result of the handler into the reply.
-    fn task_of<A, R, F, Fut, S>(
+    /// Builds a tool. `read` checks and decodes the arguments; `into_reply` converts the result of the handler into the reply.
+    fn task_of<A, R, F, Fut, I>(
         name: String,
         input: Shape,
         read: fn(&Shape, &Json) -> Result<A, String>,
         output_schema: Option<Json>,
         handler: F,
-        shape: S,
+        into_reply: I,
     ) -> Self
     where
         A: Send + 'static,
         R: 'static,
         F: Fn(Context, A) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<R, ToolError>> + Send + 'static,
-        S: Fn(Result<R, ToolError>) -> Reply + Send + Sync + 'static,
+        I: Fn(Result<R, ToolError>) -> Reply + Send + Sync + 'static,
     {
         let input = Arc::new(input);
-        let parts = Arc::new((Arc::clone(&input), handler, shape));
-        let later = Arc::clone(&parts);
+        let parts = Arc::new((Arc::clone(&input), handler, into_reply));
+        let parts_of_task = Arc::clone(&parts);
         let start = move |served: Arc<ServedCall>, arguments: Json| -> BoxFuture<'static, ()> {
-            let parts = Arc::clone(&later);
+            let parts = Arc::clone(&parts_of_task);
             let context = Context::new(Arc::clone(&served));
             Box::pin(Task::new(served, async move {
-                let (input, handler, shape) = &*parts;
+                let (input, handler, into_reply) = &*parts;
                 match read(input, &arguments) {
-                    Ok(arguments) => shape(handler(context, arguments).await),
+                    Ok(arguments) => into_reply(handler(context, arguments).await),
                     Err(errors) => invalid(&errors),
                 }
             }))
         };
         let in_place = move |context: Context, arguments: Json| -> Result<Reply, BoxFuture<'static, Reply>> {
-            let (input, handler, shape) = &*parts;
+            let (input, handler, into_reply) = &*parts;
             let arguments = match read(input, &arguments) {
                 Ok(arguments) => arguments,
                 Err(errors) => return Ok(invalid(&errors)),
@@ -255,13 +255,13 @@ impl Tool {
                 Poll::Ready(value) => {
                     // As after an `await`, the future is dropped before the result is serialized.
                     drop(future);
-                    Ok(shape(value))
+                    Ok(into_reply(value))
                 }
                 Poll::Pending => {
                     let parts = Arc::clone(&parts);
                     Err(Box::pin(async move {
-                        let (_, _, shape) = &*parts;
-                        shape(future.await)
+                        let (_, _, into_reply) = &*parts;
+                        into_reply(future.await)
                     }))
                 }
             }
@@ -328,16 +328,16 @@ impl Tool {
         self
     }
 
-    /// Sets the capabilities that a caller must have declared: sampling, elicitation, roots; the members for servers are ignored. A call without
-    /// them is refused before the handler runs: with the error -32021 in MCP 2026-07-28, otherwise as by an input request
-    /// ([`AskFailed::NoSampling`] and so on).
+    /// Sets the capabilities that a caller must have declared: sampling, elicitation, roots. Capabilities that only a server can have are ignored.
+    /// The call of a caller that lacks one is refused before the handler runs: in MCP 2026-07-28 with the error -32021, otherwise as if the handler
+    /// had made an input request that needs it, and failed with its error ([`AskFailed::NoSampling`] and so on).
     #[must_use]
     pub fn needs(mut self, capabilities: Capabilities) -> Self {
         self.needs = capabilities;
         self
     }
 
-    /// The reply to a caller with the capabilities `has`, if they are too few.
+    /// The reply to a caller that has the capabilities `has`, if it lacks one that the tool needs.
     pub(crate) fn refuse_without(&self, has: Capabilities, is_stateless: bool) -> Option<Reply> {
         let needs = self.needs;
         let failed = match () {
@@ -431,11 +431,11 @@ impl fmt::Debug for Tool {
 }
 
 fn typed<R: Serialize>(output: &Output, value: Result<R, ToolError>) -> Reply {
-    let shaped = value.and_then(|value| {
+    let output = value.and_then(|value| {
         let not_serializable = |error: JsonError| ToolError::Rpc(RpcError::internal(format!("the result cannot be sent: {error}")));
         output.shape(&value).map_err(not_serializable)
     });
-    ToolError::tool_reply(shaped)
+    ToolError::tool_reply(output)
 }
 
 fn invalid(errors: &str) -> Reply {
@@ -500,13 +500,13 @@ impl ToolError {
             None if urls.is_empty() => Self::Ask(AskFailed::Invalid(String::from("there is no address to open"))),
             None if context.caller().is_stateless() => {
                 let urls: Vec<_> = urls.iter().map(|open| format!("{} ({})", open.url, open.message)).collect();
-                Self::failed(format!("to be opened first: {}", urls.join(", ")))
+                Self::failed(format!("addresses that must be opened first: {}", urls.join(", ")))
             }
             None => Self::Rpc(RpcError::url_elicitation_required(&urls)),
         }
     }
 
-    /// Converts the end of a tool's handler into its reply: a failure is a result with `isError`.
+    /// Converts what a tool's handler has returned into its reply: a failure is a result with `isError`.
     fn tool_reply(result: Result<ToolOutput, Self>) -> Reply {
         match result {
             Ok(output) => Reply::Tool(output),
@@ -522,7 +522,7 @@ impl ToolError {
         }
     }
 
-    /// Converts the error of a handler that is not a tool's into its reply: a failure is a JSON-RPC error.
+    /// Converts the error of a handler of a prompt or a resource into its reply: a failure is a JSON-RPC error, not a result as for tools.
     pub(crate) fn into_error_reply(self) -> Reply {
         Reply::Error(match self {
             Self::Failed(message) => RpcError::internal(message),

@@ -140,7 +140,7 @@ impl ServedCall {
                 let sealed = self.sealing().and_then(|(kit, bound, _)| kit.sealer.seal(&log, &bound, &**self.shared.runtime()));
                 match sealed {
                     Some(state) if state.len() <= LONGEST_STATE => {
-                        self.note_left();
+                        self.note_end_in_round();
                         Reply::Input(Box::new(round.with_state(state)))
                     }
                     Some(state) => Reply::Error(RpcError::internal(format!(
@@ -172,7 +172,7 @@ impl ServedCall {
     fn sealing(&self) -> Option<(RoundKit, Digest, Duration)> {
         let (request, now) = (self.rounds_of()?, self.shared.runtime().unix_time()?);
         let kit = self.shared.look(|state| state.round_kit.clone())?;
-        let principal = self.extensions.get::<Principal>().map(|principal| &*principal.0);
+        let principal = self.extensions.get::<Principal>().map(Principal::as_str);
         let bound = bound_to(&kit.service, &kit.version, request, principal);
         Some((kit, bound, now))
     }

@@ -33,7 +33,7 @@ pub(crate) struct ServedCall {
     /// Its request, if its caller is asked in rounds: a state is bound to it.
     rounds_of: Option<Request>,
     /// Its request has ended with input requests.
-    has_left: AtomicBool,
+    ended_in_round: AtomicBool,
     /// Its handler blocks a thread, so that it cannot be dropped and run again.
     is_blocking: AtomicBool,
     /// The number of its updates of progress and log records, if its caller is asked in rounds.
@@ -63,7 +63,7 @@ impl ServedCall {
             id,
             depth: AtomicU8::new(depth),
             rounds_of,
-            has_left: AtomicBool::new(false),
+            ended_in_round: AtomicBool::new(false),
             is_blocking: AtomicBool::new(false),
             reports: AtomicU32::new(0),
             observed,
@@ -244,14 +244,14 @@ impl ServedCall {
         self.rounds_of.as_ref()
     }
 
-    /// Returns `true` once its request has ended with input requests.
-    pub(crate) fn has_left(&self) -> bool {
-        self.has_left.load(Ordering::Relaxed)
+    /// Returns `true` once its request has ended with a round of input requests.
+    pub(crate) fn has_ended_in_round(&self) -> bool {
+        self.ended_in_round.load(Ordering::Relaxed)
     }
 
     /// Notes that its request ends with input requests.
-    pub(super) fn note_left(&self) {
-        self.has_left.store(true, Ordering::Relaxed);
+    pub(super) fn note_end_in_round(&self) {
+        self.ended_in_round.store(true, Ordering::Relaxed);
     }
 
     /// Notes that its handler blocks a thread.

@@ -23,7 +23,7 @@ pub(crate) struct Subscriptions(BTreeMap<Text, Subscription>);
 #[derive(Debug)]
 struct Subscription {
     uri: Text,
-    /// Carried over from the session before.
+    /// `true` in the state Carried: it was made in the session before this one.
     is_carried: bool,
 }
 
@@ -31,12 +31,12 @@ impl Subscriptions {
     /// Adds a subscription to `uri`. Its default name is the URI. Fails if there would be more than `max` subscriptions.
     pub(crate) fn subscribe(&mut self, name: Option<Text>, uri: Text, max: usize) -> Result<(), RpcError> {
         if let Some(name) = &name
-            && self.0.get(name).is_some_and(|active| !active.is_carried)
+            && self.0.get(name).is_some_and(|subscription| !subscription.is_carried)
         {
             return Err(RpcError::fixed(RpcError::INVALID_REQUEST, "a subscription of that name is active"));
         }
         let name = name.unwrap_or_else(|| uri.clone());
-        self.0.retain(|of, active| !active.is_carried || (*of != name && active.uri != uri));
+        self.0.retain(|key, subscription| !subscription.is_carried || (*key != name && subscription.uri != uri));
         if self.0.len() >= max {
             return Err(RpcError::fixed(RpcError::INTERNAL, "too many subscriptions"));
         }
@@ -46,25 +46,27 @@ impl Subscriptions {
 
     /// Removes the subscriptions for which `is_meant`, given their name and URI, returns `true`.
     pub(crate) fn unsubscribe(&mut self, is_meant: impl Fn(&Text, &Text) -> bool) {
-        self.0.retain(|name, active| !is_meant(name, &active.uri));
+        self.0.retain(|name, subscription| !is_meant(name, &subscription.uri));
     }
 
     /// The subscriptions to `uri`, as pairs of name and URI.
     pub(crate) fn to(&self, uri: &str) -> Vec<(Text, Text)> {
-        let to = self.0.iter().filter(|(_, active)| active.uri.as_str() == uri);
-        to.map(|(name, active)| (name.clone(), active.uri.clone())).collect()
+        let to = self.0.iter().filter(|(_, subscription)| subscription.uri.as_str() == uri);
+        to.map(|(name, subscription)| (name.clone(), subscription.uri.clone())).collect()
     }
 
     /// All subscriptions, as pairs of name and URI.
     pub(crate) fn all(&self) -> Vec<(Text, Text)> {
-        self.0.iter().map(|(name, active)| (name.clone(), active.uri.clone())).collect()
+        self.0.iter().map(|(name, subscription)| (name.clone(), subscription.uri.clone())).collect()
     }
 
-    /// Adds the subscriptions of the session before, up to `max` in all, except those whose name or resource is subscribed to already.
+    /// Adds the subscriptions of the session before this one, up to `max` in all. Leaves out each one whose name is in use, or to whose resource the
+    /// gateway has subscribed already.
     pub(crate) fn carry_over(&mut self, before: Vec<(Text, Text)>, max: usize) {
         for (name, uri) in before {
-            let is_asked_for = self.0.contains_key(&name) || self.0.values().any(|active| !active.is_carried && active.uri == uri);
-            if !is_asked_for && self.0.len() < max {
+            let is_renewed = |subscription: &Subscription| !subscription.is_carried && subscription.uri == uri;
+            let is_left_out = self.0.contains_key(&name) || self.0.values().any(is_renewed);
+            if !is_left_out && self.0.len() < max {
                 self.0.insert(name, Subscription { uri, is_carried: true });
             }
         }

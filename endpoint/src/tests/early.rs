@@ -52,7 +52,7 @@ impl Bench {
         let endpoint = Endpoint::client(client.clone(), Config::mcp_client(Identity::new("c", "1")), executor.runtime());
         let peer = endpoint.peer();
         let gate = Gate::new(near, sends_anywhere);
-        let act = Arc::clone(&gate.within_flush);
+        let act = Arc::clone(&gate.during_flush);
         let driven: Driven = Box::pin(drive(endpoint, gate, executor.timer()));
         let driven = Arc::new(Mutex::new(Some(driven)));
         let (held, end) = (Arc::clone(&driven), Arc::<Mutex<Vec<_>>>::default());

@@ -21,7 +21,7 @@ pub(super) struct Gate {
     pipe: Pipe,
     pub(super) room: Arc<AtomicUsize>,
     /// Called after all frames are written.
-    pub(super) within_flush: Act,
+    pub(super) during_flush: Act,
     /// The number of turns of the driver: each of them, and nothing else, receives until there is no frame left.
     pub(super) turns: Arc<AtomicUsize>,
     sends_anywhere: bool,
@@ -30,7 +30,7 @@ pub(super) struct Gate {
 impl Gate {
     pub(super) fn new(pipe: Pipe, sends_anywhere: bool) -> Self {
         let room = Arc::new(AtomicUsize::new(ANY));
-        Self { pipe, room, within_flush: Arc::default(), turns: Arc::default(), sends_anywhere }
+        Self { pipe, room, during_flush: Arc::default(), turns: Arc::default(), sends_anywhere }
     }
 }
 
@@ -49,7 +49,7 @@ impl FrameIo for Gate {
         self.pipe.send(transmit.frame)
     }
     fn poll_flush(&mut self, _: &mut TaskContext<'_>) -> Poll<Result<(), PipeBroken>> {
-        let act = self.within_flush.lock().unwrap().take();
+        let act = self.during_flush.lock().unwrap().take();
         act.into_iter().for_each(|act| act());
         Poll::Ready(Ok(()))
     }

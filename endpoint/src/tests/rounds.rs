@@ -529,8 +529,8 @@ fn a_state_of_another_request_caller_service_or_version_is_refused_and_nothing_r
         });
         Service::new(Identity::new(name, "1")).tool(asks_and_echoes()).tool(other).seal_keys(keys()).handlers_version(version)
     };
-    let alice = || Extensions::new().with(Principal("alice".into()));
-    let bob = || Extensions::new().with(Principal("bob".into()));
+    let alice = || Extensions::new().with(Principal::new("alice"));
+    let bob = || Extensions::new().with(Principal::new("bob"));
     let all = json!({"sampling": {}});
     let params = json!({"name": "t", "arguments": {"x": 1, "a": 2}});
     let mut process = Process::new(service("s", "1"));

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use bytes::Bytes;
-use endpoint::{Endpoint, Extensions, Runtime, Service, TimedRuntime};
+use endpoint::{Endpoint, Extensions, Principal, Runtime, Service, TimedRuntime};
 use engine::Engine;
 use http::request::Parts;
 use protocol_core::http::era::Era;
@@ -24,7 +24,7 @@ use protocol_core::http::{
 };
 use protocol_core::{Arc as CoreArc, Config, Instant};
 
-use crate::request::{Principal, head};
+use crate::request::head;
 use deadlines::Deadlines;
 use driver::SessionDriver;
 use state::{Order, Report, State};
@@ -83,7 +83,10 @@ impl Owner {
     pub(crate) fn begin(self: &Arc<Self>, parts: Parts, body: Bytes) -> Result<Exchange, NoRandomBytes> {
         let shared = &self.0;
         let parts = Arc::new(parts);
-        let extensions = Extensions::new().with_shared(Arc::clone(&parts));
+        let mut extensions = Extensions::new().with_shared(Arc::clone(&parts));
+        if let Some(principal) = parts.extensions.get::<Principal>() {
+            extensions = extensions.with(principal.clone());
+        }
         let mut request = HttpRequest::new(head(&parts), body);
         // Here, and not under the lock.
         request.read_body(&shared.config.limits);

@@ -91,7 +91,7 @@ impl Session {
         if partial.as_bytes().len() > self.config.limits.checkpoint_bytes {
             return Err(CheckpointError::TooLarge);
         }
-        inbound.deposit(partial, self.config.progress.window);
+        inbound.store_checkpoint(partial, self.config.progress.window);
         Ok(())
     }
 
@@ -107,6 +107,7 @@ impl Session {
             return Err(AskError::Disconnected);
         }
         let depth = self.admit_ask(id, &ask, InputMode::Nested)?;
+        // Events that end a call or an input request of ours count, too, until they are polled.
         let open = self.outbound_inputs.len().saturating_add(self.events.settled());
         if open >= self.config.limits.in_flight || self.outbox.is_congested(inbound.lane()) {
             return Err(AskError::Full);
@@ -160,8 +161,8 @@ impl Session {
         self.admit_ask(id, ask, InputMode::Rounds)
     }
 
-    /// Ends an exchange with input requests, which the caller answers by a retry of its request. The retry is a new call: whatever it must know
-    /// of this one stands in the state of the round. A kept progress update is sent before the response (MCP 2026-07-28, Multi Round-Trip
+    /// Ends an exchange with input requests, which the caller answers by a retry of its request. The retry is a new call, so whatever it must know
+    /// about this one has to be in the state of the round. A kept progress update is sent before the response (MCP 2026-07-28, Multi Round-Trip
     /// Requests).
     ///
     /// # Errors
@@ -243,7 +244,8 @@ impl Session {
     // ---- Progress ----
 
     /// Sends the kept progress of a call if the windows and the lane allow it, and returns `true` if it did. Otherwise the update waits for
-    /// the call's own window, or in the queue for the session's window and room on the lane.
+    /// the call's own window, or in the queue for the session's window and room on the lane. `is_first` is `true` if the call is the first in that
+    /// queue; any other call goes after those that wait for the session's window.
     pub(super) fn flush(&mut self, id: InboundId, is_first: bool) -> bool {
         let Some(inbound) = self.inbound_calls.get_mut(&id) else { return false };
         if inbound.has_notices() {
@@ -251,14 +253,14 @@ impl Session {
         }
         let has_room = self.outbox.has_room(inbound.lane());
         let Some(next) = inbound.next_update(self.now) else { return false };
-        let goes = match next {
+        let may_be_sent = match next {
             UpdateStep::Final => has_room,
             UpdateStep::Ready => {
                 has_room && (is_first || self.progress_queue.is_free()) && self.progress_queue.opens(self.now) == WindowOpening::Now
             }
             UpdateStep::Nothing | UpdateStep::Waits(_) => false,
         };
-        if !goes {
+        if !may_be_sent {
             inbound.keep_update(id, next, &mut self.progress_queue, &mut self.timers);
             return false;
         }
@@ -305,14 +307,14 @@ impl Session {
             && let Some(inbound) = self.inbound_calls.get_mut(&id)
             && let Some(at) = inbound.last_progress().map(|(_, at)| at.saturating_add(gap)).filter(|at| *at > self.now)
         {
-            return inbound.hold(id, (self.outbox.frames().take(frame), kind), at, &mut self.timers);
+            return inbound.delay_response(id, (self.outbox.frames().take(frame), kind), at, &mut self.timers);
         }
         self.finish_inbound_call(id, |outbox, lane| {
             outbox.push(lane, Class::Reply(kind), frame);
         });
     }
 
-    /// Writes the response. Before it sends kept progress, stops the timers and takes back input requests.
+    /// Sends kept progress, stops the timers, takes back input requests, and then writes the response.
     fn write_last(&mut self, id: InboundId, reply: &Reply) -> Option<WrittenFrame> {
         let mut inbound = self.inbound_calls.get_mut(&id)?;
         if let Some(progress) = inbound.take_last_update() {
@@ -333,23 +335,23 @@ impl Session {
         })
     }
 
-    /// Records that a flush or a release was removed from the timers.
-    pub(super) fn forget_wait(&mut self, id: InboundId) {
+    /// Records that the timer for kept progress or for a delayed response has fired.
+    pub(super) fn forget_timer(&mut self, id: InboundId) {
         if let Some(inbound) = self.inbound_calls.get_mut(&id) {
-            inbound.forget_wait();
+            inbound.forget_timer();
         }
     }
 
-    /// Answered -> gone.
+    /// Answered -> gone. Sends a response that was delayed by `response_gap`.
     pub(super) fn release_response(&mut self, id: InboundId) {
         let Some(inbound) = self.inbound_calls.get_mut(&id) else { return };
-        let Some((frame, kind)) = inbound.take_held(id, &mut self.timers) else { return };
+        let Some((frame, kind)) = inbound.take_delayed_response(id, &mut self.timers) else { return };
         self.finish_inbound_call(id, |outbox, lane| {
-            outbox.push_apart(lane, Class::Reply(kind), frame);
+            outbox.push_taken(lane, Class::Reply(kind), frame);
         });
     }
 
-    /// Ends a call; `respond` sends its response on its lane.
+    /// Removes a call that has ended; `respond` queues its response on its lane.
     fn finish_inbound_call(&mut self, id: InboundId, respond: impl FnOnce(&mut Outbox, Lane)) {
         let ended = self.inbound_calls.end(&id, |inbound| (inbound.lane(), inbound.take_names()));
         let Some((lane, (exchange, token))) = ended else { return };
@@ -361,7 +363,7 @@ impl Session {
     /// Ends a call whose lane is gone, without a response.
     pub(super) fn lose_inbound_call(&mut self, id: InboundId) {
         let timers = &mut self.timers;
-        if self.inbound_calls.get_mut(&id).is_some_and(|inbound| inbound.take_held(id, timers).is_some()) {
+        if self.inbound_calls.get_mut(&id).is_some_and(|inbound| inbound.take_delayed_response(id, timers).is_some()) {
             self.finish_inbound_call(id, |_, _| ());
         } else if let Some(inbound) = self.inbound_calls.get(&id) {
             let (lane, exchange, token) = (inbound.lane(), inbound.exchange().clone(), inbound.token().cloned());
@@ -374,8 +376,8 @@ impl Session {
         }
     }
 
-    /// Cancels a call, for its caller or because the channel is lost (`docs/protocols/mcp.md`, "Transitions of an incoming call"). No
-    /// response is sent, and the id stays in use until the handler has ended.
+    /// Cancels a call, because its caller cancelled it, or its lane or the channel is lost (`docs/protocols/mcp.md`, "Transitions of an incoming
+    /// call"). No response is sent, and the id stays in use until the handler has ended.
     pub(super) fn cancel_inbound_call(&mut self, id: InboundId, why: CancelReason) {
         let Some(inbound) = self.inbound_calls.get_mut(&id) else { return };
         if !inbound.cancel() {
@@ -405,7 +407,7 @@ impl Session {
         let (lane, exchange, token) = (inbound.lane(), inbound.exchange().clone(), inbound.token().cloned());
         self.outbox.push(lane, Class::Reply(kind_of(&frame)), frame);
         self.outbox.settle(lane);
-        // Answered: the peer may use the id again.
+        // The call is answered, so the peer may use its id again.
         self.retire(lane, exchange, token);
         self.push_event(Event::Cancelled { id, why });
     }
@@ -440,7 +442,8 @@ impl Session {
 
     // ---- Input requests of ours ----
 
-    /// Checks that an active call may ask for input in the way `mode`; returns the depth of the input request.
+    /// Checks that a call is active and may make this input request, and that its caller is asked by `mode`. Returns the depth of the input
+    /// request.
     fn admit_ask(&self, id: InboundId, ask: &Ask, mode: InputMode) -> Result<u8, AskError> {
         let inbound = self.inbound_calls.get(&id).filter(|inbound| inbound.is_active()).ok_or(AskError::NotLive)?;
         if inbound.input_mode() != mode {
@@ -455,7 +458,7 @@ impl Session {
         if depth::is_allowed(ask, depth, max) { Ok(depth) } else { Err(AskError::TooDeep { depth, max }) }
     }
 
-    /// Held -> Sent.
+    /// Held -> Sent. Queues an input request: at once, or when the handshake is complete.
     pub(super) fn release_outbound_input(&mut self, key: InputKey) {
         let Some(input) = self.outbound_inputs.get_mut(&key) else { return };
         self.held_bytes = self.held_bytes.saturating_sub(input.held_bytes());

@@ -197,7 +197,7 @@ impl Session {
         let grace = self.config.timeouts.cancel_grace;
         let until = self.now.saturating_add(grace);
         let Some(call) = self.outbound_calls.get_mut(&id) else { return };
-        let has_left = call.ticket().is_some_and(|ticket| !self.outbox.holds(ticket));
+        let has_left = call.ticket().is_some_and(|ticket| !self.outbox.is_unpolled(ticket));
         let rules = call.rules();
         let waits = rules.answers_cancelled && until > self.now && has_left && rules.dialect.is_cancellable(call.op());
         if !waits {

@@ -143,16 +143,16 @@ impl InboundCall {
         first
     }
 
-    /// Active -> Answered: `response` waits until `at`.
-    pub(super) fn hold(&mut self, id: InboundId, response: (Bytes, ReplyKind), at: Instant, timers: &mut Timers) {
+    /// Active -> Answered: `response` is delayed until `at`.
+    pub(super) fn delay_response(&mut self, id: InboundId, response: (Bytes, ReplyKind), at: Instant, timers: &mut Timers) {
         self.state = State::Answered(Box::new(response));
         if let Some(callee_progress) = &mut self.callee_progress {
             timers.set(TimerKey::Release(id), &mut callee_progress.armed, Some(at));
         }
     }
 
-    /// Answered -> gone. Returns the response that waited.
-    pub(super) fn take_held(&mut self, id: InboundId, timers: &mut Timers) -> Option<(Bytes, ReplyKind)> {
+    /// Answered -> gone. Returns the delayed response.
+    pub(super) fn take_delayed_response(&mut self, id: InboundId, timers: &mut Timers) -> Option<(Bytes, ReplyKind)> {
         match core::mem::replace(&mut self.state, State::Cancelled) {
             State::Answered(response) => {
                 if let Some(callee_progress) = &mut self.callee_progress {
@@ -268,7 +268,7 @@ impl InboundCall {
     // ---- Checkpoints and input requests ----
 
     /// Stores a checkpoint in place of the last one.
-    pub(super) fn deposit(&mut self, partial: Json, rate: RateWindow) {
+    pub(super) fn store_checkpoint(&mut self, partial: Json, rate: RateWindow) {
         self.callee_progress_mut(rate).checkpoint = Some(partial);
     }
 
@@ -364,8 +364,8 @@ impl InboundCall {
         self.armed = None;
     }
 
-    /// Records that a flush or a release was removed from the timers.
-    pub(super) fn forget_wait(&mut self) {
+    /// Records that the timer for kept progress or for a delayed response has fired.
+    pub(super) fn forget_timer(&mut self) {
         if let Some(callee_progress) = &mut self.callee_progress {
             callee_progress.armed = None;
         }

@@ -57,7 +57,7 @@ impl OutboundInput {
     /// Held -> Sent.
     pub(super) fn release(&mut self, outbox: &mut Outbox) {
         if let State::Held(frame) = &mut self.state {
-            self.state = State::Sent(outbox.push_apart(self.lane, Class::InputRequest, core::mem::take(frame)));
+            self.state = State::Sent(outbox.push_taken(self.lane, Class::InputRequest, core::mem::take(frame)));
         }
     }
 

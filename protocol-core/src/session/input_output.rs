@@ -299,11 +299,11 @@ impl Session {
                 self.pass_deadline(id);
             }
             TimerKey::Flush(id) => {
-                self.forget_wait(id);
+                self.forget_timer(id);
                 self.flush(id, false);
             }
             TimerKey::Release(id) => {
-                self.forget_wait(id);
+                self.forget_timer(id);
                 self.release_response(id);
             }
             TimerKey::Alarm(id) => {

@@ -74,9 +74,9 @@ pub(super) struct LaneQueue {
     /// Bytes of withdrawn frames in the shared buffer.
     withdrawn_bytes: usize,
     /// `true` while the owner has stopped the lane.
-    is_stalled: bool,
-    /// `true` if the lane is in the outbox's list of turns.
-    has_turn: bool,
+    is_stopped: bool,
+    /// `true` if the lane is in the outbox's list of lanes that are polled in turn.
+    is_in_rotation: bool,
     /// The number of exchanges of the peer that came by the lane and have no reply yet.
     owed: usize,
     /// `true` if an unsolicited reply was polled since this was last read.
@@ -131,7 +131,7 @@ impl LaneQueue {
 
     /// Returns `true` if a frame has not been polled. The frame must not have been withdrawn.
     #[inline]
-    pub(super) fn holds(&self, number: u64) -> bool {
+    pub(super) fn is_unpolled(&self, number: u64) -> bool {
         self.queue.front().is_some_and(|first| first.number <= number)
     }
 
@@ -200,17 +200,17 @@ impl LaneQueue {
 
     // ---- The lane ----
 
-    pub(super) fn set_stalled(&mut self, is_stalled: bool) {
-        self.is_stalled = is_stalled;
+    pub(super) fn set_stopped(&mut self, is_stopped: bool) {
+        self.is_stopped = is_stopped;
     }
 
-    /// Counts an exchange of the peer that waits for its reply.
+    /// Adds an exchange of the peer to the number of those that wait for a reply.
     #[inline]
     pub(super) fn owe(&mut self) {
         self.owed = self.owed.saturating_add(1);
     }
 
-    /// Uncounts an exchange that was replied to, or never will be.
+    /// Subtracts an exchange that was replied to, or never will be.
     #[inline]
     pub(super) fn settle(&mut self) {
         self.owed = self.owed.saturating_sub(1);
@@ -220,18 +220,18 @@ impl LaneQueue {
         &mut self.overload
     }
 
-    /// Gives the lane a turn. Returns `false` if it already has one.
-    pub(super) fn take_turn(&mut self) -> bool {
-        !core::mem::replace(&mut self.has_turn, true)
+    /// Records that the lane is in that list. Returns `false` if it already was.
+    pub(super) fn enter_rotation(&mut self) -> bool {
+        !core::mem::replace(&mut self.is_in_rotation, true)
     }
 
-    pub(super) fn has_turn(&self) -> bool {
-        self.has_turn
+    pub(super) fn is_in_rotation(&self) -> bool {
+        self.is_in_rotation
     }
 
-    /// Ends the turn of the lane.
-    pub(super) fn end_turn(&mut self) {
-        self.has_turn = false;
+    /// Records that the lane is no longer in that list.
+    pub(super) fn leave_rotation(&mut self) {
+        self.is_in_rotation = false;
     }
 
     // ---- State ----
@@ -240,8 +240,8 @@ impl LaneQueue {
         self.owed
     }
 
-    pub(super) fn is_stalled(&self) -> bool {
-        self.is_stalled
+    pub(super) fn is_stopped(&self) -> bool {
+        self.is_stopped
     }
 
     #[inline]
@@ -251,7 +251,7 @@ impl LaneQueue {
 
     /// Returns `true` if the lane can be removed: no frame is queued, no reply is owed, and it is not stopped.
     pub(super) fn is_idle(&self) -> bool {
-        self.is_empty() && self.owed == 0 && !self.is_stalled
+        self.is_empty() && self.owed == 0 && !self.is_stopped
     }
 
     #[inline]
@@ -280,8 +280,9 @@ impl LaneQueue {
         core::mem::take(&mut self.unsolicited_left)
     }
 
+    /// The number of entries, withdrawn ones included, and the bytes of withdrawn frames in the shared buffer.
     #[cfg(test)]
-    pub(super) fn places(&self) -> (usize, usize) {
+    pub(super) fn lengths(&self) -> (usize, usize) {
         (self.queue.len(), self.withdrawn_bytes)
     }
 }

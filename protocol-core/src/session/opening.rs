@@ -77,7 +77,7 @@ impl Session {
 
     /// Stops the deadline of a handshake that may never come: the peer sends stateless requests.
     #[inline]
-    pub(super) fn await_no_handshake(&mut self) {
+    pub(super) fn stop_awaiting_handshake(&mut self) {
         if self.handshake.is_fresh() {
             self.handshake.make_optional();
             self.handshake.arm(None, &mut self.timers);

@@ -511,7 +511,7 @@ pub(super) mod transitions {
             None => "gone",
             Some(call) => match &call.state {
                 State::Held(_) => "Held",
-                State::InFlight { ticket, .. } if caller.session.outbox.holds(*ticket) => "Written",
+                State::InFlight { ticket, .. } if caller.session.outbox.is_unpolled(*ticket) => "Written",
                 State::InFlight { .. } if call.has_open_input() => "Asked",
                 State::InFlight { .. } => "InFlight",
                 State::Asked(asked) if asked.again_at.is_some() => "Delayed",

@@ -1,7 +1,7 @@
 //! The queues of frames that wait to be polled: one for the channel, and one for each other open lane.
 //!
 //! ```text
-//!            open: a frame came by it
+//!            open: a frame arrived on it
 //!   unknown ---------------------------------------------------> open --+ push, pop, owe, settle, set_writable
 //!      ^                                                          |  ^  |
 //!      |  forget_idle: nothing is queued or owed, and the lane    |  `--'
@@ -9,7 +9,7 @@
 //!      `----------------------------------------------------------'
 //! ```
 //!
-//! The channel is always open. Frames of one lane are polled in the order in which they were queued; lanes take turns. There are three
+//! The channel is always open. Frames of one lane are polled in the order in which they were queued; lanes are polled in turn. There are three
 //! kinds of frames. Those that must be sent (responses, cancels, the handshake) are always queued: the tables of exchanges bound their
 //! number. Calls and input requests are refused while their lane is [congested](Outbox::is_congested). Progress is merged and log records
 //! are dropped while their lane has no [room](Outbox::has_room).
@@ -40,10 +40,10 @@ pub(super) struct Outbox {
     others: BTreeMap<Lane, LaneQueue>,
     /// Lanes that may be removed at the end of the running method.
     idle: Vec<Lane>,
-    /// Lanes other than the channel that may have a frame to poll, each once, in the order of their turns.
-    turns: VecDeque<Lane>,
+    /// Lanes other than the channel that may have a frame to poll, each once. The first is polled next, and is then appended if it has more.
+    rotation: VecDeque<Lane>,
     /// `true` if the other lanes came first at the last poll, so that the channel comes first at the next one.
-    others_turn: bool,
+    others_were_first: bool,
     next: u64,
     /// Bytes of all lanes.
     bytes: usize,
@@ -58,8 +58,8 @@ impl Outbox {
             channel: LaneQueue::default(),
             others: BTreeMap::new(),
             idle: Vec::new(),
-            turns: VecDeque::new(),
-            others_turn: false,
+            rotation: VecDeque::new(),
+            others_were_first: false,
             next: 0,
             bytes: 0,
             limit,
@@ -85,8 +85,8 @@ impl Outbox {
         self.add(lane, class, frame)
     }
 
-    /// Queues a frame that was taken from the writer.
-    pub(super) fn push_apart(&mut self, lane: Lane, class: Class, frame: Bytes) -> Ticket {
+    /// Queues a frame that was taken from the writer before, and so is not in the shared buffer.
+    pub(super) fn push_taken(&mut self, lane: Lane, class: Class, frame: Bytes) -> Ticket {
         self.add(lane, class, QueuedFrame::Separate(frame))
     }
 
@@ -101,8 +101,8 @@ impl Outbox {
         } else if let Some(queue) = self.others.get_mut(&lane) {
             queue.push(number, class, frame);
             self.bytes = self.bytes.saturating_add(length);
-            if queue.take_turn() {
-                self.turns.push_back(lane);
+            if queue.enter_rotation() {
+                self.rotation.push_back(lane);
             }
         }
         Ticket { number, lane }
@@ -111,13 +111,14 @@ impl Outbox {
     /// The next frame of any lane that is not stopped.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<Transmit> {
-        if self.turns.is_empty() { self.pop_channel() } else { self.pop_in_turn() }
+        if self.rotation.is_empty() { self.pop_channel() } else { self.pop_alternately() }
     }
 
+    /// The next frame if other lanes than the channel have frames: the channel and the others come first in alternation.
     #[cold]
-    fn pop_in_turn(&mut self) -> Option<Transmit> {
-        self.others_turn = !self.others_turn;
-        if self.others_turn {
+    fn pop_alternately(&mut self) -> Option<Transmit> {
+        self.others_were_first = !self.others_were_first;
+        if self.others_were_first {
             self.pop_other().or_else(|| self.pop_channel())
         } else {
             self.pop_channel().or_else(|| self.pop_other())
@@ -126,7 +127,7 @@ impl Outbox {
 
     #[inline]
     fn pop_channel(&mut self) -> Option<Transmit> {
-        if self.channel.is_stalled() {
+        if self.channel.is_stopped() {
             return None;
         }
         let (class, frame) = self.channel.next(&mut self.frames)?;
@@ -140,26 +141,26 @@ impl Outbox {
 
     fn pop_other(&mut self) -> Option<Transmit> {
         loop {
-            let lane = self.turns.pop_front()?;
+            let lane = self.rotation.pop_front()?;
             let Some(queue) = self.others.get_mut(&lane) else { continue };
-            queue.end_turn();
-            if queue.is_stalled() {
+            queue.leave_rotation();
+            if queue.is_stopped() {
                 continue;
             }
             // Only the channel has frames in the shared buffer.
             let Some((class, QueuedFrame::Separate(frame))) = queue.next(&mut self.frames) else { continue };
-            if !queue.is_empty() && queue.take_turn() {
-                self.turns.push_back(lane);
+            if !queue.is_empty() && queue.enter_rotation() {
+                self.rotation.push_back(lane);
             }
             self.bytes = self.bytes.saturating_sub(frame.len());
             return Some(Transmit { frame, route: Route { lane, kind: class.route() } });
         }
     }
 
-    /// Pushes the next frame of the channel into `into`, and returns its length.
+    /// Takes the next frame of the channel, appends it to `into`, and returns its length.
     #[inline]
     pub(super) fn pop_into(&mut self, into: &mut impl FrameSink) -> Option<usize> {
-        if self.channel.is_stalled() {
+        if self.channel.is_stopped() {
             return None;
         }
         let (_, frame) = self.channel.next(&mut self.frames)?;
@@ -185,15 +186,15 @@ impl Outbox {
 
     /// Returns `true` if a frame has not been polled. The frame must not have been withdrawn.
     #[inline]
-    pub(super) fn holds(&self, ticket: Ticket) -> bool {
-        self.queue(ticket.lane).is_some_and(|queue| queue.holds(ticket.number))
+    pub(super) fn is_unpolled(&self, ticket: Ticket) -> bool {
+        self.queue(ticket.lane).is_some_and(|queue| queue.is_unpolled(ticket.number))
     }
 
     /// Withdraws the progress and the log records of `id`, which came by `lane`. `last` is the newest of its progress; `has_logged` says
     /// that there were records.
     pub(super) fn withdraw_reports(&mut self, id: InboundId, lane: Lane, last: Option<Ticket>, has_logged: bool) {
         let holds_logs = has_logged && self.queue(lane).is_some_and(|queue| queue.log_bytes() > 0);
-        if holds_logs || last.is_some_and(|last| self.holds(last)) {
+        if holds_logs || last.is_some_and(|last| self.is_unpolled(last)) {
             self.withdraw_first(lane, usize::MAX, |class| class == Class::Progress(id) || class == Class::Log(Some(id)));
         }
     }
@@ -230,13 +231,13 @@ impl Outbox {
     /// Stops the frames of a lane, or lets them be polled again.
     pub(super) fn set_writable(&mut self, lane: Lane, is_writable: bool) {
         let Some((queue, _)) = self.parts(lane) else { return };
-        queue.set_stalled(!is_writable);
-        if is_writable && lane != Lane::CHANNEL && !queue.is_empty() && queue.take_turn() {
-            self.turns.push_back(lane);
+        queue.set_stopped(!is_writable);
+        if is_writable && lane != Lane::CHANNEL && !queue.is_empty() && queue.enter_rotation() {
+            self.rotation.push_back(lane);
         }
     }
 
-    /// Counts an exchange that came by a lane and waits for its reply.
+    /// Adds an exchange that arrived on a lane to those that wait for a reply.
     #[inline]
     pub(super) fn owe(&mut self, lane: Lane) {
         if let Some((queue, _)) = self.parts(lane) {
@@ -244,7 +245,7 @@ impl Outbox {
         }
     }
 
-    /// Uncounts an exchange that came by a lane and was replied to, or never will be.
+    /// Removes an exchange from those that wait for a reply: it was replied to, or never will be.
     #[inline]
     pub(super) fn settle(&mut self, lane: Lane) {
         if let Some((queue, _)) = self.parts(lane) {
@@ -279,8 +280,8 @@ impl Outbox {
     pub(super) fn close(&mut self, lane: Lane) {
         let Some(queue) = self.others.remove(&lane) else { return };
         self.bytes = self.bytes.saturating_sub(queue.bytes());
-        if queue.has_turn() {
-            self.turns.retain(|turn| *turn != lane);
+        if queue.is_in_rotation() {
+            self.rotation.retain(|other| *other != lane);
         }
     }
 
@@ -315,6 +316,7 @@ impl Outbox {
         self.parts(lane).map(|(queue, _)| queue)
     }
 
+    /// The queue of a lane, if it is open, and the writer of frames.
     #[inline]
     fn parts(&mut self, lane: Lane) -> Option<(&mut LaneQueue, &mut FrameBuffer)> {
         let queue = if lane == Lane::CHANNEL { Some(&mut self.channel) } else { self.others.get_mut(&lane) };
@@ -337,7 +339,7 @@ impl Outbox {
     /// Returns `true` if progress and log records may be queued on a lane: it is neither congested nor stopped.
     #[inline]
     pub(super) fn has_room(&self, lane: Lane) -> bool {
-        self.queue(lane).is_some_and(|queue| queue.bytes() < self.limit && !queue.is_stalled())
+        self.queue(lane).is_some_and(|queue| queue.bytes() < self.limit && !queue.is_stopped())
     }
 
     /// Bytes of all lanes.
@@ -375,7 +377,7 @@ mod tests {
     }
 
     fn push(outbox: &mut Outbox, class: Class, text: &str) -> Ticket {
-        let frame = outbox.frames().as_it_is(text);
+        let frame = outbox.frames().frame_of(text);
         outbox.push(Lane::CHANNEL, class, frame)
     }
 
@@ -399,24 +401,24 @@ mod tests {
     fn a_withdrawn_frame_is_never_polled_and_a_polled_one_cannot_be_withdrawn() {
         let mut outbox = outbox(100);
         let (a, b) = (push(&mut outbox, Class::Notice, "a"), push(&mut outbox, Class::Notice, "b"));
-        assert!(outbox.holds(a));
+        assert!(outbox.is_unpolled(a));
         assert!(outbox.withdraw(a));
         assert!(!outbox.withdraw(a));
         assert_eq!(outbox.bytes(), 1);
         assert_eq!(pop(&mut outbox), Some(frame("b")));
-        assert!(!outbox.withdraw(b) && !outbox.holds(b) && outbox.is_empty());
+        assert!(!outbox.withdraw(b) && !outbox.is_unpolled(b) && outbox.is_empty());
         assert_eq!(pop(&mut outbox), None);
     }
 
     #[test]
-    fn places_of_withdrawn_frames_do_not_pile_up_after_one_that_stays() {
+    fn entries_of_withdrawn_frames_do_not_pile_up_after_one_that_stays() {
         let mut outbox = outbox(100);
         push(&mut outbox, Class::Notice, "stays");
         for _ in 0..10_000 {
             let ticket = push(&mut outbox, Class::Notice, "goes");
             assert!(outbox.withdraw(ticket));
         }
-        assert!(outbox.channel.places().0 < 64, "{}", outbox.channel.places().0);
+        assert!(outbox.channel.lengths().0 < 64, "{}", outbox.channel.lengths().0);
         assert_eq!((pop(&mut outbox), pop(&mut outbox)), (Some(frame("stays")), None));
     }
 
@@ -430,7 +432,7 @@ mod tests {
         assert_eq!((pop(&mut outbox), pop(&mut outbox)), (Some(frame("2a")), None));
     }
 
-    /// A regression: sweeping during the pass moved later frames forward, past the index that was read next.
+    /// A regression: entries were removed while an index went over the queue, so that later entries moved to before the index and were missed.
     #[test]
     fn regression_all_of_many_updates_are_withdrawn_at_once() {
         let mut outbox = outbox(1);
@@ -451,7 +453,7 @@ mod tests {
         for _ in 0..10_000 {
             let ticket = push(&mut outbox, Class::Notice, &text);
             assert!(outbox.withdraw(ticket));
-            assert!(outbox.channel.places().1 <= KEPT_CAPACITY + text.len());
+            assert!(outbox.channel.lengths().1 <= KEPT_CAPACITY + text.len());
         }
         push(&mut outbox, Class::Notice, "stays, too");
         let mut lines = LineEncoder::new();
@@ -463,15 +465,16 @@ mod tests {
     }
 
     #[test]
-    fn frames_of_every_kind_leave_in_order_and_either_way() {
+    fn frames_of_every_kind_leave_in_order_by_both_pop_and_pop_into() {
         let long = "long".repeat(1_000);
+        // Bit `n` of `ways` decides how the `n`th frame is taken.
         for ways in 0..32_u32 {
             let mut outbox = outbox(100);
             push(&mut outbox, Class::Notice, "a");
             let gone = push(&mut outbox, Class::Log(None), "gone");
             push(&mut outbox, Class::Unsolicited(ReplyKind::Refused), &long);
             let long_gone = push(&mut outbox, Class::Unsolicited(ReplyKind::Refused), &long);
-            outbox.push_apart(Lane::CHANNEL, Class::Notice, frame("apart"));
+            outbox.push_taken(Lane::CHANNEL, Class::Notice, frame("apart"));
             push(&mut outbox, Class::Log(None), "b");
             assert!(outbox.withdraw(gone) && outbox.withdraw(long_gone));
             assert_eq!((outbox.bytes(), outbox.unsolicited_replies(Lane::CHANNEL)), (7 + long.len(), 1));
@@ -511,7 +514,7 @@ mod tests {
         for lane in [one, two] {
             outbox.open(lane);
             for text in ["a", "b"] {
-                outbox.push_apart(lane, Class::InputRequest, frame(text));
+                outbox.push_taken(lane, Class::InputRequest, frame(text));
             }
         }
         push(&mut outbox, Class::Notice, "channel");
@@ -531,10 +534,10 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_that_is_not_open_takes_nothing() {
+    fn frames_for_a_lane_that_is_not_open_are_dropped() {
         let mut outbox = outbox(100);
-        let ticket = outbox.push_apart(Lane::new(7), Class::Reply(ReplyKind::Result), frame("lost"));
-        assert!(!outbox.holds(ticket) && !outbox.withdraw(ticket));
+        let ticket = outbox.push_taken(Lane::new(7), Class::Reply(ReplyKind::Result), frame("lost"));
+        assert!(!outbox.is_unpolled(ticket) && !outbox.withdraw(ticket));
         assert_eq!((outbox.bytes(), outbox.pop()), (0, None));
         assert_eq!(Class::Log(Some(InboundId(1))).route(), RouteKind::Within);
     }

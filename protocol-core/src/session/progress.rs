@@ -270,9 +270,9 @@ pub(super) enum UpdateVerdict {
     Accepted { progress: Progress, advances: bool },
     /// It is dropped, and breaks no rule: it repeats what an earlier exchange of the call has reported.
     Repeated,
-    /// It is dropped. `surfaces` is `true` if it is reported as an event, and `false` if it is only counted because another one was
+    /// It is dropped. `is_reported` is `true` if it is reported as an event, and `false` if it is only counted because another one was
     /// reported in the same window.
-    Dropped { surfaces: bool },
+    Dropped { is_reported: bool },
 }
 
 /// Returns `true` if the message or data of an update that does not increase is worth an event. Tesseron does not demand an increase (page
@@ -342,11 +342,11 @@ impl Watcher {
                 update_last(last, &progress);
             }
         } else {
-            let surfaces = self.quiet_until.is_none_or(|until| now >= until);
-            if surfaces {
+            let is_reported = self.quiet_until.is_none_or(|until| now >= until);
+            if is_reported {
                 self.quiet_until = Some(now.saturating_add(quiet));
             }
-            return UpdateVerdict::Dropped { surfaces };
+            return UpdateVerdict::Dropped { is_reported };
         }
         UpdateVerdict::Accepted { progress, advances: is_above }
     }
@@ -583,9 +583,9 @@ mod tests {
         for value in [-5.0, -4.0, 0.0, 1e-300, 7.0] {
             assert_eq!(see(value, 0), UpdateVerdict::Accepted { progress: of(value, 1.0), advances: true });
         }
-        assert_eq!(see(7.0, 0), UpdateVerdict::Dropped { surfaces: true });
-        assert_eq!(see(6.0, 999), UpdateVerdict::Dropped { surfaces: false });
-        assert_eq!(see(6.0, 1000), UpdateVerdict::Dropped { surfaces: true });
+        assert_eq!(see(7.0, 0), UpdateVerdict::Dropped { is_reported: true });
+        assert_eq!(see(6.0, 999), UpdateVerdict::Dropped { is_reported: false });
+        assert_eq!(see(6.0, 1000), UpdateVerdict::Dropped { is_reported: true });
     }
 
     #[test]
@@ -597,7 +597,7 @@ mod tests {
             see(of(1.0, 2.0).with_message("m")),
             UpdateVerdict::Accepted { progress: Progress::message("m"), advances: false }
         );
-        assert_eq!(see(Progress::value(1.0)), UpdateVerdict::Dropped { surfaces: true });
-        assert_eq!(see(Progress::value(0.5).with_message("m")), UpdateVerdict::Dropped { surfaces: true });
+        assert_eq!(see(Progress::value(1.0)), UpdateVerdict::Dropped { is_reported: true });
+        assert_eq!(see(Progress::value(0.5).with_message("m")), UpdateVerdict::Dropped { is_reported: true });
     }
 }

@@ -59,7 +59,7 @@ impl Session {
             Message::PeerChanged(change) => self.take_change(change),
             Message::Answered { id, result, is_stateless } => {
                 if is_stateless {
-                    self.await_no_handshake();
+                    self.stop_awaiting_handshake();
                 }
                 self.answer(id, ReplyKind::Result, |session, id| {
                     session.rules.dialect.write_result(session.outbox.frames(), id, &result)
@@ -101,8 +101,8 @@ impl Session {
         }
     }
 
-    /// Ends the target of a response: result, invalid response, error, late response, response to no request (`docs/protocols/mcp.md`,
-    /// "Transitions of an outgoing call").
+    /// Handles a response to an exchange of ours. Its transitions in `docs/protocols/mcp.md`, "Transitions of an outgoing call": result, invalid
+    /// response, error, late response, response to no request.
     fn take_response(&mut self, number: Option<u64>, body: ResponseBody) {
         let number = number.filter(|number| *number < self.next);
         let Some(number) = number else { return self.violation(Violation::UnknownResponse) };
@@ -116,7 +116,7 @@ impl Session {
             };
         };
         // A request that has not been polled cannot be answered: the peer guessed its number.
-        if call.ticket().is_some_and(|ticket| self.outbox.holds(ticket)) {
+        if call.ticket().is_some_and(|ticket| self.outbox.is_unpolled(ticket)) {
             return self.violation(Violation::UnknownResponse);
         }
         if call.is_given_up() {
@@ -143,8 +143,8 @@ impl Session {
     /// Handles the response to an input request of ours (`docs/protocols/mcp.md`, "Transitions of an incoming call").
     fn take_answer(&mut self, key: InputKey, body: ResponseBody) {
         let is_guessed = self.outbound_inputs.get(&key).is_some_and(|input| {
-            let is_strange = input.rules().lane_bound && input.lane() != self.arriving.lane;
-            is_strange || input.ticket().is_some_and(|ticket| self.outbox.holds(ticket))
+            let is_on_other_lane = input.rules().lane_bound && input.lane() != self.arriving.lane;
+            is_on_other_lane || input.ticket().is_some_and(|ticket| self.outbox.is_unpolled(ticket))
         });
         if is_guessed {
             return self.violation(Violation::UnknownResponse);
@@ -161,8 +161,8 @@ impl Session {
         self.deliver_answer(key, &input, answer);
     }
 
-    /// Queues an event for progress, or drops it: progress accepted, progress dropped, late progress (`docs/protocols/mcp.md`, "Transitions
-    /// of an outgoing call").
+    /// Queues an event for progress, or drops it. Its transitions in `docs/protocols/mcp.md`, "Transitions of an outgoing call": progress accepted,
+    /// progress dropped, late progress.
     fn take_progress(&mut self, number: Option<u64>, progress: Progress, partial: Option<Box<Json>>) {
         let number = number.filter(|number| *number < self.next);
         let Some(number) = number else { return self.drop_unknown_progress(Violation::UnknownProgress) };
@@ -172,10 +172,10 @@ impl Session {
             self.stats.late_frames = self.stats.late_frames.saturating_add(1);
             return;
         };
-        if !call.is_observed() || call.ticket().is_some_and(|ticket| self.outbox.holds(ticket)) {
+        if !call.is_observed() || call.ticket().is_some_and(|ticket| self.outbox.is_unpolled(ticket)) {
             return self.drop_unknown_progress(Violation::UnknownProgress);
         }
-        // A flood is reported once in the rate window that applies to our own updates.
+        // After a violation is reported, further ones are only counted for as long as the rate window of our own updates is.
         let quiet = self.config.progress.window.length;
         let accepts_equal = self.config.progress.accept_equal;
         match call.judge(progress, partial.map(|partial| *partial), self.now, accepts_equal, quiet) {
@@ -184,22 +184,22 @@ impl Session {
                 self.push_event(Event::Progress { id, progress });
             }
             UpdateVerdict::Repeated => self.arm_call(id),
-            UpdateVerdict::Dropped { surfaces } => self.drop_progress(Violation::ProgressNotIncreasing, surfaces),
+            UpdateVerdict::Dropped { is_reported } => self.drop_progress(Violation::ProgressNotIncreasing, is_reported),
         }
     }
 
-    /// Drops progress that belongs to no call. A flood of it is reported once in a window, too.
+    /// Drops progress that belongs to no call. It is reported at most once in a rate window, too.
     fn drop_unknown_progress(&mut self, rule: Violation) {
-        let surfaces = self.now >= self.quiet_until;
-        if surfaces {
+        let is_reported = self.now >= self.quiet_until;
+        if is_reported {
             self.quiet_until = self.now.saturating_add(self.config.progress.window.length);
         }
-        self.drop_progress(rule, surfaces);
+        self.drop_progress(rule, is_reported);
     }
 
-    fn drop_progress(&mut self, rule: Violation, surfaces: bool) {
+    fn drop_progress(&mut self, rule: Violation, is_reported: bool) {
         self.stats.progress_dropped = self.stats.progress_dropped.saturating_add(1);
-        if surfaces {
+        if is_reported {
             self.violation(rule);
         } else {
             self.stats.count(rule);
@@ -208,12 +208,12 @@ impl Session {
 
     // ---- Exchanges of the peer ----
 
-    /// The terms of a request: its own if it is stateless, else those of the handshake; `None` before that.
+    /// The terms of a request: its own if it is stateless, else those of the handshake; `None` if it came before the handshake.
     #[inline]
     fn terms(&mut self, caller: Option<StatelessCaller>, frame: &[u8]) -> Option<Terms> {
         match caller {
             Some(caller) => {
-                self.await_no_handshake();
+                self.stop_awaiting_handshake();
                 self.recent_caller.note(&caller, frame);
                 Some(Terms::new(caller.peer, caller.rules, caller.log_level))
             }
@@ -224,15 +224,15 @@ impl Session {
         }
     }
 
-    /// Starts a call or refuses it: accepted, refused, id in use, id used again (`docs/protocols/mcp.md`, "Transitions of an incoming
-    /// call").
+    /// Starts a call or refuses it. Its transitions in `docs/protocols/mcp.md`, "Transitions of an incoming call": accepted, refused, id in use, id
+    /// used again.
     fn take_request(
         &mut self,
         id: WireId,
         request: Result<Request, Box<Refusal>>,
         meta: Option<Box<Json>>,
         token: Option<WireId>,
-        claimed: u8,
+        claimed_depth: u8,
         terms: Option<Terms>,
     ) {
         let Some(terms) = terms else {
@@ -265,7 +265,7 @@ impl Session {
         if let Some(name) = name {
             self.names.insert(name, inbound);
         }
-        let depth = claimed.max(self.inferred_depth());
+        let depth = claimed_depth.max(self.inferred_depth());
         let is_subscription = request.op().is_subscription();
         let observed = token.is_some() && !is_subscription;
         let lane = self.owe();
@@ -280,11 +280,12 @@ impl Session {
         }
     }
 
-    /// Counts one more request in the rate; returns `true` if it exceeds the rate, or the limit beside the `open` ones.
+    /// Returns `true` if one more request of the peer would be too many: `open` requests are the maximum already, or the rate of requests is
+    /// exceeded. Otherwise counts it in the rate.
     #[inline]
     fn is_one_too_many(&mut self, open: usize) -> bool {
         let limits = &self.config.limits;
-        open >= limits.in_flight || limits.requests_per_second.is_some_and(|most| !self.request_rate.admit(most, self.now))
+        open >= limits.in_flight || limits.requests_per_second.is_some_and(|max| !self.request_rate.admit(max, self.now))
     }
 
     fn inferred_depth(&self) -> u8 {
@@ -297,7 +298,7 @@ impl Session {
         }
     }
 
-    /// Returns `true` if this was the number of an exchange of ours that is over, or was given up.
+    /// Returns `true` if this is the number of an exchange of ours that is over, or of a cancelled call that only waits for the peer's reply.
     fn was_ours(&self, number: u64) -> bool {
         let is_over = match self.response_target(number) {
             Some(ResponseTarget::OutboundCall(id)) => self.outbound_calls.get(&id).is_some_and(OutboundCall::is_given_up),
@@ -308,7 +309,7 @@ impl Session {
     }
 
     /// Takes an input request of the peer (`docs/protocols/mcp.md`, "Transitions of an outgoing call").
-    fn take_ask(&mut self, id: WireId, ask: Result<Box<Ask>, Refusal>, named: Option<u64>, claimed: u8) {
+    fn take_ask(&mut self, id: WireId, ask: Result<Box<Ask>, Refusal>, named: Option<u64>, claimed_depth: u8) {
         if !self.handshake.asks() {
             return self
                 .refuse(id, Some(Violation::OutOfPhase), |session| session.rules.dialect.too_early(EarlyMessage::InputRequest));
@@ -329,7 +330,7 @@ impl Session {
             return self.refuse(id, violation, |session| session.rules.dialect.no_such_call());
         }
         let inherited = parent.and_then(|id| self.outbound_calls.get(&id)).map_or(0, OutboundCall::depth);
-        let (depth, max) = (depth::of_input(&ask, inherited, claimed), self.config.depth.max);
+        let (depth, max) = (depth::of_input(&ask, inherited, claimed_depth), self.config.depth.max);
         if !depth::is_allowed(&ask, depth, max) {
             return self.refuse(id, Some(Violation::SamplingTooDeep), |session| session.rules.dialect.too_deep(depth, max));
         }
@@ -357,24 +358,26 @@ impl Session {
     fn parent_of_ask(&self, named: Option<u64>) -> Option<OutboundId> {
         // A request that has not been polled cannot have caused an input request.
         let may_ask = |op: Op| !op.is_probe() && (!self.rules.names_calls || self.rules.dialect.is_cancellable(op));
-        let has_left = |call: &OutboundCall| may_ask(call.op()) && call.ticket().is_some_and(|ticket| !self.outbox.holds(ticket));
+        let can_have_asked =
+            |call: &OutboundCall| may_ask(call.op()) && call.ticket().is_some_and(|ticket| !self.outbox.is_unpolled(ticket));
         let named = named.map(OutboundId).or_else(|| self.within.map(|exchange| OutboundId(exchange.0)));
-        let named = named.filter(|id| self.outbound_calls.get(id).is_some_and(has_left));
+        let named = named.filter(|id| self.outbound_calls.get(id).is_some_and(can_have_asked));
         if self.rules.names_calls {
             return named;
         }
         named.or_else(|| {
-            let in_flight = self.outbound_calls.iter().filter(|(_, call)| has_left(call));
+            let in_flight = self.outbound_calls.iter().filter(|(_, call)| can_have_asked(call));
             in_flight.max_by_key(|(id, call)| (call.depth(), *id)).map(|(id, _)| id)
         })
     }
 
-    /// Handles a cancel: of an inbound call, of nothing, of the handshake (`docs/protocols/mcp.md`, "Transitions of an incoming call").
+    /// Handles a cancel of an inbound call, of an input request, of the handshake, or of nothing (`docs/protocols/mcp.md`, "Transitions of an
+    /// incoming call").
     fn take_cancel(&mut self, id: &WireId, reason: Option<Text>) {
         let lane = self.arriving.lane;
         let owner = match self.rules.names_calls {
             true => self.names.get(&(lane, id.clone())).copied().map(Owner::InboundCall),
-            // If all lanes belong to one peer, a cancel may come by another lane than its request.
+            // If all lanes belong to one peer, a cancel may arrive on another lane than its request.
             false => self.peer_ids.owner(lane, id).or_else(|| self.peer_ids.only_owner(id).filter(|_| !self.rules.lane_bound)),
         };
         match owner {
@@ -393,7 +396,7 @@ impl Session {
         }
     }
 
-    /// Makes an id of the peer live. Returns `false` if it is already live; then no reply may be sent, since it would end the first
+    /// Records that an id of the peer is in use. Returns `false` if it already was; then no reply may be sent, since it would end the first
     /// request.
     fn take_id(&mut self, id: &WireId, owner: Owner, rules: &Rules) -> bool {
         let lane = self.arriving.lane;
@@ -401,7 +404,7 @@ impl Session {
             self.violation(Violation::DuplicateRequest);
             return false;
         }
-        // Without a handshake an id may be used again once its response was sent (Basic, "Requests").
+        // Without a handshake an id may be used again once its response was sent (MCP, basic, "Requests").
         if self.peer_ids.insert(lane, id.clone(), owner) && !rules.stateless {
             self.violation(Violation::ReusedId);
         }
@@ -479,7 +482,7 @@ impl Session {
         self.push_unsolicited(self.arriving.lane, kind, frame);
     }
 
-    /// Counts a reply that is owed on the lane of the frame that is being read.
+    /// Counts a reply that will be sent later, on the lane of the frame that is being read.
     pub(super) fn owe(&mut self) -> Lane {
         self.arriving.replies = self.arriving.replies.saturating_add(1);
         self.outbox.owe(self.arriving.lane);

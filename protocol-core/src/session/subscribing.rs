@@ -115,7 +115,7 @@ impl Session {
             self.stats.late_frames = self.stats.late_frames.saturating_add(1);
             return;
         };
-        let Some(ticket) = call.ticket().filter(|ticket| !self.outbox.holds(*ticket)) else {
+        let Some(ticket) = call.ticket().filter(|ticket| !self.outbox.is_unpolled(*ticket)) else {
             return self.violation(Violation::UnknownSubscription);
         };
         let Some(change) = self.subscriber.change_of(id) else {
@@ -141,8 +141,9 @@ impl Session {
             return self.violation(Violation::UnknownSubscription);
         };
         let call = self.outbound_calls.get(&OutboundId(exchange.0));
-        let is_listening =
-            call.is_some_and(|call| call.op().is_subscription() && call.ticket().is_some_and(|ticket| !self.outbox.holds(ticket)));
+        let is_listening = call.is_some_and(|call| {
+            call.op().is_subscription() && call.ticket().is_some_and(|ticket| !self.outbox.is_unpolled(ticket))
+        });
         let fit = match call {
             Some(_) if is_listening => NoticeFit::Wanted,
             Some(_) => NoticeFit::Unknown,
@@ -157,7 +158,7 @@ impl Session {
 
     /// Returns `true` for the current subscription if its request was not polled: the peer guessed its number.
     fn is_unsent_subscription(&self, exchange: ExchangeId) -> bool {
-        self.subscriber.ticket_of(exchange).is_some_and(|ticket| self.outbox.holds(ticket))
+        self.subscriber.ticket_of(exchange).is_some_and(|ticket| self.outbox.is_unpolled(ticket))
     }
 
     /// Handles the response to the current subscription: the peer has ended it, or refused the first one.
@@ -183,7 +184,7 @@ impl Session {
         let is_listening = |op: Op| op.is_subscription() || self.subscriber.change_of(id).is_some();
         match self.outbound_calls.get(&id) {
             Some(call) => {
-                if is_listening(call.op()) && call.ticket().is_some_and(|ticket| !self.outbox.holds(ticket)) {
+                if is_listening(call.op()) && call.ticket().is_some_and(|ticket| !self.outbox.is_unpolled(ticket)) {
                     self.finish_call(id, Outcome::Lost);
                 }
             }

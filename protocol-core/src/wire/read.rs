@@ -79,8 +79,8 @@ impl From<ScanError> for Malformed {
     }
 }
 
-/// Reads a frame: calls `each` with every message in it, and `all` with what `each` returned for the messages of a batch. The result is
-/// built in place, not moved.
+/// Reads a frame: calls `each` with every message in it, and `all` with what `each` returned for the messages of a batch. Returns what `each`
+/// returned for a single message, or what `all` returned for a batch. These are closures so that the result is built in place, not moved.
 pub(crate) fn read<T>(frame: &Bytes, options: Options, mut each: impl FnMut(Element<'_>) -> T, all: impl FnOnce(Vec<T>) -> T) -> T {
     let mut found = Found::default();
     let mut cursor = Cursor::new(frame, options.depth);
@@ -126,9 +126,11 @@ fn batch<T>(
 }
 
 /// The text that nearly every message begins with.
-const USUAL: &str = r#"{"jsonrpc":"2.0""#;
-const CURRENT: &[u8] = br#""2.0""#;
+const USUAL_START: &str = r#"{"jsonrpc":"2.0""#;
+/// The value of the member `jsonrpc` in its usual spelling.
+const VERSION_2: &[u8] = br#""2.0""#;
 
+/// The members of one message that were found in its text, before they are checked.
 #[derive(Default)]
 struct Found<'a> {
     jsonrpc: Option<&'a [u8]>,
@@ -149,9 +151,9 @@ impl<'a> Found<'a> {
 
     /// Finds the members of the object at `cursor`, and returns the cursor after it.
     fn read(&mut self, cursor: Cursor<'a>) -> Result<Cursor<'a>, Malformed> {
-        let mut members = match Members::starting_with(cursor, USUAL) {
+        let mut members = match Members::starting_with(cursor, USUAL_START) {
             Some(mut members) => {
-                self.jsonrpc = Some(CURRENT);
+                self.jsonrpc = Some(VERSION_2);
                 // Nearly every message continues like this; any other is read below, member by member.
                 if members.take_written(r#","id":"#) {
                     self.id = Some(members.value()?);
@@ -199,7 +201,7 @@ impl<'a> Found<'a> {
     fn envelope(&'a self, frame: Frame<'a>, options: Options) -> Element<'a> {
         let mut id = self.id.and_then(|id| WireId::read(id, options.id));
         let mut result = self.result;
-        let current = self.jsonrpc.is_some_and(|value| value == CURRENT || string(value).as_deref() == Some("2.0"));
+        let is_version_2 = self.jsonrpc.is_some_and(|value| value == VERSION_2 || string(value).as_deref() == Some("2.0"));
         if self.repeated {
             // If there are two ids, it is unknown which one is meant, so the answer has none.
             let is_request = self.method.is_some() && self.id.is_some();
@@ -207,7 +209,7 @@ impl<'a> Found<'a> {
             return Err(Malformed { violation: Violation::RepeatedMember, answer });
         }
         if options.lenient {
-            if !current {
+            if !is_version_2 {
                 return Err(Malformed::silent(Violation::InvalidEnvelope));
             }
             match &self.method {
@@ -221,15 +223,16 @@ impl<'a> Found<'a> {
             }
         }
         match &self.method {
-            Some(method) => self.call(method.as_deref(), id, current),
-            None if result.is_some() || self.error.is_some() => self.response(id, result, current, frame),
+            Some(method) => self.request_or_notification(method.as_deref(), id, is_version_2),
+            None if result.is_some() || self.error.is_some() => self.response(id, result, is_version_2, frame),
             None => Err(Malformed::invalid(id)),
         }
     }
 
-    fn call(&'a self, method: Option<&'a [u8]>, id: Option<WireId>, current: bool) -> Element<'a> {
+    /// Checks a message that has a method.
+    fn request_or_notification(&'a self, method: Option<&'a [u8]>, id: Option<WireId>, is_version_2: bool) -> Element<'a> {
         let is_response_too = self.result.is_some() || self.error.is_some();
-        let (Some(method), true, false) = (method, current, is_response_too) else {
+        let (Some(method), true, false) = (method, is_version_2, is_response_too) else {
             let is_notification = self.id.is_none();
             return Err(if is_notification { Malformed::silent(Violation::InvalidEnvelope) } else { Malformed::invalid(id) });
         };
@@ -240,20 +243,21 @@ impl<'a> Found<'a> {
             (None, _) => Err(Malformed::silent(Violation::InvalidParams)),
             (Some(_), Some(id)) if is_valid => Ok(Envelope::Request { id, method, params }),
             (Some(_), Some(id)) => Err(Malformed::answered(Violation::InvalidParams, Some(id), RpcError::INVALID_PARAMS)),
-            // `null`, a fraction, a container: the request cannot be answered by its id.
+            // The id is `null`, a fraction, an object and so on, which a response could not repeat, so the error is sent without an id.
             (Some(_), None) => Err(Malformed::invalid(None)),
         }
     }
 
-    fn response(&self, id: Option<WireId>, result: Option<&'a [u8]>, current: bool, frame: Frame<'_>) -> Element<'a> {
+    /// Checks a message that has no method, but a result or an error.
+    fn response(&self, id: Option<WireId>, result: Option<&'a [u8]>, is_version_2: bool, frame: Frame<'_>) -> Element<'a> {
         let Some(id) = id else {
             let has_no_id = self.id.is_none_or(|value| value == b"null") && self.error.is_some();
             let violation = if has_no_id { Violation::ErrorWithoutId } else { Violation::InvalidEnvelope };
             return Err(Malformed::silent(violation));
         };
         let body = match (result, self.error) {
-            (Some(result), None) if current => Body::Result(result),
-            (None, Some(error)) if current => error_object(error, frame).map_or(Body::Malformed, Body::Error),
+            (Some(result), None) if is_version_2 => Body::Result(result),
+            (None, Some(error)) if is_version_2 => error_object(error, frame).map_or(Body::Malformed, Body::Error),
             _ => Body::Malformed,
         };
         Ok(Envelope::Response { id, body })
@@ -384,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_whose_id_cannot_be_echoed_is_invalid_and_not_a_notification() {
+    fn a_request_whose_id_cannot_be_repeated_is_invalid_and_not_a_notification() {
         for id in ["null", "1.0", "1.5", "true", "{}", "[]", "-0", "1e3", "9223372036854775808", r#""\ud800""#] {
             let text = alloc::format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"a"}}"#);
             assert_eq!(shown(&text), "InvalidEnvelope Some((None, -32600))", "{id}");

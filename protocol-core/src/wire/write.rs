@@ -278,7 +278,7 @@ impl FrameBuffer {
 
     /// Writes `text` as a frame.
     #[cfg(test)]
-    pub(crate) fn as_it_is(&mut self, text: &str) -> WrittenFrame {
+    pub(crate) fn frame_of(&mut self, text: &str) -> WrittenFrame {
         self.discard_unqueued();
         self.short.buffer().extend_from_slice(text.as_bytes());
         WrittenFrame { length: text.len(), is_long: false, is_error: false }
@@ -373,7 +373,7 @@ mod tests {
         for (hint, waiting) in [(0, 0), (0, 3), (LARGE, 0), (LARGE, 3)] {
             let mut frames = FrameBuffer::default();
             for _ in 0..waiting {
-                let frame = frames.as_it_is("waiting");
+                let frame = frames.frame_of("waiting");
                 let _ = frames.queue(frame);
             }
             let large =
@@ -387,7 +387,7 @@ mod tests {
                 assert!(matches!(frames.queue(frame), QueuedFrame::Separate(frame) if frame.len() > LARGE));
                 assert!(memory(&frames) <= 4 * KEPT_CAPACITY, "{} bytes are kept after it", memory(&frames));
                 let _ = large(&mut frames);
-                let frame = frames.as_it_is("short");
+                let frame = frames.frame_of("short");
                 let _ = frames.queue(frame);
                 assert!(memory(&frames) <= 4 * KEPT_CAPACITY, "{} bytes are kept beside a short one", memory(&frames));
             }
@@ -423,11 +423,11 @@ mod tests {
     fn frames_between_others_can_be_dropped_and_the_frame_written_last_stays() {
         let mut frames = FrameBuffer::default();
         for text in ["a", "bb", "ccc", "dddd"] {
-            let frame = frames.as_it_is(text);
+            let frame = frames.frame_of(text);
             assert_eq!(frames.queue(frame), QueuedFrame::InBuffer(text.len()));
         }
         frames.drop_front(1);
-        let last = frames.as_it_is("last");
+        let last = frames.frame_of("last");
         frames.retain([(2, false), (3, true), (4, false)].into_iter());
         assert_eq!(frames.queue(last), QueuedFrame::InBuffer(4));
         assert_eq!(frames.first(7), b"ccclast");

@@ -142,11 +142,11 @@ impl App {
     // ---- Renewed subscriptions ----
 
     /// Adds subscriptions to renew.
-    pub(super) fn keep_renewals(&mut self, uris: impl IntoIterator<Item = Text>) {
+    pub(super) fn queue_renewals(&mut self, uris: impl IntoIterator<Item = Text>) {
         self.renewals.extend(uris);
     }
 
-    pub(super) fn keeps_renewals(&self) -> bool {
+    pub(super) fn has_queued_renewals(&self) -> bool {
         !self.renewals.is_empty()
     }
 

@@ -396,7 +396,7 @@ impl Bridge {
         }
         let room_is_wanted = match leg {
             Leg::Agent => true,
-            Leg::App(channel) => self.apps.get(&channel).is_some_and(App::keeps_renewals),
+            Leg::App(channel) => self.apps.get(&channel).is_some_and(App::has_queued_renewals),
         };
         if closed || (frame.is_some() && room_is_wanted) {
             self.mark_unprocessed(leg);

@@ -20,7 +20,8 @@ impl Bridge {
             // A subscription at a session without a channel is replaced by one at a session that has a channel.
             let is_replaced = found.as_ref().is_some_and(|(_, session, _)| session != subscription.session());
             if subscription.channel().is_some() || !is_replaced {
-                if !subscription.join(id) {
+                // If no response of the app is awaited, the request is answered at once.
+                if !subscription.await_response(id) {
                     self.reply(id, Reply::Done);
                 }
                 return;
@@ -44,6 +45,7 @@ impl Bridge {
         }
     }
 
+    /// Handles the app's response to a subscribe request, and replies to all requests of the agent that wait for it.
     pub(super) fn end_subscribe(&mut self, channel: ChannelId, uri: &Text, name: &Text, outcome: Outcome) {
         let Some(subscription) = self.subscription_at(channel, uri, name) else { return };
         let waiting = subscription.agree(channel);
@@ -60,7 +62,7 @@ impl Bridge {
         }
     }
 
-    /// Handles the cancel of a subscribe request. Ends the subscription if the app has not agreed to it and no other request waits for it.
+    /// Handles the agent's cancel of a subscribe request that waits for the app's response. If no other request waits for it, ends the subscription.
     pub(super) fn forget_subscriber(&mut self, id: InboundId) {
         let found = self.subscriptions.iter_mut().find(|(_, subscription)| subscription.has_waiting(id));
         let Some((uri, subscription)) = found else { return };
@@ -102,6 +104,7 @@ impl Bridge {
         Ok(())
     }
 
+    /// Queues a notification for the agent: the resource of this subscription has a new value.
     pub(super) fn pass_update(&mut self, channel: ChannelId, name: &Text) {
         let subscribed = |subscription: &Subscription| subscription.channel() == Some(channel) && subscription.name() == name;
         let uri = self.subscriptions.iter().find(|(_, subscription)| subscribed(subscription)).map(|(uri, _)| uri.clone());
@@ -120,7 +123,7 @@ impl Bridge {
 
     // ---- Apps that disconnect and reconnect ----
 
-    /// Handles the end of a channel: its agreed subscriptions lapse until their session is resumed.
+    /// Handles the end of a channel: subscriptions that its app has agreed to lapse until their session is resumed.
     pub(super) fn lapse_subscriptions(&mut self, channel: ChannelId) {
         for subscription in self.subscriptions.values_mut().filter(|subscription| subscription.channel() == Some(channel)) {
             subscription.lapse();
@@ -138,11 +141,11 @@ impl Bridge {
     pub(super) fn renew_subscriptions(&mut self, channel: ChannelId) {
         let (Some(session), Some(app)) = (self.registry.session_on(channel), self.apps.get_mut(&channel)) else { return };
         let waits = |subscription: &Subscription| subscription.channel().is_none() && subscription.session() == session;
-        app.keep_renewals(self.subscriptions.iter().filter(|(_, subscription)| waits(subscription)).map(|(uri, _)| uri.clone()));
+        app.queue_renewals(self.subscriptions.iter().filter(|(_, subscription)| waits(subscription)).map(|(uri, _)| uri.clone()));
         self.mark_unprocessed(Leg::App(channel));
     }
 
-    /// Sends as many renewals as may be in flight.
+    /// Sends queued renewals until the maximum number of them is in flight.
     pub(super) fn send_renewals(&mut self, channel: ChannelId) {
         while let Some(uri) = self.apps.get_mut(&channel).and_then(super::App::next_renewal) {
             let Err(error) = self.renew(channel, &uri) else { continue };
@@ -152,15 +155,16 @@ impl Bridge {
                 }
                 return;
             }
-            // An app without subscriptions always refuses; an app whose session is closing may reconnect.
+            // An app that does not support subscriptions will always refuse. One whose session is closing may reconnect, so its subscription stays.
             if error.code == RpcError::METHOD_NOT_FOUND {
                 self.subscriptions.remove(&uri);
             }
         }
     }
 
+    /// Subscribes at the app again, or unsubscribes if the agent did so while the app was disconnected.
     fn renew(&mut self, channel: ChannelId, uri: &Text) -> Result<(), RpcError> {
-        // Since it was queued, the subscription may have moved to another session, or the channel may have lost its session.
+        // After the renewal was queued, the subscription may have moved to another session, or the channel may have lost its session.
         let session = self.registry.session_on(channel);
         let waits = |subscription: &&Subscription| subscription.channel().is_none() && Some(subscription.session()) == session;
         let Some(subscription) = self.subscriptions.get(uri).filter(waits) else { return Ok(()) };
@@ -184,7 +188,7 @@ impl Bridge {
             Outcome::Result(_) => {
                 subscription.agree(channel);
             }
-            // Its channel is closing; the subscription lapses then.
+            // The channel of the app is closing. The subscription lapses when it is closed.
             Outcome::Lost => return,
             _ => {
                 self.subscriptions.remove(&uri);

@@ -86,8 +86,8 @@ impl Subscription {
         matches!(&self.state, State::Asked(_, waiting) if waiting.contains(&id))
     }
 
-    /// Adds `id` to the requests that wait. Returns `false` if the app has already agreed.
-    pub(super) fn join(&mut self, id: InboundId) -> bool {
+    /// Adds `id` to the requests that wait for the app's response. Returns `false` if the app has already agreed.
+    pub(super) fn await_response(&mut self, id: InboundId) -> bool {
         match &mut self.state {
             State::Asked(_, waiting) => {
                 waiting.push(id);

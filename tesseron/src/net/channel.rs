@@ -11,7 +11,7 @@ use protocol_core::drive::FrameIo;
 use protocol_core::lines::LineEncoder;
 use protocol_core::session::Transmit;
 
-/// The maximum number of frames that are handled here before the task yields.
+/// The maximum number of frames that the gate takes before the task yields.
 const MAX_IN_A_ROW: usize = 32;
 
 /// A boxed transport of any kind.
@@ -25,9 +25,10 @@ pub(super) type AnyIo = Box<dyn FrameIo<Error = io::Error> + Send>;
 /// `Send` and not `Sync`: a single driver polls it, and the sockets of a runtime need not be `Sync`.
 pub struct TesseronTransport {
     io: AnyIo,
-    /// At the app: keeps the app occupied while it exists.
+    /// At the app: while it exists, no other gateway can connect.
     guard: Option<ChannelGuard>,
-    /// At the app, on a Unix socket: answers further bind requests, which are not for the session.
+    /// At the app, on a Unix socket: the gate, which has answered the bind request. It also answers further ones, so that they do not reach the
+    /// session.
     gate: Option<HostGate>,
     /// An answer of the gate that is not sent yet.
     reply: Option<Bytes>,
@@ -36,17 +37,17 @@ pub struct TesseronTransport {
 }
 
 impl TesseronTransport {
-    /// Makes the gateway's end.
+    /// Makes the end of a gateway, which has dialled the app.
     pub(super) fn dialled(io: AnyIo) -> Self {
         Self { io, guard: None, gate: None, reply: None, unflushed: false }
     }
 
-    /// Makes the app's end.
+    /// Makes the app's end, without a gate.
     pub(super) fn guarded(io: AnyIo, guard: ChannelGuard) -> Self {
         Self { guard: Some(guard), ..Self::dialled(io) }
     }
 
-    /// Makes the app's end on a Unix socket, with the gate that has bound it.
+    /// Makes the app's end on a Unix socket, with the gate that has answered the bind request.
     #[cfg(unix)]
     pub(super) fn gated(io: AnyIo, guard: ChannelGuard, gate: HostGate) -> Self {
         Self { gate: Some(gate), ..Self::guarded(io, guard) }
@@ -75,7 +76,7 @@ impl TesseronTransport {
         Poll::Ready(Ok(()))
     }
 
-    /// Receives the next frame for the session.
+    /// Receives the next frame for the session. Frames for the gate are answered meanwhile.
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
         for _ in 0..MAX_IN_A_ROW {
             ready!(self.poll_reply(cx))?;

@@ -1,4 +1,8 @@
-//! One function for each guarantee. Each reads the ledger and the fact that is about to be entered, and says what is wrong.
+//! One function for each guarantee. Each reads the ledger, which has everything that happened before, and the fact that is about to be entered
+//! in it, and returns an error if this fact breaks the guarantee. A message says what the session did wrong.
+//!
+//! A frame of ours is excused by `missed` if a request may have arrived that could not be read here, and by `altered` if the peer may have sent
+//! what breaks a rule itself.
 
 use protocol_core::{Ask, CancelReason, CloseReason, Event, ExchangeId, InputFailed, Outcome, ReplyKind, RouteKind};
 use serde_json::Value;
@@ -10,9 +14,9 @@ use super::stateless::{Stamp, subscription};
 use super::{Fact, Guarantee, Read};
 use crate::summary::number;
 
-/// The result of a check: what is wrong.
-type Fault = Result<(), String>;
-type Check = fn(&Ledger, &Fact<'_>, Option<&Read<'_>>) -> Fault;
+/// The result of a check. The error says what is wrong.
+type Checked = Result<(), String>;
+type Check = fn(&Ledger, &Fact<'_>, Option<&Read<'_>>) -> Checked;
 
 /// Every check that looks at one session. [`Guarantee::Deterministic`] needs two runs.
 pub(super) const ALL: [(Guarantee, Check); 16] = [
@@ -34,26 +38,28 @@ pub(super) const ALL: [(Guarantee, Check); 16] = [
     (Guarantee::CallersApart, callers_apart),
 ];
 
-fn must(holds: bool, what: impl FnOnce() -> String) -> Fault {
+fn must(holds: bool, what: impl FnOnce() -> String) -> Checked {
     if holds { Ok(()) } else { Err(what()) }
 }
 
 /// G1.
-fn done_once(ledger: &Ledger, fact: &Fact<'_>, _: Option<&Read<'_>>) -> Fault {
+fn done_once(ledger: &Ledger, fact: &Fact<'_>, _: Option<&Read<'_>>) -> Checked {
     let new = match fact {
         Fact::Called { id, .. } => Some(number(id)),
         Fact::Asked { key, .. } => Some(number(key)),
         Fact::AlarmSet { id, .. } => Some(number(id)),
         _ => None,
     };
-    must(new.is_none_or(|new| new > ledger.newest), || format!("the number {new:?} was returned twice"))?;
+    must(new.is_none_or(|new| new > ledger.newest), || {
+        format!("a number that is not above all earlier ones was returned: {new:?}")
+    })?;
     let Fact::Polled { event, .. } = fact else { return Ok(()) };
     match event {
         Event::Done { id, .. } => must(ledger.calls.contains_key(&number(id)), || format!("done twice, or never begun: {event:?}")),
         Event::Progress { id, .. } => must(ledger.calls.contains_key(&number(id)), || format!("progress after the end: {event:?}")),
         Event::Input { id, key, .. } => {
-            let asker = ledger.questions.get(&number(key)).map(|question| question.asker);
-            must(asker == Some(number(id)), || format!("the answer to a question that is not open: {event:?}"))
+            let asker = ledger.input_requests.get(&number(key)).map(|input| input.asker);
+            must(asker == Some(number(id)), || format!("the answer to an input request that is not open: {event:?}"))
         }
         Event::Closed(_) => must(ledger.calls.is_empty(), || format!("never done: {:?}", ledger.calls.keys())),
         _ => Ok(()),
@@ -61,7 +67,7 @@ fn done_once(ledger: &Ledger, fact: &Fact<'_>, _: Option<&Read<'_>>) -> Fault {
 }
 
 /// G2.
-fn one_response(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Fault {
+fn one_response(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Checked {
     match fact {
         Fact::Sent { transmit, .. } => {
             let Some(Read { text, value }) = read else { return Ok(()) };
@@ -74,31 +80,31 @@ fn one_response(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Fa
                     let id = cancelled_request(&value["params"]).filter(|id| ledger.requests.all.contains(id));
                     must(id.is_some(), || format!("a cancel without a request: {text}"))?;
                     let is_open = id.is_some_and(|id| ledger.requests.open.contains(&id));
-                    must(is_open, || format!("cancelled although it was cancelled or answered: {text}"))
+                    must(is_open, || format!("cancelled although it was already cancelled or answered: {text}"))
                 }
                 (None, Some(id)) if !id.is_null() => {
                     let is_owed = ledger.pending_of(transmit.route.lane, &id.to_string()).is_some() || ledger.missed;
-                    must(is_owed, || format!("an answer to no open request: {text}"))
+                    must(is_owed, || format!("a response to a request that is not open: {text}"))
                 }
                 _ => Ok(()),
             }
         }
         Fact::Responded { id, accepted: true, .. } => {
-            // A call that was cancelled and whose event was not polled yet refuses its answer.
-            must(ledger.serves.contains_key(&number(id)), || format!("{id} was answered although it was over"))
+            // This includes a cancelled call whose `Cancelled` event was not polled yet: the session must not accept its reply.
+            must(ledger.inbound_calls.contains_key(&number(id)), || format!("{id} was answered although it was over"))
         }
         Fact::Polled { event: event @ Event::Request { id, .. }, .. } => {
-            must(!ledger.serves.contains_key(&number(id)), || format!("a request twice: {event:?}"))
+            must(!ledger.inbound_calls.contains_key(&number(id)), || format!("two events for one request: {event:?}"))
         }
         Fact::Polled { event: event @ Event::Cancelled { id, .. }, .. } => {
-            must(ledger.serves.contains_key(&number(id)), || format!("cancelled although it is over: {event:?}"))
+            must(ledger.inbound_calls.contains_key(&number(id)), || format!("cancelled although it is over: {event:?}"))
         }
         _ => Ok(()),
     }
 }
 
 /// G3.
-fn progress_rises(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Fault {
+fn progress_rises(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Checked {
     let (Fact::Sent { transmit, .. }, Some(Read { text, value })) = (fact, read) else { return Ok(()) };
     let (Some(method), None) = (value["method"].as_str().filter(|method| PROGRESS.contains(method)), value.get("id")) else {
         return Ok(());
@@ -106,7 +112,7 @@ fn progress_rises(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> 
     let params = &value["params"];
     let (token, is_percent) = progress_of(method, params);
     let value = params[if is_percent { "percent" } else { "progress" }].as_f64();
-    must(!is_percent || value.is_none_or(|value| (0.0..=100.0).contains(&value)), || format!("no percentage: {text}"))?;
+    must(!is_percent || value.is_none_or(|value| (0.0..=100.0).contains(&value)), || format!("not a percentage: {text}"))?;
     let Some(at) = ledger.reported_by(transmit.route.lane, &token) else {
         return must(ledger.missed, || format!("progress before its request or after its end: {text}"));
     };
@@ -116,7 +122,7 @@ fn progress_rises(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> 
 }
 
 /// G4.
-fn silent_after_closed(ledger: &Ledger, fact: &Fact<'_>, _: Option<&Read<'_>>) -> Fault {
+fn silent_after_closed(ledger: &Ledger, fact: &Fact<'_>, _: Option<&Read<'_>>) -> Checked {
     match fact {
         _ if !ledger.closed => Ok(()),
         Fact::Sent { transmit, .. } => Err(format!("a frame after the end: {}", String::from_utf8_lossy(&transmit.frame))),
@@ -127,7 +133,7 @@ fn silent_after_closed(ledger: &Ledger, fact: &Fact<'_>, _: Option<&Read<'_>>) -
 }
 
 /// G5.
-fn bounded(_: &Ledger, fact: &Fact<'_>, _: Option<&Read<'_>>) -> Fault {
+fn bounded(_: &Ledger, fact: &Fact<'_>, _: Option<&Read<'_>>) -> Checked {
     let Fact::Returned { stats, limits, .. } = fact else { return Ok(()) };
     let calls = stats.outbound_calls <= limits.in_flight && stats.inbound_calls <= limits.in_flight;
     let bytes = stats.queued_bytes <= limits.output_bytes_hard;
@@ -135,7 +141,7 @@ fn bounded(_: &Ledger, fact: &Fact<'_>, _: Option<&Read<'_>>) -> Fault {
 }
 
 /// G6.
-fn never_panics(_: &Ledger, fact: &Fact<'_>, _: Option<&Read<'_>>) -> Fault {
+fn never_panics(_: &Ledger, fact: &Fact<'_>, _: Option<&Read<'_>>) -> Checked {
     match fact {
         Fact::Panicked { method, message } => Err(format!("{method} panicked: {message}")),
         _ => Ok(()),
@@ -143,29 +149,29 @@ fn never_panics(_: &Ledger, fact: &Fact<'_>, _: Option<&Read<'_>>) -> Fault {
 }
 
 /// G7.
-fn no_hot_loop(ledger: &Ledger, fact: &Fact<'_>, _: Option<&Read<'_>>) -> Fault {
+fn no_hot_loop(ledger: &Ledger, fact: &Fact<'_>, _: Option<&Read<'_>>) -> Checked {
     let (Fact::Returned { due: Some(due), .. }, Some(timed)) = (fact, ledger.timed) else { return Ok(()) };
     must(*due > timed.0, || format!("a deadline at {due:?} after handle_timeout({:?})", timed.0))
 }
 
 /// G8.
-fn output_ready(_: &Ledger, fact: &Fact<'_>, _: Option<&Read<'_>>) -> Fault {
+fn output_ready(_: &Ledger, fact: &Fact<'_>, _: Option<&Read<'_>>) -> Checked {
     let Fact::Probed { before, after } = fact else { return Ok(()) };
     must(before == after, || format!("a needless handle_timeout changed the output from {before} to {after}"))
 }
 
 /// G9.
-fn only_timeout_expires(ledger: &Ledger, fact: &Fact<'_>, _: Option<&Read<'_>>) -> Fault {
+fn only_timeout_expires(ledger: &Ledger, fact: &Fact<'_>, _: Option<&Read<'_>>) -> Checked {
     let Fact::Polled { event, .. } = fact else { return Ok(()) };
     let is_possible = match event {
         Event::Done { id, outcome: Outcome::TimedOut(_), .. } => {
             ledger.calls.get(&number(id)).is_none_or(|call| call.expiry.is_possible)
         }
         Event::Cancelled { id, why: CancelReason::Deadline } => {
-            ledger.serves.get(&number(id)).is_none_or(|serve| serve.expiry.is_possible)
+            ledger.inbound_calls.get(&number(id)).is_none_or(|inbound| inbound.expiry.is_possible)
         }
         Event::Input { key, answer: Err(InputFailed::TimedOut), .. } => {
-            ledger.questions.get(&number(key)).is_none_or(|question| question.expiry.is_possible)
+            ledger.input_requests.get(&number(key)).is_none_or(|input| input.expiry.is_possible)
         }
         Event::Alarm(id) => ledger.alarms.get(&number(id)).is_none_or(|expiry| expiry.is_possible),
         Event::Closed(CloseReason::HandshakeTimeout) => ledger.was_due,
@@ -175,12 +181,12 @@ fn only_timeout_expires(ledger: &Ledger, fact: &Fact<'_>, _: Option<&Read<'_>>) 
 }
 
 /// G11.
-fn typed_ids(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Fault {
+fn typed_ids(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Checked {
     match fact {
         Fact::Sent { transmit, .. } => {
             let Some(Read { text, value }) = read else { return Ok(()) };
             match (value["method"].as_str(), value.get("id")) {
-                (Some(_), Some(id)) => must(id.is_u64(), || format!("an id of ours that is no number: {text}")),
+                (Some(_), Some(id)) => must(id.is_u64(), || format!("an id of ours that is not a number: {text}")),
                 (None, Some(id)) if !id.is_null() => {
                     let is_known = ledger.pending_of(transmit.route.lane, &id.to_string()).is_some();
                     let bare = |id: &str| id.trim_matches('"').to_owned();
@@ -188,7 +194,9 @@ fn typed_ids(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Fault
                     let named = bare(&written);
                     let of_another_type =
                         || ledger.pending.iter().any(|pending| bare(&pending.id) == named && pending.id != written);
-                    must(is_known || ledger.missed || !of_another_type(), || format!("the id has lost its type: {text}"))
+                    must(is_known || ledger.missed || !of_another_type(), || {
+                        format!("the id was changed from a number to a string, or back: {text}")
+                    })
                 }
                 _ => Ok(()),
             }
@@ -201,9 +209,10 @@ fn typed_ids(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Fault
                 must(is_answered, || format!("no response had its id: {event:?}"))
             }
             Outcome::Invalid(_) => {
-                // One that was never sent needs no response, and what is no message may have been one.
-                let has_left = ledger.requests.all.contains(&number(id));
-                let is_answered = !has_left || ledger.altered || ledger.requests.responses.contains_key(&number(id));
+                // A call whose request was never sent is invalid without a response. If frames were altered, the response may have become
+                // something that this judge cannot read.
+                let was_sent = ledger.requests.all.contains(&number(id));
+                let is_answered = !was_sent || ledger.altered || ledger.requests.responses.contains_key(&number(id));
                 must(is_answered, || format!("no response had its id: {event:?}"))
             }
             Outcome::Cancelled => {
@@ -217,27 +226,27 @@ fn typed_ids(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Fault
 }
 
 /// G12.
-fn depth_bounded(_: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Fault {
+fn depth_bounded(_: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Checked {
     match fact {
         Fact::Sent { max_depth, .. } => {
             let Some(Read { text, value }) = read else { return Ok(()) };
             let depth = value["params"]["_meta"]["protocol-core/samplingDepth"].as_u64().unwrap_or(0);
             let is_request = value.get("method").is_some() && value.get("id").is_some();
-            must(!is_request || depth <= u64::from(*max_depth), || format!("too deep: {text}"))
+            must(!is_request || depth <= u64::from(*max_depth), || format!("a sampling request that is nested too deep: {text}"))
         }
         Fact::Polled { event: event @ Event::InputRequested { ask: Ask::Sample(_), depth, .. }, max_depth } => {
-            must((1..=*max_depth).contains(depth), || format!("too deep: {event:?}"))
+            must((1..=*max_depth).contains(depth), || format!("a sampling request that is nested too deep: {event:?}"))
         }
         _ => Ok(()),
     }
 }
 
 /// G13.
-fn payload_unchanged(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Fault {
+fn payload_unchanged(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Checked {
     match fact {
         Fact::Sent { transmit, .. } => {
             let Some(Read { text, value }) = read else { return Ok(()) };
-            must(!text.contains(['\n', '\r']), || format!("one frame is one line: {text:?}"))?;
+            must(!text.contains(['\n', '\r']), || format!("a frame with a line break: {text:?}"))?;
             let id = value.get("id");
             let payload = match value.get("method") {
                 Some(_) => id.and_then(Value::as_u64).and_then(|id| ledger.calls.get(&id)?.payload.as_deref()),
@@ -260,32 +269,32 @@ fn payload_unchanged(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) 
         Fact::Polled { event: event @ Event::Request { request, .. }, .. } => {
             let Some(arrived) = ledger.arrived.front().filter(|_| !ledger.missed) else { return Ok(()) };
             let params = request.params().as_str();
-            must(params == "{}" || carries(&arrived.frame, params), || format!("{event:?} came of {}", arrived.frame))
+            must(params == "{}" || carries(&arrived.frame, params), || {
+                format!("{event:?} differs from its frame {}", arrived.frame)
+            })
         }
         Fact::Polled { event: event @ Event::Done { id, outcome: Outcome::Result(result), .. }, .. } => {
             let Some(response) = ledger.requests.responses.get(&number(id)) else { return Ok(()) };
-            must(carries(response, result.as_str()), || format!("{event:?} came of {response}"))
+            must(carries(response, result.as_str()), || format!("{event:?} differs from its frame {response}"))
         }
         _ => Ok(()),
     }
 }
 
 /// G15.
-fn one_direction(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Fault {
+fn one_direction(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Checked {
     match fact {
         Fact::Asked { id, .. } => {
-            let is_stateless = ledger.serves.get(&number(id)).is_some_and(|serve| serve.is_stateless);
-            must(!is_stateless, || format!("the caller of {id} was asked something"))
+            let is_stateless = ledger.inbound_calls.get(&number(id)).is_some_and(|inbound| inbound.is_stateless);
+            must(!is_stateless, || format!("an input request was made for {id}, whose caller is stateless"))
         }
         Fact::Sent { transmit, .. } => {
             let Some(Read { text, value }) = read else { return Ok(()) };
             match (value["method"].as_str(), value.get("id")) {
                 (Some(_), Some(id)) => {
-                    // A ping that was made before the first request of the peer may still wait to leave.
+                    // A ping that was made before the first request of the peer may be sent after it.
                     let is_early = id.as_u64().is_some_and(|id| ledger.calls.get(&id).is_some_and(|call| call.is_early));
-                    must(is_early || !ledger.era.serves_stateless_alone(), || {
-                        format!("a request of a server without a handshake: {text}")
-                    })
+                    must(is_early || !ledger.era.serves_stateless_alone(), || format!("a stateless server sent a request: {text}"))
                 }
                 (None, Some(id)) if !id.is_null() => {
                     // A request that came before the choice of the era is answered.
@@ -297,7 +306,7 @@ fn one_direction(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> F
                     let Some(id) = subscription(value).filter(|_| !ledger.missed) else { return Ok(()) };
                     let is_open = |lane| ledger.pending_of(lane, &id).is_some();
                     let of_any = || ledger.pending.iter().any(|pending| pending.id == id);
-                    must(is_open(transmit.route.lane) || of_any(), || format!("after the result of its subscription: {text}"))
+                    must(is_open(transmit.route.lane) || of_any(), || format!("sent after the result of its subscription: {text}"))
                 }
                 _ => Ok(()),
             }
@@ -307,7 +316,7 @@ fn one_direction(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> F
 }
 
 /// G16.
-fn callers_apart(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Fault {
+fn callers_apart(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Checked {
     match fact {
         Fact::Sent { transmit, .. } if !ledger.missed => {
             let Some(Read { text, value }) = read else { return Ok(()) };
@@ -316,7 +325,7 @@ fn callers_apart(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> F
                 let mut own = ledger.pending.iter().filter(|pending| pending.lane == lane && pending.id == id);
                 let wants = |stamp: &Stamp| stamp.wants(value);
                 let is_wanted = own.any(|pending| pending.stamp.as_ref().is_some_and(wants));
-                return must(is_wanted, || format!("no subscription by {lane} wants it: {text}"));
+                return must(is_wanted, || format!("no subscription on {lane} asked for it: {text}"));
             }
             if !ledger.era.serves_stateless_alone() {
                 return Ok(());
@@ -329,14 +338,14 @@ fn callers_apart(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> F
                 (Some("notifications/message"), None) => {
                     let admits = |stamp: &Stamp| stamp.admits(&value["params"]["level"]);
                     let is_wanted = of_lane.any(|pending| pending.stamp.as_ref().is_some_and(admits));
-                    must(is_wanted, || format!("a record that no request by {lane} has asked for: {text}"))
+                    must(is_wanted, || format!("a log record that no request on {lane} asked for: {text}"))
                 }
                 (None, Some(id)) if value.get("result").is_some() => {
                     let id = id.to_string();
                     let Some(pending) = of_lane.find(|pending| pending.id == id) else { return Ok(()) };
                     let is_stateless = value["result"].get("resultType").is_some();
-                    must(!pending.taken || pending.stamp.is_none() || is_stateless, || {
-                        format!("a result in the other era's form: {text}")
+                    must(!pending.began_call || pending.stamp.is_none() || is_stateless, || {
+                        format!("a stateless request got a result without `resultType`: {text}")
                     })
                 }
                 _ => Ok(()),
@@ -347,11 +356,13 @@ fn callers_apart(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> F
             let stamp = arrived.stamp.as_ref();
             match stamp {
                 Some(stamp) if caller.protocol() == stamp.protocol => {
-                    must(stamp.names(caller), || format!("{caller:?} of {id} came of {}", arrived.frame))
+                    must(stamp.names(caller), || format!("{caller:?} of {id} is not the caller of its frame {}", arrived.frame))
                 }
-                Some(_) => must(!ledger.era.serves_stateless_alone(), || format!("{caller:?} of {id} came of {}", arrived.frame)),
+                Some(_) => must(!ledger.era.serves_stateless_alone(), || {
+                    format!("{caller:?} of {id} is not the caller of its frame {}", arrived.frame)
+                }),
                 None => must(caller.protocol() != super::stateless::REVISION, || {
-                    format!("{caller:?} of {id} came of a frame without a caller: {}", arrived.frame)
+                    format!("{caller:?} of {id} is not the caller of its frame, which names none: {}", arrived.frame)
                 }),
             }
         }
@@ -359,23 +370,25 @@ fn callers_apart(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> F
     }
 }
 
-/// No number.
-fn right_lane(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Fault {
+/// Has no number in `docs/behaviour.md`: every frame is sent on the right lane, and its route has the right kind.
+fn right_lane(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Checked {
     match fact {
         Fact::Received { effect, .. } => {
             let Some(Read { text, value }) = read.filter(|read| read.value.is_object()) else { return Ok(()) };
             let is_owed = value.get("id").is_some() && is_request(value) && !effect.dropped;
             let counted = effect.received.replies;
             let is_right = counted == usize::from(is_owed) || (counted == 0 && ledger.era.may_be_a_stateless_client());
-            must(ledger.altered || is_right, || format!("{counted} replies are owed for {text}"))
+            must(ledger.altered || is_right, || format!("{counted} replies were counted for {text}"))
         }
         Fact::Sent { transmit, .. } => {
             let Some(Read { text, value }) = read else { return Ok(()) };
             let (lane, kind) = (transmit.route.lane, transmit.route.kind);
-            must(!ledger.stopped.contains(&lane), || format!("it leaves although {lane} is stopped: {text}"))?;
-            must(!ledger.gone.contains(&lane), || format!("it leaves although {lane} is gone: {text}"))?;
-            let belongs = |expected, part: bool| {
-                must(lane == expected && part, || format!("it belongs to {expected} and leaves by {lane} as {kind:?}: {text}"))
+            must(!ledger.stopped.contains(&lane), || format!("sent although {lane} is stopped: {text}"))?;
+            must(!ledger.gone.contains(&lane), || format!("sent although {lane} is gone: {text}"))?;
+            let belongs = |expected, is_right_kind: bool| {
+                must(lane == expected && is_right_kind, || {
+                    format!("belongs to {expected}, but was sent on {lane} as {kind:?}: {text}")
+                })
             };
             let channel = protocol_core::Lane::CHANNEL;
             let params = &value["params"];
@@ -408,22 +421,22 @@ fn right_lane(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Faul
                         let other = ledger.pending.iter().find(|pending| pending.id == id);
                         return other.filter(|_| !ledger.missed).map_or(Ok(()), |other| belongs(other.lane, false));
                     };
-                    let (taken, is_error) = (ledger.pending[at].taken, value.get("error").is_some());
-                    let part = match kind {
-                        RouteKind::Answer(_) => !taken,
+                    let (began_call, is_error) = (ledger.pending[at].began_call, value.get("error").is_some());
+                    let is_right_kind = match kind {
+                        RouteKind::Answer(_) => !began_call,
                         RouteKind::Reply(ReplyKind::Result) => !is_error,
-                        RouteKind::Reply(ReplyKind::Error) => is_error && taken,
-                        RouteKind::Reply(ReplyKind::Refused) => is_error && !taken,
+                        RouteKind::Reply(ReplyKind::Error) => is_error && began_call,
+                        RouteKind::Reply(ReplyKind::Refused) => is_error && !began_call,
                         _ => false,
                     };
-                    belongs(lane, part || ledger.missed || ledger.altered)
+                    belongs(lane, is_right_kind || ledger.missed || ledger.altered)
                 }
                 (Some("log" | "notifications/message"), None) if kind == RouteKind::Within => {
                     let is_known = lane == channel || ledger.served.contains(&lane);
-                    must(is_known, || format!("a log record by {lane}, by which no call came: {text}"))?;
+                    must(is_known, || format!("a log record on {lane}, on which no call has arrived: {text}"))?;
                     let Some(name) = params.get("invocationId").map(Value::to_string) else { return Ok(()) };
                     let is_known = ledger.altered || ledger.missed || ledger.reported_by(lane, &name).is_some();
-                    must(is_known, || format!("a log record by {lane} of another call: {text}"))
+                    must(is_known, || format!("a log record on {lane} for a call that did not arrive on it: {text}"))
                 }
                 (Some(_), None) if subscription(value).is_some() => {
                     let id = subscription(value).unwrap_or_default();
@@ -433,7 +446,7 @@ fn right_lane(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Faul
                     let other = ledger.pending.iter().find(|pending| pending.id == id);
                     other.filter(|_| !ledger.missed).map_or(Ok(()), |other| belongs(other.lane, false))
                 }
-                // What has a method and no id is a notification, or a log record of no call.
+                // Any other notification, and a log record that belongs to no call.
                 (Some(_), None) => belongs(channel, kind == RouteKind::Notice),
                 _ => Ok(()),
             }

@@ -19,7 +19,7 @@ pub(super) struct Ledger {
     /// The newest number that a method has returned.
     pub(super) newest: u64,
     /// Calls of the peer whose handler runs.
-    pub(super) serves: BTreeMap<u64, Serve>,
+    pub(super) inbound_calls: BTreeMap<u64, InboundCall>,
     /// Those of them that were cancelled.
     pub(super) cancelled: BTreeSet<u64>,
     /// Calls of the peer that began and whose events were not polled yet.
@@ -30,10 +30,10 @@ pub(super) struct Ledger {
     pub(super) stopped: BTreeSet<Lane>,
     /// Lanes by which nothing leaves until something comes by them again.
     pub(super) gone: BTreeSet<Lane>,
-    /// Questions of ours that are open.
-    pub(super) questions: BTreeMap<u64, Question>,
-    /// Questions of the peer that are open, and the calls of ours that they are asked under.
-    pub(super) peer_questions: BTreeMap<u64, u64>,
+    /// Input requests of ours that are open.
+    pub(super) input_requests: BTreeMap<u64, InputRequest>,
+    /// Input requests of the peer that are open, and the calls of ours that they are asked under.
+    pub(super) peer_input_requests: BTreeMap<u64, u64>,
     /// The handshake is done.
     pub(super) ready: bool,
     /// The eras of MCP that this end speaks.
@@ -94,15 +94,15 @@ pub(super) struct Call {
     pub(super) is_of_session: bool,
     /// It was made before any stateless request of the peer.
     pub(super) is_early: bool,
-    /// Questions of the peer that are open under it.
-    pub(super) questions: u32,
+    /// Input requests of the peer that are open under it.
+    pub(super) input_requests: u32,
     /// The JSON that it was made of, until it is on the wire.
     pub(super) payload: Option<String>,
 }
 
 /// A call of the peer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Serve {
+pub(super) struct InboundCall {
     /// Its request named its caller, and there was no handshake.
     pub(super) is_stateless: bool,
     pub(super) lane: Lane,
@@ -126,9 +126,9 @@ pub(super) struct Arrived {
     pub(super) stamp: Option<Stamp>,
 }
 
-/// A question of ours.
+/// An input request of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Question {
+pub(super) struct InputRequest {
     pub(super) asker: u64,
     pub(super) expiry: Expiry,
 }
@@ -138,7 +138,7 @@ pub(super) struct Question {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Requests {
     pub(super) all: BTreeSet<u64>,
-    /// The lanes of questions.
+    /// The lanes of input requests.
     pub(super) lanes: BTreeMap<u64, Lane>,
     /// Neither cancelled nor answered.
     pub(super) open: BTreeSet<u64>,
@@ -169,7 +169,7 @@ pub(super) struct Pending {
     /// Its id as JSON, so that `1` is not `"1"`.
     pub(super) id: String,
     /// It began a call.
-    pub(super) taken: bool,
+    pub(super) began_call: bool,
     /// The name of its progress, if it began a call.
     pub(super) token: Option<String>,
     /// The bits of the last value.
@@ -235,7 +235,7 @@ impl Ledger {
                         cancelled: false,
                         is_early: !self.era.serves_stateless_alone(),
                         is_of_session,
-                        questions: 0,
+                        input_requests: 0,
                         payload,
                     },
                 );
@@ -247,15 +247,15 @@ impl Ledger {
             }
             Fact::Asked { key, id } => {
                 self.newest = number(key);
-                self.questions.insert(number(key), Question { asker: number(id), expiry: Expiry::default() });
-                let lane = self.serves.get(&number(id)).map(|serve| serve.lane);
+                self.input_requests.insert(number(key), InputRequest { asker: number(id), expiry: Expiry::default() });
+                let lane = self.inbound_calls.get(&number(id)).map(|inbound| inbound.lane);
                 self.requests.lanes.extend(lane.map(|lane| (number(key), lane)));
             }
-            Fact::Abandoned { key } => drop(self.questions.remove(&number(key))),
+            Fact::Abandoned { key } => drop(self.input_requests.remove(&number(key))),
             Fact::Responded { id, reply, accepted } => {
-                let serve = if *accepted { self.serves.remove(&number(id)) } else { None };
+                let inbound = if *accepted { self.inbound_calls.remove(&number(id)) } else { None };
                 self.cancelled.remove(&number(id));
-                if let (Some(Serve { lane, wire, .. }), Reply::Raw(result)) = (serve, reply) {
+                if let (Some(InboundCall { lane, wire, .. }), Reply::Raw(result)) = (inbound, reply) {
                     // A peer that repeats the id makes it uncertain which of them is answered.
                     let mut same = self.pending.iter_mut().filter(|pending| pending.id == wire && pending.lane == lane);
                     if let (Some(pending), None) = (same.next(), same.next()) {
@@ -264,8 +264,8 @@ impl Ledger {
                 }
             }
             Fact::Configured { id } => {
-                if let Some(serve) = self.serves.get_mut(&number(id)) {
-                    (serve.expiry.is_possible, serve.configured) = (true, true);
+                if let Some(inbound) = self.inbound_calls.get_mut(&number(id)) {
+                    (inbound.expiry.is_possible, inbound.configured) = (true, true);
                 }
             }
             Fact::AlarmSet { id, at_once } => {
@@ -276,8 +276,8 @@ impl Ledger {
             Fact::Closing { .. } => self.closing = true,
             Fact::Answered { key } => self.end_peer_question(number(key)),
             Fact::Reported { id, reported } => {
-                if let Some(serve) = self.serves.get_mut(&number(id)) {
-                    serve.kept |= matches!(reported, Reported::Kept);
+                if let Some(inbound) = self.inbound_calls.get_mut(&number(id)) {
+                    inbound.kept |= matches!(reported, Reported::Kept);
                 }
             }
             Fact::Received { lane, effect, .. } => self.receive(read, *lane, *effect),
@@ -294,9 +294,9 @@ impl Ledger {
                 if due.is_some_and(|due| due <= *now) {
                     self.was_due = true;
                     let calls = self.calls.values_mut().map(|call| &mut call.expiry);
-                    let serves = self.serves.values_mut().map(|serve| &mut serve.expiry);
-                    let questions = self.questions.values_mut().map(|question| &mut question.expiry);
-                    let all = calls.chain(serves).chain(questions).chain(self.alarms.values_mut());
+                    let inbound_calls = self.inbound_calls.values_mut().map(|inbound| &mut inbound.expiry);
+                    let input_requests = self.input_requests.values_mut().map(|input| &mut input.expiry);
+                    let all = calls.chain(inbound_calls).chain(input_requests).chain(self.alarms.values_mut());
                     all.for_each(|expiry| expiry.is_possible = true);
                 }
             }
@@ -317,9 +317,9 @@ impl Ledger {
     }
 
     fn end_peer_question(&mut self, key: u64) {
-        let parent = self.peer_questions.remove(&key).and_then(|id| self.calls.get_mut(&id));
+        let parent = self.peer_input_requests.remove(&key).and_then(|id| self.calls.get_mut(&id));
         if let Some(call) = parent {
-            call.questions = call.questions.saturating_sub(1);
+            call.input_requests = call.input_requests.saturating_sub(1);
         }
     }
 
@@ -347,8 +347,10 @@ impl Ledger {
                 if let (Some(at), Some(value)) = (self.reported_by(lane, &token), value) {
                     self.pending[at].last = Some(value.to_bits());
                     let wire = &self.pending[at].id;
-                    if let Some(serve) = self.serves.values_mut().find(|serve| serve.wire == *wire && serve.lane == lane) {
-                        (serve.kept, serve.reported) = (false, true);
+                    if let Some(inbound) =
+                        self.inbound_calls.values_mut().find(|inbound| inbound.wire == *wire && inbound.lane == lane)
+                    {
+                        (inbound.kept, inbound.reported) = (false, true);
                     }
                 }
             }
@@ -385,11 +387,11 @@ impl Ledger {
         match value.get("id") {
             Some(id) if (is_request(value) || !is_proper(value)) && !effect.dropped => {
                 let token = params["_meta"].get("progressToken").or_else(|| params.get("invocationId")).map(Value::to_string);
-                let (taken, token) = (effect.began, token.filter(|_| effect.began));
+                let (began_call, token) = (effect.began, token.filter(|_| effect.began));
                 self.pending.push(Pending {
                     lane,
                     id: id.to_string(),
-                    taken,
+                    began_call,
                     token,
                     last: None,
                     stamp: Stamp::read(value),
@@ -400,7 +402,7 @@ impl Ledger {
             _ if effect.cancelled && value["method"] == "notifications/cancelled" => {
                 let id = params["requestId"].to_string();
                 // By its own lane, or else by any.
-                let runs = |pending: &Pending| pending.id == id && pending.taken;
+                let runs = |pending: &Pending| pending.id == id && pending.began_call;
                 let of_lane = self.pending.iter().rposition(|pending| runs(pending) && pending.lane == lane);
                 if let Some(newest) = of_lane.or_else(|| self.pending.iter().rposition(runs)) {
                     self.pending.remove(newest);
@@ -425,16 +427,16 @@ impl Ledger {
                 let is_stateless = caller.protocol() == REVISION;
                 // Its clock began with its frame, and it may have expired before its event was polled.
                 let expiry = Expiry { is_possible: self.was_due };
-                self.serves.insert(
+                self.inbound_calls.insert(
                     number(id),
-                    Serve { is_stateless, lane, wire, expiry, configured: false, kept: false, reported: false },
+                    InboundCall { is_stateless, lane, wire, expiry, configured: false, kept: false, reported: false },
                 );
             }
             Event::Cancelled { id, .. } => {
-                self.serves.remove(&number(id));
+                self.inbound_calls.remove(&number(id));
                 self.cancelled.insert(number(id));
             }
-            Event::Input { key, .. } => drop(self.questions.remove(&number(key))),
+            Event::Input { key, .. } => drop(self.input_requests.remove(&number(key))),
             Event::Done { id, outcome, .. } => {
                 self.calls.remove(&number(id));
                 let had_response = self.requests.responses.remove(&number(id)).is_some();
@@ -448,9 +450,9 @@ impl Ledger {
                 self.era.begin(&peer.protocol);
             }
             Event::InputRequested { key, parent: Some(id), .. } => {
-                self.peer_questions.insert(number(key), number(id));
+                self.peer_input_requests.insert(number(key), number(id));
                 if let Some(call) = self.calls.get_mut(&number(id)) {
-                    call.questions += 1;
+                    call.input_requests += 1;
                 }
             }
             Event::InputGone { key } => self.end_peer_question(number(key)),

@@ -62,7 +62,7 @@ pub enum Guarantee {
     /// G14. Judged of the requests of a client that has chosen stateless ones. That one call is done once is a matter of G1.
     RoundsApart,
     /// G15. Requests of a server are judged until a peer makes the handshake with it; from then on they are for that peer, and only
-    /// questions are told apart.
+    /// input requests are told apart.
     OneDirection,
     /// G16. Judged of the caller in the event of a request, and of records, results and notices of subscriptions. A record is judged by
     /// its lane while no peer has made the handshake, since it does not name its request; one of no request must be older than all of them.

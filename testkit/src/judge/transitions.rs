@@ -2,7 +2,7 @@
 
 use protocol_core::{CancelReason, Event, Outcome, Reported, TimeoutKind, TransportEnd};
 
-use super::ledger::{Call, Ledger, PROGRESS, Serve, is_request, progress_of};
+use super::ledger::{Call, InboundCall, Ledger, PROGRESS, is_request, progress_of};
 use super::{Fact, Read};
 use crate::coverage::Transition;
 use crate::summary::number;
@@ -14,18 +14,18 @@ impl Ledger {
     fn state_of_call(&self, id: u64, call: &Call) -> &'static str {
         match () {
             () if call.cancelled => "GivenUp",
-            () if self.requests.all.contains(&id) && call.questions > 0 => "Asked",
+            () if self.requests.all.contains(&id) && call.input_requests > 0 => "Asked",
             () if self.requests.all.contains(&id) => "InFlight",
             () if self.ready => "Written",
             () => "Held",
         }
     }
 
-    fn state_of_serve(&self, id: u64, serve: &Serve) -> &'static str {
+    fn state_of_inbound_call(&self, id: u64, inbound: &InboundCall) -> &'static str {
         match () {
-            () if self.questions.values().any(|question| question.asker == id) => "Asking",
-            () if serve.kept => "Keeping",
-            () if serve.reported => "Reported",
+            () if self.input_requests.values().any(|input| input.asker == id) => "Asking",
+            () if inbound.kept => "Keeping",
+            () if inbound.reported => "Reported",
             () => "Active",
         }
     }
@@ -37,8 +37,8 @@ impl Ledger {
     }
 
     /// The row of one call of the peer.
-    fn of_serve(&self, id: u64, input: &'static str) -> Vec<Transition> {
-        let state = self.serves.get(&id).map(|serve| self.state_of_serve(id, serve));
+    fn of_inbound_call(&self, id: u64, input: &'static str) -> Vec<Transition> {
+        let state = self.inbound_calls.get(&id).map(|inbound| self.state_of_inbound_call(id, inbound));
         let state = state.or_else(|| self.cancelled.contains(&id).then_some("Cancelled"));
         state.map(|state| [SERVE, state, input]).into_iter().collect()
     }
@@ -46,8 +46,8 @@ impl Ledger {
     /// The rows of all calls that are open.
     fn of_all(&self, input: &'static str) -> Vec<Transition> {
         let calls = self.calls.keys().flat_map(|id| self.of_call(*id, input));
-        let serves = self.serves.keys().chain(&self.cancelled).flat_map(|id| self.of_serve(*id, input));
-        calls.chain(serves).collect()
+        let inbound_calls = self.inbound_calls.keys().chain(&self.cancelled).flat_map(|id| self.of_inbound_call(*id, input));
+        calls.chain(inbound_calls).collect()
     }
 }
 
@@ -75,21 +75,26 @@ pub(super) fn met(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> 
                 return ledger.of_call(id, input);
             }
             let wire = id.map(ToString::to_string).filter(|_| effect.dropped);
-            let again = ledger.serves.iter().find(|(_, serve)| Some(&serve.wire) == wire.as_ref() && serve.lane == *lane);
-            again.map(|(id, _)| ledger.of_serve(*id, "the peer uses the id again")).unwrap_or_default()
+            let again =
+                ledger.inbound_calls.iter().find(|(_, inbound)| Some(&inbound.wire) == wire.as_ref() && inbound.lane == *lane);
+            again.map(|(id, _)| ledger.of_inbound_call(*id, "the peer uses the id again")).unwrap_or_default()
         }
         Fact::Cancelled { id } => ledger.of_call(number(id), "cancel"),
         Fact::Answered { key } => {
-            ledger.peer_questions.get(&number(key)).map(|id| ledger.of_call(*id, "our answer to it")).unwrap_or_default()
+            ledger.peer_input_requests.get(&number(key)).map(|id| ledger.of_call(*id, "our answer to it")).unwrap_or_default()
         }
-        Fact::Asked { id, .. } => ledger.of_serve(number(id), "ask"),
-        Fact::Abandoned { key } => {
-            ledger.questions.get(&number(key)).map(|question| ledger.of_serve(question.asker, "take it back")).unwrap_or_default()
+        Fact::Asked { id, .. } => ledger.of_inbound_call(number(id), "ask"),
+        Fact::Abandoned { key } => ledger
+            .input_requests
+            .get(&number(key))
+            .map(|input| ledger.of_inbound_call(input.asker, "take it back"))
+            .unwrap_or_default(),
+        Fact::Reported { id, reported: Reported::NotIncreasing, .. } => {
+            ledger.of_inbound_call(number(id), "the same progress twice")
         }
-        Fact::Reported { id, reported: Reported::NotIncreasing, .. } => ledger.of_serve(number(id), "the same progress twice"),
-        Fact::Reported { id, .. } => ledger.of_serve(number(id), "progress"),
-        Fact::Checkpointed { id } => ledger.of_serve(number(id), "a checkpoint"),
-        Fact::Responded { id, .. } => ledger.of_serve(number(id), "respond"),
+        Fact::Reported { id, .. } => ledger.of_inbound_call(number(id), "progress"),
+        Fact::Checkpointed { id } => ledger.of_inbound_call(number(id), "a checkpoint"),
+        Fact::Responded { id, .. } => ledger.of_inbound_call(number(id), "respond"),
         Fact::Closing { is_graceful: true } => ledger.of_all("close, with a grace of 5 s"),
         Fact::Closing { is_graceful: false } => ledger.of_all("close now"),
         Fact::Ended { end: TransportEnd::Eof } => ledger.of_all("the peer ends its side"),
@@ -98,16 +103,21 @@ pub(super) fn met(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> 
             Event::Ready(_) => ledger.calls.keys().flat_map(|id| ledger.of_call(*id, "the peer is ready")).collect(),
             Event::InputRequested { parent: Some(id), .. } => ledger.of_call(number(id), "a question of the peer"),
             Event::InputGone { key } => {
-                let parent = ledger.peer_questions.get(&number(key));
+                let parent = ledger.peer_input_requests.get(&number(key));
                 parent.map(|id| ledger.of_call(*id, "the peer takes it back")).unwrap_or_default()
             }
-            Event::Input { id, .. } => ledger.of_serve(number(id), "the answer to it"),
-            Event::Cancelled { id, why: CancelReason::Peer(_) } => ledger.of_serve(number(id), "the peer cancels"),
+            Event::Input { id, .. } => ledger.of_inbound_call(number(id), "the answer to it"),
+            Event::Cancelled { id, why: CancelReason::Peer(_) } => ledger.of_inbound_call(number(id), "the peer cancels"),
             Event::Cancelled { id, why: CancelReason::Deadline } => {
-                let was_set = ledger.serves.get(&number(id)).is_some_and(|serve| serve.configured);
-                ledger.of_serve(number(id), if was_set { "a deadline that has passed is set" } else { "60 s since its receipt" })
+                let was_set = ledger.inbound_calls.get(&number(id)).is_some_and(|inbound| inbound.configured);
+                ledger.of_inbound_call(
+                    number(id),
+                    if was_set { "a deadline that has passed is set" } else { "60 s since its receipt" },
+                )
             }
-            Event::Cancelled { id, why: CancelReason::Closing } => ledger.of_serve(number(id), "close, and the grace is over"),
+            Event::Cancelled { id, why: CancelReason::Closing } => {
+                ledger.of_inbound_call(number(id), "close, and the grace is over")
+            }
             Event::Done { id, outcome: Outcome::TimedOut(TimeoutKind::Idle), .. } => ledger.of_call(number(id), "nothing for 60 s"),
             Event::Done { id, outcome: Outcome::TimedOut(TimeoutKind::MaxTotal), .. } => ledger.of_call(number(id), "600 s in all"),
             Event::Done { id, outcome: Outcome::Cancelled, .. } if ledger.closing => {

@@ -9,22 +9,23 @@ use std::thread;
 use crate::scratch::Scratch;
 use crate::until::PATIENCE;
 
-/// A list of noted lines. Two processes can share a book: each has a copy and sends its lines to the other.
+/// A list of lines that handlers and peers write down, and that a test waits for. Two processes can share a book: each has a copy and sends its
+/// lines to the other.
 #[derive(Clone, Default)]
 pub struct Book(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
-    page: Mutex<Page>,
+    state: Mutex<State>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Page {
+struct State {
     lines: Vec<String>,
     /// The connection to the other copy.
-    there: Option<UnixStream>,
-    /// `true` while another process may still note lines.
+    other: Option<UnixStream>,
+    /// `true` while the other process may still add lines.
     is_shared: bool,
     waiting: Vec<Waker>,
 }
@@ -35,11 +36,11 @@ impl Book {
         let path = Scratch::new("book");
         let listener = UnixListener::bind(&path).expect("a socket");
         let book = Self::default();
-        book.page().is_shared = true;
+        book.state().is_shared = true;
         let ours = book.clone();
         thread::spawn(move || {
             let (stream, _) = listener.accept().expect("the other process");
-            ours.join(stream);
+            ours.receive(stream);
         });
         (book, path)
     }
@@ -48,78 +49,78 @@ impl Book {
     pub(super) fn open(path: &Path) -> Self {
         let book = Self::default();
         let (ours, stream) = (book.clone(), UnixStream::connect(path).expect("a book"));
-        book.page().there = Some(stream.try_clone().expect("a second handle"));
-        thread::spawn(move || ours.join(stream));
+        book.state().other = Some(stream.try_clone().expect("a second handle"));
+        thread::spawn(move || ours.receive(stream));
         book
     }
 
-    /// Copies the lines of the other process until it has ended.
-    fn join(&self, stream: UnixStream) {
-        let there = stream.try_clone().expect("a second handle");
-        self.change(|page| {
-            // The process that was first sends the lines that it has noted before.
-            if page.there.is_none() {
-                page.there = Some(there);
-                for line in page.lines.clone() {
-                    page.send(&line);
+    /// Receives the lines of the other process and adds them to this copy, until that process has ended.
+    fn receive(&self, stream: UnixStream) {
+        let other = stream.try_clone().expect("a second handle");
+        self.change(|state| {
+            // Only the process that made the book has no connection yet. It sends the lines that it has already noted.
+            if state.other.is_none() {
+                state.other = Some(other);
+                for line in state.lines.clone() {
+                    state.send(&line);
                 }
             }
         });
         for line in BufReader::new(stream).lines().map_while(Result::ok) {
-            self.change(|page| page.lines.push(line));
+            self.change(|state| state.lines.push(line));
         }
-        self.change(|page| page.is_shared = false);
+        self.change(|state| state.is_shared = false);
     }
 
-    fn page(&self) -> MutexGuard<'_, Page> {
-        self.0.page.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the page, and wakes those that wait for a change.
-    fn change(&self, change: impl FnOnce(&mut Page)) {
-        let mut page = self.page();
-        change(&mut page);
-        let waiting = std::mem::take(&mut page.waiting);
-        drop(page);
+    /// Changes the state, and wakes everything that waits for a change.
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        let mut state = self.state();
+        change(&mut state);
+        let waiting = std::mem::take(&mut state.waiting);
+        drop(state);
         self.0.changed.notify_all();
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Notes a line.
+    /// Adds a line here and at the other process.
     pub fn note(&self, line: impl Into<String>) {
         let line = line.into();
-        self.change(|page| {
-            page.send(&line);
-            page.lines.push(line);
+        self.change(|state| {
+            state.send(&line);
+            state.lines.push(line);
         });
     }
 
     /// All lines, in order.
     #[must_use]
     pub fn read(&self) -> Vec<String> {
-        self.page().lines.clone()
+        self.state().lines.clone()
     }
 
-    async fn until(&self, holds: impl Fn(&Page) -> bool) {
+    async fn until(&self, holds: impl Fn(&State) -> bool) {
         poll_fn(|cx| {
-            let mut page = self.page();
-            if holds(&page) {
+            let mut state = self.state();
+            if holds(&state) {
                 return Poll::Ready(());
             }
-            page.waiting.push(cx.waker().clone());
+            state.waiting.push(cx.waker().clone());
             Poll::Pending
         })
         .await;
     }
 
     /// Waits until `lines` lines are noted.
-    pub async fn has(&self, lines: usize) {
-        self.until(|page| page.lines.len() >= lines).await;
+    pub async fn until_noted(&self, lines: usize) {
+        self.until(|state| state.lines.len() >= lines).await;
     }
 
     /// Waits until the other process has ended, after which no lines are missing.
-    pub(super) async fn is_complete(&self) {
-        self.until(|page| !page.is_shared).await;
+    pub(super) async fn until_complete(&self) {
+        self.until(|state| !state.is_shared).await;
     }
 
     /// Blocks until `lines` lines are noted.
@@ -127,18 +128,18 @@ impl Book {
     /// # Panics
     /// If that takes longer than [`PATIENCE`].
     pub fn wait(&self, lines: usize) {
-        let too_few = |page: &mut Page| page.lines.len() < lines;
-        let waited = self.0.changed.wait_timeout_while(self.page(), PATIENCE, too_few);
-        let (page, waited) = waited.unwrap_or_else(PoisonError::into_inner);
-        assert!(!waited.timed_out(), "{lines} lines expected: {:?}", page.lines);
+        let too_few = |state: &mut State| state.lines.len() < lines;
+        let waited = self.0.changed.wait_timeout_while(self.state(), PATIENCE, too_few);
+        let (state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        assert!(!waited.timed_out(), "{lines} lines expected: {:?}", state.lines);
     }
 }
 
-impl Page {
+impl State {
     fn send(&mut self, line: &str) {
-        if let Some(there) = &mut self.there {
+        if let Some(other) = &mut self.other {
             // A process that has ended needs no more lines.
-            let _ = there.write_all(format!("{line}\n").as_bytes());
+            let _ = other.write_all(format!("{line}\n").as_bytes());
         }
     }
 }

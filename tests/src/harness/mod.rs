@@ -225,7 +225,7 @@ impl<A: Adapter> Stage<A> {
                 let (near, exit) = self.adapter.child(self.itself(&path)).expect("this program starts again");
                 let noted = book.clone();
                 let end = async move {
-                    noted.is_complete().await;
+                    noted.until_complete().await;
                     drop(path);
                 };
                 (near, exit, FarEnd { end: Mutex::new(Box::pin(end)), book })
@@ -260,7 +260,7 @@ impl<A: Adapter> Stage<A> {
                 let noted = book.clone();
                 let end = async move {
                     exited.await;
-                    noted.is_complete().await;
+                    noted.until_complete().await;
                     drop(path);
                 };
                 (Wire::new(pipes.0, pipes.1), FarEnd { end: Mutex::new(Box::pin(end)), book })
@@ -354,7 +354,7 @@ pub fn far_end<A: Adapter>(far: FindFar) {
             return A::run(Some(1), |adapter| async move {
                 let Link { peer, end } = adapter.serve(service, adapter.stdio());
                 let line_noted = async {
-                    book.has(1).await;
+                    book.until_noted(1).await;
                     peer.close(Close::Now);
                     pending().await
                 };

@@ -177,7 +177,7 @@ async fn a_thousand_requests_are_sent_in_the_order_in_which_they_were_made<A: Ad
     let calling = calling(&stage).await;
     let number = |number| Json::parse(format!(r#"{{"number":{number}}}"#)).expect("JSON");
     let calls: Vec<_> = (0..1000).map(|at| calling.peer.call_tool("any", number(at)).expect("a call")).collect();
-    calling.far.book.has(1).await;
+    calling.far.book.until_noted(1).await;
     assert_eq!(calling.far.book.read()[0], "a thousand");
     drop(calls);
     calling.close().await;
@@ -223,9 +223,9 @@ async fn each_handler_of_a_thousand_dropped_calls_is_cancelled_and_both_tables_a
     // The second round has room only if the calls of the first are gone.
     for round in 1..=2 {
         let calls: Vec<_> = (0..1000).map(|_| calling.peer.call_tool("wait", nothing()).expect("a call")).collect();
-        calling.far.book.has(2000 * round - 1000).await;
+        calling.far.book.until_noted(2000 * round - 1000).await;
         drop(calls);
-        calling.far.book.has(2000 * round).await;
+        calling.far.book.until_noted(2000 * round).await;
     }
     assert_eq!(calling.peer.stats().outbound_calls, 0);
     let notes = calling.close().await;
@@ -519,7 +519,7 @@ async fn a_caller_ignores_frames_about_a_call_after_its_cancel<A: Adapter>(stage
     let calling = calling(&stage).await;
     for calls in 1..=2 {
         let call = calling.peer.call_tool("any", nothing()).expect("a call");
-        calling.far.book.has(calls).await;
+        calling.far.book.until_noted(calls).await;
         call.cancel(None);
         assert_eq!(call.await.outcome, Outcome::Cancelled);
         calling.peer.ping().await.expect("an answer");

@@ -115,7 +115,7 @@ impl Calling {
 
     /// Waits until `lines` lines are noted at the far end.
     async fn noted(&self, lines: usize) {
-        self.far.book.has(lines).await;
+        self.far.book.until_noted(lines).await;
     }
 }
 

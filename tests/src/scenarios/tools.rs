@@ -108,7 +108,7 @@ async fn flood(context: Context, gate: Book) -> Result<&'static str, ToolError> 
     for step in 1..=10 {
         context.count(step, 20);
     }
-    gate.has(1).await;
+    gate.until_noted(1).await;
     context.count(11, 20);
     Ok("done")
 }

@@ -81,7 +81,7 @@ fn whatever_is_no_state_of_the_request_is_refused_with_one_text_and_nothing_runs
         |key: u8| Service::new(Identity::new("s", "1")).tool(tool("t")).tool(tool("other")).seal_keys(SealKeys::new([key; 32]));
     let callers = [None, Some("alice"), Some("bob"), Some("")];
     let extensions = |caller: Option<&str>| match caller {
-        Some(caller) => Extensions::new().with(Principal(caller.into())),
+        Some(caller) => Extensions::new().with(Principal::new(caller)),
         None => Extensions::new(),
     };
     let mut processes = [7, 8].map(|key| Process::new(service(key)));

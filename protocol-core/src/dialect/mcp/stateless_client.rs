@@ -1,5 +1,5 @@
-//! The client's words of the revision without a handshake (2026-07-28): the probe that finds out whether a server speaks it, the members that
-//! name the client in each request, and subscriptions.
+//! The messages of a client in the revision without a handshake (2026-07-28): the probe that finds out whether a server speaks it, the members that
+//! name the client in each request, and subscriptions. Names in parentheses are pages and sections of its specification.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -38,7 +38,7 @@ fn write_caller(object: &mut Object<'_>, local: &LocalEnd<'_>, level: Option<Lev
     }
 }
 
-/// Returns `true` for a member of `_meta` that only the session writes.
+/// Returns `true` for a member of `_meta` that names the client or its log level. Only the session writes these.
 pub(super) fn names_caller(key: &str) -> bool {
     [VERSION, CAPABILITIES, CLIENT, LOG_LEVEL].contains(&key)
 }
@@ -61,7 +61,8 @@ pub(crate) fn read_probe_answer(body: &ResponseBody, local: &LocalEnd<'_>) -> Pr
     }
 }
 
-/// Reads the result of `server/discover`. What is not one comes from a server that does not know the request.
+/// Reads the result of `server/discover`. A result of another shape shows that the server does not know this request, so it is a server with a
+/// handshake.
 fn read_discovered(result: &Json, local: &LocalEnd<'_>) -> ProbeVerdict {
     let Some(versions) = result.member("supportedVersions").filter(|versions| Kind::of(versions.as_bytes()) == Kind::Array) else {
         return ProbeVerdict::Legacy;
@@ -85,7 +86,7 @@ fn read_discovered(result: &Json, local: &LocalEnd<'_>) -> ProbeVerdict {
     }))
 }
 
-/// Returns `true` for an error that refuses a version, and names ours among those that are served.
+/// Returns `true` for an error that refuses our version, although it lists it among those that the server speaks.
 pub(crate) fn names_our_revision(error: &RpcError) -> bool {
     let supported = error.data.as_deref().and_then(supported);
     error.code == RpcError::UNSUPPORTED_VERSION
@@ -100,7 +101,7 @@ fn lists_revision(versions: &Json, is_meant: impl Fn(Revision) -> bool) -> bool 
     elements(versions.as_bytes()).into_iter().filter_map(string).filter_map(|name| Revision::from_name(&name)).any(is_meant)
 }
 
-/// Returns `true` if a revision with a handshake that this end speaks is in the list.
+/// Returns `true` if the list has a revision with a handshake that this end speaks.
 fn has_legacy(versions: Option<&Json>, local: &LocalEnd<'_>) -> bool {
     versions.is_some_and(|versions| lists_revision(versions, |revision| revision <= local.newest()))
 }
@@ -116,7 +117,7 @@ pub(crate) fn write_listen(frames: &mut FrameBuffer, id: u64, filter: &Subscript
 }
 
 impl Mcp {
-    /// Returns `true` if a client asks the server for its revisions first.
+    /// Returns `true` for a client that first asks the server for its revisions.
     pub(crate) const fn probes(self, era: Era) -> bool {
         matches!(self.side, Side::Client) && era.has_modern()
     }
@@ -131,14 +132,14 @@ impl Mcp {
         out.strip_prefix(b"{").and_then(|members| members.strip_suffix(b"}")).unwrap_or_default().into()
     }
 
-    /// Returns `true` at the end that sends all requests, and no response.
+    /// Returns `true` for a client without a handshake: it sends all requests, and no response.
     pub(super) const fn is_stateless_client(self) -> bool {
         self.is_stateless() && matches!(self.side, Side::Client)
     }
 
-    /// Checks the type of a result of `op` (Basic, "Responses"). Types other than these belong to extensions.
+    /// Checks the type of a result of `op` (Basic, "Responses"). Types other than these are those of extensions, which are not supported.
     pub(super) fn check_type(op: Option<Op>, result: &Json) -> ResultFit {
-        /// The beginning of most results. The others are searched, in a time in proportion to their length.
+        /// Most results begin with this. In any other, the member is searched for, in a time in proportion to its length.
         const COMPLETE: &[u8] = br#"{"resultType":"complete","#;
         if result.as_bytes().starts_with(COMPLETE) {
             return ResultFit::Fits;
@@ -152,8 +153,9 @@ impl Mcp {
     }
 }
 
-/// Reads a notification that has a meaning of its own for a client of this revision; `None` for any other.
-pub(super) fn notification(method: &str, params: &IndexedObject<'_>, limit: usize, most: usize) -> Option<Message> {
+/// Reads a notification that means something else to a client of this revision than to others; `None` for any other notification. `max_uris` is
+/// the maximum of a filter, `max_id` that of an id in bytes.
+pub(super) fn notification(method: &str, params: &IndexedObject<'_>, max_uris: usize, max_id: usize) -> Option<Message> {
     let notice = match method {
         "notifications/tools/list_changed" => Notice::ToolsChanged,
         "notifications/prompts/list_changed" => Notice::PromptsChanged,
@@ -163,24 +165,24 @@ pub(super) fn notification(method: &str, params: &IndexedObject<'_>, limit: usiz
             None => return Some(Message::Reject { violation: Some(Violation::InvalidParams), answer: None }),
         },
         "notifications/subscriptions/acknowledged" => {
-            return Some(match read_filter(params.text(), limit) {
-                Ok(accepted) => Message::Acknowledged { number: subscription_of(params, most), accepted },
+            return Some(match read_filter(params.text(), max_uris) {
+                Ok(accepted) => Message::Acknowledged { number: subscription_of(params, max_id), accepted },
                 Err(_) => Message::Reject { violation: Some(Violation::InvalidParams), answer: None },
             });
         }
         "notifications/cancelled" => {
-            let number = params.member("requestId").and_then(|id| WireId::read(id, most)).and_then(|id| id.as_ours());
+            let number = params.member("requestId").and_then(|id| WireId::read(id, max_id)).and_then(|id| id.as_ours());
             return Some(Message::SubscriptionCancelled { number });
         }
-        // Gone with the handshake.
+        // This revision does not have this notification any more.
         "notifications/elicitation/complete" => return Some(ignored_message()),
         _ => return None,
     };
-    Some(Message::Published { number: subscription_of(params, most), notice })
+    Some(Message::Published { number: subscription_of(params, max_id), notice })
 }
 
 /// The number of the subscription that a notification names.
-fn subscription_of(params: &IndexedObject<'_>, most: usize) -> Option<u64> {
+fn subscription_of(params: &IndexedObject<'_>, max_id: usize) -> Option<u64> {
     let id = params.member("_meta").and_then(|meta| member(meta, SUBSCRIPTION))?;
-    WireId::read(id, most)?.as_ours()
+    WireId::read(id, max_id)?.as_ours()
 }
