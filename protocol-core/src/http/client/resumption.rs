@@ -7,6 +7,9 @@ use crate::http::limits::{HttpClientLimits, HttpClientTimeouts};
 use crate::json::Text;
 use crate::time::Instant;
 
+/// The shortest wait, whatever the server asks for: a deadline is never at the time at which it is set.
+const SHORTEST: Duration = Duration::from_millis(10);
+
 /// The place that a stream has reached, over all its exchanges.
 #[derive(Debug, Default)]
 pub(super) struct Resumption {
@@ -55,7 +58,7 @@ impl Resumption {
         if self.failures >= limits.attempts {
             return None;
         }
-        let first = self.retry.unwrap_or(timeouts.retry);
+        let first = self.retry.unwrap_or(timeouts.retry).max(SHORTEST);
         let grown = first.saturating_mul(1_u32.checked_shl(self.failures).unwrap_or(u32::MAX));
         let wait = grown.min(timeouts.retry_max.max(first));
         self.failures = self.failures.saturating_add(1);
@@ -104,7 +107,7 @@ mod tests {
         assert_eq!(waits(&mut asked, 0)[..2], [300_000, 300_000], "the server knows better");
         let mut asked = Resumption::default();
         asked.set_retry(Duration::ZERO);
-        assert_eq!(waits(&mut asked, 99), [0; 5]);
+        assert_eq!(waits(&mut asked, 0), [10, 20, 40, 80, 160], "a server cannot ask for a storm");
     }
 
     #[test]
