@@ -387,7 +387,7 @@ const TICKET: &str = "Ticket { number: ";
 const WAITING: &str = "Waiting { number: ";
 const QUEUE: &str = "channel: LaneQueue { queue: [Waiting { number: ";
 /// The number of the next frame.
-const TURN: &str = "others_turn: false, next: ";
+const TURN: &str = "others_were_first: false, next: ";
 /// The number of replies for the last frame.
 const OWED: &str = "arriving: Arriving { lane: Lane(0), replies: ";
 const QUIET: &str = "quiet_until: Instant(";

@@ -52,7 +52,7 @@ mod protocol_core {
         shared: [
             AlarmId, Answer, Ask, AskError, Blocks, CallTimeouts, Caller, Capabilities, CheckpointError, TimeoutKind, Close,
             CloseReason, Completion, CompletionOf, CompletionRequest, Config, Consent, Content, DepthInference, DepthPolicy,
-            Elicit, Elicited, Event, ExchangeId, Full, Gone, Identity, InboundId, InputFailed, InputKey, Instant,
+            Elicit, Elicited, Event, ExchangeId, Full, Gone, Identity, InboundId, InputFailed, InputKey, InputMode, InputRound, Retry, json::read::Walk<'static>, Instant,
             Invalid, Invoke, InvokeError, Json, JsonError, Lane, Level, Limits, LogRecord, Logged, NotFound, NotLive,
             Notice, Op, OpenUrl, OutboundId, Outcome, Page, PartialResult, SessionCredentials, PeerInfo, Progress, ProgressError,
             ProgressPolicy, PromptArgument, PromptInfo, Protocol, RateWindow, Received, Refused, Reply, ReplyKind,
@@ -112,14 +112,14 @@ mod endpoint {
     use ::endpoint::*;
 
     asserted! {
-        []
+        [T]
         shared: [
-            AskFailed, InputContext, Call, CallError, Cancellation, Canceller, Catalog, Cancelled, Context, Counters, CallOutcome, Endpoint, Extensions,
-            Peer, Prompt, PromptMessage, PromptOutput, Resource, ResourceContents, ResourceTemplate, ResourceUri,
-            SchemaInvalid, SchemaUnchecked, Service, Subrange, TimeoutError, Tool, ToolError, testing::Executor, testing::Pipe,
-            testing::PipeBroken, testing::Run, testing::VirtualTimer
+            AskFailed, EffectKey, InputContext, Call, CallError, Cancellation, Canceller, Catalog, Cancelled, Context, Counters, CallOutcome, Endpoint, Extensions,
+            Peer, Principal, Prompt, PromptMessage, PromptOutput, Resource, ResourceContents, ResourceTemplate, ResourceUri,
+            SchemaInvalid, SchemaUnchecked, SealKeys, Service, Subrange, TimeoutError, Tool, ToolError, testing::Executor, testing::Pipe,
+            testing::PipeBroken, testing::Rounds, testing::Run, testing::VirtualTimer
         ]
-        moved: []
+        moved: [AskFuture<T>]
         local: [testing::Harness]
     }
 }
