@@ -438,10 +438,13 @@ impl Ledger {
             }
             Event::Input { key, .. } => drop(self.input_requests.remove(&number(key))),
             Event::Done { id, outcome, .. } => {
+                // A change of a subscription ends with an acknowledgement. Its exchange goes on, and may be cancelled while the result that
+                // ends it arrives.
+                let is_of_session = self.is_of_session(number(id));
                 self.calls.remove(&number(id));
                 let had_response = self.requests.responses.remove(&number(id)).is_some();
                 let exchanges = self.rounds.end(number(id));
-                if had_response && matches!(outcome, Outcome::Result(_) | Outcome::Error(_)) {
+                if had_response && !is_of_session && matches!(outcome, Outcome::Result(_) | Outcome::Error(_)) {
                     self.requests.open.retain(|id| !exchanges.contains(id));
                 }
             }
