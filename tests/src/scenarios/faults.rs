@@ -533,9 +533,13 @@ async fn a_probe_for_another_revision_is_answered_and_the_handshake_goes_on<A: A
     let (mut wire, far) = stage.wire().await;
     stage
         .block(move || {
-            wire.write(&json!({"jsonrpc": "2.0", "id": 0, "method": "server/discover", "params": {}}));
+            let meta = json!({
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientCapabilities": {},
+            });
+            wire.write(&json!({"jsonrpc": "2.0", "id": 0, "method": "server/discover", "params": {"_meta": meta}}));
             let answer = wire.read().expect("an answer");
-            assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(0), &json!(-32601)));
+            assert_eq!((&answer["id"], &answer["result"]["supportedVersions"]), (&json!(0), &json!(["2026-07-28"])));
             wire.as_client();
             wire.call(1, "greet", &json!({}));
             assert_eq!(wire.read().expect("an answer")["id"], 1);

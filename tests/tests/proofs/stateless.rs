@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use protocol_core::mcp::Era;
 use protocol_core::{
-    CallTimeouts, Event, InboundId, Invoke, Json, Lane, Notice, Op, OutboundId, Outcome, Reply, Request, SubscriptionFilter, Text,
+    CallTimeouts, Event, InboundId, Instant, Invoke, Json, Lane, Notice, Op, OutboundId, Outcome, Reply, Request, Session,
+    SubscriptionFilter, Text,
 };
-use testkit::Scripted;
 use testkit::config::{client_config, server_config, with};
 use testkit::explore::{Bounds, Explored, explore};
+use testkit::{Scripted, Watched};
 
 const CLIENT: usize = 0;
 const SERVER: usize = 1;
@@ -224,4 +225,34 @@ fn every_order_of_the_changes_of_a_subscription_leaves_what_was_asked_for() {
     search(Left { changes: 1, calls: 1, deadlines: 1, ..NOTHING }, 300);
     search(Left { changes: 2, notices: 1, ..NOTHING }, 300);
     search(Left { changes: 2, cancels: 1, ..NOTHING }, 300);
+}
+
+/// Found by hours of worlds: the judge took the result that ends a subscription for that of the call which had asked for it, and objected to
+/// the cancel that was queued between them.
+#[test]
+fn regression_a_subscription_may_be_cancelled_while_its_end_arrives() {
+    let now = Instant::ZERO;
+    let config = with(client_config(), |config| config.era = Era::Modern);
+    let mut client = Watched::new(Session::new(config, now), now);
+    let mut read = |client: &mut Watched<Session>, frame: &str| {
+        client.handle_frame(frame.to_owned().into(), Lane::CHANNEL, now).expect("it takes frames");
+    };
+    let polled = |client: &mut Watched<Session>| std::iter::from_fn(|| client.poll_transmit()).count();
+    assert_eq!(polled(&mut client), 1, "the probe");
+    read(
+        &mut client,
+        r#"{"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"],"capabilities":{"resources":{"subscribe":true}}}}"#,
+    );
+    while client.poll_event().is_some() {}
+    client.invoke(Invoke::subscribe("u:"), now).expect("it is admitted");
+    assert_eq!(polled(&mut client), 1, "the subscription");
+    client.invoke(Invoke::unsubscribe("u:"), now).expect("it is admitted");
+    let meta = r#""_meta":{"io.modelcontextprotocol/subscriptionId":2}"#;
+    let kinds = r#""notifications":{"resourceSubscriptions":["u:"]}"#;
+    let acknowledged =
+        format!(r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{{kinds},{meta}}}}}"#);
+    read(&mut client, &acknowledged);
+    read(&mut client, &format!(r#"{{"jsonrpc":"2.0","id":2,"result":{{"resultType":"complete",{meta}}}}}"#));
+    while client.poll_event().is_some() {}
+    assert_eq!(polled(&mut client), 1, "the cancel");
 }
