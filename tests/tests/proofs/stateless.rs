@@ -234,7 +234,7 @@ fn regression_a_subscription_may_be_cancelled_while_its_end_arrives() {
     let now = Instant::ZERO;
     let config = with(client_config(), |config| config.era = Era::Modern);
     let mut client = Watched::new(Session::new(config, now), now);
-    let mut read = |client: &mut Watched<Session>, frame: &str| {
+    let read = |client: &mut Watched<Session>, frame: &str| {
         client.handle_frame(frame.to_owned().into(), Lane::CHANNEL, now).expect("it takes frames");
     };
     let polled = |client: &mut Watched<Session>| std::iter::from_fn(|| client.poll_transmit()).count();
