@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use endpoint::{Client, Endpoint, Extensions};
+use endpoint::{Client, Endpoint};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Body as _;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
@@ -25,7 +25,7 @@ use protocol_core::http::{
     Headers, HttpClient, HttpClientConfig, HttpClientEvent, HttpClientRequest, HttpFailure, HttpFault, HttpRequestId, ResponseHead,
 };
 use protocol_core::time::earlier;
-use protocol_core::{Bytes, CloseReason, Config, Full as NoRoom, Gone, Instant, Lane, TransportEnd};
+use protocol_core::{Bytes, CloseReason, Config, ExchangeId, Full as NoRoom, Gone, Instant, Lane, TransportEnd};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
@@ -155,6 +155,13 @@ enum Part {
     Loss(String),
 }
 
+/// A frame, and the request on whose stream it came.
+struct Arrived {
+    frame: Bytes,
+    lane: Lane,
+    exchange: Option<ExchangeId>,
+}
+
 type Web = legacy::Client<Connector, Full<Bytes>>;
 #[cfg(not(feature = "http-client-tls"))]
 type Connector = HttpConnector;
@@ -205,7 +212,7 @@ struct Driver {
     sender: Parts,
     receiver: mpsc::Receiver<(HttpRequestId, Part)>,
     /// A frame for which the session has no room.
-    waiting: Option<(Bytes, Lane)>,
+    waiting: Option<Arrived>,
     end: Option<CloseReason>,
     failure: Option<Error>,
     /// The reason of the last loss of a connection.
@@ -238,9 +245,9 @@ impl Driver {
                 self.http.close(now);
                 continue;
             }
-            if let Some((frame, lane)) = self.waiting.take() {
+            if let Some(arrived) = self.waiting.take() {
                 has_moved |= self.endpoint.wants_input();
-                self.pass(frame, lane, now);
+                self.pass(arrived, now);
             }
             if has_moved {
                 continue;
@@ -270,7 +277,7 @@ impl Driver {
                     task.abort();
                 }
             }
-            HttpClientEvent::Frame { frame, lane, .. } => self.pass(frame, lane, now),
+            HttpClientEvent::Frame { frame, lane, exchange } => self.pass(Arrived { frame, lane, exchange }, now),
             HttpClientEvent::Lost(exchange) => {
                 // The session may have ended the call by itself.
                 let _ = self.endpoint.handle_gone(Gone::Response(exchange), now);
@@ -290,9 +297,10 @@ impl Driver {
         }
     }
 
-    fn pass(&mut self, frame: Bytes, lane: Lane, now: Instant) {
-        if let Err(NoRoom(frame)) = self.endpoint.handle_frame_by(frame, lane, Extensions::default(), now) {
-            self.waiting = Some((frame, lane));
+    fn pass(&mut self, arrived: Arrived, now: Instant) {
+        let Arrived { frame, lane, exchange } = arrived;
+        if let Err(NoRoom(frame)) = self.endpoint.handle_frame_within(frame, lane, exchange, now) {
+            self.waiting = Some(Arrived { frame, lane, exchange });
         }
     }
 

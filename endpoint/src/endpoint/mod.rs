@@ -25,8 +25,8 @@ use protocol_core::drive::{FrameIo, Machine, Timer, TurnOutcome};
 use protocol_core::error::RpcError;
 use protocol_core::lines::LineEncoder;
 use protocol_core::session::{
-    CancelReason, CloseReason, Event, Full, Gone, InboundId, InputMode, Lane, NotLive, Outcome, Received, Session, Transmit,
-    TransportEnd,
+    CancelReason, CloseReason, Event, ExchangeId, Full, Gone, InboundId, InputMode, Lane, NotLive, Outcome, Received, Session,
+    Transmit, TransportEnd,
 };
 use protocol_core::time::Instant;
 
@@ -160,6 +160,32 @@ impl Endpoint {
     /// # Errors
     /// [`Full`] returns the frame; see [`Session::handle_frame`].
     pub fn handle_frame_by(&mut self, frame: Bytes, lane: Lane, extensions: Extensions, now: Instant) -> Result<Received, Full> {
+        self.receive(lane, extensions, now, |session| session.handle_frame(frame, lane, now))
+    }
+
+    /// Handles a frame that came by the stream of a request of ours, as over HTTP. An input request in it that names no call belongs to
+    /// that call, and not to the newest; see [`Session::handle_frame_within`]. Otherwise as [`handle_frame_by`](Self::handle_frame_by),
+    /// without extensions.
+    ///
+    /// # Errors
+    /// [`Full`] returns the frame; see [`Session::handle_frame`].
+    pub fn handle_frame_within(
+        &mut self,
+        frame: Bytes,
+        lane: Lane,
+        exchange: Option<ExchangeId>,
+        now: Instant,
+    ) -> Result<Received, Full> {
+        self.receive(lane, Extensions::new(), now, |session| session.handle_frame_within(frame, lane, exchange, now))
+    }
+
+    fn receive(
+        &mut self,
+        lane: Lane,
+        extensions: Extensions,
+        now: Instant,
+        handle_frame: impl FnOnce(&mut Session) -> Result<Received, Full>,
+    ) -> Result<Received, Full> {
         // Earlier events are handled first, since the values of this frame do not belong to them. Values that a panic left behind are dropped.
         let stale = self.dispatch(true, |_, _| None, |state, _| state.arriving.take());
         drop(stale);
@@ -170,7 +196,7 @@ impl Endpoint {
         let attached = self.dispatch(
             true,
             |state, _| {
-                received = state.session.handle_frame(frame, lane, now);
+                received = handle_frame(&mut state.session);
                 state.arriving = Some((lane, extensions));
                 Some(now)
             },

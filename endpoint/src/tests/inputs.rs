@@ -9,12 +9,13 @@ use serde_json::json;
 
 use super::{harness, json as text, ms, run, service, value};
 use crate::testing::{Executor, Harness, connect};
-use crate::{AskFailed, BoxFuture, Client, Context, Endpoint, InputContext, Service, Tool, ToolError};
+use crate::{AskFailed, BoxFuture, Client, Context, Endpoint, Extensions, InputContext, Service, Tool, ToolError};
 use protocol_core::config::Config;
 use protocol_core::dialect::{Answer, Ask, Capabilities, Elicit, Elicited, Identity, Sample, Sampled};
+use protocol_core::drive::Machine as _;
 use protocol_core::error::RpcError;
 use protocol_core::json::Json;
-use protocol_core::session::Outcome;
+use protocol_core::session::{ExchangeId, Lane, OutboundId, Outcome};
 
 fn sampled(text: &str) -> Answer {
     Answer::Sample(Sampled::new(text, "model"))
@@ -244,6 +245,44 @@ fn end_of_input_while_a_handler_awaits_its_caller_ends_the_question_at_once() {
     assert_eq!(*saw.lock().unwrap(), Some(Err(AskFailed::Lost)));
     assert_eq!(run.ended, Some(ms(50)));
     assert_eq!(run.outcome(), Some(&Outcome::Lost));
+}
+
+/// A client that keeps the calls for which it was asked.
+struct Parents(Arc<Mutex<Vec<Option<OutboundId>>>>);
+
+impl Client for Parents {
+    fn capabilities(&self) -> Capabilities {
+        let mut can = Capabilities::default();
+        can.sampling = true;
+        can
+    }
+
+    fn sample(&self, asked: InputContext, _: Sample) -> BoxFuture<'static, Result<Sampled, RpcError>> {
+        self.0.lock().unwrap().push(asked.parent());
+        Box::pin(async { Ok(Sampled::new("so", "model")) })
+    }
+}
+
+#[test]
+fn an_input_request_belongs_to_the_call_on_whose_stream_it_comes() {
+    const WELCOME: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#;
+    const QUESTION: &str = r#"{"jsonrpc":"2.0","id":9,"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}"#;
+    let executor = Executor::new();
+    let parents = Arc::new(Mutex::new(Vec::new()));
+    let config = Config::mcp_client(Identity::new("client", "1"));
+    let mut client = Endpoint::client(Arc::new(Parents(Arc::clone(&parents))), config, executor.runtime());
+    let peer = client.peer();
+    let _calls = [(); 2].map(|()| peer.call_tool("wait", Json::empty_object()).unwrap());
+    client.handle_frame_by(WELCOME.into(), Lane::CHANNEL, Extensions::new(), executor.now()).unwrap();
+    for stream in [Some(2), Some(3), None] {
+        while client.poll_transmit().is_some() {}
+        let exchange = stream.map(ExchangeId::from_number);
+        client.handle_frame_within(QUESTION.into(), Lane::CHANNEL, exchange, executor.now()).unwrap();
+        executor.run_until_stalled();
+    }
+    let parents = parents.lock().unwrap();
+    assert!(parents[0].is_some() && parents[0] != parents[1], "{parents:?}");
+    assert_eq!(parents[1], parents[2], "without a stream, the newest call");
 }
 
 /// A client whose model calls the tool `nest` once more before it answers.
