@@ -94,7 +94,7 @@ pub(super) struct Ended {
     pub(super) err: Vec<String>,
 }
 
-fn start<A: AsRef<OsStr>>(name: &str, arguments: impl IntoIterator<Item = A>, stdin: Stdio) -> Running {
+pub(super) fn start<A: AsRef<OsStr>>(name: &str, arguments: impl IntoIterator<Item = A>, stdin: Stdio) -> Running {
     let mut command = Command::new(program(name));
     command.args(arguments).stdin(stdin);
     Running::of(command)
@@ -109,7 +109,7 @@ impl Running {
     }
 
     /// Waits for a line on stderr that contains `what`, and returns it.
-    fn until_error_line(&mut self, what: &str) -> String {
+    pub(super) fn until_error_line(&mut self, what: &str) -> String {
         self.err.until(what)
     }
 

@@ -3,6 +3,7 @@
 mod addresses;
 mod call_and_tools;
 mod children;
+mod configuration;
 mod gateway;
 mod leaving;
 mod web_socket;
