@@ -31,10 +31,12 @@ mod awaits;
 mod executor;
 mod harness;
 mod pipe;
+#[cfg(feature = "seal")]
 mod rounds;
 
 pub use awaits::{every_cancel_point, every_drop_point};
 pub use executor::{Executor, VirtualTimer};
 pub use harness::{Harness, Run};
 pub use pipe::{Pipe, PipeBroken, connect, pipe};
+#[cfg(feature = "seal")]
 pub use rounds::{Rounds, every_round};

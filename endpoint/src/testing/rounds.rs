@@ -28,7 +28,7 @@ pub struct Rounds {
 
 /// Runs a tool's handler in each way in which its input requests can be answered, and compares the ends: over a handshake; in MCP 2026-07-28 in
 /// one process; there with a new process for each request; and, for each of its requests, once more in another new process, which must end
-/// it with the same input requests or the same result. The handler must give equal results to equal answers.
+/// it with the same input requests or the same result. The handler must give equal results to equal answers. Needs the feature `seal`.
 ///
 /// `service` makes the service of one process; its keys are replaced. `answer` answers an input request, and must give equal answers to equal
 /// input requests.
