@@ -446,7 +446,7 @@ impl HttpClient {
                 TimerKey::Close => {
                     self.closing.forget();
                     self.give_everything_up();
-                    self.end_session();
+                    self.flush();
                 }
             }
         }

@@ -140,7 +140,7 @@ impl HttpClient {
         self.limit(request, self.config.timeouts.acknowledge);
     }
 
-    /// Sends what waits, as far as it may be sent, and stops or resumes the channel of the session.
+    /// Sends what waits, as far as it may be sent, stops or resumes the channel of the session, and ends a client that is closing once it may.
     pub(super) fn flush(&mut self) {
         match &self.phase {
             Phase::Old { target: Some(target) } => {
@@ -160,10 +160,11 @@ impl HttpClient {
             Phase::Closing => self.backlog.clear(),
             _ => {}
         }
-        self.end_session();
         if let Some(is_stopped) = self.backlog.judge(&self.config.limits) {
             self.events.push_back(HttpClientEvent::Writable(!is_stopped));
         }
+        // Last, since nothing may follow the end.
+        self.end_session();
     }
 
     /// Sends a frame over the transport of 2024-11-05.
