@@ -1,5 +1,6 @@
 //! Tools that describe their caller or send it input requests: `whoami`, `summarise`, `delete`, `rename`, `connect` and `survey`.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -227,30 +228,34 @@ struct Surveyed {
     /// who took part; missing if nobody did
     #[serde(skip_serializing_if = "Option::is_none")]
     participant: Option<String>,
+    /// the number of the survey, of all at this server
+    number: u64,
     /// what the model thinks
     opinion: String,
     /// whether the answers may be published
     publish: bool,
 }
 
-/// The number of surveys in this process, as a provider would count them that is paid for each.
-pub(super) static REGISTERED: AtomicU64 = AtomicU64::new(0);
-
 /// Asks three times, once beside a wait, and has one effect in between that happens once.
 pub(super) fn survey(audit: &Audit) -> Tool {
-    structured(audit, "survey", async |context: Context, SurveyArguments { topic }: SurveyArguments, _: Record| {
-        context.count(0, 3);
-        let form =
-            context.elicit_typed::<Participant>(format!("Who takes part in the survey on {topic}?")).key("participant").await?;
-        context.count(1, 3);
-        context.once("register", async |_key| Ok(REGISTERED.fetch_add(1, Ordering::Relaxed))).await?;
-        let asked = context.sample(Sample::new(format!("In one sentence: what do you think about {topic}?"))).key("opinion");
-        let (opinion, waited) = futures_lite::future::zip(asked, context.sleep(Duration::from_millis(20))).await;
-        waited?;
-        context.count(2, 3);
-        let publish = context.confirm(format!("Publish the survey on {topic}?")).key("publish").await;
-        context.count(3, 3);
-        Ok(Surveyed { participant: form.map(|form| form.name), opinion: opinion?.text, publish })
+    // As a provider would count them that is paid for each.
+    let registered = Arc::new(AtomicU64::new(0));
+    structured(audit, "survey", move |context: Context, SurveyArguments { topic }: SurveyArguments, _: Record| {
+        let registered = Arc::clone(&registered);
+        async move {
+            context.count(0, 3);
+            let form =
+                context.elicit_typed::<Participant>(format!("Who takes part in the survey on {topic}?")).key("participant").await?;
+            context.count(1, 3);
+            let number = context.once("register", async |_key| Ok(registered.fetch_add(1, Ordering::Relaxed) + 1)).await?;
+            let asked = context.sample(Sample::new(format!("In one sentence: what do you think about {topic}?"))).key("opinion");
+            let (opinion, waited) = futures_lite::future::zip(asked, context.sleep(Duration::from_millis(20))).await;
+            waited?;
+            context.count(2, 3);
+            let publish = context.confirm(format!("Publish the survey on {topic}?")).key("publish").await;
+            context.count(3, 3);
+            Ok(Surveyed { participant: form.map(|form| form.name), number, opinion: opinion?.text, publish })
+        }
     })
     .title("Survey")
     .description("Pretends to make a survey: asks the user for a name, the model for its opinion, and the user for a confirmation.")
