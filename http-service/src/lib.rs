@@ -52,6 +52,11 @@
 //! If a body is not polled, at most [`HttpLimits::output_bytes`](protocol_core::http::HttpLimits::output_bytes) are collected for it; then its
 //! lane is stopped: progress is merged, log records are dropped. No other request is affected.
 //!
+//! # Long calls
+//!
+//! A handler that works for longer than a connection should be held ends the response with [`ResponseStream::suspend`], and the client comes
+//! back for the rest.
+//!
 //! # Authentication
 //!
 //! A layer verifies the caller, and puts values into the extensions of the request. Handlers read the whole head with
@@ -88,5 +93,6 @@ pub use host_origin::{HostOriginBody, HostOriginFuture, HostOriginLayer, HostOri
 #[cfg(feature = "hyper")]
 pub use listen::{Acceptor, ConnectionLimits, HttpListener};
 pub use protocol_core::http::origin::Allowed;
-pub use protocol_core::http::{HttpLimits, HttpServerConfig, HttpTimeouts};
+pub use protocol_core::http::{HttpLimits, HttpServerConfig, HttpTimeouts, NotResumable};
+pub use server::ResponseStream;
 pub use service::HttpService;

@@ -19,7 +19,7 @@ use protocol_core::{Identity, Json, Progress, ToolOutput};
 use tower_layer::Layer as _;
 use tower_service::Service as _;
 
-use crate::{Allowed, HostOriginLayer, HttpBody, HttpFuture, HttpServerConfig, HttpService, Principal, TimedRuntime};
+use crate::{Allowed, HostOriginLayer, HttpBody, HttpFuture, HttpServerConfig, HttpService, Principal, ResponseStream, TimedRuntime};
 
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
@@ -750,5 +750,64 @@ mod listening {
             assert!(bench.executor.block_on(listener.closed()).is_some());
             assert_eq!(Arc::strong_count(&failing), 1, "nothing listens any longer");
         }
+    }
+}
+
+// ---- Responses that end before their call ----
+
+/// A tool that suspends its stream twice, the second time once its client is back, and notes what `suspend` returned.
+fn patient(returned: &Arc<Mutex<Vec<bool>>>) -> Tool {
+    let returned = Arc::clone(returned);
+    Tool::new("patient", move |context: Context, (): ()| {
+        let returned = Arc::clone(&returned);
+        async move {
+            for pause in [100, 400, 400] {
+                context.sleep(ms(pause)).await?;
+                let stream = context.extensions().get::<ResponseStream>();
+                let is_suspended = stream.is_some_and(|stream| stream.suspend().is_ok());
+                returned.lock().expect("no panic").push(is_suspended);
+            }
+            Ok("at last")
+        }
+    })
+}
+
+#[test]
+fn a_handler_lets_its_client_come_back_for_the_result() {
+    let returned = Arc::<Mutex<Vec<bool>>>::default();
+    let mut bench = Bench::serving(service(&Arc::default()).tool(patient(&returned)), Arc::default(), |_| {});
+    let session = bench.open();
+    let mut called = bench.call_in(&session, 1, "patient");
+    bench.run(100);
+    called.poll(&bench.executor);
+    assert_eq!((called.status(), called.has_ended, called.events()), (200, true, 0));
+    let id = called.received.lines().find_map(|line| line.strip_prefix("id: ")).expect("an id to come back with").to_owned();
+    assert!(called.received.ends_with("retry: 1000\n\n"), "{}", called.received);
+
+    let mut resumed = bench.send("GET", &[("mcp-session-id", &session), ("last-event-id", &id)], "");
+    bench.run(400);
+    resumed.poll(&bench.executor);
+    assert_eq!((resumed.has_ended, resumed.events()), (true, 0), "{}", resumed.received);
+    // It is away now, and a stream without a client cannot be suspended.
+    bench.run(400);
+    assert_eq!(*returned.lock().unwrap(), [true, true, false]);
+    let last = bench.send("GET", &[("mcp-session-id", &session), ("last-event-id", &id)], "");
+    assert!(last.has_ended && last.received.contains("at last"), "{}", last.received);
+}
+
+#[test]
+fn a_stream_that_its_client_cannot_come_back_to_is_not_suspended() {
+    for (resumable, in_session) in [(false, true), (true, false)] {
+        let returned = Arc::<Mutex<Vec<bool>>>::default();
+        let service = service(&Arc::default()).tool(patient(&returned));
+        let mut bench = Bench::serving(service, Arc::default(), |config| config.resumable = resumable);
+        let session = bench.open();
+        let mut called = if in_session { bench.call_in(&session, 1, "patient") } else { bench.call("patient") };
+        for _ in 0..3 {
+            bench.run(400);
+            called.poll(&bench.executor);
+        }
+        assert_eq!(*returned.lock().unwrap(), [false; 3]);
+        assert!(called.has_ended && called.received.contains("at last"), "{}", called.received);
     }
 }

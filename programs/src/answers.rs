@@ -8,12 +8,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use endpoint::{BoxFuture, Client, InputContext};
-use protocol_core::{Capabilities, Consent, Elicit, Elicited, Json, LogRecord, Notice, OpenUrl, RpcError, Sample, Sampled};
+use protocol_core::{
+    Capabilities, Consent, Elicit, Elicited, Json, LogRecord, NoDefault, Notice, OpenUrl, RpcError, Sample, Sampled,
+};
 
 use super::addresses::{Addresses, described};
 use super::arguments::{Forms, Root, Samples};
 use super::display::Display;
-use super::person::{Person, defaults};
+use super::person::Person;
 use super::threads::in_thread;
 
 /// The [`Client`] of `call`.
@@ -182,9 +184,9 @@ impl Client for Answers {
             Answering::Unavailable => Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "nobody answers questions")),
             Answering::With(Forms::Decline) => Ok(Elicited::Decline),
             Answering::With(Forms::Content(content)) if !form.is_confirmation() => Ok(Elicited::Accept(content.clone())),
-            Answering::With(Forms::Content(_) | Forms::Accept) => match defaults(&form) {
+            Answering::With(Forms::Content(_) | Forms::Accept) => match form.defaults() {
                 Ok(content) => Ok(Elicited::Accept(content)),
-                Err(field) => {
+                Err(NoDefault { field, .. }) => {
                     let why = format!("--accept has nothing to put into the field {field}; --answer can fill it");
                     self.display.print(&format!("call: {why}"));
                     Err(RpcError::internal(why))

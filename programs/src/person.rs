@@ -92,22 +92,6 @@ fn shown(text: &str) -> String {
     super::display::one_line(text)
 }
 
-/// The answer of `--accept` to a form: its default values.
-///
-/// # Errors
-/// The name of a required field that has none.
-pub(super) fn defaults(form: &Elicit) -> Result<Json, String> {
-    let mut content = Map::new();
-    for field in fields(form) {
-        match field.default {
-            Some(value) => drop(content.insert(field.name, value)),
-            None if field.required => return Err(field.name),
-            None => {}
-        }
-    }
-    Ok(Json::encode(&content).unwrap_or_else(|_| Json::empty_object()))
-}
-
 /// One field of a form.
 #[derive(Debug)]
 struct Field {
@@ -324,13 +308,6 @@ mod tests {
     fn a_form_may_be_declined_or_closed() {
         assert_eq!(answer(&form(NEW_NAME), "n\n").0, Elicited::Decline);
         assert_eq!(answer(&form(NEW_NAME), "y\n").0, Elicited::Cancel);
-    }
-
-    #[test]
-    fn accepting_fills_in_defaults_and_names_a_required_field_without_one() {
-        assert_eq!(defaults(&form(NEW_NAME)), Err("newName".to_owned()));
-        let with_default = form(r#"{"type":"object","properties":{"a":{"type":"integer","default":3},"b":{"type":"string"}}}"#);
-        assert_eq!(defaults(&with_default).map(|content| content.to_string()), Ok(r#"{"a":3}"#.to_owned()));
     }
 
     #[test]

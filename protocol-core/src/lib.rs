@@ -82,9 +82,9 @@ pub use bytes::Bytes;
 pub use config::{CallTimeouts, Config, DepthInference, DepthPolicy, ProgressPolicy, RateWindow, Timeouts};
 pub use dialect::{
     Answer, Ask, Blocks, Caller, Capabilities, Completion, CompletionOf, CompletionRequest, Consent, Content, Elicit, Elicited,
-    Identity, InputRound, Level, LogRecord, NotFound, Notice, Op, OpenUrl, Page, PeerInfo, Progress, PromptArgument, PromptInfo,
-    Protocol, Reply, Request, ResourceInfo, ResourceTemplateInfo, Retry, Sample, Sampled, SessionCredentials, SubscriptionFilter,
-    ToolInfo, ToolOutput, ToolResult, mcp, tesseron,
+    Identity, InputRound, Level, LogRecord, NoDefault, NotFound, Notice, Op, OpenUrl, Page, PeerInfo, Progress, PromptArgument,
+    PromptInfo, Protocol, Reply, Request, ResourceInfo, ResourceTemplateInfo, Retry, Sample, Sampled, SessionCredentials,
+    SubscriptionFilter, ToolInfo, ToolOutput, ToolResult, mcp, tesseron,
 };
 pub use error::{RpcError, Violation};
 pub use json::{Json, JsonError, Text};

@@ -14,9 +14,9 @@ use crate::context::Context;
 use crate::text_shape::{TextField, TextShape};
 use engine::BoxFuture;
 use protocol_core::config::RateWindow;
-use protocol_core::dialect::Reply;
+use protocol_core::dialect::{Content, Reply};
 use protocol_core::error::RpcError;
-use protocol_core::json::Json;
+use protocol_core::json::{Json, Text};
 use protocol_core::session::ServeOptions;
 
 type Run = dyn Fn(Context, BTreeMap<String, String>) -> BoxFuture<'static, Result<PromptOutput, ToolError>> + Send + Sync;
@@ -249,32 +249,32 @@ impl PromptOutput {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PromptMessage {
     role: &'static str,
-    content: Content,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Content {
-    Text(String),
-    Block(Json),
+    content: Json,
 }
 
 impl PromptMessage {
     /// A text message in the role of the user.
     #[must_use]
-    pub fn user(text: impl Into<String>) -> Self {
-        Self { role: "user", content: Content::Text(text.into()) }
+    pub fn user(text: impl Into<Text>) -> Self {
+        Self::user_content(Content::Text(text.into()))
     }
 
     /// A text message in the role of the model.
     #[must_use]
-    pub fn assistant(text: impl Into<String>) -> Self {
-        Self { role: "assistant", content: Content::Text(text.into()) }
+    pub fn assistant(text: impl Into<Text>) -> Self {
+        Self::assistant_content(Content::Text(text.into()))
     }
 
-    /// A message in the role of the user with another kind of content, an image or a resource. `block` is sent as it is.
+    /// A message in the role of the user with any content, such as an image or a resource.
     #[must_use]
-    pub fn user_block(block: Json) -> Self {
-        Self { role: "user", content: Content::Block(block) }
+    pub fn user_content(content: Content) -> Self {
+        Self { role: "user", content: content.into() }
+    }
+
+    /// A message in the role of the model with any content.
+    #[must_use]
+    pub fn assistant_content(content: Content) -> Self {
+        Self { role: "assistant", content: content.into() }
     }
 }
 
@@ -282,20 +282,10 @@ impl Serialize for PromptMessage {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         use serde::ser::{Error, SerializeStruct};
 
-        #[derive(Serialize)]
-        struct Text<'a> {
-            r#type: &'static str,
-            text: &'a str,
-        }
+        let content: &serde_json::value::RawValue = self.content.decode().map_err(S::Error::custom)?;
         let mut message = serializer.serialize_struct("PromptMessage", 2)?;
         message.serialize_field("role", self.role)?;
-        match &self.content {
-            Content::Text(text) => message.serialize_field("content", &Text { r#type: "text", text })?,
-            Content::Block(block) => {
-                let block: &serde_json::value::RawValue = block.decode().map_err(S::Error::custom)?;
-                message.serialize_field("content", block)?;
-            }
-        }
+        message.serialize_field("content", content)?;
         message.end()
     }
 }

@@ -19,8 +19,8 @@ use protocol_core::drive::{Machine as _, Timer};
 use protocol_core::http::SessionKey;
 use protocol_core::session::TransportEnd;
 
-use super::Shared;
 use super::state::{Order, Report};
+use super::{ResponseStream, Shared};
 
 /// The number of turns in one poll, after which other tasks have their turn.
 const MAX_TURNS: usize = 16;
@@ -33,6 +33,8 @@ pub(super) struct SessionDriver {
     shared: Arc<Shared>,
     key: SessionKey,
     endpoint: Endpoint,
+    /// Its client can come back to a stream.
+    can_resume: bool,
     /// Made when the first deadline has to be waited for: most requests without a handshake are over before.
     timer: Option<Box<dyn Timer + Send + Sync>>,
     /// Orders that the endpoint has not been given.
@@ -45,8 +47,18 @@ pub(super) struct SessionDriver {
 }
 
 impl SessionDriver {
-    pub(super) fn new(shared: Arc<Shared>, key: SessionKey, endpoint: Endpoint) -> Self {
-        Self { shared, key, endpoint, timer: None, orders: VecDeque::new(), reports: Vec::new(), is_ended: false, spare: None }
+    pub(super) fn new(shared: Arc<Shared>, key: SessionKey, endpoint: Endpoint, can_resume: bool) -> Self {
+        Self {
+            shared,
+            key,
+            endpoint,
+            can_resume,
+            timer: None,
+            orders: VecDeque::new(),
+            reports: Vec::new(),
+            is_ended: false,
+            spare: None,
+        }
     }
 
     /// Gives the reports to the server, and takes its orders. The task is woken when there are more.
@@ -66,6 +78,10 @@ impl SessionDriver {
         while let Some(order) = self.orders.pop_front() {
             match order {
                 Order::Frame { exchange, lane, frame, extensions } => {
+                    let extensions = match self.can_resume {
+                        true => extensions.with(ResponseStream::new(&self.shared, self.key, lane)),
+                        false => extensions,
+                    };
                     self.reports.push(match self.endpoint.handle_frame_by(frame, lane, extensions, now) {
                         Ok(received) => Report::Received { exchange, replies: received.replies },
                         Err(_) => Report::Full { exchange },

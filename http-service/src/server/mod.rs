@@ -3,9 +3,11 @@
 mod deadlines;
 mod driver;
 mod exchange;
+mod response_stream;
 mod state;
 
 pub(crate) use exchange::Exchange;
+pub use response_stream::ResponseStream;
 
 use core::fmt;
 use core::time::Duration;
@@ -151,7 +153,8 @@ impl Shared {
             Era::Modern => modern,
         };
         let runtime: Arc<dyn Runtime> = Arc::clone(&self.runtime) as _;
-        SessionDriver::new(Arc::clone(self), key, Endpoint::serving(Arc::clone(&self.service), CoreArc::clone(config), runtime))
+        let endpoint = Endpoint::serving(Arc::clone(&self.service), CoreArc::clone(config), runtime);
+        SessionDriver::new(Arc::clone(self), key, endpoint, self.config.resumable && era == Era::Legacy)
     }
 
     /// Random bytes for the id of the session that a request may open.

@@ -9,7 +9,9 @@ use bytes::Bytes;
 use endpoint::Extensions;
 use engine::{After, DriverSlot, Guarded, park};
 use protocol_core::http::era::Era;
-use protocol_core::http::{HttpContext, HttpEvent, HttpExchangeId, HttpRequest, HttpServer, ResponsePart, SessionKey};
+use protocol_core::http::{
+    HttpContext, HttpEvent, HttpExchangeId, HttpRequest, HttpServer, NotResumable, ResponsePart, SessionKey,
+};
 use protocol_core::{Instant, Lane, Transmit};
 
 /// Everything under the lock.
@@ -129,6 +131,12 @@ impl State {
     pub(super) fn lose(&mut self, exchange: HttpExchangeId, now: Instant) -> Option<Waker> {
         self.server.handle_lost(exchange, now);
         self.exchanges.remove(&exchange).flatten()
+    }
+
+    /// Ends the response that carries a stream now, so that the client comes back for the rest.
+    pub(super) fn suspend(&mut self, session: SessionKey, lane: Lane, now: Instant) -> Result<(), NotResumable> {
+        let exchange = self.server.carrier(session, lane).ok_or(NotResumable)?;
+        self.server.suspend(exchange, now)
     }
 
     // ---- Sessions ----

@@ -1,5 +1,7 @@
 //! One block of content of a result or a message.
 
+use alloc::vec::Vec;
+
 use crate::json::write::{Object, base64};
 use crate::json::{Json, Text};
 
@@ -73,6 +75,18 @@ impl Content {
                 resource.string(body, data);
             });
         }))
+    }
+}
+
+/// The block as it is sent on MCP.
+impl From<Content> for Json {
+    fn from(block: Content) -> Self {
+        if let Content::Raw(json) = block {
+            return json;
+        }
+        let mut text = Vec::new();
+        block.write(&mut text);
+        Self::written(text)
     }
 }
 

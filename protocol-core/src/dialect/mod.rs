@@ -7,6 +7,7 @@ mod blocks;
 mod caller;
 mod checkpoint;
 mod content;
+mod elicit;
 mod form;
 mod list;
 pub mod mcp;
@@ -34,6 +35,7 @@ pub use blocks::Blocks;
 pub use caller::Caller;
 pub(crate) use caller::KnownCaller;
 pub use content::Content;
+pub use elicit::{Elicit, NoDefault};
 pub(crate) use list::list_of;
 pub use list::{Page, PromptArgument, PromptInfo, ResourceInfo, ResourceTemplateInfo, ToolInfo, ToolResult};
 pub(crate) use mcp::RetryMembers;
@@ -50,8 +52,8 @@ pub use request::{
 pub use round::{InputRound, Retry};
 pub use subscription::SubscriptionFilter;
 pub use terms::{
-    Answer, Ask, Capabilities, Completion, Elicit, Elicited, Identity, Level, LogRecord, NotFound, Notice, Op, PeerInfo, Progress,
-    Reply, Sample, Sampled, SessionCredentials, ToolOutput,
+    Answer, Ask, Capabilities, Completion, Elicited, Identity, Level, LogRecord, NotFound, Notice, Op, PeerInfo, Progress, Reply,
+    Sample, Sampled, SessionCredentials, ToolOutput,
 };
 
 /// The protocol that a session speaks, and the end of it that the session plays.

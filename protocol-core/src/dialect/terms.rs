@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::{Blocks, Consent, Content, InputRound, OpenUrl, Page};
+use super::{Blocks, Consent, Content, Elicit, InputRound, OpenUrl, Page};
 use crate::error::RpcError;
 use crate::json::{Json, Text};
 
@@ -196,32 +196,6 @@ impl Sample {
     #[must_use]
     pub fn new(prompt: impl Into<String>) -> Self {
         Self { prompt: prompt.into(), ..Self::default() }
-    }
-}
-
-/// A form for the user to fill in.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Elicit {
-    /// The message for the user.
-    pub message: String,
-    /// A JSON Schema: a flat object of primitives (MCP, "Elicitation", section "Requested Schema").
-    pub schema: Json,
-}
-
-impl Elicit {
-    /// A form with the schema `schema`.
-    #[must_use]
-    pub fn new(message: impl Into<String>, schema: Json) -> Self {
-        Self { message: message.into(), schema }
-    }
-
-    /// Returns `true` if the form has no field, so that it only asks for yes or no.
-    #[must_use]
-    pub fn is_confirmation(&self) -> bool {
-        self.schema.member("properties").is_none_or(|properties| {
-            crate::json::read::Members::of(properties.as_bytes()).is_none_or(|mut fields| fields.next().is_none())
-        })
     }
 }
 

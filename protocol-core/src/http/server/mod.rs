@@ -458,6 +458,12 @@ impl HttpServer {
         self.is_stopped = true;
     }
 
+    /// The exchange that carries the stream of `lane` now. `None` if the client is away, or all replies on that lane were made.
+    #[must_use]
+    pub fn carrier(&self, session: SessionKey, lane: Lane) -> Option<HttpExchangeId> {
+        self.sessions.get(&session)?.stream(lane)?.exchange()
+    }
+
     /// Ends the response of a stream that goes on, so that the client comes back for the rest after [`HttpTimeouts::retry`]: for work that
     /// takes longer than a connection should be held.
     ///
