@@ -720,7 +720,7 @@ fn a_tool_asks_its_caller_in_every_era_and_gives_the_same_result() {
     let asked = ["--answer", r#"{"name":"Ada"}"#, "--sample-reply", "It is fine.", "survey", r#"{"topic":"tea"}"#];
     for era in ["legacy", "modern"] {
         let ended = call_tools(&[&["--era", era][..], &asked].concat(), &[]).with(0);
-        let expected = r#"{"participant":"Ada","opinion":"It is fine.","publish":true}"#;
+        let expected = r#"{"participant":"Ada","number":1,"opinion":"It is fine.","publish":true}"#;
         assert_eq!(ended.out, format!("{expected}\n"), "{ended:?}");
         assert_eq!(ended.err.last().map(String::as_str), Some("3/3 100%"), "{ended:?}");
         let ended = call_tools(&["--era", era, "--accept", "delete", r#"{"name":"draft"}"#], &[]).with(0);
