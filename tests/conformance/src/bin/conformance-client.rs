@@ -1,0 +1,14 @@
+//! The client of the conformance suite, on tokio: `conformance-client URL`. The suite names the scenario in the environment.
+
+use std::error::Error;
+
+use adapter_tokio::{HttpServerAddress, http_connect};
+use conformance::client;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(client::run(|client, config, url| {
+        let connection = http_connect(client, config, HttpServerAddress::new(url))?;
+        Ok((connection.peer(), async { drop(connection.await) }))
+    }))
+}

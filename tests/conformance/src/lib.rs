@@ -1,0 +1,5 @@
+//! The server and the client that the official conformance suite of MCP is run against, written as a user would write them. What they offer
+//! is prescribed by the suite; `run` beside this crate runs it.
+
+pub mod client;
+pub mod server;

@@ -1,0 +1,58 @@
+//! The server: tools, prompts and resources with the names and results that the suite expects.
+
+mod asking;
+mod catalog;
+mod content;
+mod prompts;
+mod reporting;
+mod resources;
+
+use std::env;
+use std::error::Error;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use endpoint::{Service, TimedRuntime};
+use http_service::HttpService;
+use protocol_core::{Completion, Identity};
+
+/// The service with everything that the suite looks for.
+#[must_use]
+pub fn service() -> Service {
+    let mut service = Service::new(Identity::new("conformance-server", env!("CARGO_PKG_VERSION")))
+        .configure(|config| config.capabilities.logging = true)
+        .completion(async |_, _| Ok(Completion::all(["testValue1"])));
+    let catalog = service.catalog();
+    for tool in content::tools().into_iter().chain(reporting::tools()).chain(asking::tools()).chain(catalog::tools(&catalog)) {
+        service = service.tool(tool);
+    }
+    for prompt in prompts::prompts() {
+        service = service.prompt(prompt);
+    }
+    for resource in resources::resources() {
+        service = service.resource(resource);
+    }
+    service.resource_template(resources::template())
+}
+
+/// Serves on the address that the command line names, or on any free port, until the process is ended. `listen` opens the listener, and returns
+/// its address, and a future that is pending as long as it listens.
+///
+/// # Cancel safety
+/// Cancel safe: dropping it closes the listener.
+///
+/// # Errors
+/// Those of `listen`.
+pub async fn run<L, F, S>(runtime: Arc<dyn TimedRuntime>, listen: L) -> Result<(), Box<dyn Error>>
+where
+    L: FnOnce(String, HttpService) -> F,
+    F: Future<Output = Result<(SocketAddr, S), Box<dyn Error>>>,
+    S: Future<Output = ()>,
+{
+    let address = env::args().nth(1).unwrap_or_else(|| "127.0.0.1:0".to_owned());
+    let (address, serving) = listen(address, HttpService::new(Arc::new(service()), runtime)).await?;
+    println!("http://{address}/mcp");
+    serving.await;
+    Ok(())
+}
