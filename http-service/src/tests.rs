@@ -19,7 +19,9 @@ use protocol_core::{Identity, Json, Progress, ToolOutput};
 use tower_layer::Layer as _;
 use tower_service::Service as _;
 
-use crate::{Allowed, HostOriginLayer, HttpBody, HttpFuture, HttpServerConfig, HttpService, Principal, ResponseStream, TimedRuntime};
+use crate::{
+    Allowed, HostOriginLayer, HttpBody, HttpFuture, HttpServerConfig, HttpService, Principal, ResponseStream, TimedRuntime,
+};
 
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";

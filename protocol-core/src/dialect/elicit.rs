@@ -71,7 +71,7 @@ mod tests {
 
     use super::{Elicit, Json, NoDefault};
 
-    fn form(schema: &str) -> Elicit {
+    fn form(schema: &'static str) -> Elicit {
         Elicit::new("", Json::parse(schema).unwrap())
     }
 

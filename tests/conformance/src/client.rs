@@ -8,7 +8,9 @@ use std::sync::Arc;
 use endpoint::{BoxFuture, CallError, Client, InputContext, Peer};
 use futures_lite::future::zip;
 use protocol_core::mcp::Era;
-use protocol_core::{Capabilities, Close, Config, Elicit, Elicited, Identity, Json, RpcError, Sample, Sampled, ToolInfo, ToolResult};
+use protocol_core::{
+    Capabilities, Close, Config, Elicit, Elicited, Identity, Json, RpcError, Sample, Sampled, ToolInfo, ToolResult,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -53,7 +53,7 @@ mod protocol_core {
             AlarmId, Answer, Ask, AskError, Blocks, CallTimeouts, Caller, Capabilities, CheckpointError, TimeoutKind, Close,
             CloseReason, Completion, CompletionOf, CompletionRequest, Config, Consent, Content, DepthInference, DepthPolicy,
             Elicit, Elicited, Event, ExchangeId, Full, Gone, Identity, InboundId, InputFailed, InputKey, InputMode, InputRound, Retry, json::read::Walk<'static>, Instant,
-            Invalid, Invoke, InvokeError, Json, JsonError, Lane, Level, Limits, LogRecord, Logged, NotFound, NotLive,
+            Invalid, Invoke, InvokeError, Json, JsonError, Lane, Level, Limits, LogRecord, Logged, NoDefault, NotFound, NotLive,
             Notice, Op, OpenUrl, OutboundId, Outcome, Page, PartialResult, SessionCredentials, PeerInfo, Progress, ProgressError,
             ProgressPolicy, PromptArgument, PromptInfo, Protocol, RateWindow, Received, Refused, Reply, ReplyKind,
             Reported, Request, ResourceInfo, ResourceTemplateInfo, Route, RouteKind, RpcError, Sample, Sampled,
@@ -101,7 +101,7 @@ mod http_service {
         [T: Send + Sync]
         shared: [
             ConnectionLimits, HostOriginBody<T>, HostOriginFuture<T>, HostOriginLayer, HostOriginService<T>, HttpBody, HttpFuture<T>,
-            HttpListener, HttpService, Principal
+            HttpListener, HttpService, Principal, ResponseStream
         ]
         moved: []
         local: []

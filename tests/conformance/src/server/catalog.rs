@@ -19,7 +19,8 @@ pub(super) fn tools(catalog: &Catalog) -> Vec<Tool> {
         toggle(
             "test_trigger_tool_change",
             |catalog| {
-                let tool = Tool::new("test_temporary_tool", async |_: Context, ()| Ok("still here")).description("Is there for a while.");
+                let tool =
+                    Tool::new("test_temporary_tool", async |_: Context, ()| Ok("still here")).description("Is there for a while.");
                 catalog.add_tool(tool).expect("its schema is checked");
             },
             |catalog| assert!(catalog.remove_tool("test_temporary_tool"), "it was added"),
@@ -28,7 +29,8 @@ pub(super) fn tools(catalog: &Catalog) -> Vec<Tool> {
         toggle(
             "test_trigger_prompt_change",
             |catalog| {
-                let prompt = Prompt::new("test_temporary_prompt", async |_, _| Ok(PromptOutput::new([PromptMessage::user("Still here?")])));
+                let prompt =
+                    Prompt::new("test_temporary_prompt", async |_, _| Ok(PromptOutput::new([PromptMessage::user("Still here?")])));
                 catalog.add_prompt(prompt.description("Is there for a while.")).expect("it has no schema");
             },
             |catalog| assert!(catalog.remove_prompt("test_temporary_prompt"), "it was added"),

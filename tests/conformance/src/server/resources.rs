@@ -15,10 +15,12 @@ pub(super) fn resources() -> Vec<Resource> {
         Resource::new("test://static-binary", "static-binary", async |_: Context| Ok(ResourceContents::blob(PIXEL)))
             .description("An image that never changes.")
             .mime_type("image/png"),
-        Resource::new("test://watched-resource", "watched-resource", async |_: Context| Ok(ResourceContents::text("Watched resource content")))
-            .description("A text that can be subscribed to.")
-            .mime_type("text/plain")
-            .subscribable(),
+        Resource::new("test://watched-resource", "watched-resource", async |_: Context| {
+            Ok(ResourceContents::text("Watched resource content"))
+        })
+        .description("A text that can be subscribed to.")
+        .mime_type("text/plain")
+        .subscribable(),
     ]
 }
 
