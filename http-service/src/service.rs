@@ -9,11 +9,12 @@ use std::sync::Arc;
 use endpoint::{Service, TimedRuntime};
 use http::{Request, Response};
 use http_body::Body;
+use protocol_core::drive::LaneMachine;
 use protocol_core::http::HttpServerConfig;
 
 use crate::body::HttpBody;
 use crate::future::HttpFuture;
-use crate::server::Owner;
+use crate::server::{OtherMachine, Owner};
 
 /// MCP over Streamable HTTP, as a [`tower_service::Service`]: always ready, without an error, for requests with any body.
 ///
@@ -38,7 +39,20 @@ impl HttpService {
     /// Serves `service` with the configuration `config`. Its era takes the place of the one that `service` is configured with.
     #[must_use]
     pub fn with_config(service: Arc<Service>, runtime: Arc<dyn TimedRuntime>, config: HttpServerConfig) -> Self {
-        Self { owner: Arc::new(Owner::new(service, runtime, config)) }
+        Self { owner: Arc::new(Owner::of_service(service, runtime, config)) }
+    }
+
+    /// Serves sessions by machines of your own, such as the agent's leg of a gateway: `open` makes one for each session, or refuses it with
+    /// `None`. Set [`HttpServerConfig::era`] to the eras that the machines speak. Their frames come by
+    /// [`LaneMachine::handle_lane_frame`]; extensions of requests are dropped.
+    #[must_use]
+    pub fn with_machines<M: LaneMachine<Event = Infallible> + Send + Sync + 'static>(
+        open: impl Fn() -> Option<M> + Send + Sync + 'static,
+        runtime: Arc<dyn TimedRuntime>,
+        config: HttpServerConfig,
+    ) -> Self {
+        let open = move || open().map(|machine| Box::new(machine) as OtherMachine);
+        Self { owner: Arc::new(Owner::of_machines(open, runtime, config)) }
     }
 
     /// Ends the service gracefully: nothing new is opened, which is answered with 503, and every session closes. Requests that are being

@@ -15,7 +15,9 @@ use http::request::Parts;
 use http::{Request, Response};
 use http_body::{Body, Frame};
 use protocol_core::mcp::Era;
-use protocol_core::{Identity, Json, Progress, ToolOutput};
+use protocol_core::{Close, Identity, Json, Progress, ToolOutput};
+use tesseron::bridge::{BridgeConfig, BridgeEvent, Leg};
+use tesseron::legs::SharedBridge;
 use tower_layer::Layer as _;
 use tower_service::Service as _;
 
@@ -24,6 +26,7 @@ use crate::{
 };
 
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 
 fn ms(millis: u64) -> Duration {
@@ -179,8 +182,7 @@ impl Bench {
 
     /// Opens a session, and returns its id.
     fn open(&mut self) -> String {
-        let body = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
-        let opened = self.post(&[], body);
+        let opened = self.post(&[], HELLO);
         assert_eq!(opened.status(), 200, "{}", opened.received);
         let id = opened.header("mcp-session-id").expect("an id").to_owned();
         let noted = self.post(&[("mcp-session-id", &id)], r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#);
@@ -812,4 +814,85 @@ fn a_stream_that_its_client_cannot_come_back_to_is_not_suspended() {
         assert_eq!(*returned.lock().unwrap(), [false; 3]);
         assert!(called.has_ended && called.received.contains("at last"), "{}", called.received);
     }
+}
+
+// ---- Machines of the owner's ----
+
+/// A service whose sessions are the agents' legs of gateways, and these gateways. It refuses more than two.
+fn gateways() -> (Bench, Arc<Mutex<Vec<SharedBridge>>>) {
+    let executor = Executor::new();
+    let runtime: Arc<dyn TimedRuntime> = Arc::new(executor.clone());
+    let opened = Arc::<Mutex<Vec<SharedBridge>>>::default();
+    let (bridges, clock) = (Arc::clone(&opened), executor.runtime());
+    let open = move || {
+        let mut bridges = bridges.lock().expect("no panic");
+        let is_refused = bridges.len() >= 2;
+        bridges.push(SharedBridge::new(BridgeConfig::new(Identity::new("g", "1"), 0), Box::new(|_| {}), Arc::clone(&clock)));
+        (!is_refused).then(|| bridges[bridges.len() - 1].leg(Leg::Agent))
+    };
+    let mut config = HttpServerConfig::default();
+    config.era = Era::Legacy;
+    let service = HttpService::with_machines(open, runtime, config);
+    (Bench { service, executor, seen: Arc::default() }, opened)
+}
+
+#[test]
+fn a_gateway_is_served_and_each_reply_goes_out_by_the_exchange_of_its_request() {
+    let (mut bench, bridges) = gateways();
+    let session = bench.open();
+    let fields = [("mcp-session-id", &*session)];
+    let claim = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"tesseron__claim_session","arguments":{"code":"ABCD-EF"}}}"#;
+    let mut claiming = bench.post(&fields, claim);
+    assert_eq!(claiming.status(), 0, "no app has the code yet");
+    let listed = bench.post(&fields, r#"{"jsonrpc":"2.0","id":8,"method":"tools/list"}"#);
+    assert!(listed.has_ended && listed.received.contains("tesseron__list_actions"), "{}", listed.received);
+    let bridge = bridges.lock().unwrap()[0].clone();
+    let claim = bench.executor.block_on(async {
+        loop {
+            if let BridgeEvent::ClaimWanted { claim, .. } = bridge.next_event().await {
+                break claim;
+            }
+        }
+    });
+    bridge.refuse_claim(claim.expect("it is wanted"), "no app waits with it");
+    claiming.poll(&bench.executor);
+    assert!(claiming.has_ended && claiming.received.contains("no app waits with it"), "{}", claiming.received);
+}
+
+#[test]
+fn a_call_that_the_agent_of_a_gateway_cancels_ends_its_exchange() {
+    let (mut bench, bridges) = gateways();
+    let session = bench.open();
+    let fields = [("mcp-session-id", &*session)];
+    let claim = r#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"tesseron__claim_session","arguments":{"code":"ABCD-EF"}}}"#;
+    let mut claiming = bench.post(&fields, claim);
+    bench.post(&fields, r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}"#);
+    claiming.poll(&bench.executor);
+    assert!(claiming.has_ended, "no reply comes");
+    assert_eq!(counts(&bench), (1, 0));
+    assert_eq!(bench.send("DELETE", &fields, "").status(), 204);
+    bench.executor.run_until_stalled();
+    let bridge = bridges.lock().unwrap()[0].clone();
+    let reason = bench.executor.block_on(async {
+        loop {
+            if let BridgeEvent::AgentClosed(reason) = bridge.next_event().await {
+                break reason;
+            }
+        }
+    });
+    assert!(reason.is_some() && counts(&bench) == (0, 0));
+}
+
+#[test]
+fn a_gateway_that_closes_ends_its_session_and_one_that_is_refused_never_begins() {
+    let (mut bench, bridges) = gateways();
+    let (one, other) = (bench.open(), bench.open());
+    bridges.lock().unwrap()[0].close(Close::Now);
+    bench.executor.run_until_stalled();
+    let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    assert_eq!(bench.post(&[("mcp-session-id", &*one)], ping).status(), 404);
+    assert_eq!(bench.post(&[("mcp-session-id", &*other)], ping).status(), 200);
+    let refused = bench.post(&[], HELLO);
+    assert_eq!((refused.status(), refused.header("mcp-session-id")), (503, None), "{}", refused.received);
+    assert_eq!(counts(&bench), (1, 0));
 }

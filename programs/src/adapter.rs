@@ -32,7 +32,7 @@ pub trait Adapter: Clone + Send + Sync + 'static {
     fn run<T, F: Future<Output = T>>(threads: Option<usize>, program: impl FnOnce(Self) -> F) -> T;
 
     /// The runtime that Tesseron uses.
-    type Sockets: Sockets;
+    type Sockets: Sockets + TimedRuntime;
 
     /// Its sockets, and its clock, which starts now.
     fn sockets(&self) -> Self::Sockets;

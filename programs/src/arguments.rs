@@ -114,6 +114,9 @@ It serves MCP on stdin and stdout, one JSON message in each line, or with --tcp 
 other. At the end of stdin it answers the requests that it has read, for at most the time of --linger,
 and exits; at once if its stdout is closed, too.
 
+With --http the client connects over Streamable HTTP. There is one session at a time: a client that opens
+one ends the session before it, since an app has one gateway.
+
 Apps are found by their manifests in the home; the gateway connects only to apps of this user on this
 machine. Claim an app by giving the model the code that the app shows.
 
@@ -134,6 +137,9 @@ struct GatewayLine {
     /// Listen on ADDR, as in 127.0.0.1:7777, instead of stdin; port 0 picks one. The address goes to stderr.
     #[arg(long, value_name = "ADDR")]
     tcp: Option<String>,
+    /// Serve HTTP on ADDR; otherwise as --tcp.
+    #[arg(long, value_name = "ADDR", conflicts_with = "tcp")]
+    http: Option<String>,
     /// Find the manifests below DIR instead of the home of the user.
     #[arg(long, value_name = "DIR")]
     home: Option<PathBuf>,
@@ -304,6 +310,7 @@ pub struct AppWish {
 #[derive(Debug)]
 pub(super) struct GatewayWish {
     pub(super) tcp: Option<String>,
+    pub(super) http: Option<String>,
     pub(super) home: Option<PathBuf>,
     pub(super) surface: Surface,
     pub(super) resume_ttl: Duration,
@@ -447,6 +454,7 @@ pub(super) fn gateway(
         surface: line.surface.or_else(from_environment).unwrap_or_default(),
         resume_ttl: line.resume_ttl.or_else(ttl_from_environment).unwrap_or(default),
         tcp: line.tcp,
+        http: line.http,
         home: line.home,
         linger: line.linger,
         verbose: line.verbose,

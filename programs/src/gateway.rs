@@ -1,17 +1,20 @@
 //! The program `gateway`: one MCP client on one side, the Tesseron apps of this user on the other.
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::env;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use http_service::{ConnectionLimits, HttpServerConfig, HttpService};
 use notify::event::{AccessKind, AccessMode};
 use notify::{Event, EventKind, RecursiveMode, Watcher};
+use protocol_core::mcp::Era;
 use protocol_core::{Close, CloseReason, Identity};
 use tesseron::TesseronError;
 use tesseron::bridge::{BridgeConfig, BridgeEvent};
-use tesseron::net::{Gateway, Home};
+use tesseron::net::{Gateway, Home, Sockets};
 
 use super::arguments::{self, GatewayWish};
 use super::display::one_line;
@@ -39,6 +42,7 @@ pub fn gateway<A: Adapter + Signals>() -> ExitCode {
 
 async fn run<A: Adapter + Signals>(adapter: A, wish: GatewayWish) -> u8 {
     let end = Bell::default();
+    let wish = Arc::new(wish);
     // Waits for signals from before the first client is served.
     let told = async {
         first(adapter.interrupt(), adapter.terminate()).await;
@@ -48,9 +52,10 @@ async fn run<A: Adapter + Signals>(adapter: A, wish: GatewayWish) -> u8 {
         status::OK
     };
     let served = async {
-        let served = match &wish.tcp {
-            None => serve(&adapter, &wish, &end, Watch::stdio(&adapter, wish.linger)).await,
-            Some(address) => listen(&adapter, &wish, &end, address).await.map_err(|error| error.to_string()),
+        let served = match (&wish.tcp, &wish.http) {
+            (Some(address), _) => listen(&adapter, &wish, &end, address).await.map_err(|error| error.to_string()),
+            (_, Some(address)) => listen_http(&adapter, &wish, &end, address).await.map_err(|error| error.to_string()),
+            (None, None) => serve(&adapter, &wish, &end, Watch::stdio(&adapter, wish.linger)).await,
         };
         served.map_or_else(|why| complain("gateway", why, status::NO_SERVER), |()| status::OK)
     };
@@ -76,10 +81,67 @@ async fn listen<A: Adapter>(adapter: &A, wish: &GatewayWish, end: &Bell, address
     }
 }
 
+/// Serves one agent over HTTP, until `end` is rung. A new session takes the place of the one before.
+async fn listen_http<A: Adapter>(adapter: &A, wish: &Arc<GatewayWish>, end: &Bell, address: &str) -> Result<(), TesseronError> {
+    // The drivers of sessions use the clock of their gateways.
+    let sockets = adapter.sockets();
+    let runtime = Arc::new(sockets.clone());
+    let current = Mutex::new(None::<Gateway<A::Sockets>>);
+    let open_session = {
+        let (adapter, wish) = (adapter.clone(), Arc::clone(wish));
+        move || {
+            let opened = open(sockets.clone(), &wish).map_err(|error| complain("gateway", error, status::NO_SERVER));
+            let (gateway, home) = opened.ok()?;
+            let before = current.lock().unwrap_or_else(PoisonError::into_inner).replace(gateway.clone());
+            if let Some(before) = before {
+                before.close(Close::Now);
+            }
+            let leg = gateway.agent_leg();
+            let (adapter, wish) = (adapter.clone(), Arc::clone(&wish));
+            adapter.runtime().spawn(Box::pin(async move {
+                if let Err(error) = look_after(&adapter, &wish, &gateway, &home).await {
+                    complain("gateway", error, status::NO_SERVER);
+                    gateway.close(Close::Now);
+                }
+            }));
+            Some(leg)
+        }
+    };
+    let mut config = HttpServerConfig::default();
+    config.era = Era::Legacy;
+    let service = HttpService::with_machines(open_session, runtime, config);
+    let listener = adapter.http_listen(address.to_owned(), service, ConnectionLimits::default()).await?;
+    say(format_args!("gateway: listening on http://{}/mcp", listener.local_addr()));
+    end.rung().await;
+    listener.close(LAST_WORDS);
+    listener.closed().await;
+    Ok(())
+}
+
+/// Follows the events of a gateway and the manifests of its apps, until its agent has left. Returns the reason.
+async fn look_after<A: Adapter>(
+    adapter: &A,
+    wish: &GatewayWish,
+    gateway: &Gateway<A::Sockets>,
+    home: &Home,
+) -> Result<CloseReason, TesseronError> {
+    let events = async {
+        loop {
+            let event = gateway.next_event().await?;
+            tell(wish, &event);
+            if let BridgeEvent::AgentClosed(reason) = event {
+                break Ok(reason);
+            }
+        }
+    };
+    let watching = async { watch(adapter, gateway, home).await.map(|never| match never {}) };
+    first(watching, events).await
+}
+
 /// Serves one agent to its end, or until `end` is rung. Returns what went wrong.
 async fn serve<A: Adapter>(adapter: &A, wish: &GatewayWish, end: &Bell, agent: (Watch<A>, End)) -> Result<(), String> {
     let (agent, transport) = agent;
-    let (gateway, home) = open(adapter, wish).map_err(|error| error.to_string())?;
+    let (gateway, home) = open(adapter.sockets(), wish).map_err(|error| error.to_string())?;
     // Starts after the first scan of the manifests, so that a client which lists tools at once gets those of existing apps.
     let driven = async {
         let gateway = gateway.clone();
@@ -91,19 +153,9 @@ async fn serve<A: Adapter>(adapter: &A, wish: &GatewayWish, end: &Bell, agent: (
     };
     let mut closed = None;
     let events = async {
-        loop {
-            match gateway.next_event().await {
-                Ok(event) => {
-                    tell(wish, &event);
-                    if let BridgeEvent::AgentClosed(reason) = event {
-                        closed = Some(reason);
-                        agent.last_words().await;
-                        break Ok(());
-                    }
-                }
-                Err(error) => break Err(error),
-            }
-        }
+        closed = Some(look_after(adapter, wish, &gateway, &home).await?);
+        agent.last_words().await;
+        Ok(())
     };
     let left = async {
         agent.left().await;
@@ -115,23 +167,23 @@ async fn serve<A: Adapter>(adapter: &A, wish: &GatewayWish, end: &Bell, agent: (
         end.rung().await;
         Ok(())
     };
-    let ended = first(first(watch(adapter, &gateway, &home), events), first(driven, first(left, told))).await;
+    let ended: Result<(), TesseronError> = first(events, first(driven, first(left, told))).await;
     gateway.close(Close::Now);
     adapter.sleep(LAST_WORDS).await;
     ended.map_err(|error| error.to_string())?;
     agent.verdict(closed.unwrap_or(CloseReason::Eof))
 }
 
-fn open<A: Adapter>(adapter: &A, wish: &GatewayWish) -> Result<(Gateway<A::Sockets>, Home), TesseronError> {
+fn open<S: Sockets>(sockets: S, wish: &GatewayWish) -> Result<(Gateway<S>, Home), TesseronError> {
     let home = wish.home.clone().map_or_else(Home::of_user, |home| Ok(Home::at(home)))?;
     let mut config = BridgeConfig::new(Identity::new("tesseron", env!("CARGO_PKG_VERSION")), 0);
     config.surface = wish.surface;
     config.registry.resume_ttl = wish.resume_ttl;
-    Ok((Gateway::new(adapter.sockets(), config, home.clone())?, home))
+    Ok((Gateway::new(sockets, config, home.clone())?, home))
 }
 
 /// Scans the manifests when the system reports a change, and at intervals in case it does not. Each error is printed once.
-async fn watch<A: Adapter>(adapter: &A, gateway: &Gateway<A::Sockets>, home: &Home) -> Result<(), TesseronError> {
+async fn watch<A: Adapter>(adapter: &A, gateway: &Gateway<A::Sockets>, home: &Home) -> Result<Infallible, TesseronError> {
     let changed = Arc::new(Bell::default());
     let rings = Arc::clone(&changed);
     // Without a watcher the scans at intervals remain.

@@ -47,7 +47,7 @@ use bytes::{Buf, Bytes};
 use crate::byte_queue::LONG;
 use crate::limits::Limits;
 use crate::lines::LineEncoder;
-use crate::session::{Event, Full, Lane, Session, Transmit, TransportEnd};
+use crate::session::{Close, Event, Full, Lane, Received, Session, Transmit, TransportEnd};
 use crate::sink::FrameSink as _;
 use crate::time::{Instant, earlier};
 
@@ -172,6 +172,32 @@ pub struct TurnOutcome<E> {
     pub until: Option<Instant>,
     /// [`Machine::wants_input`].
     pub wants_input: bool,
+}
+
+/// A machine whose transport has several lanes, such as the exchanges of a session over HTTP. The methods are those of [`Session`], with the
+/// same meaning.
+pub trait LaneMachine: Machine {
+    /// Takes a frame that arrived on a lane. Replies that are made at once can then be polled with [`Machine::poll_transmit`], each with its
+    /// route. Frames of a lane that was closed are dropped until [`Self::poll_closed_lane`] has returned that lane.
+    ///
+    /// # Errors
+    /// [`Full`] returns the frame.
+    fn handle_lane_frame(&mut self, frame: Bytes, lane: Lane, now: Instant) -> Result<Received, Full>;
+
+    /// Stops the output of a lane, or resumes it. No effect on a lane that is not open.
+    fn set_writable(&mut self, lane: Lane, is_writable: bool, now: Instant);
+
+    /// The number of requests of a lane that have no reply yet.
+    fn replies_owed(&self, lane: Lane) -> usize;
+
+    /// The next lane that the machine has closed because too much of its output was not read.
+    fn poll_closed_lane(&mut self) -> Option<Lane>;
+
+    /// Returns `true` if a request of the peer was cancelled since this was last asked: then lanes may be owed fewer replies.
+    fn take_cancelled(&mut self) -> bool;
+
+    /// Closes the session.
+    fn close(&mut self, how: Close, now: Instant);
 }
 
 impl Machine for Session {

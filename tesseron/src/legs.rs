@@ -10,9 +10,9 @@ use std::vec::Vec;
 
 use bytes::Bytes;
 use engine::{After, DriverSlot, Engine, Guarded, Runtime, park, spare};
-use protocol_core::drive::{Machine, TurnOutcome};
+use protocol_core::drive::{LaneMachine, Machine, TurnOutcome};
 use protocol_core::lines::LineEncoder;
-use protocol_core::session::{Close, Full, Transmit, TransportEnd};
+use protocol_core::session::{Close, Full, Lane, Received, Transmit, TransportEnd};
 use protocol_core::{FrameSink as _, Instant};
 
 use crate::bridge::{Advertised, Bridge, BridgeConfig, BridgeEvent, ClaimId, Leg, Random};
@@ -310,6 +310,33 @@ impl Machine for BridgeLeg {
         });
         self.spare = spare;
         outcome
+    }
+}
+
+/// For the agent's leg alone: that of an app has one lane.
+impl LaneMachine for BridgeLeg {
+    fn handle_lane_frame(&mut self, frame: Bytes, lane: Lane, now: Instant) -> Result<Received, Full> {
+        self.driven(now, |state| state.bridge.handle_lane_frame(frame, lane, now))
+    }
+
+    fn set_writable(&mut self, lane: Lane, is_writable: bool, now: Instant) {
+        self.driven(now, |state| state.bridge.set_writable(lane, is_writable, now));
+    }
+
+    fn replies_owed(&self, lane: Lane) -> usize {
+        self.engine.look(|state| state.bridge.replies_owed(lane))
+    }
+
+    fn poll_closed_lane(&mut self) -> Option<Lane> {
+        self.engine.look(|state| state.bridge.poll_closed_lane())
+    }
+
+    fn take_cancelled(&mut self) -> bool {
+        self.engine.look(|state| state.bridge.take_cancelled())
+    }
+
+    fn close(&mut self, how: Close, now: Instant) {
+        self.driven(now, |state| state.bridge.close(how, now));
     }
 }
 

@@ -21,12 +21,12 @@ use engine::{BlockingTask, End, Task, TaskOwner, drop_quietly};
 use engine::{SendsEarly as _, each};
 use protocol_core::config::Config;
 use protocol_core::dialect::{Ask, LogRecord, Notice, Reply, Request, tesseron};
-use protocol_core::drive::{FrameIo, Machine, Timer, TurnOutcome};
+use protocol_core::drive::{FrameIo, LaneMachine, Machine, Timer, TurnOutcome};
 use protocol_core::error::RpcError;
 use protocol_core::lines::LineEncoder;
 use protocol_core::session::{
-    CancelReason, CloseReason, Event, ExchangeId, Full, Gone, InboundId, InputMode, Lane, NotLive, Outcome, Received, Session,
-    Transmit, TransportEnd,
+    CancelReason, Close, CloseReason, Event, ExchangeId, Full, Gone, InboundId, InputMode, Lane, NotLive, Outcome, Received,
+    Session, Transmit, TransportEnd,
 };
 use protocol_core::time::Instant;
 
@@ -410,6 +410,33 @@ where
     async move {
         driven.await?;
         Ok(peer.closed().await)
+    }
+}
+
+impl LaneMachine for Endpoint {
+    fn handle_lane_frame(&mut self, frame: Bytes, lane: Lane, now: Instant) -> Result<Received, Full> {
+        self.handle_frame_by(frame, lane, Extensions::new(), now)
+    }
+
+    fn set_writable(&mut self, lane: Lane, is_writable: bool, now: Instant) {
+        // It fails only for a lane that is not open.
+        let _ = Self::set_writable(self, lane, is_writable, now);
+    }
+
+    fn replies_owed(&self, lane: Lane) -> usize {
+        Self::replies_owed(self, lane)
+    }
+
+    fn poll_closed_lane(&mut self) -> Option<Lane> {
+        Self::poll_closed_lane(self)
+    }
+
+    fn take_cancelled(&mut self) -> bool {
+        Self::take_cancelled(self)
+    }
+
+    fn close(&mut self, how: Close, _: Instant) {
+        self.peer().close(how);
     }
 }
 

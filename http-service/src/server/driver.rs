@@ -1,4 +1,4 @@
-//! The driver of one session: it passes orders of the HTTP server on to the endpoint, and frames of the endpoint back.
+//! The driver of one session: it passes orders of the HTTP server on to the machine, and frames of the machine back.
 //!
 //! ```text
 //!   running --- Close is ordered ---> ended --- no handler is within its grace ---> (done)
@@ -12,50 +12,53 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
 
-use endpoint::Endpoint;
 use engine::spare;
 use protocol_core::Close;
-use protocol_core::drive::{Machine as _, Timer};
+use protocol_core::drive::Timer;
 use protocol_core::http::SessionKey;
 use protocol_core::session::TransportEnd;
 
+use super::machine::Machine;
 use super::state::{Order, Report};
 use super::{ResponseStream, Shared};
 
 /// The number of turns in one poll, after which other tasks have their turn.
 const MAX_TURNS: usize = 16;
 
-/// Drives the endpoint of a session until it is over.
+/// Drives the machine of a session until it is over.
 ///
 /// # Cancel safety
 /// Not cancel safe: dropping it ends the session at once, without the grace of its handlers.
 pub(super) struct SessionDriver {
     shared: Arc<Shared>,
     key: SessionKey,
-    endpoint: Endpoint,
+    machine: Machine,
     /// Its client can come back to a stream.
     can_resume: bool,
     /// Made when the first deadline has to be waited for: most requests without a handshake are over before.
     timer: Option<Box<dyn Timer + Send + Sync>>,
-    /// Orders that the endpoint has not been given.
+    /// Orders that the machine has not been given.
     orders: VecDeque<Order>,
     /// Reports that the server has not been given.
     reports: Vec<Report>,
+    /// The server was told that the session has closed by itself.
+    has_closed: bool,
     /// The server has forgotten the session.
     is_ended: bool,
     spare: Option<Waker>,
 }
 
 impl SessionDriver {
-    pub(super) fn new(shared: Arc<Shared>, key: SessionKey, endpoint: Endpoint, can_resume: bool) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, key: SessionKey, machine: Machine, can_resume: bool) -> Self {
         Self {
             shared,
             key,
-            endpoint,
+            machine,
             can_resume,
             timer: None,
             orders: VecDeque::new(),
             reports: Vec::new(),
+            has_closed: false,
             is_ended: false,
             spare: None,
         }
@@ -71,7 +74,7 @@ impl SessionDriver {
         self.shared.pass_reports(self.key, &mut self.reports, &mut self.orders, cx.waker(), &mut self.spare);
     }
 
-    /// Gives the orders to the endpoint, and collects reports for the server.
+    /// Gives the orders to the machine, and collects reports for the server.
     fn take_turn(&mut self, cx: &Context<'_>) {
         let now = self.shared.runtime().now();
         let mut settled = Vec::new();
@@ -82,46 +85,47 @@ impl SessionDriver {
                         true => extensions.with(ResponseStream::new(&self.shared, self.key, lane)),
                         false => extensions,
                     };
-                    self.reports.push(match self.endpoint.handle_frame_by(frame, lane, extensions, now) {
+                    self.reports.push(match self.machine.handle_frame(frame, lane, extensions, now) {
                         Ok(received) => Report::Received { exchange, replies: received.replies },
                         Err(_) => Report::Full { exchange },
                     });
                 }
                 Order::Writable { lane, is_writable } => {
                     // A lane that has no frame left may be closed already.
-                    let _ = self.endpoint.set_writable(lane, is_writable, now);
+                    self.machine.set_writable(lane, is_writable, now);
                 }
                 Order::Settle(lanes) => {
-                    settled.extend(lanes.into_iter().filter(|lane| self.endpoint.replies_owed(*lane) == 0));
+                    settled.extend(lanes.into_iter().filter(|lane| self.machine.replies_owed(*lane) == 0));
                 }
-                Order::Finish(grace) => self.endpoint.peer().close(Close::Graceful { grace }),
+                Order::Finish(grace) => self.machine.close(Close::Graceful { grace }, now),
                 Order::Close => {
                     self.is_ended = true;
-                    self.endpoint.handle_end(TransportEnd::Failed, now);
+                    self.machine.handle_end(TransportEnd::Failed, now);
                 }
             }
         }
-        self.endpoint.register(cx.waker());
-        if self.endpoint.poll_timeout().is_some_and(|at| at <= now) {
-            self.endpoint.handle_timeout(now);
+        self.machine.register(cx.waker());
+        if self.machine.poll_timeout().is_some_and(|at| at <= now) {
+            self.machine.handle_timeout(now);
         }
-        while let Some(transmit) = self.endpoint.poll_transmit() {
+        while let Some(transmit) = self.machine.poll_transmit() {
             self.reports.push(Report::Transmit(transmit));
         }
         // After the frames of these lanes.
-        settled.extend(core::iter::from_fn(|| self.endpoint.poll_closed_lane()));
+        settled.extend(core::iter::from_fn(|| self.machine.poll_closed_lane()));
         self.reports.extend(settled.into_iter().map(Report::Settled));
-        if self.endpoint.take_cancelled() {
+        if self.machine.take_cancelled() {
             self.reports.push(Report::Cancelled);
         }
-        if self.endpoint.poll_event().is_some() {
+        if !self.has_closed && self.machine.poll_end() {
+            self.has_closed = true;
             self.reports.push(Report::Closed);
         }
     }
 
-    /// Waits for the next deadline of the endpoint.
+    /// Waits for the next deadline of the machine.
     fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(at) = self.endpoint.poll_timeout() else { return Poll::Pending };
+        let Some(at) = self.machine.poll_timeout() else { return Poll::Pending };
         self.timer.get_or_insert_with(|| self.shared.runtime().timer()).poll_until(cx, at)
     }
 }
@@ -136,7 +140,7 @@ impl Future for SessionDriver {
             if !self.reports.is_empty() && !self.is_ended {
                 continue;
             }
-            if self.endpoint.is_closed() {
+            if self.machine.is_closed() {
                 return Poll::Ready(());
             }
             if self.poll_deadline(cx).is_pending() {

@@ -3,10 +3,12 @@
 mod deadlines;
 mod driver;
 mod exchange;
+mod machine;
 mod response_stream;
 mod state;
 
 pub(crate) use exchange::Exchange;
+pub(crate) use machine::OtherMachine;
 pub use response_stream::ResponseStream;
 
 use core::fmt;
@@ -29,16 +31,48 @@ use protocol_core::{Arc as CoreArc, Config, Instant};
 use crate::request::head;
 use deadlines::Deadlines;
 use driver::SessionDriver;
+use machine::Machine;
 use state::{Order, Report, State};
 
 /// The HTTP server of a service, under the lock of an [`Engine`], with what it serves.
 struct Shared {
     engine: Engine<State>,
-    service: Arc<Service>,
+    source: Source,
     runtime: Arc<dyn TimedRuntime>,
     config: Arc<HttpServerConfig>,
-    /// The configuration of sessions with a handshake, and that of those without.
-    sessions: [CoreArc<Config>; 2],
+}
+
+/// The source of the machines that serve sessions.
+enum Source {
+    /// Endpoints of a service, with the configuration of sessions with a handshake, and that of those without.
+    Service { service: Arc<Service>, sessions: [CoreArc<Config>; 2] },
+    /// Machines of the owner's. `None` refuses a session.
+    Machines(Box<dyn Fn() -> Option<OtherMachine> + Send + Sync>),
+}
+
+impl Source {
+    fn of(service: Arc<Service>) -> Self {
+        // A service that is shared does not change but for its catalog, and then it declares all lists whatever they hold.
+        let sessions = [Era::Legacy, Era::Modern].map(|era| {
+            let mut config = service.config();
+            config.era = era.config();
+            CoreArc::new(config)
+        });
+        Self::Service { service, sessions }
+    }
+
+    fn open(&self, era: Era, runtime: Arc<dyn Runtime>) -> Option<Machine> {
+        match self {
+            Self::Service { service, sessions: [legacy, modern] } => {
+                let config = match era {
+                    Era::Legacy => legacy,
+                    Era::Modern => modern,
+                };
+                Some(Machine::Endpoint(Endpoint::serving(Arc::clone(service), CoreArc::clone(config), runtime)))
+            }
+            Self::Machines(open) => open().map(Machine::Other),
+        }
+    }
 }
 
 /// The handle that keeps the sessions alive: when the last one is dropped, they end. Services and exchanges have one, tasks have not.
@@ -49,17 +83,23 @@ pub(crate) struct Owner(Arc<Shared>);
 pub(crate) struct NoRandomBytes;
 
 impl Owner {
-    pub(crate) fn new(service: Arc<Service>, runtime: Arc<dyn TimedRuntime>, config: HttpServerConfig) -> Self {
+    pub(crate) fn of_service(service: Arc<Service>, runtime: Arc<dyn TimedRuntime>, config: HttpServerConfig) -> Self {
+        Self::new(Source::of(service), runtime, config)
+    }
+
+    pub(crate) fn of_machines(
+        open: impl Fn() -> Option<OtherMachine> + Send + Sync + 'static,
+        runtime: Arc<dyn TimedRuntime>,
+        config: HttpServerConfig,
+    ) -> Self {
+        Self::new(Source::Machines(Box::new(open)), runtime, config)
+    }
+
+    fn new(source: Source, runtime: Arc<dyn TimedRuntime>, config: HttpServerConfig) -> Self {
         let config = Arc::new(config);
         let server = HttpServer::new(Arc::clone(&config), runtime.now());
         let plain: Arc<dyn Runtime> = Arc::clone(&runtime) as _;
-        // A service that is shared does not change but for its catalog, and then it declares all lists whatever they hold.
-        let sessions = [Era::Legacy, Era::Modern].map(|era| {
-            let mut config = service.config();
-            config.era = era.config();
-            CoreArc::new(config)
-        });
-        Self(Arc::new(Shared { engine: Engine::new(State::new(server), plain), service, runtime, config, sessions }))
+        Self(Arc::new(Shared { engine: Engine::new(State::new(server), plain), source, runtime, config }))
     }
 
     fn shared(&self) -> &Arc<Shared> {
@@ -93,14 +133,14 @@ impl Owner {
         // Here, and not under the lock.
         request.read_body(&shared.config.limits);
         request.principal = parts.extensions.get::<Principal>().map(Principal::as_str);
-        let mut context = RequestContext { random: shared.random_for(&request.head)?, service: &shared.service };
+        let mut context = RequestContext { random: shared.random_for(&request.head)?, source: &shared.source };
         let (id, opened, unused) = shared.verb(|state, now| {
             let mut extensions = Some(extensions);
             let (id, opened) = state.begin(&request, &mut context, &mut extensions, now);
             (id, opened, extensions)
         });
         drop(unused);
-        let mut driver = opened.map(|(key, era)| shared.driver(key, era));
+        let mut driver = opened.and_then(|(key, era)| shared.driver(key, era));
         if matches!(opened, Some((_, Era::Legacy)))
             && let Some(driver) = driver.take()
         {
@@ -145,16 +185,13 @@ impl Shared {
         &self.runtime
     }
 
-    /// The driver of a new session.
-    fn driver(self: &Arc<Self>, key: SessionKey, era: Era) -> SessionDriver {
-        let [legacy, modern] = &self.sessions;
-        let config = match era {
-            Era::Legacy => legacy,
-            Era::Modern => modern,
-        };
-        let runtime: Arc<dyn Runtime> = Arc::clone(&self.runtime) as _;
-        let endpoint = Endpoint::serving(Arc::clone(&self.service), CoreArc::clone(config), runtime);
-        SessionDriver::new(Arc::clone(self), key, endpoint, self.config.resumable && era == Era::Legacy)
+    /// The driver of a new session. `None` if the owner refuses it; then it has ended.
+    fn driver(self: &Arc<Self>, key: SessionKey, era: Era) -> Option<SessionDriver> {
+        let machine = self.source.open(era, Arc::clone(&self.runtime) as _);
+        if machine.is_none() {
+            self.forget(key);
+        }
+        Some(SessionDriver::new(Arc::clone(self), key, machine?, self.config.resumable && era == Era::Legacy))
     }
 
     /// Random bytes for the id of the session that a request may open.
@@ -216,14 +253,18 @@ impl Shared {
 
 impl fmt::Debug for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpService").field("service", &self.0.service).finish_non_exhaustive()
+        let mut shown = f.debug_struct("HttpService");
+        if let Source::Service { service, .. } = &self.0.source {
+            shown.field("service", service);
+        }
+        shown.finish_non_exhaustive()
     }
 }
 
 /// The knowledge that the HTTP server asks for while it takes a request.
 struct RequestContext<'a> {
     random: [u8; 16],
-    service: &'a Service,
+    source: &'a Source,
 }
 
 impl HttpContext for RequestContext<'_> {
@@ -232,6 +273,9 @@ impl HttpContext for RequestContext<'_> {
     }
 
     fn param_headers(&mut self, tool: &str) -> Option<CoreArc<ParamHeaders>> {
-        self.service.param_headers(tool)
+        match self.source {
+            Source::Service { service, .. } => service.param_headers(tool),
+            Source::Machines(_) => None,
+        }
     }
 }

@@ -419,7 +419,7 @@ fn a_listening_server_serves_several_clients_at_once_and_in_sequence() {
 }
 
 /// Sends a request over HTTP, and reads the response until it contains `words`.
-fn ask_over_http(stream: &mut TcpStream, fields: &str, body: &str, words: &str) -> String {
+pub(super) fn ask_over_http(stream: &mut TcpStream, fields: &str, body: &str, words: &str) -> String {
     let usual = "Host: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n";
     let head = format!("POST /mcp HTTP/1.1\r\n{usual}{fields}Content-Length: {}\r\n\r\n", body.len());
     stream.write_all(&[head.as_bytes(), body.as_bytes()].concat()).expect("a reader");

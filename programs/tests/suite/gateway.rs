@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::call_and_tools::ask_over_http;
 use super::children::{
     Agent, App, Home, Lines, Mark, Program, Programs, Relay, audit, blocks, is_error, processor_time, text, value,
 };
@@ -62,6 +63,7 @@ mod rows {
         an_app_that_stalls_does_not_delay_another_claim
         an_agent_that_sends_invalid_frames_gets_errors_and_is_still_served
         agents_come_one_after_the_other_over_tcp
+        an_agent_over_http_takes_the_place_of_the_one_before
         the_surface_is_set_by_the_flag_or_the_environment
         the_gateway_runs_although_its_stderr_is_not_read
         a_client_that_closes_the_output_of_the_gateway_is_status_4
@@ -839,6 +841,47 @@ fn agents_come_one_after_the_other_over_tcp(programs: &Programs) {
     assert_eq!(gateway.wait().code(), Some(0));
 }
 
+fn an_agent_over_http_takes_the_place_of_the_one_before(programs: &Programs) {
+    let home = Home::new();
+    let app = App::start(programs, &home, ["--ws"]);
+    let mut command = programs.command("gateway");
+    command.args(["--http", "127.0.0.1:0", "--home", home.path()]).stdin(Stdio::null()).stdout(Stdio::null());
+    let mut gateway = Program::start(command);
+    let url = gateway.err.nth("listening on", 0).rsplit(' ').next().expect("a URL").to_owned();
+    let address = url.strip_prefix("http://").and_then(|rest| rest.strip_suffix("/mcp")).expect("a URL");
+    let post = |fields: &str, message: Value, words: &str| {
+        ask_over_http(&mut TcpStream::connect(address).expect("a gateway"), fields, &message.to_string(), words)
+    };
+    let call = |name: &str, arguments: Value| {
+        let params = json!({ "name": name, "arguments": arguments, "_meta": { "progressToken": "p" } });
+        json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params })
+    };
+    let mut before = String::new();
+    for number in 0..2 {
+        let params = json!({
+            "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": format!("agent {number}"), "version": "1" },
+        });
+        let opened = post("", json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params }), "serverInfo");
+        let id = opened.lines().find_map(|line| line.to_lowercase().strip_prefix("mcp-session-id: ").map(str::to_owned));
+        let session = format!("Mcp-Session-Id: {}\r\nMCP-Protocol-Version: 2025-11-25\r\n", id.expect("a session"));
+        post(&session, json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }), "202");
+        post(&session, call("tesseron__claim_session", json!({ "code": app.code(number) })), "tools__progress");
+        let caller = post(&session, call("tools__whoami", json!({})), "\"id\":2");
+        assert!(caller.contains(&format!("agent {number}")), "{caller}");
+        let counted = post(&session, call("tools__progress", json!({ "steps": 3, "step_ms": 20 })), "\"id\":2");
+        assert!(counted.contains("text/event-stream") && counted.contains("notifications/progress"), "{counted}");
+        if number > 0 {
+            post(&before, call("tools__chatty", json!({})), "404 Not Found");
+        }
+        before = session;
+    }
+    // A client without a handshake is told which revisions there are.
+    let fields = "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: server/discover\r\n";
+    post(fields, json!({ "jsonrpc": "2.0", "id": 3, "method": "server/discover", "params": {} }), "400 Bad Request");
+    gateway.signal("-TERM");
+    assert_eq!(gateway.wait().code(), Some(0));
+}
+
 fn the_surface_is_set_by_the_flag_or_the_environment(programs: &Programs) {
     let home = Home::new();
     let app = App::start(programs, &home, ["--ws"]);
@@ -955,7 +998,7 @@ fn the_gateway_ends_at_the_end_of_input_and_on_a_signal(programs: &Programs) {
 fn help_lists_the_flags_and_the_exit_statuses(programs: &Programs) {
     let ended = programs.run("gateway", &["--help"]);
     assert_eq!((ended.status, ended.err.as_str()), (Some(0), ""), "{ended:?}");
-    for flag in ["--tcp", "--home", "--surface", "--resume-ttl", "--verbose", "Exit status", "TESSERON_TOOL_SURFACE"] {
+    for flag in ["--tcp", "--http", "--home", "--surface", "--resume-ttl", "--verbose", "Exit status", "TESSERON_TOOL_SURFACE"] {
         assert!(ended.out.contains(flag), "{flag}: {ended:?}");
     }
     let ended = programs.run("tools", &["--help"]);
@@ -979,6 +1022,7 @@ fn an_invalid_command_line_is_reported_in_one_line_with_status_2(programs: &Prog
         (&["--tcp"], "--tcp"),
         (&["--home"], "--home"),
         (&["--tcp", "a:1", "--tcp", "b:2"], "--tcp"),
+        (&["--tcp", "a:1", "--http", "b:2"], "--http"),
     ];
     for (flags, words) in gateway {
         programs.run("gateway", flags).complained(2, words);
@@ -1015,6 +1059,7 @@ fn an_address_that_cannot_be_opened_is_reported_in_one_line_with_status_4(progra
     let address = taken.local_addr().expect("an address").to_string();
     programs.run("gateway", &["--home", home.path(), "--tcp", &address]).complained(4, &address);
     programs.run("gateway", &["--home", home.path(), "--tcp", "nonsense"]).complained(4, "nonsense");
+    programs.run("gateway", &["--home", home.path(), "--http", &address]).complained(4, &address);
 
     let file = Scratch::new("file");
     fs::write(&file, "").expect("a file");

@@ -12,7 +12,13 @@ impl Bridge {
         match event {
             Event::Ready(peer) => self.on_agent_ready(&peer),
             Event::Request { id, request, depth, .. } => self.on_request(id, request, depth),
-            Event::Cancelled { id, why } => self.on_cancelled(id, &why),
+            Event::Cancelled { id, why } => {
+                self.has_cancelled = true;
+                self.on_cancelled(id, &why);
+            }
+            Event::LaneClosed { lane, .. } => {
+                self.closed_lanes.insert(lane);
+            }
             Event::Input { key, answer, .. } => {
                 if let Some(input) = self.inputs.remove(&key) {
                     let answer = translate::answer(answer, input.unavailable, self.agent_profile.name());

@@ -50,7 +50,7 @@ use protocol_core::dialect::{Identity, Level};
 use protocol_core::json::Text;
 use protocol_core::limits::Limits;
 use protocol_core::mcp::Era;
-use protocol_core::session::{Close, Full, InboundId, InputKey, Lane, Session, Stats, Transmit, TransportEnd};
+use protocol_core::session::{Close, Full, InboundId, InputKey, Lane, Received, Session, Stats, Transmit, TransportEnd};
 use protocol_core::time::Instant;
 
 use agent_profile::AgentProfile;
@@ -211,6 +211,10 @@ pub struct Bridge {
     /// The deadline of the session of each leg, and the legs by deadline.
     due: BTreeMap<Leg, Instant>,
     deadlines: BTreeSet<(Instant, Leg)>,
+    /// Lanes of the agent's leg that its session has closed, until [`Self::poll_closed_lane`] returns them.
+    closed_lanes: BTreeSet<Lane>,
+    /// A request of the agent was cancelled since [`Self::take_cancelled`].
+    has_cancelled: bool,
     events: VecDeque<BridgeEvent>,
 }
 
@@ -239,6 +243,8 @@ impl Bridge {
             touched: BTreeSet::new(),
             due: BTreeMap::new(),
             deadlines: BTreeSet::new(),
+            closed_lanes: BTreeSet::new(),
+            has_cancelled: false,
             events: VecDeque::new(),
         };
         bridge.mark_unprocessed(Leg::Agent);
@@ -304,6 +310,22 @@ impl Bridge {
     /// # Errors
     /// [`Full`] hands the frame back, as [`Session::handle_frame`] does.
     pub fn handle_frame(&mut self, leg: Leg, frame: Bytes, now: Instant) -> Result<(), Full> {
+        self.receive(leg, frame, Lane::CHANNEL, now).map(drop)
+    }
+
+    /// Takes a frame that arrived on a lane of the agent's leg, whose transport has several. Frames of a lane that was closed are dropped until
+    /// [`Self::poll_closed_lane`] has returned that lane.
+    ///
+    /// # Errors
+    /// [`Full`] hands the frame back, as [`Session::handle_frame`] does.
+    pub fn handle_lane_frame(&mut self, frame: Bytes, lane: Lane, now: Instant) -> Result<Received, Full> {
+        if self.closed_lanes.contains(&lane) {
+            return Ok(Received::default());
+        }
+        self.receive(Leg::Agent, frame, lane, now)
+    }
+
+    fn receive(&mut self, leg: Leg, frame: Bytes, lane: Lane, now: Instant) -> Result<Received, Full> {
         self.advance(now);
         if let Leg::App(channel) = leg
             && let Some(app) = self.apps.get_mut(&channel)
@@ -316,11 +338,20 @@ impl Bridge {
             return Err(Full(frame));
         }
         let at = self.now;
-        let Some(session) = self.session_mut(leg) else { return Ok(()) };
-        session.handle_frame(frame, Lane::CHANNEL, at)?;
+        let Some(session) = self.session_mut(leg) else { return Ok(Received::default()) };
+        let received = session.handle_frame(frame, lane, at)?;
         self.mark_unprocessed(leg);
         self.process_events();
-        Ok(())
+        Ok(received)
+    }
+
+    /// Stops the output of a lane of the agent's leg, or resumes it; see [`Session::set_writable`]. No effect on a lane that is not open.
+    pub fn set_writable(&mut self, lane: Lane, is_writable: bool, now: Instant) {
+        self.advance(now);
+        // It fails only for such a lane.
+        let _ = self.agent.set_writable(lane, is_writable, self.now);
+        self.mark_unprocessed(Leg::Agent);
+        self.process_events();
     }
 
     /// Handles the end of the transport of a leg; see [`Session::handle_end`].
@@ -405,6 +436,25 @@ impl Bridge {
             self.note_deadline(leg);
         }
         frame
+    }
+
+    /// The number of requests of a lane of the agent's leg that have no reply yet; see [`Session::replies_owed`].
+    #[must_use]
+    pub fn replies_owed(&self, lane: Lane) -> usize {
+        self.agent.replies_owed(lane)
+    }
+
+    /// The next lane of the agent's leg that its session has closed because too much of its output was not read. Poll it where the transport
+    /// has several lanes.
+    #[must_use]
+    pub fn poll_closed_lane(&mut self) -> Option<Lane> {
+        self.closed_lanes.pop_first()
+    }
+
+    /// Returns `true` if a request of the agent was cancelled since this was last asked: then lanes may be owed fewer replies.
+    #[must_use]
+    pub fn take_cancelled(&mut self) -> bool {
+        core::mem::take(&mut self.has_cancelled)
     }
 
     /// The next event for the owner.

@@ -115,6 +115,14 @@ impl<S: Sockets> Gateway<S> {
         drive(self.bridge.leg(Leg::Agent), transport, self.sockets.alarm()).await
     }
 
+    /// The agent's leg, for a transport with several lanes, in place of [`Gateway::serve`]: `http-service` serves it as one session over HTTP.
+    /// The driver must use the clock of the gateway's [`Sockets`]. Dropping the leg ends the agent's session, and closes the channels to all
+    /// apps.
+    #[must_use]
+    pub fn agent_leg(&self) -> BridgeLeg {
+        self.bridge.leg(Leg::Agent)
+    }
+
     /// Closes the agent's session, and then those of the apps.
     pub fn close(&self, how: Close) {
         self.bridge.close(how);
