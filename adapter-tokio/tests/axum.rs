@@ -4,17 +4,19 @@
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use adapter_tokio::Clock;
 use axum::Router;
 use axum::extract::Request;
-use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse as _, Response};
 use endpoint::{Context, Service, Tool};
-use http_service::{HostOriginLayer, HttpService};
+use http_service::{Allowed, HostOriginLayer, HttpServerConfig, HttpService};
 use protocol_core::Identity;
+use tower_http::cors::{AllowHeaders, CorsLayer};
 
 #[derive(Clone)]
 struct User(String);
@@ -29,6 +31,15 @@ async fn authenticate(mut request: Request, next: Next) -> Response {
     next.run(request).await
 }
 
+/// Sends a request, and returns the whole response.
+fn exchange(address: SocketAddr, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("a server");
+    stream.write_all(request.as_bytes()).expect("a reader");
+    let mut said = String::new();
+    stream.read_to_string(&mut said).expect("a response");
+    said
+}
+
 /// Calls `whoami` with more fields, and returns the whole response.
 fn ask(address: SocketAddr, fields: &str) -> String {
     let prefix = "io.modelcontextprotocol";
@@ -36,12 +47,7 @@ fn ask(address: SocketAddr, fields: &str) -> String {
     let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"whoami","_meta":{meta}}}}}"#);
     let usual = "Connection: close\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\
                  MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: whoami\r\n";
-    let mut stream = TcpStream::connect(address).expect("a server");
-    let request = format!("POST /mcp HTTP/1.1\r\n{fields}{usual}Content-Length: {}\r\n\r\n{body}", body.len());
-    stream.write_all(request.as_bytes()).expect("a reader");
-    let mut said = String::new();
-    stream.read_to_string(&mut said).expect("a response");
-    said
+    exchange(address, &format!("POST /mcp HTTP/1.1\r\n{fields}{usual}Content-Length: {}\r\n\r\n{body}", body.len()))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -66,5 +72,55 @@ async fn handlers_see_what_layers_attach_and_nothing_that_they_refuse() {
     assert!(known.starts_with("HTTP/1.1 200 ") && known.contains(r#""ada""#), "{known}");
     assert!(unknown.starts_with("HTTP/1.1 401 "), "{unknown}");
     assert!(foreign.starts_with("HTTP/1.1 403 ") && foreign.contains("this host is not served"), "{foreign}");
+    serving.abort();
+}
+
+/// A layer for CORS alone lets every page call, and only leaves out the headers that let one read the response.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_of_a_listed_origin_may_call_and_another_does_not_reach_the_service() {
+    const PAGE: &str = "https://app.example.com";
+    let called = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&called);
+    let whoami = Tool::new("whoami", move |_: Context, (): ()| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        async { Ok("ada") }
+    });
+    let service = Arc::new(Service::new(Identity::new("server", "1.0")).tool(whoami));
+    let origins = || Allowed::only([PAGE]);
+    let mut config = HttpServerConfig::default();
+    config.origins = origins();
+    let cors = CorsLayer::new()
+        .allow_origin(HeaderValue::from_static(PAGE))
+        .allow_methods([Method::GET, Method::POST, Method::DELETE])
+        .allow_headers(AllowHeaders::mirror_request())
+        .expose_headers([HeaderName::from_static("mcp-session-id")]);
+    let router = Router::new()
+        .route_service("/mcp", HttpService::with_config(service, Arc::new(Clock::start()), config))
+        .layer(from_fn(authenticate))
+        .layer(cors)
+        .layer(HostOriginLayer::new(Allowed::default(), origins()));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let serving = tokio::spawn(async move { axum::serve(listener, router).await });
+    let asked = tokio::task::spawn_blocking(move || {
+        ["https://app.example.com", "https://evil.example.com"].map(|origin| {
+            let head = format!("Host: localhost\r\nOrigin: {origin}\r\n");
+            let wanted = "Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: mcp-name,mcp-param-region\r\n";
+            let asked_first = exchange(address, &format!("OPTIONS /mcp HTTP/1.1\r\n{head}{wanted}Connection: close\r\n\r\n"));
+            (asked_first.to_lowercase(), ask(address, &format!("{head}Authorization: Bearer ada\r\n")).to_lowercase())
+        })
+    });
+    let [(first, listed), (foreign_first, foreign)] = asked.await.expect("no panic");
+    assert!(
+        first.starts_with("http/1.1 200 ") && first.contains("access-control-allow-headers: mcp-name,mcp-param-region"),
+        "{first}"
+    );
+    assert!(
+        listed.starts_with("http/1.1 200 ") && listed.contains("access-control-allow-origin: https://app.example.com"),
+        "{listed}"
+    );
+    assert!(listed.contains("access-control-expose-headers: mcp-session-id"), "{listed}");
+    assert!(foreign_first.starts_with("http/1.1 403 ") && foreign.starts_with("http/1.1 403 "), "{foreign_first}{foreign}");
+    assert_eq!(called.load(Ordering::Relaxed), 1);
     serving.abort();
 }

@@ -2,6 +2,7 @@
 
 use core::convert::Infallible;
 use core::fmt;
+use core::future::poll_fn;
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
 
@@ -31,6 +32,28 @@ impl HttpBody {
 
     pub(crate) fn stream(exchange: Exchange) -> Self {
         Self { kind: Kind::Stream(Box::new(exchange)) }
+    }
+
+    /// The next piece of the body, for servers that take no [`Body`]. `None` at its end.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: no piece is lost.
+    pub async fn next_chunk(&mut self) -> Option<Bytes> {
+        let frame = poll_fn(|cx| Pin::new(&mut *self).poll_frame(cx)).await;
+        frame.and_then(|Ok(frame)| frame.into_data().ok())
+    }
+}
+
+/// The body of a request that was read already.
+#[derive(Debug)]
+pub(crate) struct ReadBody(pub(crate) Option<Bytes>);
+
+impl Body for ReadBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.0.take().map(|bytes| Ok(Frame::data(bytes))))
     }
 }
 

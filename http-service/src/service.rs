@@ -6,13 +6,14 @@ use core::task::{Context, Poll};
 use core::time::Duration;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use endpoint::{Service, TimedRuntime};
 use http::{Request, Response};
 use http_body::Body;
 use protocol_core::drive::LaneMachine;
 use protocol_core::http::HttpServerConfig;
 
-use crate::body::HttpBody;
+use crate::body::{HttpBody, ReadBody};
 use crate::future::HttpFuture;
 use crate::server::{OtherMachine, Owner};
 
@@ -53,6 +54,20 @@ impl HttpService {
     ) -> Self {
         let open = move || open().map(|machine| Box::new(machine) as OtherMachine);
         Self { owner: Arc::new(Owner::of_machines(open, runtime, config)) }
+    }
+
+    /// Answers one request, for servers without tower: a head and a body in, a head and a [body in pieces](HttpBody::next_chunk) out.
+    ///
+    /// A server that keeps nothing from one request to the next, such as a function in a cloud, serves
+    /// [`Era::Modern`](protocol_core::mcp::Era::Modern) alone, with keys that all its processes have
+    /// ([`Service::seal_keys`](endpoint::Service::seal_keys)).
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: dropping the future, or later the body, is the loss of the client, as for an [`HttpFuture`].
+    pub async fn respond(&self, request: Request<Bytes>) -> Response<HttpBody> {
+        let request = request.map(|body| ReadBody(Some(body)));
+        let Ok(response) = HttpFuture::new(Arc::clone(&self.owner), request).await;
+        response
     }
 
     /// Ends the service gracefully: nothing new is opened, which is answered with 503, and every session closes. Requests that are being

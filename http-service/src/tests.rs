@@ -896,3 +896,24 @@ fn a_gateway_that_closes_ends_its_session_and_one_that_is_refused_never_begins()
     assert_eq!((refused.status(), refused.header("mcp-session-id")), (503, None), "{}", refused.received);
     assert_eq!(counts(&bench), (1, 0));
 }
+
+// ---- The plain function ----
+
+#[test]
+fn a_server_without_tower_passes_bytes_and_gets_the_body_in_pieces() {
+    let bench = Bench::new();
+    let meta = format!(r#""_meta":{{"{VERSION}":"2026-07-28","{CAPABILITIES}":{{}},"progressToken":1}}"#);
+    let fields = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call"), ("mcp-name", "count")];
+    let request = request("POST", &fields, Bytes::from(call(7, "count", &meta)));
+    let pieces = bench.executor.block_on(async {
+        let mut response = bench.service.respond(request).await;
+        assert_eq!(response.status(), 200);
+        let mut pieces = Vec::new();
+        while let Some(piece) = response.body_mut().next_chunk().await {
+            pieces.push(String::from_utf8(piece.to_vec()).expect("text"));
+        }
+        pieces
+    });
+    let pieces = pieces.expect("it ends");
+    assert!(pieces.len() >= 4 && pieces.concat().contains("counted"), "{pieces:?}");
+}
