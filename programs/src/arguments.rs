@@ -34,7 +34,8 @@ cancels has it, too: after a cancel MCP allows no further message about the call
 
 The revision 2026-07-28 of MCP has no handshake, and is served beside the older ones; --era modern serves it
 alone, --era legacy not at all. In this revision a tool that asks ends its request, and runs again from its
-first line when the client sends the request again with the answer.
+first line when the client sends the request again with the answer. Another process may serve that request if
+both have the same --seal-key. Without it, each process has a key of its own.
 
 With --tesseron the same tools are the actions of a Tesseron app, with a resource `clock` that can be
 subscribed. It listens on a WebSocket of this machine, or with --unix on a socket in the home. A manifest
@@ -104,6 +105,9 @@ pub(super) struct ToolsLine {
     /// Serve the revisions of MCP of this ERA: legacy, modern or auto, which is both.
     #[arg(long, value_name = "ERA", value_parser = era, default_value = "auto", conflicts_with = "tesseron")]
     pub(super) era: Era,
+    /// Seal what is between two rounds of a call with the key in FILE, 64 hex digits, so that each process with this key can go on from it.
+    #[arg(long, value_name = "FILE", conflicts_with = "tesseron")]
+    pub(super) seal_key: Option<PathBuf>,
     /// Append one line of JSON for each call to FILE.
     #[arg(long, value_name = "FILE")]
     pub(super) audit: Option<PathBuf>,

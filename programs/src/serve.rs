@@ -3,11 +3,14 @@
 use std::env;
 use std::ffi::OsString;
 use std::fmt;
+use std::fs;
 use std::io::{IsTerminal, stderr, stdin};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use endpoint::Service;
+use data_encoding::HEXLOWER_PERMISSIVE;
+use endpoint::{SealKeys, Service};
 
 pub use super::arguments::{AppWish, Listen};
 use super::status::{self, complain, say};
@@ -48,8 +51,19 @@ pub(super) fn read(line: impl IntoIterator<Item = OsString>) -> Result<Serving, 
         config.era = line.era;
         config.timeouts.close_grace = config.timeouts.close_grace.max(line.linger);
     });
+    let service = match &line.seal_key {
+        Some(path) => service.seal_keys(read_key(path).map_err(|why| complain("tools", why, status::NO_SERVER))?),
+        None => service,
+    };
     let service = if matches!(listen, Listen::Tesseron(_)) { service.resource(clock::resource()) } else { service };
     Ok(Serving { listen, service: Arc::new(service), ending: Ending::new(line.grace), linger: line.linger })
+}
+
+/// Reads a key of 64 hex digits.
+fn read_key(path: &Path) -> Result<SealKeys, String> {
+    let text = fs::read_to_string(path).map_err(|error| format!("cannot read the key in {}: {error}", path.display()))?;
+    let key = HEXLOWER_PERMISSIVE.decode(text.trim().as_bytes()).ok().and_then(|key| key.try_into().ok());
+    key.map(SealKeys::new).ok_or_else(|| format!("the key in {} must be 64 hex digits", path.display()))
 }
 
 impl Serving {

@@ -11,6 +11,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use serde_json::json;
+
 use super::program;
 use tests::scratch::Scratch;
 use tests::until::{PATIENCE, until};
@@ -456,6 +458,63 @@ fn tools_over_http_serves_both_eras_and_lets_calls_end() {
     read_until(&mut stream, r#""resultType":"complete""#);
     let ended = tools.end().with(0);
     assert_eq!(ended.out, "");
+}
+
+/// Sends a request without a handshake over HTTP, on a connection of its own. Returns the result, or the error.
+fn answer_over_http(address: &str, params: &serde_json::Value) -> serde_json::Value {
+    let mut params = params.clone();
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": { "elicitation": {}, "sampling": {} },
+    });
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params }).to_string();
+    let fields = "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: survey\r\nConnection: close\r\n";
+    let mut stream = TcpStream::connect(address).expect("a server");
+    let mut said = ask_over_http(&mut stream, fields, &body, "\r\n\r\n");
+    stream.read_to_string(&mut said).expect("the rest");
+    let message = said.lines().find_map(|line| line.strip_prefix("data: ").unwrap_or(line).strip_prefix('{')).expect("a message");
+    let message: serde_json::Value = serde_json::from_str(&format!("{{{message}")).expect("JSON");
+    message.get("result").or_else(|| message.get("error")).expect("a response").clone()
+}
+
+#[test]
+fn each_round_of_a_call_may_go_to_another_process_that_has_the_key() {
+    let key = Scratch::new("key");
+    fs::write(&key, format!("{}\n", "0a".repeat(32))).expect("a file");
+    let key = key.to_str().expect("UTF-8");
+    let started = [Some(key), Some(key), None].map(|key| {
+        let flags = key.map(|key| ["--seal-key", key]);
+        let mut tools = start("tools", ["--http", "127.0.0.1:0"].into_iter().chain(flags.into_iter().flatten()), Stdio::null());
+        let line = tools.until_error_line("listening on http://");
+        let url = line.rsplit(' ').next().expect("a URL").to_owned();
+        (tools, url.strip_prefix("http://").and_then(|rest| rest.strip_suffix("/mcp")).expect("a URL").to_owned())
+    });
+    let address = |process: usize| started[process].1.as_str();
+    let mut params = json!({ "name": "survey", "arguments": { "topic": "tea" } });
+    let mut asked = answer_over_http(address(0), &params);
+    let answers = [
+        ("participant", json!({ "action": "accept", "content": { "name": "Ada" } })),
+        ("opinion", json!({ "role": "assistant", "content": { "type": "text", "text": "Fine." }, "model": "m" })),
+        ("publish", json!({ "action": "accept", "content": {} })),
+    ];
+    for (round, (name, answer)) in answers.into_iter().enumerate() {
+        assert_eq!(asked["resultType"], "input_required", "{asked}");
+        assert!(asked["inputRequests"][name].is_object(), "{asked}");
+        params["requestState"] = asked["requestState"].clone();
+        params["inputResponses"] = json!({ name: answer });
+        let stranger = answer_over_http(address(2), &params);
+        assert_eq!(stranger["code"], -32602, "a process with another key: {stranger}");
+        asked = answer_over_http(address((round + 1) % 2), &params);
+    }
+    let done = asked["structuredContent"].clone();
+    assert_eq!(done, json!({ "participant": "Ada", "number": 1, "opinion": "Fine.", "publish": true }), "{asked}");
+
+    for (text, words) in [("0a0b", "64 hex digits"), (&"xy".repeat(32), "64 hex digits")] {
+        let wrong = Scratch::new("wrong");
+        fs::write(&wrong, text).expect("a file");
+        start("tools", ["--seal-key", wrong.to_str().expect("UTF-8")], Stdio::null()).end().complained(4, words);
+    }
+    start("tools", ["--seal-key", "/no/such/key"], Stdio::null()).end().complained(4, "/no/such/key");
 }
 
 #[test]
