@@ -94,10 +94,7 @@ impl HttpServer {
         message: &message::Request,
         context: &mut dyn HttpContext,
     ) -> Result<(), Refusal> {
-        check_mirrors(message, &request.head.headers, context).map_err(|mismatch| {
-            let error = RpcError::new(RpcError::HEADER_MISMATCH, format!("{mismatch}"));
-            Refusal::with_error(400, error, Some(message.id.clone()))
-        })?;
+        check_mirrors(message, &request.head.headers, context).map_err(|mismatch| contradiction(message, &mismatch))?;
         self.check_running().map_err(|refusal| Refusal { id: Some(message.id.clone()), ..refusal })?;
         let listens = message.listens();
         if listens && self.listens >= self.config.limits.listens {
@@ -122,13 +119,17 @@ impl HttpServer {
         let opens = matches!(body, Body::Message(Message::Request(message)) if message.opens_session());
         let key = match session {
             // A second handshake: the session refuses it.
-            Ok(key) => key,
-            Err(_) if opens => return self.open_session(id, request, context),
+            Ok(key) => Some(key),
+            Err(_) if opens => None,
             Err(refusal) => return Err(refusal),
         };
         if !opens {
             check_version(&request.head.headers)?;
         }
+        if let Body::Message(Message::Request(message)) = body {
+            check_unneeded_mirrors(message, &request.head.headers).map_err(|mismatch| contradiction(message, &mismatch))?;
+        }
+        let Some(key) = key else { return self.open_session(id, request, context) };
         let (replies, is_single) = match body {
             Body::Batch(batch) => {
                 let revision = self.sessions.get(&key).and_then(HttpSession::revision);
@@ -317,6 +318,26 @@ fn check_version(headers: &Headers<'_>) -> Result<(), Refusal> {
         NamedVersion::Newer | NamedVersion::Unknown => {
             Err(Refusal::new(400, "the header MCP-Protocol-Version names no version that is served"))
         }
+    }
+}
+
+/// Refuses a request whose headers do not repeat it.
+fn contradiction(message: &message::Request, mismatch: &Mismatch) -> Refusal {
+    let error = RpcError::new(RpcError::HEADER_MISMATCH, format!("{mismatch}"));
+    Refusal::with_error(400, error, Some(message.id.clone()))
+}
+
+/// Checks the headers that repeat a part of a request with a handshake. It needs none of them, but a proxy believes those that it has.
+fn check_unneeded_mirrors(message: &message::Request, headers: &Headers<'_>) -> Result<(), Mismatch> {
+    let method = headers.only(header::METHOD).map_err(|_| Mismatch::Unreadable(Text::from_static(header::METHOD)))?;
+    if method.is_some_and(|method| method != &*message.method) {
+        return Err(Mismatch::Different(Text::from_static(header::METHOD)));
+    }
+    // Without a name in the body, the session refuses its parameters.
+    let Some(expected) = message.name().flatten() else { return Ok(()) };
+    match header::decoded(headers, header::NAME)? {
+        Some(name) if name != expected => Err(Mismatch::Different(Text::from_static(header::NAME))),
+        _ => Ok(()),
     }
 }
 

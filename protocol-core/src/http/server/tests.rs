@@ -425,6 +425,38 @@ fn the_version_header_of_a_later_request_must_be_one_that_is_served() {
     assert_eq!(bench.complete(got).0, 400);
 }
 
+/// A proxy that goes by `Mcp-Method` would let a request pass that it should stop: such a header was once ignored.
+#[test]
+fn a_header_that_a_request_with_a_handshake_does_not_need_must_not_contradict_it() {
+    let mut bench = Bench::new();
+    for fields in [
+        &[("mcp-method", "tools/list")][..],
+        &[("mcp-method", "Initialize")],
+        &[("mcp-method", "initialize"), ("Mcp-Method", "initialize")],
+    ] {
+        let refused = bench.post(fields, INITIALIZE);
+        let (status, body) = bench.complete(refused);
+        assert!(status == 400 && body.starts_with(r#"{"jsonrpc":"2.0","id":0,"error":{"code":-32020"#), "{fields:?}: {body}");
+        assert_eq!((bench.server.sessions(), bench.events()), (0, vec![]), "nothing is opened");
+    }
+    let opened = bench.ask(&[("mcp-method", "initialize"), ("mcp-name", "of nothing")], INITIALIZE);
+    let id = opened.field("mcp-session-id").expect("an id").to_string();
+    bench.ask(&[("mcp-session-id", &id)], INITIALIZED);
+    for (name, value, status) in [
+        ("mcp-method", "tools/list", 400),
+        ("mcp-method", "tools/call", 0),
+        ("mcp-name", "y", 400),
+        ("mcp-name", "=?base64?*?=", 400),
+        ("mcp-name", "=?base64?eA==?=", 0),
+    ] {
+        let called = bench.ask(&[("mcp-session-id", &id), (name, value)], CALL);
+        assert_eq!(called.status, status, "{name}: {value}");
+        bench.ask(&[("mcp-session-id", &id)], r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
+    }
+    let unknown = bench.post(&[("mcp-session-id", "x"), ("mcp-method", "tools/list")], CALL);
+    assert_eq!(bench.complete(unknown).0, 404, "a client whose session is gone must learn that first");
+}
+
 #[test]
 fn a_delete_ends_the_session_with_all_its_streams() {
     let mut bench = Bench::new();
