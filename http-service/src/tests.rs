@@ -656,6 +656,24 @@ fn a_subscription_is_told_of_changes_and_ends_with_its_result() {
     assert_eq!(counts(&bench), (0, 0));
 }
 
+/// Its stream once stayed open for ever.
+#[test]
+fn a_subscription_that_can_say_nothing_ends_at_once_with_its_result() {
+    let mut bench = Bench::new();
+    for kinds in ["", r#""toolsListChanged":false"#, r#""toolsListChanged":true,"resourceSubscriptions":["note://gone"]"#] {
+        let body = format!(
+            r#"{{"jsonrpc":"2.0","id":3,"method":"subscriptions/listen","params":{{"notifications":{{{kinds}}},"_meta":{{"{VERSION}":"2026-07-28","{CAPABILITIES}":{{}}}}}}}}"#
+        );
+        let fields = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "subscriptions/listen")];
+        let listening = bench.post(&fields, &body);
+        assert_eq!((listening.status(), listening.header("content-type")), (200, Some("text/event-stream")));
+        assert_eq!((listening.events(), listening.has_ended), (2, true), "{}", listening.received);
+        let (acknowledged, ended) = listening.received.split_once("\n\n").expect("two events");
+        assert!(acknowledged.contains(r#""notifications":{}"#) && ended.contains(r#""result""#), "{}", listening.received);
+        assert_eq!(counts(&bench), (0, 0));
+    }
+}
+
 #[test]
 fn a_runtime_that_shuts_down_ends_every_response() {
     let mut bench = Bench::new();

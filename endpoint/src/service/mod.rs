@@ -429,7 +429,8 @@ impl Service {
         served.subscribe(subscription, Text::from(&*uri)).map(|()| Start::Reply(Reply::Done))
     }
 
-    /// Opens a subscription, which its caller or the end of the session ends. A kind that the service does not announce is left out.
+    /// Opens a subscription, which its caller or the end of the session ends. A kind that the service does not announce is left out; if none
+    /// is left, the subscription ends at once, since it could never say anything.
     fn listen(&self, served: &Arc<ServedCall>, wanted: &SubscriptionFilter) -> Start {
         let entries = self.catalog.entries();
         let is_subscribable = |uri: &&Text| entries.resources.get(uri.as_str()).is_some_and(|(resource, _)| resource.subscribable);
@@ -438,6 +439,9 @@ impl Service {
         offered.uris = wanted.uris.iter().filter(is_subscribable).cloned().collect();
         drop(entries);
         served.accept_subscription(&offered);
+        if wanted.and(&offered).is_empty() {
+            return Start::Reply(Reply::Done);
+        }
         let context = Context::new(Arc::clone(served));
         Start::task(served, async move {
             context.cancelled().await;
