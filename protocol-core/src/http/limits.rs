@@ -144,6 +144,8 @@ pub struct HttpClientTimeouts {
     /// The longest time between two attempts, unless the server names a longer one. A stream that lived as long has not failed. Default:
     /// 30 s.
     pub retry_max: Duration,
+    /// The longest time for which a server can put the next attempt off by `Retry-After`. Default: 5 min.
+    pub retry_after_max: Duration,
     /// The longest time that the server may take to end the session, when the client closes. Default: 2 s.
     pub close: Duration,
 }
@@ -156,6 +158,7 @@ impl Default for HttpClientTimeouts {
             linger: Duration::from_secs(1),
             retry: Duration::from_secs(1),
             retry_max: Duration::from_secs(30),
+            retry_after_max: Duration::from_secs(5 * 60),
             close: Duration::from_secs(2),
         }
     }

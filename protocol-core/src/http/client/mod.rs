@@ -37,6 +37,7 @@ mod tests;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::fmt;
+use core::time::Duration;
 
 use bytes::Bytes;
 
@@ -163,6 +164,14 @@ pub enum HttpFault {
     /// The status is an error.
     #[error("the server answers with the status {0}")]
     Status(u16),
+    /// The server has too much to do, and says when it may be asked again. A call is not repeated for it: that is for its caller to decide.
+    #[error("the server is overloaded (status {status}), and may be asked again after {} s", .retry_after.as_secs())]
+    Overloaded {
+        /// 429 or 503.
+        status: u16,
+        /// The value of `Retry-After`, in whole seconds. A date there is not read; the fault is then [`Status`](Self::Status).
+        retry_after: Duration,
+    },
     /// The caller must prove who it is, or may not do this.
     #[error("the server wants an authorization (status {status})")]
     Unauthorized {
@@ -213,6 +222,26 @@ pub enum HttpFault {
     TooMany,
 }
 
+impl HttpFault {
+    /// Returns `true` if the owner is told of it whatever the body of the response says.
+    const fn says_more_than_body(&self) -> bool {
+        matches!(self, Self::Unauthorized { .. } | Self::Overloaded { .. })
+    }
+
+    /// Returns `true` if the same request may be accepted a little later.
+    const fn is_temporary(&self) -> bool {
+        matches!(self, Self::Disconnected | Self::Overloaded { .. } | Self::Status(429 | 500..))
+    }
+
+    /// The time that the server wants to be left alone.
+    const fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Overloaded { retry_after, .. } => Some(*retry_after),
+            _ => None,
+        }
+    }
+}
+
 /// The reason why there is nothing to talk to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -254,6 +283,7 @@ pub enum HttpFailure {
 /// |---|---|---|
 /// | a call is cancelled | the cancel is posted, then the stream is closed | the stream is closed |
 /// | a stream breaks before its response | it is resumed after its last event; without an id of one the call is lost | the call is lost |
+/// | the server wants to be left alone for a while (`Retry-After`) | no stream is resumed and no handshake repeated before | |
 /// | the server has forgotten the HTTP session | the handshake is repeated, and the request that was not accepted for it, once | |
 /// | the server wants a header of a tool | | the list of tools is read, and the call repeated, once |
 /// | the client is closed | the HTTP session is ended | |

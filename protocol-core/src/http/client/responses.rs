@@ -2,6 +2,7 @@
 
 use alloc::format;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use bytes::Bytes;
 
@@ -52,6 +53,10 @@ impl Head {
             200..=299 => HttpFault::NoResponse,
             300..=399 => HttpFault::Redirected { status: head.status, location: location(&head.headers).map(Text::from) },
             401 | 403 => HttpFault::Unauthorized { status: head.status, challenges: challenges(&head.headers) },
+            status @ (429 | 503) => match retry_after(&head.headers) {
+                Some(retry_after) => HttpFault::Overloaded { status, retry_after },
+                None => HttpFault::Status(status),
+            },
             status => HttpFault::Status(status),
         };
         Self { status: head.status, form, fault }
@@ -59,10 +64,6 @@ impl Head {
 
     fn is_success(&self) -> bool {
         matches!(self.status, 200..=299)
-    }
-
-    fn is_unauthorized(&self) -> bool {
-        matches!(self.fault, HttpFault::Unauthorized { .. })
     }
 }
 
@@ -73,6 +74,13 @@ fn agreed_revision(frame: &[u8]) -> Option<Revision> {
 
 fn location<'h>(headers: &'h Headers<'_>) -> Option<&'h str> {
     headers.only(header::LOCATION).ok().flatten()
+}
+
+/// The time after which the server may be asked again. A date is not read: there is no calendar here.
+fn retry_after(headers: &Headers<'_>) -> Option<Duration> {
+    let value = headers.only(header::RETRY_AFTER).ok().flatten()?;
+    let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| Duration::from_secs(value.parse().unwrap_or(u64::MAX)))
 }
 
 fn challenges(headers: &Headers<'_>) -> Vec<Text> {
@@ -139,7 +147,7 @@ impl HttpClient {
         if response.is_success() && is_initialize {
             self.take_session_id(head);
         }
-        if response.is_unauthorized() {
+        if response.fault.says_more_than_body() {
             self.fault(Some(exchange), response.fault.clone());
         }
         if response.form == Form::Other || (response.form == Form::Events && !response.is_success()) {
@@ -159,14 +167,12 @@ impl HttpClient {
             return self.read_body(request, response);
         }
         self.abort(request);
-        match response.status {
-            500.. => self.break_call(exchange, response.fault),
-            status => {
-                self.lose_call(exchange, response.fault);
-                if status == 404 {
-                    self.reopen(generation);
-                }
-            }
+        if response.fault.is_temporary() {
+            return self.break_call(exchange, response.fault);
+        }
+        self.lose_call(exchange, response.fault);
+        if response.status == 404 {
+            self.reopen(generation);
         }
     }
 
@@ -184,7 +190,7 @@ impl HttpClient {
         self.abort(request);
         match response.status {
             404 if self.news.was_live() => self.reopen(self.session.generation()),
-            500.. => self.break_news(),
+            _ if response.fault.is_temporary() => self.break_news(&response.fault),
             // Most servers have no such stream.
             _ => drop(self.news.stop()),
         }
@@ -444,11 +450,13 @@ impl HttpClient {
                 }
             }
             Verdict::Refuse => {
-                if !matches!(fault, HttpFault::Unauthorized { .. }) {
+                if !fault.says_more_than_body() {
                     self.fault(Some(exchange), fault.clone());
                 }
                 self.refuse(exchange, &RpcError::internal(format!("{fault}")));
             }
+            // The owner was told of it with the head.
+            Verdict::Lose if fault.says_more_than_body() => self.drop_call(exchange, fault.clone(), false),
             Verdict::Lose => self.lose_call(exchange, fault.clone()),
             Verdict::TakeForLegacy => {
                 self.refuse(exchange, &RpcError::fixed(RpcError::METHOD_NOT_FOUND, "the server does not know the request"));
@@ -567,7 +575,7 @@ impl HttpClient {
     fn lose(&mut self, purpose: Purpose, fault: HttpFault) {
         match purpose {
             Purpose::Call(exchange) | Purpose::Resume(exchange) => self.break_call(exchange, fault),
-            Purpose::News => self.break_news(),
+            Purpose::News => self.break_news(&fault),
             Purpose::Message(_) => {
                 self.fault(None, fault);
                 self.flush();
@@ -577,7 +585,7 @@ impl HttpClient {
                 self.confirm();
             }
             // A server that is just starting again.
-            Purpose::Reopening if matches!(fault, HttpFault::Disconnected | HttpFault::Status(500..)) => self.break_reopening(),
+            Purpose::Reopening if fault.is_temporary() => self.break_reopening(&fault),
             Purpose::Reopening => self.fail(HttpFailure::SessionLost),
             Purpose::Lookup => self.end_lookup(false),
             Purpose::Delete => self.finish_closing(),
@@ -612,6 +620,7 @@ impl HttpClient {
         let can_resume = call.era() == Era::Legacy && is_current && call.resumption().last_event_id().is_some();
         let chance = self.chance.next();
         let (limits, timeouts) = (&self.config.limits, &self.config.timeouts);
+        call.resumption().pause(fault.retry_after(), timeouts);
         let attempt = can_resume.then(|| call.resumption().next_attempt(limits, timeouts, chance, self.now)).flatten();
         if attempt.is_some() {
             call.wait();
@@ -623,6 +632,10 @@ impl HttpClient {
 
     /// Ends a call of which no response will come.
     pub(super) fn lose_call(&mut self, exchange: ExchangeId, fault: HttpFault) {
+        self.drop_call(exchange, fault, true);
+    }
+
+    fn drop_call(&mut self, exchange: ExchangeId, fault: HttpFault, tells_owner: bool) {
         let Some(call) = self.forget_call(exchange) else { return };
         if let Some(request) = call.request() {
             self.abort(request);
@@ -630,14 +643,17 @@ impl HttpClient {
         if matches!(call.kind(), Kind::Probe | Kind::Initialize) {
             return self.fail(HttpFailure::Refused(fault));
         }
-        self.fault(Some(exchange), fault);
+        if tells_owner {
+            self.fault(Some(exchange), fault);
+        }
         self.events.push_back(HttpClientEvent::Lost(exchange));
     }
 
     /// The server could not be reached to repeat the handshake, which is tried again after a while.
-    fn break_reopening(&mut self) {
+    fn break_reopening(&mut self, fault: &HttpFault) {
         let chance = self.chance.next();
         let (limits, timeouts) = (&self.config.limits, &self.config.timeouts);
+        self.session.attempts().pause(fault.retry_after(), timeouts);
         match self.session.attempts().next_attempt(limits, timeouts, chance, self.now) {
             Some(at) => self.timers.set(self.session.timer(), TimerKey::Reopen, Some(at)),
             None => self.fail(HttpFailure::SessionLost),
@@ -645,9 +661,10 @@ impl HttpClient {
     }
 
     /// The stream of messages that belong to no call broke, and is opened again after a while.
-    fn break_news(&mut self) {
+    fn break_news(&mut self, fault: &HttpFault) {
         let chance = self.chance.next();
         let (limits, timeouts) = (&self.config.limits, &self.config.timeouts);
+        self.news.resumption().pause(fault.retry_after(), timeouts);
         match self.news.resumption().next_attempt(limits, timeouts, chance, self.now) {
             Some(at) => {
                 self.news.wait();

@@ -16,6 +16,8 @@ pub(super) struct Resumption {
     last_event_id: Option<Text>,
     /// The wait that the server has asked for.
     retry: Option<Duration>,
+    /// The time before which the server does not want the next attempt.
+    pause: Duration,
     /// The number of attempts since there was something new.
     failures: u32,
     /// The time at which the current exchange began to be read.
@@ -44,6 +46,11 @@ impl Resumption {
         self.retry = Some(wait);
     }
 
+    /// The server wants to be left alone for this time, from the next wait on.
+    pub(super) fn pause(&mut self, wait: Option<Duration>, timeouts: &HttpClientTimeouts) {
+        self.pause = wait.unwrap_or_default().min(timeouts.retry_after_max);
+    }
+
     /// The time of the next attempt; `None` after too many.
     pub(super) fn next_attempt(
         &mut self,
@@ -60,7 +67,7 @@ impl Resumption {
         }
         let first = self.retry.unwrap_or(timeouts.retry).max(SHORTEST);
         let grown = first.saturating_mul(1_u32.checked_shl(self.failures).unwrap_or(u32::MAX));
-        let wait = grown.min(timeouts.retry_max.max(first));
+        let wait = grown.min(timeouts.retry_max.max(first)).max(core::mem::take(&mut self.pause));
         self.failures = self.failures.saturating_add(1);
         // At most a quarter more.
         let extra = wait.saturating_mul(u32::from(chance)).checked_div(1024).unwrap_or_default();
@@ -108,6 +115,19 @@ mod tests {
         let mut asked = Resumption::default();
         asked.set_retry(Duration::ZERO);
         assert_eq!(waits(&mut asked, 0), [10, 20, 40, 80, 160], "a server cannot ask for a storm");
+    }
+
+    #[test]
+    fn a_pause_lengthens_one_wait_and_is_bounded() {
+        let mut resumption = Resumption::default();
+        let (limits, timeouts) = (HttpClientLimits::default(), HttpClientTimeouts::default());
+        let mut next = |pause: Option<u64>| {
+            resumption.pause(pause.map(Duration::from_secs), &timeouts);
+            let at = resumption.next_attempt(&limits, &timeouts, 0, Instant::ZERO).expect("an attempt");
+            at.saturating_duration_since(Instant::ZERO).as_secs()
+        };
+        assert_eq!([next(Some(60)), next(None), next(Some(0)), next(Some(7))], [60, 2, 4, 8], "it is no longer than the wait");
+        assert_eq!(next(Some(u64::MAX)), 300);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::{
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 /// A client with a real session, against a server that the test plays.
@@ -629,6 +630,73 @@ fn the_stream_of_news_is_resumed_unless_the_server_has_none() {
         bench.wait(seconds(100));
         assert_eq!(bench.look(), ["abort 2"], "{status}");
     }
+}
+
+#[test]
+fn a_server_that_wants_to_be_left_alone_is_asked_again_only_after_that_time() {
+    let later = [("retry-after", "60")];
+    let mut bench = Bench::new(ClientEra::Legacy);
+    bench.open("s1");
+    bench.head(2, 200, EVENTS);
+    bench.event(2, "a", r#"{"jsonrpc":"2.0","method":"x"}"#);
+    bench.end(2);
+    bench.call("t");
+    bench.head(3, 200, EVENTS);
+    bench.event(3, "b", r#"{"jsonrpc":"2.0","method":"x"}"#);
+    bench.end(3);
+    bench.look();
+    bench.wait(Duration::from_millis(1250));
+    let both = ["GET [s1] after b", "GET [s1] after a"];
+    assert_eq!(bench.look(), both, "the stream of the call, and that of news");
+    bench.head_with(4, 503, &later);
+    bench.head_with(5, 429, &later);
+    bench.look();
+    bench.wait(Duration::from_millis(59_999));
+    assert_eq!(bench.look(), [""; 0]);
+    bench.wait(seconds(15));
+    let mut again = bench.look();
+    again.sort_unstable_by(|one, other| other.cmp(one));
+    assert_eq!(again, both, "at most a quarter later");
+    // The handshake that is repeated.
+    bench.head(6, 404, "");
+    assert_eq!(bench.look().last().map(String::as_str), Some("POST initialize"));
+    bench.head_with(8, 503, &later);
+    bench.wait(Duration::from_millis(59_999));
+    assert_eq!(bench.look(), ["abort 8"]);
+    bench.wait(seconds(15));
+    assert_eq!(bench.look(), ["POST initialize"]);
+}
+
+#[test]
+fn an_overload_is_reported_once_with_its_time_and_no_call_is_repeated_for_it() {
+    let told = "fault: the server is overloaded (status 503), and may be asked again after 7 s".to_string();
+    let body = error(2, -32603);
+    for (status, retry_after, body, is_told, is_lost) in [
+        (503, "7", "", true, true),
+        (503, "7", &*body, true, false),
+        (503, "Wed, 25 Nov 2026 20:00:00 GMT", "", false, true),
+        (503, "-7", "", false, true),
+        (503, "", "", false, true),
+        (500, "7", "", false, true),
+        (429, "7", "", true, false),
+    ] {
+        let mut bench = Bench::modern();
+        bench.call("t");
+        bench.look();
+        bench.head_with(1, status, &[("content-type", JSON), ("retry-after", retry_after)]);
+        bench.body(1, body);
+        let told = told.replace("503", &status.to_string());
+        let faults: Vec<_> = bench.look().into_iter().filter(|line| line.starts_with("fault")).collect();
+        assert_eq!(faults.contains(&told), is_told, "{status} {retry_after}: {faults:?}");
+        assert!(faults.len() <= 1, "{faults:?}");
+        assert_eq!(bench.outcome() == Outcome::Lost, is_lost, "{status} {retry_after} {body}");
+        bench.wait(seconds(100));
+        assert_eq!(bench.sent.len(), 2);
+    }
+    let mut bench = Bench::new(ClientEra::Auto);
+    bench.head_with(0, 503, &[("retry-after", "99999999999999999999")]);
+    let failed = "failed: the server is overloaded (status 503), and may be asked again after 18446744073709551615 s";
+    assert_eq!(bench.look().last().map(String::as_str), Some(failed), "it says nothing about the era");
 }
 
 #[test]
