@@ -273,6 +273,11 @@ pub(super) fn error_code(frame: &[u8]) -> Option<i64> {
     member(member(frame, "error")?, "code").and_then(integer)
 }
 
+/// The message of the error in a response.
+pub(super) fn error_text(frame: &[u8]) -> Option<Cow<'_, str>> {
+    member(member(frame, "error")?, "message").and_then(string)
+}
+
 /// The version that a handshake has agreed on, read from its response.
 pub(super) fn agreed_version(response: &[u8]) -> Option<Cow<'_, str>> {
     member(member(response, "result")?, "protocolVersion").and_then(string)

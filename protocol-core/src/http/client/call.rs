@@ -161,6 +161,11 @@ impl Call {
         self.generation
     }
 
+    /// Returns `true` if it was sent again because the server had forgotten the HTTP session.
+    pub(super) fn was_moved(&self) -> bool {
+        self.was_moved
+    }
+
     pub(super) fn is_held(&self) -> bool {
         self.state == State::Held
     }

@@ -288,6 +288,9 @@ pub enum HttpFailure {
 /// | the server wants a header of a tool | | the list of tools is read, and the call repeated, once |
 /// | the client is closed | the HTTP session is ended | |
 ///
+/// A server has forgotten the HTTP session if it answers with 404. Old ones answer with 400 and an error that names no request: for a call,
+/// that counts as well if the message of the error has the word "session".
+///
 /// A call that the server has not accepted, and that has no error in the body of the response, gets the error
 /// [`RpcError::INTERNAL`](crate::RpcError::INTERNAL), which names the status.
 ///

@@ -437,7 +437,7 @@ impl HttpClient {
             (_, Era::Modern) => Subject::Modern,
             (_, Era::Legacy) => {
                 let is_past = call.generation() != self.session.generation();
-                Subject::Legacy { has_session: is_past || self.session.id().is_some() }
+                Subject::Legacy { has_session: is_past || self.session.id().is_some(), was_moved: call.was_moved() }
             }
         };
         match judge(subject, status, fault, answer) {

@@ -747,6 +747,22 @@ fn a_session_that_the_server_has_forgotten_is_opened_again_for_the_request_that_
 }
 
 #[test]
+fn an_old_server_that_refuses_a_forgotten_session_with_400_opens_another_one() {
+    let body = r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}"#;
+    let mut bench = Bench::legacy();
+    bench.call("t");
+    bench.look();
+    bench.json(3, 400, body);
+    assert_eq!(bench.look(), ["POST initialize"], "without the id");
+    bench.head_with(4, 200, &[("content-type", JSON), ("mcp-session-id", "s2")]);
+    bench.body(4, &agreed(1, LATEST));
+    bench.head(5, 202, "");
+    assert_eq!(bench.look()[2..], ["reopened", "POST [s2] tools/call", "GET [s2]"]);
+    bench.json(6, 400, body);
+    assert!(matches!(bench.outcome(), Outcome::Error(RpcError { code: -32000, .. })), "once for each call");
+}
+
+#[test]
 fn a_server_may_do_without_sessions_from_one_handshake_to_the_next() {
     let mut bench = Bench::legacy();
     bench.call("t");

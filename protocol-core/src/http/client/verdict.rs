@@ -17,8 +17,8 @@ pub(super) enum Subject {
     Initialize,
     /// A request without a handshake.
     Modern,
-    /// A request after a handshake, in an HTTP session or not.
-    Legacy { has_session: bool },
+    /// A request after a handshake, in an HTTP session or not. `was_moved` if it was sent again because an HTTP session was forgotten.
+    Legacy { has_session: bool, was_moved: bool },
 }
 
 /// The body of a response.
@@ -26,6 +26,9 @@ pub(super) enum Subject {
 pub(super) enum Answer {
     /// A frame with the response to the request.
     Ours(Bytes),
+    /// An error that names no request, or not this one, and whose message is about a session. Old servers answer so, with 400, if they have
+    /// forgotten the HTTP session. The frame is the error as the response to the request; `None` if the error is not one of JSON-RPC.
+    OfSession(Option<Bytes>),
     /// Another frame.
     Foreign(Bytes),
     /// No frame.
@@ -62,15 +65,26 @@ impl Answer {
             Some(frame) => Self::Ours(frame),
             None => Self::Foreign(body),
         };
+        let is_of_session = status == 400 && names_session(message::error_text(&body).as_deref().map_or(&*body, str::as_bytes));
+        let refused = |body: Bytes| match is_of_session {
+            true => Self::OfSession(message::readdressed(&body, number)),
+            false => readdressed(body),
+        };
         match message::incoming(&body) {
+            Incoming::Malformed if is_of_session => Self::OfSession(None),
             Incoming::Malformed => Self::None,
             Incoming::Response(Some(named)) if named == number => Self::Ours(body),
             Incoming::Batch(named) if named.contains(&number) => Self::Ours(body),
-            Incoming::Error => readdressed(body),
-            Incoming::Response(_) if status >= 400 => readdressed(body),
+            Incoming::Error => refused(body),
+            Incoming::Response(_) if status >= 400 => refused(body),
             Incoming::Response(_) | Incoming::Batch(_) | Incoming::Message => Self::Foreign(body),
         }
     }
+}
+
+/// Returns `true` if a text has the word `session`, in any case.
+fn names_session(text: &[u8]) -> bool {
+    text.windows(7).any(|word| word.eq_ignore_ascii_case(b"session"))
 }
 
 /// Judges the response to a request. `fault` is that of the status.
@@ -78,11 +92,14 @@ pub(super) fn judge(subject: Subject, status: u16, fault: &HttpFault, answer: An
     use Subject::{Initialize, Legacy, Modern, Probe};
     match (subject, status, answer) {
         (Probe | Initialize, 300..=399 | 401 | 403 | 500.., _) => Verdict::Fail(HttpFailure::Refused(fault.clone())),
-        (Legacy { has_session: true }, 404, _) => Verdict::Reopen,
-        (Modern, 400, Answer::Ours(frame)) if message::error_code(&frame) == Some(RpcError::HEADER_MISMATCH) => {
+        (Legacy { has_session: true, .. }, 404, _) => Verdict::Reopen,
+        (Legacy { has_session: true, was_moved: false }, 400, Answer::OfSession(_)) => Verdict::Reopen,
+        (Modern, 400, Answer::Ours(frame) | Answer::OfSession(Some(frame)))
+            if message::error_code(&frame) == Some(RpcError::HEADER_MISMATCH) =>
+        {
             Verdict::LookUp(frame)
         }
-        (_, _, Answer::Ours(frame)) => Verdict::Pass(frame),
+        (_, _, Answer::Ours(frame) | Answer::OfSession(Some(frame))) => Verdict::Pass(frame),
         (Probe, ..) => Verdict::TakeForLegacy,
         (Initialize, 400 | 404 | 405, _) => Verdict::TryOldTransport,
         (Initialize, 400..=499, _) => Verdict::Fail(HttpFailure::Refused(fault.clone())),
@@ -103,7 +120,9 @@ mod tests {
     const WITHOUT_ID: &str = r#"{"jsonrpc":"2.0","error":{"code":-32022,"message":"no","data":{"supported":["2026-07-28"]}}}"#;
     const MISMATCH: &str = r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32020,"message":"no"}}"#;
     const NOT_JSON: &str = "<html>";
-    const LEGACY: Subject = Subject::Legacy { has_session: true };
+    const LEGACY: Subject = Subject::Legacy { has_session: true, was_moved: false };
+    const MOVED: Subject = Subject::Legacy { has_session: true, was_moved: true };
+    const WITHOUT_SESSION: Subject = Subject::Legacy { has_session: false, was_moved: false };
 
     fn shown(subject: Subject, status: u16, body: &'static str) -> String {
         let answer = Answer::read(body.into(), ExchangeId(7), status);
@@ -192,7 +211,29 @@ mod tests {
             assert_eq!(shown(Subject::Modern, status, body), modern, "{status} {body}");
             assert_eq!(shown(LEGACY, status, body), legacy, "{status} {body}");
         }
-        assert_eq!(shown(Subject::Legacy { has_session: false }, 404, ""), "Refuse", "there is no HTTP session to lose");
+        assert_eq!(shown(WITHOUT_SESSION, 404, ""), "Refuse", "there is no HTTP session to lose");
+    }
+
+    #[test]
+    fn a_400_about_the_session_is_that_of_an_old_server_which_has_forgotten_it() {
+        let of = |id: &'static str, message: &str| {
+            let body = format!(r#"{{"jsonrpc":"2.0",{id}"error":{{"code":-32000,"message":"{message}"}}}}"#);
+            &*body.leak()
+        };
+        let bad = "Bad Request: No valid session ID provided";
+        let readdressed = format!("pass {}", of(r#""id":7,"#, bad));
+        for id in ["", r#""id":null,"#, r#""id":"server-error","#] {
+            assert_eq!(shown(LEGACY, 400, of(id, bad)), "Reopen");
+            assert_eq!(shown(LEGACY, 400, of(id, "Unknown SESSION")), "Reopen");
+            for other in [MOVED, WITHOUT_SESSION, Subject::Modern, Subject::Initialize, Subject::Probe] {
+                assert_eq!(shown(other, 400, of(id, bad)), readdressed, "{other:?}: once for each call, and only in a session");
+            }
+            assert!(shown(LEGACY, 400, of(id, "Bad Request")).starts_with("pass"), "of something else");
+            assert!(shown(LEGACY, 422, of(id, bad)).starts_with("pass"), "another status");
+        }
+        assert_eq!(shown(LEGACY, 400, of(r#""id":7,"#, bad)), "pass", "the server has read the request");
+        let plain = r#"{"error":"Session not found"}"#;
+        assert_eq!([LEGACY, MOVED].map(|subject| shown(subject, 400, plain)), ["Reopen", "Refuse"]);
     }
 
     #[test]
