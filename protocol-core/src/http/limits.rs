@@ -107,6 +107,11 @@ pub struct HttpClientLimits {
     pub tools: usize,
     /// The maximum number of pages of the list of tools that are read to find one that a server wants headers for. Default: 32.
     pub pages: u32,
+    /// The maximum number of results that are kept ([`HttpClientConfig::cache`](super::HttpClientConfig::cache)). Beyond it the one is
+    /// dropped that would be first. Default: 256.
+    pub cache_results: usize,
+    /// The maximum number of bytes of such results and of the parameters that they belong to. A longer result is not kept. Default: 4 MiB.
+    pub cache_bytes: usize,
 }
 
 impl Default for HttpClientLimits {
@@ -123,6 +128,8 @@ impl Default for HttpClientLimits {
             redirects: 3,
             tools: 1024,
             pages: 32,
+            cache_results: 256,
+            cache_bytes: 4 << 20,
         }
     }
 }
@@ -146,6 +153,9 @@ pub struct HttpClientTimeouts {
     pub retry_max: Duration,
     /// The longest time for which a server can put the next attempt off by `Retry-After`. Default: 5 min.
     pub retry_after_max: Duration,
+    /// The longest time for which a result is kept ([`HttpClientConfig::cache`](super::HttpClientConfig::cache)), whatever the server allows.
+    /// Default: 1 h.
+    pub cache_max: Duration,
     /// The longest time that the server may take to end the session, when the client closes. Default: 2 s.
     pub close: Duration,
 }
@@ -159,6 +169,7 @@ impl Default for HttpClientTimeouts {
             retry: Duration::from_secs(1),
             retry_max: Duration::from_secs(30),
             retry_after_max: Duration::from_secs(5 * 60),
+            cache_max: Duration::from_secs(60 * 60),
             close: Duration::from_secs(2),
         }
     }

@@ -19,6 +19,8 @@ const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 /// The beginning of the keys of `_meta` that the protocol defines.
 const META_PREFIX: &str = "io.modelcontextprotocol/";
+/// The keys of `_meta` on which no result depends.
+const META_NEUTRAL: [&str; 5] = ["progressToken", "traceparent", "tracestate", "baggage", "io.modelcontextprotocol/logLevel"];
 /// The maximum number of messages in a batch of a server, that of [`crate::Limits::batch`].
 const MAX_BATCH: usize = 64;
 /// The deepest nesting of a body, that of [`crate::Limits::json_depth`].
@@ -116,6 +118,29 @@ impl Request {
                 object.copy(key, value);
             }
         }
+    }
+
+    /// The parameters on which the result depends, as they are written. `None` if the request repeats another one with answers, since its
+    /// result depends on that, too.
+    pub(super) fn identity(&self) -> Option<Bytes> {
+        let mut out = Vec::new();
+        let mut is_retry = false;
+        Object::write(&mut out, |object| {
+            for (key, value) in Members::of(self.params.as_bytes()).into_iter().flatten() {
+                is_retry |= key.is("inputResponses") || key.is("requestState");
+                if !key.is("_meta") {
+                    object.copy(key, value);
+                }
+            }
+            object.object("_meta", |object| {
+                for (key, value) in self.meta().and_then(Members::of).into_iter().flatten() {
+                    if !META_NEUTRAL.iter().any(|neutral| key.is(neutral)) {
+                        object.copy(key, value);
+                    }
+                }
+            });
+        });
+        (!is_retry).then(|| out.into())
     }
 
     pub(super) fn arguments(&self) -> &[u8] {

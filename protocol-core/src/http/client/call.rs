@@ -17,6 +17,7 @@
 use bytes::Bytes;
 
 use super::HttpRequestId;
+use super::cache::Claim;
 use super::resumption::Resumption;
 use crate::http::era::Era;
 use crate::http::message::Request;
@@ -35,6 +36,8 @@ pub(super) struct Call {
     was_moved: bool,
     /// `true` once the list of tools was read for it.
     was_looked_up: bool,
+    /// The right to keep its result.
+    claim: Option<Claim>,
     state: State,
     resumption: Resumption,
     timer: Armed,
@@ -79,7 +82,7 @@ enum State {
 }
 
 impl Call {
-    pub(super) fn new(era: Era, kind: Kind, frame: Bytes) -> Self {
+    pub(super) fn new(era: Era, kind: Kind, frame: Bytes, claim: Option<Claim>) -> Self {
         Self {
             era,
             kind,
@@ -87,6 +90,7 @@ impl Call {
             generation: 0,
             was_moved: false,
             was_looked_up: false,
+            claim,
             state: State::Held,
             resumption: Resumption::default(),
             timer: Armed::default(),
@@ -133,6 +137,11 @@ impl Call {
             (self.was_looked_up, self.state) = (true, State::Held);
         }
         may_look_up
+    }
+
+    /// The right to keep its result, once.
+    pub(super) fn take_claim(&mut self) -> Option<Claim> {
+        self.claim.take()
     }
 
     pub(super) fn resumption(&mut self) -> &mut Resumption {

@@ -16,11 +16,12 @@
 //! | Files | |
 //! |---|---|
 //! | `exchange`, `call`, `session`, `news` | the machines of one HTTP request, of one request of the session, of the HTTP session, and of the stream of messages that belong to no call |
-//! | `resumption`, `backlog`, `tools` | the waits before a stream is resumed, the frames that wait, and the headers of tools |
+//! | `resumption`, `backlog`, `tools`, `cache` | the waits before a stream is resumed, the frames that wait, the headers of tools, and results that are kept |
 //! | `verdict` | the meaning of a response |
 //! | `requests`, `responses` | the steps that make requests, and those that read responses |
 
 mod backlog;
+mod cache;
 mod call;
 mod exchange;
 mod news;
@@ -53,6 +54,7 @@ use crate::shared::Arc;
 use crate::time::Instant;
 
 use backlog::Backlog;
+use cache::Cache;
 use call::Call;
 use exchange::{Exchange, Purpose};
 use news::News;
@@ -80,6 +82,10 @@ pub struct HttpClientConfig {
     pub news: bool,
     /// `true` if a server that speaks neither era over Streamable HTTP is tried with the transport of 2024-11-05. Default: `true`.
     pub old_transport: bool,
+    /// `true` if lists and the contents of resources are kept for as long as a server without a handshake allows (`ttlMs`), and are then not
+    /// asked for again. They are dropped earlier if a notification says that they have changed, if a server misses a header of a tool
+    /// (the list of tools), and after a 401 or 403. Otherwise all requests of a client must be made for the same caller. Default: `false`.
+    pub cache: bool,
     /// A number that differs between clients, so that those of one server do not come back to it at the same time. Default: 0.
     pub seed: u64,
     /// The bounds.
@@ -96,6 +102,7 @@ impl HttpClientConfig {
             url: url.into(),
             news: true,
             old_transport: true,
+            cache: false,
             seed: 0,
             limits: HttpClientLimits::default(),
             timeouts: HttpClientTimeouts::default(),
@@ -223,9 +230,13 @@ pub enum HttpFault {
 }
 
 impl HttpFault {
+    const fn is_unauthorized(&self) -> bool {
+        matches!(self, Self::Unauthorized { .. })
+    }
+
     /// Returns `true` if the owner is told of it whatever the body of the response says.
     const fn says_more_than_body(&self) -> bool {
-        matches!(self, Self::Unauthorized { .. } | Self::Overloaded { .. })
+        self.is_unauthorized() || matches!(self, Self::Overloaded { .. })
     }
 
     /// Returns `true` if the same request may be accepted a little later.
@@ -286,6 +297,7 @@ pub enum HttpFailure {
 /// | the server wants to be left alone for a while (`Retry-After`) | no stream is resumed and no handshake repeated before | |
 /// | the server has forgotten the HTTP session | the handshake is repeated, and the request that was not accepted for it, once | |
 /// | the server wants a header of a tool | | the list of tools is read, and the call repeated, once |
+/// | a result may be kept, and [`HttpClientConfig::cache`] is on | | it answers equal requests |
 /// | the client is closed | the HTTP session is ended | |
 ///
 /// A server has forgotten the HTTP session if it answers with 404. Old ones answer with 400 and an error that names no request: for a call,
@@ -335,6 +347,7 @@ pub struct HttpClient {
     news: News,
     tools: Tools,
     backlog: Backlog,
+    cache: Cache,
     chance: Chance,
     /// The deadline of what is under way when the client closes.
     closing: Armed,
@@ -389,6 +402,7 @@ impl HttpClient {
             news: News::default(),
             tools: Tools::default(),
             backlog: Backlog::default(),
+            cache: Cache::default(),
             closing: Armed::default(),
             timers: Timers::default(),
             events: VecDeque::new(),

@@ -147,6 +147,10 @@ impl HttpClient {
         if response.is_success() && is_initialize {
             self.take_session_id(head);
         }
+        if response.fault.is_unauthorized() {
+            // Whoever calls from now on may see something else.
+            self.cache.clear();
+        }
         if response.fault.says_more_than_body() {
             self.fault(Some(exchange), response.fault.clone());
         }
@@ -393,7 +397,12 @@ impl HttpClient {
                 self.take_responses(&numbers, &frame);
                 self.pass(frame, Some(exchange), generation);
             }
-            Incoming::Malformed | Incoming::Message | Incoming::Error => self.pass(frame, Some(exchange), generation),
+            Incoming::Malformed | Incoming::Message | Incoming::Error => {
+                if self.config.cache {
+                    self.cache.notice(&frame);
+                }
+                self.pass(frame, Some(exchange), generation);
+            }
         }
     }
 
@@ -443,6 +452,7 @@ impl HttpClient {
         match judge(subject, status, fault, answer) {
             Verdict::Pass(frame) => self.answer(exchange, frame),
             Verdict::LookUp(error) => {
+                self.cache.drop_tools();
                 if !call.hold_for_tools() {
                     self.answer(exchange, error);
                 } else if self.tools.look_up(exchange, error) && !self.ask_for_tools(exchange, None) {
@@ -482,9 +492,13 @@ impl HttpClient {
 
     /// Ends a call with its response.
     fn answer(&mut self, exchange: ExchangeId, frame: Bytes) {
-        let generation = self.calls.get(&exchange).map_or(0, |call| call.generation());
-        let replaced = self.settle(exchange, &frame);
-        self.pass(replaced.unwrap_or(frame), Some(exchange), generation);
+        let call = self.calls.get_mut(&exchange);
+        let (generation, claim) = call.map_or((0, None), |call| (call.generation(), call.take_claim()));
+        let frame = self.settle(exchange, &frame).unwrap_or(frame);
+        if let Some(claim) = claim {
+            self.cache.keep(claim, &frame, &self.config.limits, &self.config.timeouts, self.now);
+        }
+        self.pass(frame, Some(exchange), generation);
     }
 
     /// Ends a call whose response is in the frame. Returns a frame to pass to the session instead.

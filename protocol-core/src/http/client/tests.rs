@@ -1115,6 +1115,219 @@ fn a_call_keeps_its_error_if_the_list_of_tools_cannot_be_read() {
     );
 }
 
+// ---- Results that are kept ----
+
+/// A list of tools that is fresh for that many milliseconds; `tag` tells lists apart.
+fn list(tag: &str, millis: &str) -> String {
+    let tools = format!(r#"[{{"name":"{tag}","inputSchema":{{"type":"object"}}}}]"#);
+    format!(r#"{{"resultType":"complete","tools":{tools},"ttlMs":{millis},"cacheScope":"private"}}"#)
+}
+
+fn caching(change: impl FnOnce(&mut HttpClientConfig)) -> Bench {
+    let mut bench = Bench::with(ClientEra::Modern, |config| {
+        config.cache = true;
+        change(config);
+    });
+    let capabilities = r#""tools":{"listChanged":true},"resources":{"listChanged":true},"prompts":{"listChanged":true}"#;
+    bench.json(0, 200, &discovered(1).replace(r#""tools":{}"#, capabilities));
+    bench.head(1, 200, EVENTS);
+    let listen = r#"{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}"#;
+    bench.event(1, "", &notice(&bench, "subscriptions/acknowledged", &format!(r#""notifications":{listen},"#)));
+    bench.look();
+    bench
+}
+
+/// A notice of the subscription of `caching`.
+fn notice(bench: &Bench, method: &str, params: &str) -> String {
+    let meta = format!(r#""_meta":{{"io.modelcontextprotocol/subscriptionId":{}}}"#, bench.id(1));
+    format!(r#"{{"jsonrpc":"2.0","method":"notifications/{method}","params":{{{params}{meta}}}}}"#)
+}
+
+impl Bench {
+    /// The id of a request of the session.
+    fn id(&self, request: usize) -> u64 {
+        let id = Json::parse(self.sent[request].body.clone()).unwrap().member("id").unwrap();
+        id.as_str().parse().unwrap()
+    }
+
+    /// Sends a request, and returns its number.
+    fn ask(&mut self, invoke: Invoke) -> usize {
+        self.session.invoke(invoke, self.now).unwrap();
+        self.pump();
+        self.sent.len() - 1
+    }
+
+    /// Makes a request, answers it with this result if it is sent, and returns the outcome, and `true` if it was sent.
+    fn fetch(&mut self, invoke: Invoke, answer: &str) -> (Outcome, bool) {
+        let before = self.sent.len();
+        let asked = self.ask(invoke);
+        let is_sent = asked == before;
+        if is_sent {
+            self.json(asked, 200, &result(self.id(asked), answer));
+        }
+        (self.outcome(), is_sent)
+    }
+
+    /// Asks for the list of tools. Returns `true` if the request was sent.
+    fn lists(&mut self, answer: &str) -> bool {
+        self.fetch(Invoke::list_tools(None), answer).1
+    }
+}
+
+#[test]
+fn a_result_is_kept_as_long_as_the_server_allows_and_tells_the_time_that_is_left() {
+    let mut bench = caching(|_| {});
+    let (first, is_sent) = bench.fetch(Invoke::list_tools(None), &list("old", "60000"));
+    assert!(is_sent && matches!(first, Outcome::Result(_)));
+    bench.wait(Duration::from_millis(59_999));
+    let (kept, is_sent) = bench.fetch(Invoke::list_tools(None), &list("new", "60000"));
+    let Outcome::Result(kept) = kept else { panic!("a list: {kept:?}") };
+    assert!(!is_sent && kept.as_str().contains("old") && kept.as_str().contains(r#""ttlMs":1,"#), "{kept:?}");
+    assert_eq!((bench.client.calls(), bench.client.requests()), (1, 1), "only the subscription");
+    bench.wait(Duration::from_millis(1));
+    let (fresh, is_sent) = bench.fetch(Invoke::list_tools(None), &list("new", "60000"));
+    assert!(is_sent && format!("{fresh:?}").contains("new"));
+    assert!(Bench::modern().lists(&list("x", "60000")));
+    let mut off = Bench::modern();
+    assert!(off.lists(&list("x", "60000")) && off.lists(&list("x", "60000")), "nothing is kept by default");
+    let mut legacy = Bench::with(ClientEra::Legacy, |config| config.cache = true);
+    legacy.open("s1");
+    legacy.head(2, 405, "");
+    assert!(legacy.lists(&list("x", "60000")) && legacy.lists(&list("x", "60000")), "nor with a handshake");
+}
+
+#[test]
+fn a_result_that_must_not_be_kept_is_not() {
+    let input = r#"{"resultType":"input_required","inputRequests":{},"requestState":"s","ttlMs":60000}"#;
+    let read = || Invoke::read_resource("u:");
+    for (answer, is_kept) in [
+        (r#"{"contents":[],"ttlMs":60000}"#, true),
+        (r#"{"resultType":"complete","contents":[],"ttlMs":60000,"cacheScope":"public"}"#, true),
+        (r#"{"resultType":"complete","contents":[],"ttlMs":0,"cacheScope":"public"}"#, false),
+        (r#"{"resultType":"complete","contents":[]}"#, false),
+        (r#"{"resultType":"complete","contents":[],"ttlMs":-1}"#, false),
+        (r#"{"resultType":"complete","contents":[],"ttlMs":"60000"}"#, false),
+        (r#"{"resultType":"task","contents":[],"ttlMs":60000}"#, false),
+        (input, false),
+    ] {
+        let mut bench = caching(|_| {});
+        let asked = bench.ask(read());
+        bench.json(asked, 200, &result(bench.id(asked), answer));
+        assert_eq!(bench.ask(read()) == asked, is_kept, "{answer}");
+    }
+    let mut bench = caching(|_| {});
+    for _ in 0..2 {
+        let asked = bench.ask(read());
+        bench.json(asked, 200, &result(bench.id(asked), r#"{"resultType":"input_required","requestState":"s"}"#));
+        bench.wait(Duration::from_millis(50));
+        let retried = asked + 1;
+        let body = core::str::from_utf8(&bench.sent[retried].body).unwrap();
+        assert!(body.contains(r#""requestState":"s""#), "the next round, whose result depends on more than the request: {body}");
+        bench.json(retried, 200, &result(bench.id(retried), r#"{"resultType":"complete","contents":[],"ttlMs":60000}"#));
+        assert!(matches!(bench.outcome(), Outcome::Result(_)));
+    }
+    let mut bench = caching(|_| {});
+    let asked = bench.ask(Invoke::list_tools(None));
+    bench.json(asked, 200, &error(bench.id(asked), -7));
+    bench.done.clear();
+    assert!(bench.lists(&list("x", "1")), "an error is not kept");
+    let call = || Invoke::call_tool("t", Json::parse("{}").unwrap());
+    let done = r#"{"resultType":"complete","content":[],"ttlMs":60000}"#;
+    assert!(bench.fetch(call(), done).1 && bench.fetch(call(), done).1, "a tool is called each time");
+}
+
+#[test]
+fn only_an_equal_request_is_answered_by_a_result_that_is_kept() {
+    let mut bench = caching(|_| {});
+    let read = |uri: &str| Invoke::read_resource(uri);
+    let contents = r#"{"resultType":"complete","contents":[],"ttlMs":60000}"#;
+    assert!(bench.lists(&list("x", "60000")));
+    assert!(bench.fetch(Invoke::list_tools(Some("2".into())), &list("y", "60000")).1, "another page");
+    assert!(bench.fetch(read("u:"), contents).1 && bench.fetch(read("u:2"), contents).1);
+    assert!(!bench.fetch(read("u:"), contents).1 && !bench.fetch(Invoke::list_tools(Some("2".into())), "").1 && !bench.lists(""));
+}
+
+#[test]
+fn a_change_drops_what_it_is_about_and_what_was_asked_for_before_it() {
+    let contents = r#"{"resultType":"complete","contents":[],"ttlMs":60000}"#;
+    let of = |what: &str| match what {
+        "tools" => (Invoke::list_tools(None), list("x", "60000")),
+        "prompts" => (Invoke::list_prompts(None), r#"{"resultType":"complete","prompts":[],"ttlMs":60000}"#.to_string()),
+        "resources" => (Invoke::list_resources(None), r#"{"resultType":"complete","resources":[],"ttlMs":60000}"#.to_string()),
+        other => (Invoke::read_resource(other), contents.to_string()),
+    };
+    let everything = ["tools", "prompts", "resources", "u:", "u:a", "v:"];
+    for (method, params, dropped) in [
+        ("tools/list_changed", "", &["tools"][..]),
+        ("prompts/list_changed", "", &["prompts"]),
+        ("resources/list_changed", "", &["resources", "u:", "u:a", "v:"]),
+        ("resources/updated", r#""uri":"u:a","#, &["u:", "u:a"]),
+        ("progress", "", &[]),
+    ] {
+        let mut bench = caching(|_| {});
+        for what in everything {
+            let (invoke, answer) = of(what);
+            assert!(bench.fetch(invoke, &answer).1);
+        }
+        let frame = notice(&bench, method, params);
+        bench.event(1, "", &frame);
+        for what in everything {
+            let (invoke, answer) = of(what);
+            assert_eq!(bench.fetch(invoke, &answer).1, dropped.contains(&what), "{what} after {method}");
+        }
+    }
+    // The result was made before the change, and comes after it.
+    let mut bench = caching(|_| {});
+    let asked = bench.ask(Invoke::list_tools(None));
+    let frame = notice(&bench, "tools/list_changed", "");
+    bench.event(1, "", &frame);
+    bench.json(asked, 200, &result(bench.id(asked), &list("old", "60000")));
+    bench.done.clear();
+    assert!(bench.lists(&list("new", "60000")));
+}
+
+#[test]
+fn nothing_is_kept_after_another_authorization_and_no_list_of_tools_that_the_server_contradicts() {
+    for (status, code) in [(401, -7), (400, -32020)] {
+        let mut bench = caching(|_| {});
+        assert!(bench.lists(&list("t", "60000")) && !bench.lists(""));
+        let called = bench.ask(Invoke::call_tool("t", Json::parse("{}").unwrap()));
+        bench.json(called, status, &error(bench.id(called), code));
+        if status == 400 {
+            bench.json(called + 1, 500, "");
+        }
+        bench.done.clear();
+        assert!(bench.lists(&list("t", "60000")), "{status}");
+    }
+}
+
+#[test]
+fn results_that_are_kept_are_bounded() {
+    let page = |number: usize| Invoke::list_tools(Some(number.to_string().into()));
+    let mut bench = caching(|config| {
+        (config.limits.cache_results, config.timeouts.cache_max) = (2, seconds(1));
+    });
+    for number in 1..=3 {
+        bench.wait(Duration::from_millis(1));
+        assert!(bench.fetch(page(number), &list("x", "60000")).1);
+    }
+    assert!(!bench.fetch(page(2), "").1 && !bench.fetch(page(3), "").1);
+    assert!(bench.fetch(page(1), &list("x", "1")).1, "the oldest has made room");
+    bench.wait(seconds(1));
+    assert!(bench.fetch(page(3), &list("x", "60000")).1, "kept no longer than the client allows");
+    let mut bench = caching(|config| config.limits.cache_bytes = 600);
+    let long = list(&"x".repeat(600), "60000");
+    assert!(bench.fetch(page(1), &list("x", "60000")).1 && bench.fetch(page(2), &long).1);
+    assert!(!bench.fetch(page(1), "").1 && bench.fetch(page(2), &long).1, "one that is too long drops no other");
+    for number in 3..20 {
+        bench.wait(Duration::from_millis(1));
+        assert!(bench.fetch(page(number), &list("x", "60000")).1);
+    }
+    assert!(!bench.fetch(page(19), "").1 && bench.fetch(page(1), &list("x", "60000")).1);
+}
+
+// ---- Cancels and streams without a handshake ----
+
 #[test]
 fn a_cancel_without_a_handshake_closes_the_stream_and_says_nothing() {
     let mut bench = Bench::modern();

@@ -1,0 +1,186 @@
+//! Results that are kept for as long as the server allows (MCP 2026-07-28, Caching).
+//!
+//! Kept are the lists of tools, of prompts, of resources and of templates, page by page, and the contents of resources. The server says for
+//! how long (`ttlMs`). A client is one caller at one server, so `cacheScope` makes no difference to it.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use bytes::Bytes;
+
+use crate::http::limits::{HttpClientLimits, HttpClientTimeouts};
+use crate::http::message::Request;
+use crate::json::read::{Members, integer, member, string};
+use crate::json::write::Object;
+use crate::session::ExchangeId;
+use crate::time::Instant;
+
+#[derive(Debug, Default)]
+pub(super) struct Cache {
+    kept: BTreeMap<Key, Kept>,
+    /// The bytes of all keys and results.
+    bytes: usize,
+    /// The number of times that results were dropped because they have changed.
+    changes: u64,
+}
+
+/// The request that a result answers.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    subject: Subject,
+    /// What tells its parameters from others, as they are written.
+    params: Bytes,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Subject {
+    Tools,
+    Prompts,
+    Resources,
+    Templates,
+    Contents,
+}
+
+#[derive(Debug)]
+struct Kept {
+    result: Bytes,
+    until: Instant,
+}
+
+/// The right to keep the result of a request that was sent, unless something has changed since.
+#[derive(Clone, Debug)]
+pub(super) struct Claim {
+    key: Key,
+    changes: u64,
+}
+
+impl Key {
+    fn of(request: &Request) -> Option<Self> {
+        let subject = match &*request.method {
+            "tools/list" => Subject::Tools,
+            "prompts/list" => Subject::Prompts,
+            "resources/list" => Subject::Resources,
+            "resources/templates/list" => Subject::Templates,
+            "resources/read" => Subject::Contents,
+            _ => return None,
+        };
+        request.identity().map(|params| Self { subject, params })
+    }
+}
+
+impl Cache {
+    /// The response to a request, if its result is kept and still fresh.
+    pub(super) fn response(&self, exchange: ExchangeId, request: &Request, now: Instant) -> Option<Bytes> {
+        let kept = self.kept.get(&Key::of(request)?).filter(|kept| kept.until > now)?;
+        let mut out = Vec::with_capacity(kept.result.len().saturating_add(64));
+        Object::write(&mut out, |object| {
+            object.word("jsonrpc", "2.0");
+            object.integer("id", exchange.0);
+            object.object("result", |object| {
+                for (key, value) in Members::of(&kept.result).into_iter().flatten() {
+                    if key.is("ttlMs") {
+                        let left = kept.until.saturating_duration_since(now);
+                        object.integer("ttlMs", u64::try_from(left.as_millis()).unwrap_or(u64::MAX));
+                    } else {
+                        object.copy(key, value);
+                    }
+                }
+            });
+        });
+        Some(out.into())
+    }
+
+    /// The right to keep the result of a request that is sent now; `None` if its result cannot be kept.
+    pub(super) fn claim(&self, request: &Request) -> Option<Claim> {
+        Key::of(request).map(|key| Claim { key, changes: self.changes })
+    }
+
+    /// Keeps the result in a response, if the server allows it and there is room.
+    pub(super) fn keep(
+        &mut self,
+        claim: Claim,
+        response: &[u8],
+        limits: &HttpClientLimits,
+        timeouts: &HttpClientTimeouts,
+        now: Instant,
+    ) {
+        let Some(result) = member(response, "result").filter(|_| claim.changes == self.changes) else { return };
+        let is_complete = member(result, "resultType").is_none_or(|kind| string(kind).is_some_and(|kind| kind == "complete"));
+        let Some(millis) = member(result, "ttlMs").and_then(integer).filter(|millis| *millis > 0 && is_complete) else { return };
+        let until = now.saturating_add(Duration::from_millis(millis).min(timeouts.cache_max));
+        self.remove(&claim.key);
+        self.kept.retain(|key, kept| {
+            let is_fresh = kept.until > now;
+            if !is_fresh {
+                self.bytes = self.bytes.saturating_sub(kept.size(key));
+            }
+            is_fresh
+        });
+        let kept = Kept { result: Bytes::copy_from_slice(result), until };
+        let size = kept.size(&claim.key);
+        if size > limits.cache_bytes {
+            return;
+        }
+        while self.kept.len() >= limits.cache_results || self.bytes.saturating_add(size) > limits.cache_bytes {
+            let Some(first) = self.kept.iter().min_by_key(|(_, kept)| kept.until).map(|(key, _)| key.clone()) else { return };
+            self.remove(&first);
+        }
+        self.bytes = self.bytes.saturating_add(size);
+        self.kept.insert(claim.key, kept);
+    }
+
+    /// Drops what a notification of the server says has changed.
+    pub(super) fn notice(&mut self, frame: &[u8]) {
+        let Some(method) = member(frame, "method").and_then(string) else { return };
+        match &*method {
+            "notifications/tools/list_changed" => self.drop_of(&[Subject::Tools]),
+            "notifications/prompts/list_changed" => self.drop_of(&[Subject::Prompts]),
+            "notifications/resources/list_changed" => {
+                self.drop_of(&[Subject::Resources, Subject::Templates, Subject::Contents]);
+            }
+            "notifications/resources/updated" => {
+                let uri = member(frame, "params").and_then(|params| member(params, "uri")).and_then(string).unwrap_or_default();
+                // The resource may be a part of the one that was read.
+                self.drop_if(|key| {
+                    let read = member(&key.params, "uri").and_then(string);
+                    key.subject == Subject::Contents && read.is_none_or(|read| uri.starts_with(&*read))
+                });
+            }
+            _ => {}
+        }
+    }
+
+    /// Drops the list of tools, which a server contradicts.
+    pub(super) fn drop_tools(&mut self) {
+        self.drop_of(&[Subject::Tools]);
+    }
+
+    /// Drops everything.
+    pub(super) fn clear(&mut self) {
+        self.drop_if(|_| true);
+    }
+
+    fn drop_of(&mut self, subjects: &[Subject]) {
+        self.drop_if(|key| subjects.contains(&key.subject));
+    }
+
+    fn drop_if(&mut self, has_changed: impl Fn(&Key) -> bool) {
+        self.changes = self.changes.saturating_add(1);
+        for key in self.kept.keys().filter(|key| has_changed(key)).cloned().collect::<Vec<_>>() {
+            self.remove(&key);
+        }
+    }
+
+    fn remove(&mut self, key: &Key) {
+        if let Some(kept) = self.kept.remove(key) {
+            self.bytes = self.bytes.saturating_sub(kept.size(key));
+        }
+    }
+}
+
+impl Kept {
+    fn size(&self, key: &Key) -> usize {
+        self.result.len().saturating_add(key.params.len())
+    }
+}
