@@ -7,6 +7,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::Wake;
 
 use bytes::Bytes;
 use endpoint::testing::Executor;
@@ -248,14 +249,17 @@ impl Client {
     }
 
     fn poll_only(&mut self) {
-        let mut cx = TaskContext::from_waker(Waker::noop());
+        self.poll_with(&mut TaskContext::from_waker(Waker::noop()));
+    }
+
+    fn poll_with(&mut self, cx: &mut TaskContext<'_>) {
         if let Some(future) = &mut self.future
-            && let Poll::Ready(Ok(response)) = future.as_mut().poll(&mut cx)
+            && let Poll::Ready(Ok(response)) = future.as_mut().poll(cx)
         {
             (self.response, self.future) = (Some(response), None);
         }
         while let Some(response) = self.response.as_mut().filter(|_| !self.has_ended) {
-            match Pin::new(response.body_mut()).poll_frame(&mut cx) {
+            match Pin::new(response.body_mut()).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => {
                     let data = frame.into_data().expect("data");
                     self.received.push_str(core::str::from_utf8(&data).expect("text"));
@@ -349,6 +353,57 @@ fn a_server_of_one_era_refuses_the_other() {
     let mut bench = Bench::with(|config| config.era = Era::Legacy);
     assert_eq!(bench.call("quick").status(), 400, "it names no session");
     bench.open();
+}
+
+#[test]
+fn calls_of_one_session_run_at_the_same_time() {
+    let mut bench = Bench::new();
+    let session = bench.open();
+    let mut naps: Vec<_> = (1..=3).map(|id| bench.call_in(&session, id, "nap")).collect();
+    assert!(bench.call_in(&session, 4, "task").received.contains("done"), "it overtakes those that are waiting");
+    bench.run(1000);
+    for nap in &mut naps {
+        nap.poll(&bench.executor);
+        assert!(nap.has_ended && nap.received.contains("rested"), "after the time of one: {}", nap.received);
+    }
+}
+
+/// Counts how often a task is woken.
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_response_that_waits_is_woken_only_when_there_is_something_to_read() {
+    let mut bench = Bench::new();
+    let session = bench.open();
+    let news = bench.send("GET", &[("mcp-session-id", &session)], "");
+    for mut waiting in [bench.start_call("wait", &[]), bench.call_in(&session, 1, "wait"), news] {
+        let wakes = Arc::<Wakes>::default();
+        let waker = Waker::from(Arc::clone(&wakes));
+        let poll = |waiting: &mut Client| {
+            while {
+                waiting.poll_with(&mut TaskContext::from_waker(&waker));
+                bench.executor.run_until_stalled()
+            } {}
+            wakes.0.store(0, Ordering::Relaxed);
+            waiting.poll_with(&mut TaskContext::from_waker(&waker));
+        };
+        poll(&mut waiting);
+        for silence in 1..=3 {
+            bench.run(14_999);
+            assert_eq!(wakes.0.load(Ordering::Relaxed), 0, "nothing has happened");
+            bench.run(1);
+            assert_eq!(wakes.0.load(Ordering::Relaxed), 1, "a comment");
+            poll(&mut waiting);
+            assert_eq!((waiting.status(), waiting.received.matches(":\n\n").count().min(silence)), (200, silence));
+        }
+    }
 }
 
 // ---- Disconnects ----

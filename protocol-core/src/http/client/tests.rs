@@ -1,7 +1,7 @@
 use super::*;
 use crate::mcp::Era as ClientEra;
 use crate::{
-    Answer, CallTimeouts, Capabilities, CloseReason, Config, Event, Gone, Identity, InputKey, Invalid, Invoke, Json, Lane,
+    Answer, CallTimeouts, Capabilities, CloseReason, Config, Event, Gone, Identity, InputKey, Invalid, Invoke, Json, Lane, NotLive,
     OutboundId, Outcome, RpcError, Sampled, Session, TransportEnd,
 };
 use alloc::format;
@@ -546,6 +546,31 @@ fn a_stream_that_breaks_is_resumed_after_its_last_event_and_the_wait_of_the_serv
 }
 
 #[test]
+fn each_stream_is_resumed_after_its_own_last_event() {
+    let frame = r#"{"jsonrpc":"2.0","method":"x"}"#;
+    let mut bench = Bench::new(ClientEra::Legacy);
+    bench.open("s1");
+    bench.head(2, 200, EVENTS);
+    let calls = [bench.call("t"), bench.call("t")];
+    for (request, id) in [(2, "news"), (3, "first"), (4, "second")] {
+        bench.head(request, 200, EVENTS);
+        bench.event(request, id, frame);
+    }
+    bench.look();
+    for request in [4, 2, 3] {
+        bench.lose(request);
+        bench.wait(Duration::from_millis(1250));
+    }
+    assert_eq!(bench.look(), ["GET [s1] after second", "GET [s1] after news", "GET [s1] after first"]);
+    for (request, number, call) in [(5, 3, calls[1]), (7, 2, calls[0])] {
+        bench.head(request, 200, EVENTS);
+        bench.event(request, "", &result(number, r#"{"content":[]}"#));
+        assert!(matches!(bench.done[..], [(id, Outcome::Result(_))] if id == call), "{:?}", bench.done);
+        bench.done.clear();
+    }
+}
+
+#[test]
 fn a_stream_is_lost_without_an_id_after_a_refusal_and_after_some_attempts() {
     let lost = |breaks: &dyn Fn(&mut Bench)| {
         let mut bench = Bench::legacy();
@@ -863,6 +888,24 @@ fn a_question_of_the_server_belongs_to_the_call_on_whose_stream_it_comes_and_is_
     bench.session.provide_input(key, Answer::Sample(Sampled::new("x", "m")), bench.now).unwrap();
     bench.pump();
     assert_eq!(bench.look(), ["POST [s1] answer"]);
+}
+
+#[test]
+fn a_question_that_the_server_withdraws_is_gone_and_its_call_goes_on() {
+    let question = r#"{"jsonrpc":"2.0","id":2,"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}"#;
+    let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}"#;
+    let mut bench = Bench::legacy();
+    bench.call("t");
+    bench.head(3, 200, EVENTS);
+    bench.event(3, "", question);
+    let [(key, _)] = bench.asked[..] else { panic!("one question") };
+    bench.look();
+    bench.event(3, "", cancel);
+    assert_eq!(bench.session.provide_input(key, Answer::Sample(Sampled::new("x", "m")), bench.now), Err(NotLive));
+    bench.pump();
+    assert_eq!((bench.look(), bench.done.len()), (vec![], 0), "the call has the same number as the question, and is not cancelled");
+    bench.event(3, "", &result(2, r#"{"content":[]}"#));
+    assert!(matches!(bench.outcome(), Outcome::Result(_)));
 }
 
 #[test]

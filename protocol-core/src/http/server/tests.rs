@@ -2,7 +2,7 @@ use super::*;
 use crate::error::RpcError;
 use crate::session::ReplyKind;
 use crate::session::Route;
-use crate::{Config, Event, Gone, Identity, InboundId, Progress, Reply, Session, ToolOutput};
+use crate::{Ask, Config, Event, Gone, Identity, InboundId, Progress, Reply, Sample, Session, ToolOutput};
 use alloc::format;
 use alloc::string::{String, ToString as _};
 use alloc::vec;
@@ -313,6 +313,180 @@ fn faults_of_a_post_are_reported_in_their_order() {
     }
 }
 
+/// A request that may have several faults.
+#[derive(Clone, Debug)]
+struct Faulty {
+    method: Method,
+    fields: Vec<(&'static str, String)>,
+    body: String,
+    /// Another request is being served, and there is room for one.
+    is_crowded: bool,
+    is_stopping: bool,
+}
+
+impl Faulty {
+    /// Sets a field, or drops it if the value is empty.
+    fn set(&mut self, name: &'static str, value: &str) {
+        self.fields.retain(|(field, _)| *field != name);
+        if !value.is_empty() {
+            self.fields.push((name, value.to_string()));
+        }
+    }
+
+    /// Repeats a field.
+    fn repeat(&mut self, name: &'static str) {
+        let again = self.fields.iter().filter(|(field, _)| *field == name).cloned().collect::<Vec<_>>();
+        self.fields.extend(again);
+    }
+}
+
+/// A fault, and how it is answered: the status, and a part of the body.
+type Fault = (fn(&mut Faulty), u16, &'static str);
+
+const ANY_REQUEST: [Fault; 4] = [
+    (|it| it.repeat("host"), 403, "this host"),
+    (|it| it.set("host", "evil.example.com"), 403, "this host"),
+    (|it| it.repeat("origin"), 403, "this origin"),
+    (|it| it.set("origin", "http://evil.example.com"), 403, "this origin"),
+];
+const ANY_POST: [Fault; 6] = [
+    (|it| it.set("content-type", "text/plain"), 415, "Content-Type"),
+    (|it| it.set("accept", "application/json"), 406, "Accept"),
+    (|it| it.is_crowded = true, 503, "too many requests"),
+    (|it| it.body.push_str(&" ".repeat(2000)), 413, "2000 bytes"),
+    (|it| it.body = it.body.replacen('{', "[", 1), 400, "-32700"),
+    (|it| it.body = it.body.replace(r#""2.0""#, r#""1.0""#), 400, "-32600"),
+];
+const ANY_SESSION: [Fault; 3] = [
+    (|it| it.repeat("mcp-session-id"), 400, "repeated"),
+    (|it| it.set("mcp-session-id", "unknown"), 404, "no such session"),
+    (|it| it.set("mcp-protocol-version", "x"), 400, "MCP-Protocol-Version"),
+];
+
+/// Of two faults of one request that are checked one after another, the earlier one is answered, and none has an effect.
+#[track_caller]
+fn each_fault_comes_before_the_next(of: &str, sound: &dyn Fn(&mut Bench) -> Faulty, faults: &[Fault]) {
+    for (at, (earlier, status, text)) in faults.iter().enumerate() {
+        for later in [None, faults.get(at + 1)] {
+            let mut bench = Bench::with(|config| config.limits.body_bytes = 2000);
+            let mut request = sound(&mut bench);
+            if let Some((later, ..)) = later {
+                later(&mut request);
+            }
+            earlier(&mut request);
+            if request.is_crowded {
+                bench.server.config = Arc::new(HttpServerConfig {
+                    limits: HttpLimits { exchanges: 1, ..bench.server.config.limits },
+                    ..(*bench.server.config).clone()
+                });
+                bench.post(&[], INITIALIZE);
+                bench.pump();
+            }
+            if request.is_stopping {
+                bench.server.stop();
+            }
+            let sessions = bench.server.sessions();
+            let fields: Vec<_> = request.fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
+            let id = bench.send(request.method, &fields, &request.body);
+            bench.pump();
+            let response = bench.response(id);
+            let is_answered = response.has_ended && response.status == *status && response.body.contains(text);
+            assert!(is_answered, "{of}, fault {at}, with the next: {}: {response:?}", later.is_some());
+            assert_eq!((bench.server.sessions(), bench.requests.len()), (sessions, 0), "{of} {at} has no effect");
+        }
+    }
+}
+
+#[test]
+fn of_two_faults_in_one_request_the_one_that_is_checked_first_is_answered() {
+    let with_origin = |fields: &[(&'static str, &str)]| {
+        let usual = [("host", "localhost"), ("origin", "http://localhost")];
+        usual.iter().chain(fields).map(|(name, value)| (*name, value.to_string())).collect()
+    };
+    let json = [("content-type", "application/json"), ("accept", "application/json, text/event-stream")];
+    let faulty = |method, fields, body: &str| Faulty { method, fields, body: body.into(), is_crowded: false, is_stopping: false };
+
+    let sound = |_: &mut Bench| {
+        let mirrors = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call"), ("mcp-name", "t")];
+        let fields = with_origin(&[&json[..], &mirrors, &[("mcp-param-region", "x")]].concat());
+        faulty(Method::Post, fields, &modern("tools/call", r#""name":"t","arguments":{"region":"x"},"#))
+    };
+    let without_handshake: [Fault; 12] = [
+        (|it| it.set("mcp-protocol-version", ""), 400, "mcp-protocol-version is missing"),
+        (|it| it.set("mcp-method", ""), 400, "mcp-method is missing"),
+        (|it| it.set("mcp-name", ""), 400, "mcp-name is missing"),
+        (|it| it.body = it.body.replace("clientCapabilities", "other"), 400, "-32602"),
+        (|it| it.set("mcp-protocol-version", "2025-11-25"), 400, "mcp-protocol-version"),
+        (|it| it.set("mcp-method", "tools/list"), 400, "mcp-method"),
+        (|it| it.set("mcp-name", "x"), 400, "mcp-name"),
+        (|it| it.set("mcp-param-region", "y"), 400, "mcp-param-Region"),
+        (|it| it.is_stopping = true, 503, "stopping"),
+        (
+            |it| {
+                it.set("mcp-protocol-version", "v999.0.0");
+                it.body = it.body.replace("2026-07-28", "v999.0.0");
+            },
+            400,
+            "-32022",
+        ),
+        (
+            |it| {
+                it.set("mcp-method", "no/such");
+                it.body = it.body.replace("tools/call", "no/such");
+            },
+            404,
+            "-32601",
+        ),
+        (|it| it.body = it.body.replace(r#""name":"t","#, ""), 400, "-32602"),
+    ];
+    each_fault_comes_before_the_next("without", &sound, &[&ANY_REQUEST[..], &ANY_POST, &without_handshake].concat());
+    let opened = |bench: &mut Bench| {
+        let id = bench.ask(&[], INITIALIZE).field("mcp-session-id").expect("an id").to_string();
+        bench.ask(&[("mcp-session-id", &id)], INITIALIZED);
+        id
+    };
+    let sound = |bench: &mut Bench| {
+        let session = [("mcp-session-id", &*opened(bench)), ("mcp-protocol-version", "2025-11-25"), ("mcp-name", "x")];
+        faulty(Method::Post, with_origin(&[&json[..], &session].concat()), CALL)
+    };
+    let with_handshake: [Fault; 2] =
+        [(|it| it.set("mcp-method", "x"), 400, "mcp-method"), (|it| it.set("mcp-name", "y"), 400, "mcp-name")];
+    each_fault_comes_before_the_next("with", &sound, &[&ANY_REQUEST[..], &ANY_POST, &ANY_SESSION, &with_handshake].concat());
+
+    let sound = |bench: &mut Bench| {
+        let session = [("accept", "text/event-stream"), ("mcp-session-id", &*opened(bench))];
+        faulty(Method::Get, with_origin(&session), "")
+    };
+    let get: [Fault; 2] = [ANY_POST[1], ANY_POST[2]];
+    let stopping: [Fault; 1] = [(|it| it.is_stopping = true, 503, "stopping")];
+    each_fault_comes_before_the_next("GET", &sound, &[&ANY_REQUEST[..], &get, &ANY_SESSION, &stopping].concat());
+    each_fault_comes_before_the_next(
+        "DELETE",
+        &|bench| Faulty { method: Method::Delete, ..sound(bench) },
+        &[&ANY_REQUEST[..], &ANY_POST[2..3], &ANY_SESSION[..2]].concat(),
+    );
+    let unknown: [Fault; 2] = [(|it| it.method = Method::Other, 405, "-32"), ANY_POST[2]];
+    each_fault_comes_before_the_next("another method", &sound, &[&ANY_REQUEST[..], &unknown].concat());
+}
+
+#[test]
+fn a_refusal_for_the_media_types_names_those_that_are_needed() {
+    let mut bench = Bench::new();
+    let (_, session) = bench.open("2025-11-25");
+    for (method, accept, needed) in [
+        (Method::Post, "text/html", &["Accept", "application/json", "text/event-stream"][..]),
+        (Method::Post, "application/json;q=0, text/event-stream", &["Accept", "application/json", "text/event-stream"]),
+        (Method::Get, "application/json", &["Accept", "text/event-stream"]),
+    ] {
+        let refused = bench.send(method, &[("accept", accept), ("mcp-session-id", &session)], CALL);
+        let (status, body) = bench.complete(refused);
+        assert!(status == 406 && needed.iter().all(|needed| body.contains(needed)), "{accept}: {body}");
+    }
+    let refused = bench.post(&[("content-type", "application/jsonx")], CALL);
+    let (status, body) = bench.complete(refused);
+    assert!(status == 415 && body.contains("Content-Type must be application/json"), "{body}");
+}
+
 #[test]
 fn a_body_is_wanted_only_if_the_head_passes() {
     let bench = Bench::new();
@@ -353,6 +527,29 @@ fn a_body_that_is_not_json_has_an_answer_with_the_id_null_or_none_by_the_version
     let id = bench.post(&[], r#"{"jsonrpc":"1.0","id":3,"method":"x"}"#);
     let (status, body) = bench.complete(id);
     assert!(status == 400 && body.starts_with(r#"{"jsonrpc":"2.0","id":3,"error":{"code":-32600"#), "{body}");
+}
+
+/// A number that was read as a float and rounded would be the id of another request.
+#[test]
+fn an_id_that_is_no_integer_is_refused_and_names_no_other_request() {
+    let mut bench = Bench::new();
+    let id = bench.ask(&[], INITIALIZE).field("mcp-session-id").expect("an id").to_string();
+    let with = [("mcp-session-id", &*id)];
+    bench.ask(&with, INITIALIZED);
+    let call = bench.post(&with, CALL);
+    bench.pump();
+    let [(key, _)] = bench.requests[..] else { panic!("one request") };
+    for number in ["1.0", "1e0", "1.5", "10e-1", "-0"] {
+        let refused = bench.ask(&with, &CALL.replace(r#""id":1,"#, &format!(r#""id":{number},"#)));
+        let code = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600"#;
+        assert!(refused.status == 400 && refused.body.starts_with(code), "{number}: {refused:?}");
+        let cancel = format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{number}}}}}"#);
+        assert_eq!(bench.ask(&with, &cancel).status, 202);
+        bench.pump_session(key);
+    }
+    assert_eq!((bench.response(call), bench.requests.len()), (Response::default(), 1), "it is neither repeated nor cancelled");
+    let text = bench.ask(&with, r#"{"jsonrpc":"2.0","id":"1.0","method":"ping"}"#);
+    assert_eq!(text.body, r#"{"jsonrpc":"2.0","id":"1.0","result":{}}"#, "text keeps its spelling");
 }
 
 // ---- Sessions ----
@@ -860,6 +1057,44 @@ fn a_get_stream_is_resumed_on_its_own_and_one_too_many_ends_the_oldest() {
     assert_eq!(bench.complete(not_accepted).0, 406);
 }
 
+/// Clients that resume each stream would otherwise end the stream of news each time, and open it again.
+#[test]
+fn the_stream_of_news_is_not_touched_when_that_of_a_call_is_resumed() {
+    let mut bench = Bench::new();
+    let (key, session) = bench.open("2025-11-25");
+    let news = bench.get(&session, None);
+    bench.stream(news);
+    let (call, lane) = bench.call(&session);
+    bench.within(lane, "1");
+    bench.stream(call);
+    for _ in 0..5 {
+        let resumed = bench.get(&session, Some(&format!("{}-1", lane.1.number())));
+        assert_eq!(bench.stream(resumed), (String::new(), false), "no time to come back is named, and nothing is repeated");
+        bench.server.handle_lost(resumed, bench.now);
+    }
+    assert_eq!(bench.stream(news), (String::new(), false));
+    bench.transmit(key, Lane::CHANNEL, RouteKind::Notice, "news");
+    assert!(bench.stream(news).0.contains("data: news"));
+    bench.within(lane, "2");
+    assert_eq!(bench.stream(news), (String::new(), false), "what belongs to the call waits for its own stream");
+}
+
+#[test]
+fn streams_that_their_clients_have_left_make_room_for_others() {
+    let mut bench = Bench::with(|config| (config.limits.exchanges, config.limits.get_streams) = (3, 1));
+    let (_, session) = bench.open("2025-11-25");
+    let (call, lane) = bench.call(&session);
+    bench.within(lane, "1");
+    bench.stream(call);
+    for _ in 0..20 {
+        for stream in [bench.get(&session, None), bench.get(&session, Some(&format!("{}-1", lane.1.number())))] {
+            assert_eq!(bench.response(stream).status, 200);
+            bench.server.handle_lost(stream, bench.now);
+        }
+        assert!(bench.server.exchanges() <= 1, "{}", bench.server.exchanges());
+    }
+}
+
 #[test]
 fn a_reader_that_is_slow_stops_its_own_lane_until_half_of_it_was_read() {
     let mut bench = Bench::with(|config| config.limits.output_bytes = 100);
@@ -1081,6 +1316,56 @@ fn both_eras_are_served_side_by_side() {
     assert_eq!((ping.status, &*ping.body), (200, r#"{"jsonrpc":"2.0","id":5,"result":{}}"#));
     let probe = bench.ask(&[("mcp-method", "server/discover")], r#"{"jsonrpc":"2.0","id":5,"method":"server/discover"}"#);
     assert_eq!(probe.status, 400);
+}
+
+/// The era of one request says nothing about the next, whoever sends it.
+#[test]
+fn a_client_that_was_served_without_a_handshake_may_open_a_session_and_go_back() {
+    let mut bench = Bench::new();
+    let discover = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "server/discover")];
+    for _ in 0..2 {
+        assert_eq!(bench.ask(&discover, &modern("server/discover", "")).status, 200);
+        let id = bench.ask(&[], INITIALIZE).field("mcp-session-id").expect("a session").to_string();
+        // The header that names the session is none of the requests without a handshake.
+        let both = [&discover[..], &[("mcp-session-id", &id)]].concat();
+        let discovered = bench.ask(&both, &modern("server/discover", ""));
+        assert_eq!((discovered.status, discovered.field("mcp-session-id")), (200, None));
+        assert_eq!(bench.ask(&[("mcp-session-id", &id)], INITIALIZED).status, 202);
+        let ping = bench.ask(&[("mcp-session-id", &id)], r#"{"jsonrpc":"2.0","id":5,"method":"ping"}"#);
+        assert_eq!((ping.status, &*ping.body), (200, r#"{"jsonrpc":"2.0","id":5,"result":{}}"#));
+    }
+    assert_eq!(bench.server.sessions(), 2);
+}
+
+#[test]
+fn a_question_that_the_server_withdraws_is_cancelled_on_the_stream_of_its_call() {
+    let mut bench = Bench::new();
+    let id = bench.ask(&[], &INITIALIZE.replace(r#""capabilities":{}"#, r#""capabilities":{"sampling":{}}"#));
+    let id = id.field("mcp-session-id").expect("an id").to_string();
+    let with = [("mcp-session-id", &*id)];
+    bench.ask(&with, INITIALIZED);
+    let news = bench.get(&id, None);
+    bench.stream(news);
+    let call = bench.post(&with, CALL);
+    bench.pump();
+    let [(key, inbound)] = bench.requests[..] else { panic!("one request") };
+    let now = bench.now;
+    let real = bench.real.get_mut(&key).unwrap();
+    let question = real.request_input(inbound, Ask::from(Sample::new("?")), now).unwrap();
+    bench.pump_session(key);
+    let (asked, _) = bench.stream(call);
+    let number = asked.split(r#""id":"#).nth(1).and_then(|rest| rest.split([',', '}']).next()).expect("an id").to_string();
+    bench.real.get_mut(&key).unwrap().abandon_input(question, now).unwrap();
+    bench.pump_session(key);
+    let (withdrawn, has_ended) = bench.stream(call);
+    let cancel = format!(r#""method":"notifications/cancelled","params":{{"requestId":{number}"#);
+    assert!(withdrawn.contains(&cancel) && !has_ended, "{asked}{withdrawn}");
+    assert_eq!(bench.stream(news), (String::new(), false));
+    let late = bench.ask(&with, &format!(r#"{{"jsonrpc":"2.0","id":{number},"error":{{"code":1,"message":"late"}}}}"#));
+    assert_eq!(late.status, 202);
+    bench.real.get_mut(&key).unwrap().respond(inbound, Reply::Tool(ToolOutput::text("done")), now).unwrap();
+    bench.pump_session(key);
+    assert!(bench.stream(call).0.contains("done"), "the call goes on");
 }
 
 #[test]
