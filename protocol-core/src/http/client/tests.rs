@@ -1032,6 +1032,55 @@ fn bodies_and_events_over_the_limit_are_not_read() {
 }
 
 #[test]
+fn a_stream_with_odd_lines_is_read_as_far_as_it_is_sound() {
+    let mut bench = Bench::legacy();
+    bench.call("t");
+    bench.head(3, 200, EVENTS);
+    let odd = [
+        "\u{feff}retry: soon\r\r",
+        "id: a\rdata\r\r",
+        "id: b\0\rdata:\r\n\r\n",
+        "data: {\r\r",
+        "data: \0\n\n",
+        ":\r:\n:\r\n\r",
+        "event: message\rdata: {\"jsonrpc\":\"2.0\",\rdata: \"method\":\"x\"}\r\r",
+        "id: c\rdata: half of an ev",
+    ];
+    for piece in odd.concat().split_inclusive(['\r', '\n', ' ']) {
+        bench.chunk(3, piece);
+    }
+    bench.look();
+    bench.lose(3);
+    bench.wait(Duration::from_millis(1250));
+    assert_eq!(bench.look(), ["GET [s1] after a"], "neither an id with NUL nor that of half an event");
+    bench.head(4, 200, EVENTS);
+    bench.chunk(4, &format!("data: {}\r\r", result(2, r#"{"content":[]}"#)));
+    assert!(matches!(bench.outcome(), Outcome::Result(_)));
+}
+
+#[test]
+fn a_line_is_read_up_to_16_mebibytes() {
+    let piece = "x".repeat(1 << 20);
+    let mut bench = Bench::legacy();
+    bench.call("t");
+    bench.call("t");
+    bench.head(3, 200, EVENTS);
+    bench.head(4, 200, EVENTS);
+    bench.look();
+    bench.chunk(3, "data: ");
+    for _ in 0..16 {
+        bench.chunk(3, &piece);
+    }
+    assert_eq!((bench.look(), bench.client.requests()), (vec![], 2));
+    // The name of the field may be a little longer than this one's.
+    bench.chunk(3, "0123456789");
+    assert_eq!(bench.look(), ["abort 3", "fault: the stream cannot be read: an event is longer than the limit"]);
+    assert_eq!(bench.outcome(), Outcome::Lost);
+    bench.event(4, "", &result(3, r#"{"content":[]}"#));
+    assert!(matches!(bench.outcome(), Outcome::Result(_)), "another stream is not affected");
+}
+
+#[test]
 fn the_end_of_a_client_ends_its_session_and_waits_for_it_only_for_a_while() {
     for answer in [Some(204), Some(405), Some(404), None] {
         let mut bench = Bench::legacy();
