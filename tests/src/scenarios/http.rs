@@ -28,6 +28,10 @@ crate::harness::rows! { $ each_http_row ():
     a_request_with_two_lengths_is_refused
     a_body_that_is_too_long_is_refused
     a_head_that_is_too_long_is_refused
+    a_head_that_makes_no_sense_is_refused
+    chunks_that_make_no_sense_are_refused
+    a_body_that_is_no_message_is_refused
+    half_requests_of_many_clients_delay_no_other
     a_connection_on_which_nothing_is_asked_is_closed
     a_connection_beyond_the_limit_waits_for_another_to_end
     closing_ends_streams_and_connections_and_lets_requests_end
@@ -113,6 +117,23 @@ async fn play_client<A: Adapter>(stage: Stage<A>, server: Server, client: impl F
     played.await
 }
 
+/// Does something hostile while a call runs on another connection, which goes on, and serves more.
+fn beside_a_call(server: &Server, hostile: impl FnOnce()) {
+    let mut other = server.connect();
+    let (fields, body) = modern("gated");
+    other.request("POST", &fields, &body);
+    let head = other.head();
+    other.chunks_until("notifications/progress");
+    assert_eq!(server.seen(), "started");
+    hostile();
+    assert!(server.seen.try_recv().is_err(), "no handler was started or ended");
+    server.gate.add_permits(1);
+    assert!(other.body(&head).contains("done"));
+    assert_eq!(server.seen(), "passed");
+    let (fields, body) = modern("quick");
+    assert!(other.ask("POST", &fields, &body).1.contains("done"));
+}
+
 /// A connection.
 struct Raw {
     stream: TcpStream,
@@ -157,6 +178,11 @@ impl Raw {
 
     fn send(&mut self, text: &str) {
         self.stream.write_all(text.as_bytes()).expect("it is written");
+    }
+
+    /// Sends a text of which the server may read only a part before it closes the connection.
+    fn send_as_far_as_it_is_read(&mut self, text: &str) {
+        let _ = self.stream.write_all(text.as_bytes());
     }
 
     /// Sends a request with the usual fields, but for those that are given.
@@ -249,9 +275,10 @@ impl Raw {
         all
     }
 
-    /// Waits for the end of the connection.
-    fn ends(mut self) {
+    /// Waits for the end of the connection. Returns what was read before.
+    fn ends(mut self) -> String {
         while self.more() {}
+        String::from_utf8_lossy(&self.read).into_owned()
     }
 
     /// Opens a session, and returns its id.
@@ -409,22 +436,36 @@ async fn other_hosts_and_origins_are_refused<A: Adapter>(stage: Stage<A>) {
     .await;
 }
 
+/// The fields that every request has, as they are written.
+fn usual() -> String {
+    USUAL.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect()
+}
+
 async fn a_body_that_is_cut_has_no_effect<A: Adapter>(stage: Stage<A>) {
     let server = Server::start(&stage).await;
     play_client(stage, server, |server| {
-        let (fields, body) = modern("wait");
-        for missing in [1, 20, body.len()] {
-            let mut client = server.connect();
-            let whole = body.len() + missing;
+        beside_a_call(server, || {
+            let (fields, body) = modern("wait");
             let fields: String = USUAL.iter().chain(&fields).map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-            // The message itself is complete.
-            client.send(&format!("POST /mcp HTTP/1.1\r\n{fields}Content-Length: {whole}\r\n\r\n{body}"));
-            client.stream.shutdown(Shutdown::Write).expect("half a connection");
-            client.ends();
-        }
-        let (fields, body) = modern("quick");
-        assert!(server.connect().ask("POST", &fields, &body).1.contains("done"));
-        assert!(server.seen.try_recv().is_err(), "no handler was started");
+            let chunk = format!("{:x}\r\n{body}\r\n", body.len());
+            for framed in [
+                // The message itself is complete.
+                format!("Content-Length: {}\r\n\r\n{body}", body.len() + 1),
+                format!("Content-Length: {}\r\n\r\n{body}", body.len() * 2),
+                format!("Transfer-Encoding: chunked\r\n\r\n{chunk}"),
+                format!("Transfer-Encoding: chunked\r\n\r\n{chunk}7"),
+                // Midway.
+                format!("Content-Length: {}\r\n\r\n{}", body.len(), &body[..body.len() / 2]),
+                format!("Content-Length: {}\r\n\r\n", body.len()),
+                format!("Transfer-Encoding: chunked\r\n\r\n{}", &chunk[..chunk.len() / 2]),
+            ] {
+                let mut client = server.connect();
+                client.send(&format!("POST /mcp HTTP/1.1\r\n{fields}{framed}"));
+                client.stream.shutdown(Shutdown::Write).expect("half a connection");
+                let answer = client.ends();
+                assert!(answer.starts_with("HTTP/1.1 400 "), "{framed}: {answer:?}");
+            }
+        });
     })
     .await;
 }
@@ -432,19 +473,25 @@ async fn a_body_that_is_cut_has_no_effect<A: Adapter>(stage: Stage<A>) {
 async fn a_request_with_two_lengths_is_refused<A: Adapter>(stage: Stage<A>) {
     let server = Server::start(&stage).await;
     play_client(stage, server, |server| {
-        let usual: String = USUAL.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-        let length = INITIALIZE.len();
-        for framing in [
-            format!("Content-Length: {length}\r\nContent-Length: {}\r\n", length - 1),
-            format!("Content-Length: {length}, 7\r\n"),
-            format!("Content-Length: +{length}\r\n"),
-            "Transfer-Encoding: gzip\r\n".to_owned(),
-        ] {
-            let mut client = server.connect();
-            client.send(&format!("POST /mcp HTTP/1.1\r\n{usual}{framing}\r\n{INITIALIZE}"));
-            assert_eq!(client.head().status, 400, "{framing}");
-            client.ends();
-        }
+        beside_a_call(server, || {
+            let length = INITIALIZE.len();
+            for framing in [
+                format!("Content-Length: {length}\r\nContent-Length: {}\r\n", length - 1),
+                format!("Content-Length: {length}, 7\r\n"),
+                format!("Content-Length: +{length}\r\n"),
+                format!("Content-Length: -{length}\r\n"),
+                "Content-Length: 99999999999999999999999\r\n".to_owned(),
+                "Transfer-Encoding: gzip\r\n".to_owned(),
+                format!("Content-Length: {length}\r\nTransfer-Encoding: chunked\r\n"),
+                format!("Transfer-Encoding: chunked, chunked\r\nContent-Length: {length}\r\n"),
+            ] {
+                let mut client = server.connect();
+                client.send(&format!("POST /mcp HTTP/1.1\r\n{}{framing}\r\n{INITIALIZE}", usual()));
+                assert_eq!(client.head().status, 400, "{framing}");
+                client.ends();
+            }
+        });
+        assert_eq!(server.service.sessions(), 0);
     })
     .await;
 }
@@ -452,15 +499,16 @@ async fn a_request_with_two_lengths_is_refused<A: Adapter>(stage: Stage<A>) {
 async fn a_body_that_is_too_long_is_refused<A: Adapter>(stage: Stage<A>) {
     let server = Server::start_with(&stage, ConnectionLimits::default(), |config| config.limits.body_bytes = 1000).await;
     play_client(stage, server, |server| {
-        let mut client = server.connect();
-        let (head, body) = client.ask("POST", &[], &" ".repeat(1001));
-        assert_eq!(head.status, 413, "{body}");
-        let usual: String = USUAL.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-        let mut client = server.connect();
-        // All at once, since the server closes the connection after its response.
-        let chunks = format!("40\r\n{}\r\n", " ".repeat(64)).repeat(16);
-        client.send(&format!("POST /mcp HTTP/1.1\r\n{usual}Transfer-Encoding: chunked\r\n\r\n{chunks}"));
-        assert_eq!(client.head().status, 413, "whatever the length is said to be");
+        beside_a_call(server, || {
+            let mut client = server.connect();
+            let (head, body) = client.ask("POST", &[], &" ".repeat(1001));
+            assert_eq!(head.status, 413, "{body}");
+            let mut client = server.connect();
+            // All at once, since the server closes the connection after its response.
+            let chunks = format!("40\r\n{}\r\n", " ".repeat(64)).repeat(16);
+            client.send(&format!("POST /mcp HTTP/1.1\r\n{}Transfer-Encoding: chunked\r\n\r\n{chunks}", usual()));
+            assert_eq!(client.head().status, 413, "whatever the length is said to be");
+        });
     })
     .await;
 }
@@ -470,12 +518,132 @@ async fn a_head_that_is_too_long_is_refused<A: Adapter>(stage: Stage<A>) {
     (limits.headers, limits.head_bytes) = (20, 8 << 10);
     let server = Server::start_with(&stage, limits, |_| {}).await;
     play_client(stage, server, |server| {
-        let mut client = server.connect();
-        client.request("POST", &[("X", "y"); 20], INITIALIZE);
-        assert_eq!(client.head().status, 431);
-        let mut client = server.connect();
-        client.request("POST", &[("X", &"y".repeat(20_000))], INITIALIZE);
-        assert_eq!(client.head().status, 431);
+        beside_a_call(server, || {
+            let mut client = server.connect();
+            client.request("POST", &[("X", "y"); 20], INITIALIZE);
+            assert_eq!(client.head().status, 431);
+            let mut client = server.connect();
+            client.request("POST", &[("X", &"y".repeat(20_000))], INITIALIZE);
+            assert_eq!(client.head().status, 431);
+            let mut client = server.connect();
+            client.send(&format!("POST /{} HTTP/1.1\r\n{}\r\n", "m".repeat(20_000), usual()));
+            assert!([414, 431].contains(&client.head().status));
+        });
+    })
+    .await;
+}
+
+async fn a_head_that_makes_no_sense_is_refused<A: Adapter>(stage: Stage<A>) {
+    let server = Server::start(&stage).await;
+    play_client(stage, server, |server| {
+        beside_a_call(server, || {
+            let length = format!("Content-Length: {}\r\n", INITIALIZE.len());
+            for (field, status) in [
+                ("X: a\0b\r\n", 400),
+                ("X: a\rb\r\n", 400),
+                ("X: a\x7fb\r\n", 400),
+                ("X\0: a\r\n", 400),
+                ("X : a\r\n", 400),
+                ("X: a\r\n folded\r\n", 400),
+                ("no field\r\n", 400),
+                (": no name\r\n", 400),
+                ("Mcp-Session-Id: \u{e4}\u{f6}\r\n", 404),
+            ] {
+                let body = if status == 404 { r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"# } else { INITIALIZE };
+                let length = if status == 404 { format!("Content-Length: {}\r\n", body.len()) } else { length.clone() };
+                let mut client = server.connect();
+                client.send(&format!("POST /mcp HTTP/1.1\r\n{}{field}{length}\r\n{body}", usual()));
+                assert_eq!(client.head().status, status, "{field:?}");
+            }
+            for line in ["POST /mcp HTTP/9.9", "POST /mcp", "POST  HTTP/1.1", "P\0ST /mcp HTTP/1.1", "\u{16}\u{3}\u{1}\u{2}"] {
+                let mut client = server.connect();
+                client.send(&format!("{line}\r\n{}{length}\r\n{INITIALIZE}", usual()));
+                assert_eq!(client.head().status, 400, "{line:?}");
+                client.ends();
+            }
+            let mut client = server.connect();
+            client.send(&format!("POST /mcp HTTP/1.1\r\n{length}\r\n{INITIALIZE}"));
+            assert_eq!(client.head().status, 403, "it names no host");
+        });
+        assert_eq!(server.service.sessions(), 0);
+    })
+    .await;
+}
+
+async fn chunks_that_make_no_sense_are_refused<A: Adapter>(stage: Stage<A>) {
+    let server = Server::start(&stage).await;
+    play_client(stage, server, |server| {
+        beside_a_call(server, || {
+            let length = INITIALIZE.len();
+            for chunks in [
+                format!("zz\r\n{INITIALIZE}\r\n0\r\n\r\n"),
+                format!("-{length:x}\r\n{INITIALIZE}\r\n0\r\n\r\n"),
+                format!("\r\n{INITIALIZE}\r\n0\r\n\r\n"),
+                format!("ffffffffffffffffff\r\n{INITIALIZE}\r\n0\r\n\r\n"),
+                // The chunk is longer than it says.
+                format!("{:x}\r\n{INITIALIZE}\r\n0\r\n\r\n", length - 3),
+                format!("{length:x}\r\n{INITIALIZE}0\r\n\r\n"),
+                format!("{length:x};{}\r\n{INITIALIZE}\r\n0\r\n\r\n", "x".repeat(20_000)),
+                format!("{length:x}\r\n{INITIALIZE}\r\n0\r\nTrailer\0: x\r\n\r\n"),
+            ] {
+                let mut client = server.connect();
+                let head = format!("POST /mcp HTTP/1.1\r\n{}Transfer-Encoding: chunked\r\n\r\n", usual());
+                client.send(&head);
+                client.send_as_far_as_it_is_read(&chunks);
+                assert_eq!(client.head().status, 400, "{}", &chunks[..chunks.len().min(300)]);
+                client.ends();
+            }
+        });
+        assert_eq!(server.service.sessions(), 0);
+    })
+    .await;
+}
+
+async fn a_body_that_is_no_message_is_refused<A: Adapter>(stage: Stage<A>) {
+    let server = Server::start(&stage).await;
+    play_client(stage, server, |server| {
+        beside_a_call(server, || {
+            let mut client = server.connect();
+            let deep = "[".repeat(100_000);
+            let bodies: [(&[u8], &str); 8] = [
+                (b"", "-32700"),
+                (b"\0", "-32700"),
+                (b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\xff\"}", "-32700"),
+                (b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\0b\"}", "-32700"),
+                (deep.as_bytes(), "-32700"),
+                (INITIALIZE.as_bytes().split_last().map_or(&[], |(_, cut)| cut), "-32700"),
+                (b"{}", "-32600"),
+                (b"[]", "-32600"),
+            ];
+            for (body, code) in bodies {
+                client.send(&format!("POST /mcp HTTP/1.1\r\n{}Content-Length: {}\r\n\r\n", usual(), body.len()));
+                client.stream.write_all(body).expect("it is written");
+                let head = client.head();
+                let answer = client.body(&head);
+                assert!(head.status == 400 && answer.contains(code), "{:?}: {answer}", body.get(..60));
+            }
+            client.open();
+        });
+    })
+    .await;
+}
+
+async fn half_requests_of_many_clients_delay_no_other<A: Adapter>(stage: Stage<A>) {
+    let server = Server::start(&stage).await;
+    play_client(stage, server, |server| {
+        beside_a_call(server, || {
+            let whole = format!("POST /mcp HTTP/1.1\r\n{}Content-Length: {}\r\n\r\n{INITIALIZE}", usual(), INITIALIZE.len());
+            let halves: Vec<_> = (0..100)
+                .map(|client| {
+                    let mut half = server.connect();
+                    half.send(&whole[..client * whole.len() / 100]);
+                    half
+                })
+                .collect();
+            server.connect().open();
+            assert_eq!(server.service.sessions(), 2, "that one, and that of the call");
+            drop(halves);
+        });
     })
     .await;
 }
@@ -488,8 +656,7 @@ async fn a_connection_on_which_nothing_is_asked_is_closed<A: Adapter>(stage: Sta
         let (fields, body) = modern("gated");
         let mut busy = server.connect();
         busy.request("POST", &fields, &body);
-        let usual: String = USUAL.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-        let half = format!("POST /mcp HTTP/1.1\r\n{usual}Content-Length: 9\r\n\r\n{{");
+        let half = format!("POST /mcp HTTP/1.1\r\n{}Content-Length: 9\r\n\r\n{{", usual());
         for begin in ["", "POST /mcp HTTP/1.1\r\nHost: local", "PRI * HTTP/2.0\r\n\r\nSM", &half] {
             let mut client = server.connect();
             client.send(begin);
