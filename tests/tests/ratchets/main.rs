@@ -8,6 +8,7 @@
 #[cfg(unix)]
 mod auto_traits;
 mod cancel_safety;
+mod faults;
 mod links;
 mod prose;
 mod source;

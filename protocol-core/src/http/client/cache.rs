@@ -29,7 +29,7 @@ pub(super) struct Cache {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     subject: Subject,
-    /// What tells its parameters from others, as they are written.
+    /// The parameters on which the result depends, as they are written.
     params: Bytes,
 }
 
