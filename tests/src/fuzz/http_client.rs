@@ -10,7 +10,7 @@ use testkit::config::{client_config, with};
 
 const STATUSES: [u16; 16] = [200, 202, 204, 400, 401, 403, 404, 405, 406, 413, 429, 500, 503, 307, 308, 103];
 const MEDIA_TYPES: [&str; 4] = ["application/json", "text/event-stream", "text/html", ""];
-const FIELDS: [&str; 3] = ["mcp-session-id", "location", "www-authenticate"];
+const FIELDS: [&str; 4] = ["mcp-session-id", "location", "www-authenticate", "retry-after"];
 
 /// A client with its session, and the requests that are open.
 struct Bench {
@@ -25,7 +25,7 @@ struct Bench {
     is_closed: bool,
 }
 
-/// Byte 0: the era, and small limits. Each further line is a step, which its first byte names; `|` in it stands for a line feed.
+/// Byte 0: the era, small limits, and the cache. Each further line is a step, which its first byte names; `|` in it stands for a line feed.
 pub fn http_client(data: &[u8]) {
     let ([kind], rest) = super::head(data);
     let era = [Era::Legacy, Era::Auto, Era::Modern, Era::Auto][usize::from(kind & 3)];
@@ -34,7 +34,9 @@ pub fn http_client(data: &[u8]) {
         (config.limits.calls, config.limits.messages, config.limits.waiting_frames) = (3, 1, 2);
         (config.limits.frame_bytes, config.limits.error_bytes, config.limits.id_bytes) = (600, 80, 8);
         (config.limits.tools, config.limits.pages, config.limits.attempts) = (1, 2, 2);
+        (config.limits.cache_results, config.limits.cache_bytes) = (1, 300);
     }
+    config.cache = kind & 8 != 0;
     let session = Session::new(with(client_config(), |config| config.era = era), Instant::ZERO);
     let mut bench = Bench {
         client: HttpClient::new(config, Instant::ZERO).expect("an address"),
@@ -93,7 +95,7 @@ impl Bench {
                 let mut headers = Headers::new();
                 headers.push("content-type", MEDIA_TYPES[usize::from(form % 4)]);
                 if !value.is_empty() {
-                    headers.push(FIELDS[usize::from(form / 4) % 3], value);
+                    headers.push(FIELDS[usize::from(form / 4) % 4], value);
                 }
                 let status = STATUSES[usize::from(status % 16)];
                 self.client.handle_head(request, &ResponseHead::new(status, headers), self.now);
