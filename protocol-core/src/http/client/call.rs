@@ -56,6 +56,8 @@ pub(super) enum Kind {
     Tools,
     /// A ping, which a session cancels without a word.
     Ping,
+    /// A subscription.
+    Listen,
     Other,
 }
 
@@ -67,6 +69,7 @@ impl Kind {
             "tools/call" => request.name().flatten().map_or(Self::Other, |name| Self::Tool(Text::from(&*name))),
             "tools/list" => Self::Tools,
             "ping" => Self::Ping,
+            "subscriptions/listen" => Self::Listen,
             _ => Self::Other,
         }
     }

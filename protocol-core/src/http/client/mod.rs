@@ -83,8 +83,9 @@ pub struct HttpClientConfig {
     /// `true` if a server that speaks neither era over Streamable HTTP is tried with the transport of 2024-11-05. Default: `true`.
     pub old_transport: bool,
     /// `true` if lists and the contents of resources are kept for as long as a server without a handshake allows (`ttlMs`), and are then not
-    /// asked for again. They are dropped earlier if a notification says that they have changed, if a server misses a header of a tool
-    /// (the list of tools), and after a 401 or 403. Otherwise all requests of a client must be made for the same caller. Default: `false`.
+    /// asked for again. They are dropped earlier if a notification says that they have changed, if a subscription ends, if a server misses a
+    /// header of a tool (the list of tools), and after a 401 or 403. Otherwise all requests of a client must be made for the same caller.
+    /// Default: `false`.
     pub cache: bool,
     /// A number that differs between clients, so that those of one server do not come back to it at the same time. Default: 0.
     pub seed: u64,

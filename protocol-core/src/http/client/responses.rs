@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use bytes::Bytes;
 
-use super::call::Kind;
+use super::call::{Call, Kind};
 use super::exchange::{Exchange, Purpose};
 use super::resumption::Resumption;
 use super::verdict::{Answer, Subject, Verdict, judge};
@@ -504,6 +504,7 @@ impl HttpClient {
     /// Ends a call whose response is in the frame. Returns a frame to pass to the session instead.
     fn settle(&mut self, exchange: ExchangeId, frame: &Bytes) -> Option<Bytes> {
         let call = self.forget_call(exchange)?;
+        self.miss_changes(&call);
         match (call.kind(), call.era()) {
             (Kind::Initialize, _) => {
                 if member(frame, "result").is_some() {
@@ -522,6 +523,13 @@ impl HttpClient {
                 page.without_invalid
             }
             _ => None,
+        }
+    }
+
+    /// Drops the results that are kept if a subscription has ended: from now on changes may be missed.
+    fn miss_changes(&mut self, call: &Call) {
+        if *call.kind() == Kind::Listen {
+            self.cache.clear();
         }
     }
 
@@ -654,6 +662,7 @@ impl HttpClient {
         if let Some(request) = call.request() {
             self.abort(request);
         }
+        self.miss_changes(&call);
         if matches!(call.kind(), Kind::Probe | Kind::Initialize) {
             return self.fail(HttpFailure::Refused(fault));
         }

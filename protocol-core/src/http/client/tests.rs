@@ -1379,6 +1379,26 @@ fn a_change_drops_what_it_is_about_and_what_was_asked_for_before_it() {
 }
 
 #[test]
+fn nothing_is_kept_once_changes_may_be_missed() {
+    let ends: [fn(&mut Bench); 3] = [
+        |bench| bench.lose(1),
+        |bench| bench.end(1),
+        |bench| {
+            let end = result(bench.id(1), r#"{"resultType":"complete"}"#);
+            bench.event(1, "", &end);
+        },
+    ];
+    for end in ends {
+        let mut bench = caching(|_| {});
+        assert!(bench.lists(&list("old", "60000")) && !bench.lists(""));
+        end(&mut bench);
+        bench.done.clear();
+        assert!(bench.lists(&list("new", "60000")), "an owner that asks again must not get what was there before");
+        assert!(!bench.lists(""), "from then on only the time counts");
+    }
+}
+
+#[test]
 fn nothing_is_kept_after_another_authorization_and_no_list_of_tools_that_the_server_contradicts() {
     for (status, code) in [(401, -7), (400, -32020)] {
         let mut bench = caching(|_| {});
