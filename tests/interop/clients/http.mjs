@@ -249,12 +249,13 @@ scenario('2.x gets errors as JSON-RPC has them, whatever the status', async () =
   });
 });
 
-scenario('2.x subscribes beside calls, and the server ends with the subscription open', async () => {
+scenario('2.x subscribes to nothing that comes, which ends at once, and calls on', async () => {
   await serve([], async ({ url }) => {
     const client = new two.Client(CLIENT, { versionNegotiation: { mode: { pin: REVISION } } });
     await client.connect(new two.StreamableHTTPClientTransport(new URL(url)));
     const subscription = await client.listen({ toolsListChanged: true });
     equal('what is honoured', subscription.honoredFilter, {});
+    equal('the end of the subscription', await subscription.closed, 'graceful');
     succeeded(await call(client)('chatty', {}));
   });
 });
