@@ -360,9 +360,11 @@ pub struct HttpClient {
 #[derive(Debug)]
 enum Phase {
     Running,
-    /// The transport of 2024-11-05: its stream, and the target of messages once the server has named it.
+    /// The transport of 2024-11-05: its stream, and the target of messages once the server has named it. What follows `confirming`, the
+    /// confirmation of the handshake, waits until it is acknowledged.
     Old {
         target: Option<Text>,
+        confirming: Option<HttpRequestId>,
     },
     Failed,
     Closing,
@@ -572,7 +574,7 @@ impl HttpClient {
         let held: Vec<_> = self.calls.values().filter(|call| call.is_held()).map(|call| call.frame().clone()).collect();
         self.give_everything_up();
         self.session.forget();
-        self.phase = Phase::Old { target: None };
+        self.phase = Phase::Old { target: None, confirming: None };
         for frame in [initialize].into_iter().chain(held) {
             self.backlog.push_message(frame);
         }
@@ -636,6 +638,9 @@ impl HttpClient {
         self.timers.set(exchange.deadline(), TimerKey::Exchange(request), None);
         if matches!(exchange.purpose(), Purpose::Message(_) | Purpose::OldMessage(_)) {
             self.backlog.acknowledge();
+        }
+        if let Phase::Old { confirming, .. } = &mut self.phase {
+            *confirming = confirming.filter(|confirming| *confirming != request);
         }
         Some(exchange)
     }

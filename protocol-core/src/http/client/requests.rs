@@ -150,9 +150,11 @@ impl HttpClient {
     /// Sends what waits, as far as it may be sent, stops or resumes the channel of the session, and ends a client that is closing once it may.
     pub(super) fn flush(&mut self) {
         match &self.phase {
-            Phase::Old { target: Some(target) } => {
+            Phase::Old { target: Some(target), .. } => {
                 let target = target.clone();
-                while let Some(frame) = self.backlog.pop_message(&self.config.limits) {
+                while !matches!(self.phase, Phase::Old { confirming: Some(_), .. })
+                    && let Some(frame) = self.backlog.pop_message(&self.config.limits)
+                {
                     self.send_old(target.clone(), frame);
                 }
             }
@@ -176,14 +178,17 @@ impl HttpClient {
 
     /// Sends a frame over the transport of 2024-11-05.
     fn send_old(&mut self, target: Text, frame: Bytes) {
-        let exchange = match message::outgoing(&frame) {
-            Outgoing::Request(number, _) => Some(ExchangeId(number)),
-            _ => None,
+        let (exchange, is_confirmation) = match message::outgoing(&frame) {
+            Outgoing::Request(number, _) => (Some(ExchangeId(number)), false),
+            outgoing => (None, matches!(outgoing, Outgoing::Confirmation)),
         };
         let mut headers = Headers::new();
         headers.push(header::CONTENT_TYPE, JSON);
         let request = self.send_to(Purpose::OldMessage(exchange), Method::Post, target, headers, frame, 0);
         self.limit(request, self.config.timeouts.acknowledge);
+        if let Phase::Old { confirming, .. } = &mut self.phase {
+            *confirming = is_confirmation.then_some(request);
+        }
     }
 
     // ---- Requests of the client itself ----

@@ -577,7 +577,7 @@ impl HttpClient {
 
     /// Takes the address for messages of the transport of 2024-11-05.
     fn take_endpoint(&mut self, request: HttpRequestId, data: &Bytes) {
-        let Phase::Old { target: target @ None } = &mut self.phase else { return };
+        let Phase::Old { target: target @ None, .. } = &mut self.phase else { return };
         let reference = core::str::from_utf8(data).unwrap_or_default();
         match self.location.resolve(self.location.target(), reference) {
             Some(found) => {
@@ -612,7 +612,7 @@ impl HttpClient {
             Purpose::Lookup => self.end_lookup(false),
             Purpose::Delete => self.finish_closing(),
             Purpose::OldStream => {
-                let is_open = matches!(self.phase, Phase::Old { target: Some(_) });
+                let is_open = matches!(self.phase, Phase::Old { target: Some(_), .. });
                 self.fail(if is_open { HttpFailure::Ended } else { HttpFailure::Refused(fault) });
             }
             Purpose::OldMessage(exchange) => {

@@ -341,8 +341,9 @@ fn a_server_that_refuses_both_eras_is_tried_with_the_transport_of_2024() {
     bench.event(2, "", &agreed(2, "2024-11-05"));
     assert_eq!(bench.look(), ["abort 3", "POST /messages?id=1 notifications/initialized"]);
     assert_eq!((bench.field(4, "mcp-protocol-version"), bench.field(4, "mcp-session-id")), (None, None));
-    bench.head(4, 202, "");
     bench.call("t");
+    assert_eq!(bench.look(), [""; 0], "requests wait until it is acknowledged");
+    bench.head(4, 202, "");
     assert_eq!(bench.look(), ["abort 4", "POST /messages?id=1 tools/call"]);
     bench.head(5, 202, "");
     bench.chunk(
