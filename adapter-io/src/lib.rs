@@ -15,7 +15,9 @@
 //!
 //! An adapter for another runtime implements reading and writing of bytes ([`ByteIo`], [`StreamIo`]), accepting of connections ([`Accept`]),
 //! timers ([`Timer`](protocol_core::drive::Timer)), tasks (`engine::Runtime`) and child processes ([`Process`]). This crate adds framing by
-//! lines and by WebSocket messages, the end of connections, errors, and the lifetimes of child processes and socket files.
+//! lines and by WebSocket messages, the end of connections, errors, and the lifetimes of child processes and socket files. With the feature
+//! `http-client` it has the client of Streamable HTTP, `http_client`, for which an adapter implements the opening of connections
+//! (`HttpConnector`); with `http-client-tls` the client speaks TLS, and with it HTTP/2.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),
@@ -33,6 +35,8 @@ mod child;
 mod error;
 #[cfg(unix)]
 mod fifo;
+#[cfg(feature = "http-client")]
+mod http_client;
 mod line_io;
 mod listen;
 #[cfg(unix)]
@@ -46,6 +50,8 @@ pub use child::{Child, Exit, Process};
 pub use error::Error;
 #[cfg(unix)]
 pub use fifo::{fifo_stdin, fifo_stdout};
+#[cfg(feature = "http-client")]
+pub use http_client::{HTTP_CONNECT, HttpConnector, HttpServerAddress, http_client};
 pub use line_io::{ByteIo, Ends, Halves, LineIo, Whole};
 pub use listen::{Accept, ListenTcp, TcpListener};
 #[cfg(unix)]

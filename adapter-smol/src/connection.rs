@@ -84,7 +84,15 @@ impl Connection {
         let endpoint = make(Arc::new(clock.clone()));
         let peer = endpoint.peer();
         let driven = endpoint::drive(endpoint, transport, clock.alarm());
-        let driven = async move { driven.await.map_err(Error::broken) };
+        Self::of(executor, peer, async move { driven.await.map_err(Error::broken) })
+    }
+
+    /// A connection that `driven` runs.
+    pub(crate) fn of(
+        executor: Option<&Arc<Executor<'static>>>,
+        peer: Peer,
+        driven: impl Future<Output = Result<CloseReason, Error>> + Send + 'static,
+    ) -> Self {
         let task = match executor {
             Some(executor) => executor.spawn(driven),
             None => smol::spawn(driven),

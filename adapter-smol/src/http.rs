@@ -1,13 +1,10 @@
 use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
 
 use http_service::{Acceptor, ConnectionLimits, HttpListener, HttpService};
-use hyper::rt::{Read, ReadBufCursor, Write};
-use smol::io::{AsyncRead, AsyncWrite};
-use smol::net::{TcpListener, TcpStream};
+use smol::net::TcpListener;
 
 use crate::Error;
+use crate::socket::Socket;
 
 /// Serves `service` to all clients that connect to `address`, a host and a port, over HTTP/1.1 and HTTP/2. Port 0 stands for any free port;
 /// see [`HttpListener::local_addr`]. Every path is answered by the service. Connections are tasks of the runtime of the service.
@@ -50,43 +47,5 @@ impl Acceptor for Sockets {
         // Responses are collected before they are written. That it fails tells of a client that has left already.
         let _ = stream.set_nodelay(true);
         Ok(Socket(stream))
-    }
-}
-
-/// A connection, with the traits of hyper.
-struct Socket(TcpStream);
-
-/// The number of bytes that are read at once. They are copied, since memory that is not initialized cannot be passed on without `unsafe`.
-const READ: usize = 8 << 10;
-
-impl Read for Socket {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, mut into: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
-        let mut bytes = [0; READ];
-        let most = into.remaining().min(READ);
-        let read = ready!(Pin::new(&mut self.0).poll_read(cx, &mut bytes[..most]))?;
-        into.put_slice(&bytes[..read]);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl Write for Socket {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write_vectored(cx, bytes)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        true
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_close(cx)
     }
 }

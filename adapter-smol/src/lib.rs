@@ -15,11 +15,12 @@
 //!
 //! Open a transport with `stdio`, `child`, `tcp_connect`, `TcpListener`, `unix_connect`, `UnixListener` or [`duplex`], for Tesseron with
 //! `tesseron_listen` or `tesseron_dial`, or make one of any other stream with [`LineIo`]. Then either
-//! * run an endpoint over it with [`serve`] or [`connect`], which start a task and return a [`Connection`], or
+//! * run an endpoint over it with [`serve`] or [`connect`], which start a task and return a [`Connection`] (over HTTP `http_connect` does
+//!   both), or
 //! * run a bare session over it with a [`protocol_core::drive::Driver`] and an [`Alarm`] of a [`Clock`].
 //!
 //! Tasks run on smol's global executor, which has one thread unless the environment variable `SMOL_THREADS` sets more. [`serve_on`],
-//! [`connect_on`] and `tesseron_listen_on` take an executor of your own.
+//! [`connect_on`], `http_connect_on` and `tesseron_listen_on` take an executor of your own.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -46,6 +47,8 @@
 //! | `stdio`, `child`, `net` | on | standard input and output; child processes; TCP and Unix sockets |
 //! | `validate`, `tracing` | on | the features of `endpoint` with these names |
 //! | `http` | off | servers over HTTP/1.1 and HTTP/2 (`http_listen`) |
+//! | `http-client` | off | a client of Streamable HTTP: `http_connect` |
+//! | `http-client-tls` | off | the same over TLS, and with HTTP/2; enables `http-client` |
 //! | `tesseron` | off | Tesseron over Unix sockets |
 //! | `websocket` | off | Tesseron over WebSockets, too; enables `tesseron` |
 
@@ -55,9 +58,13 @@ mod clock;
 mod connection;
 #[cfg(feature = "http")]
 mod http;
+#[cfg(feature = "http-client")]
+mod http_client;
 mod line_io;
 #[cfg(feature = "net")]
 mod net;
+#[cfg(any(feature = "http", feature = "http-client"))]
+mod socket;
 #[cfg(feature = "stdio")]
 mod stdio;
 #[cfg(feature = "tesseron")]
@@ -67,6 +74,8 @@ mod tesseron;
 pub use ::tesseron::TesseronError;
 #[cfg(feature = "tesseron")]
 pub use ::tesseron::net::{Binding, ClaimMode, Home, Instance, TesseronListener, TesseronOptions, TesseronTransport};
+#[cfg(feature = "http-client")]
+pub use adapter_io::HttpServerAddress;
 pub use adapter_io::{Error, Exit, Halves, Whole};
 #[cfg(feature = "child")]
 pub use child::{Child, Process, child};
@@ -74,6 +83,8 @@ pub use clock::{Alarm, Clock};
 pub use connection::{Connection, connect, connect_on, serve, serve_as, serve_as_on, serve_on};
 #[cfg(feature = "http")]
 pub use http::{http_listen, http_listen_with};
+#[cfg(feature = "http-client")]
+pub use http_client::{http_connect, http_connect_on};
 pub use line_io::{Duplex, LineIo, SmolIo, duplex};
 #[cfg(feature = "net")]
 pub use net::{Tcp, TcpListener, tcp_connect};

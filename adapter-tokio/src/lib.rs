@@ -47,7 +47,7 @@
 //! | `validate`, `tracing` | on | the features of `endpoint` with these names |
 //! | `http` | off | servers over HTTP/1.1 and HTTP/2 (`http_listen`) |
 //! | `http-client` | off | a client of Streamable HTTP: `http_connect` |
-//! | `http-client-tls` | off | the same over TLS; enables `http-client` |
+//! | `http-client-tls` | off | the same over TLS, and with HTTP/2; enables `http-client` |
 //! | `tesseron` | off | Tesseron over Unix sockets |
 //! | `websocket` | off | Tesseron over WebSockets, too; enables `tesseron` |
 
@@ -71,6 +71,8 @@ mod tesseron;
 pub use ::tesseron::TesseronError;
 #[cfg(feature = "tesseron")]
 pub use ::tesseron::net::{Binding, ClaimMode, Home, Instance, TesseronListener, TesseronOptions, TesseronTransport};
+#[cfg(feature = "http-client")]
+pub use adapter_io::HttpServerAddress;
 pub use adapter_io::{Error, Exit, Halves, Whole};
 #[cfg(feature = "child")]
 pub use child::{Child, Process, child};
@@ -79,7 +81,7 @@ pub use connection::{Connection, connect, serve, serve_as};
 #[cfg(feature = "http")]
 pub use http::{http_listen, http_listen_with};
 #[cfg(feature = "http-client")]
-pub use http_client::{HttpServerAddress, http_connect};
+pub use http_client::http_connect;
 pub use line_io::{Duplex, LineIo, TokioIo, duplex};
 #[cfg(feature = "net")]
 pub use net::{Tcp, TcpListener, tcp_connect};

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use adapter_io::{Error, Exit};
+use adapter_io::{Error, Exit, HttpServerAddress};
 use endpoint::{BoxFuture, Client, Peer, Runtime, Service, TimedRuntime};
 use http_service::{ConnectionLimits, HttpListener, HttpService};
 use protocol_core::drive::FrameIo;
@@ -58,12 +58,11 @@ pub trait Adapter: Clone + Send + Sync + 'static {
     /// `connect`.
     fn connect(&self, client: Arc<dyn Client>, config: Config, transport: End) -> Link;
 
-    /// `http_connect`, to an endpoint with these names and values of headers in each request.
+    /// `http_connect`.
     ///
     /// # Errors
-    /// The same as of the adapter's function, and if the adapter has none.
-    fn http_connect(&self, client: Arc<dyn Client>, config: Config, url: &str, headers: &[(String, String)])
-    -> Result<Link, Error>;
+    /// The same as of the adapter's function.
+    fn http_connect(&self, client: Arc<dyn Client>, config: Config, server: HttpServerAddress) -> Result<Link, Error>;
 
     /// `stdio`.
     fn stdio(&self) -> End;

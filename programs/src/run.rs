@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use adapter_io::Exit;
+use adapter_io::{Exit, HttpServerAddress};
 use endpoint::{Peer, Service};
 use http_service::{ConnectionLimits, HttpServerConfig, HttpService};
 use protocol_core::mcp::Era;
@@ -265,7 +265,9 @@ async fn reach<A: Adapter>(adapter: &A, server: Server, calling: &Calling) -> Re
         Server::Tcp(address) => adapter.reach(Place::Tcp(address)).await?,
         Server::Unix(path) => adapter.reach(Place::Unix(path)).await?,
         Server::Http(url, headers) => {
-            let link = adapter.http_connect(Arc::clone(&calling.client), calling.config.clone(), &url, &headers)?;
+            let server = HttpServerAddress::new(&url);
+            let server = headers.iter().try_fold(server, |server, (name, value)| server.header(name, value))?;
+            let link = adapter.http_connect(Arc::clone(&calling.client), calling.config.clone(), server)?;
             return Ok((link, Exit::default()));
         }
         Server::Child(command) => {

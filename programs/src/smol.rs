@@ -10,8 +10,8 @@ use crate::boxed;
 use ::smol::Executor;
 use ::smol::stream::StreamExt;
 use adapter_smol::{
-    Clock, Error, Exit, Instance, TcpListener, TesseronListener, TesseronOptions, TesseronTransport, connect_on, serve_as_on,
-    serve_on,
+    Clock, Error, Exit, HttpServerAddress, Instance, TcpListener, TesseronListener, TesseronOptions, TesseronTransport, connect_on,
+    http_connect_on, serve_as_on, serve_on,
 };
 use async_signal::{Signal, Signals};
 use endpoint::{BoxFuture, Client, Runtime, Service, TimedRuntime};
@@ -76,8 +76,8 @@ impl Adapter for Smol {
         boxed!(link connect_on(&self.0, client, config, transport))
     }
 
-    fn http_connect(&self, _: Arc<dyn Client>, _: Config, url: &str, _: &[(String, String)]) -> Result<Link, Error> {
-        Err(Error::connecting_to(url)(std::io::Error::new(std::io::ErrorKind::Unsupported, "there is no HTTP client for smol yet")))
+    fn http_connect(&self, client: Arc<dyn Client>, config: Config, server: HttpServerAddress) -> Result<Link, Error> {
+        Ok(boxed!(link http_connect_on(&self.0, client, config, server)?))
     }
 
     fn stdio(&self) -> End {

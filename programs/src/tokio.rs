@@ -71,15 +71,7 @@ impl Adapter for Tokio {
         boxed!(link connect(client, config, transport))
     }
 
-    fn http_connect(
-        &self,
-        client: Arc<dyn Client>,
-        config: Config,
-        url: &str,
-        headers: &[(String, String)],
-    ) -> Result<Link, Error> {
-        let server = HttpServerAddress::new(url);
-        let server = headers.iter().try_fold(server, |server, (name, value)| server.header(name, value))?;
+    fn http_connect(&self, client: Arc<dyn Client>, config: Config, server: HttpServerAddress) -> Result<Link, Error> {
         Ok(boxed!(link http_connect(client, config, server)?))
     }
 

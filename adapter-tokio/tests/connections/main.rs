@@ -5,6 +5,8 @@ use programs::tokio as glue;
 
 #[cfg(feature = "http")]
 mod http;
+#[cfg(all(feature = "http", feature = "http-client-tls"))]
+mod http_client;
 mod peer_faults;
 mod scenarios;
 #[cfg(feature = "websocket")]

@@ -822,11 +822,7 @@ fn a_server_over_http_is_called_with_the_headers_of_the_command_line() {
         format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"complete",{result}}}}}"#)
     });
     let ended = call(&["--url", &url, "--header", "Authorization: Bearer t", "--header", "X-Y:a:b", "chatty"]);
-    if crate::PREFIX.is_empty() {
-        assert_eq!(ended.with(0).out, "over HTTP\n");
-    } else {
-        ended.complained(4, "there is no HTTP client for smol yet");
-    }
+    assert_eq!(ended.with(0).out, "over HTTP\n");
 }
 
 #[test]
@@ -840,8 +836,7 @@ fn an_address_or_a_header_that_cannot_be_used_is_reported_in_one_line() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/mcp", taken.local_addr().expect("an address"));
     drop(taken);
-    let expected = if crate::PREFIX.is_empty() { "refused" } else { "smol" };
-    call(&["--url", &url, "chatty"]).complained(4, expected);
+    call(&["--url", &url, "chatty"]).complained(4, "refused");
 }
 
 #[test]

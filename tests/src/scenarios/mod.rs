@@ -4,10 +4,12 @@
 
 pub mod faults;
 pub mod http;
+pub mod http_client;
 pub mod list;
 pub mod tesseron;
 pub mod transports;
 
+mod front;
 mod tools;
 
 use std::sync::Arc;
@@ -99,6 +101,19 @@ macro_rules! transport_tests {
             use $crate::harness::Over;
             use $crate::scenarios::{play_on, transports};
             play_on::<$adapter>(1, Over::Child, stringify!($row), transports::play);
+        }
+    )*};
+}
+
+/// A test for each row about clients over HTTP.
+#[macro_export]
+macro_rules! http_client_tests {
+    ([$adapter:ty] $($row:ident)*) => {$(
+        #[test]
+        fn $row() {
+            use $crate::harness::Over;
+            use $crate::scenarios::{http_client, play_on};
+            play_on::<$adapter>(2, Over::Tcp, stringify!($row), http_client::play);
         }
     )*};
 }

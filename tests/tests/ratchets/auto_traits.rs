@@ -155,7 +155,7 @@ mod adapter_io {
     asserted! {
         [B: Send + Sync, T: Send + Sync, E: Send + Sync]
         shared: [
-            Child<B, T, E>, Error, Exit, Halves<T, E>, LineIo<B, E>, SocketFile, Stdin, TcpListener<B, T>,
+            Child<B, T, E>, Error, Exit, Halves<T, E>, HttpServerAddress, LineIo<B, E>, SocketFile, Stdin, TcpListener<B, T>,
             UnixListener<B, T>, WebSocket<B, T>, Whole<T>
         ]
         moved: []
@@ -183,7 +183,7 @@ mod adapter_smol {
     asserted! {
         []
         shared: [
-            Alarm, Clock, Connection, SmolIo, Stdin, Stdout, Duplex, Tcp, TcpListener, Unix, UnixListener
+            Alarm, Clock, Connection, HttpServerAddress, SmolIo, Stdin, Stdout, Duplex, Tcp, TcpListener, Unix, UnixListener
         ]
         moved: [Process, Child]
         local: []

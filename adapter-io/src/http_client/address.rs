@@ -1,0 +1,66 @@
+use std::io;
+
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use protocol_core::http::HttpClientConfig;
+#[cfg(feature = "http-client-tls")]
+use rustls::pki_types::CertificateDer;
+
+use crate::Error;
+
+/// An HTTP endpoint of a server, and the fields of every request to it.
+#[derive(Clone, Debug)]
+pub struct HttpServerAddress {
+    pub(super) config: HttpClientConfig,
+    pub(super) headers: HeaderMap,
+    #[cfg(feature = "http-client-tls")]
+    pub(super) roots: Vec<CertificateDer<'static>>,
+}
+
+impl HttpServerAddress {
+    /// An endpoint at an address of the form `http://HOST/PATH`, or with the feature `http-client-tls` `https://HOST/PATH`.
+    #[must_use]
+    pub fn new(url: &str) -> Self {
+        Self {
+            config: HttpClientConfig::new(url),
+            headers: HeaderMap::new(),
+            #[cfg(feature = "http-client-tls")]
+            roots: Vec::new(),
+        }
+    }
+
+    /// Adds a field to every request, such as `Authorization`. It follows redirections, which never leave the origin.
+    ///
+    /// # Errors
+    /// [`Error::Connect`] if the name or the value cannot stand in a head.
+    pub fn header(mut self, name: &str, value: &str) -> Result<Self, Error> {
+        let name = HeaderName::try_from(name).map_err(|_| self.invalid("a header has an invalid name"))?;
+        let mut value = HeaderValue::try_from(value).map_err(|_| self.invalid("a header has an invalid value"))?;
+        // It is not shown by `Debug`.
+        value.set_sensitive(true);
+        self.headers.append(name, value);
+        Ok(self)
+    }
+
+    /// Trusts servers whose certificate these root certificates vouch for, beside those of the system: one certificate in DER, or any number
+    /// of them in PEM. May be called several times.
+    ///
+    /// # Errors
+    /// [`Error::Connect`] if there is no certificate, or one that cannot be a root.
+    #[cfg(feature = "http-client-tls")]
+    pub fn root_certificates(mut self, certificates: &[u8]) -> Result<Self, Error> {
+        let read = super::tls::read(certificates).map_err(|why| self.invalid(why))?;
+        self.roots.extend(read);
+        Ok(self)
+    }
+
+    /// Changes the configuration of the client.
+    #[must_use]
+    pub fn configure(mut self, change: impl FnOnce(&mut HttpClientConfig)) -> Self {
+        change(&mut self.config);
+        self
+    }
+
+    pub(super) fn invalid(&self, why: &'static str) -> Error {
+        Error::connecting_to(&self.config.url)(io::Error::new(io::ErrorKind::InvalidInput, why))
+    }
+}

@@ -1,0 +1,400 @@
+//! A client of Streamable HTTP: an endpoint, an [`HttpClient`] and pools of connections, driven by one task.
+//!
+//! Each HTTP request runs in a task of its own, which ends when it is given up; that closes its connection over HTTP/1.1, and resets its stream
+//! over HTTP/2. The parts of all responses come by one queue, which is bounded, so that a server is read no faster than its frames are handled.
+
+mod address;
+mod pools;
+#[cfg(feature = "http-client-tls")]
+mod tls;
+
+use core::time::Duration;
+use std::collections::HashMap;
+use std::error::Error as StdError;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use endpoint::{Client, Endpoint, Peer, TimedRuntime};
+use futures_channel::mpsc;
+use futures_util::Stream as _;
+use futures_util::future::{AbortHandle, abortable};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Body as _;
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use hyper::http::uri::{Authority, Scheme};
+use hyper::rt::{Read, Write};
+use hyper::{Method, Request, StatusCode, Uri};
+use hyper_util::client::legacy::connect::Connection;
+use protocol_core::drive::{Machine as _, Timer};
+use protocol_core::http::{
+    Headers, HttpClient, HttpClientEvent, HttpClientRequest, HttpFailure, HttpFault, HttpRequestId, ResponseHead,
+};
+use protocol_core::time::earlier;
+use protocol_core::{Bytes, CloseReason, Config, ExchangeId, Full as NoRoom, Gone, Instant, Lane, TransportEnd};
+use tower_service::Service;
+
+pub use self::address::HttpServerAddress;
+use self::pools::{Pools, Taken, chain};
+use crate::Error;
+
+/// The longest time that the connector of an [`http_client`] lets a connection take to be made: 10 s for all addresses of a host together.
+pub const HTTP_CONNECT: Duration = Duration::from_secs(10);
+/// The number of parts of responses that wait to be handled, beside one of each request.
+const PARTS: usize = 16;
+/// The number of parts that are handled in one turn.
+const PARTS_PER_TURN: usize = 64;
+/// A connector of hyper-util, which opens a connection to the host and the port of an address, without TLS.
+pub trait HttpConnector:
+    Service<
+        Uri,
+        Response: Read + Write + Connection + Unpin + Send + 'static,
+        Error: Into<Box<dyn StdError + Send + Sync>>,
+        Future: Unpin + Send + 'static,
+    > + Clone
+    + Send
+    + Sync
+    + 'static
+{
+}
+
+impl<C> HttpConnector for C where
+    C: Service<
+            Uri,
+            Response: Read + Write + Connection + Unpin + Send + 'static,
+            Error: Into<Box<dyn StdError + Send + Sync>>,
+            Future: Unpin + Send + 'static,
+        > + Clone
+        + Send
+        + Sync
+        + 'static
+{
+}
+
+/// Makes a client of an MCP server over Streamable HTTP, with connections of `connector` and tasks of `runtime`. `client` answers the input
+/// requests of the server. `timer` tells when a connection over HTTP/2 is tested, and when one that nobody uses is closed.
+///
+/// The future runs the client, and its value is that of a connection: the reason of the end, or [`Error::Broken`]. If it is dropped, all
+/// requests are given up.
+///
+/// # Errors
+/// [`Error::Connect`] if the address is malformed, or if there are no root certificates for one that begins with `https://`.
+pub fn http_client<C: HttpConnector>(
+    client: Arc<dyn Client>,
+    config: Config,
+    server: HttpServerAddress,
+    runtime: Arc<dyn TimedRuntime>,
+    connector: C,
+    timer: impl hyper::rt::Timer + Clone + Send + Sync + 'static,
+) -> Result<(Peer, impl Future<Output = Result<CloseReason, Error>> + Send + 'static), Error> {
+    let uri: Uri = server.config.url.parse().map_err(|_| server.invalid("the address is malformed"))?;
+    let parts = uri.into_parts();
+    let (Some(scheme), Some(authority)) = (parts.scheme, parts.authority) else {
+        return Err(server.invalid("the address has no scheme or no host"));
+    };
+    let connector = over_tls(connector, &server, scheme == Scheme::HTTPS).map_err(Error::connecting_to(&server.config.url))?;
+    let alarm = runtime.timer();
+    let now = alarm.now();
+    let invalid = server.invalid("the address is malformed");
+    let http = HttpClient::new(server.config, now).map_err(|_| invalid)?;
+    let endpoint = Endpoint::client(client, config, Arc::clone(&runtime) as _);
+    let (sender, receiver) = mpsc::channel(PARTS);
+    let pools = Pools::new(connector, scheme == Scheme::HTTPS, &runtime, timer);
+    let peer = endpoint.peer();
+    let mut driver = Driver {
+        endpoint,
+        http,
+        pools,
+        runtime,
+        scheme,
+        authority,
+        headers: server.headers,
+        alarm,
+        requests: HashMap::new(),
+        sender,
+        receiver,
+        waiting: None,
+        end: None,
+        failure: None,
+        last_loss: String::new(),
+    };
+    let closed = peer.clone();
+    let driven = async move {
+        let end = poll_fn(|cx| driver.poll(cx)).await;
+        drop(driver);
+        closed.closed().await;
+        end
+    };
+    Ok((peer, driven))
+}
+
+/// A part of a response.
+enum Part {
+    Head(StatusCode, HeaderMap),
+    Chunk(Bytes),
+    End,
+    /// The connection could not be made, or broke, for this reason.
+    Loss(String),
+}
+
+type Parts = mpsc::Sender<(HttpRequestId, Part)>;
+
+/// A frame, and the request on whose stream it came.
+struct Arrived {
+    frame: Bytes,
+    lane: Lane,
+    exchange: Option<ExchangeId>,
+}
+
+#[cfg(not(feature = "http-client-tls"))]
+type OverTls<C> = C;
+#[cfg(feature = "http-client-tls")]
+type OverTls<C> = hyper_rustls::HttpsConnector<C>;
+
+#[cfg(not(feature = "http-client-tls"))]
+fn over_tls<C>(connector: C, _server: &HttpServerAddress, is_wanted: bool) -> std::io::Result<C> {
+    if is_wanted {
+        return Err(std::io::Error::new(std::io::ErrorKind::Unsupported, "TLS is not supported (feature `http-client-tls`)"));
+    }
+    Ok(connector)
+}
+#[cfg(feature = "http-client-tls")]
+use tls::over as over_tls;
+
+/// The task of a request that is not over, and the place of its pool.
+struct Running {
+    task: AbortHandle,
+    pool: usize,
+}
+
+struct Driver<C> {
+    endpoint: Endpoint,
+    http: HttpClient,
+    pools: Pools<C>,
+    runtime: Arc<dyn TimedRuntime>,
+    scheme: Scheme,
+    authority: Authority,
+    headers: HeaderMap,
+    alarm: Box<dyn Timer + Send + Sync>,
+    requests: HashMap<HttpRequestId, Running>,
+    sender: Parts,
+    receiver: mpsc::Receiver<(HttpRequestId, Part)>,
+    /// A frame for which the session has no room.
+    waiting: Option<Arrived>,
+    end: Option<CloseReason>,
+    failure: Option<Error>,
+    /// The reason of the last loss of a connection.
+    last_loss: String,
+}
+
+impl<C: HttpConnector> Driver<C> {
+    /// Runs until the session and the client are closed.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<CloseReason, Error>> {
+        let mut parts: usize = 0;
+        loop {
+            // First, so that a change by another thread after the endpoint was read causes a wake.
+            self.endpoint.register(cx.waker());
+            let now = self.alarm.now();
+            self.endpoint.handle_timeout(now);
+            self.http.handle_timeout(now);
+            let mut has_moved = false;
+            while let Some(transmit) = self.endpoint.poll_transmit() {
+                self.http.handle_transmit(transmit, now);
+                has_moved = true;
+            }
+            while self.waiting.is_none()
+                && let Some(event) = self.http.poll_event()
+            {
+                self.follow(event, now);
+                has_moved = true;
+            }
+            if let Some(reason) = self.endpoint.poll_event() {
+                self.end = Some(reason);
+                self.waiting = None;
+                self.http.close(now);
+                continue;
+            }
+            if let Some(arrived) = self.waiting.take() {
+                has_moved |= self.endpoint.wants_input();
+                self.pass(arrived, now);
+            }
+            if has_moved {
+                continue;
+            }
+            if let Some(reason) = self.end.filter(|_| self.http.is_closed()) {
+                return Poll::Ready(self.failure.take().map_or(Ok(reason), Err));
+            }
+            if parts >= PARTS_PER_TURN {
+                // A server that is never silent leaves the thread to other tasks, too.
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            if self.waiting.is_none()
+                && let Poll::Ready(Some((request, part))) = Pin::new(&mut self.receiver).poll_next(cx)
+            {
+                self.take_part(request, part, now);
+                parts = parts.saturating_add(1);
+                continue;
+            }
+            let until = earlier(self.endpoint.poll_timeout(), self.http.poll_timeout());
+            if until.is_some_and(|at| self.alarm.poll_until(cx, at).is_ready()) {
+                continue;
+            }
+            return Poll::Pending;
+        }
+    }
+
+    fn follow(&mut self, event: HttpClientEvent, now: Instant) {
+        match event {
+            HttpClientEvent::Send(request) => self.send(request),
+            HttpClientEvent::Abort(request) => {
+                if let Some(task) = self.over(request) {
+                    task.abort();
+                }
+            }
+            HttpClientEvent::Frame { frame, lane, exchange } => self.pass(Arrived { frame, lane, exchange }, now),
+            HttpClientEvent::Lost(exchange) => {
+                // The session may have ended the call by itself.
+                let _ = self.endpoint.handle_gone(Gone::Response(exchange), now);
+            }
+            HttpClientEvent::Writable(is_writable) => {
+                // Fails only on a session that is closed.
+                let _ = self.endpoint.set_writable(Lane::CHANNEL, is_writable, now);
+            }
+            HttpClientEvent::Failed(failure) => {
+                self.failure = Some(match failure {
+                    HttpFailure::Refused(HttpFault::Disconnected) => Error::broken(std::mem::take(&mut self.last_loss)),
+                    failure => Error::broken(failure),
+                });
+                self.endpoint.handle_end(TransportEnd::Failed, now);
+            }
+            _ => {}
+        }
+    }
+
+    fn pass(&mut self, arrived: Arrived, now: Instant) {
+        let Arrived { frame, lane, exchange } = arrived;
+        if let Err(NoRoom(frame)) = self.endpoint.handle_frame_within(frame, lane, exchange, now) {
+            self.waiting = Some(Arrived { frame, lane, exchange });
+        }
+    }
+
+    fn send(&mut self, request: HttpClientRequest) {
+        let id = request.id;
+        let request = self.request_of(request);
+        let taken = self.pools.take();
+        let pool = taken.place;
+        let mut parts = self.sender.clone();
+        let (task, handle) = abortable(async move {
+            let last = match request {
+                Some(request) => exchange(taken, request, id, &mut parts).await,
+                None => Part::Loss("the request is malformed".to_owned()),
+            };
+            // The driver is gone, or has read all.
+            let _ = send(&mut parts, id, last).await;
+        });
+        self.runtime.spawn(Box::pin(async move {
+            // Given up or done.
+            let _ = task.await;
+        }));
+        self.requests.insert(id, Running { task: handle, pool });
+    }
+
+    /// The request as hyper takes it. `None` if it cannot stand in a head, which the client has checked.
+    fn request_of(&self, request: HttpClientRequest) -> Option<Request<Full<Bytes>>> {
+        let uri = Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone()).path_and_query(&*request.target);
+        let method = Method::from_bytes(request.method.as_str().as_bytes()).ok()?;
+        let mut built = Request::builder().method(method).uri(uri.build().ok()?).body(Full::new(request.body)).ok()?;
+        let headers = built.headers_mut();
+        for (name, value) in request.headers.iter() {
+            headers.append(HeaderName::try_from(name).ok()?, HeaderValue::from_bytes(value).ok()?);
+        }
+        headers.extend(self.headers.clone());
+        Some(built)
+    }
+
+    fn take_part(&mut self, request: HttpRequestId, part: Part, now: Instant) {
+        match part {
+            Part::Head(status, fields) => {
+                let fields: Headers<'_> = fields.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+                self.http.handle_head(request, &ResponseHead::new(status.as_u16(), fields), now);
+            }
+            Part::Chunk(chunk) => self.http.handle_chunk(request, chunk, now),
+            Part::End => {
+                self.over(request);
+                self.http.handle_end(request, now);
+            }
+            Part::Loss(why) => {
+                self.over(request);
+                self.last_loss = why;
+                self.http.handle_loss(request, now);
+            }
+        }
+    }
+
+    /// Forgets a request, and returns its task, unless it was over before.
+    fn over(&mut self, request: HttpRequestId) -> Option<AbortHandle> {
+        let Running { task, pool } = self.requests.remove(&request)?;
+        self.pools.give_back(pool);
+        Some(task)
+    }
+}
+
+impl<C> Drop for Driver<C> {
+    fn drop(&mut self) {
+        self.requests.values().for_each(|request| request.task.abort());
+    }
+}
+
+/// Passes on a part of a response, when there is room. Fails if the driver is gone.
+async fn send(parts: &mut Parts, id: HttpRequestId, part: Part) -> Result<(), mpsc::SendError> {
+    poll_fn(|cx| parts.poll_ready(cx)).await?;
+    parts.start_send((id, part))
+}
+
+/// Makes a request, and passes on the parts of its response but for the last, which is returned.
+async fn exchange<C: HttpConnector>(pool: Taken<C>, request: Request<Full<Bytes>>, id: HttpRequestId, parts: &mut Parts) -> Part {
+    let response = match pool.response(request).await {
+        Ok(response) => response,
+        Err(error) => return Part::Loss(causes(&error)),
+    };
+    let (head, mut body) = response.into_parts();
+    if send(parts, id, Part::Head(head.status, head.headers)).await.is_err() {
+        // The driver is gone.
+        return Part::End;
+    }
+    while !body.is_end_stream() {
+        match body.frame().await {
+            None => break,
+            Some(Err(error)) => return Part::Loss(causes(&error)),
+            Some(Ok(frame)) => {
+                // Trailers mean nothing here.
+                let Ok(chunk) = frame.into_data() else { continue };
+                if !chunk.is_empty() && send(parts, id, Part::Chunk(chunk)).await.is_err() {
+                    return Part::End;
+                }
+            }
+        }
+    }
+    Part::End
+}
+
+/// An error with its causes, in a line. Those of hyper name no cause by themselves.
+fn causes(error: &(dyn StdError + 'static)) -> String {
+    chain(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+#[cfg(test)]
+#[cfg(not(feature = "http-client-tls"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_wants_tls_is_refused_without_it() {
+        for (url, is_refused) in [("https://localhost/mcp", true), ("http://localhost/mcp", false)] {
+            let server = HttpServerAddress::new(url);
+            assert_eq!(over_tls((), &server, url.starts_with("https")).is_err(), is_refused, "{url}");
+        }
+    }
+}

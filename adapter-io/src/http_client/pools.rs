@@ -1,0 +1,315 @@
+//! Pools of connections, by which requests are made.
+
+use core::time::Duration;
+use std::collections::HashMap;
+use std::error::Error as StdError;
+use std::future::{pending, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+
+use endpoint::TimedRuntime;
+use futures_channel::oneshot;
+use futures_util::FutureExt as _;
+use futures_util::future::{Shared, select};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::rt::{Executor, Timer};
+use hyper::{Request, Response};
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::capture_connection;
+use protocol_core::Bytes;
+
+use super::{HttpConnector, OverTls};
+
+/// The number of requests that share a pool. Over HTTP/2 a pool is one connection, and a request that the server has no stream for waits,
+/// with all that follow. It is the smallest limit of streams that servers should have (RFC 9113, section 6.5.2).
+const STREAMS: usize = 100;
+/// The time for which requests wait for the connection that the first of them makes.
+const OPENING: Duration = Duration::from_secs(1);
+/// The number of attempts to get a connection, where those of other requests that are given up come between.
+const ATTEMPTS: usize = 3;
+
+/// Tasks of a runtime, for connections.
+#[derive(Clone)]
+struct Tasks(Arc<dyn TimedRuntime>);
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Tasks {
+    fn execute(&self, task: F) {
+        self.0.spawn(Box::pin(task));
+    }
+}
+
+/// The settings of connections.
+fn builder(tasks: Tasks, timer: impl Timer + Clone + Send + Sync + 'static) -> legacy::Builder {
+    let mut builder = legacy::Client::builder(tasks);
+    builder.pool_timer(timer.clone()).timer(timer);
+    #[cfg(feature = "http-client-tls")]
+    http_2(&mut builder);
+    builder
+}
+
+/// The settings of HTTP/2, where a connection is shared, and must not fail for what happens to one of its streams.
+#[cfg(feature = "http-client-tls")]
+fn http_2(builder: &mut legacy::Builder) {
+    /// The time without a sign of the server after which a connection with requests is tested.
+    const PING: Duration = Duration::from_secs(30);
+    /// The time that a test may take. Otherwise new requests would be made of a connection that is dead.
+    const PONG: Duration = Duration::from_secs(20);
+    /// The number of streams whose late frames are ignored for a second after their reset.
+    const RESETS: usize = 1024;
+    /// The number of frames that may arrive later than that in the life of a connection: a server may write a while before it reads a reset.
+    const LATE: usize = 1 << 16;
+    builder.http2_keep_alive_interval(PING).http2_keep_alive_timeout(PONG);
+    builder.http2_max_concurrent_reset_streams(RESETS).http2_max_local_error_reset_streams(LATE);
+}
+
+type Web<C> = legacy::Client<OverTls<C>, Full<Bytes>>;
+
+/// Pools of connections, each for so many requests that none waits for another.
+pub(super) struct Pools<C> {
+    builder: legacy::Builder,
+    connector: OverTls<C>,
+    /// `true` if the requests of a pool may share a connection.
+    are_shared: bool,
+    runtime: Arc<dyn TimedRuntime>,
+    pools: HashMap<usize, Pool<C>>,
+}
+
+struct Pool<C> {
+    web: Web<C>,
+    /// The number of requests that are not over.
+    requests: usize,
+    /// Ready once the first of these requests has a connection, or is over.
+    opened: Shared<oneshot::Receiver<()>>,
+}
+
+/// A pool for a request.
+pub(super) struct Taken<C> {
+    web: Web<C>,
+    pub(super) place: usize,
+    turn: Turn,
+}
+
+/// The turn of a request that needs a connection. The others wait for that of the first, since they may share it: otherwise each would make
+/// one of its own, before it is known whether the server speaks HTTP/2.
+enum Turn {
+    First(oneshot::Sender<()>),
+    Later(Shared<oneshot::Receiver<()>>, Arc<dyn TimedRuntime>),
+    Any,
+}
+
+impl<C: HttpConnector> Pools<C> {
+    /// Pools of connections that `connector` makes. `are_shared` is `true` if those may be ones over HTTP/2.
+    pub(super) fn new(
+        connector: OverTls<C>,
+        are_shared: bool,
+        runtime: &Arc<dyn TimedRuntime>,
+        timer: impl Timer + Clone + Send + Sync + 'static,
+    ) -> Self {
+        let runtime = Arc::clone(runtime);
+        let builder = builder(Tasks(Arc::clone(&runtime)), timer);
+        Self { builder, connector, are_shared, runtime, pools: HashMap::new() }
+    }
+
+    /// Takes a pool for a request, until it is given back.
+    pub(super) fn take(&mut self) -> Taken<C> {
+        let has_room = |place: &usize| self.pools.get(place).is_none_or(|pool| pool.requests < STREAMS);
+        let place = (0..).find(has_room).unwrap_or_default();
+        let pool = self.pools.entry(place).or_insert_with(|| Pool {
+            web: self.builder.build(self.connector.clone()),
+            requests: 0,
+            opened: oneshot::channel().1.shared(),
+        });
+        let turn = if !self.are_shared {
+            Turn::Any
+        } else if pool.requests == 0 {
+            let (first, opened) = oneshot::channel();
+            pool.opened = opened.shared();
+            Turn::First(first)
+        } else {
+            Turn::Later(pool.opened.clone(), Arc::clone(&self.runtime))
+        };
+        pool.requests = pool.requests.saturating_add(1);
+        Taken { web: pool.web.clone(), place, turn }
+    }
+
+    /// Gives the pool at a place back, since a request is over.
+    pub(super) fn give_back(&mut self, place: usize) {
+        if let Some(pool) = self.pools.get_mut(&place) {
+            pool.requests = pool.requests.saturating_sub(1);
+        }
+    }
+}
+
+impl<C: HttpConnector> Taken<C> {
+    /// Makes the request when it is its turn, and returns its response once the head is there.
+    pub(super) async fn response(self, mut request: Request<Full<Bytes>>) -> Result<Response<Incoming>, legacy::Error> {
+        let web = &self.web;
+        match self.turn {
+            Turn::Any => response(web, request).await,
+            Turn::Later(opened, runtime) => {
+                let mut alarm = runtime.timer();
+                let late = alarm.now().saturating_add(OPENING);
+                select(opened, poll_fn(|cx| alarm.poll_until(cx, late))).await;
+                response(web, request).await
+            }
+            Turn::First(opened) => {
+                let mut connection = capture_connection(&mut request);
+                let noting = async move {
+                    connection.wait_for_connection_metadata().await;
+                    drop(opened);
+                    pending().await
+                };
+                select(pin!(response(web, request)), pin!(noting)).await.factor_first().0
+            }
+        }
+    }
+}
+
+/// Makes a request, and returns its response once the head is there.
+async fn response<C: HttpConnector>(web: &Web<C>, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, legacy::Error> {
+    for _ in 1..ATTEMPTS {
+        match web.request(request.clone()).await {
+            // The request may have waited for the connection of another one, which was given up.
+            Err(error) if error.is_connect() && !is_of_system(&error) => {}
+            result => return result,
+        }
+    }
+    web.request(request).await
+}
+
+/// An error and its causes.
+pub(super) fn chain<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    std::iter::successors(Some(error), |error: &&'a (dyn StdError + 'static)| (*error).source())
+}
+
+/// Returns `true` if an error comes from a socket or from TLS.
+fn is_of_system(error: &(dyn StdError + 'static)) -> bool {
+    chain(error).any(|error| error.is::<io::Error>())
+}
+
+#[cfg(test)]
+#[cfg(feature = "http-client-tls")]
+mod tests {
+    use std::pin::Pin;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Poll, Waker};
+    use std::time::Instant;
+
+    use endpoint::testing;
+    use hyper::Uri;
+    use hyper::rt::{Read, ReadBufCursor, Sleep, Write};
+    use hyper_util::client::legacy::connect::{Connected, Connection};
+    use tower_service::Service;
+
+    use super::super::{HttpServerAddress, over_tls};
+    use super::*;
+
+    /// A connection over HTTP/2 on which nothing moves.
+    struct Stuck;
+
+    impl Read for Stuck {
+        fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    impl Write for Stuck {
+        fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
+            Poll::Pending
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    impl Connection for Stuck {
+        fn connected(&self) -> Connected {
+            Connected::new().negotiated_h2()
+        }
+    }
+
+    /// A timer that is never due.
+    #[derive(Clone)]
+    struct Never;
+
+    impl Timer for Never {
+        fn sleep(&self, _: Duration) -> Pin<Box<dyn Sleep>> {
+            Box::pin(Self)
+        }
+
+        fn sleep_until(&self, _: Instant) -> Pin<Box<dyn Sleep>> {
+            Box::pin(Self)
+        }
+    }
+
+    impl Future for Never {
+        type Output = ();
+
+        fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
+            Poll::Pending
+        }
+    }
+
+    impl Sleep for Never {}
+
+    /// Opens two connections, and no more.
+    #[derive(Clone, Default)]
+    struct Two(Arc<AtomicUsize>);
+
+    impl Service<Uri> for Two {
+        type Response = Stuck;
+        type Error = io::Error;
+        type Future = std::future::Ready<io::Result<Stuck>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, _: Uri) -> Self::Future {
+            let opened = self.0.fetch_add(1, Ordering::Relaxed);
+            std::future::ready(if opened < 2 { Ok(Stuck) } else { Err(io::ErrorKind::ConnectionRefused.into()) })
+        }
+    }
+
+    #[test]
+    fn a_request_that_waits_for_the_connection_of_one_that_is_given_up_makes_its_own() {
+        let connector = over_tls(Two::default(), &HttpServerAddress::new("http://localhost"), false).unwrap();
+        let runtime: Arc<dyn TimedRuntime> = Arc::new(testing::Executor::new());
+        let mut pools = Pools::new(connector, false, &runtime, Never);
+        let mut ask = || Box::pin(pools.take().response(Request::post("http://localhost/").body(Full::default()).unwrap()));
+        let mut cx = Context::from_waker(Waker::noop());
+        let (mut one, mut other) = (ask(), ask());
+        assert!(one.as_mut().poll(&mut cx).is_pending() && other.as_mut().poll(&mut cx).is_pending());
+        drop(one);
+        // Nobody answers: the third connection is refused.
+        let Poll::Ready(Err(error)) = other.as_mut().poll(&mut cx) else { panic!("it waits") };
+        assert!(is_of_system(&error), "{error:?}");
+    }
+
+    #[test]
+    fn requests_wait_for_the_connection_of_the_first_but_not_for_long() {
+        let two = Two::default();
+        let opened = Arc::clone(&two.0);
+        let connector = over_tls(two, &HttpServerAddress::new("http://localhost"), false).unwrap();
+        let executor = testing::Executor::new();
+        let runtime: Arc<dyn TimedRuntime> = Arc::new(executor.clone());
+        let mut pools = Pools::new(connector, true, &runtime, Never);
+        let mut ask = || Box::pin(pools.take().response(Request::post("http://localhost/").body(Full::default()).unwrap()));
+        let mut cx = Context::from_waker(Waker::noop());
+        let (mut one, mut other) = (ask(), ask());
+        for _ in 0..2 {
+            assert!(one.as_mut().poll(&mut cx).is_pending() && other.as_mut().poll(&mut cx).is_pending());
+        }
+        assert_eq!(opened.load(Ordering::Relaxed), 1);
+        executor.run_for(OPENING);
+        assert!(other.as_mut().poll(&mut cx).is_pending());
+        assert_eq!(opened.load(Ordering::Relaxed), 2);
+    }
+}

@@ -1,0 +1,53 @@
+//! Connections over TLS. The versions of HTTP are offered in the handshake: HTTP/2, and HTTP/1.1 for servers that do not speak it.
+
+use std::io;
+use std::sync::Arc;
+
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, RootCertStore};
+
+use super::HttpServerAddress;
+
+/// Reads a certificate in DER, or several in PEM.
+pub(super) fn read(certificates: &[u8]) -> Result<Vec<CertificateDer<'static>>, &'static str> {
+    // A sequence with a long length, which no text begins with.
+    let is_der = matches!(certificates, [0x30, 0x80..=0xFF, ..]);
+    let read = if is_der {
+        vec![CertificateDer::from(certificates.to_vec())]
+    } else {
+        let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificates).collect();
+        read.map_err(|_| "the root certificates are malformed")?
+    };
+    if read.is_empty() {
+        return Err("there is no root certificate");
+    }
+    let mut roots = RootCertStore::empty();
+    let are_roots = read.iter().all(|certificate| roots.add(certificate.clone()).is_ok());
+    if are_roots { Ok(read) } else { Err("a root certificate is malformed") }
+}
+
+/// Makes TLS connections over those of `connector`, for addresses that want it.
+pub(super) fn over<C>(connector: C, server: &HttpServerAddress, is_wanted: bool) -> io::Result<HttpsConnector<C>> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().map_err(io::Error::other)?;
+    // Reading the certificates of the system takes a while.
+    let roots = if is_wanted { roots(&server.roots)? } else { RootCertStore::empty() };
+    let builder = HttpsConnectorBuilder::new().with_tls_config(versions.with_root_certificates(roots).with_no_client_auth());
+    Ok(builder.https_or_http().enable_all_versions().wrap_connector(connector))
+}
+
+/// The root certificates of the system, and `more`.
+fn roots(more: &[CertificateDer<'static>]) -> io::Result<RootCertStore> {
+    let system = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    // Systems have some that are malformed or of a kind that is not known.
+    roots.add_parsable_certificates(system.certs);
+    roots.add_parsable_certificates(more.iter().cloned());
+    if roots.is_empty() {
+        let why = system.errors.first().map_or_else(String::new, |error| format!(": {error}"));
+        return Err(io::Error::new(io::ErrorKind::NotFound, format!("the system has no root certificates{why}")));
+    }
+    Ok(roots)
+}

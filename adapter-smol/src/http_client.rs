@@ -1,0 +1,180 @@
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use adapter_io::{HTTP_CONNECT, HttpServerAddress, http_client};
+use endpoint::Client;
+use hyper::Uri;
+use hyper::http::uri::Scheme;
+use hyper::rt::{self, Sleep};
+use hyper_util::client::legacy::connect::{Connected, Connection as Connectable};
+use protocol_core::Config;
+use smol::net::{TcpStream, resolve};
+use smol::{Executor, Timer, future};
+use tower_service::Service;
+
+use crate::socket::Socket;
+use crate::{Clock, Connection, Error};
+
+/// Connects to an MCP server over Streamable HTTP as a caller, in a new task. `client` answers the input requests of the server.
+///
+/// The era is that of [`Config::era`]; with [`Auto`](protocol_core::mcp::Era::Auto) the server is asked which it speaks. Nothing is sent
+/// before this function returns: a server that cannot be reached, or does not speak MCP, ends the connection with [`Error::Broken`]. A call
+/// that the server has not accepted ends with an error that names the status.
+///
+/// Over TLS the requests share a connection over HTTP/2, if the server speaks it. Otherwise each has one of its own while it runs.
+///
+/// ```no_run
+/// use std::sync::Arc;
+///
+/// use adapter_smol::{HttpServerAddress, http_connect};
+/// use protocol_core::{Config, Identity, Json, mcp::Era};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut config = Config::mcp_client(Identity::new("client", "1.0"));
+/// config.era = Era::Auto;
+/// let server = HttpServerAddress::new("http://localhost:8080/mcp").header("Authorization", "Bearer TOKEN")?;
+/// let connection = http_connect(Arc::new(()), config, server)?;
+/// let result = connection.peer().call_tool("greet", Json::empty_object())?.await.tool()?;
+/// println!("{}", result.text());
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// [`Error::Connect`] if the address is malformed, or if there are no root certificates for one that begins with `https://`.
+pub fn http_connect(client: Arc<dyn Client>, config: Config, server: HttpServerAddress) -> Result<Connection, Error> {
+    let (peer, driven) = http_client(client, config, server, Arc::new(Clock::start()), Connector, Clocked)?;
+    Ok(Connection::of(None, peer, driven))
+}
+
+/// Connects as [`http_connect`] does, with tasks on `executor`.
+///
+/// # Errors
+/// As [`http_connect`].
+pub fn http_connect_on(
+    executor: &Arc<Executor<'static>>,
+    client: Arc<dyn Client>,
+    config: Config,
+    server: HttpServerAddress,
+) -> Result<Connection, Error> {
+    let (peer, driven) = http_client(client, config, server, Arc::new(Clock::start_on(executor)), Connector, Clocked)?;
+    Ok(Connection::of(Some(executor), peer, driven))
+}
+
+/// Opens connections for hyper.
+#[derive(Clone, Copy, Debug)]
+struct Connector;
+
+impl Service<Uri> for Connector {
+    type Response = Socket;
+    type Error = io::Error;
+    type Future = Pin<Box<dyn Future<Output = io::Result<Socket>> + Send>>;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, address: Uri) -> Self::Future {
+        Box::pin(open(address))
+    }
+}
+
+impl Connectable for Socket {
+    fn connected(&self) -> Connected {
+        Connected::new()
+    }
+}
+
+/// Connects to the host and the port of an address. The addresses of the host are tried one after another, each for its share of the time.
+async fn open(address: Uri) -> io::Result<Socket> {
+    let host = address.host().ok_or(io::ErrorKind::InvalidInput)?;
+    // IPv6 addresses stand in brackets.
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let usual = if address.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 };
+    let port = address.port_u16().unwrap_or(usual);
+    let addresses = within(HTTP_CONNECT, resolve((host, port))).await?;
+    first_of(&addresses).await
+}
+
+async fn first_of(addresses: &[SocketAddr]) -> io::Result<Socket> {
+    let share = HTTP_CONNECT / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    for address in addresses {
+        match within(share, TcpStream::connect(address)).await {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                return Ok(Socket(stream));
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// The value of a future, if it comes within this time.
+async fn within<T>(time: Duration, wait: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    let late = async {
+        Timer::after(time).await;
+        Err(io::ErrorKind::TimedOut.into())
+    };
+    future::or(wait, late).await
+}
+
+/// Makes timers for hyper.
+#[derive(Clone, Copy, Debug)]
+struct Clocked;
+
+impl rt::Timer for Clocked {
+    fn sleep(&self, span: Duration) -> Pin<Box<dyn Sleep>> {
+        Box::pin(Sleeping(Timer::after(span)))
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn Sleep>> {
+        Box::pin(Sleeping(Timer::at(deadline)))
+    }
+}
+
+struct Sleeping(Timer);
+
+impl Future for Sleeping {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        Pin::new(&mut self.0).poll(cx).map(drop)
+    }
+}
+
+impl Sleep for Sleeping {}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn the_addresses_of_a_host_are_tried_in_turn() {
+        let [taken, free] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let [closed, open] = [&taken, &free].map(|listener| listener.local_addr().unwrap());
+        drop(taken);
+        smol::block_on(async {
+            let socket = first_of(&[closed, open]).await.unwrap();
+            assert_eq!(socket.0.peer_addr().unwrap(), open);
+            assert!(socket.0.nodelay().unwrap());
+            assert_eq!(first_of(&[closed]).await.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+            assert_eq!(first_of(&[]).await.unwrap_err().to_string(), "the host has no address");
+        });
+    }
+
+    #[test]
+    fn an_address_of_ipv6_stands_in_brackets() {
+        let Ok(listener) = TcpListener::bind("[::1]:0") else { return };
+        let address = listener.local_addr().unwrap();
+        let socket = smol::block_on(open(format!("http://{address}/mcp").parse().unwrap())).unwrap();
+        assert_eq!(socket.0.peer_addr().unwrap(), address);
+    }
+}

@@ -1,0 +1,46 @@
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use hyper::rt::{Read, ReadBufCursor, Write};
+use smol::io::{AsyncRead, AsyncWrite};
+use smol::net::TcpStream;
+
+/// A connection, with the traits of hyper.
+#[derive(Debug)]
+pub(crate) struct Socket(pub(crate) TcpStream);
+
+/// The number of bytes that are read at once. They are copied, since memory that is not initialized cannot be passed on without `unsafe`.
+const READ: usize = 8 << 10;
+
+impl Read for Socket {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, mut into: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+        let mut bytes = [0; READ];
+        let most = into.remaining().min(READ);
+        let read = ready!(Pin::new(&mut self.0).poll_read(cx, &mut bytes[..most]))?;
+        into.put_slice(&bytes[..read]);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Write for Socket {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write_vectored(cx, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_close(cx)
+    }
+}

@@ -1,0 +1,5 @@
+//! Clients over HTTP, with and without TLS: `tests::scenarios::http_client`.
+
+use crate::glue;
+
+tests::each_http_client_row!(tests::http_client_tests, glue::Tokio);
