@@ -9,6 +9,8 @@ pub mod replay;
 #[cfg(unix)]
 pub mod scenarios;
 pub mod scratch;
+#[cfg(unix)]
+pub mod soak;
 pub mod speed;
 pub mod until;
 

@@ -1,0 +1,193 @@
+//! The client: one exchange at a time on a blocking socket.
+
+use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+
+use serde_json::{Value, json};
+
+use super::Failure;
+
+const VERSION: &str = "2025-11-25";
+
+/// A request: its method, its header fields and its body.
+pub(super) struct Request {
+    method: &'static str,
+    fields: String,
+    body: String,
+}
+
+impl Request {
+    /// A call without a handshake.
+    pub(super) fn call(id: usize, tool: &str) -> Self {
+        Self::modern(id, "tools/call", tool, json!({"name": tool}))
+    }
+
+    /// A subscription to the list of tools.
+    pub(super) fn listen(id: usize) -> Self {
+        Self::modern(id, "subscriptions/listen", "", json!({"notifications": {"toolsListChanged": true}}))
+    }
+
+    pub(super) fn modern(id: usize, method: &'static str, name: &str, mut params: Value) -> Self {
+        params["_meta"] = json!({
+            "progressToken": id,
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
+        });
+        let name = if name.is_empty() { String::new() } else { format!("Mcp-Name: {name}\r\n") };
+        Self {
+            method: "POST",
+            fields: format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: {method}\r\n{name}"),
+            body: json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string(),
+        }
+    }
+
+    /// A message within a session.
+    pub(super) fn legacy(session: &str, message: &Value) -> Self {
+        Self { method: "POST", fields: Self::of_session(session), body: message.to_string() }
+    }
+
+    pub(super) fn delete(session: &str) -> Self {
+        Self { method: "DELETE", fields: Self::of_session(session), body: String::new() }
+    }
+
+    /// The stream of a session, from after the event `last`.
+    pub(super) fn get(session: &str, last: &str) -> Self {
+        let fields = Self::of_session(session) + &format!("Last-Event-ID: {last}\r\n");
+        Self { method: "GET", fields, body: String::new() }
+    }
+
+    fn of_session(session: &str) -> String {
+        format!("Mcp-Session-Id: {session}\r\nMCP-Protocol-Version: {VERSION}\r\n")
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let Self { method, fields, body } = self;
+        let usual = "Host: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n";
+        format!("{method} /mcp HTTP/1.1\r\n{usual}{fields}Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
+    }
+}
+
+/// Sends the first half of a request.
+pub(super) fn send_half(stream: &mut TcpStream, request: &Request) -> Result<(), Failure> {
+    let bytes = request.bytes();
+    Ok(stream.write_all(&bytes[..bytes.len() / 2])?)
+}
+
+/// Opens a session, and returns its id.
+pub(super) fn open_session(stream: &mut TcpStream) -> Result<String, Failure> {
+    let info = json!({"name": "soak", "version": "1"});
+    let params = json!({"protocolVersion": VERSION, "capabilities": {}, "clientInfo": info});
+    let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
+    let request = Request { method: "POST", fields: String::new(), body: hello.to_string() };
+    let opened = Exchange::send(stream, &request)?.finish()?;
+    opened.expect(200)?;
+    let id = opened.session.ok_or("no session id")?;
+    let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    Exchange::send(stream, &Request::legacy(&id, &ready))?.finish()?.expect(202)?;
+    Ok(id)
+}
+
+/// A request that was sent, and its response as far as it was read.
+pub(super) struct Exchange<'a> {
+    reader: BufReader<&'a mut TcpStream>,
+    status: u16,
+    session: Option<String>,
+    /// The length of the body; `None` for chunks.
+    length: Option<usize>,
+}
+
+/// A response that was read to its end.
+pub(super) struct Response {
+    status: u16,
+    session: Option<String>,
+    pub(super) body: String,
+}
+
+impl<'a> Exchange<'a> {
+    pub(super) fn send(stream: &'a mut TcpStream, request: &Request) -> Result<Self, Failure> {
+        stream.write_all(&request.bytes())?;
+        Ok(Self { reader: BufReader::new(stream), status: 0, session: None, length: None })
+    }
+
+    /// Reads the head, and checks its status.
+    pub(super) fn status(&mut self, wanted: u16) -> Result<(), Failure> {
+        self.read_head()?;
+        if self.status == wanted { Ok(()) } else { Err(format!("status {}, not {wanted}", self.status).into()) }
+    }
+
+    fn read_head(&mut self) -> Result<(), Failure> {
+        let mut line = String::new();
+        self.reader.read_line(&mut line)?;
+        self.status = line.split(' ').nth(1).ok_or_else(|| format!("no status in {line:?}"))?.parse()?;
+        self.length = Some(0);
+        loop {
+            let mut line = String::new();
+            self.reader.read_line(&mut line)?;
+            let Some((name, value)) = line.trim_end().split_once(": ") else { return Ok(()) };
+            match name.to_ascii_lowercase().as_str() {
+                "content-length" => self.length = Some(value.parse()?),
+                "transfer-encoding" => self.length = None,
+                "mcp-session-id" => self.session = Some(value.to_owned()),
+                _ => {}
+            }
+        }
+    }
+
+    /// Reads lines of the body until one has `words`.
+    pub(super) fn next_line_with(&mut self, words: &str) -> Result<String, Failure> {
+        loop {
+            let mut line = String::new();
+            if self.reader.read_line(&mut line)? == 0 {
+                return Err(format!("the response ends before {words}").into());
+            }
+            if line.contains(words) {
+                return Ok(line);
+            }
+        }
+    }
+
+    /// Reads the response to its end.
+    pub(super) fn finish(mut self) -> Result<Response, Failure> {
+        if self.status == 0 {
+            self.read_head()?;
+        }
+        let mut body = Vec::new();
+        match self.length {
+            Some(length) => {
+                body.resize(length, 0);
+                self.reader.read_exact(&mut body)?;
+            }
+            None => loop {
+                let mut size = String::new();
+                self.reader.read_line(&mut size)?;
+                let size = usize::from_str_radix(size.trim(), 16)?;
+                let mut chunk = vec![0; size + 2];
+                self.reader.read_exact(&mut chunk)?;
+                body.extend_from_slice(&chunk[..size]);
+                if size == 0 {
+                    break;
+                }
+            },
+        }
+        Ok(Response { status: self.status, session: self.session, body: String::from_utf8(body)? })
+    }
+}
+
+impl Response {
+    pub(super) fn expect(&self, status: u16) -> Result<(), Failure> {
+        if self.status == status { Ok(()) } else { Err(format!("status {}, not {status}: {}", self.status, self.body).into()) }
+    }
+
+    /// The last message.
+    pub(super) fn message(&self) -> Result<Value, Failure> {
+        let lines =
+            self.body.lines().rev().filter_map(|line| line.strip_prefix("data: ").or(line.starts_with('{').then_some(line)));
+        let text = lines.into_iter().next().ok_or("no message")?;
+        Ok(serde_json::from_str(text)?)
+    }
+
+    /// The structured content of the result of a tool.
+    pub(super) fn structured(&self) -> Result<Value, Failure> {
+        Ok(self.message()?["result"]["structuredContent"].clone())
+    }
+}

@@ -1,0 +1,251 @@
+//! Load over HTTP that must leave nothing behind: a server as a process of its own, clients with real sockets, and its memory, descriptors,
+//! sessions and exchanges before, during and after.
+
+mod client;
+mod mixed;
+mod server;
+
+use std::env;
+use std::io::{BufRead as _, BufReader};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use programs::adapter::Adapter;
+
+use client::{Exchange, Request};
+
+/// The longest time in which the server must have forgotten what its clients have dropped.
+const SETTLE: Duration = Duration::from_secs(60);
+
+/// Puts load on a server over HTTP, and shows that it leaves nothing behind, as a table.
+#[derive(Debug, Parser)]
+#[command(name = "soak")]
+struct Line {
+    /// Serve, and print the address. For the program itself, which starts its server so.
+    #[arg(long, hide = true)]
+    serve: bool,
+    /// The number of sessions with a handshake that are open at the same time.
+    #[arg(long, default_value_t = 10_000)]
+    sessions: usize,
+    /// The number of subscriptions that are open at the same time, each on a connection of its own.
+    #[arg(long, default_value_t = 10_000)]
+    listens: usize,
+    /// The number of calls whose client disconnects.
+    #[arg(long, default_value_t = 100_000)]
+    drops: usize,
+    /// The minutes of mixed traffic at the end.
+    #[arg(long, default_value_t = 1.0)]
+    minutes: f64,
+}
+
+/// The whole program, on one adapter.
+pub fn main<A: Adapter>() -> ExitCode {
+    let line = Line::parse();
+    if line.serve {
+        return A::run(Some(2), server::run);
+    }
+    match run(&line, A::NAME) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("soak: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+type Failure = Box<dyn std::error::Error>;
+
+fn run(line: &Line, name: &str) -> Result<(), Failure> {
+    let server = Server::start()?;
+    // The first requests make what every server keeps: tables, threads, buffers.
+    for _ in 0..200 {
+        server.quick()?;
+    }
+    println!("| {name} | memory of the server, MiB | descriptors | sessions | exchanges |\n|---|---|---|---|---|");
+    let before = server.show("after 200 calls")?;
+    sessions(&server, line.sessions)?;
+    listens(&server, line.listens)?;
+    drops(&server, line.drops)?;
+    mixed::run(&server, Duration::from_secs_f64(line.minutes * 60.0))?;
+    let after = server.show("at the end")?;
+    if after.descriptors != before.descriptors || (after.sessions, after.exchanges) != (before.sessions, before.exchanges) {
+        return Err("something is left behind".into());
+    }
+    Ok(())
+}
+
+/// Opens sessions over one connection, and ends them.
+fn sessions(server: &Server, number: usize) -> Result<(), Failure> {
+    let mut stream = server.connect()?;
+    let mut ids = Vec::new();
+    for _ in 0..number {
+        ids.push(client::open_session(&mut stream)?);
+    }
+    server.show(&format!("{number} sessions"))?;
+    for id in &ids {
+        Exchange::send(&mut stream, &Request::delete(id))?.finish()?.expect(204)?;
+    }
+    drop(stream);
+    server.settle("the sessions ended")
+}
+
+/// Opens subscriptions, each on a connection of its own, and disconnects.
+fn listens(server: &Server, number: usize) -> Result<(), Failure> {
+    let mut open = Vec::new();
+    for id in 0..number {
+        let mut stream = server.connect()?;
+        let mut exchange = Exchange::send(&mut stream, &Request::listen(id))?;
+        exchange.status(200)?;
+        exchange.next_line_with("subscriptions/acknowledged")?;
+        drop(exchange);
+        open.push(stream);
+    }
+    server.show(&format!("{number} subscriptions"))?;
+    drop(open);
+    server.settle("their clients disconnected")
+}
+
+/// Calls that never end, whose clients disconnect at every point: within the request, before the head, after it. Meanwhile another client
+/// measures its own calls.
+fn drops(server: &Server, number: usize) -> Result<(), Failure> {
+    let alone = latency(server, &AtomicBool::new(true), 2000)?;
+    let is_over = AtomicBool::new(false);
+    let beside = thread::scope(|scope| -> Result<Latency, Failure> {
+        let measured = scope.spawn(|| latency(server, &is_over, usize::MAX).map_err(|error| error.to_string()));
+        let dropping: Vec<_> = (0..2)
+            .map(|half| {
+                scope.spawn(move || {
+                    (0..number / 2).try_for_each(|turn| drop_one(server, turn * 2 + half)).map_err(|error| error.to_string())
+                })
+            })
+            .collect();
+        let results: Vec<_> = dropping.into_iter().map(|thread| thread.join().expect("no panic")).collect();
+        is_over.store(true, Ordering::Relaxed);
+        let measured = measured.join().expect("no panic")?;
+        results.into_iter().collect::<Result<Vec<()>, _>>()?;
+        Ok(measured)
+    })?;
+    server.settle(&format!("{number} calls whose clients disconnected"))?;
+    eprintln!("soak: a call takes {alone} alone, and {beside} beside those");
+    Ok(())
+}
+
+fn drop_one(server: &Server, turn: usize) -> Result<(), Failure> {
+    let mut stream = server.connect()?;
+    let request = Request::call(turn, "stuck");
+    match turn % 3 {
+        0 => client::send_half(&mut stream, &request)?,
+        1 => drop(Exchange::send(&mut stream, &request)?),
+        _ => {
+            let mut exchange = Exchange::send(&mut stream, &request)?;
+            exchange.status(200)?;
+            exchange.next_line_with("notifications/progress")?;
+        }
+    }
+    Ok(())
+}
+
+/// The times that calls took.
+struct Latency {
+    median: Duration,
+    p99: Duration,
+}
+
+impl std::fmt::Display for Latency {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:.2} ms (99th percentile {:.2} ms)", self.median.as_secs_f64() * 1e3, self.p99.as_secs_f64() * 1e3)
+    }
+}
+
+/// Makes calls one after the other on one connection: at least `least` of them, and until `is_over`.
+fn latency(server: &Server, is_over: &AtomicBool, most: usize) -> Result<Latency, Failure> {
+    let mut stream = server.connect()?;
+    let mut times = Vec::new();
+    while times.len() < most && (times.len() < 100 || most != usize::MAX || !is_over.load(Ordering::Relaxed)) {
+        let start = Instant::now();
+        Exchange::send(&mut stream, &Request::call(times.len(), "quick"))?.finish()?.expect(200)?;
+        times.push(start.elapsed());
+    }
+    times.sort_unstable();
+    Ok(Latency { median: times[times.len() / 2], p99: times[times.len() * 99 / 100] })
+}
+
+/// The server, a process of its own.
+struct Server {
+    child: Child,
+    address: SocketAddr,
+}
+
+/// The size of the server at some moment.
+struct Size {
+    descriptors: usize,
+    sessions: u64,
+    exchanges: u64,
+}
+
+impl Server {
+    fn start() -> Result<Self, Failure> {
+        let mut child = Command::new(env::current_exe()?).arg("--serve").stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+        let mut address = String::new();
+        BufReader::new(child.stdout.take().ok_or("no output")?).read_line(&mut address)?;
+        Ok(Self { child, address: address.trim().parse()? })
+    }
+
+    fn connect(&self) -> Result<TcpStream, Failure> {
+        let stream = TcpStream::connect(self.address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(SETTLE))?;
+        Ok(stream)
+    }
+
+    fn quick(&self) -> Result<(), Failure> {
+        Exchange::send(&mut self.connect()?, &Request::call(1, "quick"))?.finish()?.expect(200)
+    }
+
+    fn size(&self) -> Result<Size, Failure> {
+        let mut stream = self.connect()?;
+        let counted = Exchange::send(&mut stream, &Request::call(1, "count"))?.finish()?;
+        let counts = counted.structured()?;
+        let own = |name: &str| counts[name].as_u64().ok_or("a count is missing");
+        // Without the connection and the request that asks.
+        let descriptors = std::fs::read_dir(format!("/proc/{}/fd", self.child.id()))?.count().saturating_sub(1);
+        Ok(Size { descriptors, sessions: own("sessions")?.saturating_sub(1), exchanges: own("exchanges")?.saturating_sub(1) })
+    }
+
+    /// Prints a row.
+    fn show(&self, what: &str) -> Result<Size, Failure> {
+        let size = self.size()?;
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next()?.parse::<f64>().ok());
+        let mib = kib.ok_or("the system does not tell the memory of a process")? / 1024.0;
+        println!("| {what} | {mib:.1} | {} | {} | {} |", size.descriptors, size.sessions, size.exchanges);
+        Ok(size)
+    }
+
+    /// Waits until the server has neither sessions nor exchanges, and prints a row.
+    fn settle(&self, what: &str) -> Result<(), Failure> {
+        let start = Instant::now();
+        loop {
+            let size = self.size()?;
+            if (size.sessions, size.exchanges) == (0, 0) && size.descriptors < 64 {
+                return self.show(what).map(drop);
+            }
+            if start.elapsed() > SETTLE {
+                self.show(what)?;
+                return Err(format!("{what}: not forgotten within {SETTLE:?}").into());
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
