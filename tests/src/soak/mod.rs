@@ -37,6 +37,9 @@ struct Line {
     /// The number of calls whose client disconnects.
     #[arg(long, default_value_t = 100_000)]
     drops: usize,
+    /// The number of times that all this is done. What is kept for reuse grows in the first round alone.
+    #[arg(long, default_value_t = 2)]
+    rounds: usize,
     /// The minutes of mixed traffic at the end.
     #[arg(long, default_value_t = 1.0)]
     minutes: f64,
@@ -67,9 +70,11 @@ fn run(line: &Line, name: &str) -> Result<(), Failure> {
     }
     println!("| {name} | memory of the server, MiB | descriptors | sessions | exchanges |\n|---|---|---|---|---|");
     let before = server.show("after 200 calls")?;
-    sessions(&server, line.sessions)?;
-    listens(&server, line.listens)?;
-    drops(&server, line.drops)?;
+    for _ in 0..line.rounds {
+        sessions(&server, line.sessions)?;
+        listens(&server, line.listens)?;
+        drops(&server, line.drops)?;
+    }
     mixed::run(&server, Duration::from_secs_f64(line.minutes * 60.0))?;
     let after = server.show("at the end")?;
     if after.descriptors != before.descriptors || (after.sessions, after.exchanges) != (before.sessions, before.exchanges) {
