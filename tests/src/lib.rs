@@ -5,6 +5,10 @@ pub mod fixtures;
 pub mod fuzz;
 #[cfg(unix)]
 pub mod harness;
+#[cfg(unix)]
+pub mod http_speed;
+#[cfg(unix)]
+mod raw_http;
 pub mod replay;
 #[cfg(unix)]
 pub mod scenarios;

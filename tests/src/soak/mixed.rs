@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use testkit::Rng;
 
-use super::client::{self, Exchange, Request};
-use super::{Failure, Server};
+use super::Server;
+use crate::raw_http::{self, Exchange, Failure, Request};
 
 /// The number of rows of the table for this part.
 const ROWS: u32 = 6;
@@ -78,7 +78,7 @@ fn listen(stream: &mut TcpStream) -> Result<(), Failure> {
 
 /// A session with a call that is cut and resumed on another connection, and one that is cancelled.
 fn session(server: &Server, stream: &mut TcpStream) -> Result<(), Failure> {
-    let id = client::open_session(stream)?;
+    let id = raw_http::open_session(stream)?;
     let call = |number: u64, tool: &str| {
         let params = json!({"name": tool, "_meta": {"progressToken": number}});
         Request::legacy(&id, &json!({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}))

@@ -1,7 +1,6 @@
 //! Load over HTTP that must leave nothing behind: a server as a process of its own, clients with real sockets, and its memory, descriptors,
 //! sessions and exchanges before, during and after.
 
-mod client;
 mod mixed;
 mod server;
 
@@ -16,7 +15,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use programs::adapter::Adapter;
 
-use client::{Exchange, Request};
+use crate::raw_http::{self, Exchange, Failure, Request};
 
 /// The longest time in which the server must have forgotten what its clients have dropped.
 const SETTLE: Duration = Duration::from_secs(60);
@@ -60,8 +59,6 @@ pub fn main<A: Adapter>() -> ExitCode {
     }
 }
 
-type Failure = Box<dyn std::error::Error>;
-
 fn run(line: &Line, name: &str) -> Result<(), Failure> {
     let server = Server::start()?;
     // The first requests make what every server keeps: tables, threads, buffers.
@@ -88,7 +85,7 @@ fn sessions(server: &Server, number: usize) -> Result<(), Failure> {
     let mut stream = server.connect()?;
     let mut ids = Vec::new();
     for _ in 0..number {
-        ids.push(client::open_session(&mut stream)?);
+        ids.push(raw_http::open_session(&mut stream)?);
     }
     server.show(&format!("{number} sessions"))?;
     for id in &ids {
@@ -143,7 +140,7 @@ fn drop_one(server: &Server, turn: usize) -> Result<(), Failure> {
     let mut stream = server.connect()?;
     let request = Request::call(turn, "stuck");
     match turn % 3 {
-        0 => client::send_half(&mut stream, &request)?,
+        0 => raw_http::send_half(&mut stream, &request)?,
         1 => drop(Exchange::send(&mut stream, &request)?),
         _ => {
             let mut exchange = Exchange::send(&mut stream, &request)?;

@@ -1,16 +1,17 @@
-//! The client: one exchange at a time on a blocking socket.
+//! A client of HTTP/1.1 on a blocking socket, one exchange at a time, for programs that put load on a server.
 
 use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 
 use serde_json::{Value, json};
 
-use super::Failure;
-
 const VERSION: &str = "2025-11-25";
 
+/// An error of any kind.
+pub(crate) type Failure = Box<dyn std::error::Error>;
+
 /// A request: its method, its header fields and its body.
-pub(super) struct Request {
+pub(crate) struct Request {
     method: &'static str,
     fields: String,
     body: String,
@@ -18,16 +19,21 @@ pub(super) struct Request {
 
 impl Request {
     /// A call without a handshake.
-    pub(super) fn call(id: usize, tool: &str) -> Self {
+    pub(crate) fn call(id: usize, tool: &str) -> Self {
         Self::modern(id, "tools/call", tool, json!({"name": tool}))
     }
 
+    /// A call with arguments, without a handshake.
+    pub(crate) fn call_with(id: usize, tool: &str, arguments: &Value) -> Self {
+        Self::modern(id, "tools/call", tool, json!({"name": tool, "arguments": arguments}))
+    }
+
     /// A subscription to the list of tools.
-    pub(super) fn listen(id: usize) -> Self {
+    pub(crate) fn listen(id: usize) -> Self {
         Self::modern(id, "subscriptions/listen", "", json!({"notifications": {"toolsListChanged": true}}))
     }
 
-    pub(super) fn modern(id: usize, method: &'static str, name: &str, mut params: Value) -> Self {
+    pub(crate) fn modern(id: usize, method: &'static str, name: &str, mut params: Value) -> Self {
         params["_meta"] = json!({
             "progressToken": id,
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -42,16 +48,16 @@ impl Request {
     }
 
     /// A message within a session.
-    pub(super) fn legacy(session: &str, message: &Value) -> Self {
+    pub(crate) fn legacy(session: &str, message: &Value) -> Self {
         Self { method: "POST", fields: Self::of_session(session), body: message.to_string() }
     }
 
-    pub(super) fn delete(session: &str) -> Self {
+    pub(crate) fn delete(session: &str) -> Self {
         Self { method: "DELETE", fields: Self::of_session(session), body: String::new() }
     }
 
     /// The stream of a session, from after the event `last`.
-    pub(super) fn get(session: &str, last: &str) -> Self {
+    pub(crate) fn get(session: &str, last: &str) -> Self {
         let fields = Self::of_session(session) + &format!("Last-Event-ID: {last}\r\n");
         Self { method: "GET", fields, body: String::new() }
     }
@@ -60,7 +66,8 @@ impl Request {
         format!("Mcp-Session-Id: {session}\r\nMCP-Protocol-Version: {VERSION}\r\n")
     }
 
-    fn bytes(&self) -> Vec<u8> {
+    /// The bytes to send.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         let Self { method, fields, body } = self;
         let usual = "Host: localhost\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n";
         format!("{method} /mcp HTTP/1.1\r\n{usual}{fields}Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
@@ -68,13 +75,13 @@ impl Request {
 }
 
 /// Sends the first half of a request.
-pub(super) fn send_half(stream: &mut TcpStream, request: &Request) -> Result<(), Failure> {
+pub(crate) fn send_half(stream: &mut TcpStream, request: &Request) -> Result<(), Failure> {
     let bytes = request.bytes();
     Ok(stream.write_all(&bytes[..bytes.len() / 2])?)
 }
 
 /// Opens a session, and returns its id.
-pub(super) fn open_session(stream: &mut TcpStream) -> Result<String, Failure> {
+pub(crate) fn open_session(stream: &mut TcpStream) -> Result<String, Failure> {
     let info = json!({"name": "soak", "version": "1"});
     let params = json!({"protocolVersion": VERSION, "capabilities": {}, "clientInfo": info});
     let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
@@ -88,7 +95,7 @@ pub(super) fn open_session(stream: &mut TcpStream) -> Result<String, Failure> {
 }
 
 /// A request that was sent, and its response as far as it was read.
-pub(super) struct Exchange<'a> {
+pub(crate) struct Exchange<'a> {
     reader: BufReader<&'a mut TcpStream>,
     status: u16,
     session: Option<String>,
@@ -97,20 +104,25 @@ pub(super) struct Exchange<'a> {
 }
 
 /// A response that was read to its end.
-pub(super) struct Response {
+pub(crate) struct Response {
     status: u16,
     session: Option<String>,
-    pub(super) body: String,
+    pub(crate) body: String,
 }
 
 impl<'a> Exchange<'a> {
-    pub(super) fn send(stream: &'a mut TcpStream, request: &Request) -> Result<Self, Failure> {
+    /// The response to a request that was sent already.
+    pub(crate) fn sent(stream: &'a mut TcpStream) -> Self {
+        Self { reader: BufReader::new(stream), status: 0, session: None, length: None }
+    }
+
+    pub(crate) fn send(stream: &'a mut TcpStream, request: &Request) -> Result<Self, Failure> {
         stream.write_all(&request.bytes())?;
-        Ok(Self { reader: BufReader::new(stream), status: 0, session: None, length: None })
+        Ok(Self::sent(stream))
     }
 
     /// Reads the head, and checks its status.
-    pub(super) fn status(&mut self, wanted: u16) -> Result<(), Failure> {
+    pub(crate) fn status(&mut self, wanted: u16) -> Result<(), Failure> {
         self.read_head()?;
         if self.status == wanted { Ok(()) } else { Err(format!("status {}, not {wanted}", self.status).into()) }
     }
@@ -134,7 +146,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// Reads lines of the body until one has `words`.
-    pub(super) fn next_line_with(&mut self, words: &str) -> Result<String, Failure> {
+    pub(crate) fn next_line_with(&mut self, words: &str) -> Result<String, Failure> {
         loop {
             let mut line = String::new();
             if self.reader.read_line(&mut line)? == 0 {
@@ -147,7 +159,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// Reads the response to its end.
-    pub(super) fn finish(mut self) -> Result<Response, Failure> {
+    pub(crate) fn finish(mut self) -> Result<Response, Failure> {
         if self.status == 0 {
             self.read_head()?;
         }
@@ -174,12 +186,12 @@ impl<'a> Exchange<'a> {
 }
 
 impl Response {
-    pub(super) fn expect(&self, status: u16) -> Result<(), Failure> {
+    pub(crate) fn expect(&self, status: u16) -> Result<(), Failure> {
         if self.status == status { Ok(()) } else { Err(format!("status {}, not {status}: {}", self.status, self.body).into()) }
     }
 
     /// The last message.
-    pub(super) fn message(&self) -> Result<Value, Failure> {
+    pub(crate) fn message(&self) -> Result<Value, Failure> {
         let lines =
             self.body.lines().rev().filter_map(|line| line.strip_prefix("data: ").or(line.starts_with('{').then_some(line)));
         let text = lines.into_iter().next().ok_or("no message")?;
@@ -187,7 +199,7 @@ impl Response {
     }
 
     /// The structured content of the result of a tool.
-    pub(super) fn structured(&self) -> Result<Value, Failure> {
+    pub(crate) fn structured(&self) -> Result<Value, Failure> {
         Ok(self.message()?["result"]["structuredContent"].clone())
     }
 }

@@ -1,0 +1,207 @@
+//! The speed of servers over HTTP, beside a floor: hyper with a handler that answers the same bytes, and knows no protocol.
+//!
+//! Servers are processes of their own, and the client is the same for all: blocking sockets on this machine, which write requests that were made
+//! before. Rounds of all servers take turns, and a number is the median of its rounds.
+
+mod floor;
+mod ours;
+
+use std::env;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use indicatif::ProgressBar;
+use programs::adapter::Adapter;
+use serde_json::json;
+
+use crate::raw_http::{Exchange, Failure, Request};
+
+/// The progress updates of one call.
+const UPDATES: usize = 1000;
+/// The calls that are made at once.
+const AT_ONCE: usize = 64;
+
+/// Measures servers over HTTP (MCP 2026-07-28) beside a floor, and prints a table.
+#[derive(Debug, Parser)]
+#[command(name = "http-bench")]
+struct Line {
+    /// Serve as `ours` or `floor`, and print the address. For the program itself, which starts its servers so.
+    #[arg(long, hide = true)]
+    serve: Option<String>,
+    /// Measure another server, too: its name, and a program that prints the address that it listens on.
+    #[arg(long, value_name = "NAME=PROGRAM", value_parser = other)]
+    other: Vec<(String, String)>,
+    /// The rounds of each row.
+    #[arg(long, default_value_t = 7)]
+    rounds: usize,
+    /// The seconds of each round.
+    #[arg(long, default_value_t = 0.7)]
+    seconds: f64,
+}
+
+fn other(text: &str) -> Result<(String, String), String> {
+    let (name, program) = text.split_once('=').ok_or("NAME=PROGRAM is wanted")?;
+    Ok((name.to_owned(), program.to_owned()))
+}
+
+/// The whole program, with the servers of one adapter.
+pub fn main<A: Adapter>() -> ExitCode {
+    let line = Line::parse();
+    match line.serve.as_deref() {
+        Some("floor") => return A::run(Some(1), |adapter| floor::run(adapter)),
+        Some(_) => return A::run(Some(1), |adapter| ours::run(adapter)),
+        None => {}
+    }
+    match run(&line, A::NAME) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("http-bench: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A row of the table: its title, and what it measures of a server for a time, per second.
+type Row = (&'static str, fn(SocketAddr, Duration) -> Result<f64, Failure>);
+
+const ROWS: [Row; 4] = [
+    ("calls, one at a time", one_at_a_time),
+    ("calls, 64 at once, a connection each", many_at_once),
+    ("progress updates of a call", updates),
+    ("connections with one call each", connections),
+];
+
+fn run(line: &Line, name: &str) -> Result<(), Failure> {
+    let own = env::current_exe()?.to_string_lossy().into_owned();
+    let mut servers = vec![Server::start("floor", &own, &["--serve", "floor"])?, Server::start(name, &own, &["--serve", "ours"])?];
+    for (name, program) in &line.other {
+        servers.push(Server::start(name, program, &[])?);
+    }
+    let span = Duration::from_secs_f64(line.seconds);
+    let bar = ProgressBar::new((ROWS.len() * servers.len() * line.rounds) as u64);
+    let mut table = vec![vec![String::from("per second")]];
+    table[0].extend(servers.iter().map(|server| server.name.clone()));
+    for (title, measure) in ROWS {
+        let mut measured = vec![Vec::new(); servers.len()];
+        for _ in 0..line.rounds {
+            for (server, numbers) in servers.iter().zip(&mut measured) {
+                numbers.push(measure(server.address, span).map_err(|error| format!("{}, {title}: {error}", server.name))?);
+                bar.inc(1);
+            }
+        }
+        let medians: Vec<f64> = measured.into_iter().map(median).collect();
+        let cell = |number: &f64| format!("{number:.0} ({:.2})", number / medians[0]);
+        table.push([title.to_owned()].into_iter().chain(medians.iter().map(cell)).collect());
+    }
+    bar.finish_and_clear();
+    for (number, row) in table.iter().enumerate() {
+        println!("| {} |", row.join(" | "));
+        if number == 0 {
+            println!("{}|", "|---".repeat(row.len()));
+        }
+    }
+    Ok(())
+}
+
+fn median(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    numbers[numbers.len() / 2]
+}
+
+// ---- Rows ----
+
+fn connect(address: SocketAddr) -> Result<TcpStream, Failure> {
+    let stream = TcpStream::connect(address)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    Ok(stream)
+}
+
+fn echo() -> Vec<u8> {
+    Request::call_with(1, "echo", &json!({"text": "hello"})).bytes()
+}
+
+fn answered(stream: &mut TcpStream) -> Result<(), Failure> {
+    let response = Exchange::sent(stream).finish()?;
+    response.expect(200)?;
+    if response.body.contains("hello") { Ok(()) } else { Err(format!("not the result: {}", response.body).into()) }
+}
+
+fn one_at_a_time(address: SocketAddr, span: Duration) -> Result<f64, Failure> {
+    let (mut stream, request) = (connect(address)?, echo());
+    per_second(span, || {
+        stream.write_all(&request)?;
+        answered(&mut stream)?;
+        Ok(1)
+    })
+}
+
+fn many_at_once(address: SocketAddr, span: Duration) -> Result<f64, Failure> {
+    let mut streams = (0..AT_ONCE).map(|_| connect(address)).collect::<Result<Vec<_>, _>>()?;
+    let request = echo();
+    per_second(span, || {
+        for stream in &mut streams {
+            stream.write_all(&request)?;
+        }
+        streams.iter_mut().try_for_each(answered)?;
+        Ok(AT_ONCE)
+    })
+}
+
+fn updates(address: SocketAddr, span: Duration) -> Result<f64, Failure> {
+    let (mut stream, request) = (connect(address)?, Request::call_with(1, "report", &json!({"count": UPDATES})).bytes());
+    per_second(span, || {
+        stream.write_all(&request)?;
+        let response = Exchange::sent(&mut stream).finish()?;
+        response.expect(200)?;
+        let heard = response.body.matches("notifications/progress").count();
+        if heard == 0 { Err("no progress came".into()) } else { Ok(heard) }
+    })
+}
+
+fn connections(address: SocketAddr, span: Duration) -> Result<f64, Failure> {
+    let request = echo();
+    per_second(span, || {
+        let mut stream = connect(address)?;
+        stream.write_all(&request)?;
+        answered(&mut stream)?;
+        Ok(1)
+    })
+}
+
+/// Repeats `step` for a time. Returns what it counts, per second.
+fn per_second(span: Duration, mut step: impl FnMut() -> Result<usize, Failure>) -> Result<f64, Failure> {
+    let start = Instant::now();
+    let mut counted = 0;
+    while start.elapsed() < span {
+        counted += step()?;
+    }
+    Ok(counted as f64 / start.elapsed().as_secs_f64())
+}
+
+/// A server, a process of its own.
+struct Server {
+    name: String,
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Server {
+    fn start(name: &str, program: &str, arguments: &[&str]) -> Result<Self, Failure> {
+        let mut child = Command::new(program).args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+        let mut address = String::new();
+        BufReader::new(child.stdout.take().ok_or("no output")?).read_line(&mut address)?;
+        let address = address.trim().parse().map_err(|_| format!("{name} prints no address"))?;
+        Ok(Self { name: name.to_owned(), child, address })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
