@@ -146,7 +146,7 @@ impl Op {
 
     /// Returns `true` for a ping, which is sent in every phase, is never cancelled, causes no input request, and has a violation of its
     /// own for a missing response.
-    pub(crate) const fn is_probe(self) -> bool {
+    pub(crate) const fn is_ping(self) -> bool {
         matches!(self, Self::Ping)
     }
 }

@@ -156,20 +156,20 @@ impl Session {
     /// Checks that an input request may be part of [`finish_round`](Self::finish_round). Returns its sampling depth.
     ///
     /// # Errors
-    /// [`AskError`]
+    /// [`AskError`], with the reason why not.
     pub fn check_round_input(&self, id: InboundId, ask: &Ask) -> Result<u8, AskError> {
         self.admit_ask(id, ask, InputMode::Rounds)
     }
 
-    /// Ends an exchange with input requests, which the caller answers by a retry of its request. The retry is a new call, so whatever it must know
-    /// about this one has to be in the state of the round. A kept progress update is sent before the response (MCP 2026-07-28, Multi Round-Trip
-    /// Requests).
+    /// Ends an exchange with input requests, which the caller answers by a retry of its request (MCP 2026-07-28, Multi Round-Trip Requests).
+    /// The retry is a new call, so everything that it must know about this call has to be in the state of the round. A kept progress update
+    /// is sent before the response.
     ///
     /// # Errors
     /// [`AskError`]; nothing was sent, and the call goes on. [`AskError::Unsupported`] unless [`input_mode`](Self::input_mode) is
     /// [`InputMode::Rounds`], or if the caller did not declare the capability for one of the input requests. [`AskError::Invalid`] for a round
-    /// with neither an input request nor a state, or with two of the same name. After [`Event::Cancelled`] the error is [`AskError::NotLive`];
-    /// [`respond`](Self::respond) must still be called.
+    /// with neither an input request nor a state, or with two input requests of the same name. After [`Event::Cancelled`] the error is
+    /// [`AskError::NotLive`]; [`respond`](Self::respond) must still be called.
     pub fn finish_round(&mut self, id: InboundId, mut round: InputRound, now: Instant) -> Result<(), AskError> {
         self.advance(now);
         self.check_round(id, &mut round)?;
@@ -243,9 +243,9 @@ impl Session {
 impl Session {
     // ---- Progress ----
 
-    /// Sends the kept progress of a call if the windows and the lane allow it, and returns `true` if it did. Otherwise the update waits for
-    /// the call's own window, or in the queue for the session's window and room on the lane. `is_first` is `true` if the call is the first in that
-    /// queue; any other call goes after those that wait for the session's window.
+    /// Sends the kept progress of a call if the windows and the lane allow it, and returns `true` if it was sent. Otherwise the update waits
+    /// for the call's own window, or in the progress queue. `is_first` is `true` if the call is the first in that queue; any other call waits
+    /// until no call in the queue waits for the session's window.
     pub(super) fn flush(&mut self, id: InboundId, is_first: bool) -> bool {
         let Some(inbound) = self.inbound_calls.get_mut(&id) else { return false };
         if inbound.has_notices() {
@@ -398,7 +398,7 @@ impl Session {
     pub(super) fn cut_short(&mut self, id: InboundId, how: CutShort, why: CancelReason) {
         let Some(inbound) = self.inbound_calls.get_mut(&id).filter(|inbound| inbound.is_active()) else { return };
         let reply = inbound.rules().dialect.cut_short(inbound.op(), how, inbound.checkpoint());
-        // The reply contains the checkpoint, with a status.
+        // `reply` contains the checkpoint, with a status, and `write_last` must not add it again.
         inbound.drop_checkpoint();
         let Some(frame) = self.write_last(id, &reply) else { return };
         let Some(inbound) = self.inbound_calls.get_mut(&id) else { return };
@@ -442,8 +442,8 @@ impl Session {
 
     // ---- Input requests of ours ----
 
-    /// Checks that a call is active and may make this input request, and that its caller is asked by `mode`. Returns the depth of the input
-    /// request.
+    /// Checks that a call is active and may make this input request, and that its caller is asked in this `mode`. Returns the depth of the
+    /// input request.
     fn admit_ask(&self, id: InboundId, ask: &Ask, mode: InputMode) -> Result<u8, AskError> {
         let inbound = self.inbound_calls.get(&id).filter(|inbound| inbound.is_active()).ok_or(AskError::NotLive)?;
         if inbound.input_mode() != mode {

@@ -46,9 +46,9 @@ impl Session {
         Ok(())
     }
 
-    /// Answers an input request of the peer ([`Event::InputRequested`]). If it came with a result of the peer, the answer to the last one of that
-    /// result sends the call again (MCP 2026-07-28, Multi Round-Trip Requests). There a user's answer that is [`Answer::Refused`] is sent as a
-    /// form that was dismissed, and any other refusal ends the call with [`Outcome::Unanswered`].
+    /// Answers an input request of the peer ([`Event::InputRequested`]). If it came with a result (MCP 2026-07-28, Multi Round-Trip Requests),
+    /// the last answer of the round sends the retry. In a round, [`Answer::Refused`] is sent as a dismissed form if a user was asked, and
+    /// otherwise ends the call with [`Outcome::Unanswered`].
     ///
     /// # Errors
     /// [`NotLive`] if the input request was answered before, or no longer needs an answer ([`Event::InputGone`]).
@@ -90,7 +90,7 @@ impl Session {
             return Err(if wrong_end { Refused::WrongEnd } else { Refused::NotReady });
         }
         // Even a ping is a request, and a server sends none to a peer without a handshake.
-        if self.handshake.is_forgone() && call.op().is_probe() {
+        if self.handshake.is_forgone() && call.op().is_ping() {
             return Err(Refused::NotReady);
         }
         if let Some(peer) = &self.peer {
@@ -112,19 +112,19 @@ impl Session {
 
     fn start(&mut self, call: &Invoke, depth: u8) -> OutboundId {
         let id = OutboundId(self.number());
-        let ordinary = if call.op().is_subscription() { CallTimeouts::NONE } else { self.config.timeouts.call };
-        let timeouts = call.timeouts.unwrap_or(ordinary);
+        let default = if call.op().is_subscription() { CallTimeouts::NONE } else { self.config.timeouts.call };
+        let timeouts = call.timeouts.unwrap_or(default);
         let observed = match self.rules.names_calls {
             // Where progress names its call by id, and not by a token, the peer may report it without being asked.
             true => self.rules.dialect.is_cancellable(call.op()),
             false => call.progress || (timeouts.reset_on_progress && timeouts.idle.is_some()),
         };
-        let may_go = self.handshake.asks() || (call.op().is_probe() && !self.handshake.is_probing());
-        if may_go && self.rules.stateless && self.serve_locally(call.outgoing()) {
+        let is_sent_now = self.handshake.asks() || (call.op().is_ping() && !self.handshake.is_probing());
+        if is_sent_now && self.rules.stateless && self.serve_locally(call.outgoing()) {
             self.push_event(Event::Done { id, outcome: Outcome::Result(Json::empty_object()), partial: None, last: None });
             return id;
         }
-        let mut made = if may_go {
+        let mut new = if is_sent_now {
             let clocks = Clocks::start(timeouts, self.now);
             if let Some(clock) = clocks.expired(self.now) {
                 self.push_event(Event::Done { id, outcome: Outcome::TimedOut(clock), partial: None, last: None });
@@ -136,9 +136,9 @@ impl Session {
             self.held_bytes = self.held_bytes.saturating_add(call.outgoing().size());
             OutboundCall::held(id, call.outgoing().clone(), depth, self.rules, timeouts, observed)
         };
-        made.arm(id, &mut self.timers);
-        self.outbound_calls.insert(id, made);
-        // The rest of `tidy` is not needed: a call starts only while the session is open.
+        new.arm(id, &mut self.timers);
+        self.outbound_calls.insert(id, new);
+        // The other steps of `tidy` are not needed: a call starts only while the session is open.
         self.bound_output();
         id
     }
@@ -148,13 +148,13 @@ impl Session {
         call.arm(id, &mut self.timers);
     }
 
-    /// Held -> InFlight, or ends a call that needs a capability which the peer did not declare.
+    /// Held -> InFlight, or ends a call that the peer or its revision cannot serve, or whose time is over.
     pub(super) fn release_call(&mut self, id: OutboundId) {
         let Some(call) = self.outbound_calls.get_mut(&id) else { return };
         let Some((request, timeouts)) = call.request() else { return };
         let (request, bytes, observed, depth) = (request.clone(), call.held_bytes(), call.is_observed(), call.depth());
-        let is_strange = self.rules.stateless && !request.is_understood();
-        if is_strange || self.peer.as_ref().is_some_and(|peer| self.rules.dialect.check_call(&request, &peer.capabilities).is_err())
+        let is_invalid = self.rules.stateless && !request.is_understood();
+        if is_invalid || self.peer.as_ref().is_some_and(|peer| self.rules.dialect.check_call(&request, &peer.capabilities).is_err())
         {
             return self.settle_call(id, Outcome::Invalid(Invalid::Unsupported), None);
         }
@@ -182,25 +182,25 @@ impl Session {
         let exchange = call.exchange();
         let outcome = if call.is_given_up() { Outcome::Cancelled } else { outcome };
         if let Withdrawal::Request(ticket) = call.withdrawal() {
-            let speaks = call.rules().dialect.is_cancellable(call.op()) && !matches!(outcome, Outcome::Lost);
+            let sends_cancel = call.rules().dialect.is_cancellable(call.op()) && !matches!(outcome, Outcome::Lost);
             let unsent = self.outbox.withdraw(ticket);
             self.serve_lane(Lane::CHANNEL);
-            if !unsent && speaks {
+            if !unsent && sends_cancel {
                 self.push_cancel(exchange, reason);
             }
         }
         self.finish_call(id, outcome);
     }
 
-    /// Cancels a call. With a grace, a call whose request was polled waits for the peer's last frame about it; any other ends at once.
+    /// Cancels a call. If the peer answers cancelled calls, a call whose request was polled waits for that answer; any other ends at once.
     fn cancel_call(&mut self, id: OutboundId, reason: Option<&str>) {
         let grace = self.config.timeouts.cancel_grace;
         let until = self.now.saturating_add(grace);
         let Some(call) = self.outbound_calls.get_mut(&id) else { return };
-        let has_left = call.ticket().is_some_and(|ticket| !self.outbox.is_unpolled(ticket));
+        let was_polled = call.ticket().is_some_and(|ticket| !self.outbox.is_unpolled(ticket));
         let rules = call.rules();
-        let waits = rules.answers_cancelled && until > self.now && has_left && rules.dialect.is_cancellable(call.op());
-        if !waits {
+        let awaits_answer = rules.answers_cancelled && until > self.now && was_polled && rules.dialect.is_cancellable(call.op());
+        if !awaits_answer {
             return self.settle_call(id, Outcome::Cancelled, reason);
         }
         let inputs = call.take_open_inputs();
@@ -220,16 +220,16 @@ impl Session {
             call.disarm(id, timers);
             (call.held_bytes(), call.exchange(), call.take_caller_progress())
         });
-        let Some((held_bytes, exchange, heard)) = ended else { return };
+        let Some((held_bytes, exchange, caller_progress)) = ended else { return };
         if !self.retries.is_empty() {
             self.retries.remove(&exchange);
         }
         self.subscriber.forget_change(id);
         self.held_bytes = self.held_bytes.saturating_sub(held_bytes);
         let (mut partial, mut last) = (None, None);
-        if let Some(mut heard) = heard {
+        if let Some(mut caller_progress) = caller_progress {
             let inputs;
-            (partial, last, inputs) = heard.take_parts();
+            (partial, last, inputs) = caller_progress.take_parts();
             for key in inputs {
                 self.refuse_inbound_input(key);
             }

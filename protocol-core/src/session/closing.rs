@@ -1,4 +1,4 @@
-//! Closing: the steps of a session from its first cause to end until it is closed.
+//! Closing: the causes for which a session ends, and the steps until it is closed.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -13,7 +13,7 @@ use crate::time::Instant;
 
 impl Session {
     /// Closes the session; see [`Close`]. [`Event::Closed`] comes when every call has ended and the last frame was polled, at the latest
-    /// [`crate::Timeouts::close_grace`] after the last call has ended. A second call can only shorten the time. No effect on a session that
+    /// [`crate::Timeouts::close_grace`] after the last call has ended. A second call can only shorten this time. No effect on a session that
     /// is closed.
     pub fn close(&mut self, how: Close, now: Instant) {
         self.advance(now);
@@ -39,7 +39,7 @@ impl Session {
         self.begin_end(CloseReason::Eof, self.config.timeouts.close_grace);
     }
 
-    /// Answers a frame that is too large with an error. On the channel it ends the session, since the framing is lost.
+    /// Answers a frame that is too large with an error. A frame on the channel also ends the session, since the framing is lost.
     pub(super) fn refuse_frame(&mut self) {
         self.violation(Violation::FrameTooLarge);
         let lane = self.arriving.lane;
@@ -187,7 +187,7 @@ impl Session {
     }
 
     /// Forgets a handshake request that waits for the owner and came by a lane that is gone: the number of the lane may belong to another
-    /// peer when it is answered.
+    /// peer when the owner decides.
     fn lose_handshake_request(&mut self, lane: Lane) {
         if self.handshake.forget_asked(lane) {
             self.outbox.settle(lane);

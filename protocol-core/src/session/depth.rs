@@ -23,7 +23,7 @@ mod tests {
     use crate::dialect::Sample;
 
     #[test]
-    fn sampling_adds_one_and_everything_else_inherits() {
+    fn a_sampling_request_is_one_deeper_than_its_call_and_any_other_is_not() {
         let sample = Ask::from(Sample::new("?"));
         assert_eq!(of_input(&sample, 0, 0), 1);
         assert_eq!(of_input(&sample, 2, 0), 3);
@@ -32,7 +32,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_wire_claims_can_only_raise_the_depth() {
+    fn the_depth_in_a_message_can_only_raise_the_depth() {
         let sample = Ask::from(Sample::new("?"));
         assert_eq!(of_input(&sample, 2, 1), 3);
         assert_eq!(of_input(&sample, 0, 3), 3);

@@ -40,7 +40,7 @@ macro_rules! ids {
 }
 
 ids! {
-    /// The id of an outbound call, for all the exchanges of it. Never reused.
+    /// The id of an outbound call, the same for all exchanges of the call. Never reused.
     OutboundId, "out-";
     /// The id of an inbound call. Never reused, unlike the JSON-RPC id that the peer chose.
     InboundId, "in-";
@@ -56,8 +56,8 @@ ids! {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
-    /// The peer has sent its half of the handshake, and its requests are served from now on. Ours may have to wait for its confirmation:
-    /// see [`Session::is_ready`](crate::Session::is_ready).
+    /// The peer has sent its half of the handshake. The peer's requests are served from now on. Requests of ours may still be held, until
+    /// the peer has confirmed the handshake: see [`Session::is_ready`](crate::Session::is_ready).
     Ready(Box<PeerInfo>),
     /// An app has sent its hello, and the owner must accept or refuse it with [`crate::Session::welcome`]. Only for a Tesseron gateway
     /// whose configuration has no welcome.
@@ -75,7 +75,7 @@ pub enum Event {
         id: InboundId,
         /// The request.
         request: Request,
-        /// The peer as it was at that time, and the metadata of the request.
+        /// The peer at the time of the request, and the metadata of the request.
         caller: Caller,
         /// The number of sampling requests that the call is nested in.
         depth: u8,
@@ -83,15 +83,15 @@ pub enum Event {
         observed: bool,
     },
     /// An inbound call was cancelled, and its handler should stop. No response of the handler will be sent, and every method with `id`
-    /// returns [`crate::NotLive`]. At most once for an id. The call counts as in flight until [`crate::Session::respond`] reports that its
-    /// handler has ended.
+    /// returns [`crate::NotLive`]. The event comes at most once for an id. The call counts as in flight until [`crate::Session::respond`]
+    /// reports that its handler has ended.
     Cancelled {
         /// The call.
         id: InboundId,
         /// The cause.
         why: CancelReason,
     },
-    /// The answer to [`crate::Session::request_input`]. It does not come if its call ends first.
+    /// The answer to an input request of [`crate::Session::request_input`]. The event does not come if the call ends first.
     Input {
         /// The call that the input request belongs to.
         id: InboundId,
@@ -108,7 +108,7 @@ pub enum Event {
         parent: Option<OutboundId>,
         /// The input request.
         ask: Ask,
-        /// The sampling depth: for a sampling request its own, which is at least 1; for any other that of its call.
+        /// The sampling depth: at least 1 for a sampling request; the depth of the call for any other input request.
         depth: u8,
     },
     /// An input request of the peer no longer needs an answer: the peer took it back, its call ended, or the channel is lost.
@@ -123,7 +123,7 @@ pub enum Event {
         /// Its progress.
         progress: Progress,
     },
-    /// An outbound call has settled. Exactly once for each id.
+    /// An outbound call has settled. The event comes exactly once for each id.
     Done {
         /// The call.
         id: OutboundId,
@@ -145,14 +145,14 @@ pub enum Event {
     /// The peer answered our handshake request with this error. [`Event::Closed`] follows.
     HandshakeRefused(RpcError),
     /// The session has closed a lane other than the channel, and cancelled the calls and dropped the input requests that came by it. No
-    /// frame is sent on it any longer. The session goes on.
+    /// frame is sent on the lane any longer. The session goes on.
     LaneClosed {
         /// The lane, which the transport should close.
         lane: Lane,
         /// The reason.
         reason: CloseReason,
     },
-    /// The session has closed. It comes once, as the last event.
+    /// The session has closed. The event comes once, as the last one.
     Closed(CloseReason),
 }
 
@@ -172,8 +172,8 @@ pub enum Outcome {
     Lost,
     /// The call could not be sent, or its response could not be read.
     Invalid(Invalid),
-    /// The peer ended its exchange with an input request for which a retry can carry no answer (MCP 2026-07-28): the error of this end, which
-    /// refused to sample or to list its roots, or whose answers are longer than a frame may be. Nothing was sent.
+    /// The peer asked for input by a result, and no retry was sent (MCP 2026-07-28): this end refused to sample or to list its roots, which a
+    /// retry cannot express, or the answers are longer than a frame may be. The error is that of this end.
     Unanswered(RpcError),
 }
 
@@ -192,9 +192,9 @@ pub enum TimeoutKind {
 pub enum Invalid {
     /// The response is neither a result object nor a valid error.
     Response,
-    /// The call was never sent: it was held for the handshake, in which the peer did not declare the capability that the call needs, or which
-    /// chose a revision that has no room for it ([`Refused::TooLarge`](crate::Refused::TooLarge)). Or the peer does not agree to a subscription
-    /// to the resource.
+    /// The call was held for the handshake, and never sent: the peer did not declare the capability that the call needs, or the handshake
+    /// chose a revision that has no room for the call ([`Refused::TooLarge`](crate::Refused::TooLarge)). Or the peer does not agree to a
+    /// subscription to the resource.
     Unsupported,
     /// The peer asked for input once more than [`crate::Limits::input_rounds`] times (MCP 2026-07-28).
     TooManyRounds,
@@ -206,11 +206,11 @@ pub enum Invalid {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CancelReason {
-    /// The caller cancelled it, with a reason if it gave one.
+    /// The caller cancelled the call, with a reason if it gave one.
     Peer(Option<Text>),
-    /// Its deadline has passed.
+    /// The deadline of the call has passed.
     Deadline,
-    /// The channel has ended.
+    /// The channel, or the lane of the call, has ended.
     Disconnected,
     /// This end closed the session.
     Closing,

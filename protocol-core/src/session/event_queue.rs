@@ -8,8 +8,8 @@
 //! | any other | | |
 //!
 //! Until they are polled, `settled` counts against the limits on calls and input requests and `due_alarms` against that on alarms, so an
-//! owner that starts calls and does not poll cannot make the queue grow without bound. A lane whose closing has not been polled takes no
-//! frames.
+//! owner that starts calls and does not poll cannot make the queue grow without bound. A lane whose `Event::LaneClosed` has not been polled
+//! takes no frames.
 
 use alloc::collections::VecDeque;
 
@@ -56,7 +56,7 @@ impl EventQueue {
         self.settled
     }
 
-    /// Returns `true` if the closing of that lane has not been polled.
+    /// Returns `true` if an `Event::LaneClosed` of that lane has not been polled.
     #[inline]
     pub(super) fn closes(&self, lane: Lane) -> bool {
         let is_its_end = |event: &Event| matches!(event, Event::LaneClosed { lane: closed, .. } if *closed == lane);

@@ -11,7 +11,7 @@ use crate::shared::Arc;
 use crate::time::Instant;
 
 impl Session {
-    /// Answers [`crate::Event::HandshakeRequest`]: accepts the app, or refuses it with an error, after which it may send another hello.
+    /// Answers [`crate::Event::HandshakeRequest`]: accepts the app, or refuses it with an error. An app that was refused may send another hello.
     ///
     /// # Errors
     /// [`NotLive`] if no handshake request is waiting for an answer, or the session is closing.
@@ -20,16 +20,16 @@ impl Session {
         if !self.ending.is_open() {
             return Err(NotLive);
         }
-        let (lane, greeting, peer) = self.handshake.take_asked().ok_or(NotLive)?;
+        let (lane, request, peer) = self.handshake.take_asked().ok_or(NotLive)?;
         self.outbox.settle(lane);
         match answer {
             Err(error) => {
-                let frame = self.rules.dialect.write_error(self.outbox.frames(), Some(&greeting), &error);
+                let frame = self.rules.dialect.write_error(self.outbox.frames(), Some(&request), &error);
                 self.push_unsolicited(lane, ReplyKind::Refused, frame);
             }
             Ok(welcome) => {
                 let result = self.rules.dialect.welcome(&welcome, &self.config.local_end()).ok_or(NotLive)?;
-                self.answer_handshake(lane, greeting, &result, peer);
+                self.answer_handshake(lane, request, &result, peer);
                 if welcome.standing == ClaimState::Resumed {
                     self.confirm();
                 }
@@ -39,8 +39,8 @@ impl Session {
         Ok(())
     }
 
-    /// Records that `agent`, which has these capabilities, has claimed the session. A notification informs the app, and its actions may be
-    /// called from now on. `at_millis` is the time of the claim, in milliseconds since 1970 (Tesseron specification, page "Handshake",
+    /// Records that `agent`, which has these capabilities, has claimed the session. A notification informs the app, and actions of the app
+    /// may be called from now on. `at_millis` is the time of the claim, in milliseconds since 1970 (Tesseron specification, page "Handshake",
     /// section "Claim"). No effect on a session that is already claimed.
     ///
     /// # Errors
@@ -60,7 +60,7 @@ impl Session {
         if !self.handshake.serves() {
             return Err(Refused::NotReady);
         }
-        // Other sessions that share the configuration keep theirs.
+        // Changes a copy if other sessions share the configuration.
         let config = Arc::make_mut(&mut self.config);
         (config.identity, config.capabilities) = (agent, capabilities);
         if let Some(frame) = self.rules.dialect.write_claimed(self.outbox.frames(), at_millis, &self.config.local_end()) {

@@ -30,7 +30,7 @@ pub(super) struct Handshake {
     state: State,
     /// The deadline of the handshake, as it is armed in the session's timers.
     armed: Option<Instant>,
-    /// Stateless requests came before any handshake, which may never come.
+    /// `true` if the peer may never make a handshake: it sends stateless requests, or this end serves no others.
     is_optional: bool,
 }
 
@@ -38,16 +38,16 @@ pub(super) struct Handshake {
 enum State {
     /// No handshake request was sent or received.
     Fresh,
-    /// Our request for the revisions of the peer was sent, which decides the era.
+    /// Our probe, the request for the revisions of the peer, was sent. Its answer decides the era.
     Probing {
         exchange: u64,
-        /// `true` if no other probe and no handshake follows it.
+        /// `true` if no other probe and no handshake may follow.
         is_last: bool,
     },
     /// Our handshake request was sent.
     Opened {
         exchange: u64,
-        /// The probe that was not answered in time. Its late answer still decides.
+        /// The probe that was not answered in time. A late answer to it can still choose the era.
         late_probe: Option<u64>,
     },
     /// The peer has sent its handshake request; the owner has not decided.
@@ -63,7 +63,7 @@ enum State {
 pub(super) enum Opening {
     /// The request for the revisions of the peer.
     Probe {
-        /// `true` if no other probe and no handshake follows it.
+        /// `true` if no other probe and no handshake may follow.
         is_last: bool,
     },
     /// A probe whose time was over before its answer came.
@@ -79,6 +79,11 @@ impl Handshake {
 
     // ---- Transitions ----
 
+    /// Fresh -> Fresh. From now on the peer may never make a handshake; until it does, no request of ours is sent.
+    pub(super) fn make_optional(&mut self) {
+        self.is_optional = true;
+    }
+
     /// Fresh, Opened, Probing -> Probing.
     pub(super) fn probe(&mut self, exchange: u64, is_last: bool) {
         self.state = State::Probing { exchange, is_last };
@@ -89,7 +94,7 @@ impl Handshake {
         self.state = State::Opened { exchange, late_probe };
     }
 
-    /// Opened -> Opened, without the probe: its answer came, and does not decide.
+    /// Opened -> Opened. Forgets the late probe: its answer came, and does not choose stateless requests.
     pub(super) fn forget_late_probe(&mut self) {
         if let State::Opened { late_probe, .. } = &mut self.state {
             *late_probe = None;
@@ -112,13 +117,13 @@ impl Handshake {
         }
     }
 
-    /// Asked -> Fresh, if the handshake request came by this lane. `false`, and no change, otherwise.
+    /// Asked -> Fresh, if the handshake request came by this lane; otherwise returns `false` and changes nothing.
     pub(super) fn forget_asked(&mut self, by: Lane) -> bool {
-        let is_its = matches!(&self.state, State::Asked { lane, .. } if *lane == by);
-        if is_its {
+        let came_by_lane = matches!(&self.state, State::Asked { lane, .. } if *lane == by);
+        if came_by_lane {
             self.state = State::Fresh;
         }
-        is_its
+        came_by_lane
     }
 
     /// Fresh -> Answered.
@@ -131,20 +136,15 @@ impl Handshake {
         self.state = State::Ready;
     }
 
-    // ---- Its deadline ----
+    // ---- Deadline ----
 
     pub(super) fn arm(&mut self, at: Option<Instant>, timers: &mut Timers) {
         timers.set(TimerKey::Handshake, &mut self.armed, at);
     }
 
-    /// Records that its deadline was removed from the timers.
+    /// Records that the deadline was removed from the timers.
     pub(super) fn forget_armed(&mut self) {
         self.armed = None;
-    }
-
-    /// Fresh -> Fresh, in which the peer may never make a handshake, and takes no request of ours before it does.
-    pub(super) fn make_optional(&mut self) {
-        self.is_optional = true;
     }
 
     // ---- State ----
@@ -158,7 +158,7 @@ impl Handshake {
         matches!(self.state, State::Fresh)
     }
 
-    /// The number of our requests that wait for their response, without a probe that is late.
+    /// The number of our requests that wait for their response. A late probe is not counted.
     pub(super) fn open_exchanges(&self) -> usize {
         usize::from(matches!(self.state, State::Opened { .. } | State::Probing { .. }))
     }

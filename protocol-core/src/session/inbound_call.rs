@@ -13,8 +13,9 @@
 //!   Cancelled ---------------------------------------------------+   respond: the handler has ended
 //! ```
 //!
-//! Once a call is no longer `Active`, no frame is sent for it except the one response of `Answered`, which neither a cancel nor a deadline
-//! can stop. A `Cancelled` call stays in the table until its handler has ended, so the table bounds the number of handlers that do not end.
+//! The gap is [`crate::Timeouts::response_gap`]. Once a call is no longer `Active`, no frame is sent for it except the delayed response of
+//! `Answered`, which neither a cancel nor a deadline can stop. A `Cancelled` call stays in the table until its handler has ended, so the
+//! table bounds the number of handlers that do not end.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -38,25 +39,25 @@ use crate::wire::WireId;
 
 #[derive(Clone, Debug)]
 pub(super) struct InboundCall {
-    /// The lane that its request came by.
+    /// The lane that the request came by.
     lane: Lane,
     /// The peer's id of the exchange.
     exchange: WireId,
     op: Op,
     /// The peer's progress token; `None` if it did not ask for progress.
     token: Option<WireId>,
-    /// The number of sampling requests that it is nested in.
+    /// The number of sampling requests that the call is nested in.
     depth: u8,
-    /// The rules of its exchange.
+    /// The rules of the exchange.
     rules: &'static Rules,
     /// The capabilities that the request declares, in revisions where each request declares its own.
     capabilities: Capabilities,
     /// The minimum level of log records that the request asks for, in revisions where each request sets its own.
     log_level: Option<Level>,
-    /// `true` once a log record was queued on its behalf.
+    /// `true` once a log record was queued on behalf of the call.
     has_logged: bool,
     received: Instant,
-    /// Its deadline, as it is armed in the session's timers.
+    /// The deadline, as it is armed in the session's timers.
     armed: Option<Instant>,
     /// Allocated when it is first needed: many calls send nothing before their response.
     callee_progress: Option<Box<CalleeProgress>>,
@@ -79,7 +80,7 @@ struct CalleeProgress {
     last_progress: Option<(Ticket, Instant)>,
     /// The timer that sends the kept update, or releases the response.
     armed: Option<Instant>,
-    /// The ticket in the queue for the session's window and room on the lane.
+    /// The ticket in the progress queue, while the call waits in it.
     queue_ticket: Option<QueueTicket>,
     /// The newest partial result, an object without `status`.
     checkpoint: Option<Json>,
@@ -94,7 +95,7 @@ struct CalleeProgress {
 pub(super) enum HandlerEnd {
     /// The call is active: the reply is sent.
     Reply,
-    /// The call was cancelled before: no frame is sent, and the call is removed.
+    /// The call is cancelled: no frame is sent, and the call is removed.
     Cancelled,
     /// The handler has already replied.
     Repeated,
@@ -136,11 +137,11 @@ impl InboundCall {
 
     /// Active -> Cancelled. `false` if it was not active.
     pub(super) fn cancel(&mut self) -> bool {
-        let first = self.is_active();
-        if first {
+        let was_active = self.is_active();
+        if was_active {
             self.state = State::Cancelled;
         }
-        first
+        was_active
     }
 
     /// Active -> Answered: `response` is delayed until `at`.
@@ -200,19 +201,19 @@ impl InboundCall {
         Some(callee_progress.reporter.next(now, self.rules))
     }
 
-    /// Makes the kept update wait for the call's own window, or in the queue for the session's window and room on the lane.
+    /// Makes the kept update wait for the call's own window, or in the progress queue, as `next` says.
     pub(super) fn keep_update(&mut self, id: InboundId, next: UpdateStep, progress_queue: &mut ProgressQueue, timers: &mut Timers) {
         let Some(callee_progress) = &mut self.callee_progress else { return };
         let opens = if let UpdateStep::Waits(at) = next { at } else { None };
         timers.set(TimerKey::Flush(id), &mut callee_progress.armed, opens);
         match next {
             UpdateStep::Final => progress_queue.join(id, self.lane, WaitFor::Room, &mut callee_progress.queue_ticket),
-            UpdateStep::Ready => progress_queue.join(id, self.lane, WaitFor::Turn, &mut callee_progress.queue_ticket),
+            UpdateStep::Ready => progress_queue.join(id, self.lane, WaitFor::Window, &mut callee_progress.queue_ticket),
             UpdateStep::Nothing | UpdateStep::Waits(_) => progress_queue.leave(self.lane, &mut callee_progress.queue_ticket),
         }
     }
 
-    /// Takes the kept update to be sent, as [`Self::next_update`] allowed.
+    /// Takes the kept update to be sent; `next` is the step that [`Self::next_update`] returned.
     #[inline]
     pub(super) fn take_update(
         &mut self,
@@ -244,7 +245,7 @@ impl InboundCall {
         let partial = callee_progress.checkpoint.as_ref().filter(|_| config.progress.partial_on_progress);
         let mut frame = self.rules.dialect.write_progress(outbox.frames(), token, progress, partial);
         if frame.len() > config.limits.frame_bytes {
-            // Without the message and the data it still shows that the call is alive.
+            // An update without message and data still shows that the call is alive.
             let shorter = Progress { message: None, data: None, ..progress.clone() };
             frame = self.rules.dialect.write_progress(outbox.frames(), token, &shorter, None);
         }
@@ -260,7 +261,7 @@ impl InboundCall {
         core::mem::take(&mut callee_progress.open_inputs)
     }
 
-    /// Notes that a log record was queued on its behalf.
+    /// Notes that a log record was queued on behalf of the call.
     pub(super) fn note_log(&mut self) {
         self.has_logged = true;
     }
@@ -290,7 +291,7 @@ impl InboundCall {
 
     // ---- Subscriptions ----
 
-    /// Notes that the call is a subscription to these kinds of notices. It reports no progress and no records.
+    /// Notes that the call is a subscription to these kinds of notices. A subscription sends no progress and no log records.
     pub(super) fn listen(&mut self, filter: SubscriptionFilter, rate: RateWindow) {
         (self.token, self.log_level) = (None, None);
         self.callee_progress_mut(rate).listener = Some(Box::new(Listener::new(filter)));
@@ -300,7 +301,7 @@ impl InboundCall {
         self.callee_progress.as_mut()?.listener.as_deref_mut()
     }
 
-    /// Accepts the subscription, and sends the acknowledgement. `None` if there is none, or it was accepted before.
+    /// Accepts the subscription, and sends the acknowledgement. `None` if the call is no subscription, or was accepted before.
     pub(super) fn accept_subscription(
         &mut self,
         id: InboundId,
@@ -325,7 +326,7 @@ impl InboundCall {
         self.callee_progress.as_ref().and_then(|progress| progress.listener.as_ref()).is_some_and(|listener| listener.has_waiting())
     }
 
-    /// Sends the notices that wait, as far as there is room; the others wait in the queue for room. Returns `true` if one was sent.
+    /// Sends waiting notices while the lane has room; if any are left, the call waits in the progress queue. Returns `true` if one was sent.
     pub(super) fn flush_notices(
         &mut self,
         id: InboundId,
@@ -350,16 +351,16 @@ impl InboundCall {
         sent
     }
 
-    // ---- Its deadline ----
+    // ---- Deadline ----
 
-    /// Arms its deadline, which is counted from its receipt. Returns `false`, and arms none, if it has already passed.
+    /// Arms the deadline, counted from the receipt of the call. Returns `false`, and arms none, if the deadline has already passed.
     pub(super) fn arm(&mut self, id: InboundId, deadline: Duration, now: Instant, timers: &mut Timers) -> bool {
         let at = Some(self.received.saturating_add(deadline)).filter(|at| *at > now);
         timers.set(TimerKey::InboundCall(id), &mut self.armed, at);
         at.is_some()
     }
 
-    /// Records that its deadline was removed from the timers.
+    /// Records that the deadline was removed from the timers.
     pub(super) fn forget_deadline(&mut self) {
         self.armed = None;
     }
@@ -378,7 +379,7 @@ impl InboundCall {
         matches!(self.state, State::Active)
     }
 
-    /// The effect that the end of its handler has in this state.
+    /// The effect of the end of the handler in this state.
     #[inline]
     pub(super) fn end(&self) -> HandlerEnd {
         match self.state {
@@ -388,7 +389,7 @@ impl InboundCall {
         }
     }
 
-    /// The lane that its request came by.
+    /// The lane that the request came by.
     #[inline]
     pub(super) fn lane(&self) -> Lane {
         self.lane
@@ -411,45 +412,45 @@ impl InboundCall {
         self.token.as_ref()
     }
 
-    /// Returns the peer's id of the exchange and takes its token, when the call ends.
+    /// Returns the peer's id of the exchange, and takes the peer's token for progress, when the call ends.
     #[inline]
     pub(super) fn take_names(&mut self) -> (WireId, Option<WireId>) {
         (self.exchange.clone(), self.token.take())
     }
 
-    /// The parts of its request that a reply needs.
+    /// The parts of the request that a reply needs.
     #[inline]
     pub(super) fn answered(&self) -> Answered<'_> {
         Answered { id: &self.exchange, token: self.token.as_ref(), op: self.op }
     }
 
-    /// The rules of its exchange.
+    /// The rules of the exchange.
     #[inline]
     pub(super) fn rules(&self) -> &'static Rules {
         self.rules
     }
 
-    /// The minimum level of the records that are sent on its behalf; `of_session` is the session's minimum. `None` if none are sent.
+    /// The minimum level of log records on behalf of the call; `of_session` is the session's minimum. `None` if no records are sent.
     pub(super) fn log_level(&self, of_session: Level) -> Option<Level> {
         if self.rules.stateless { self.log_level } else { Some(of_session) }
     }
 
-    /// The number of sampling requests that it is nested in.
+    /// The number of sampling requests that the call is nested in.
     pub(super) fn depth(&self) -> u8 {
         self.depth
     }
 
-    /// Raises the number of sampling requests that it is nested in.
+    /// Raises the number of sampling requests that the call is nested in.
     pub(super) fn raise_depth(&mut self, depth: u8) {
         self.depth = self.depth.max(depth);
     }
 
-    /// The capabilities of its caller; `of_session` are those of the peer of the session.
+    /// The capabilities of the caller; `of_session` are those of the peer of the session.
     pub(super) fn capabilities(&self, of_session: Option<Capabilities>) -> Capabilities {
         if self.rules.stateless { self.capabilities } else { of_session.unwrap_or_default() }
     }
 
-    /// The way in which its caller can be asked for input.
+    /// The way in which the caller can be asked for input.
     pub(super) fn input_mode(&self) -> InputMode {
         match self.rules.stateless {
             false => InputMode::Nested,
@@ -464,13 +465,13 @@ impl InboundCall {
         self.token.is_some()
     }
 
-    /// Returns `true` if the kept update is in the queue for the session's window and room on the lane.
+    /// Returns `true` if the call waits in the progress queue.
     #[inline]
     pub(super) fn is_queued(&self) -> bool {
         self.callee_progress.as_ref().is_some_and(|callee_progress| callee_progress.queue_ticket.is_some())
     }
 
-    /// Returns `true` if a log record was queued on its behalf.
+    /// Returns `true` if a log record was queued on behalf of the call.
     pub(super) fn has_logged(&self) -> bool {
         self.has_logged
     }
@@ -556,20 +557,20 @@ mod transitions {
     fn in_state(name: &str) -> Callee {
         const HELLO: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"c","version":"1"}}}"#;
         const READY: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
-        let callee = led_to(name, &[HELLO, READY, REQUEST]);
+        let callee = brought_to(name, &[HELLO, READY, REQUEST]);
         assert_eq!(state(&callee), name);
         callee
     }
 
-    /// The same without a handshake.
+    /// Brings a callee without a handshake into a state.
     fn in_stateless_state(name: &str) -> Callee {
-        let callee = led_to(name, &[STATELESS_REQUEST]);
+        let callee = brought_to(name, &[STATELESS_REQUEST]);
         assert_eq!(state(&callee), name);
         callee
     }
 
-    /// Brings the callee of the request in the last of these frames into a state; see [`in_state`].
-    fn led_to(name: &str, frames: &[&'static str]) -> Callee {
+    /// Makes a callee from these frames, of which the last is the request, and brings its call into a state.
+    fn brought_to(name: &str, frames: &[&'static str]) -> Callee {
         let mut config = Config::mcp_server(Identity::new("server", "1"));
         config.era = Era::Auto;
         config.timeouts.serve = Some(Duration::from_secs(60));
@@ -587,7 +588,7 @@ mod transitions {
         let steps: &[Input] = match name {
             "Active" | "Requested" => &[],
             "Listening" => &[ACCEPT],
-            // The acknowledgement has left.
+            // The acknowledgement is polled before the lane stops.
             "Waiting" => &[ACCEPT, |callee| drop(callee.session.poll_transmit()), STOP, PUBLISH],
             "Answered" if frames.contains(&LISTEN) => &[ACCEPT, RESPOND],
             "Reported" => &[PROGRESS],
@@ -693,7 +694,7 @@ mod transitions {
         ("its lane goes on", |callee| callee.session.set_writable(Lane::CHANNEL, true, callee.now).unwrap()),
     ];
 
-    /// The state of a subscription. `Listening` has a substate in which a notice waits for room.
+    /// The state of a subscription. `Waiting` is the substate of `Listening` in which a notice waits for room.
     fn state_of_subscription(callee: &Callee) -> &'static str {
         let is_requested = |callee: &Callee| {
             callee.session.clone().accept_subscription(callee.inbound, &SubscriptionFilter::default(), callee.now).is_ok()
@@ -737,13 +738,13 @@ mod transitions {
     }
 
     #[test]
-    fn the_machine_of_an_inbound_call_is_the_one_in_the_docs() {
+    fn the_transitions_of_an_inbound_call_are_those_in_the_docs() {
         let rows = table(&STATES, &INPUTS, in_state, state);
         compare("serve.txt", "An invocation that we serve: every state, every input.", &rows);
     }
 
     #[test]
-    fn the_machine_of_a_stateless_inbound_call_is_the_one_in_the_docs() {
+    fn the_transitions_of_a_stateless_inbound_call_are_those_in_the_docs() {
         let states = STATES.map(|state| Some(state).filter(|state| *state != "Asking"));
         let states: Vec<_> = states.into_iter().flatten().collect();
         let inputs: Vec<_> = INPUTS.into_iter().chain([LOSE_LANE]).collect();
@@ -752,13 +753,13 @@ mod transitions {
     }
 
     #[test]
-    fn the_machine_of_a_subscription_is_the_one_in_the_docs() {
+    fn the_transitions_of_a_subscription_are_those_in_the_docs() {
         let states = ["Requested", "Listening", "Waiting", "Answered", "Cancelled", "gone"];
         let is_of_calls = |name: &str| ["ask", "the answer to it", "take it back", "the rate window has passed"].contains(&name);
         let inputs = INPUTS.into_iter().filter(|(name, _)| !is_of_calls(name));
         let inputs: Vec<_> = OF_SUBSCRIPTIONS.into_iter().chain(inputs).chain([LOSE_LANE]).collect();
         let in_state = |name: &str| {
-            let callee = led_to(name, &[LISTEN]);
+            let callee = brought_to(name, &[LISTEN]);
             assert_eq!(state_of_subscription(&callee), name);
             callee
         };

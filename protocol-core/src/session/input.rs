@@ -34,7 +34,7 @@ pub(super) struct OutboundInput {
     ask: Ask,
     /// The rules of its call.
     rules: &'static Rules,
-    /// The sampling depth of a call that is made to answer it.
+    /// The sampling depth of a call that is made to answer the input request.
     depth: u8,
     state: State,
     /// Its deadline, as it is armed in the session's timers.
@@ -45,7 +45,7 @@ pub(super) struct OutboundInput {
 enum State {
     /// Encoded, and waiting for the peer to confirm the handshake.
     Held(Bytes),
-    /// Queued in the outbox, which knows whether it was polled.
+    /// Its frame is queued in the outbox, which knows whether it was polled.
     Sent(Ticket),
 }
 
@@ -129,9 +129,9 @@ pub(super) struct InboundInput {
 /// The message that brought an input request, which decides how it is answered.
 #[derive(Clone, Debug)]
 enum Carrier {
-    /// A request of the peer: by a response.
+    /// A request of the peer. A response answers it.
     Request { lane: Lane, exchange: WireId },
-    /// The result of an exchange of ours: by the retry of its call. `can_be_declined` is `true` if a user answers it.
+    /// The result of an exchange of ours. The retry of its call answers it. `can_be_declined` is `true` if a user gives the answer.
     Result { can_be_declined: bool },
 }
 
@@ -146,7 +146,7 @@ impl InboundInput {
         Self { carrier: Carrier::Result { can_be_declined }, parent: Some(parent), depth, rules }
     }
 
-    /// The lane that it came by, and the peer's id of the exchange; `None` if it has no exchange of its own.
+    /// The lane that it came by, and the peer's id of the exchange; `None` if it came with a result.
     pub(super) fn exchange(&self) -> Option<(Lane, &WireId)> {
         match &self.carrier {
             Carrier::Request { lane, exchange } => Some((*lane, exchange)),

@@ -18,7 +18,7 @@ impl Session {
 
     /// Takes a frame that arrived by `lane`: one message (or, on MCP 2025-03-26, one batch), without a line feed. Returns the number of
     /// replies that it causes. Rules that the peer breaks become [`Event::Violation`]. The frame is dropped if the session has closed, or
-    /// if it has closed the lane and that [`Event::LaneClosed`] is still to be polled.
+    /// if an [`Event::LaneClosed`] of this lane is still to be polled.
     ///
     /// A transport of one stream passes [`Lane::CHANNEL`]. Any other lane opens with its first frame. Frames must be complete: if a lane
     /// ends in the middle of one, the transport drops the fragment.
@@ -41,11 +41,11 @@ impl Session {
         Ok(Received { replies: self.arriving.replies })
     }
 
-    /// Takes a frame that came by the stream of a request of ours, as over HTTP. An input request in it that names no call belongs to that
-    /// call, and not to the newest. Otherwise as [`handle_frame`](Self::handle_frame).
+    /// Takes a frame that came by the stream of `exchange`, a request of ours, as over HTTP. An input request in the frame that names no call
+    /// belongs to the call of `exchange`, and not to the newest call. Everything else is as in [`handle_frame`](Self::handle_frame).
     ///
     /// # Errors
-    /// [`Full`], as there.
+    /// [`Full`], as for [`handle_frame`](Self::handle_frame).
     pub fn handle_frame_within(
         &mut self,
         frame: Bytes,
@@ -86,9 +86,9 @@ impl Session {
 
     /// Stops a lane while its peer does not read (`false`), or resumes it. No frame of a stopped lane is polled: its progress is merged,
     /// its log records are dropped, and beyond [`crate::Limits::output_bytes`] calls and input requests on it are refused. Other lanes are
-    /// not affected. Two bounds close a lane ([`Event::LaneClosed`]): if more than [`crate::Limits::output_bytes_hard`] are queued on all
-    /// lanes together, the one with the longest queue is closed; and so is a lane on which [`crate::Limits::unsolicited_replies`]
-    /// unsolicited replies wait for [`crate::Timeouts::close_grace`].
+    /// not affected. Two bounds close a lane ([`Event::LaneClosed`]). If more than [`crate::Limits::output_bytes_hard`] are queued on all
+    /// lanes together, the lane with the longest queue is closed. A lane is also closed if [`crate::Limits::unsolicited_replies`]
+    /// unsolicited replies are queued on it, and none of them is polled for [`crate::Timeouts::close_grace`].
     ///
     /// # Errors
     /// [`NotLive`] for a lane that is not open. The channel is open until the session has closed.
@@ -172,22 +172,22 @@ impl Session {
     #[must_use = "a frame that is polled and not written is lost"]
     pub fn poll_transmit(&mut self) -> Option<Transmit> {
         let transmit = self.outbox.pop()?;
-        self.leave(transmit.route.lane, transmit.frame.len());
+        self.count_polled(transmit.route.lane, transmit.frame.len());
         Some(transmit)
     }
 
-    /// Frees the memory that is kept for the next long frame: that of the last one, of 32 KiB or more. It is also freed after 64 shorter
-    /// frames. For a session that has been idle for a while; [`crate::drive::Driver`] calls it.
+    /// Frees the memory of the last long frame (32 KiB or more), which is kept for the next long frame. The memory is also freed after 64
+    /// shorter frames. For a session that has been idle for a while; [`crate::drive::Driver`] calls this method.
     pub fn release_memory(&mut self) {
         self.outbox.release_memory();
     }
 
-    /// Pushes the next frames of the channel into `into`, up to 64 frames or until it holds 32 KiB. Returns `true` if there may be more.
-    /// For transports with no other lane: cheaper than [`poll_transmit`](Self::poll_transmit).
+    /// Pushes the next frames of the channel into `into`, up to 64 frames or until `into` holds 32 KiB. Returns `true` if there may be
+    /// more. For transports with no other lane: cheaper than [`poll_transmit`](Self::poll_transmit).
     pub fn poll_transmits(&mut self, into: &mut impl FrameSink) -> bool {
         into.fill(|into| {
             let Some(length) = self.outbox.pop_into(into) else { return false };
-            self.leave(Lane::CHANNEL, length);
+            self.count_polled(Lane::CHANNEL, length);
             true
         })
     }
@@ -204,7 +204,7 @@ impl Session {
         self.timers.next()
     }
 
-    // ---- Around every method ----
+    // ---- Steps of every method ----
 
     /// Advances the session's time, which never runs backwards, whatever the owner passes.
     pub(super) fn advance(&mut self, now: Instant) {
@@ -214,7 +214,8 @@ impl Session {
         self.now = self.now.max(now);
     }
 
-    /// Runs at the end of every method: if the session closed earlier, the events of the method would be lost.
+    /// Bounds the output, serves the progress queue, removes idle lanes, and closes the session if its end is reached. Runs at the end of
+    /// every method: if the session closed earlier, the events of the method would be lost.
     #[inline]
     pub(super) fn tidy(&mut self) {
         if self.has_too_much_output() || self.progress_queue.is_busy() || self.outbox.has_idle() || !self.ending.is_open() {
@@ -263,7 +264,7 @@ impl Session {
                 self.ending.forget_armed();
                 self.expire_ending();
             }
-            // `tidy` serves the queue, after everything that is due.
+            // `tidy` serves the queue, after all deadlines that have passed.
             TimerKey::ProgressQueue => self.progress_queue.forget_armed(),
             TimerKey::Overload(lane) => {
                 if let Some(queue) = self.outbox.queue_mut(lane) {
@@ -278,9 +279,9 @@ impl Session {
                     return self.retry_call(id);
                 }
                 let clock = call.deadline().map_or(TimeoutKind::MaxTotal, |(_, clock)| clock);
-                let is_probe = call.op().is_probe();
+                let is_ping = call.op().is_ping();
                 self.settle_call(id, Outcome::TimedOut(clock), Some("timed out"));
-                if is_probe {
+                if is_ping {
                     self.violation(Violation::PingUnanswered);
                 }
             }
@@ -328,10 +329,10 @@ impl Session {
 
     /// Counts a frame that has been polled.
     #[inline]
-    fn leave(&mut self, lane: Lane, length: usize) {
+    fn count_polled(&mut self, lane: Lane, length: usize) {
         self.stats.frames_out = self.stats.frames_out.saturating_add(1);
         self.stats.bytes_out = self.stats.bytes_out.saturating_add(length as u64);
-        if self.outbox.queue_mut(lane).is_some_and(LaneQueue::take_unsolicited_left) {
+        if self.outbox.queue_mut(lane).is_some_and(LaneQueue::take_unsolicited_polled) {
             self.restart_overload(lane);
         }
         if self.progress_queue.has_blocked() || lane != Lane::CHANNEL {

@@ -17,8 +17,8 @@ impl Session {
         self.handshake.asks()
     }
 
-    /// The era that the handshake of a client of MCP has chosen; `None` until then, and for any other end. It is a property of the server: a
-    /// client that connects again may set it as [`Config::era`](crate::Config::era), and saves the probe (MCP 2026-07-28, Versioning).
+    /// The era that the handshake of a client of MCP has chosen; `None` until then, and for any other end. The era is a property of the
+    /// server: a client that connects again may set it as [`Config::era`](crate::Config::era) to save the probe (MCP 2026-07-28, Versioning).
     #[must_use]
     pub fn era(&self) -> Option<Era> {
         let is_client = self.rules.opens && matches!(self.config.protocol, Protocol::Mcp { .. });
@@ -68,13 +68,13 @@ impl Session {
         let open =
             self.outbound_calls.len().saturating_add(self.outbound_inputs.len()).saturating_add(self.subscriber.open_exchanges());
         // A call that is held for the handshake, or waits for answers to its input requests, has no exchange.
-        let calls = self.outbound_calls.iter().filter(|(_, call)| !call.has_exchange()).count();
+        let calls_without = self.outbound_calls.iter().filter(|(_, call)| !call.has_exchange()).count();
         if self.handshake.asks() {
-            return open.saturating_sub(calls);
+            return open.saturating_sub(calls_without);
         }
-        let inputs = self.outbound_inputs.values().filter(|input| input.is_held()).count();
+        let held_inputs = self.outbound_inputs.values().filter(|input| input.is_held()).count();
         let opening = if self.is_closed() { 0 } else { self.handshake.open_exchanges() };
-        open.saturating_sub(calls).saturating_sub(inputs).saturating_add(opening)
+        open.saturating_sub(calls_without).saturating_sub(held_inputs).saturating_add(opening)
     }
 
     /// The greatest `now` passed so far.

@@ -1,7 +1,7 @@
 //! The queue of frames of one lane that wait to be polled.
 //!
 //! ```text
-//!               push                next         
+//!               push                next
 //!   (none) -----------> queued ----------------------> (gone: polled)
 //!                          |
 //!                          | withdraw, withdraw_first: it is never sent
@@ -57,8 +57,8 @@ struct Waiting {
     number: u64,
     class: Class,
     frame: QueuedFrame,
-    /// `true` if it is never sent. `sweep` removes such entries when there are many; until then `frame` has the number of bytes that it
-    /// occupies in the shared buffer.
+    /// `true` if the frame was withdrawn, and is never sent. `sweep` removes such entries when there are many; until then `frame` has the
+    /// number of bytes that it occupies in the shared buffer.
     withdrawn: bool,
 }
 
@@ -79,8 +79,8 @@ pub(super) struct LaneQueue {
     is_in_rotation: bool,
     /// The number of exchanges of the peer that came by the lane and have no reply yet.
     owed: usize,
-    /// `true` if an unsolicited reply was polled since this was last read.
-    unsolicited_left: bool,
+    /// `true` if an unsolicited reply was polled since the last call of `take_unsolicited_polled`.
+    unsolicited_polled: bool,
     /// The deadline by which the peer must read an unsolicited reply.
     overload: Overload,
 }
@@ -108,12 +108,12 @@ impl LaneQueue {
                 self.uncount(waiting.class, waiting.frame.len());
                 return Some((waiting.class, waiting.frame));
             }
-            self.pass_withdrawn(&waiting.frame, frames);
+            self.drop_withdrawn(&waiting.frame, frames);
         }
     }
 
     #[cold]
-    fn pass_withdrawn(&mut self, frame: &QueuedFrame, frames: &mut FrameBuffer) {
+    fn drop_withdrawn(&mut self, frame: &QueuedFrame, frames: &mut FrameBuffer) {
         self.withdrawn = self.withdrawn.saturating_sub(1);
         if let QueuedFrame::InBuffer(length) = *frame {
             self.withdrawn_bytes = self.withdrawn_bytes.saturating_sub(length);
@@ -124,7 +124,7 @@ impl LaneQueue {
     /// Withdraws a frame, and returns its length; `None` if it has been polled.
     pub(super) fn withdraw(&mut self, number: u64, frames: &mut FrameBuffer) -> Option<usize> {
         let place = self.queue.binary_search_by_key(&number, |waiting| waiting.number).ok()?;
-        let withdrawn = self.empty(place);
+        let withdrawn = self.withdraw_at(place);
         self.sweep(frames);
         withdrawn
     }
@@ -148,7 +148,7 @@ impl LaneQueue {
                 break;
             }
             if self.queue.get(place).is_some_and(|waiting| is_of_kind(waiting.class))
-                && let Some(length) = self.empty(place)
+                && let Some(length) = self.withdraw_at(place)
             {
                 freed = freed.saturating_add(length);
                 count = count.saturating_add(1);
@@ -159,7 +159,7 @@ impl LaneQueue {
     }
 
     /// Withdraws the frame at index `place` and returns its length; `None` if it was withdrawn before.
-    fn empty(&mut self, place: usize) -> Option<usize> {
+    fn withdraw_at(&mut self, place: usize) -> Option<usize> {
         let waiting = self.queue.get_mut(place).filter(|waiting| !waiting.withdrawn)?;
         let (class, length) = (waiting.class, waiting.frame.len());
         let memory = if let QueuedFrame::InBuffer(length) = waiting.frame { length } else { 0 };
@@ -191,7 +191,7 @@ impl LaneQueue {
         match class {
             Class::Unsolicited(_) => {
                 self.unsolicited_replies = self.unsolicited_replies.saturating_sub(1);
-                self.unsolicited_left = true;
+                self.unsolicited_polled = true;
             }
             Class::Log(_) => self.log_bytes = self.log_bytes.saturating_sub(length),
             _ => {}
@@ -220,7 +220,7 @@ impl LaneQueue {
         &mut self.overload
     }
 
-    /// Records that the lane is in that list. Returns `false` if it already was.
+    /// Records that the lane is in the outbox's list of lanes. Returns `false` if it already was.
     pub(super) fn enter_rotation(&mut self) -> bool {
         !core::mem::replace(&mut self.is_in_rotation, true)
     }
@@ -229,7 +229,7 @@ impl LaneQueue {
         self.is_in_rotation
     }
 
-    /// Records that the lane is no longer in that list.
+    /// Records that the lane is no longer in the outbox's list of lanes.
     pub(super) fn leave_rotation(&mut self) {
         self.is_in_rotation = false;
     }
@@ -276,8 +276,8 @@ impl LaneQueue {
 
     /// Returns `true` if an unsolicited reply was polled since the last call of this method.
     #[inline]
-    pub(super) fn take_unsolicited_left(&mut self) -> bool {
-        core::mem::take(&mut self.unsolicited_left)
+    pub(super) fn take_unsolicited_polled(&mut self) -> bool {
+        core::mem::take(&mut self.unsolicited_polled)
     }
 
     /// The number of entries, withdrawn ones included, and the bytes of withdrawn frames in the shared buffer.

@@ -4,7 +4,7 @@
 //!   receipt ---> Requested --- accept: the acknowledgement is sent ---> Listening --- publish ---> Listening
 //! ```
 //!
-//! While the lane has no room, a notice waits; one that waits already is not added again, so at most one notice waits for each kind and
+//! While the lane has no room, notices wait. A notice that waits already is not added again, so at most one notice waits for each kind and
 //! each resource in the filter. The end of the subscription is the end of its call.
 
 use alloc::collections::VecDeque;
@@ -13,7 +13,7 @@ use crate::dialect::{Notice, SubscriptionFilter};
 
 #[derive(Clone, Debug)]
 pub(super) struct Listener {
-    /// The kinds that the caller wants, and once it is accepted those that it gets.
+    /// The kinds of notices that the caller wants; in `Listening`, the kinds that it gets.
     filter: SubscriptionFilter,
     state: State,
 }
@@ -32,7 +32,7 @@ impl Listener {
         Self { filter, state: State::Requested }
     }
 
-    /// Requested -> Listening, for those kinds that are offered. Returns them; `None` if it was accepted before.
+    /// Requested -> Listening, for the wanted kinds that are offered. Returns these; `None` if the subscription was accepted before.
     pub(super) fn accept(&mut self, offered: &SubscriptionFilter) -> Option<&SubscriptionFilter> {
         let State::Requested = self.state else { return None };
         self.filter = self.filter.and(offered);
@@ -40,7 +40,7 @@ impl Listener {
         Some(&self.filter)
     }
 
-    /// Adds a notice to those that wait, unless it waits already. `false` if the subscription does not bring it.
+    /// Adds a notice to those that wait, unless it waits already. Returns `false` if the subscription does not include the notice.
     pub(super) fn publish(&mut self, notice: &Notice) -> bool {
         let State::Listening { waiting } = &mut self.state else { return false };
         let wants = self.filter.wants(notice);

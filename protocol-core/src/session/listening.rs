@@ -8,8 +8,8 @@ use crate::time::Instant;
 
 impl Session {
     /// Accepts a subscription ([`crate::Request::Listen`]) for those of its kinds that are in `offered`. The caller is sent the
-    /// acknowledgement, and from now on what is [published](Self::publish). [`respond`](Self::respond) with [`crate::Reply::Done`] ends
-    /// the subscription, as does its caller ([`crate::Event::Cancelled`]).
+    /// acknowledgement, and from now on the notices that are [published](Self::publish). This end ends the subscription by
+    /// [`respond`](Self::respond) with [`crate::Reply::Done`], the caller by a cancel ([`crate::Event::Cancelled`]).
     ///
     /// # Errors
     /// [`NotLive`] if `id` is over, is no subscription, or was accepted before.
@@ -21,8 +21,8 @@ impl Session {
         Ok(())
     }
 
-    /// Sends a notice to every subscription that it belongs to, and returns their number. It waits while a lane has no room; the same
-    /// notice does not wait twice. For a peer that has made a handshake there is [`notify`](Self::notify).
+    /// Sends a notice to every accepted subscription that includes it, and returns the number of these subscriptions. While a lane has no
+    /// room, the notice waits; the same notice does not wait twice. For a peer that has made a handshake, use [`notify`](Self::notify).
     pub fn publish(&mut self, notice: &Notice, now: Instant) -> usize {
         self.advance(now);
         let mut reached: usize = 0;
@@ -39,7 +39,7 @@ impl Session {
 }
 
 impl Session {
-    /// Sends the notices of a subscription that wait, as far as there is room. Returns `true` if it sent one.
+    /// Sends the waiting notices of a subscription while its lane has room. Returns `true` if one was sent.
     pub(super) fn flush_notices(&mut self, id: InboundId) -> bool {
         let Some(inbound) = self.inbound_calls.get_mut(&id).filter(|inbound| inbound.is_active()) else { return false };
         inbound.flush_notices(id, self.now, &mut self.outbox, &mut self.progress_queue)

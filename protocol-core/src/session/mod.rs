@@ -2,10 +2,10 @@
 //!
 //! | Files | |
 //! |---|---|
-//! | `outbound_call`, `inbound_call`, `input`, `listener`, `subscriber` | the machines of outbound calls, of inbound calls, of the input requests on their behalf, and of subscriptions, the peer's and ours |
+//! | `outbound_call`, `inbound_call`, `input`, `listener`, `subscriber` | the machines of outbound calls, of inbound calls, of input requests, of the peer's subscriptions, and of our subscription |
 //! | `handshake`, `ending`, `overload` | the machines of the handshake, of closing, and of a lane whose peer does not read |
 //! | `outbox`, `lane_queue`, `event_queue`, `timers`, `progress_queue` | the queues of frames, events and progress, and the deadlines |
-//! | `progress`, `depth`, `peer_ids`, `recent_caller`, `terms`, `stats`, `monotonic_map` | the rules of progress and of sampling depth, the peer's ids and callers, counters, a map |
+//! | `progress`, `depth`, `request_rate`, `peer_ids`, `recent_caller`, `terms`, `stats`, `monotonic_map` | the rules of progress, of sampling depth and of the rate of requests; the peer's ids and callers; counters; a map |
 //! | `caller`, `rounds`, `callee`, `gateway`, `notices`, `listening`, `subscribing`, `alarms`, `closing`, `input_output`, `inspect` | the methods of [`Session`], with their private steps |
 //! | `receive`, `opening` | the effect of each message of the peer, and the steps of the handshake |
 //! | `verbs`, `event`, `route` | the types that methods take, return and poll |
@@ -115,7 +115,7 @@ pub use verbs::{
 /// | G6 | No input, however hostile, causes a panic or unbounded recursion. |
 /// | G7 | [`poll_timeout`](Self::poll_timeout) returns `None` or a time after the greatest `now` passed to [`handle_timeout`](Self::handle_timeout). A method that would set a deadline at or before its `now` ends the call or input request at once. |
 /// | G8 | The output of a method can be polled as soon as it returns. Only deadlines wait for [`handle_timeout`](Self::handle_timeout). |
-/// | G9 | Only [`handle_timeout`](Self::handle_timeout) expires a deadline. A frame or method call before it is handled as if in time, whatever its `now`. |
+/// | G9 | Only [`handle_timeout`](Self::handle_timeout) expires a deadline. A frame or method call that comes before the call of `handle_timeout` counts as in time, whatever its `now`. |
 /// | G10 | The same sequence of methods, polls included, gives the same output byte for byte. Nothing depends on hash seeds, addresses or a clock. |
 /// | G11 | The ids and tokens `1` and `"1"` are different. The ids of the two directions are independent. |
 /// | G12 | Sampling never nests deeper than [`crate::DepthPolicy::max`], provided that the message or the owner says which call a request belongs to. |
@@ -149,9 +149,9 @@ pub use verbs::{
 ///         client.handle_frame(out.frame, Lane::CHANNEL, now)?;
 ///     }
 ///     while let Some(event) = client.poll_event() {
-///         if let Event::Done { id, outcome: how, .. } = event {
+///         if let Event::Done { id, outcome: received, .. } = event {
 ///             assert_eq!(id, call);
-///             outcome = Some(how);
+///             outcome = Some(received);
 ///         }
 ///     }
 /// }
@@ -167,18 +167,18 @@ pub struct Session {
     now: Instant,
     handshake: Handshake,
     peer: Option<Arc<PeerInfo>>,
-    /// A change of the peer that arrived before its answer to our handshake request.
+    /// A change of the peer that arrived before the answer to our handshake request.
     change: Option<Box<PeerChange>>,
     ending: Ending,
     /// The frame that is being read.
     arriving: Arriving,
-    /// The exchange of ours on whose stream it came.
+    /// The exchange of ours on whose stream that frame came, if the owner has named one.
     within: Option<ExchangeId>,
 
     /// The number of our next id, of any kind. No number is used twice.
     next: u64,
     outbound_calls: Table<OutboundId, OutboundCall>,
-    /// The calls whose current exchange is not their first, by its number. An index of `outbound_calls`.
+    /// The calls whose current exchange is a retry, by the number of the exchange. An index of `outbound_calls`.
     retries: BTreeMap<ExchangeId, OutboundId>,
     /// Bytes of calls and of input requests that wait for the handshake.
     held_bytes: usize,
@@ -187,7 +187,7 @@ pub struct Session {
     /// The peer's names of calls, by lane, on protocols that name calls (Tesseron). An index of `inbound_calls`.
     names: BTreeMap<(Lane, WireId), InboundId>,
     inbound_calls: Table<InboundId, InboundCall>,
-    /// The members of `_meta` that name this end in each stateless request of ours; empty unless a handshake has chosen such requests.
+    /// The members of `_meta` that name this end in each stateless request of ours; empty unless our requests are stateless.
     stamp: Box<[u8]>,
     /// The least severe log record that a stateless request of ours asks for.
     wanted_level: Option<Level>,
@@ -195,7 +195,7 @@ pub struct Session {
     subscriber: Subscriber,
     /// The caller of the last stateless request.
     recent_caller: RecentCaller,
-    /// The rate of requests of the peer, if it is bounded.
+    /// The bound on the rate of the peer's requests.
     request_rate: RequestRate,
     /// The number of cancelled inbound calls whose handler has not ended.
     orphans: usize,
@@ -205,7 +205,7 @@ pub struct Session {
     inbound_inputs: BTreeMap<InputKey, InboundInput>,
     alarms: BTreeMap<AlarmId, Option<Instant>>,
 
-    /// Calls whose progress waits for the session's window or for room on their lane.
+    /// Calls whose progress waits for the session's rate window or for room on their lane.
     progress_queue: ProgressQueue,
     /// The least severe log record that is sent.
     log_level: Level,

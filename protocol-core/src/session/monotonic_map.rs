@@ -160,16 +160,16 @@ mod tests {
     }
 
     #[test]
-    fn a_table_does_what_a_tree_does_however_the_keys_come() {
-        // One in `odd` keys does not rise: many, some, none.
-        for odd in [2, 10, u64::MAX] {
+    fn the_map_does_the_same_as_a_tree_in_any_order_of_keys() {
+        // One in `one_in` keys does not rise: half of them, some, none.
+        for one_in in [2, 10, u64::MAX] {
             let (mut table, mut model, mut random) = (MonotonicMap::new(), BTreeMap::new(), random(1 << 30));
             let mut highest = 1_000;
             for step in 0..100_000_u64 {
                 let grows = if step / 5_000 % 2 == 0 { 70 } else { 30 };
                 if random() % 100 < grows {
                     highest += random() % 3 + 1;
-                    let key = if random() % odd == 0 { random() % highest } else { highest };
+                    let key = if random() % one_in == 0 { random() % highest } else { highest };
                     if let Entry::Vacant(entry) = model.entry(key) {
                         entry.insert(step);
                         table.insert(key, step);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_may_come_again_where_it_left_a_gap() {
+    fn a_removed_key_may_be_inserted_into_its_gap() {
         let mut table = MonotonicMap::new();
         (1..=3_u64).for_each(|key| table.insert(key, 'a'));
         assert_eq!(table.remove(&2), Some('a'));
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_stays_keeps_no_gaps_of_later_ones() {
+    fn gaps_behind_an_entry_that_stays_are_removed() {
         let mut table = MonotonicMap::new();
         table.insert(0_u64, ());
         table.insert(u64::MAX, ());
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_given_back_when_a_burst_is_over() {
+    fn memory_is_freed_when_a_burst_is_over() {
         let mut table = MonotonicMap::new();
         (0..100_000).for_each(|key| table.insert(key, key));
         // Removes all but every hundredth, and then those, the newest first.
@@ -226,9 +226,9 @@ mod tests {
         assert!(table.queue.capacity() <= MIN_CAPACITY, "{}", table.queue.capacity());
     }
 
-    /// To give it back at each removal would copy all of them each time.
+    /// Freeing memory at each removal would copy all entries each time.
     #[test]
-    fn memory_stays_as_long_as_a_quarter_of_it_is_used() {
+    fn memory_is_kept_while_a_quarter_of_it_is_used() {
         let mut table = MonotonicMap::new();
         (0..1_000_u64).for_each(|key| table.insert(key, ()));
         let room = table.queue.capacity();

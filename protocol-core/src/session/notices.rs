@@ -11,8 +11,8 @@ use crate::time::Instant;
 
 impl Session {
     /// Sends a log record, on behalf of the inbound call `id` if there is one. If too much output is queued, the oldest queued records are
-    /// dropped in its favour, or this one is. On behalf
-    /// of a stateless request it is sent from the level on that the request asks for; a peer that sends only such requests gets no other.
+    /// dropped to make room, or else this record is. On behalf of a stateless request, a record is sent if it is at least as severe as the
+    /// level that the request asks for. A peer that sends only stateless requests gets no records that belong to no request.
     ///
     /// # Errors
     /// [`NotLive`] if the call `id` is over.
@@ -59,12 +59,12 @@ impl Session {
         if !self.ending.is_open() {
             return Err(Refused::Closing);
         }
-        let proper = match &notice {
+        let is_valid = match &notice {
             Notice::Custom { params: Some(params), .. } => params.is_object(),
             Notice::Actions(list) | Notice::Resources(list) => list.is_array(),
             _ => true,
         };
-        if !proper {
+        if !is_valid {
             return Err(Refused::Params);
         }
         self.rules.dialect.check_notice(&notice, &self.config.capabilities).map_err(Refused::from)?;

@@ -1,8 +1,8 @@
 //! The steps of the handshake at both ends, and the choice of an era by a client of MCP.
 //!
 //! A client that speaks revisions without a handshake asks the server for its revisions first: it *probes* (MCP 2026-07-28, Versioning).
-//! The answer decides between stateless requests and the handshake. A server that does not answer in time is taken for an old one, until a
-//! late answer says otherwise.
+//! The answer decides between stateless requests and the handshake. If a server does not answer in time, the client makes the handshake, as
+//! with a server of the legacy era; a late answer can still choose stateless requests.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -67,7 +67,7 @@ impl Session {
         self.handshake.open_probe().filter(|_| self.config.era.has_legacy())
     }
 
-    /// The deadline of the handshake has passed. A server that does not answer a probe is taken for one that does not know it.
+    /// Handles the deadline of the handshake. A server that has not answered a probe is treated as one of the legacy era.
     pub(super) fn expire_handshake(&mut self) {
         match self.probe_before_handshake() {
             Some(probe) => self.open_handshake(Some(probe)),
@@ -138,8 +138,8 @@ impl Session {
         if let Some((capabilities, declared)) = change.capabilities {
             (peer.capabilities, peer.declared) = (capabilities, declared);
         }
-        if let Some(pass) = &mut peer.credentials {
-            pass.claim_code = None;
+        if let Some(credentials) = &mut peer.credentials {
+            credentials.claim_code = None;
         }
         self.peer = Some(Arc::new(peer.clone()));
         self.push_event(Event::PeerChanged(peer.into()));
@@ -155,7 +155,7 @@ impl Session {
 
     /// Handles the response to a request that opened the handshake.
     pub(super) fn take_opening_answer(&mut self, opening: Opening, body: ResponseBody) {
-        // A session that is finishing still opens, for the calls that are held; one that sends no more requests does not.
+        // A session that is finishing still completes the handshake, for the calls that are held for it. One that is draining does not.
         if !self.ending.may_write() {
             self.stats.late_frames = self.stats.late_frames.saturating_add(1);
             return;
@@ -183,8 +183,8 @@ impl Session {
                 if let ResponseBody::Error(error) = body {
                     self.push_event(Event::HandshakeRefused(error));
                 }
-                let is_misfit = matches!(verdict, ProbeVerdict::Refused);
-                self.fail(if is_misfit { CloseReason::HandshakeRefused } else { CloseReason::VersionMismatch });
+                let is_refused = matches!(verdict, ProbeVerdict::Refused);
+                self.fail(if is_refused { CloseReason::HandshakeRefused } else { CloseReason::VersionMismatch });
             }
         }
     }

@@ -18,10 +18,10 @@
 //!                                              (gone)
 //! ```
 //!
-//! If the peer answers cancelled calls, a cancel moves a call from `InFlight` to `GivenUp`, where it waits for a partial result. It ends as
-//! cancelled whether or not one comes.
+//! If the peer answers cancelled calls, a cancel moves a call from `InFlight` to `GivenUp`, where it waits for a partial result. The call
+//! ends as cancelled, with or without a partial result.
 //!
-//! No record of a call stays after its end. Exchanges are numbered by us, so a frame is late if its number is below the next one and in no
+//! No record of a call stays after its end. This end numbers its exchanges, so a frame is late if its number has been used and is in no
 //! table.
 
 use alloc::boxed::Box;
@@ -40,17 +40,17 @@ use crate::time::Instant;
 #[derive(Clone, Debug)]
 pub(super) struct OutboundCall {
     op: Op,
-    /// Its exchange, the first one or the last retry. Open in the states `InFlight` and `GivenUp`.
+    /// The current exchange: the first one or the last retry. Open in the states `InFlight` and `GivenUp`.
     exchange: ExchangeId,
-    /// Its request, where it may have to be sent again. Boxed to keep all other calls small.
+    /// The request, if it may have to be sent again. Boxed to keep all other calls small.
     repeatable: Option<Box<Repeatable>>,
-    /// The number of sampling requests that it is nested in.
+    /// The number of sampling requests that the call is nested in.
     depth: u8,
-    /// The rules of its exchange.
+    /// The rules of the exchange.
     rules: &'static Rules,
-    /// Its deadline, as it is armed in the session's timers.
+    /// The deadline, as it is armed in the session's timers.
     armed: Option<Instant>,
-    /// Allocated when it is first needed: most calls get a single frame, at their end.
+    /// Allocated when it is first needed: most calls receive only their response.
     caller_progress: Option<Box<CallerProgress>>,
     state: State,
 }
@@ -59,7 +59,7 @@ pub(super) struct OutboundCall {
 enum State {
     /// Waits for the handshake, and has no deadline of its own. Boxed to keep the state of all other calls small.
     Held(Box<Held>),
-    /// Queued in the outbox, which knows whether it was polled.
+    /// The request is queued in the outbox, which knows whether it was polled.
     InFlight { ticket: Ticket, observed: bool, clocks: Clocks },
     /// The peer has asked for input, and the exchange has ended. Boxed to keep the state of all other calls small.
     Asked(Box<Asked>),
@@ -86,7 +86,7 @@ struct Asked {
     answers: Vec<(Text, Json)>,
     /// The state to return with the answers.
     state: Option<Text>,
-    /// The time of the retry, if no answer has to be waited for.
+    /// The time of the retry, if the round has no input requests.
     again_at: Option<Instant>,
 }
 
@@ -116,25 +116,25 @@ struct Held {
     timeouts: CallTimeouts,
 }
 
-/// Both clocks of a call. They pause while an input request of the peer is open under it.
+/// Both clocks of a call. They pause while an input request of the call is open.
 #[derive(Clone, Debug)]
 pub(super) struct Clocks {
     /// The longest time without accepted progress.
     idle: Option<Duration>,
     /// The time at which the limit on the whole call is reached.
     latest: Option<Instant>,
-    /// The time of its start, or of its last accepted progress.
+    /// The time at which the clocks were started, or at which progress was last accepted.
     activity: Instant,
     /// `true` if accepted progress restarts the idle clock.
     reset_on_progress: bool,
 }
 
-/// The state of everything that arrived for a call before its end.
+/// The input requests, progress and partial result that arrived for a call before its response.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CallerProgress {
-    /// The peer's input requests that are open under it.
+    /// The open input requests of the peer.
     open_inputs: Vec<InputKey>,
-    /// The time since which at least one is open.
+    /// The time since which at least one of them is open.
     asked_since: Instant,
     watcher: Watcher,
     /// The newest partial result that came with progress.
@@ -148,10 +148,10 @@ impl CallerProgress {
     }
 }
 
-/// The frame to send when a call is given up.
+/// The step to take for the request of a call that ends before its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Withdrawal {
-    /// None: the request was never queued, or a cancel was already sent.
+    /// No step: the request was never queued, its exchange has ended, or a cancel was already sent.
     Nothing,
     /// Withdraw the request if it was not polled; otherwise send a cancel, unless the operation has none.
     Request(Ticket),
@@ -180,8 +180,8 @@ impl Clocks {
         self.deadline().filter(|(at, _)| *at <= now).map(|(_, clock)| clock)
     }
 
-    /// Resumes the clocks, which paused at `since`: the idle one from zero, the other with the time that was left. If none was left, the
-    /// next `handle_timeout` ends the call (G7).
+    /// Resumes the clocks, which paused at `since`: the idle clock from zero, the clock of the whole call with the time that was left. If no
+    /// time was left, the next `handle_timeout` ends the call (G7).
     fn resume(&mut self, since: Instant, now: Instant) {
         /// The shortest time after `now`.
         const TICK: Duration = Duration::from_micros(1);
@@ -230,19 +230,19 @@ impl OutboundCall {
         Self { op, exchange, repeatable: None, depth, rules, armed: None, caller_progress: None, state }
     }
 
-    /// Its exchange, the first one or the last retry.
+    /// The current exchange: the first one or the last retry.
     #[inline]
     pub(super) fn exchange(&self) -> ExchangeId {
         self.exchange
     }
 
-    /// Returns `true` if `exchange` is its exchange, and open.
+    /// Returns `true` if `exchange` is the current exchange, and open.
     #[inline]
     pub(super) fn is_open_as(&self, exchange: ExchangeId) -> bool {
         self.exchange == exchange && self.has_exchange()
     }
 
-    /// Returns `true` if a request of it is sent, or queued, and has no response.
+    /// Returns `true` if a request of the call is queued or was sent, and has no response.
     #[inline]
     pub(super) fn has_exchange(&self) -> bool {
         matches!(self.state, State::InFlight { .. } | State::GivenUp { .. })
@@ -253,13 +253,13 @@ impl OutboundCall {
         self.op
     }
 
-    /// The rules of its exchange.
+    /// The rules of the exchange.
     #[inline]
     pub(super) fn rules(&self) -> &'static Rules {
         self.rules
     }
 
-    /// The number of sampling requests that it is nested in.
+    /// The number of sampling requests that the call is nested in.
     #[inline]
     pub(super) fn depth(&self) -> u8 {
         self.depth
@@ -291,7 +291,7 @@ impl OutboundCall {
         }
     }
 
-    /// Asked -> Asked: takes the answer to one of its input requests. Returns `true` if it was the last.
+    /// Asked -> Asked: takes the answer to an input request. Returns `true` if no other answer is missing.
     pub(super) fn answer(&mut self, key: InputKey, answer: Json) -> bool {
         let State::Asked(asked) = &mut self.state else { return false };
         let Some(at) = asked.inputs.iter().position(|(input, _)| *input == key) else { return false };
@@ -300,14 +300,14 @@ impl OutboundCall {
         asked.inputs.is_empty()
     }
 
-    /// The parts of its retry; `None` while an answer is missing.
+    /// The parts of the retry; `None` while an answer is missing.
     pub(super) fn retry(&self) -> Option<RetryParts<'_>> {
         let (State::Asked(asked), Some(repeatable)) = (&self.state, &self.repeatable) else { return None };
         let parts = RetryParts { request: &repeatable.request, answers: &asked.answers, state: asked.state.as_ref() };
         asked.inputs.is_empty().then_some(parts)
     }
 
-    /// Asked -> InFlight: its retry has the number `exchange`.
+    /// Asked -> InFlight: the retry has the number `exchange`.
     pub(super) fn restart(&mut self, exchange: ExchangeId, ticket: Ticket) {
         let State::Asked(asked) = &self.state else { return };
         let (observed, clocks) = (asked.observed, asked.clocks.clone());
@@ -318,7 +318,7 @@ impl OutboundCall {
         }
     }
 
-    /// Returns `true` if its retry is due, and no time limit of the call has passed.
+    /// Returns `true` if the retry is due, and no time limit of the call has passed.
     pub(super) fn is_retry_due(&self, now: Instant) -> bool {
         let State::Asked(asked) = &self.state else { return false };
         asked.again_at.is_some_and(|at| at <= now) && asked.clocks.expired(now).is_none()
@@ -354,7 +354,7 @@ impl OutboundCall {
         }
     }
 
-    /// The ticket of its request in the outbox.
+    /// The ticket of the request in the outbox.
     pub(super) fn ticket(&self) -> Option<Ticket> {
         match self.state {
             State::InFlight { ticket, .. } => Some(ticket),
@@ -362,7 +362,7 @@ impl OutboundCall {
         }
     }
 
-    /// The bytes that it takes while it waits for the handshake.
+    /// The bytes that the request takes while it is held.
     pub(super) fn held_bytes(&self) -> usize {
         match &self.state {
             State::Held(held) => held.request.size(),
@@ -425,7 +425,7 @@ impl OutboundCall {
         }
     }
 
-    /// Returns `true` if an input request of the peer is open under it.
+    /// Returns `true` if an input request of the peer is open.
     fn has_open_input(&self) -> bool {
         self.caller_progress.as_ref().is_some_and(|caller_progress| !caller_progress.open_inputs.is_empty())
     }
@@ -434,12 +434,12 @@ impl OutboundCall {
         self.caller_progress.as_mut().map(|caller_progress| core::mem::take(&mut caller_progress.open_inputs)).unwrap_or_default()
     }
 
-    /// Takes everything that arrived for it, if anything did.
+    /// Takes everything that arrived before the response.
     pub(super) fn take_caller_progress(&mut self) -> Option<Box<CallerProgress>> {
         self.caller_progress.take()
     }
 
-    /// The time of the earlier of its time limits, and its kind. A call that is given up has a deadline of its own.
+    /// The deadline of the current state, and the time limit that has passed if it is reached.
     pub(super) fn deadline(&self) -> Option<(Instant, TimeoutKind)> {
         match &self.state {
             State::GivenUp { until } => Some((*until, TimeoutKind::MaxTotal)),
@@ -453,7 +453,7 @@ impl OutboundCall {
         }
     }
 
-    /// The frame to send when it is given up.
+    /// The step to take for the request if the call ends now.
     pub(super) fn withdrawal(&self) -> Withdrawal {
         match self.state {
             State::Held(_) | State::Asked(_) | State::GivenUp { .. } => Withdrawal::Nothing,
@@ -461,9 +461,9 @@ impl OutboundCall {
         }
     }
 
-    // ---- Its deadline ----
+    // ---- Deadline ----
 
-    /// Arms the deadline of its current state.
+    /// Arms the deadline of the current state.
     #[inline]
     pub(super) fn arm(&mut self, id: OutboundId, timers: &mut Timers) {
         let at = self.deadline().map(|(at, _)| at);
@@ -475,7 +475,7 @@ impl OutboundCall {
         timers.set(TimerKey::OutboundCall(id), &mut self.armed, None);
     }
 
-    /// Records that its deadline was removed from the timers.
+    /// Records that the deadline was removed from the timers.
     pub(super) fn forget_armed(&mut self) {
         self.armed = None;
     }
@@ -496,7 +496,7 @@ pub(super) mod transitions {
     use crate::session::{Close, Event, OutboundId, Outcome, Session};
     use crate::{Answer, CancelReason, Capabilities, Config, Identity, Instant, Invoke, Json, Op, RpcError, TransportEnd};
 
-    /// The call has the id 2, and so has its progress token.
+    /// The call and its progress token have the id 2.
     struct Caller {
         session: Session,
         call: OutboundId,
@@ -627,7 +627,7 @@ pub(super) mod transitions {
         while let Some(out) = session.poll_transmit() {
             sent.push(name_frame(&out.frame));
         }
-        // The end may wait for the last frame to be polled.
+        // `Event::Closed` may come only after the last frame was polled.
         while let Some(event) = session.poll_event() {
             told.push(name_event(&event));
         }
@@ -701,12 +701,11 @@ pub(super) mod transitions {
     }
 
     #[test]
-    fn the_machine_of_an_outbound_call_is_the_one_in_the_docs() {
+    fn the_transitions_of_an_outbound_call_are_those_in_the_docs() {
         compare("call.txt", "A call of ours: every state, every input.", &table(&STATES, &INPUTS, in_state));
     }
 
-    /// The same machine in a revision without a handshake, where the peer asks by results. The call has the id 2, and its first retry the next one
-    /// that is free.
+    /// Brings a call into a state, in a revision without a handshake, in which the peer asks for input by results. The call has the id 2.
     fn over_rounds(name: &str) -> Caller {
         const DISCOVERED: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}}"#;
         let mut config = Config::mcp_client(Identity::new("client", "1"));
@@ -776,13 +775,13 @@ pub(super) mod transitions {
     }
 
     #[test]
-    fn the_machine_of_a_call_over_rounds_is_the_one_in_the_docs() {
+    fn the_transitions_of_a_call_over_rounds_are_those_in_the_docs() {
         let states = ["Written", "InFlight", "AskedByResult", "Delayed", "gone"];
         let title = "A call of ours whose peer asks by results (MCP 2026-07-28): every state, every input.";
         compare("call-over-rounds.txt", title, &table(&states, &OVER_ROUNDS, over_rounds));
     }
 
-    /// The same machine at a Tesseron gateway, where the peer answers cancelled calls and has 5 s for it. The call has the id 1.
+    /// Brings a call of a Tesseron gateway into a state. The peer must answer a cancelled call within 5 s. The call has the id 1.
     fn at_a_gateway(name: &str) -> Caller {
         const HELLO: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tesseron/hello","params":{"protocolVersion":"1.2.0","app":{"id":"a","name":"A","origin":"unknown"},"actions":[],"resources":[],"capabilities":{}}}"#;
         let welcome = Welcome { session_id: "s".into(), resume_token: None, standing: ClaimState::Bound };
@@ -845,7 +844,7 @@ pub(super) mod transitions {
     ];
 
     #[test]
-    fn the_machine_of_a_call_of_a_gateway_is_the_one_in_the_docs() {
+    fn the_transitions_of_a_call_of_a_gateway_are_those_in_the_docs() {
         let states = ["Written", "InFlight", "Asked", "GivenUp", "gone"];
         let title = "A call of a Tesseron gateway, which waits 5 s for the answer to a cancel: every state, every input.";
         compare("call-of-a-gateway.txt", title, &table(&states, &AT_A_GATEWAY, at_a_gateway));

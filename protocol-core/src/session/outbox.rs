@@ -40,7 +40,7 @@ pub(super) struct Outbox {
     others: BTreeMap<Lane, LaneQueue>,
     /// Lanes that may be removed at the end of the running method.
     idle: Vec<Lane>,
-    /// Lanes other than the channel that may have a frame to poll, each once. The first is polled next, and is then appended if it has more.
+    /// Lanes other than the channel that may have a frame to poll, each once. The first is polled next, and then appended if it has more frames.
     rotation: VecDeque<Lane>,
     /// `true` if the other lanes came first at the last poll, so that the channel comes first at the next one.
     others_were_first: bool,
@@ -114,7 +114,7 @@ impl Outbox {
         if self.rotation.is_empty() { self.pop_channel() } else { self.pop_alternately() }
     }
 
-    /// The next frame if other lanes than the channel have frames: the channel and the others come first in alternation.
+    /// The next frame if other lanes than the channel have frames: the channel and the other lanes alternate in which is polled first.
     #[cold]
     fn pop_alternately(&mut self) -> Option<Transmit> {
         self.others_were_first = !self.others_were_first;
@@ -176,7 +176,7 @@ impl Outbox {
         Some(length)
     }
 
-    /// Withdraws a frame. `false` if it has been polled.
+    /// Withdraws a frame. Returns `false` if it was polled or withdrawn before.
     pub(super) fn withdraw(&mut self, ticket: Ticket) -> bool {
         let Some((queue, frames)) = self.parts(ticket.lane) else { return false };
         let withdrawn = queue.withdraw(ticket.number, frames);
@@ -190,8 +190,8 @@ impl Outbox {
         self.queue(ticket.lane).is_some_and(|queue| queue.is_unpolled(ticket.number))
     }
 
-    /// Withdraws the progress and the log records of `id`, which came by `lane`. `last` is the newest of its progress; `has_logged` says
-    /// that there were records.
+    /// Withdraws the progress and the log records of the call `id`, which came by `lane`. `last` is the ticket of its newest progress;
+    /// `has_logged` is `true` if log records were queued for it.
     pub(super) fn withdraw_reports(&mut self, id: InboundId, lane: Lane, last: Option<Ticket>, has_logged: bool) {
         let holds_logs = has_logged && self.queue(lane).is_some_and(|queue| queue.log_bytes() > 0);
         if holds_logs || last.is_some_and(|last| self.is_unpolled(last)) {
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_leave_in_the_order_in_which_they_came() {
+    fn frames_are_polled_in_the_order_in_which_they_were_queued() {
         let mut outbox = outbox(100);
         for text in ["a", "b", "c"] {
             push(&mut outbox, Class::Notice, text);
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_of_withdrawn_frames_do_not_pile_up_after_one_that_stays() {
+    fn entries_of_withdrawn_frames_do_not_pile_up_behind_a_frame_that_stays() {
         let mut outbox = outbox(100);
         push(&mut outbox, Class::Notice, "stays");
         for _ in 0..10_000 {
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_of_one_call_is_withdrawn_and_that_of_others_stays() {
+    fn progress_of_one_call_is_withdrawn_and_progress_of_other_calls_stays() {
         let mut outbox = outbox(100);
         push(&mut outbox, Class::Progress(InboundId(1)), "1a");
         push(&mut outbox, Class::Progress(InboundId(2)), "2a");
@@ -446,7 +446,7 @@ mod tests {
 
     /// Withdrawn frames lie between the others in the buffer, so their memory is free only after a sweep.
     #[test]
-    fn memory_of_withdrawn_frames_does_not_pile_up_after_one_that_stays() {
+    fn memory_of_withdrawn_frames_does_not_pile_up_behind_a_frame_that_stays() {
         let mut outbox = outbox(100);
         push(&mut outbox, Class::Notice, "stays");
         let text = "goes".repeat(200);
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_of_every_kind_leave_in_order_by_both_pop_and_pop_into() {
+    fn frames_of_every_kind_keep_their_order_with_pop_and_with_pop_into() {
         let long = "long".repeat(1_000);
         // Bit `n` of `ways` decides how the `n`th frame is taken.
         for ways in 0..32_u32 {

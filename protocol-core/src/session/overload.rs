@@ -1,4 +1,4 @@
-//! The time in which a peer must read an unsolicited reply, on a lane on which their number has reached its limit.
+//! The time in which a peer must read an unsolicited reply. It runs on a lane while the number of queued ones has reached its limit.
 //!
 //! ```text
 //!   Calm --- the limit is reached ---------> Counting --- the time is over ---> the lane is closed
@@ -6,7 +6,7 @@
 //!     `------ fewer are queued --------------'      `-' one was polled: the time restarts
 //! ```
 //!
-//! The state is its deadline, which exists while it is counting.
+//! The state is stored as the deadline, which exists only in `Counting`.
 
 use core::time::Duration;
 

@@ -39,7 +39,7 @@ pub(super) struct PeerIds {
     others: BTreeMap<Lane, BTreeMap<WireId, Owner>>,
     past: VecDeque<WireId>,
     remembered: usize,
-    /// The highest number so far. A higher one cannot be a past id.
+    /// The highest number so far. A higher number cannot be a past id.
     highest: Option<i64>,
 }
 
@@ -54,13 +54,13 @@ impl PeerIds {
         if lane == Lane::CHANNEL { self.channel.get(id).copied() } else { self.others.get(&lane)?.get(id).copied() }
     }
 
-    /// The owner of an id that is live on exactly one lane, whichever it is.
+    /// The owner of an id that is live on exactly one lane; `None` if it is live on no lane or on several.
     pub(super) fn only_owner(&self, id: &WireId) -> Option<Owner> {
         let mut owners = self.channel.get(id).into_iter().chain(self.others.values().filter_map(|ids| ids.get(id)));
         owners.next().filter(|_| owners.next().is_none()).copied()
     }
 
-    /// Adds an id, which must not be live. Returns `true` if it is remembered as a past one.
+    /// Adds an id, which must not be live. Returns `true` if it is remembered as a past id.
     pub(super) fn insert(&mut self, lane: Lane, id: WireId, owner: Owner) -> bool {
         if lane != Lane::CHANNEL {
             self.others.entry(lane).or_default().insert(id, owner);

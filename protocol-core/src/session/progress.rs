@@ -84,11 +84,11 @@ impl Window {
 pub(super) enum UpdateStep {
     /// Nothing is kept, or only a message that waits for the next increase.
     Nothing,
-    /// It waits for the call's own window, which opens at that time, or never.
+    /// The update waits for the call's own window, which opens at that time, or never.
     Waits(Option<Instant>),
-    /// It may be sent. It counts in the windows.
+    /// The update may be sent. It counts in the windows.
     Ready,
-    /// It reaches its total for the first time: it is sent whether or not the windows are open, and does not count in them.
+    /// The value has reached its total for the first time. The update is sent whether or not the windows are open, and does not count in them.
     Final,
 }
 
@@ -99,9 +99,9 @@ pub(super) struct Reporter {
     floor: Option<f64>,
     /// The last value that was sent.
     sent: Option<f64>,
-    /// The last message that was accepted, sent or kept, where a value may be repeated for a new message.
+    /// The last message that was accepted, sent or kept; only with [`ProgressPolicy::repeat_value_for_message`].
     message: Option<Text>,
-    /// `true` once an update was sent as final, past the windows.
+    /// `true` once an update was sent as [`UpdateStep::Final`].
     final_passed: bool,
     /// The update that waits for the window, for room in the outbox, or for the next increase.
     kept: Option<Progress>,
@@ -171,7 +171,7 @@ impl Reporter {
             }
         }
         if update.value.is_none() && !rules.lone_messages {
-            // The protocol demands a value, and that it increases. The first message is sent with 0; later ones wait for an increase.
+            // The protocol demands an increasing value. The first message is sent with the value 0; later messages wait for an increase.
             let can_begin = !repeats || update.message.is_some();
             if self.floor.is_none() && can_begin {
                 update.value = Some(0.0);
@@ -202,7 +202,7 @@ impl Reporter {
         }
     }
 
-    /// Takes the kept update to be sent, as [`Self::next`] allowed.
+    /// Takes the kept update to be sent; `next` is the step that [`Self::next`] returned.
     pub(super) fn release(&mut self, next: UpdateStep, now: Instant) -> Option<Progress> {
         match next {
             UpdateStep::Final => self.final_passed = true,
@@ -226,7 +226,7 @@ impl Reporter {
         Some(update)
     }
 
-    /// Merges member by member; the newer one wins. A new value replaces the total too, even if it comes without one.
+    /// Merges an update with the kept one, member by member; newer members win. A new value also replaces the total, even by none.
     fn keep(&mut self, newer: Progress) {
         let Some(kept) = &mut self.kept else {
             self.kept = Some(newer);
@@ -265,13 +265,13 @@ fn as_percent(update: Progress) -> Progress {
 /// The verdict of a caller on an update that arrived.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum UpdateVerdict {
-    /// It becomes an event. `advances` is `true` if it restarts the idle clock, and `false` if it only repeats the last value with another
-    /// message.
+    /// The update becomes an event. `advances` is `true` if it restarts the idle clock, and `false` if it only repeats the last value with
+    /// another message.
     Accepted { progress: Progress, advances: bool },
-    /// It is dropped, and breaks no rule: it repeats what an earlier exchange of the call has reported.
+    /// The update is dropped, and breaks no rule: an earlier exchange of the call has reported a value at least as great.
     Repeated,
-    /// It is dropped. `is_reported` is `true` if it is reported as an event, and `false` if it is only counted because another one was
-    /// reported in the same window.
+    /// The update is dropped, and breaks a rule. `is_reported` is `true` if the violation becomes an event, and `false` if it is only
+    /// counted, because another violation became an event in the same window.
     Dropped { is_reported: bool },
 }
 
@@ -286,11 +286,11 @@ fn is_worth_an_event(progress: &Progress, rules: &Rules) -> bool {
 pub(super) struct Watcher {
     /// The last value of the current exchange.
     floor: Option<f64>,
-    /// The greatest value of the exchanges before it.
+    /// The greatest value of the earlier exchanges.
     earlier: Option<f64>,
     /// The last update that was accepted.
     last: Option<Box<Progress>>,
-    /// The end of the time in which violations are counted and not reported.
+    /// The end of the time in which violations are only counted.
     quiet_until: Option<Instant>,
 }
 
@@ -308,7 +308,7 @@ impl Watcher {
         self.floor = None;
     }
 
-    /// Accepts an update that is strictly greater than the last one, by however little: only the sender absorbs rounding errors.
+    /// Accepts an update whose value is greater than the last one, by any amount: only the sender allows for rounding errors.
     pub(super) fn judge(
         &mut self,
         mut progress: Progress,
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_make_no_sense_are_typed_errors() {
+    fn numbers_that_are_negative_not_finite_or_above_the_total_are_errors() {
         for (update, error) in [
             (Progress::value(f64::NAN), ProgressError::NotFinite),
             (Progress::value(f64::INFINITY), ProgressError::NotFinite),
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn epsilon_is_relative_so_that_every_real_step_counts() {
+    fn the_rounding_error_is_relative_so_that_every_real_step_counts() {
         let steps = [1.0, 2.0, 3.0].map(|value| of(value, 1e10));
         assert_eq!(unlimited().values(steps), [1.0, 2.0, 3.0]);
         let bytes = [1e12, 1e12 + 4096.0, 1e12 + 8192.0].map(Progress::value);
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenth_added_ten_times_is_one_and_goes_out_as_one() {
+    fn a_tenth_added_ten_times_is_sent_as_one() {
         let mut bench = unlimited();
         let mut sum = 0.0;
         let mut sent = Vec::new();
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn float_noise_is_no_increase() {
+    fn a_rounding_error_is_no_increase() {
         let mut bench = unlimited();
         assert_eq!(bench.values([Progress::value(0.3)]), [0.3]);
         assert_eq!(bench.report(Progress::value(0.1 + 0.2)), Ok(Verdict::NotIncreasing));
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn a_smaller_value_is_left_out_and_its_message_lives_on() {
+    fn a_value_that_does_not_increase_is_dropped_and_its_message_is_kept() {
         let mut bench = unlimited();
         bench.values([of(5.0, 10.0).with_message("downloading")]);
         assert_eq!(bench.report(of(5.0, 10.0)), Ok(Verdict::NotIncreasing));
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_alone_rides_on_the_next_increase_and_a_first_one_has_value_zero() {
+    fn a_message_alone_is_sent_with_the_next_increase_and_a_first_message_with_zero() {
         let mut bench = unlimited();
         let zero = Progress::value(0.0).with_message("starting");
         assert_eq!(bench.report(Progress::message("starting")), Ok(Verdict::Send(zero)));
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn on_a_wire_with_lone_messages_they_go_as_they_are() {
+    fn a_message_alone_is_sent_without_a_value_if_the_protocol_allows_it() {
         let mut bench = unlimited();
         bench.rules = PERCENT;
         assert_eq!(bench.report(Progress::message("starting")), Ok(Verdict::Send(Progress::message("starting"))));
@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn any_window_holds_at_most_its_number_and_the_newest_is_kept() {
+    fn a_full_window_lets_no_update_through_and_the_newest_is_kept() {
         let mut bench = Bench::new(RateWindow::new(2, Duration::from_millis(100)));
         assert_eq!(bench.values((1..=99).map(|value| Progress::value(f64::from(value)))), [1.0, 2.0]);
         let opens = Instant::from_millis(100);
@@ -540,7 +540,7 @@ mod tests {
     }
 
     #[test]
-    fn the_final_update_passes_a_full_window_at_once_and_only_once() {
+    fn a_final_update_is_sent_past_a_full_window_only_once() {
         let mut bench = Bench::new(RateWindow::new(1, Duration::from_secs(1)));
         assert_eq!(bench.values([of(1.0, 3.0), of(2.0, 3.0), of(3.0, 3.0)]), [1.0, 3.0]);
         assert_eq!(bench.report(of(3.0, 3.0)), Ok(Verdict::NotIncreasing));
@@ -558,7 +558,7 @@ mod tests {
     }
 
     #[test]
-    fn a_percent_scale_judges_order_and_the_end_on_percent() {
+    fn percentages_are_compared_and_not_the_original_values() {
         let mut bench = unlimited();
         bench.rules = PERCENT;
         assert_eq!(bench.values([of(1.0, 2.0), of(2.0, 8.0), of(8.0, 8.0)]), [50.0, 100.0]);
@@ -576,7 +576,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_accepts_any_step_forward_and_nothing_else() {
+    fn a_receiver_accepts_any_increase_and_nothing_else() {
         let mut watcher = Watcher::default();
         let quiet = Duration::from_secs(1);
         let mut see = |value: f64, millis: u64| watcher.judge(of(value, 1.0), Instant::from_millis(millis), MCP, false, quiet);
@@ -589,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn an_equal_value_with_a_message_is_a_message_where_that_is_allowed() {
+    fn an_equal_value_with_a_message_is_accepted_as_a_message_if_that_is_allowed() {
         let mut watcher = Watcher::default();
         let mut see = |progress| watcher.judge(progress, Instant::ZERO, MCP, true, Duration::ZERO);
         see(Progress::value(1.0));

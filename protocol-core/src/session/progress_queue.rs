@@ -1,10 +1,10 @@
-//! The queue of calls whose progress waits for what they share: the session's rate window, and room on their lane.
+//! The queue of calls whose progress waits for the session's rate window, or only for room on their lane.
 //!
-//! | QueueTicket | `join` for the turn | `join` for room | `leave` |
+//! | QueueTicket | `join` for the window | `join` for room | `leave` |
 //! |---|---|---|---|
-//! | none | the last of those for the turn | the last of those for room | none |
-//! | for the turn | stays | the last of those for room | none |
-//! | for room | the last of those for the turn | stays | none |
+//! | none | the last of those for the window | the last of those for room | none |
+//! | for the window | stays | the last of those for room | none |
+//! | for room | the last of those for the window | stays | none |
 //!
 //! The queue is first come, first served, so that a call which reports often cannot starve one that reports rarely. Final updates wait for
 //! room alone, in a queue of their own.
@@ -26,7 +26,7 @@ pub(super) enum WaitFor {
     /// Room on the lane alone.
     Room,
     /// Room on the lane and the session's window.
-    Turn,
+    Window,
 }
 
 /// A ticket in a queue. Tickets that wait for room alone come first.
@@ -76,14 +76,14 @@ impl ProgressQueue {
         Some((*self.lanes.get(lane)?.get(ticket)?, *lane))
     }
 
-    /// Appends a call to the queue of a lane. A call that already waits for `what` keeps its ticket.
-    pub(super) fn join(&mut self, id: InboundId, lane: Lane, what: WaitFor, ticket: &mut Option<QueueTicket>) {
-        if ticket.is_none_or(|ticket| ticket.0 != what) {
+    /// Appends a call to the queue of a lane. A call that already waits for `condition` keeps its ticket.
+    pub(super) fn join(&mut self, id: InboundId, lane: Lane, condition: WaitFor, ticket: &mut Option<QueueTicket>) {
+        if ticket.is_none_or(|ticket| ticket.0 != condition) {
             self.leave(lane, ticket);
-            let last = QueueTicket(what, self.next);
+            let last = QueueTicket(condition, self.next);
             self.next = self.next.saturating_add(1);
-            self.change(lane, |line| {
-                line.insert(last, id);
+            self.change(lane, |queue| {
+                queue.insert(last, id);
             });
             *ticket = Some(last);
         }
@@ -92,18 +92,18 @@ impl ProgressQueue {
     #[inline]
     pub(super) fn leave(&mut self, lane: Lane, ticket: &mut Option<QueueTicket>) {
         if let Some(ticket) = ticket.take() {
-            self.change(lane, |line| {
-                line.remove(&ticket);
+            self.change(lane, |queue| {
+                queue.remove(&ticket);
             });
         }
     }
 
     /// Changes the queue of a lane, and updates `heads`.
     fn change(&mut self, lane: Lane, change: impl FnOnce(&mut BTreeMap<QueueTicket, InboundId>)) {
-        let line = self.lanes.entry(lane).or_default();
-        let before = line.first_key_value().map(|(ticket, _)| *ticket);
-        change(line);
-        let after = line.first_key_value().map(|(ticket, _)| *ticket);
+        let queue = self.lanes.entry(lane).or_default();
+        let before = queue.first_key_value().map(|(ticket, _)| *ticket);
+        change(queue);
+        let after = queue.first_key_value().map(|(ticket, _)| *ticket);
         if after.is_none() {
             self.lanes.remove(&lane);
             self.blocked.remove(&lane);
@@ -202,18 +202,18 @@ mod tests {
         let (mut queue, mut tickets) = (queue(), [1, 2].map(|id| (InboundId(id), None)));
         for _ in 0..3 {
             for (id, ticket) in &mut tickets {
-                queue.join(*id, Lane::CHANNEL, WaitFor::Turn, ticket);
+                queue.join(*id, Lane::CHANNEL, WaitFor::Window, ticket);
             }
         }
         let (id, ticket) = &mut tickets[0];
-        queue.join(*id, Lane::CHANNEL, WaitFor::Turn, ticket);
+        queue.join(*id, Lane::CHANNEL, WaitFor::Window, ticket);
         assert_eq!(order(queue, &mut tickets), [1, 2]);
     }
 
     #[test]
-    fn a_final_update_goes_before_all_that_wait_for_the_window_and_after_final_ones_before_it() {
+    fn a_call_that_waits_for_room_goes_before_those_that_wait_for_the_window() {
         let (mut queue, mut tickets) = (queue(), [1, 2, 3].map(|id| (InboundId(id), None)));
-        let waits = [WaitFor::Turn, WaitFor::Room, WaitFor::Turn];
+        let waits = [WaitFor::Window, WaitFor::Room, WaitFor::Window];
         for ((id, ticket), wait) in tickets.iter_mut().zip(waits) {
             queue.join(*id, Lane::CHANNEL, wait, ticket);
         }

@@ -101,8 +101,8 @@ impl Session {
         }
     }
 
-    /// Handles a response to an exchange of ours. Its transitions in `docs/protocols/mcp.md`, "Transitions of an outgoing call": result, invalid
-    /// response, error, late response, response to no request.
+    /// Handles a response to an exchange of ours (`docs/protocols/mcp.md`, "Transitions of an outgoing call": result, invalid response, error,
+    /// late response, response to no request).
     fn take_response(&mut self, number: Option<u64>, body: ResponseBody) {
         let number = number.filter(|number| *number < self.next);
         let Some(number) = number else { return self.violation(Violation::UnknownResponse) };
@@ -161,8 +161,8 @@ impl Session {
         self.deliver_answer(key, &input, answer);
     }
 
-    /// Queues an event for progress, or drops it. Its transitions in `docs/protocols/mcp.md`, "Transitions of an outgoing call": progress accepted,
-    /// progress dropped, late progress.
+    /// Queues an event for progress, or drops it (`docs/protocols/mcp.md`, "Transitions of an outgoing call": progress accepted, progress
+    /// dropped, late progress).
     fn take_progress(&mut self, number: Option<u64>, progress: Progress, partial: Option<Box<Json>>) {
         let number = number.filter(|number| *number < self.next);
         let Some(number) = number else { return self.drop_unknown_progress(Violation::UnknownProgress) };
@@ -175,7 +175,7 @@ impl Session {
         if !call.is_observed() || call.ticket().is_some_and(|ticket| self.outbox.is_unpolled(ticket)) {
             return self.drop_unknown_progress(Violation::UnknownProgress);
         }
-        // After a violation is reported, further ones are only counted for as long as the rate window of our own updates is.
+        // After a violation is reported, further violations are only counted until one length of our own rate window has passed.
         let quiet = self.config.progress.window.length;
         let accepts_equal = self.config.progress.accept_equal;
         match call.judge(progress, partial.map(|partial| *partial), self.now, accepts_equal, quiet) {
@@ -188,7 +188,7 @@ impl Session {
         }
     }
 
-    /// Drops progress that belongs to no call. It is reported at most once in a rate window, too.
+    /// Drops progress that belongs to no call. This violation, too, is reported at most once in a rate window.
     fn drop_unknown_progress(&mut self, rule: Violation) {
         let is_reported = self.now >= self.quiet_until;
         if is_reported {
@@ -224,8 +224,7 @@ impl Session {
         }
     }
 
-    /// Starts a call or refuses it. Its transitions in `docs/protocols/mcp.md`, "Transitions of an incoming call": accepted, refused, id in use, id
-    /// used again.
+    /// Starts a call or refuses it (`docs/protocols/mcp.md`, "Transitions of an incoming call": accepted, refused, id in use, id used again).
     fn take_request(
         &mut self,
         id: WireId,
@@ -281,7 +280,7 @@ impl Session {
     }
 
     /// Returns `true` if one more request of the peer would be too many: `open` requests are the maximum already, or the rate of requests is
-    /// exceeded. Otherwise counts it in the rate.
+    /// exceeded. Otherwise counts the request in the rate.
     #[inline]
     fn is_one_too_many(&mut self, open: usize) -> bool {
         let limits = &self.config.limits;
@@ -353,11 +352,11 @@ impl Session {
         self.push_event(Event::InputRequested { key, parent, ask, depth });
     }
 
-    /// The call that an input request belongs to: the one that it names, else the one on whose stream it came, else the deepest in flight, the
-    /// newest among equals.
+    /// The call that an input request belongs to: the call that it names; else the call on whose stream it came; else the call in flight with
+    /// the greatest sampling depth, and of several such calls the newest.
     fn parent_of_ask(&self, named: Option<u64>) -> Option<OutboundId> {
         // A request that has not been polled cannot have caused an input request.
-        let may_ask = |op: Op| !op.is_probe() && (!self.rules.names_calls || self.rules.dialect.is_cancellable(op));
+        let may_ask = |op: Op| !op.is_ping() && (!self.rules.names_calls || self.rules.dialect.is_cancellable(op));
         let can_have_asked =
             |call: &OutboundCall| may_ask(call.op()) && call.ticket().is_some_and(|ticket| !self.outbox.is_unpolled(ticket));
         let named = named.map(OutboundId).or_else(|| self.within.map(|exchange| OutboundId(exchange.0)));
@@ -371,8 +370,8 @@ impl Session {
         })
     }
 
-    /// Handles a cancel of an inbound call, of an input request, of the handshake, or of nothing (`docs/protocols/mcp.md`, "Transitions of an
-    /// incoming call").
+    /// Handles a cancel of an inbound call, of an input request, of the handshake, or of an unknown id (`docs/protocols/mcp.md`,
+    /// "Transitions of an incoming call").
     fn take_cancel(&mut self, id: &WireId, reason: Option<Text>) {
         let lane = self.arriving.lane;
         let owner = match self.rules.names_calls {
@@ -396,8 +395,8 @@ impl Session {
         }
     }
 
-    /// Records that an id of the peer is in use. Returns `false` if it already was; then no reply may be sent, since it would end the first
-    /// request.
+    /// Records that an id of the peer is in use. Returns `false` if it was in use before; then no reply may be sent, since a reply would end
+    /// the first request.
     fn take_id(&mut self, id: &WireId, owner: Owner, rules: &Rules) -> bool {
         let lane = self.arriving.lane;
         if self.peer_ids.owner(lane, id).is_some() {
@@ -466,7 +465,7 @@ impl Session {
         });
     }
 
-    /// Replies at once, unless a request in flight has the same id: the reply would end that one.
+    /// Replies at once, unless a request in flight has the same id: the reply would end that request.
     fn answer(&mut self, id: WireId, kind: ReplyKind, write: impl FnOnce(&mut Self, &WireId) -> WrittenFrame) {
         let lane = self.arriving.lane;
         if self.handshake.is_asked_by(lane, &id) || self.peer_ids.owner(lane, &id).is_some() {

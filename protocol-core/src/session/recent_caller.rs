@@ -1,6 +1,6 @@
-//! The caller of the last stateless request. Most requests of a channel name the same one, and share what was read of it.
+//! The caller of the last stateless request. Most requests of a channel name the same caller, which is then not read again.
 //!
-//! Nothing of an earlier request counts for a later one: the caller is read anew unless its text is the same, byte for byte.
+//! Nothing of an earlier request applies to a later one: the caller is read again unless its text is the same, byte for byte.
 
 use crate::dialect::{KnownCaller, StatelessCaller};
 
@@ -15,7 +15,7 @@ impl RecentCaller {
         self.known.as_ref()
     }
 
-    /// Notes the caller of a request, which `frame` brought.
+    /// Notes the caller of the request in `frame`.
     pub(super) fn note(&mut self, caller: &StatelessCaller, frame: &[u8]) {
         if let Some(known) = KnownCaller::new(caller, frame) {
             self.known = Some(known);

@@ -14,7 +14,7 @@ use crate::time::Instant;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct RequestRate {
-    /// The instant at which the bucket is full; before `now` if it is.
+    /// The instant at which the bucket is full again; not after `now` if it is full.
     free_at: Instant,
 }
 
@@ -25,7 +25,7 @@ impl RequestRate {
     // Cold: the bound is off by default.
     #[cold]
     pub(super) fn admit(&mut self, max: u32, now: Instant) -> bool {
-        // In microseconds, as the session's time; rounded down, so that `max` of them fit into a second.
+        // The time to refill one token, in microseconds as the session's time; rounded down, so that `max` tokens are refilled in a second.
         let Some(share) = 1_000_000_u64.checked_div(max.into()).map(Duration::from_micros) else { return false };
         let free_at = self.free_at.max(now).saturating_add(share);
         let is_free = free_at.saturating_duration_since(now) <= Self::SECOND;
@@ -41,14 +41,14 @@ mod tests {
     use super::RequestRate;
     use crate::time::Instant;
 
-    /// The instants of `steps` in milliseconds at which a request is admitted.
-    fn admitted(most: u32, steps: impl Iterator<Item = u64>) -> usize {
+    /// The number of requests that are admitted at a rate of `max`, if one arrives at each of `times`, in milliseconds.
+    fn admitted(max: u32, times: impl Iterator<Item = u64>) -> usize {
         let mut rate = RequestRate::default();
-        steps.filter(|at| rate.admit(most, Instant::from_millis(*at))).count()
+        times.filter(|at| rate.admit(max, Instant::from_millis(*at))).count()
     }
 
     #[test]
-    fn a_second_s_worth_may_come_at_once_and_then_one_for_each_share() {
+    fn the_requests_of_a_second_may_come_at_once_and_later_ones_at_the_rate() {
         assert_eq!(admitted(3, [0; 5].into_iter()), 3);
         assert_eq!(admitted(3, [0, 0, 0, 333, 334, 334].into_iter()), 4);
         assert_eq!(admitted(10, 0..10_000), 10 + 99, "ten at once, and one in each tenth of a second");

@@ -14,7 +14,7 @@ use crate::dialect::{Answer, InputRound};
 use crate::error::Violation;
 use crate::json::Json;
 
-/// The waits before the retry of a call whose peer asked for nothing but a retry: the first time, and later.
+/// The times to wait before a retry if the round has no input requests: in the first round of a call, and in later rounds.
 const WAITS: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(250)];
 
 impl Session {
@@ -75,7 +75,7 @@ impl Session {
         }
     }
 
-    /// Takes an answer to an input request of a round. The last one sends the retry; an answer that a retry cannot carry ends the call.
+    /// Takes an answer to an input request of a round. The last answer sends the retry; an answer that a retry cannot carry ends the call.
     pub(super) fn take_round_answer(&mut self, key: InputKey, input: &InboundInput, answer: &Answer) {
         let Some(parent) = input.parent() else { return };
         self.close_input_of_call(Some(parent), key);

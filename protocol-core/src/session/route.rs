@@ -8,15 +8,15 @@ use super::event::{ExchangeId, InputKey};
 
 /// One stream of frames of the transport, identified by a number that the transport chooses.
 ///
-/// A transport of one stream has only the [channel](Self::CHANNEL). One with many, such as HTTP with a stream for each request, gives each
-/// a number of its own, and may reuse the number once the lane is no longer open ([`Session::set_writable`](crate::Session::set_writable)
-/// returns an error then). A lane opens with the first frame that comes by it, and stays open while a reply is owed on it, a frame for it
-/// is queued, or it is [stopped](crate::Session::set_writable).
+/// A transport of one stream has only the [channel](Self::CHANNEL). A transport of many streams, such as HTTP with a stream for each
+/// request, gives each stream a number, and may reuse the number once the lane is no longer open
+/// ([`Session::set_writable`](crate::Session::set_writable) returns an error then). A lane opens with the first frame that comes by it, and
+/// stays open while a reply is owed on it, a frame for it is queued, or it is [stopped](crate::Session::set_writable).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lane(u32);
 
 impl Lane {
-    /// The lane that is always open, with the number 0. Requests of ours leave on it, and every frame that belongs to no other lane.
+    /// The lane that is always open, with the number 0. Requests of ours are sent on it, and all frames that belong to no other lane.
     pub const CHANNEL: Self = Self(0);
 
     /// The lane with that number. 0 is the channel.
@@ -84,7 +84,7 @@ pub enum RouteKind {
     Notice,
 }
 
-/// The kind of a reply, for transports that treat them differently: HTTP has another status for a refusal than for an error of a handler.
+/// The kind of a reply, for transports that treat kinds differently: HTTP has another status for a refusal than for an error of a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ReplyKind {
     /// A result.

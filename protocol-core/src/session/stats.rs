@@ -14,9 +14,9 @@ pub struct Stats {
     pub frames_out: u64,
     /// Bytes polled.
     pub bytes_out: u64,
-    /// Progress updates of ours that were merged into a later one.
+    /// Progress updates of ours that were merged into a later update.
     pub progress_coalesced: u64,
-    /// Progress updates of ours that were dropped: not increasing, or the peer did not ask for progress.
+    /// Progress updates of ours that were dropped: the value did not increase, or the peer did not ask for progress.
     pub progress_left_out: u64,
     /// Progress updates of the peer that were dropped.
     pub progress_dropped: u64,
@@ -24,7 +24,7 @@ pub struct Stats {
     pub late_frames: u64,
     /// Log records of ours that were dropped because too much output was queued.
     pub logs_dropped: u64,
-    /// Method calls whose `now` was before that of an earlier one.
+    /// Method calls whose `now` was before the `now` of an earlier call.
     pub clock_went_back: u64,
     /// Gauge: outbound calls that have not settled.
     pub outbound_calls: usize,
@@ -32,7 +32,7 @@ pub struct Stats {
     pub inbound_calls: usize,
     /// Gauge: cancelled inbound calls whose handler has not ended.
     pub orphans: usize,
-    /// Gauge: requests of ours without a response yet: calls, input requests, the handshake. Not those that are held for the handshake.
+    /// Gauge: requests of ours without a response yet: calls, input requests, the handshake. Requests that are held are not counted.
     pub exchanges_out: usize,
     /// Gauge: requests of the peer without a response yet: calls that were not cancelled, and input requests.
     pub exchanges_in: usize,

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! One subscription brings all the kinds of notices that are wanted. To change them, a successor is requested, and the current one is ended
-//! only once the successor is acknowledged, so that no notice is missed. The exchange of the successor is that of the call for the change:
-//! if the call fails or is cancelled, the current subscription stays as it is.
+//! only once the successor is acknowledged, so that no notice is missed. Each change is a call of the owner, and the exchange of that call
+//! becomes the successor: if the call fails or is cancelled, the current subscription stays as it is.
 
 use alloc::vec::Vec;
 
@@ -20,19 +20,19 @@ use crate::session::{ExchangeId, OutboundId};
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Subscriber {
-    /// The kinds that are wanted, without the changes that are not acknowledged.
+    /// The kinds that are wanted, without changes that are not acknowledged.
     wanted: SubscriptionFilter,
     current: Option<Subscription>,
     /// The changes whose call has not ended, oldest first.
     changes: Vec<PendingChange>,
 }
 
-/// The change of a call whose exchange is to be the successor.
+/// A change whose call waits for the acknowledgement of the successor.
 #[derive(Clone, Debug)]
 struct PendingChange {
     call: OutboundId,
     change: Change,
-    /// `true` if a later change of the same resource has taken effect: this one has none any longer, whatever its outcome.
+    /// `true` if a later change of the same resource has taken effect: then this change has no effect, whatever its outcome.
     is_superseded: bool,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Subscription {
     ticket: Ticket,
     /// The kinds that the peer has agreed to; `None` until it has acknowledged the subscription.
     agreed: Option<SubscriptionFilter>,
-    /// Those of them that are wanted.
+    /// The agreed kinds that are wanted.
     brought: SubscriptionFilter,
 }
 
@@ -61,7 +61,7 @@ impl Subscription {
         self.agreed.as_ref().is_some_and(|agreed| !agreed.uris.is_empty())
     }
 
-    /// Takes over a change of the wanted kinds.
+    /// Updates the agreed kinds that are wanted.
     fn want(&mut self, wanted: &SubscriptionFilter) {
         self.brought = self.agreed.as_ref().map(|agreed| agreed.and(wanted)).unwrap_or_default();
     }
@@ -147,15 +147,16 @@ impl Subscriber {
         }
     }
 
-    /// Forgets the wanted kinds if no subscription brings them, and none is requested that would.
+    /// Forgets the wanted kinds if there is no subscription, and no call has requested one.
     fn forget_unwanted(&mut self) {
         if self.current.is_none() && self.changes.iter().all(|pending| pending.is_superseded) {
             self.wanted = SubscriptionFilter::default();
         }
     }
 
-    /// The successor of a call is acknowledged: makes it the current subscription, and returns the one to end. That is the successor itself
-    /// if a newer one was acknowledged before it, which has its kinds, or if a later change of its resource has taken effect.
+    /// Makes the successor that a call has requested the current subscription, since it is acknowledged. Returns the subscription to end: the
+    /// one before; or the successor itself, if a newer successor was acknowledged before it, or if a later change of its resource has taken
+    /// effect.
     pub(super) fn replace(&mut self, id: OutboundId, ticket: Ticket, accepted: &SubscriptionFilter) -> Option<Subscription> {
         let mut successor = Subscription::requested(ExchangeId(id.0), ticket);
         let Some(at) = self.changes.iter().position(|pending| pending.call == id) else { return Some(successor) };
@@ -169,7 +170,7 @@ impl Subscriber {
             older.is_superseded = true;
         }
         match &mut self.current {
-            // Not by its exchange: a call that was held has an older number than the first subscription, and a newer request.
+            // By ticket and not by exchange: a call that was held has a lower number than the first subscription, but was sent after it.
             Some(current) if current.ticket > successor.ticket => {
                 current.want(&self.wanted);
                 Some(successor)
@@ -178,15 +179,15 @@ impl Subscriber {
         }
     }
 
-    /// Current -> None: the last change leaves no kind, with all changes that are not acknowledged. Returns the subscription to end.
+    /// Current -> None: the last change, with all those that are not acknowledged, leaves no kind. Returns the subscription to end.
     pub(super) fn stop(&mut self) -> Option<Subscription> {
         self.wanted = SubscriptionFilter::default();
         self.changes.iter_mut().for_each(|pending| pending.is_superseded = true);
         self.current.take()
     }
 
-    /// Current -> None: the peer has ended the subscription. A successor that is requested still brings its kinds. Returns `true` if it was
-    /// acknowledged before.
+    /// Current -> None: the peer has ended the subscription. A successor that is requested still becomes current. Returns `true` if the ended
+    /// subscription was acknowledged.
     pub(super) fn end(&mut self, exchange: ExchangeId) -> bool {
         let ended = self.current.take_if(|current| current.exchange == exchange);
         self.forget_unwanted();
@@ -213,7 +214,7 @@ impl Subscriber {
         usize::from(self.current.is_some())
     }
 
-    /// The meaning of a notice of the current subscription. That of a resource may name a part of it.
+    /// The meaning of a notice of the current subscription. Its URI is not compared, since it may name a part of a resource.
     pub(super) fn fit(&self, exchange: ExchangeId, notice: &Notice) -> NoticeFit {
         let Some(current) = self.current.as_ref().filter(|current| current.exchange == exchange) else { return NoticeFit::Late };
         let (brings, may_bring) = match notice {
@@ -232,7 +233,7 @@ impl Subscriber {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoticeFit {
     Wanted,
-    /// It is of no current subscription, or of resources that this end has asked for by a change that is not acknowledged or has failed.
+    /// It belongs to no current subscription, or to resources of a change that is not acknowledged or has failed.
     Late,
     /// The peer has not agreed on it.
     Unknown,

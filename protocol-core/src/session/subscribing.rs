@@ -1,5 +1,5 @@
-//! The steps of a caller whose peer serves stateless requests, for requests that these revisions do not have: subscribing to resources is a
-//! change of the one subscription, and a log level is a member of every later request (MCP 2026-07-28, Subscriptions and Logging).
+//! The steps of a caller whose peer serves stateless requests. A call that subscribes to a resource becomes a change of the one subscription,
+//! and a call that sets the log level adds a member to every later request (MCP 2026-07-28, Subscriptions and Logging).
 
 use super::Session;
 use super::event::{Event, ExchangeId, Invalid, OutboundId, Outcome};
@@ -12,12 +12,12 @@ use crate::error::Violation;
 use crate::json::{Json, Text};
 
 impl Session {
-    /// Writes anew what names this end in every request.
+    /// Writes the members of `_meta` that name this end in every request.
     pub(super) fn stamp_requests(&mut self) {
         self.stamp = self.rules.dialect.stamp(&self.config.local_end(), self.wanted_level);
     }
 
-    /// Subscribes to the changes of all lists that the peer notifies of, as peers with a handshake do unasked.
+    /// Subscribes to the changes of all lists for which the peer declares notifications. A peer with a handshake sends them unasked.
     pub(super) fn listen_for_lists(&mut self) {
         let is_wanted = self.config.list_changes && self.ending.is_open();
         let Some(peer) = self.peer.as_ref().filter(|_| is_wanted) else { return };
@@ -68,8 +68,8 @@ impl Session {
         filter.uris.len() <= limits.subscriptions && length <= limits.frame_bytes
     }
 
-    /// Returns `false` for a change of the subscription while too much output is queued. Each change repeats all kinds, so that the frames of
-    /// the changes that the handshake has held can take much more than the calls did.
+    /// Returns `false` for a change of the subscription while too much output is queued. Each change repeats all kinds, so the frames of changes
+    /// can be much longer than their calls were while they were held for the handshake.
     pub(super) fn has_room_for(&self, call: &Outgoing) -> bool {
         let is_change = self.rules.stateless && change_of(call).is_some();
         !is_change || self.outbox.bytes_of(Lane::CHANNEL) < self.config.limits.output_bytes
@@ -169,15 +169,15 @@ impl Session {
         }
     }
 
-    /// The peer, or the loss of its exchange, has ended the current subscription.
+    /// Handles the end of the current subscription: the peer has ended it, or its exchange is lost.
     pub(super) fn take_subscription_end(&mut self, exchange: ExchangeId) {
         if self.subscriber.end(exchange) {
             self.push_event(Event::Notice(Notice::SubscriptionEnded));
         }
     }
 
-    /// Handles a cancel of the peer. A peer with stateless requests makes none of its own: it can only cancel a subscription of ours. A cancel
-    /// of anything else, or of a request that was not polled, is ignored.
+    /// Handles a cancel of a peer that serves stateless requests. Such a peer sends no requests, so it can only cancel a subscription of ours.
+    /// A cancel of anything else, or of a request that was not polled, is ignored.
     pub(super) fn take_subscription_cancel(&mut self, number: Option<u64>) {
         let Some(number) = number else { return };
         let id = OutboundId(number);

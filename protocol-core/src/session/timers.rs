@@ -7,8 +7,8 @@
 //!     `--- set(None) ---'  `--- set(another)
 //! ```
 //!
-//! The machine that a deadline belongs to stores the time for which it is armed, by which the entry is found again. Deadlines at the same
-//! time are due in the order of [`TimerKey`], so that equal input gives equal output.
+//! The machine that a deadline belongs to stores the time for which the deadline is armed; the entry is found by this time. Deadlines at the
+//! same time are due in the order of [`TimerKey`], so that equal input gives equal output.
 
 use core::fmt;
 
@@ -16,7 +16,7 @@ use crate::session::monotonic_map::MonotonicMap;
 use crate::session::{AlarmId, InboundId, InputKey, Lane, OutboundId};
 use crate::time::Instant;
 
-/// The machine that a deadline belongs to, and so the action when it is due.
+/// The machine that a deadline belongs to, which decides what happens when the deadline is due.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum TimerKey {
     /// Ends the handshake.
@@ -35,7 +35,7 @@ pub(super) enum TimerKey {
     ProgressQueue,
     /// Sends a kept update.
     Flush(InboundId),
-    /// Sends a held response.
+    /// Sends a delayed response.
     Release(InboundId),
     /// Queues the event of an alarm.
     Alarm(AlarmId),
@@ -89,7 +89,7 @@ impl Timers {
         self.armed.first().map(|(_, (at, _))| *at)
     }
 
-    /// Takes the earliest deadline that is not after `now`. Its machine must then forget that it was armed.
+    /// Takes the earliest deadline that is not after `now`. The machine that it belongs to must then forget that it was armed.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<TimerKey> {
         let (rank, (at, _)) = self.armed.first()?;
         if *at > now {

@@ -21,17 +21,17 @@ pub struct Invoke {
     outgoing: Outgoing,
     /// The input request of the peer that the call is made for, from which it inherits its sampling depth.
     pub parent: Option<InputKey>,
-    /// The number of sampling requests that the call is nested in, if it is more than `parent` implies: a gateway knows it for calls that
-    /// it passes on.
+    /// The number of sampling requests that the call is nested in, if that is more than `parent` implies. A gateway sets it for the calls
+    /// that it passes on.
     pub depth: u8,
     /// The time limits of the call; `None` for [`crate::Timeouts::call`].
     pub timeouts: Option<CallTimeouts>,
-    /// `true` to ask the peer for progress. An idle clock that restarts on progress ([`CallTimeouts::reset_on_progress`]) asks for it in
-    /// any case.
+    /// `true` to ask the peer for progress. The peer is asked in any case if progress restarts the idle clock
+    /// ([`CallTimeouts::reset_on_progress`]).
     pub progress: bool,
 }
 
-/// Constructors, one for each request. The calls that they make have the session's time limits and ask for progress.
+/// Constructors, one for each request. A new call has the session's time limits and asks for progress.
 impl Invoke {
     /// A request with exactly these parameters, an object in the form of the session's protocol. The session adds members of its own: on
     /// MCP to `_meta`, whose other members stay; on Tesseron the name of the call. For [`Op::Custom`] use [`Invoke::custom`], which takes
@@ -159,8 +159,8 @@ impl Invoke {
         self
     }
 
-    /// Sends `meta`, an object, as `_meta`, in place of a `_meta` in the parameters. Members that the session writes itself replace those
-    /// in it. Ignored on Tesseron, which has no `_meta`.
+    /// Sends `meta`, an object, as `_meta`, in place of a `_meta` in the parameters. Members that the session writes itself replace members
+    /// of `meta`. Ignored on Tesseron, which has no `_meta`.
     #[must_use]
     pub fn with_meta(mut self, meta: Json) -> Self {
         self.outgoing.meta = Some(Box::new(meta));
@@ -223,18 +223,18 @@ pub enum Refused {
     /// The handshake is not done, or the session is not claimed (Tesseron).
     #[error("the handshake is not done, or the session is not claimed")]
     NotReady,
-    /// Only the other end of the protocol may send it.
+    /// Only the other end of the protocol may send this request or notification.
     #[error("only the other end of the protocol may send this")]
     WrongEnd,
-    /// The parameters, the arguments or the `_meta` are not an object, or a custom method has an empty name. Where requests are stateless, also
-    /// a log level that is not one, and a subscription without a URI.
+    /// The parameters, the arguments or the `_meta` are not an object, or a custom method has an empty name. If requests are stateless, also:
+    /// the log level is unknown, or a subscription has no URI.
     #[error("parameters, arguments and _meta must be JSON objects")]
     Params,
-    /// Longer than [`crate::Limits::frame_bytes`]; or one resource more than [`crate::Limits::subscriptions`], where one request subscribes to
-    /// all of them (MCP 2026-07-28, Subscriptions).
+    /// The frame would be longer than [`crate::Limits::frame_bytes`]. If one request subscribes to all resources (MCP 2026-07-28,
+    /// Subscriptions), also: there would be more resources than [`crate::Limits::subscriptions`].
     #[error("longer than a frame may be")]
     TooLarge,
-    /// The input request given as its parent is not open.
+    /// The input request in [`Invoke::parent`] is not open.
     #[error("the input request it belongs to is not open")]
     NoParent,
 }
@@ -244,8 +244,8 @@ pub enum Refused {
 #[error("not live: it has ended or never was")]
 pub struct NotLive;
 
-/// A frame that was not taken: too many events or refusals wait to be polled, or too many lanes are open. It is handed back; poll, then
-/// pass it again.
+/// A frame that was not taken: too many events or refusals wait to be polled, or too many lanes are open. The frame is handed back; poll,
+/// then pass it again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("events or refusals wait to be polled, or too many lanes are open")]
 pub struct Full(pub Bytes);
@@ -261,10 +261,10 @@ pub struct TooManyAlarms;
 pub struct ServeOptions {
     /// The longest time that the call may take, counted from its receipt. A deadline that has already passed ends the call at once.
     pub deadline: Option<Duration>,
-    /// The rate of its progress updates.
+    /// The rate of the call's progress updates.
     pub window: Option<RateWindow>,
-    /// The number of sampling requests that the call is nested in, if the owner knows of more than the request says: from an earlier exchange
-    /// of the same invocation. It only rises.
+    /// The number of sampling requests that the call is nested in, if the owner knows a greater number than the request has, from an earlier
+    /// round. The depth of a call never falls.
     pub depth: Option<u8>,
 }
 
@@ -308,16 +308,16 @@ impl ServeOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reported {
-    /// It is queued as a frame, to be polled.
+    /// The update is queued as a frame, to be polled.
     Sent,
-    /// It is kept, merged with the update that was kept before, until the rate window opens or the response is sent.
+    /// The update is kept, merged with the update that was kept before, until the rate window opens or the response is sent.
     Kept,
-    /// It is kept, merged with the update that was kept before, because too much output is queued on its lane. It is sent when there is
-    /// room again.
+    /// The update is kept, merged with the update that was kept before, because too much output is queued on its lane. It is sent when
+    /// there is room again.
     Coalesced,
-    /// It was dropped: its value does not increase, and it has no message or data.
+    /// The update was dropped: its value does not increase, and it has no message or data.
     NotIncreasing,
-    /// It was dropped: the peer did not ask for progress.
+    /// The update was dropped: the peer did not ask for progress.
     Unobserved,
 }
 
@@ -364,7 +364,7 @@ pub enum AskError {
     /// The peer has ended its side of the channel, so no answer would come.
     #[error("the peer has ended the connection")]
     Disconnected,
-    /// The caller did not declare the capability to answer it, or cannot be asked in this way ([`InputMode`]).
+    /// The caller did not declare the capability to answer the input request, or cannot be asked in this way ([`InputMode`]).
     #[error("the peer does not offer this")]
     Unsupported,
     /// Sampling would be nested deeper than [`crate::DepthPolicy::max`].
@@ -390,9 +390,9 @@ pub enum AskError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Logged {
-    /// It is queued as a frame, to be polled.
+    /// The record is queued as a frame, to be polled.
     Sent,
-    /// It was dropped: the peer has set a more severe level, or this end did not declare logging.
+    /// The record was dropped: the peer has set a more severe level, or this end did not declare logging.
     Unwanted,
     /// This record or an older one was dropped: too much output is queued, or the record is longer than [`crate::Limits::frame_bytes`].
     Dropped,
