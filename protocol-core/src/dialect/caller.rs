@@ -10,8 +10,8 @@ use crate::json::write::Object;
 use crate::json::{Json, read};
 use crate::shared::Arc;
 
-/// The caller of a request: the peer as it was when the request arrived, or, in a revision without a handshake, as the request names it; and
-/// the metadata of the request.
+/// The caller of a request, and the metadata of the request. In a revision without a handshake, the request describes its caller; otherwise
+/// the caller is the peer, as it was when the request arrived.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Caller {
     peer: Arc<PeerInfo>,
@@ -31,7 +31,7 @@ impl Caller {
         &self.peer
     }
 
-    /// The name of the peer. Empty if a request without a handshake does not tell it.
+    /// The name of the peer. Empty if the request is stateless and does not name its caller.
     #[must_use]
     pub fn identity(&self) -> &Identity {
         &self.peer.identity
@@ -62,13 +62,13 @@ impl Caller {
     }
 
     /// The `_meta` of the request exactly as it arrived; `None` if its only members are those that the session reads itself, such as a
-    /// progress token, or what names the caller. Always `None` on Tesseron, which has no `_meta`.
+    /// progress token, or the members that name the caller. Always `None` on Tesseron, which has no `_meta`.
     #[must_use]
     pub fn meta(&self) -> Option<&Json> {
         self.meta.as_deref()
     }
 
-    /// The trace that the caller belongs to (`traceparent` in `_meta`, W3C Trace Context).
+    /// The trace that the request belongs to (`traceparent` in `_meta`, W3C Trace Context).
     #[must_use]
     pub fn trace_parent(&self) -> Option<Cow<'_, str>> {
         self.text("traceparent")
@@ -110,16 +110,16 @@ impl Caller {
 /// The caller of an earlier stateless request, with the text that named it. The same text names the same caller, so it need not be read again.
 #[derive(Clone, Debug)]
 pub(crate) struct KnownCaller {
-    /// Members of `_meta`, with what separates them from those before. Never empty.
+    /// Members of `_meta`, with the separators before them. Never empty.
     text: Box<[u8]>,
     caller: StatelessCaller,
 }
 
 impl KnownCaller {
-    /// The maximum length of the text in bytes. A longer one is read anew in each request.
+    /// The maximum length of the text in bytes. A longer text is read again in each request.
     const MAX_TEXT: usize = 4096;
 
-    /// Remembers `caller`, which `frame` brought. `None` if its text is empty or too long.
+    /// Remembers the caller of the request in `frame`. `None` if its text is empty or too long.
     pub(crate) fn new(caller: &StatelessCaller, frame: &[u8]) -> Option<Self> {
         let text = caller.text.cut(frame);
         let is_fit = !text.is_empty() && text.len() <= Self::MAX_TEXT;

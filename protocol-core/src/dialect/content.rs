@@ -35,8 +35,8 @@ impl Content {
         Self::media("audio", bytes, mime_type)
     }
 
-    /// A link to a resource, which the client may read. It need not be in the list of resources. MCP 2025-06-18 and later ("Tools", section
-    /// "Resource Links").
+    /// A link to a resource, which the client may read. The resource need not be in the list of resources. MCP 2025-06-18 and later
+    /// ("Tools", section "Resource Links").
     #[must_use]
     pub fn link(uri: &str, name: &str) -> Self {
         Self::Raw(Object::value(|block| {
@@ -112,6 +112,7 @@ mod tests {
         assert_eq!(json(&Content::embedded_bytes("a:b", "a/b", b"fo")), bytes);
         assert_eq!(Content::text("a"), Content::Text("a".into()));
     }
+
     #[test]
     fn base64_matches_the_examples_of_rfc_4648() {
         let pairs = [

@@ -1,4 +1,4 @@
-//! Forms, and what their schema says of their fields.
+//! Forms for the user, and the default values of their fields.
 
 use alloc::string::String;
 
@@ -35,7 +35,7 @@ impl Elicit {
     /// "Requested Schema"). An empty object for a form without fields.
     ///
     /// # Errors
-    /// [`NoDefault`] if a required field has none: the user has to be asked.
+    /// [`NoDefault`] if a required field has no default: the user has to be asked.
     pub fn defaults(&self) -> Result<Json, NoDefault> {
         let schema = self.schema.as_bytes();
         let required = member(schema, "required").map(elements).unwrap_or_default();
@@ -45,7 +45,7 @@ impl Elicit {
             for (name, field) in fields.into_iter().flatten() {
                 match member(field, "default") {
                     Some(value) => content.copy(name, value),
-                    None if required.iter().any(|one| string(one).is_some_and(|one| name.is(&one))) => {
+                    None if required.iter().any(|other| string(other).is_some_and(|other| name.is(&other))) => {
                         missing.get_or_insert_with(|| name.name().into_owned());
                     }
                     None => {}
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_required_field_without_a_default_is_named() {
+    fn a_required_field_without_a_default_is_an_error_that_names_it() {
         let schema = r#"{"type":"object","required":["age","na\u006de"],"properties":{"age":{"default":1},"name":{}}}"#;
         assert_eq!(form(schema).defaults(), Err(NoDefault { field: "name".to_owned() }));
     }

@@ -1,4 +1,4 @@
-//! Forms: the flat schemas of elicitation, and the check that an answer fits one (MCP 2025-11-25, Client Features, "Elicitation",
+//! Forms: the flat schemas of elicitation, and the check that an answer fits the form (MCP 2025-11-25, Client Features, "Elicitation",
 //! "Requested Schema"; Tesseron, elicitation).
 
 use alloc::borrow::Cow;
@@ -12,19 +12,19 @@ use crate::json::read::{Kind, Members, elements, for_each_member, integer, membe
 /// The kinds of field that a protocol allows in a form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fields {
-    /// Text, numbers, booleans, and one choice out of plain names.
+    /// Text, numbers, booleans, and one choice from a list of names.
     Plain,
     /// Also choices with titles, and several choices at once (MCP 2025-11-25).
     Rich,
 }
 
-/// Checks that `schema` is a flat object of such fields.
+/// Checks that `schema` is a flat object of fields of these kinds.
 pub(super) fn check(schema: &Json, fields: Fields) -> Result<(), String> {
     Form::read(schema.as_bytes(), fields).map(drop)
 }
 
-/// Checks that every `format` in a schema that passed [`check`] is one that the protocol defines. Not for schemas of a peer: an unknown
-/// format is only an annotation.
+/// Checks that the protocol defines every `format` in a schema that passed [`check`]. Not for schemas of a peer, in which an unknown format
+/// is only an annotation.
 pub(super) fn check_formats(schema: &Json) -> Result<(), String> {
     let mut unknown = None;
     for_each_member(member(schema.as_bytes(), "properties").unwrap_or(b"{}"), |name, property| {
@@ -46,7 +46,7 @@ pub(super) fn confirmation() -> Json {
     Json::written(alloc::vec::Vec::from(*b"{\"type\":\"object\",\"properties\":{},\"required\":[]}"))
 }
 
-/// A parsed schema. Parsing takes time in proportion to its length, however its parts refer to each other.
+/// A parsed schema. Parsing takes time in proportion to the length of the schema.
 struct Form<'a> {
     fields: BTreeMap<Cow<'a, str>, Field<'a>>,
     required: BTreeSet<Cow<'a, str>>,

@@ -12,7 +12,7 @@ use crate::json::{Json, Text};
 pub struct Page {
     /// The entries, each exactly as in a frame.
     pub items: Vec<Json>,
-    /// The cursor of the next page; `None` on the last one.
+    /// The cursor of the next page; `None` on the last page.
     pub next: Option<Text>,
 }
 
@@ -71,7 +71,7 @@ macro_rules! entries {
         #[derive(Clone, Debug, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct $name {
-            /// The name or URI that identifies it.
+            /// The name or URI that identifies the entry.
             pub $key: Text,
             $($(#[$member])* pub $field: $type,)*
             json: Json,
@@ -105,7 +105,7 @@ entries! {
         input_schema: Json = |entry| object(entry, "inputSchema").unwrap_or_else(Json::empty_object);
         /// The JSON Schema of the structured content.
         output_schema: Option<Json> = |entry| object(entry, "outputSchema");
-        /// Hints about its effects. Trust them only if you trust the server.
+        /// Hints about the effects of the tool. Trust them only if you trust the server.
         annotations: Option<Json> = |entry| object(entry, "annotations");
     }
 
@@ -115,7 +115,7 @@ entries! {
         title: Option<Text> = |entry| text(entry, "title");
         /// The purpose.
         description: Option<Text> = |entry| text(entry, "description");
-        /// The arguments that it takes.
+        /// The arguments of the prompt.
         arguments: Vec<PromptArgument> = prompt_arguments;
     }
 
@@ -127,11 +127,11 @@ entries! {
         title: Option<Text> = |entry| text(entry, "title");
         /// The purpose.
         description: Option<Text> = |entry| text(entry, "description");
-        /// The type of its contents.
+        /// The MIME type of the contents.
         mime_type: Option<Text> = |entry| text(entry, "mimeType");
-        /// The size of its contents, in bytes.
+        /// The size of the contents, in bytes.
         size: Option<u64> = |entry: &Json| entry.member("size").and_then(|size| read::integer(size.as_bytes()));
-        /// Hints about its audience and its importance.
+        /// Hints about the audience and the importance of the resource.
         annotations: Option<Json> = |entry| object(entry, "annotations");
     }
 
@@ -143,9 +143,9 @@ entries! {
         title: Option<Text> = |entry| text(entry, "title");
         /// The purpose.
         description: Option<Text> = |entry| text(entry, "description");
-        /// The type of the contents of all resources that follow the template.
+        /// The MIME type of the contents of all resources of the template.
         mime_type: Option<Text> = |entry| text(entry, "mimeType");
-        /// Hints about their audience and their importance.
+        /// Hints about the audience and the importance of these resources.
         annotations: Option<Json> = |entry| object(entry, "annotations");
     }
 }
@@ -160,7 +160,7 @@ pub struct PromptArgument {
     pub title: Option<Text>,
     /// The purpose.
     pub description: Option<Text>,
-    /// `true` if it must be given.
+    /// `true` if the argument must be given.
     pub required: bool,
 }
 
@@ -190,7 +190,7 @@ pub struct ToolResult {
 
 impl ToolResult {
     /// Reads the result of [`Op::CallTool`]; `None` if it is malformed. The output of a Tesseron action becomes structured content, and one
-    /// block with its text.
+    /// block of text.
     #[must_use]
     pub fn read(json: &Json) -> Option<Self> {
         use super::Content;

@@ -20,7 +20,7 @@ pub(crate) enum Message {
     /// The peer opens the handshake.
     HandshakeRequest {
         id: WireId,
-        greeting: Result<HandshakeRequest, HandshakeRejected>,
+        request: Result<HandshakeRequest, HandshakeRejected>,
     },
     /// The peer confirms the handshake.
     HandshakeConfirmed,
@@ -47,19 +47,19 @@ pub(crate) enum Message {
         /// The caller, if the request is stateless.
         caller: Option<StatelessCaller>,
     },
-    /// An input request of a callee. `parent` is the exchange of ours that it names; `depth` is the sampling depth that it claims.
+    /// An input request of a callee. `parent` is the exchange of ours in it; `depth` is the sampling depth in it, which may be wrong.
     Ask {
         id: WireId,
         ask: Result<Box<Ask>, Refusal>,
         parent: Option<u64>,
         depth: u8,
     },
-    /// The response to an exchange of ours; `None` if its id cannot be one of ours.
+    /// The response to the exchange `number` of ours; `None` if this end gives no such ids.
     Response {
         number: Option<u64>,
         body: ResponseBody<Payload>,
     },
-    /// Progress on an exchange of ours; `None` if its token cannot be one of ours.
+    /// Progress on the exchange `number` of ours; `None` if this end gives no such tokens.
     Progress {
         number: Option<u64>,
         progress: Progress,
@@ -67,28 +67,28 @@ pub(crate) enum Message {
     },
     /// A change of the peer's identity or capabilities.
     PeerChanged(Box<PeerChange>),
-    /// A cancel. It names the exchange, or its token where [`Rules::names_calls`].
+    /// A cancel. `id` is the id of the exchange, or the name of the call if [`Rules::names_calls`] is set.
     Cancel {
         id: WireId,
         reason: Option<Text>,
     },
-    /// A log record. `invocation` is the exchange of ours that it belongs to; 0, which no exchange has, for a name that we never gave.
+    /// A log record. `invocation` is the exchange of ours that it belongs to; 0, which is no exchange, if it has a name that we never gave.
     Log {
         record: LogRecord,
         invocation: Option<u64>,
     },
     Notice(Notice),
-    /// The peer acknowledges a subscription of ours, for these kinds; `None` if its id cannot be one of ours.
+    /// The peer acknowledges the subscription `number` of ours, for these kinds; `None` if this end gives no such ids.
     Acknowledged {
         number: Option<u64>,
         accepted: SubscriptionFilter,
     },
-    /// A notice for a subscription of ours; `None` if its id cannot be one of ours.
+    /// A notice for the subscription `number` of ours; `None` if this end gives no such ids.
     Published {
         number: Option<u64>,
         notice: Notice,
     },
-    /// The peer cancels a subscription of ours; `None` if its id cannot be one of ours.
+    /// The peer cancels the subscription `number` of ours; `None` if this end gives no such ids.
     SubscriptionCancelled {
         number: Option<u64>,
     },
@@ -107,9 +107,9 @@ pub(crate) struct StatelessCaller {
     /// The rules of the revision that the request names.
     pub(crate) rules: &'static Rules,
     pub(crate) peer: Arc<PeerInfo>,
-    /// The least severe log record that it wants; `None` for no record.
+    /// The least severe log record that the caller wants; `None` for no record.
     pub(crate) log_level: Option<Level>,
-    /// The range of the frame that names the caller. Empty if it need not be remembered as a [`KnownCaller`](super::KnownCaller).
+    /// The range of the frame that names the caller. Empty if the caller need not be remembered as a [`KnownCaller`](super::KnownCaller).
     pub(crate) text: Span,
 }
 
@@ -133,7 +133,7 @@ pub(crate) enum EarlyMessage {
 #[derive(Clone, Debug)]
 pub(crate) struct PeerChange {
     pub(crate) identity: Identity,
-    /// Its capabilities, typed and verbatim; `None` if they stay as they were.
+    /// The capabilities of the peer, typed and verbatim; `None` if they stay as they were.
     pub(crate) capabilities: Option<(Capabilities, Json)>,
 }
 
@@ -146,7 +146,7 @@ pub(crate) enum ResponseBody<R = Json> {
 }
 
 impl ResponseBody<Payload> {
-    /// Cuts the result out of `frame`, which must be the one that was read.
+    /// Cuts the result out of `frame`, which must be the frame that was read.
     #[inline]
     pub(crate) fn cut(self, frame: Bytes) -> ResponseBody {
         match self {
@@ -222,7 +222,7 @@ pub(crate) struct Rules {
     pub(crate) opens: bool,
     /// The event after which our requests may be sent, once we have answered the peer's handshake request.
     pub(crate) confirmation: Confirmation,
-    /// `true` if the peer names a call by its token, in cancels and in input requests, which must name a live call.
+    /// `true` if cancels and input requests name a call by its token. An input request must name a live call.
     pub(crate) names_calls: bool,
     /// `true` if a call that is cancelled is still answered.
     pub(crate) answers_cancelled: bool,

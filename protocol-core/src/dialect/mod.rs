@@ -56,7 +56,7 @@ pub use terms::{
     Sample, Sampled, SessionCredentials, ToolOutput,
 };
 
-/// The protocol that a session speaks, and the end of it that the session plays.
+/// The protocol that a session speaks, and the end of the protocol that it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Protocol {
@@ -87,7 +87,7 @@ pub(crate) struct LocalEnd<'a> {
     pub(crate) limits: &'a Limits,
     /// The revisions of MCP that are spoken.
     pub(crate) era: mcp::Era,
-    /// The time for which results of a stateless server may be kept, and by whom.
+    /// The time for which results of a stateless server may be cached, and by whom.
     pub(crate) cache: mcp::CacheHint,
     /// The supported methods outside the protocol.
     pub(crate) custom_methods: &'a [String],
@@ -126,7 +126,7 @@ pub(crate) struct Answered<'a> {
 /// The reason why a call was cut short, which becomes the status of its checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CutShort {
-    /// The peer cancelled it, and expects a reply.
+    /// The peer cancelled the call, and expects a reply.
     Cancelled,
     Deadline,
     Closing,
@@ -219,7 +219,7 @@ impl Dialect {
         call.size().saturating_add(method)
     }
 
-    /// Reads the answer to an input request of ours. The error describes what is wrong with its shape.
+    /// Reads the answer to an input request of ours. The error describes what is wrong with the answer.
     pub(crate) fn read_answer(self, ask: &Ask, result: &Json) -> Result<Answer, Text> {
         delegate!(self, protocol => protocol.read_answer(ask, result))
     }
@@ -286,8 +286,8 @@ impl Dialect {
         mcp::write_probe(frames, id, local)
     }
 
-    /// The members of `_meta` that describe this end in each of its requests, among them the least severe log record that it wants. They
-    /// are JSON with a comma between them. Empty in a revision in which the handshake describes this end.
+    /// The members of `_meta` that describe this end in each of its requests, and the least severe log record that this end wants. They are
+    /// written as JSON, separated by commas. Empty in a revision in which the handshake describes this end.
     pub(crate) fn stamp(self, local: &LocalEnd<'_>, level: Option<Level>) -> Box<[u8]> {
         match self {
             Self::Mcp(protocol) => protocol.stamp(local, level),
@@ -307,7 +307,7 @@ impl Dialect {
         filter.uris.iter().map(|uri| text_size(uri.as_bytes()).saturating_add(1)).fold(MEMBERS, usize::saturating_add)
     }
 
-    /// Writes a request of ours. `stamp` is that of [`Self::stamp`].
+    /// Writes a request of ours. `stamp` is the result of [`Self::stamp`].
     pub(crate) fn write_call(
         self,
         frames: &mut FrameBuffer,
@@ -350,7 +350,7 @@ impl Dialect {
         }
     }
 
-    /// The answer as it is sent in a retry. The error takes its place if a retry cannot carry it.
+    /// The answer as it is sent in a retry. Returns an error if a retry cannot carry the answer.
     pub(crate) fn round_answer(self, answer: &Answer, can_decline: bool) -> Result<Json, RpcError> {
         match self {
             Self::Mcp(protocol) => protocol.round_answer(answer, can_decline),
@@ -358,7 +358,7 @@ impl Dialect {
         }
     }
 
-    /// Returns `true` for a request that input requests can answer, and that is sent again with their answers.
+    /// Returns `true` for a request whose result can be input requests, and which is sent again with their answers.
     pub(crate) fn has_rounds(self, op: Op) -> bool {
         match self {
             Self::Mcp(protocol) => protocol.has_rounds(op),
@@ -422,7 +422,7 @@ impl Dialect {
         }
     }
 
-    /// The reply to a call that was cut short by us.
+    /// The reply to a call that this end has cut short.
     pub(crate) fn cut_short(self, op: Op, why: CutShort, partial: Option<&Json>) -> Reply {
         match self {
             Self::Mcp(protocol) => protocol.cut_short(op, why, partial),
@@ -508,9 +508,9 @@ fn excerpt(text: &str) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResultFit {
     Fits,
-    /// It breaks a rule, but is usable.
+    /// The result breaks a rule, but is usable.
     Tolerated,
-    /// It asks for input; see [`Dialect::read_round`].
+    /// The result asks for input; see [`Dialect::read_round`].
     AsksForInput,
     Wrong,
 }
@@ -522,7 +522,7 @@ fn ignored_message() -> Message {
 
 /// Returns `true` if a method is in the list.
 fn lists(listed: &[String], method: &str) -> bool {
-    listed.iter().any(|one| one == method)
+    listed.iter().any(|name| name == method)
 }
 
 /// The reason why a request or a notice cannot be sent to this peer.
@@ -530,7 +530,7 @@ fn lists(listed: &[String], method: &str) -> bool {
 pub(crate) enum Unfit {
     /// The peer did not declare the capability.
     Unsupported,
-    /// Only the other end may send it.
+    /// Only the other end may send the request or the notice.
     WrongEnd,
 }
 
@@ -539,6 +539,6 @@ pub(crate) enum Unfit {
 pub(crate) enum AskUnfit {
     /// The peer did not declare the capability.
     Unsupported,
-    /// The protocol forbids its shape.
+    /// The protocol forbids the shape of the input request.
     Invalid(String),
 }

@@ -19,7 +19,7 @@ pub struct OpenUrl {
     pub message: String,
     /// An absolute URL (RFC 3986) of a scheme, `://` and a host, at most [`OpenUrl::LONGEST_URL`] bytes of ASCII, without a user name.
     pub url: String,
-    /// The server's id for it, the same in [`Notice::ElicitationComplete`](super::Notice::ElicitationComplete); 1 to
+    /// The server's id for this request to the user, the same in [`Notice::ElicitationComplete`](super::Notice::ElicitationComplete); 1 to
     /// [`OpenUrl::LONGEST_ID`] bytes.
     pub id: String,
 }
@@ -27,7 +27,7 @@ pub struct OpenUrl {
 /// A user's decision on an [`OpenUrl`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Consent {
-    /// The user agrees to open it. The outcome of the visit is unknown.
+    /// The user agrees to open the URL. The outcome of the visit is unknown.
     Accept,
     /// The user declined.
     Decline,
@@ -156,17 +156,17 @@ impl RpcError {
     }
 }
 
-/// The host in an absolute URL.
+/// The host in an absolute URL; an error if the URL is not allowed.
 ///
-/// Stricter than RFC 3986, against URLs that deceive a reader: no user name, since it can look like a host; no escapes in the host; no
-/// characters that browsers convert into others.
+/// The check is stricter than RFC 3986, against URLs that deceive a reader: no user name, since it can look like a host; no escapes in the
+/// host; no characters that browsers convert into others.
 fn authority(url: &str) -> Result<&str, String> {
     let refused = |why: &str| Err(alloc::format!("url {why}"));
     if url.len() > OpenUrl::LONGEST_URL {
         return Err(alloc::format!("url is longer than {} bytes", OpenUrl::LONGEST_URL));
     }
-    if let Some(odd) = url.chars().find(|char| !is_of_url(*char)) {
-        return Err(alloc::format!("url must not hold {odd:?} as it is"));
+    if let Some(invalid) = url.chars().find(|char| !is_of_url(*char)) {
+        return Err(alloc::format!("url must not hold {invalid:?} as it is"));
     }
     let mut escapes = url.split('%').skip(1);
     if !escapes.all(|after| after.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2) {

@@ -12,7 +12,7 @@ use crate::json::{Json, Text, read};
 pub(crate) struct Outgoing {
     pub(crate) op: Op,
     pub(crate) parts: Parts,
-    /// The caller's `_meta`, which Tesseron ignores.
+    /// The `_meta` that the owner has passed. Ignored on Tesseron.
     pub(crate) meta: Option<Box<Json>>,
 }
 
@@ -42,8 +42,8 @@ impl Outgoing {
         Self { op, parts, meta: None }
     }
 
-    /// Returns `true` if the session can serve it by other means than a request of its own: a log level is one of the eight, and a subscription
-    /// names a resource.
+    /// Returns `false` for a log level that is unknown, and for a subscription without a URI. A session whose peer serves stateless requests
+    /// must read both, since it sends no request of this kind.
     pub(crate) fn is_understood(&self) -> bool {
         match self.op {
             Op::SetLogLevel => self.level().is_some(),
@@ -52,7 +52,7 @@ impl Outgoing {
         }
     }
 
-    /// Returns `true` if it can be written: parameters and `_meta` are objects, arguments are an object unless `any_arguments`, and a
+    /// Returns `true` if the request can be written: parameters and `_meta` are objects, arguments are an object unless `any_arguments`, and a
     /// custom method has a name.
     pub(crate) fn is_proper(&self, any_arguments: bool) -> bool {
         let parts = match &self.parts {
@@ -68,18 +68,18 @@ impl Outgoing {
     #[inline]
     pub(crate) fn size(&self) -> usize {
         /// The names of the members.
-        const AROUND: usize = 64;
+        const NAMES: usize = 64;
         let parts = match &self.parts {
             Parts::Exact(params) | Parts::Custom { params, .. } => params.as_bytes().len(),
             Parts::Nothing => 2,
-            Parts::Named { name, arguments } => around(AROUND, [text_size(name.as_bytes()), arguments.as_bytes().len()]),
+            Parts::Named { name, arguments } => sum(NAMES, [text_size(name.as_bytes()), arguments.as_bytes().len()]),
             Parts::Resource { uri, subscription } => {
                 let subscription =
                     subscription.as_ref().map_or_else(|| text_size(uri.as_bytes()), |name| text_size(name.as_bytes()));
-                around(AROUND, [text_size(uri.as_bytes()), subscription])
+                sum(NAMES, [text_size(uri.as_bytes()), subscription])
             }
-            Parts::Page(cursor) => around(AROUND, [cursor.as_ref().map_or(0, |cursor| text_size(cursor.as_bytes())), 0]),
-            Parts::Level(_) => AROUND,
+            Parts::Page(cursor) => sum(NAMES, [cursor.as_ref().map_or(0, |cursor| text_size(cursor.as_bytes())), 0]),
+            Parts::Level(_) => NAMES,
             Parts::Completion(completion) => completion.size(),
         };
         parts.saturating_add(self.meta.as_ref().map_or(0, |meta| meta.as_bytes().len()))
@@ -94,13 +94,13 @@ impl Outgoing {
         }
     }
 
-    /// An estimate of the length of the parameters, most of whose other members are short.
+    /// An estimate of the length of the parameters: the length of the JSON that the owner passed, since other members are mostly short.
     #[inline]
     pub(crate) fn hint(&self) -> usize {
         self.given().map_or(0, |given| given.as_bytes().len())
     }
 
-    /// The least severe log record that a request for log records asks for.
+    /// The level in a request that sets the log level; `None` if it is unknown, and for any other request.
     #[inline]
     pub(crate) fn level(&self) -> Option<Level> {
         match &self.parts {
@@ -117,7 +117,7 @@ impl Outgoing {
         if let Parts::Custom { method, .. } = &self.parts { Some(&**method) } else { None }
     }
 
-    /// The name or the URI in it.
+    /// The name or the URI in the request.
     pub(crate) fn target(&self) -> Option<Cow<'_, str>> {
         match &self.parts {
             Parts::Named { name, .. } => Some(Cow::Borrowed(&**name)),
@@ -135,19 +135,20 @@ impl Outgoing {
     }
 }
 
-fn around(fixed: usize, parts: [usize; 2]) -> usize {
+fn sum(fixed: usize, parts: [usize; 2]) -> usize {
     parts.into_iter().fold(fixed, usize::saturating_add)
 }
 
 impl CompletionRequest {
     fn size(&self) -> usize {
-        const AROUND: usize = 128;
+        /// The names of the members.
+        const NAMES: usize = 128;
         let (CompletionOf::Prompt(of) | CompletionOf::Resource(of)) = &self.of;
-        let context = self.context.iter().map(|(name, value)| around(4, [text_size(name.as_bytes()), text_size(value.as_bytes())]));
+        let context = self.context.iter().map(|(name, value)| sum(4, [text_size(name.as_bytes()), text_size(value.as_bytes())]));
         [text_size(of.as_bytes()), text_size(self.argument.as_bytes()), text_size(self.value.as_bytes())]
             .into_iter()
             .chain(context)
-            .fold(AROUND, usize::saturating_add)
+            .fold(NAMES, usize::saturating_add)
     }
 
     /// Writes the members of the parameters, as they are on MCP.

@@ -1,7 +1,7 @@
-//! Requests of the peer, with one type for each operation that reads its parameters.
+//! Requests of the peer, with a type for each operation, which reads the parameters.
 //!
-//! A request is the JSON of its parameters, and ranges of it that were found and checked while the frame was read. So no accessor fails,
-//! and none copies unless the text has escapes.
+//! A request has the JSON of its parameters, and the ranges of members in it, which were found and checked while the frame was read. So no
+//! accessor fails, and an accessor copies text only if the text has escapes.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -88,7 +88,7 @@ impl Request {
         &self.spans().json
     }
 
-    /// The answers to an earlier round of input requests, if the request says that it is the retry of another (MCP 2026-07-28).
+    /// The answers to an earlier round of input requests, if the request says that it is a retry (MCP 2026-07-28).
     #[must_use]
     pub fn retry(&self) -> Option<&Retry> {
         self.spans().retry.as_deref()
@@ -116,7 +116,7 @@ struct ParamSpans {
     target: Span,
     /// The arguments, or the name of a subscription.
     extra: Span,
-    /// Boxed, since most requests are no retry.
+    /// Boxed, since most requests are not retries.
     retry: Option<Box<Retry>>,
 }
 
@@ -207,7 +207,7 @@ macro_rules! named {
 named!(CallTool GetPrompt);
 
 impl List {
-    /// The cursor of the page, as an earlier page gave it; `None` for the first page.
+    /// The cursor of the page, from an earlier page; `None` for the first page.
     #[must_use]
     pub fn cursor(&self) -> Option<Cow<'_, str>> {
         self.0.text(self.0.target)
@@ -353,12 +353,12 @@ pub struct CompletionRequest {
     pub argument: String,
     /// The text typed so far.
     pub value: String,
-    /// The arguments that are filled in already (MCP 2025-06-18 and later).
+    /// The arguments that already have a value (MCP 2025-06-18 and later).
     pub context: BTreeMap<String, String>,
 }
 
 impl CompletionRequest {
-    /// A request for the values of an argument of which `value` was typed so far.
+    /// A request for the values of an argument. `value` is the text typed so far.
     #[must_use]
     pub fn new(of: CompletionOf, argument: impl Into<String>, value: impl Into<String>) -> Self {
         Self { of, argument: argument.into(), value: value.into(), context: BTreeMap::new() }
@@ -393,7 +393,7 @@ enum Rest {
     Retry(Box<Retry>),
 }
 
-/// A member of parameters, and its type as the protocol demands it.
+/// A member of parameters, and the type that the protocol demands.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Member {
     name: &'static str,
@@ -453,7 +453,7 @@ impl Member {
 }
 
 impl RawParams {
-    /// Reads a request for `op` with the parameters `given`, if there are any, whose text is `json`. The error describes the fault.
+    /// Reads a request for `op` with the parameters `given`, if there are any. `json` makes their text. The error describes the fault.
     #[inline]
     pub(crate) fn read(
         op: Op,
@@ -501,7 +501,7 @@ impl RawParams {
         Self { rest: Some(Box::new(Rest::Filter(Box::new(filter)))), ..self }
     }
 
-    /// Cuts the request out of `frame`, which must be the one that was read.
+    /// Cuts the request out of `frame`, which must be the frame that was read.
     #[inline]
     pub(crate) fn cut(self, frame: Bytes) -> Request {
         let Self { op, json, target, extra, mut rest } = self;
@@ -539,8 +539,8 @@ fn with_rest(spans: ParamSpans, rest: Option<Box<Rest>>) -> Request {
     }
 }
 
-/// Finds members by a second pass over the text, for parameters with many members, with escapes in a name, or with a repeated member, of
-/// which the last one counts.
+/// Finds members by a second pass over the text, for parameters with many members, with escapes in a name, or with repeated members. Of
+/// repeated members the last one counts.
 #[cold]
 fn look_for(text: &[u8], members: [&Member; 2]) -> Result<[Span; 2], Text> {
     if u32::try_from(text.len()).is_err() {
@@ -650,7 +650,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_and_arguments_are_found_however_they_are_written() {
+    fn a_name_and_arguments_are_found_in_any_order_and_spelling() {
         let cases = [
             (r#"{"name":"a","arguments":{"x":[1]}}"#, "a", Some(r#"{"x":[1]}"#)),
             (r#"{ "arguments" : [ ] , "_meta":{}, "name" : "\u0061\"" }"#, "a\"", Some("[ ]")),

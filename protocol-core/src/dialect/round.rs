@@ -22,7 +22,7 @@ pub(crate) struct RoundInput {
     /// The name of the answer in the retry.
     pub(crate) name: Text,
     pub(crate) ask: Ask,
-    /// The sampling depth; as it is sent, it is advice to the caller.
+    /// The sampling depth, which is sent as advice to the caller.
     pub(crate) depth: u8,
 }
 
@@ -40,8 +40,8 @@ impl InputRound {
         self
     }
 
-    /// Sets the state, which the caller returns with the answers exactly as it is. The caller can read it and present it again at any time, and
-    /// so can anybody that it gives it to: seal what must not be read, changed or used twice.
+    /// Sets the state, which the caller returns unchanged with the answers. The caller can read the state, return it again at any time, and
+    /// give it to others: seal what must not be read, changed or used twice.
     #[must_use]
     pub fn with_state(mut self, state: impl Into<Text>) -> Self {
         self.state = Some(state.into());
@@ -84,7 +84,7 @@ impl Ask {
     /// Reads an answer to this input request from its JSON in a [`Retry`] (MCP 2026-07-28, schema `InputResponse`).
     ///
     /// # Errors
-    /// A description of the first thing that is wrong with its shape.
+    /// A description of the first fault of the answer.
     pub fn read_answer(&self, answer: &Json) -> Result<Answer, Text> {
         if !answer.is_object() {
             return Err(Text::from_static("it is no object"));
@@ -99,7 +99,7 @@ impl Ask {
         Mcp::STATELESS_SERVER.ask_request(self)
     }
 
-    /// The capabilities that a caller must declare to be asked for this.
+    /// The capabilities that a caller must declare to receive this input request.
     #[must_use]
     pub fn required_capabilities(&self) -> Capabilities {
         let mut required = Capabilities::default();
@@ -115,7 +115,7 @@ impl Ask {
         required
     }
 
-    /// Returns `true` if a user answers it, who can decline or make no decision.
+    /// Returns `true` if a user gives the answer, who can decline or make no decision.
     pub(crate) fn can_be_declined(&self) -> bool {
         matches!(self, Self::Elicit(_) | Self::OpenUrl(_) | Self::Confirm { .. })
     }

@@ -69,13 +69,13 @@ pub struct Capabilities {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PeerInfo {
-    /// Its name and version.
+    /// The name and version of the peer.
     pub identity: Identity,
     /// The agreed revision of the protocol, such as `2025-11-25`.
     pub protocol: Text,
-    /// The capabilities that it declared, typed.
+    /// The capabilities that the peer declared, typed.
     pub capabilities: Capabilities,
-    /// The capabilities that it declared, verbatim.
+    /// The capabilities that the peer declared, verbatim.
     pub declared: Json,
     /// A server's description of itself, for the model; on Tesseron the description of an app.
     pub instructions: Option<Text>,
@@ -129,7 +129,7 @@ pub enum Op {
     Complete,
     /// Set the least severe log record that the peer sends.
     SetLogLevel,
-    /// Ping the peer. Never cancelled. If no response comes in time, [`crate::Violation::PingUnanswered`] is reported, too.
+    /// Ping the peer. A ping is never cancelled. If no response comes in time, [`crate::Violation::PingUnanswered`] is reported, too.
     Ping,
     /// Listen for notices, until the subscription ends (MCP 2026-07-28).
     Listen,
@@ -161,8 +161,8 @@ pub enum Ask {
     Elicit(Elicit),
     /// Elicitation in URL mode: ask the caller's user to open a URL (MCP 2025-11-25).
     OpenUrl(Box<OpenUrl>),
-    /// Confirmation: ask the caller's user for yes or no. Every error counts as no. It arrives at the caller as [`Ask::Elicit`] with an
-    /// empty form.
+    /// Confirmation: ask the caller's user for yes or no. Every error counts as no. The caller receives a confirmation as [`Ask::Elicit`]
+    /// with an empty form.
     Confirm {
         /// The message for the user.
         message: String,
@@ -185,7 +185,7 @@ pub struct Sample {
     pub prompt: String,
     /// The maximum length of the answer, in tokens. If it is `None`, 1024 is sent on MCP, which demands a number.
     pub max_tokens: Option<u64>,
-    /// The JSON Schema that the answer's text should follow. On MCP, which has no field for it, it becomes part of the prompt.
+    /// The JSON Schema that the answer's text should follow. MCP has no field for a schema, so it becomes part of the prompt.
     pub schema: Option<Json>,
     /// The exact parameters: always set on arrival; when sent, they replace the other fields.
     pub params: Option<Json>,
@@ -324,7 +324,7 @@ pub struct ToolOutput {
     pub content: Blocks,
     /// The result for programs. MCP 2025-06-18 and later.
     pub structured: Option<Json>,
-    /// `true` if the tool failed. On MCP that is a result, not a JSON-RPC error, so that the model can read it and try again.
+    /// `true` if the tool failed. On MCP a failure is a result, not a JSON-RPC error, so that the model can read it and try again.
     pub is_error: bool,
     /// The JSON-RPC error to send on Tesseron if the tool failed. If it is `None`, an internal error with the text is sent.
     pub fault: Option<Box<RpcError>>,
@@ -364,7 +364,7 @@ impl ToolOutput {
         output
     }
 
-    /// The output of a tool that failed, with a JSON-RPC error for Tesseron. On MCP the model gets its message.
+    /// The output of a tool that failed, with a JSON-RPC error for Tesseron. On MCP the model gets the message of the error.
     #[must_use]
     pub fn fault(error: RpcError) -> Self {
         let mut output = Self::error(error.message.clone());
@@ -377,13 +377,13 @@ impl ToolOutput {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// The current value. It only increases. One that we send must be at least 0.
+    /// The current value, which only increases. A value that this end sends must be at least 0.
     pub value: Option<f64>,
     /// The value at the end, if it is known. A later update may change or omit it.
     pub total: Option<f64>,
     /// The current step, for people.
     pub message: Option<Text>,
-    /// Any data for programs. On MCP it is sent in `_meta["protocol-core/data"]`.
+    /// Any data for programs. On MCP the data is sent in `_meta["protocol-core/data"]`.
     pub data: Option<Json>,
 }
 
@@ -528,7 +528,7 @@ pub enum Notice {
         /// The URI of the resource.
         uri: Text,
     },
-    /// The new value of a subscribed resource. On MCP it is sent as [`Notice::ResourceUpdated`], without the value.
+    /// The new value of a subscribed resource. On MCP this notice is sent as [`Notice::ResourceUpdated`], without the value.
     ResourceValue {
         /// The name of the subscription. Ignored on MCP.
         subscription: Text,
@@ -537,17 +537,17 @@ pub enum Notice {
         /// The new value.
         value: Json,
     },
-    /// The server has ended the subscription that brought the notices above (MCP 2026-07-28): none follows, until this end subscribes again.
-    /// Only received.
+    /// The server has ended the subscription (MCP 2026-07-28): no notice of a change follows until this end subscribes again. Only received,
+    /// never sent.
     SubscriptionEnded,
     /// The roots of the client changed.
     RootsChanged,
-    /// The user has finished at a URL (MCP 2025-11-25). The session does not check an `id` that arrives: ignore unknown ones.
+    /// The user has finished at a URL (MCP 2025-11-25). The session does not check an `id` that arrives: ignore unknown ids.
     ElicitationComplete {
         /// The id of the [`OpenUrl`].
         id: Text,
     },
-    /// A notification outside the protocol. Only those that [`Config::custom_notifications`](crate::Config::custom_notifications) lists
+    /// A notification outside the protocol. Only notifications that [`Config::custom_notifications`](crate::Config::custom_notifications) lists
     /// become events.
     Custom {
         /// The method.

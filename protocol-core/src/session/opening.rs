@@ -84,7 +84,7 @@ impl Session {
         }
     }
 
-    pub(super) fn take_handshake_request(&mut self, id: WireId, greeting: Result<HandshakeRequest, HandshakeRejected>) {
+    pub(super) fn take_handshake_request(&mut self, id: WireId, request: Result<HandshakeRequest, HandshakeRejected>) {
         if !self.handshake.is_fresh() {
             return self.refuse(id, Some(Violation::OutOfPhase), |_| {
                 RpcError::fixed(RpcError::INVALID_REQUEST, "the handshake was made before")
@@ -94,7 +94,7 @@ impl Session {
         if !self.ending.may_write() {
             return self.refuse(id, None, |session| session.rules.dialect.busy(true));
         }
-        match greeting {
+        match request {
             Err(HandshakeRejected { error, is_final }) => {
                 self.refuse(id, Some(Violation::InvalidParams), |_| error);
                 if is_final {

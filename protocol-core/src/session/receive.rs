@@ -66,7 +66,7 @@ impl Session {
                 });
             }
             Message::SetLevel { id, level } => self.take_level(id, level),
-            Message::HandshakeRequest { id, greeting } => self.take_handshake_request(id, greeting),
+            Message::HandshakeRequest { id, request } => self.take_handshake_request(id, request),
             Message::HandshakeConfirmed => self.take_confirmation(),
             Message::Log { record, invocation } => self.take_log(record, invocation),
             Message::Acknowledged { number, accepted } => self.take_acknowledged(number, &accepted),

@@ -1,7 +1,7 @@
 //! The Model Context Protocol, revisions 2024-11-05 to 2026-07-28, both ends.
 //!
 //! The revisions form two eras. Up to 2025-11-25 a handshake agrees on a revision for the whole session. From 2026-07-28 on every request
-//! is stateless: its `_meta` names its revision, its caller and the caller's capabilities, and nothing of an earlier request counts.
+//! is stateless: its `_meta` names its revision, its caller and the caller's capabilities, and it does not depend on earlier requests.
 //!
 //! Comments in this folder cite pages and sections of the specification, of revision 2025-11-25 unless they name another.
 
@@ -87,7 +87,7 @@ pub enum Era {
     /// The revisions with a handshake only.
     Legacy,
     /// Both eras. A server serves each request in the era that the request belongs to, in any order. A client first asks the server for its
-    /// revisions, and prefers one without a handshake.
+    /// revisions, and prefers a revision without a handshake.
     Auto,
     /// The revisions without a handshake only.
     Modern,
@@ -123,7 +123,7 @@ pub(crate) mod meta {
 pub struct CacheHint {
     /// The time, in whole milliseconds. Default: zero, so that nothing is kept.
     pub ttl: Duration,
-    /// `true` if callers may share it: it is the same for each of them. Default: `false`.
+    /// `true` if the result is the same for every caller, so that callers may share it. Default: `false`.
     pub public: bool,
 }
 
@@ -221,7 +221,7 @@ impl Mcp {
         self.revision() >= Revision::R2025_11_25
     }
 
-    /// The agreed revision. Before the handshake it is the oldest, since only messages of the oldest are sent then.
+    /// The agreed revision. Before the handshake, the oldest revision, since this end then sends only messages that all revisions have.
     fn revision(self) -> Revision {
         self.agreed.unwrap_or(Revision::R2024_11_05)
     }
@@ -240,7 +240,7 @@ impl Mcp {
         if offers(peer, op, self.revision()) { Ok(()) } else { Err(Unfit::Unsupported) }
     }
 
-    /// Checks a custom method. A method of the protocol is checked as the operation that it is.
+    /// Checks a custom method. A method of the protocol is checked like its operation.
     fn check_custom(self, method: &str, peer: &Capabilities) -> Result<(), Unfit> {
         match op_of(method.as_bytes()) {
             Some(op) if self.is_stateless() && !offers(peer, op, self.revision()) => Err(Unfit::Unsupported),

@@ -58,8 +58,8 @@ impl Mcp {
                 Message::Response { number: id.as_ours(), body }
             }
             Err(Malformed { violation, answer }) => {
-                // A client does not answer text without an id, since a server may print anything to its output; without a handshake it
-                // answers nothing.
+                // A client does not answer text without an id, since a server may print anything to its output. A stateless client sends
+                // no answers at all.
                 let may_answer = |id: &Option<WireId>| self.side == Side::Server || (id.is_some() && !self.is_stateless_client());
                 let answer = answer.filter(|(id, _)| may_answer(id));
                 Message::Reject { violation: Some(violation), answer }
@@ -104,7 +104,7 @@ impl Mcp {
             (Side::Server, Some(_)) => not_found(None, id, method),
             (Side::Client, Some(_)) => self.misdirected(id, method),
             (side, None) => match (side, core::str::from_utf8(method).unwrap_or_default()) {
-                (Side::Server, "initialize") => Message::HandshakeRequest { id, greeting: greeting(&json(), local) },
+                (Side::Server, "initialize") => Message::HandshakeRequest { id, request: read_handshake_request(&json(), local) },
                 (Side::Client, method @ ("sampling/createMessage" | "elicitation/create" | "roots/list")) => {
                     self.ask(id, method, json(), meta, own)
                 }
@@ -139,8 +139,8 @@ impl Mcp {
         }
     }
 
-    /// "Elicitation", section "Elicitation Requests": a missing mode means a form. Section "Error Handling": an undeclared mode is an
-    /// invalid parameter.
+    /// Reads an elicitation request. A missing mode means a form ("Elicitation", section "Elicitation Requests"), and an undeclared mode is an
+    /// invalid parameter (section "Error Handling").
     fn elicitation(self, params: &Json, own: &Capabilities) -> Result<Ask, Refusal> {
         let by_form = own.elicitation && self.revision() >= Revision::R2025_06_18;
         let by_url = own.elicitation_url && self.has_urls();
@@ -166,7 +166,7 @@ impl Mcp {
         if params.only("_meta").is_err() {
             return Message::Reject { violation: Some(Violation::RepeatedMember), answer: None };
         }
-        // First, since progress is the most frequent notification by far.
+        // Checked first, since progress is by far the most frequent notification.
         if method == b"notifications/progress" {
             return read_progress(params, frame, max);
         }
@@ -308,8 +308,9 @@ pub(super) fn read_request(op: Op, params: Option<&IndexedObject<'_>>, frame: Fr
     }
 }
 
-/// "Lifecycle", section "Version Negotiation": the client's revision if we speak it, else our newest.
-fn greeting(params: &Json, local: &LocalEnd<'_>) -> Result<HandshakeRequest, HandshakeRejected> {
+/// Reads a handshake request. The answer has the client's revision if we speak it, else our newest ("Lifecycle", section "Version
+/// Negotiation").
+fn read_handshake_request(params: &Json, local: &LocalEnd<'_>) -> Result<HandshakeRequest, HandshakeRejected> {
     let newest = local.newest();
     let wrong = |what| RpcError::new(RpcError::INVALID_PARAMS, what);
     let asked = params.member("protocolVersion").as_ref().and_then(json_string);
@@ -323,7 +324,7 @@ fn greeting(params: &Json, local: &LocalEnd<'_>) -> Result<HandshakeRequest, Han
     let peer = PeerInfo {
         identity,
         protocol: Text::from_static(revision.as_str()),
-        // Form mode came with 2025-06-18, URL mode with 2025-11-25.
+        // 2025-06-18 added form mode, 2025-11-25 URL mode.
         capabilities: Capabilities {
             elicitation: declares.elicitation && revision >= Revision::R2025_06_18,
             elicitation_url: declares.elicitation_url && revision >= Revision::R2025_11_25,
@@ -377,8 +378,8 @@ pub(super) struct Meta<'a> {
 }
 
 impl<'a> Meta<'a> {
-    /// Reads them. Those that make a request stateless are read where the era has such requests, and are not read again if they are those
-    /// of the `recent` caller.
+    /// Reads the members. Members that make a request stateless are read only if this end serves such requests, and are not read again if
+    /// their text is that of the `recent` caller.
     fn read(
         params: &IndexedObject<'a>,
         local: &LocalEnd<'_>,
@@ -404,7 +405,7 @@ impl<'a> Meta<'a> {
                     wrong = Some((Violation::InvalidParams, "progressToken must be text or a whole number"));
                 }
             } else if key.is(meta::DEPTH) {
-                // The peer may send any value: one that is not a depth counts as the maximum.
+                // The peer may send any value: a value that is not a depth counts as the maximum.
                 read.depth = integer(value).unwrap_or(u8::MAX);
             } else if key.is(meta::PARENT) {
                 read.parent = integer(value);
@@ -468,7 +469,7 @@ pub(super) fn read_identity(object: &[u8]) -> Option<Identity> {
     Some(Identity { name: text("name")?, version: text("version")?, title: text("title") })
 }
 
-/// Reads the capabilities of a client or a server. `{}` means supported, absent means not.
+/// Reads the capabilities of a client or a server. A capability is supported if its member is an object.
 pub(super) fn read_capabilities(declared: &Json) -> Capabilities {
     let object = |name: &str| declared.member(name).filter(Json::is_object);
     let part = |of: &Option<Json>, name: &str| of.as_ref().and_then(|of| of.member(name));

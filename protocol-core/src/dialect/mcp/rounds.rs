@@ -1,4 +1,4 @@
-//! The words of input rounds (2026-07-28, Multi Round-Trip Requests), at both ends.
+//! The messages of input rounds (2026-07-28, Multi Round-Trip Requests), at both ends.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -15,18 +15,18 @@ use crate::json::write::{Object, push_json, text_size};
 use crate::json::{Frame, Json, Text};
 
 impl Mcp {
-    /// The server's end of the revision.
+    /// A server in the revision without a handshake.
     pub(in crate::dialect) const STATELESS_SERVER: Self = Self { side: Side::Server, agreed: Some(Revision::R2026_07_28) };
 }
 
-/// Returns `true` for a request that input requests can answer.
+/// Returns `true` for a request whose result can be input requests.
 pub(super) const fn has_rounds(op: Op) -> bool {
     matches!(op, Op::CallTool | Op::GetPrompt | Op::ReadResource)
 }
 
 // ---- The server's end ----
 
-/// Reads the members of a retry; `None` if there are none. The error names the one with the wrong type.
+/// Reads the members of a retry; `None` if there are none. The error names the member with the wrong type.
 pub(super) fn read_retry(params: &IndexedObject<'_>, frame: Frame<'_>) -> Result<Option<Box<Retry>>, Text> {
     let state = match params.member("requestState") {
         None => None,
@@ -61,7 +61,7 @@ pub(super) fn write_round(object: &mut Object<'_>, round: &InputRound, local: &L
     object.object("_meta", |object| write_server(object, local.identity));
 }
 
-/// An upper bound on the length of the result, without that of the members which every result has.
+/// An upper bound on the length of the result, without the members that every result has.
 pub(crate) fn round_size(round: &InputRound) -> usize {
     /// The method, the names of the members, and the depth.
     const AROUND: usize = 160;
@@ -88,12 +88,12 @@ impl RpcError {
 // ---- The client's end ----
 
 impl Mcp {
-    /// Returns `true` for a request that input requests can answer in this revision.
+    /// Returns `true` for a request whose result can be input requests in this revision.
     pub(crate) const fn has_rounds(self, op: Op) -> bool {
         self.is_stateless() && has_rounds(op)
     }
 
-    /// Reads the result that asks for input. Each input request must be one that this end declares.
+    /// Reads the result that asks for input. This end must have declared the capability for each input request.
     pub(crate) fn read_round(self, result: &Json, own: &Capabilities) -> Result<InputRound, Violation> {
         let mut round = InputRound::new();
         if let Some(state) = result.member("requestState") {
@@ -131,10 +131,10 @@ impl Mcp {
         Ok(RoundInput { name: Text::from(name), ask, depth })
     }
 
-    /// The answer as it is sent in a retry. The error takes its place if a retry cannot carry it.
+    /// The answer as it is sent in a retry. Returns an error if a retry cannot carry the answer.
     pub(crate) fn round_answer(self, answer: &Answer, can_decline: bool) -> Result<Json, RpcError> {
         let dismissed = Answer::Elicit(Elicited::Cancel);
-        // An error is no decision of the user.
+        // An error is not a decision of the user, so it is sent as a dismissed form.
         let answer = if can_decline && matches!(answer, Answer::Refused(_)) { &dismissed } else { answer };
         if let Some(error) = answer_error(answer) {
             return Err(error);

@@ -1,4 +1,5 @@
-//! The server's words of the revision without a handshake (2026-07-28): requests that name their caller, and results that name their server.
+//! The messages of a server in the revision without a handshake (2026-07-28): requests that name their caller, and results that name their
+//! server.
 
 use super::read::{Meta, not_found, read_capabilities, read_identity, read_request, unknown_method, wrong_params};
 use super::rounds::{has_rounds, read_retry};
@@ -48,7 +49,7 @@ pub(super) struct CallerMembers<'a> {
 }
 
 impl<'a> CallerMembers<'a> {
-    /// Takes a member of `_meta`, which is in `range` of its text. `false` if it is none of these.
+    /// Takes a member of `_meta`, which is in `range` of its text. Returns `false` if the member does not name the caller.
     pub(super) fn take(&mut self, key: Key<'a>, value: &'a [u8], range: Range<usize>) -> bool {
         let is_first = self.has_none();
         let member = match () {
@@ -67,13 +68,13 @@ impl<'a> CallerMembers<'a> {
         true
     }
 
-    /// Takes all of the members at once, which have the text of `known`.
+    /// Takes all of the members at once, since their text is that of `known`.
     pub(super) fn recognize(&mut self, known: &'a KnownCaller) {
         self.known = Some(known);
     }
 
-    /// Returns `true` if a member was taken twice, the first or the second time as part of a recognized text. The last one counts, so each must
-    /// be read.
+    /// Returns `true` if members were taken beside a recognized text. They may repeat members of that text, of which the last one counts, so
+    /// each member must be read.
     pub(super) fn is_repeated(&self) -> bool {
         self.known.is_some() && !self.has_none()
     }
@@ -132,7 +133,7 @@ pub(super) fn is_stateless(method: &[u8], meta: &Meta<'_>, era: Era) -> bool {
     era.has_modern() && (!era.has_legacy() || !meta.caller.is_empty() || method == DISCOVER || method == LISTEN)
 }
 
-/// Reads a stateless request. Its faults are found in this order: the caller, the version, the method, the parameters.
+/// Reads a stateless request. Faults are found in this order: the caller, the version, the method, the parameters.
 pub(super) fn request(
     id: WireId,
     method: &[u8],
@@ -181,7 +182,7 @@ fn read_listen(params: Option<&IndexedObject<'_>>, frame: Frame<'_>, limit: usiz
     Ok(read_request(Op::Listen, params, frame)?.with_filter(filter))
 }
 
-/// The error for a handshake request where there is no handshake. It names the versions that are served (Versioning, "Servers").
+/// The error for a handshake request if only stateless requests are served. It names the versions that are served (Versioning, "Servers").
 fn no_handshake(params: Option<&IndexedObject<'_>>, meta: &Meta<'_>) -> RpcError {
     let requested = params.and_then(|params| params.member("protocolVersion")).and_then(string);
     let error = match meta.caller.is_empty() {
@@ -214,8 +215,8 @@ fn discovered(local: &LocalEnd<'_>) -> Json {
     })
 }
 
-/// Writes the members of a result, and those that every result of the revision has; with the cache hint where the result is cacheable, and
-/// with the id of the subscription that it ends.
+/// Writes the members of a result, and the members that every result of the revision has; also the cache hint if the result is cacheable, and
+/// the id of the subscription that the result ends.
 pub(super) fn write_result_members(
     object: &mut Object<'_>,
     is_cacheable: bool,
@@ -245,7 +246,7 @@ pub(super) fn write_server(object: &mut Object<'_>, identity: &Identity) {
     object.object(SERVER, |object| write_identity(object, REVISION, identity));
 }
 
-/// Writes a result that is JSON already. Members that it has itself stay as they are.
+/// Writes a result that is JSON already, with the members that every result of the revision has. Members of the result itself stay as they are.
 pub(super) fn write_given(out: &mut alloc::vec::Vec<u8>, result: &Json, is_cacheable: bool, local: &LocalEnd<'_>) {
     let (mut has_type, mut has_ttl, mut has_scope, mut given) = (false, false, false, None);
     for_each_key(result.as_bytes(), |key, value| {
@@ -281,7 +282,7 @@ pub(super) fn write_given(out: &mut alloc::vec::Vec<u8>, result: &Json, is_cache
     });
 }
 
-/// Writes the acknowledgement of a subscription: the kinds that it brings, and no others (Subscriptions).
+/// Writes the acknowledgement of a subscription to the kinds in `accepted` (Subscriptions).
 pub(crate) fn write_acknowledged(frames: &mut FrameBuffer, id: &WireId, accepted: &SubscriptionFilter) -> WrittenFrame {
     frames.notify("notifications/subscriptions/acknowledged", |object| {
         write_filter(object, accepted);
@@ -289,12 +290,12 @@ pub(crate) fn write_acknowledged(frames: &mut FrameBuffer, id: &WireId, accepted
     })
 }
 
-/// Writes the kinds of a subscription, and no others.
+/// Writes the kinds of a subscription; other kinds are omitted.
 pub(super) fn write_filter(object: &mut Object<'_>, filter: &SubscriptionFilter) {
     let kinds =
         [("toolsListChanged", filter.tools), ("promptsListChanged", filter.prompts), ("resourcesListChanged", filter.resources)];
     object.object("notifications", |object| {
-        for (kind, _) in kinds.into_iter().filter(|(_, is_meant)| *is_meant) {
+        for (kind, _) in kinds.into_iter().filter(|(_, is_wanted)| *is_wanted) {
             object.boolean(kind, true);
         }
         if !filter.uris.is_empty() {
@@ -309,7 +310,7 @@ pub(crate) fn write_published(frames: &mut FrameBuffer, id: &WireId, notice: &No
         Notice::ToolsChanged => "notifications/tools/list_changed",
         Notice::PromptsChanged => "notifications/prompts/list_changed",
         Notice::ResourcesChanged => "notifications/resources/list_changed",
-        // No filter wants any other.
+        // `Notice::ResourceUpdated`: no subscription includes any other notice.
         _ => "notifications/resources/updated",
     };
     frames.notify(method, |object| {

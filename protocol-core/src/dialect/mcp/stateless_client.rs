@@ -86,7 +86,7 @@ fn read_discovered(result: &Json, local: &LocalEnd<'_>) -> ProbeVerdict {
     }))
 }
 
-/// Returns `true` for an error that refuses our version, although it lists it among those that the server speaks.
+/// Returns `true` for an error that refuses our revision, although it lists our revision among those that the server speaks.
 pub(crate) fn names_our_revision(error: &RpcError) -> bool {
     let supported = error.data.as_deref().and_then(supported);
     error.code == RpcError::UNSUPPORTED_VERSION
@@ -97,8 +97,8 @@ fn supported(data: &Json) -> Option<Json> {
     data.member("supported").filter(|versions| Kind::of(versions.as_bytes()) == Kind::Array)
 }
 
-fn lists_revision(versions: &Json, is_meant: impl Fn(Revision) -> bool) -> bool {
-    elements(versions.as_bytes()).into_iter().filter_map(string).filter_map(|name| Revision::from_name(&name)).any(is_meant)
+fn lists_revision(versions: &Json, is_wanted: impl Fn(Revision) -> bool) -> bool {
+    elements(versions.as_bytes()).into_iter().filter_map(string).filter_map(|name| Revision::from_name(&name)).any(is_wanted)
 }
 
 /// Returns `true` if the list has a revision with a handshake that this end speaks.
@@ -137,9 +137,9 @@ impl Mcp {
         self.is_stateless() && matches!(self.side, Side::Client)
     }
 
-    /// Checks the type of a result of `op` (Basic, "Responses"). Types other than these are those of extensions, which are not supported.
+    /// Checks the type of a result of `op` (Basic, "Responses"). Any other type belongs to an extension, which is not supported.
     pub(super) fn check_type(op: Option<Op>, result: &Json) -> ResultFit {
-        /// Most results begin with this. In any other, the member is searched for, in a time in proportion to its length.
+        /// The beginning of most results. In any other result the member is searched for, in a time in proportion to the length of the result.
         const COMPLETE: &[u8] = br#"{"resultType":"complete","#;
         if result.as_bytes().starts_with(COMPLETE) {
             return ResultFit::Fits;
@@ -153,8 +153,8 @@ impl Mcp {
     }
 }
 
-/// Reads a notification that means something else to a client of this revision than to others; `None` for any other notification. `max_uris` is
-/// the maximum of a filter, `max_id` that of an id in bytes.
+/// Reads a notification that has another meaning in this revision than in earlier ones; `None` for any other notification. `max_uris` is the
+/// maximum number of URIs in a filter, `max_id` the maximum length of an id in bytes.
 pub(super) fn notification(method: &str, params: &IndexedObject<'_>, max_uris: usize, max_id: usize) -> Option<Message> {
     let notice = match method {
         "notifications/tools/list_changed" => Notice::ToolsChanged,

@@ -48,7 +48,7 @@ impl Added<'_> {
         }
     }
 
-    /// Returns `true` for a member of `_meta` that only the session writes. Such a member in the caller's `_meta` is dropped.
+    /// Returns `true` for a member of `_meta` that only the session writes. Such a member in the owner's `_meta` is dropped.
     fn owns(&self, name: &str) -> bool {
         matches!(name, "progressToken" | meta::DEPTH | meta::PARENT) || (!self.stamp.is_empty() && names_caller(name))
     }
@@ -134,8 +134,8 @@ fn write_parts(object: &mut Object<'_>, parts: &Parts) {
 
 /// Returns `false` if `params` cannot contain `_meta`: no string in it begins with `_`, and no escape stands for a letter.
 fn may_have_meta(params: &Json) -> bool {
-    let meets = |found, (one, next): (&u8, &u8)| found | (*one == b'"') & (*next == b'_') | (*one == b'\\') & (*next == b'u');
-    any_part::<33>(params.as_bytes(), 1, |part| part.iter().zip(part.iter().skip(1)).fold(false, meets))
+    let has_start = |found, (one, next): (&u8, &u8)| found | (*one == b'"') & (*next == b'_') | (*one == b'\\') & (*next == b'u');
+    any_part::<33>(params.as_bytes(), 1, |part| part.iter().zip(part.iter().skip(1)).fold(false, has_start))
 }
 
 impl Mcp {
@@ -282,7 +282,7 @@ impl Mcp {
         local: &LocalEnd<'_>,
     ) -> WrittenFrame {
         let failed = partial.map(|partial| with_status(partial, "failed"));
-        let misfit = |what| RpcError::fixed(RpcError::INTERNAL, what);
+        let internal = |what| RpcError::fixed(RpcError::INTERNAL, what);
         match reply {
             Reply::Raw(result) if result.is_object() => {
                 frames.response(id, result.as_bytes().len(), |out| match self.is_stateless() {
@@ -294,8 +294,8 @@ impl Mcp {
             Reply::Input(round) if self.is_stateless() && has_rounds(op) => {
                 frames.response(id, round_size(round), |out| Object::write(out, |object| write_round(object, round, local)))
             }
-            Reply::Input(_) => frames.error(Some(id), &misfit("input requests do not answer this request")),
-            Reply::Raw(_) => frames.error(Some(id), &misfit("the handler's result is not an object")),
+            Reply::Input(_) => frames.error(Some(id), &internal("input requests do not answer this request")),
+            Reply::Raw(_) => frames.error(Some(id), &internal("the handler's result is not an object")),
             Reply::Tool(output) if op == Op::CallTool => {
                 let failed = failed.filter(|_| output.is_error);
                 let structured = self.structured(output, failed.as_ref()).map_or(0, |value| value.as_bytes().len());
@@ -306,11 +306,11 @@ impl Mcp {
                 let size = if is_cut { structured } else { size };
                 self.write_result(frames, id, op, size, local, |object| self.write_output(object, output, failed.as_ref(), is_cut))
             }
-            Reply::Tool(_) => frames.error(Some(id), &misfit("a tool's output answers only a call of a tool")),
+            Reply::Tool(_) => frames.error(Some(id), &internal("a tool's output answers only a call of a tool")),
             Reply::Contents(contents) if op == Op::ReadResource => {
                 self.write_result(frames, id, op, contents.as_bytes().len(), local, |object| object.json("contents", contents))
             }
-            Reply::Contents(_) => frames.error(Some(id), &misfit("the contents of a resource answer only the reading of one")),
+            Reply::Contents(_) => frames.error(Some(id), &internal("the contents of a resource answer only the reading of one")),
             Reply::Page(page) => match list_of(op) {
                 Some(name) => {
                     let items = page.items.iter().map(|item| item.as_bytes().len().saturating_add(1));
@@ -321,12 +321,12 @@ impl Mcp {
                         }
                     })
                 }
-                None => frames.error(Some(id), &misfit("a page answers only the request for a list")),
+                None => frames.error(Some(id), &internal("a page answers only the request for a list")),
             },
             Reply::Completion(completion) if op == Op::Complete => {
                 self.write_result(frames, id, op, 256, local, |object| write_completion(object, completion))
             }
-            Reply::Completion(_) => frames.error(Some(id), &misfit("a completion answers only the request for one")),
+            Reply::Completion(_) => frames.error(Some(id), &internal("a completion answers only the request for one")),
             Reply::NotFound(what) => frames.error(Some(id), &self.missing(what)),
             Reply::Error(error) => {
                 let error = self.sendable(error);
@@ -363,7 +363,7 @@ impl Mcp {
         })
     }
 
-    /// Replaces a code that this revision reserves and does not define for such an error (2026-07-28, Basic, "Error Codes").
+    /// Replaces the code of a handler's error if this revision reserves that code for other errors (2026-07-28, Basic, "Error Codes").
     fn sendable(self, error: &RpcError) -> Cow<'_, RpcError> {
         let code = match error.code {
             _ if !self.is_stateless() => return Cow::Borrowed(error),
@@ -380,7 +380,7 @@ impl Mcp {
         output.structured.as_ref().or(failed).filter(|_| self.revision() >= Revision::R2025_06_18)
     }
 
-    /// Writes the members of a result. If `is_cut`, its content is not repeated as text.
+    /// Writes the members of a result. If `is_cut`, the structured content is not repeated as text.
     fn write_output(self, object: &mut Object<'_>, output: &ToolOutput, failed: Option<&Json>, is_cut: bool) {
         const CUT: Content =
             Content::Text(Text::from_static("The result is in the structured content, and too long to be repeated as text."));
@@ -394,7 +394,7 @@ impl Mcp {
         }
     }
 
-    /// The error of "Tools" or "Resources", section "Error Handling".
+    /// The error for a tool or a resource that does not exist ("Tools" and "Resources", section "Error Handling").
     fn missing(self, what: &NotFound) -> RpcError {
         match what {
             NotFound::Tool(name) => RpcError::invalid_params(alloc::format!("unknown tool {:?}", name.as_str())),
@@ -574,12 +574,12 @@ pub(super) fn write_capabilities(object: &mut Object<'_>, side: Side, revision: 
     };
     match side {
         Side::Client => {
-            // Without a handshake, only requests of the client declare them.
+            // Without a handshake, the client sends no notification of a change.
             capability("roots", own.roots, &[("listChanged", own.roots_list_changed && revision.has_handshake())]);
             let (by_form, by_url) = (own.elicitation, own.elicitation_url && revision >= Revision::R2025_11_25);
             if (by_form && revision >= Revision::R2025_06_18) || by_url {
                 object.object("elicitation", |object| {
-                    // Without either mode it means form mode, the only one before 2025-11-25.
+                    // An empty object means form mode, the only mode before 2025-11-25.
                     for (mode, _) in [("form", by_form), ("url", by_url)].iter().filter(|(_, has)| by_url && *has) {
                         object.object(mode, |_| {});
                     }
@@ -637,9 +637,9 @@ impl Content {
         }
     }
 
-    /// An estimate of its length, which for long text is an upper bound.
+    /// An estimate of the length of the block; an upper bound if the block is long text.
     fn size(&self) -> usize {
-        /// Counting the escapes of shorter text would take longer than a second allocation.
+        /// The length from which escapes are counted: counting those of shorter text would take longer than a second allocation.
         const LONG: usize = 1024;
         match self {
             Self::Text(text) if text.as_bytes().len() >= LONG => text_size(text.as_bytes()).saturating_add(32),

@@ -14,7 +14,7 @@ use crate::wire::{self, Body, Element, Envelope, FrameBuffer, Malformed, WireId}
 
 const METHOD: &str = "tesseron/bind";
 
-/// The id of a bind. It cannot collide with those of the session's requests, which are numbers.
+/// The id of a bind. It differs from the ids of the session's requests, which are numbers.
 const ID: &str = "bind";
 
 const OPTIONS: wire::Options = wire::Options { depth: 128, id: 1024, batch: None, lenient: true };
@@ -67,7 +67,7 @@ pub fn read_asked(frame: &Bytes) -> BindRequest {
         }
         Ok(Envelope::Request { id, .. } | Envelope::Response { id, .. }) => BindRequest::Other { id },
         Err(Malformed { violation, answer: Some((Some(id), _)) }) => {
-            // A bind whose parameters are not an object counts as one without a code.
+            // A bind whose parameters are not an object counts as a bind without a code.
             let is_bind = violation == Violation::InvalidParams && method_of(frame).as_deref() == Some(METHOD);
             if is_bind { BindRequest::Bind { id, code: None } } else { BindRequest::Other { id } }
         }

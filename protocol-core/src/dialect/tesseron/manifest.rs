@@ -12,15 +12,15 @@ use crate::json::write::{Object, push_json};
 pub fn action(tool: &Json, timeout: Option<Duration>) -> Json {
     let mut out = Vec::new();
     Object::write(&mut out, |object| {
-        let mut described = false;
+        let mut has_description = false;
         for_each_key(tool.as_bytes(), |key, value| {
             let name = key.name();
-            described |= name == "description";
+            has_description |= name == "description";
             if matches!(&*name, "name" | "description" | "inputSchema" | "outputSchema") {
                 object.copy(key, value);
             }
         });
-        if !described {
+        if !has_description {
             object.string("description", "");
         }
         object.object("annotations", |object| {

@@ -56,7 +56,7 @@ pub mod code {
 /// An end of Tesseron.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Runs actions. It opens the handshake.
+    /// Runs actions, and opens the handshake.
     App(Box<App>),
     /// Calls actions for an agent.
     Gateway(GatewayConfig),
@@ -68,11 +68,11 @@ pub enum End {
 pub struct App {
     /// The origin of the app; `unknown` if there is none.
     pub origin: String,
-    /// The URL of its icon.
+    /// The URL of the app's icon.
     pub icon_url: Option<String>,
-    /// Its actions: an array of `{name, description, inputSchema, ..}`.
+    /// The actions: an array of `{name, description, inputSchema, ..}`.
     pub actions: Json,
-    /// Its resources: an array of `{name, description, subscribable, ..}`.
+    /// The resources: an array of `{name, description, subscribable, ..}`.
     pub resources: Json,
     /// The session to resume, instead of a new one.
     pub resume: Option<ResumeCredentials>,
@@ -140,7 +140,7 @@ pub struct Welcome {
     pub session_id: Text,
     /// The token that resumes the session once.
     pub resume_token: Option<Text>,
-    /// The state of its claim.
+    /// The state of the session's claim.
     pub standing: ClaimState,
 }
 
@@ -221,7 +221,7 @@ impl Tesseron {
         match op {
             Op::Custom if custom.is_none_or(|method| is_ours(method) || op_of(method).is_some()) => Err(Unfit::WrongEnd),
             Op::Custom => Ok(()),
-            // An app has no other request.
+            // An app sends no other request.
             _ if self.is_app() => Err(Unfit::WrongEnd),
             Op::CallTool | Op::ReadResource => Ok(()),
             Op::Subscribe | Op::Unsubscribe if peer.resources_subscribe => Ok(()),

@@ -81,8 +81,8 @@ impl Tesseron {
                 Some(op) => operation(id, op, given, frame, local.limits.id_bytes),
                 None => not_found(id, method),
             },
-            (Self::Gateway, "tesseron/hello") => Message::HandshakeRequest { id, greeting: hello(params, frame, local) },
-            (Self::Gateway, "tesseron/resume") => Message::HandshakeRequest { id, greeting: resume(params, frame, local) },
+            (Self::Gateway, "tesseron/hello") => Message::HandshakeRequest { id, request: hello(params, frame, local) },
+            (Self::Gateway, "tesseron/resume") => Message::HandshakeRequest { id, request: resume(params, frame, local) },
             (Self::Gateway, "sampling/request" | "elicitation/request") => ask(id, method, params, frame, local),
             (Self::Gateway, _) => not_found(id, method),
         }
@@ -124,7 +124,7 @@ impl Tesseron {
 
     // ---- The handshake ----
 
-    /// Reads the answer to a hello or a resume. A later claim replaces the agent that it names.
+    /// Reads the answer to a hello or a resume. A later claim replaces the agent in it.
     pub(crate) fn read_handshake_answer(self, result: &Json) -> Result<PeerInfo, HandshakeFailed> {
         let text = |name: &str| result.member(name).and_then(|value| value.as_text());
         let protocol = text("protocolVersion").ok_or(HandshakeFailed::Malformed)?;
@@ -182,7 +182,7 @@ impl Tesseron {
                 _ => return Err(unknown()),
             }),
             Ask::Confirm { .. } => Answer::Confirm(read_action(result).ok_or_else(unknown)? == "accept"),
-            // Tesseron has neither of these, so `check_ask` refuses both.
+            // Tesseron has no such input requests: `check_ask` refuses both.
             Ask::OpenUrl(_) => return Err(Text::from_static("there are no addresses to open")),
             Ask::Roots => return Err(Text::from_static("there are no roots")),
         })
@@ -344,7 +344,7 @@ impl Manifest {
     }
 }
 
-/// Reads a resume. Every refusal except that of the version has the same code, so that the app starts a new session (page "Resume").
+/// Reads a resume. Every refusal except for the version has the same code, so that the app starts a new session (page "Resume").
 fn resume(params: &IndexedObject<'_>, frame: Frame<'_>, local: &LocalEnd<'_>) -> Result<HandshakeRequest, HandshakeRejected> {
     let failed = |what: &'static str| HandshakeRejected::from(RpcError::fixed(code::RESUME_FAILED, what));
     let text = |name: &str| params.member(name).and_then(|value| frame.text(value));

@@ -169,7 +169,7 @@ impl Tesseron {
             Some(partial) => frames.error(Some(id), &with_partial(error, &with_status(partial, "failed"))),
             None => frames.error(Some(id), error),
         };
-        let misfit = |what| RpcError::fixed(RpcError::INTERNAL, what);
+        let internal = |what| RpcError::fixed(RpcError::INTERNAL, what);
         match (reply, op) {
             (Reply::Raw(result), _) => frames.response(id, result.as_bytes().len(), |out| push_json(out, result.as_bytes())),
             (Reply::Done, Op::CallTool) => self.write_reply(frames, id, token, op, &Reply::Tool(ToolOutput::default()), None),
@@ -186,13 +186,15 @@ impl Tesseron {
                     });
                 })
             }
-            (Reply::Tool(_), _) => frames.error(Some(id), &misfit("a tool's output answers only a call of a tool")),
+            (Reply::Tool(_), _) => frames.error(Some(id), &internal("a tool's output answers only a call of a tool")),
             (Reply::Contents(contents), Op::ReadResource) => frames.response(id, contents.as_bytes().len(), |out| {
                 Object::write(out, |object| write_value(object.member("value"), contents));
             }),
-            (Reply::Contents(_), _) => frames.error(Some(id), &misfit("the contents of a resource answer only the reading of one")),
-            (Reply::Page(_) | Reply::Completion(_), _) => frames.error(Some(id), &misfit("an app is not asked for this")),
-            (Reply::Input(_), _) => failed(&misfit("a result never asks for input on this protocol")),
+            (Reply::Contents(_), _) => {
+                frames.error(Some(id), &internal("the contents of a resource answer only the reading of one"))
+            }
+            (Reply::Page(_) | Reply::Completion(_), _) => frames.error(Some(id), &internal("an app is not asked for this")),
+            (Reply::Input(_), _) => failed(&internal("a result never asks for input on this protocol")),
             (Reply::NotFound(what), _) => frames.error(Some(id), &missing(what)),
             (Reply::Error(error), _) => failed(error),
         }
@@ -210,7 +212,7 @@ impl Tesseron {
         })
     }
 
-    // ---- As either ----
+    // ---- As either end ----
 
     pub(crate) fn write_log(self, frames: &mut FrameBuffer, record: &LogRecord, invocation: Option<&WireId>) -> WrittenFrame {
         let level = match record.level {
@@ -222,20 +224,20 @@ impl Tesseron {
         let data = record.data.as_bytes();
         let kind = Kind::of(data);
         let message = if kind == Kind::String { Some(data) } else { member(data, "message") };
-        let words = message.filter(|message| Kind::of(message) == Kind::String);
+        let text = message.filter(|message| Kind::of(message) == Kind::String);
         frames.notify("log", |object| {
             if let Some(invocation) = invocation {
                 invocation.write(object.member("invocationId"));
             }
             object.string("level", level);
             // Data without text needs an empty message.
-            push_json(object.member("message"), words.unwrap_or(br#""""#));
+            push_json(object.member("message"), text.unwrap_or(br#""""#));
             let mut meta = Vec::new();
             Object::write(&mut meta, |object| {
                 if let Some(logger) = &record.logger {
                     object.string("logger", logger);
                 }
-                if kind == Kind::Object && message.is_none_or(|_| words.is_some()) {
+                if kind == Kind::Object && message.is_none_or(|_| text.is_some()) {
                     for_each_key(data, |key, value| {
                         let name = key.name();
                         if name != "message" && (name != "logger" || record.logger.is_none()) {
@@ -368,28 +370,28 @@ fn write_form(object: &mut Object<'_>, message: &str, schema: &Json) {
     object.json("schema", schema);
 }
 
-/// The error of a tool that failed: its own, or an internal error with its text (page "Errors").
+/// The error of a tool that failed: the error that the handler chose, or an internal error with the text of the output (page "Errors").
 fn fault(output: &ToolOutput) -> RpcError {
     if let Some(error) = &output.fault {
         return (**error).clone();
     }
-    let mut words = String::new();
+    let mut joined = String::new();
     for block in &output.content {
         if let Content::Text(text) = block {
-            if !words.is_empty() {
-                words.push('\n');
+            if !joined.is_empty() {
+                joined.push('\n');
             }
-            words.push_str(text);
+            joined.push_str(text);
         }
     }
-    let error = RpcError::internal(words);
+    let error = RpcError::internal(joined);
     match &output.structured {
         Some(data) => error.with_data(data.clone()),
         None => error,
     }
 }
 
-/// Writes the structured content, else a single text as a string, else all blocks in the form of MCP, which an MCP gateway recognises.
+/// Writes the structured content; else a single text, as a string; else all blocks in the form of MCP, which an MCP gateway recognises.
 fn write_output(out: &mut Vec<u8>, output: &ToolOutput) {
     match (&output.structured, &*output.content) {
         (Some(value), _) => push_json(out, value.as_bytes()),
@@ -399,7 +401,7 @@ fn write_output(out: &mut Vec<u8>, output: &ToolOutput) {
     }
 }
 
-/// Writes the value of a resource: a single content of type JSON as that JSON, a single text as a string, other contents as they are.
+/// Writes the value of a resource: a single content of the type JSON as JSON, a single text as a string, other contents as they are.
 fn write_value(out: &mut Vec<u8>, contents: &Json) {
     let all = elements(contents.as_bytes());
     let &[one] = &*all else { return push_json(out, contents.as_bytes()) };
