@@ -11,10 +11,10 @@ pub(crate) const BASE_CAPACITY: usize = 4 * 1024;
 /// A burst ends after this many reads (or writes) in a row that needed no more than [`BASE_CAPACITY`].
 pub(crate) const QUIET_READS: u8 = 16;
 
-/// Memory of this size or more is kept after a long frame, for the next one: the allocator would return it to the operating system, and
-/// each page of it would be mapped and zeroed again.
+/// Memory of this size or more is kept after a long frame, for the next long frame: the allocator would return it to the operating system,
+/// and each page would be mapped and zeroed again.
 pub(crate) const LONG: usize = 32 * 1024;
-/// The memory of a long frame is freed after this many shorter ones, or by a call of `release_memory`.
+/// The memory of a long frame is freed after this many shorter frames, or by a call of `release_memory`.
 pub(crate) const KEPT_FRAMES: u8 = 64;
 
 /// A queue of bytes, which are appended at its end and removed from its front. Its length is not bounded. The memory of a burst is freed
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn capacity_is_given_back_where_it_is_more_than_four_times_what_is_needed() {
+    fn capacity_is_freed_if_it_is_more_than_four_times_the_need() {
         for (kept, of) in [(4, 4), (1, 8)] {
             let mut queue = ByteQueue::default();
             queue.buffer().reserve_exact(of * KEPT_CAPACITY);

@@ -15,18 +15,18 @@ use crate::limits::Limits;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
-    /// The protocol, and the end of it that this session plays: client or server, app or gateway.
+    /// The protocol, and the end of the protocol that this session is: client or server, app or gateway.
     pub protocol: Protocol,
-    /// The revisions of MCP to speak: with a handshake, which is the default of a client, without, or both, which is the default of a
-    /// server. A revision without one keeps no state between requests (MCP 2026-07-28, Versioning). A client that speaks both asks the
-    /// server which one it speaks. If a child process ends its output before it answers that request, it may be an old server that exits
-    /// on an unknown method: start it once more, with [`mcp::Era::Legacy`]. Ignored on Tesseron.
+    /// The revisions of MCP to speak: revisions with a handshake (the default of a client), revisions without a handshake, or both (the
+    /// default of a server). A revision without a handshake keeps no state between requests (MCP 2026-07-28, Versioning). A client that
+    /// speaks both asks the server for its revisions. If a child process ends its output before it answers that request, it may be an old
+    /// server that exits on an unknown method: start the process once more, with [`mcp::Era::Legacy`]. Ignored on Tesseron.
     pub era: mcp::Era,
     /// `true` if a client subscribes to the changes of lists that a server without a handshake notifies of (MCP 2026-07-28, Subscriptions);
     /// a server with a handshake sends these notices without a subscription. Default: `true`.
     pub list_changes: bool,
-    /// The time for which a peer may keep a list or a resource that we send, and if it may share them (MCP 2026-07-28, Caching). Default:
-    /// it may not keep them.
+    /// The time for which a peer may keep a list or a resource that we send, and if the peer may share them (MCP 2026-07-28, Caching).
+    /// Default: the peer may not keep them.
     pub cache: mcp::CacheHint,
     /// The name and version that the handshake sends to the peer. For a Tesseron app the name is its id; for a Tesseron gateway this is the
     /// identity of the agent.
@@ -83,7 +83,7 @@ impl Config {
     }
 
     /// The client end of MCP, which calls tools and answers sampling, elicitation and roots requests. It declares no capability: set
-    /// [`Config::capabilities`] for those that it answers.
+    /// [`Config::capabilities`] for the requests that it answers.
     ///
     /// Offers revision 2025-11-25 in the handshake. Calls time out after 60 s without progress and after 600 s in all.
     #[must_use]
@@ -159,11 +159,11 @@ impl Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Timeouts {
-    /// The longest time that the handshake may take; after it the session closes. Default: 10 s.
+    /// The longest time that the handshake may take; afterwards the session closes. Default: 10 s.
     pub handshake: Option<Duration>,
     /// The longest time that a client that speaks both eras of MCP waits for the server to name its revisions, if it is shorter than
-    /// `handshake`. After it the client opens the handshake, which then has its whole time: old servers may ignore an unknown method (MCP
-    /// 2026-07-28, Versioning). Default: 10 s.
+    /// `handshake`. Afterwards the client opens the handshake, which then has the full time of `handshake`: old servers may ignore an unknown
+    /// method (MCP 2026-07-28, Versioning). Default: 10 s.
     pub probe: Option<Duration>,
     /// The time limits of an outbound call that sets none of its own.
     pub call: CallTimeouts,
@@ -203,7 +203,7 @@ impl Default for Timeouts {
 /// The two time limits of a call: `deadline = min(last activity + idle, start + max_total)`.
 ///
 /// Both are counted from the moment when the request is queued: at once, or when the handshake that the call waits for is done. Both pause
-/// while an input request of the peer is open under the call, since the peer is then waiting for us. Afterwards `idle` is counted from zero
+/// while an input request of the call is open, since the peer is then waiting for us. Afterwards `idle` is counted from zero
 /// again, and `max_total` continues. See MCP, "Lifecycle", section "Timeouts".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -253,8 +253,8 @@ impl CallTimeouts {
 #[non_exhaustive]
 pub struct ProgressPolicy {
     /// The rate of updates of each inbound call that sets none of its own. Default: 1 in 100 ms, on Tesseron 1 in 500 ms (Tesseron
-    /// specification, page "Progress": about twice a second). A window of one update spaces updates evenly; ten at once and then a second
-    /// without any would look like a hang. The first and the final update are sent at once.
+    /// specification, page "Progress": about twice a second). A window of one update spaces updates evenly; ten updates at once and then
+    /// none for a second would look like a hang. The first and the final update are sent at once.
     pub window: RateWindow,
     /// The rate of updates of all inbound calls together. Default: unlimited.
     pub session_window: RateWindow,
@@ -335,9 +335,9 @@ impl Default for DepthPolicy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DepthInference {
-    /// It is 0.
+    /// The depth is 0.
     #[default]
     Off,
-    /// It is that of our deepest open sampling request, on whose behalf the peer may be calling us.
+    /// The depth is that of our deepest open sampling request, on whose behalf the peer may be calling us.
     DeepestOpen,
 }

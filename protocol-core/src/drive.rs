@@ -10,17 +10,17 @@
 //! 2. calls [`Machine::turn`], again if there is more output than fits into one call. The machine reads the *clock*, takes the frames, and
 //!    returns frames to write, an event and the next deadline. Since it reads the clock in each turn, a flood of frames cannot starve a
 //!    timeout (on some runtimes a timer that is due may stay pending). Frames that the machine has no room for are kept and passed again, and
-//!    nothing more is read before;
+//!    no other frame is read before;
 //! 3. writes up to 1 MiB while the transport is ready, and flushes once. A transport that is not ready stops only the writing: two peers
 //!    that both stopped reading until they can write would wait for each other for ever;
 //! 4. returns the event if there is one;
-//! 5. otherwise sets the timer, unless it is set for an earlier time, and wakes its task if there is more to read or write than one turn
+//! 5. otherwise sets the timer, unless it is set for an earlier time, and wakes its task if more is left to read or write than one turn
 //!    may.
 //!
 //! The clock is read after the frames. Time that passes during the rest of the turn counts in the next one, which the timer causes.
 //!
-//! The memory of a long frame, of 32 KiB or more, is kept for the next one, on both sides of the driver. It is freed once there was none for
-//! two seconds ([`Machine::release_memory`], [`FrameIo::release_memory`]).
+//! The machine and the transport keep the memory of a long frame (32 KiB or more) for the next one. After two seconds without a long frame
+//! the driver makes them free it ([`Machine::release_memory`], [`FrameIo::release_memory`]).
 //!
 //! Between two turns a method that changes the machine may write its frames itself, if no other output is queued and the transport allows
 //! it ([`FrameIo::sends_anywhere`]); this *early send* saves a wake and a turn. Only turns read, return events and set the timer.
@@ -55,15 +55,15 @@ use crate::time::{Instant, earlier};
 const FRAMES_PER_TURN: usize = 64;
 /// Bytes read in one turn, and bytes written in one turn. Exceeded by at most one frame.
 const BYTES_PER_TURN: usize = 1 << 20;
-/// A timer that is due within this time is polled in each turn, since it may wake the task up to this much too early.
+/// A timer that is due within this time is polled in each turn, since a timer may wake the task too early by up to this time.
 const NEAR: Duration = Duration::from_secs(1);
-/// The longest time that the timer is set for, since many timers have a limit. For a later deadline it is set again.
+/// The longest time that the timer is set for, since many timers have a limit. For a later deadline the timer is set again.
 const FAR: Duration = Duration::from_secs(24 * 3600);
-/// The time for which input is still read after a write failed. Input that is not ready is no sign of its end: the runtime may not have
-/// polled it yet.
+/// The time for which input is still read after a write failed. Until then more input may come, although none is ready: the runtime may not
+/// have polled the transport yet.
 const READ_GRACE: Duration = Duration::from_millis(500);
-/// The time for which the memory of a long frame is kept for the next one. Longer than [`NEAR`], so that the turns of a busy connection do
-/// not poll the timer for it.
+/// The time for which the memory of a long frame is kept for the next long frame. Longer than [`NEAR`], so that the turns of a busy
+/// connection do not poll the timer for it.
 const MEMORY_GRACE: Duration = Duration::from_secs(2);
 /// The longest time that writing the last output may take once the machine is closed.
 const FLUSH_GRACE: Duration = Duration::from_secs(5);
@@ -77,7 +77,7 @@ pub trait Machine {
     /// driver passes it again later.
     fn handle_frame(&mut self, frame: Bytes, now: Instant) -> Result<(), Full>;
 
-    /// Takes frames that arrived: calls [`Self::handle_frame`] for each, in order, until one is not taken. That one and those after it stay
+    /// Takes frames that arrived: calls [`Self::handle_frame`] for each, in order, until one is not taken. That frame and all after it stay
     /// in `frames`, and the driver passes them again.
     fn handle_frames(&mut self, frames: &mut VecDeque<Bytes>, now: Instant) {
         while let Some(frame) = frames.pop_front() {
@@ -97,8 +97,8 @@ pub trait Machine {
     /// The next frame to write. It must not contain a line feed, since the driver buffers frames as lines, whatever the transport.
     fn poll_transmit(&mut self) -> Option<Transmit>;
 
-    /// Pushes the frames that [`Self::poll_transmit`] returns into `into`, up to 64 frames or until it holds 32 KiB. Returns `true` if
-    /// there may be more.
+    /// Pushes the frames that [`Self::poll_transmit`] returns into `into`, up to 64 frames or until `into` holds 32 KiB. Returns
+    /// `true` if there may be more.
     fn poll_transmits(&mut self, into: &mut LineEncoder) -> bool {
         into.fill(|into| self.poll_transmit().map(|transmit| into.push(transmit.frame)).is_some())
     }
@@ -106,10 +106,11 @@ pub trait Machine {
     /// The next event.
     fn poll_event(&mut self) -> Option<Self::Event>;
 
-    /// The next deadline, at which [`Self::handle_timeout`] must be called. It is later than the last `now` passed to that.
+    /// The next deadline, at which [`Self::handle_timeout`] must be called. It is later than the last `now` passed to that
+    /// method.
     fn poll_timeout(&self) -> Option<Instant>;
 
-    /// Returns `true` if frames should be read. `false` once closed.
+    /// Returns `true` if frames should be read; `false` once the machine has closed.
     fn wants_input(&self) -> bool;
 
     /// Returns `true` once the machine has closed: reading stops, and only the remaining frames and events are handled.
@@ -120,12 +121,12 @@ pub trait Machine {
         Limits::default().frame_bytes
     }
 
-    /// Frees memory that is kept only for the next long frame. The driver calls it when there was none for a while.
+    /// Frees memory that is kept only for the next long frame. The driver calls it after a time without such a frame.
     fn release_memory(&mut self) {}
 
     /// Stores this waker, in place of an earlier one; the driver registers it again in each turn. A method that changes the machine from
-    /// outside the driver must wake it, once, if there is now a frame to write, an event, an earlier deadline, or new room for input. A
-    /// machine that is reached only through its driver may ignore it.
+    /// outside the driver must wake this waker, once, if there is now a frame to write, an event, an earlier deadline, or new room for input. A
+    /// machine that is reached only through its driver may ignore the waker.
     fn register(&mut self, waker: &Waker);
 
     /// Runs the machine's part of a turn: registers `waker`, reads `clock`, takes the frames that arrived, if any, and pushes frames to
@@ -138,11 +139,11 @@ pub trait Machine {
         clock: &dyn Fn() -> Instant,
         room: Option<&mut LineEncoder>,
     ) -> TurnOutcome<Self::Event> {
-        // First, so that a change by another thread after the machine was read causes a wake.
+        // Registered first, so that a change by another thread after the machine was read causes a wake.
         self.register(waker);
         let now = clock();
         self.handle_frames(frames, now);
-        // Without a frame the machine must still learn the time, or the deadlines that it sets next would count from an earlier one.
+        // A machine that takes no frame must still learn the time: its next deadlines would otherwise be counted from an earlier time.
         if !self.wants_input() || self.poll_timeout().is_some_and(|at| at <= now) {
             self.handle_timeout(now);
         }
@@ -164,7 +165,7 @@ pub struct TurnOutcome<E> {
     pub now: Instant,
     /// `true` if there may be more frames to write.
     pub has_output: bool,
-    /// An event.
+    /// The next event, if there is one.
     pub event: Option<E>,
     /// [`Machine::is_closed`].
     pub is_closed: bool,
@@ -193,7 +194,7 @@ pub trait LaneMachine: Machine {
     /// The next lane that the machine has closed because too much of its output was not read.
     fn poll_closed_lane(&mut self) -> Option<Lane>;
 
-    /// Returns `true` if a request of the peer was cancelled since this was last asked: then lanes may be owed fewer replies.
+    /// Returns `true` if a request of the peer was cancelled since the last call of this method: fewer replies may then be owed.
     fn take_cancelled(&mut self) -> bool;
 
     /// Closes the session.
@@ -252,7 +253,7 @@ impl Machine for Session {
     fn register(&mut self, _waker: &Waker) {}
 }
 
-/// A transport of whole frames. No method blocks: one that cannot make progress returns `Pending` and wakes the task later.
+/// A transport of whole frames. No method blocks: a method that cannot make progress returns `Pending` and wakes the task later.
 pub trait FrameIo {
     /// The error of the transport.
     type Error;
@@ -285,13 +286,13 @@ pub trait FrameIo {
         let _ = bytes;
     }
 
-    /// Frees memory that is kept only for the next long frame. The driver calls it when there was none for a while.
+    /// Frees memory that is kept only for the next long frame. The driver calls it after a time without such a frame.
     fn release_memory(&mut self) {}
 
     /// Returns `true` if [`Self::poll_ready`], [`Self::start_send`], [`Self::start_sends`] and [`Self::poll_flush`] may also be called
-    /// outside of the task that receives: on any thread, inside a runtime or not, though never at the same time as another method of it.
-    /// They must then wake that task, on any thread. With such a transport the method that makes a call can write its frame itself (see the
-    /// [module](self)).
+    /// outside of the task that receives: on any thread, inside a runtime or not, but never at the same time as another method of the
+    /// transport. They must then wake that task, on any thread. With such a transport the method that makes a call can write its frame
+    /// itself (see the [module](self)).
     ///
     /// Called once, before any other method.
     fn sends_anywhere(&self) -> bool {
@@ -355,13 +356,13 @@ pub trait Timer {
 
 /// Drives a machine over a transport, as the module describes.
 ///
-/// Its futures hold no state, so that of [`Driver::next_event`] can be dropped at any point: no frame and no event is lost.
+/// The future of [`Driver::next_event`] holds no state, so it can be dropped at any point: no frame and no event is lost.
 #[derive(Debug)]
 pub struct Driver<M, I: FrameIo, T> {
     machine: M,
     io: I,
     timer: T,
-    /// Frames that were read, and that the machine has not taken yet. They are passed again before another is read.
+    /// Frames that were read, and that the machine has not taken yet. They are passed again before another frame is read.
     arrived: VecDeque<Bytes>,
     /// The end of the input after `arrived`, once it is known.
     ending: Option<TransportEnd>,
@@ -388,7 +389,7 @@ pub struct Driver<M, I: FrameIo, T> {
     /// The task that took the last turn, which the transport wakes.
     task: Option<Waker>,
     /// The time for which the timer is set for `task`, if the timer is certain to cause a turn by then.
-    alarm: Option<Instant>,
+    timer_at: Option<Instant>,
     /// `true` once the transport is closed.
     ended: bool,
 }
@@ -414,7 +415,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
             had_long_frame: false,
             release_at: None,
             task: None,
-            alarm: None,
+            timer_at: None,
             ended: false,
         }
     }
@@ -456,7 +457,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         }
         if self.task.as_ref().is_none_or(|task| !task.will_wake(cx.waker())) {
             self.task = Some(cx.waker().clone());
-            self.alarm = None;
+            self.timer_at = None;
         }
         self.read(cx);
         if self.ending.is_some() || self.read_by.is_some() {
@@ -464,7 +465,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         }
         let (outcome, more_to_write) = self.turn(cx);
         if let Some(event) = outcome.event {
-            self.forget_near_alarm(outcome.now);
+            self.forget_near_timer(outcome.now);
             return Poll::Ready(Ok(Some(event)));
         }
         if outcome.is_closed {
@@ -478,13 +479,13 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         let until = earlier(until, self.release_at);
         // Writing, or polling an event, may have made room for frames that were not taken.
         let more_to_read = self.read_unfinished && self.expects_input() && outcome.wants_input;
-        // After the last frame the end itself needs no room.
+        // Once every frame is taken, the machine gets the end of input even if it wants no input.
         let at_the_end = self.ending.is_some() && self.arrived.is_empty();
         self.wait(cx, outcome.now, until, more_to_read || at_the_end || more_to_write);
         Poll::Pending
     }
 
-    /// Frees the memory of long frames, or sets the time for it.
+    /// Frees the memory of long frames if that is due, or sets the time at which it is due.
     #[cold]
     fn keep_memory(&mut self, now: Instant) {
         if core::mem::take(&mut self.had_long_frame) {
@@ -496,7 +497,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         }
     }
 
-    /// Returns `true` while the machine has not yet got the end of input.
+    /// Returns `true` until the machine has got the end of input.
     fn expects_input(&self) -> bool {
         self.reading || self.ending.is_some()
     }
@@ -562,7 +563,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         self.machine.handle_end(TransportEnd::Failed, now);
     }
 
-    /// Runs the machine's turn, and writes. Also returns `true` if another turn is needed at once: this one has written its share, or
+    /// Runs the machine's turn, and writes. Also returns `true` if another turn is needed at once: this turn has written its share, or
     /// writing has failed.
     fn turn(&mut self, cx: &mut Context<'_>) -> (TurnOutcome<M::Event>, bool) {
         let was_writing = self.writing;
@@ -601,7 +602,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
     /// Writes the frames that `take` moves from the machine into the encoder, between two turns. `take` returns the state of the machine
     /// afterwards, and `true` if it has events. Returns `false` if a turn must do the rest: wake the task of the driver then.
     pub fn send_early(&mut self, take: impl FnOnce(&mut LineEncoder) -> (TurnOutcome<M::Event>, bool)) -> bool {
-        // Taken while other code runs, so that it stays `None` if that panics.
+        // The task is taken while other code runs, so that `self.task` stays `None` if that code panics.
         let Some(task) = self.task.take() else { return false };
         let (outcome, has_events) = take(&mut self.outgoing);
         let cx = &mut Context::from_waker(&task);
@@ -616,7 +617,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
             || !self.writing
             || self.had_long_frame;
         // Only a turn sets the timer: some timers can be set only inside their runtime.
-        !more && outcome.until.is_none_or(|at| self.alarm_until(at).is_some())
+        !more && outcome.until.is_none_or(|at| self.timer_up_to(at).is_some())
     }
 
     /// Passes the frames in `outgoing` to the transport, and returns `true` if it would take more in this turn.
@@ -666,48 +667,49 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         if let Err(error) = ready!(self.io.poll_close(cx)) {
             self.error.get_or_insert(error);
         }
-        self.alarm = None;
+        self.timer_at = None;
         self.ended = true;
         Poll::Ready(())
     }
 
-    fn wait(&mut self, cx: &mut Context<'_>, now: Instant, until: Option<Instant>, only_yield: bool) {
+    /// Sets the timer for `until`. Wakes the task at once if that time has passed, or if `has_more_work`.
+    fn wait(&mut self, cx: &mut Context<'_>, now: Instant, until: Option<Instant>, has_more_work: bool) {
         // If the deadline has already passed, one more turn is enough, since it reads the clock.
         let due = match until {
-            Some(at) => self.poll_alarm(cx, now, at).is_ready(),
+            Some(at) => self.set_timer(cx, now, at).is_ready(),
             None => {
-                self.forget_near_alarm(now);
+                self.forget_near_timer(now);
                 false
             }
         };
-        if due || only_yield {
+        if due || has_more_work {
             cx.waker().wake_by_ref();
         }
     }
 
     /// Sets the timer, unless it is already set for a time up to `at`. A deadline that moves with every call then costs a needless turn
     /// from time to time, instead of two changes of the runtime's timers for each call.
-    fn poll_alarm(&mut self, cx: &mut Context<'_>, now: Instant, at: Instant) -> Poll<()> {
-        let set = self.alarm_until(at).filter(|set| now < *set);
+    fn set_timer(&mut self, cx: &mut Context<'_>, now: Instant, at: Instant) -> Poll<()> {
+        let set = self.timer_up_to(at).filter(|set| now < *set);
         if set.is_some_and(|set| now.saturating_add(NEAR) < set) {
             return Poll::Pending;
         }
         let at = set.unwrap_or_else(|| at.min(now.saturating_add(FAR)));
-        // `None` while it is being set, since that may panic.
-        self.alarm = None;
+        // `None` while the timer is being set, since setting it may panic.
+        self.timer_at = None;
         let fired = self.timer.poll_until(cx, at);
-        self.alarm = Some(at);
+        self.timer_at = Some(at);
         fired
     }
 
     /// Forgets a timer that is due, or near enough to wake the task early: it is no longer certain to cause the next turn.
-    fn forget_near_alarm(&mut self, now: Instant) {
-        self.alarm = self.alarm.filter(|set| now.saturating_add(NEAR) < *set);
+    fn forget_near_timer(&mut self, now: Instant) {
+        self.timer_at = self.timer_at.filter(|set| now.saturating_add(NEAR) < *set);
     }
 
     /// The time for which the timer is set, unless that is later than `at`.
-    fn alarm_until(&self, at: Instant) -> Option<Instant> {
-        self.alarm.filter(|set| *set <= at)
+    fn timer_up_to(&self, at: Instant) -> Option<Instant> {
+        self.timer_at.filter(|set| *set <= at)
     }
 }
 
@@ -893,7 +895,7 @@ mod tests {
     #[derive(Clone, Default)]
     struct Clock {
         now: Rc<Cell<u64>>,
-        alarm: Rc<Cell<Option<u64>>>,
+        timer_at: Rc<Cell<Option<u64>>>,
         /// The number of times that it was polled.
         polls: Rc<Cell<usize>>,
     }
@@ -904,7 +906,7 @@ mod tests {
         }
 
         fn poll_until(&mut self, _cx: &mut Context<'_>, at: Instant) -> Poll<()> {
-            self.alarm.set(Some(at.as_micros() / 1000));
+            self.timer_at.set(Some(at.as_micros() / 1000));
             self.polls.set(self.polls.get() + 1);
             if at <= self.now() { Poll::Ready(()) } else { Poll::Pending }
         }
@@ -938,7 +940,7 @@ mod tests {
             self.driver.poll_event(&mut Context::from_waker(&waker))
         }
 
-        /// Events until there is none.
+        /// Takes turns until one returns no event, and returns the events.
         fn drain(&mut self) -> Vec<String> {
             let mut events = Vec::new();
             while let Poll::Ready(Ok(Some(event))) = self.turn() {
@@ -981,7 +983,7 @@ mod tests {
         assert_eq!(bench.pipe.borrow().flushes, 1);
         assert_eq!(bench.drain(), ["two", "three"]);
         assert_eq!(bench.pipe.borrow().flushes, 1, "no flush without new output");
-        assert_eq!((bench.wakes(), bench.clock.alarm.get()), (0, None), "an idle driver does not wake itself and sets no timer");
+        assert_eq!((bench.wakes(), bench.clock.timer_at.get()), (0, None), "an idle driver does not wake itself and sets no timer");
     }
 
     #[test]
@@ -1041,14 +1043,14 @@ mod tests {
         assert!(!bench.driver.sends_early());
     }
 
-    /// Some timers can be set only inside their runtime.
+    /// Some timers can be set only inside the runtime that they belong to.
     #[test]
     fn the_timer_is_not_set_between_two_turns() {
         let mut bench = Bench::new(Echo::default());
         assert_eq!(bench.turn(), Poll::Pending);
         assert!(!bench.sends("one", Some(Instant::from_millis(60_000))), "a turn is needed to set it");
         bench.driver.machine_mut().deadline = Some(Instant::from_millis(60_000));
-        assert_eq!((bench.turn(), bench.clock.alarm.get()), (Poll::Pending, Some(60_000)));
+        assert_eq!((bench.turn(), bench.clock.timer_at.get()), (Poll::Pending, Some(60_000)));
         for now in [1, 59_999] {
             bench.clock.now.set(now);
             assert!(bench.sends("in time", Some(Instant::from_millis(60_000 + now))));
@@ -1063,10 +1065,10 @@ mod tests {
 
     /// A regression: a timer may wake the task up to a second early, and the turn that followed did not set it again.
     #[test]
-    fn regression_a_timer_that_may_have_fired_early_is_not_relied_on() {
+    fn regression_a_timer_that_may_have_fired_early_is_set_again() {
         for has_event in [false, true] {
             let mut bench = Bench::new(Echo { deadline: Some(Instant::from_millis(60_000)), ..Echo::default() });
-            assert_eq!((bench.turn(), bench.clock.alarm.get()), (Poll::Pending, Some(60_000)));
+            assert_eq!((bench.turn(), bench.clock.timer_at.get()), (Poll::Pending, Some(60_000)));
             bench.driver.machine_mut().deadline = None;
             bench.clock.now.set(58_000);
             assert_eq!(bench.turn(), Poll::Pending);
@@ -1081,7 +1083,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_needs_a_turn_is_reported() {
+    fn an_early_send_reports_work_that_needs_a_turn() {
         let sends = |frame: Vec<u8>, has_output, is_closed, has_events| {
             let mut bench = Bench::new(Echo::default());
             assert_eq!(bench.turn(), Poll::Pending);
@@ -1155,7 +1157,7 @@ mod tests {
     fn a_deadline_is_handled_by_the_clock_and_the_timer_only_wakes_the_task() {
         let mut bench = Bench::new(Echo { deadline: Some(Instant::from_millis(10)), ..Echo::default() });
         assert_eq!(bench.turn(), Poll::Pending);
-        assert_eq!(bench.clock.alarm.get(), Some(10));
+        assert_eq!(bench.clock.timer_at.get(), Some(10));
         bench.clock.now.set(9);
         assert_eq!(bench.turn(), Poll::Pending, "woken early: nothing happens");
         bench.clock.now.set(10);
@@ -1170,7 +1172,7 @@ mod tests {
             bench.clock.now.set(now);
             bench.driver.machine_mut().deadline = Some(Instant::from_millis(deadline));
             assert_eq!(bench.turn(), Poll::Pending);
-            (bench.clock.alarm.get(), bench.clock.polls.get())
+            (bench.clock.timer_at.get(), bench.clock.polls.get())
         };
         assert_eq!(turn(0, 60_000), (Some(60_000), 1));
         assert_eq!(turn(1, 60_001), (Some(60_000), 1), "a later deadline");
@@ -1283,14 +1285,14 @@ mod tests {
     fn the_memory_of_a_long_frame_is_released_once_there_was_none_for_two_seconds() {
         let mut bench = Bench::new(Echo { mute: true, ..Echo::default() });
         bench.arrives("short");
-        assert_eq!((bench.turn(), bench.clock.alarm.get()), (Poll::Pending, None));
+        assert_eq!((bench.turn(), bench.clock.timer_at.get()), (Poll::Pending, None));
         for now in [1000, 2000] {
             bench.clock.now.set(now);
             bench.pipe.borrow_mut().incoming.push_back(Ok(Some(Bytes::from(alloc::vec![b'x'; LONG]))));
             assert_eq!((bench.turn(), bench.pipe.borrow().released), (Poll::Pending, 0));
         }
         bench.clock.now.set(3999);
-        assert_eq!((bench.turn(), bench.clock.alarm.get(), bench.pipe.borrow().released), (Poll::Pending, Some(4000), 0));
+        assert_eq!((bench.turn(), bench.clock.timer_at.get(), bench.pipe.borrow().released), (Poll::Pending, Some(4000), 0));
         bench.clock.now.set(4000);
         assert_eq!((bench.turn(), bench.pipe.borrow().released), (Poll::Pending, 1));
         bench.clock.now.set(9000);
@@ -1376,7 +1378,7 @@ mod tests {
         bench.driver.machine_mut().output.push_back(Bytes::from_static(b"x"));
         assert_eq!(bench.turn(), Poll::Pending);
         assert_eq!(bench.turn(), Poll::Pending);
-        assert_eq!(bench.clock.alarm.get(), Some(500));
+        assert_eq!(bench.clock.timer_at.get(), Some(500));
         bench.clock.now.set(500);
         let frames = bench.driver.machine().frames;
         assert_eq!(bench.turn(), Poll::Ready(Ok(Some("Failed".into()))));
@@ -1427,7 +1429,7 @@ mod tests {
         bench.driver.machine_mut().closed = true;
         bench.clock.now.set(1000);
         assert_eq!(bench.turn(), Poll::Pending);
-        assert_eq!(bench.clock.alarm.get(), Some(6000));
+        assert_eq!(bench.clock.timer_at.get(), Some(6000));
         bench.clock.now.set(5999);
         assert_eq!(bench.turn(), Poll::Pending);
         bench.clock.now.set(6000);

@@ -12,7 +12,7 @@ use crate::json::{Json, Text};
 #[error("{message} ({code})")]
 #[non_exhaustive]
 pub struct RpcError {
-    /// The code that programs read. The constants of this type name those that we send.
+    /// The code that programs read. The constants of this type are the codes that we send.
     pub code: i64,
     /// One sentence for people.
     pub message: Text,
@@ -25,13 +25,13 @@ impl RpcError {
     pub const PARSE: i64 = -32700;
     /// JSON, but not a JSON-RPC message, or a message that is not allowed at this point.
     pub const INVALID_REQUEST: i64 = -32600;
-    /// No such method, or one that this end does not offer.
+    /// No such method, or a method that this end does not offer.
     pub const METHOD_NOT_FOUND: i64 = -32601;
     /// Parameters of the wrong shape; an unknown tool, prompt or cursor.
     pub const INVALID_PARAMS: i64 = -32602;
     /// An internal error.
     pub const INTERNAL: i64 = -32603;
-    /// No such resource (MCP up to 2025-11-25; later it is [`RpcError::INVALID_PARAMS`]).
+    /// No such resource (MCP up to 2025-11-25; later revisions use [`RpcError::INVALID_PARAMS`]).
     pub const RESOURCE_NOT_FOUND: i64 = -32002;
     /// The user must open URLs first (MCP 2025-11-25): see [`RpcError::required_urls`].
     pub const URL_ELICITATION_REQUIRED: i64 = -32042;
@@ -39,7 +39,7 @@ impl RpcError {
     pub const HEADER_MISMATCH: i64 = -32020;
     /// The request needs a capability that the client did not declare (MCP 2026-07-28).
     pub const MISSING_CAPABILITY: i64 = -32021;
-    /// The version that the request names is not served (MCP 2026-07-28). The data of the error lists the served ones: `{supported,
+    /// The version that the request names is not served (MCP 2026-07-28). The data of the error lists the served versions: `{supported,
     /// requested}`.
     pub const UNSUPPORTED_VERSION: i64 = -32022;
     /// The user declined.
@@ -118,7 +118,7 @@ violations! {
     InvalidEnvelope = "a frame that is no JSON-RPC 2.0 message",
     /// `id`, `method`, `params`, `result`, `error`, `jsonrpc` or `_meta` is repeated. Answered with -32600.
     RepeatedMember = "a message that repeats a member",
-    /// An array where the revision has no batches, an empty one, or one over [`crate::Limits::batch`].
+    /// An array in a revision without batches, an empty array, or an array longer than [`crate::Limits::batch`].
     InvalidBatch = "a batch where none is allowed, an empty or an oversized one",
     /// A response to an id that we never used.
     UnknownResponse = "a response to a request that was never made",
@@ -126,7 +126,7 @@ violations! {
     InvalidResponse = "a response of the wrong shape",
     /// An error response without an id: the peer could not read a frame of ours.
     ErrorWithoutId = "an error that names no request",
-    /// A request with the id of one that is still being served. It is not answered, since an answer would settle the first one.
+    /// A request with the id of a request that is still being served. It is not answered, since an answer would settle the first request.
     DuplicateRequest = "a request with the id of one in flight",
     /// A request with an id that is still remembered from an earlier exchange ([`crate::Limits::tombstones`]). It is served.
     ReusedId = "a request with an id that was used before",

@@ -14,12 +14,12 @@
 //!
 //! # This crate
 //!
-//! State machines without a clock, socket, file, task or lock. Their owner passes in frames and the time, and polls frames to write, events
-//! and the next deadline.
+//! State machines without a clock, socket, file, task or lock. The owner of a machine passes in frames and the time, and polls frames to
+//! write, events and the next deadline.
 //!
 //! * [`Session`] is one end of one channel to one peer. Its documentation groups the methods by purpose, shows both ends in an example, and
 //!   lists the guarantees G1 to G16.
-//! * [`Config`] has its [`Protocol`], [`Limits`], [`Timeouts`] and [`ProgressPolicy`]. Sessions can share one.
+//! * [`Config`] has the [`Protocol`], [`Limits`], [`Timeouts`] and [`ProgressPolicy`] of a session. Sessions can share a configuration.
 //! * A session returns [`Event`] and [`Transmit`]; its methods take [`Invoke`], [`Reply`], [`Ask`] and [`Answer`].
 //! * [`drive`] is the event loop as a future, for a transport and a timer of your own; [`lines`] splits a byte stream into frames at
 //!   newlines.
@@ -32,8 +32,8 @@
 //! let mut server = Session::new(Config::mcp_server(Identity::new("server", "1.0")), Instant::ZERO);
 //! let hello = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
 //! server.handle_frame(hello.into(), Lane::CHANNEL, Instant::from_millis(1))?;
-//! let welcome = server.poll_transmit().expect("an answer to the handshake");
-//! assert!(welcome.frame.starts_with(br#"{"jsonrpc":"2.0","id":1,"result""#));
+//! let answer = server.poll_transmit().expect("an answer to the handshake");
+//! assert!(answer.frame.starts_with(br#"{"jsonrpc":"2.0","id":1,"result""#));
 //! # Ok::<(), protocol_core::Full>(())
 //! ```
 //!

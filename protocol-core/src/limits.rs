@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// The longest frame in bytes, in both directions. A longer one that arrives closes the session; a longer response of ours is replaced
+    /// The longest frame in bytes, in both directions. A longer frame that arrives closes the session; a longer response of ours is replaced
     /// by [`crate::RpcError::INTERNAL`]. Default: 16 MiB.
     pub frame_bytes: usize,
     /// The maximum nesting of a frame that arrives, up to 128. Default: 128.
@@ -21,13 +21,13 @@ pub struct Limits {
     /// The maximum number of resources in one `subscriptions/listen` (MCP 2026-07-28), in both directions; a longer list is refused. Default:
     /// 1024.
     pub subscriptions: usize,
-    /// The maximum number of rounds of input requests that a call of ours answers (MCP 2026-07-28). The next one ends the call with
+    /// The maximum number of rounds of input requests that a call of ours answers (MCP 2026-07-28). The next round ends the call with
     /// [`crate::Invalid::TooManyRounds`]. Default: 8.
     pub input_rounds: u8,
     /// The maximum number of messages in a batch (MCP 2025-03-26 only). Default: 64.
     pub batch: usize,
     /// The number of unpolled events at which [`crate::Session::wants_input`] turns `false`. Events that end a call or an input request may
-    /// exceed it. Default: 1024.
+    /// exceed this number. Default: 1024.
     pub events: usize,
     /// The number of unpolled bytes on one lane at which the session refuses calls and input requests on that lane, merges progress and
     /// drops log records. Default: 1 MiB.
@@ -36,8 +36,8 @@ pub struct Limits {
     /// ([`crate::Event::LaneClosed`]). If that is the channel, the session closes with [`crate::CloseReason::Overload`]. Default: 64 MiB.
     pub output_bytes_hard: usize,
     /// The number of unpolled unsolicited replies (pongs, refusals) on one lane at which [`crate::Session::wants_input`] turns `false` for
-    /// it. If the peer then reads none of them for [`crate::Timeouts::close_grace`], the lane is closed; if it is the channel, the session
-    /// closes with [`crate::CloseReason::Overload`]. Default: 256.
+    /// that lane. If the peer then reads none of them for [`crate::Timeouts::close_grace`], the lane is closed; if the lane is the channel,
+    /// the session closes with [`crate::CloseReason::Overload`]. Default: 256.
     pub unsolicited_replies: usize,
     /// The maximum number of open lanes beside the channel. Default: 1024.
     pub lanes: usize,

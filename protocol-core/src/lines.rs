@@ -27,7 +27,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use crate::byte_queue::{BASE_CAPACITY, ByteQueue, KEPT_FRAMES, LONG, QUIET_READS};
 use crate::sink::FrameSink;
 
-/// The largest buffer that is kept although one of [`BASE_CAPACITY`] would be enough.
+/// The largest buffer that is kept although a buffer of [`BASE_CAPACITY`] would be enough.
 const BASE_KEPT: usize = 2 * BASE_CAPACITY;
 /// The size of a read buffer while reads fill it.
 const BURST: usize = 4 * BASE_CAPACITY;
@@ -38,8 +38,8 @@ const MAX_CLEARED: usize = 64 * 1024;
 /// The maximum number of bytes that a frame is shorter than its line: a byte order mark and a carriage return.
 const TRIMMED: usize = BYTE_ORDER_MARK.len() + 1;
 const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
-/// Frames of this length or more are written from their own memory. Shorter ones are copied into one piece, which costs less than one more
-/// piece to write.
+/// Frames of this length or more are written from their own memory. Shorter frames are copied into one piece, since copying one costs less
+/// than writing one more piece.
 const SEPARATE: usize = 4 * 1024;
 
 /// Splits a byte stream into frames.
@@ -53,7 +53,7 @@ const SEPARATE: usize = 4 * 1024;
 ///
 /// Frames are slices of the read buffer. A frame keeps alive either a buffer of a few reads (at most 16 KiB) or no more than eight times
 /// its own length: short frames that arrived after a long one are copied out of its large buffer. The decoder itself never holds more than
-/// the limit and one read. It keeps a large buffer for the next long line, until 64 shorter ones were returned or
+/// the limit and one read. It keeps a large buffer for the next long line, until 64 shorter lines were returned or
 /// [`LineDecoder::release_memory`] is called.
 #[derive(Debug)]
 pub struct LineDecoder {
@@ -78,9 +78,9 @@ pub struct LineDecoder {
 #[derive(Debug)]
 struct KeptBuffer {
     memory: BytesMut,
-    /// Its capacity.
+    /// The capacity of `memory`.
     full_capacity: usize,
-    /// The number of shorter lines that were returned since.
+    /// The number of shorter lines that were returned since then.
     unused_for: u8,
 }
 
@@ -160,7 +160,7 @@ impl LineDecoder {
         let held = self.held();
         let room = self.buffer.capacity().saturating_sub(held);
         self.quiet_reads = if room == 0 && self.full_capacity > 0 { 0 } else { self.quiet_reads.saturating_add(1) };
-        // Cheap, since there is nearly always room, and a buffer of that size is never too large.
+        // Nearly always `false`: there is room, and a buffer of at most `BASE_KEPT` is never too large.
         if room < least || self.full_capacity > BASE_KEPT {
             self.change_buffer(least, held, room);
         }
@@ -193,8 +193,8 @@ impl LineDecoder {
         }
     }
 
-    /// The memory of the last long line for a line of `wanted` bytes, if that is long. While the frame of the last one is in use, new
-    /// memory of the same size, so that the line is not copied as it grows.
+    /// Memory for a line of `wanted` bytes, if that is long and there was a long line before: the memory of that line, or, while its frame is
+    /// in use, new memory of the same size, so that the new line is not copied as it grows.
     fn take_kept(&mut self, wanted: usize) -> Option<(BytesMut, usize)> {
         let KeptBuffer { mut memory, full_capacity, .. } = if wanted >= LONG { self.kept.take()? } else { return None };
         let is_free = memory.try_reclaim(full_capacity);
@@ -215,7 +215,7 @@ impl LineDecoder {
     /// The next frame, or `None` if its line is not complete.
     #[inline]
     pub fn next_frame(&mut self) -> Option<Bytes> {
-        // Cheap, since it is called twice for each read: before it, and after its last frame.
+        // Checked first, since this method is called twice for each read: before the read, and after its last frame.
         if self.searched == self.held() { None } else { self.search() }
     }
 
@@ -356,8 +356,8 @@ impl LineEncoder {
         }
     }
 
-    /// Removes and returns the first frame, for transports that send frames and not lines; the rest of it, if it was partly written. A
-    /// short frame is a slice of the piece that it was copied into, and keeps that piece alive.
+    /// Removes and returns the first frame, for transports that send frames and not lines; the rest of the frame, if it was partly written.
+    /// A short frame is a slice of the piece that it was copied into, and keeps that piece alive.
     pub fn next_frame(&mut self) -> Option<Bytes> {
         self.end_joined_piece();
         let first = self.pieces.front_mut()?;
@@ -396,7 +396,7 @@ impl LineEncoder {
 }
 
 impl FrameSink for LineEncoder {
-    /// Adds a frame, which must not contain a line feed; those of a session do not.
+    /// Adds a frame, which must not contain a line feed. Frames of a session contain none.
     fn push(&mut self, frame: Bytes) {
         if frame.len() < SEPARATE {
             return self.push_slice(&frame);
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_frames_however_they_are_split_into_reads() {
+    fn lines_are_the_same_frames_for_every_split_into_reads() {
         let input = "{\"a\":1}\n\n\r\n \t\r\n{\"b\":\"\u{e9}\u{1f600}\"}\r\n\u{feff}{\"c\":3}\n\u{feff}\n\u{feff}\r\nx\r\r\nlast"
             .as_bytes();
         let expected = ["{\"a\":1}", "{\"b\":\"\u{e9}\u{1f600}\"}", "{\"c\":3}", "x\r", "last"];
@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_exactly_the_limit_is_whole_and_a_longer_one_is_cut_one_byte_after_it() {
+    fn a_line_of_exactly_the_limit_is_whole_and_a_longer_line_is_cut_one_byte_after_the_limit() {
         for length in LIMIT - 2..LIMIT + 20 {
             for (mark, end) in [("", "\n"), ("", "\r\n"), ("\u{feff}", "\n"), ("\u{feff}", "\r\n"), ("", ""), ("\u{feff}", "\r")] {
                 let mut input = String::from(mark);
@@ -627,7 +627,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_of_one_read_are_slices_of_it() {
+    fn frames_of_one_read_are_slices_of_the_read_buffer() {
         let mut decoder = LineDecoder::new(LIMIT);
         decoder.space().put_slice(b"{\"a\":1}\n{\"b\":2}\n");
         let memory = decoder.buffer.as_ptr_range();
@@ -699,7 +699,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_beyond_the_count_of_a_read_are_no_input_whichever_read_follows() {
+    fn bytes_beyond_the_count_of_a_read_are_not_input() {
         let input = b"{\"first\":1}\n{\"second\":2}\r\n\n{\"third\":[3,3,3]}\n".repeat(3000);
         for pattern in [&[0][..], &[0, 1], &[0, 2], &[0, 0, 1, 0, 2], &[0, 2, 2, 1]] {
             let mut decoder = LineDecoder::new(LIMIT);
@@ -774,7 +774,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_written_in_order_a_line_feed_after_each_whatever_their_length() {
+    fn frames_of_any_length_are_written_in_order_with_a_line_feed_after_each() {
         let lengths = [1, 100, SEPARATE - 1, SEPARATE, 3, 3 * SEPARATE, 2 * SEPARATE, 5];
         for step in [1, 7, 1000, usize::MAX] {
             let mut encoder = LineEncoder::new();
@@ -868,7 +868,7 @@ mod tests {
     }
 
     #[test]
-    fn an_encoder_frees_the_memory_of_a_burst_after_it() {
+    fn an_encoder_frees_the_memory_of_a_burst() {
         let mut encoder = LineEncoder::new();
         for _ in 0..10_000 {
             encoder.push(Bytes::from_static(b"0123456789"));

@@ -10,11 +10,11 @@ use crate::json::{Json, JsonError, Text};
 
 /// The state of a batch job: the numbers of its items, the results, and the errors.
 ///
-/// A handler stores it with [`crate::Session::checkpoint`] as it grows, and returns it at the end. As a tool result it becomes one block of
-/// pretty-printed text, and structured content with the same members.
+/// A handler stores the state with [`crate::Session::checkpoint`] as the job proceeds, and returns it at the end. As a tool result it becomes
+/// one block of pretty-printed text, and structured content with the same members.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartialResult {
-    /// The way in which the job ended; `None` while it runs, so in every checkpoint.
+    /// The way in which the job ended; `None` while the job runs, and so in every checkpoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<Status>,
     /// The number of items.

@@ -21,8 +21,8 @@ pub trait FrameSink {
     /// The number of bytes in the sink.
     fn held(&self) -> usize;
 
-    /// Calls `push_next`, which pushes one frame and returns `false` if there is none, until there is none, 64 frames were pushed, or the
-    /// sink holds 32 KiB. Returns `true` if there may be more frames.
+    /// Calls `push_next`, which pushes one frame, or returns `false` if there is none. Stops when there is none, when 64 frames were pushed,
+    /// or when the sink holds 32 KiB. Returns `true` if there may be more frames.
     fn fill(&mut self, mut push_next: impl FnMut(&mut Self) -> bool) -> bool
     where
         Self: Sized,

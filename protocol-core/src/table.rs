@@ -1,8 +1,8 @@
 //! Maps whose keys are consecutive numbers, chosen by the owner of the map.
 //!
 //! A look-up is one multiplication and, nearly always, one comparison. Entries move only when the table grows or shrinks. A peer cannot
-//! choose the keys, but it can choose which of them stay live, and so make some collide. A look-up then also compares those that collide:
-//! at most as many as may be in flight.
+//! choose the keys, but it can choose which of them stay live, and so make some collide. A look-up then also compares the colliding keys, of
+//! which there are at most as many as may be in flight.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -181,7 +181,7 @@ impl<K: Id, V> Table<K, V> {
         }
     }
 
-    /// Empties a slot, and moves later entries up whose search passes it, so that a search can end at the first empty slot.
+    /// Empties a slot. Moves up those later entries whose search passes that slot, so that a search can end at the first empty slot.
     fn vacate(&mut self, mut gap: usize) {
         let count = self.slots.len();
         let mut slot = gap;

@@ -27,7 +27,7 @@ const DEPTH: u8 = 120;
 
 /// Owned JSON text with valid syntax, usually a slice of the frame that it arrived in.
 ///
-/// Cloning increments a reference count. A value may keep its whole frame alive; [`Json::detach`] copies it out. The text is checked for
+/// Cloning increments a reference count. A value may keep its whole frame alive; [`Json::detach`] copies the value. The text is checked for
 /// syntax (RFC 8259) and nesting (at most 120) and is otherwise left as it is, including numbers such as `1e999`, escapes such as
 /// `"\ud800"` and repeated keys.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -323,7 +323,7 @@ impl<'a> Frame<'a> {
 
 /// The payload of a frame that is being read.
 ///
-/// It is cut out once the reader no longer needs the frame, so that there is only one reference to its bytes.
+/// The payload is cut out once the reader no longer needs the frame, so that there is only one reference to the bytes of the frame.
 #[derive(Debug)]
 pub(crate) enum Payload {
     /// A range of the frame.
@@ -333,7 +333,7 @@ pub(crate) enum Payload {
 }
 
 impl Payload {
-    /// Cuts the payload out of `frame`, which must be the one that was read.
+    /// Cuts the payload out of `frame`, which must be the frame that was read.
     pub(crate) fn cut(self, frame: Bytes) -> Json {
         match self {
             Self::At(span) => Json(frame).into_part(span),
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn digits_read_together_give_the_same_number_as_one_by_one() {
+    fn digits_read_in_groups_give_the_same_number_as_one_by_one() {
         let one_by_one = |text: &[u8]| core::str::from_utf8(text).ok()?.parse::<u64>().ok();
         let digits = *b"98765432109876543210";
         for length in 0..=digits.len() {
@@ -480,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_that_is_a_small_part_of_a_large_frame_does_not_keep_it_alive() {
+    fn a_payload_that_is_a_small_part_of_a_large_frame_is_a_copy() {
         let frame = Bytes::from(alloc::format!(r#"{{"x":"{}","result":{{"a":1}}}}"#, "x".repeat(Frame::SMALL)));
         let memory = frame.as_ptr_range();
         let json = payload(&frame, r#"{"a":1}"#).cut(frame);
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_keeps_a_large_frame_from_an_eighth_of_it_on() {
+    fn a_part_of_a_large_frame_is_a_slice_if_it_is_at_least_an_eighth() {
         let large = Bytes::from(alloc::vec![b'x'; 2 * Frame::SMALL]);
         let is_slice = |frame: &Bytes, length| frame.as_ptr_range().contains(&Frame::new(frame).slice(&frame[..length]).as_ptr());
         assert!(is_slice(&large, large.len() / Frame::PART) && !is_slice(&large, large.len() / Frame::PART - 1));

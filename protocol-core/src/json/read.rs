@@ -76,8 +76,8 @@ impl<'a> Members<'a> {
         self.at
     }
 
-    /// Skips `written` if the text continues with exactly that: members, with what separates them from those before. The last value of them
-    /// must be a string or a container, since a longer number may begin like a shorter one.
+    /// Skips `written` if the text continues with exactly these bytes: members, with the separators before them. Their last value must be a
+    /// string or a container, since a longer number may begin like a shorter one.
     pub(crate) fn skip_written(&mut self, written: &[u8]) -> bool {
         let continues = self.text.get(self.at..).is_some_and(|rest| rest.starts_with(written));
         if continues {
@@ -103,9 +103,9 @@ impl<'a> Iterator for Members<'a> {
     }
 }
 
-/// A walk through a value and into its containers, which passes each byte once, however deep they are nested.
+/// A walk through a value and into its containers, which reads each byte once, at any depth of nesting.
 ///
-/// The walk stands before a value, and each method says where it stands after that.
+/// The position of a new walk is before a value. Each method says where the position is afterwards.
 #[derive(Clone, Copy, Debug)]
 pub struct Walk<'a> {
     text: &'a [u8],
@@ -113,24 +113,24 @@ pub struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// A walk that stands before the value `text`.
+    /// A walk whose position is before the value `text`.
     #[must_use]
     pub fn new(text: &'a [u8]) -> Self {
         Self { text, at: skip_separators(text, 0) }
     }
 
-    /// The kind of the value that the walk stands before.
+    /// The kind of the value after the position.
     #[must_use]
     pub fn kind(&self) -> Kind {
         Kind::of(self.text.get(self.at..).unwrap_or_default())
     }
 
-    /// Enters the object or the array. Continue with [`Self::next_key`] or [`Self::next_element`].
+    /// Enters the object or the array after the position. Continue with [`Self::next_key`] or [`Self::next_element`].
     pub fn enter(&mut self) {
         self.at = next(self.at);
     }
 
-    /// The key of the next member, before whose value the walk then stands. `None` at the end of the object, after which it then stands.
+    /// Returns the key of the next member, and moves before its value. At the end of the object returns `None`, and moves after the object.
     pub fn next_key(&mut self) -> Option<Key<'a>> {
         let text = self.text;
         let start = skip_separators(text, self.at);
@@ -143,7 +143,7 @@ impl<'a> Walk<'a> {
         Some(key)
     }
 
-    /// Moves to the next element, before which the walk then stands. `false` at the end of the array, after which it then stands.
+    /// Moves before the next element. At the end of the array returns `false`, and moves after the array.
     pub fn next_element(&mut self) -> bool {
         self.at = skip_separators(self.text, self.at);
         let has_ended = matches!(byte(self.text, self.at), b']' | 0);
@@ -153,15 +153,14 @@ impl<'a> Walk<'a> {
         !has_ended
     }
 
-    /// Takes the whole value, after which the walk then stands. `None` if there is none.
+    /// Returns the whole value, and moves after it. `None` if there is none.
     pub fn value(&mut self) -> Option<&'a [u8]> {
         let start = self.at;
         self.at = skip_value(self.text, start)?;
         self.text.get(start..self.at).filter(|value| !value.is_empty())
     }
 
-    /// Takes a string, after which the walk then stands. `false` for another value, and for a string that is not Unicode text, since a
-    /// surrogate in it is unpaired.
+    /// Moves after a string of Unicode text. Returns `false`, and stays, before another value, or a string with an unpaired surrogate.
     pub fn unicode(&mut self) -> bool {
         let end = skip_unicode(self.text, self.at);
         self.at = end.unwrap_or(self.at);
@@ -343,7 +342,7 @@ fn simple_escape(byte: u8) -> Option<char> {
     })
 }
 
-/// The character of an escape by number, of which `digits` follows the `\u`, and the length of the escape: one, or two for a surrogate pair.
+/// The character of a `\u` escape, and the length of the escape in bytes; two escapes for a surrogate pair. `digits` is the text after `\u`.
 fn escaped_letter(digits: &[u8]) -> Option<(char, usize)> {
     let unit = |digits: &[u8]| u32::from_str_radix(core::str::from_utf8(digits.get(..4)?).ok()?, 16).ok();
     let first = unit(digits)?;
@@ -433,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_goes_into_containers_and_stands_after_what_it_has_taken() {
+    fn a_walk_enters_containers_and_continues_after_each_value() {
         let text = br#" { "a" : [1, {"b":"]"} ,[], "x\"" ] , "\u0062":{ } ,"c":"\ud83d\ude00","d":"\ud83d"} "#;
         let mut walk = Walk::new(text);
         let key = |walk: &mut Walk<'_>| walk.next_key().map(|key| key.name().into_owned());

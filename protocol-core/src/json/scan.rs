@@ -203,9 +203,11 @@ fn skip_container(text: &[u8], mut at: usize, max: u8) -> Result<usize, ScanErro
 struct Member {
     /// The offset of the opening quote of its key.
     open: usize,
+    /// The offset of the closing quote of its key.
     close: usize,
     /// `true` if its key has escapes.
     escaped: bool,
+    /// The offset of its value.
     value: usize,
 }
 
@@ -290,7 +292,7 @@ fn skip_digits(text: &[u8], start: usize) -> Result<usize, ScanError> {
     if at == start { Err(ScanError::Syntax) } else { Ok(at) }
 }
 
-/// Marks the bytes that are not digits.
+/// Marks the bytes that are not digits. The highest bit of a byte is its mark.
 #[inline]
 const fn non_digits(word: u64) -> u64 {
     non_values(word ^ each(b'0'))
@@ -352,7 +354,7 @@ pub(crate) fn any_part<const LENGTH: usize>(text: &[u8], overlap: usize, has: im
 /// [`skip_plain`] for long runs. A function of its own, so that short texts take few instructions.
 #[inline(never)]
 fn skip_plain_run(text: &[u8], at: usize) -> usize {
-    /// A run that ends within so many words, as a line does, is checked by words alone.
+    /// The number of words that are checked one by one, before larger blocks. Most lines end within them.
     const SOON: usize = 8;
     let (at, has_ended) = skip_plain_words(text, at, SOON);
     if has_ended {
@@ -396,7 +398,7 @@ fn skip_plain_tail(text: &[u8], at: usize) -> usize {
     first_marked(at, specials(word))
 }
 
-/// Marks the bytes that [`skip_plain`] stops at. The lowest mark is exact; above it there may be false ones.
+/// Marks the bytes that [`skip_plain`] stops at. The lowest mark is exact; there may be false marks above it.
 #[inline]
 const fn specials(word: u64) -> u64 {
     // With its second bit flipped a quote is 0x20, just above the control characters, which stay below it.
@@ -418,7 +420,7 @@ pub(crate) struct Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    /// The members of the next object at `cursor`, after `written`, if the object begins with exactly that.
+    /// The members of the next object at `cursor` that follow `written`, if the object begins with exactly `written`.
     #[inline]
     pub(crate) fn starting_with(cursor: Cursor<'a>, written: &str) -> Option<Self> {
         let mut members = Self { cursor, first: false };
@@ -427,7 +429,7 @@ impl<'a> Members<'a> {
         begins.then_some(members)
     }
 
-    /// The members of the object that comes next at `cursor`, if one does. Read it to its end, then continue with [`Self::rest`].
+    /// The members of the object at `cursor`; `None` if there is no object. Read it to its end, then continue with [`Self::rest`].
     pub(crate) fn at(mut cursor: Cursor<'a>) -> Option<Self> {
         let open = cursor.take(b'{');
         cursor.depth = cursor.depth.saturating_sub(1);
@@ -459,7 +461,7 @@ impl<'a> Members<'a> {
         Ok(Some(Key { quoted, escaped: member.escaped }))
     }
 
-    /// Takes `written` if the text continues with exactly that, such as a comma, a key and a colon.
+    /// Takes `written`, such as a comma, a key and a colon, if the text continues with exactly these bytes.
     #[inline]
     pub(crate) fn take_written(&mut self, written: &str) -> bool {
         let rest = self.cursor.text.get(self.cursor.at..).unwrap_or_default();
@@ -525,9 +527,9 @@ impl<'a> Members<'a> {
     }
 }
 
-/// A value, with the ranges of its members if it is an object. The check finds them, so that reading members needs no second pass.
+/// A value, with the ranges of its members if it is an object. The syntax check finds the ranges, so that reading members needs no second pass.
 ///
-/// A second pass is needed if there are more than [`INDEXED_MEMBERS`], if a key has an escape, or if the text is longer than 4 GiB.
+/// A second pass is needed if there are more than [`INDEXED_MEMBERS`] members, if a key has an escape, or if the text is longer than 4 GiB.
 #[derive(Debug, Default)]
 pub(crate) struct IndexedObject<'a> {
     text: &'a [u8],
@@ -551,7 +553,7 @@ pub(crate) struct Span {
 /// The maximum number of members whose ranges are stored. Most parameters have fewer.
 const INDEXED_MEMBERS: usize = 5;
 
-/// The `count` of an object with more than [`INDEXED_MEMBERS`], or with an escape in a key: its members need a second pass.
+/// The `count` of an object whose members need a second pass; see [`IndexedObject`].
 const NOT_INDEXED: usize = usize::MAX;
 
 impl Span {
@@ -614,8 +616,8 @@ impl<'a> IndexedObject<'a> {
         }
     }
 
-    /// The ranges of the values of the members `names`; an empty range for one that is absent. `None` if a second pass is needed, or if one
-    /// is repeated.
+    /// The ranges of the values of the members `names`; an empty range for an absent member. `None` if a second pass is needed, or if a
+    /// member is repeated.
     #[inline]
     pub(crate) fn spans<const COUNT: usize>(&self, names: [&str; COUNT]) -> Option<[Span; COUNT]> {
         let mut spans = [Span::default(); COUNT];
@@ -728,7 +730,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_bytes_are_skipped_up_to_the_first_special_one_or_the_end() {
+    fn plain_bytes_are_skipped_up_to_the_first_special_byte_or_the_end() {
         for special in [b'"', b'\\', 0, b'\n', 0x1f] {
             for length in (0..25).chain(140..160) {
                 for offset in 0..=length {

@@ -1,7 +1,7 @@
 //! Serializing values as compact JSON.
 //!
-//! The text is that of `serde_json`, which looks at each byte of a string; here long strings are checked many bytes at a time. The nesting is
-//! bounded as the value is written, so that the text needs no second pass.
+//! The text is the same as that of `serde_json`. `serde_json` checks strings byte by byte; this module checks many bytes at a time. The nesting
+//! is bounded as the value is written, so that the text needs no second pass.
 
 use alloc::string::ToString as _;
 use alloc::vec::Vec;
@@ -13,14 +13,14 @@ use super::scan::Cursor;
 use super::write::{append, text_size, write_integer, write_string};
 use super::{DEPTH, JsonError};
 
-/// The beginning of the names of the structs as which `serde_json` serializes a `RawValue`, and numbers of any precision. Their only field is
-/// JSON text.
+/// The beginning of the name of the struct as which `serde_json` serializes a `RawValue`, or a number of any precision. The only field of
+/// such a struct is JSON text.
 const VERBATIM: &str = "$serde_json::private::";
 
 /// Appends `value`.
 ///
 /// # Errors
-/// [`JsonError::Encode`] if `Serialize` fails, or a key is not a scalar; [`JsonError::Syntax`] if it is nested more than 120 deep.
+/// [`JsonError::Encode`] if `Serialize` fails, or a key is not a scalar; [`JsonError::Syntax`] if the value is nested more than 120 deep.
 pub(super) fn serialize<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> Result<(), JsonError> {
     value.serialize(&mut Serializer { out, depth: DEPTH })
 }
@@ -42,7 +42,7 @@ impl<'a> Serializer<'a> {
     fn open(&mut self, open: &[u8], levels: u8, close: &'static [u8]) -> Result<Container<'_, 'a>, JsonError> {
         self.depth = self.depth.checked_sub(levels).ok_or(JsonError::Syntax)?;
         self.out.extend_from_slice(open);
-        Ok(Container { to: self, is_empty: true, is_verbatim: false, levels, close })
+        Ok(Container { serializer: self, is_empty: true, is_verbatim: false, levels, close })
     }
 
     /// Opens the object around a variant with content.
@@ -67,7 +67,7 @@ impl<'a> Serializer<'a> {
 
 /// An open array or object.
 struct Container<'s, 'a> {
-    to: &'s mut Serializer<'a>,
+    serializer: &'s mut Serializer<'a>,
     is_empty: bool,
     /// `true` if the only field is JSON text that is written as it is.
     is_verbatim: bool,
@@ -78,13 +78,13 @@ struct Container<'s, 'a> {
 impl Container<'_, '_> {
     fn separate(&mut self) {
         if !core::mem::replace(&mut self.is_empty, false) {
-            self.to.out.push(b',');
+            self.serializer.out.push(b',');
         }
     }
 
     fn element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), JsonError> {
         self.separate();
-        value.serialize(&mut *self.to)
+        value.serialize(&mut *self.serializer)
     }
 
     fn field<T: Serialize + ?Sized>(&mut self, name: &str, value: &T) -> Result<(), JsonError> {
@@ -92,23 +92,23 @@ impl Container<'_, '_> {
             return self.verbatim(value);
         }
         self.separate();
-        write_string(self.to.out, name);
-        self.to.out.push(b':');
-        value.serialize(&mut *self.to)
+        write_string(self.serializer.out, name);
+        self.serializer.out.push(b':');
+        value.serialize(&mut *self.serializer)
     }
 
     /// Appends JSON text, which `value` serializes to as a string.
     fn verbatim<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), JsonError> {
         let text = serde_json::to_value(value).map_err(|error| JsonError::from_encoding(&error))?;
         let text = text.as_str().unwrap_or_default();
-        Cursor::new(text.as_bytes(), self.to.depth).whole().map_err(|_| JsonError::Syntax)?;
-        self.to.out.extend_from_slice(text.as_bytes());
+        Cursor::new(text.as_bytes(), self.serializer.depth).whole().map_err(|_| JsonError::Syntax)?;
+        self.serializer.out.extend_from_slice(text.as_bytes());
         Ok(())
     }
 
     fn close(self) -> Result<(), JsonError> {
-        self.to.out.extend_from_slice(self.close);
-        self.to.depth = self.to.depth.saturating_add(self.levels);
+        self.serializer.out.extend_from_slice(self.close);
+        self.serializer.depth = self.serializer.depth.saturating_add(self.levels);
         Ok(())
     }
 }
@@ -156,9 +156,9 @@ impl<'s, 'a> ser::Serializer for &'s mut Serializer<'a> {
     }
 
     fn serialize_str(self, text: &str) -> Result<(), JsonError> {
-        /// For shorter text no room is reserved.
+        /// The length from which room is reserved for text.
         const LONG: usize = 1024;
-        /// Room for the rest of the value. Without it the end of a single long string would double the buffer.
+        /// Room for the end of the value. Without this room, the end of a single long string would double the buffer.
         const REST: usize = 128;
         if text.len() >= LONG {
             self.out.reserve(text_size(text.as_bytes()).saturating_add(REST));
@@ -236,7 +236,7 @@ impl<'s, 'a> ser::Serializer for &'s mut Serializer<'a> {
 
     fn serialize_struct(self, name: &'static str, _: usize) -> Result<Container<'s, 'a>, JsonError> {
         if name.starts_with(VERBATIM) {
-            return Ok(Container { to: self, is_empty: true, is_verbatim: true, levels: 0, close: b"" });
+            return Ok(Container { serializer: self, is_empty: true, is_verbatim: true, levels: 0, close: b"" });
         }
         self.open(b"{", 1, b"}")
     }
@@ -302,22 +302,22 @@ impl ser::SerializeMap for Container<'_, '_> {
     /// Appends a key. A number or a boolean is put in quotes.
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), JsonError> {
         self.separate();
-        let start = self.to.out.len();
-        key.serialize(&mut *self.to)?;
-        match self.to.out.get(start) {
+        let start = self.serializer.out.len();
+        key.serialize(&mut *self.serializer)?;
+        match self.serializer.out.get(start) {
             Some(b'"') => {}
             Some(b'{' | b'[' | b'n') | None => return Err(ser::Error::custom("key must be a string")),
             Some(_) => {
-                self.to.out.insert(start, b'"');
-                self.to.out.push(b'"');
+                self.serializer.out.insert(start, b'"');
+                self.serializer.out.push(b'"');
             }
         }
-        self.to.out.push(b':');
+        self.serializer.out.push(b':');
         Ok(())
     }
 
     fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), JsonError> {
-        value.serialize(&mut *self.to)
+        value.serialize(&mut *self.serializer)
     }
 
     fn end(self) -> Result<(), JsonError> {
@@ -399,9 +399,9 @@ mod tests {
         }
         let raw = |depth: usize| Nest::Raw(RawValue::from_string("[".repeat(depth) + &"]".repeat(depth)).unwrap());
         let inner: [(usize, fn() -> Nest); 2] = [(0, || Nest::End(())), (1, || Nest::List(Vec::new()))];
-        for (takes, inner) in inner {
+        for (levels, inner) in inner {
             for step in [|inside| Nest::List(vec![inside]), |inside| Nest::Map(BTreeMap::from([(1, inside)]))] {
-                let nest = |depth: usize| (0..depth - takes).fold(inner(), |inside, _| step(inside));
+                let nest = |depth: usize| (0..depth - levels).fold(inner(), |inside, _| step(inside));
                 assert_eq!((written(&nest(120)).is_ok(), written(&nest(121))), (true, Err(JsonError::Syntax)));
             }
         }

@@ -64,7 +64,7 @@ impl Object<'_> {
     pub fn member(&mut self, name: &'static str) -> &mut Vec<u8> {
         /// Enough for the comma, the quotes, the colon and the name of every member of MCP.
         const LONGEST: usize = 48;
-        // Built first, and then appended at once: for a constant name the compiler knows the piece.
+        // The piece is built first and then appended at once: for a constant name the compiler can compute the piece.
         let mut piece = [b','; LONGEST];
         let (start, length) = (usize::from(core::mem::take(&mut self.empty)), name.len().saturating_add(4));
         if let Some([_, open, key @ .., close, colon]) = piece.get_mut(..length) {
@@ -206,7 +206,7 @@ pub fn push_json(out: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// Returns `true` if `text` contains a control character, which a line break is.
+/// Returns `true` if `text` contains a control character, such as a line break.
 fn may_have_line_break(text: &[u8]) -> bool {
     any_part::<32>(text, 0, |part| part.iter().fold(false, |found, byte| found | (*byte < b' ')))
 }
@@ -246,7 +246,7 @@ pub(crate) fn text_size(text: &[u8]) -> usize {
 }
 
 fn long_text_size(text: &[u8]) -> usize {
-    // A line feed, the most frequent control character by far, takes two bytes, others up to six.
+    // A line feed, by far the most frequent control character, takes two bytes, and other control characters up to six.
     let of_two = count_bytes(text, |byte| (byte == b'"') | (byte == b'\\') | (byte == b'\n'));
     let of_six = count_bytes(text, |byte| (byte < b' ') & (byte != b'\n'));
     [2, of_two, of_six.saturating_mul(5)].into_iter().fold(text.len(), usize::saturating_add)
@@ -255,7 +255,7 @@ fn long_text_size(text: &[u8]) -> usize {
 /// Counts the bytes for which `is` holds.
 #[inline]
 fn count_bytes(text: &[u8], is: impl Fn(u8) -> bool) -> usize {
-    // In pieces whose counts fit into a byte, so that the compiler vectorizes it.
+    // The count of each piece fits into a byte, so that the compiler vectorizes the loop.
     let (pieces, rest) = text.as_chunks::<128>();
     let count = |piece: &[u8]| usize::from(piece.iter().fold(0_u8, |count, byte| count.wrapping_add(u8::from(is(*byte)))));
     pieces.iter().map(|piece| count(piece)).fold(count(rest), usize::saturating_add)
@@ -370,7 +370,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_written_after_what_is_there_unless_it_has_no_json_or_is_nested_too_deep() {
+    fn a_value_is_appended_unless_it_cannot_be_serialized_or_is_nested_too_deep() {
         let mut out = Vec::from(*b"[0,");
         assert_eq!(write_value(&mut out, &serde_json::json!({ "a": ["b", 1.5] })), Ok(()));
         assert_eq!(out, br#"[0,{"a":["b",1.5]}"#);

@@ -37,7 +37,7 @@ impl WireId {
         }
     }
 
-    /// The number, if this can be one of our ids: they are integers that are not negative.
+    /// The number, if this can be an id of ours: an integer that is not negative.
     pub(crate) fn as_ours(&self) -> Option<u64> {
         match self {
             Self::Int(number) => u64::try_from(*number).ok(),

@@ -1,4 +1,4 @@
-//! Reading and writing the JSON-RPC 2.0 envelope. It knows no methods.
+//! Reading and writing the JSON-RPC 2.0 envelope. This module knows no methods.
 //!
 //! One pass over a frame checks its syntax and finds the members of the envelope; the values of `params`, `result` and `data` stay text.
 

@@ -12,7 +12,7 @@ use crate::json::read::{Kind, integer, string, string_bytes};
 use crate::json::scan::{Cursor, IndexedObject, Members, ScanError, is_text};
 use crate::json::{Frame, read};
 
-/// The limits of a reader, and its dialect.
+/// The limits of a reader, and the rules in which protocols differ.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
     /// The maximum nesting.
@@ -21,7 +21,7 @@ pub(crate) struct Options {
     pub(crate) id: usize,
     /// The maximum number of messages in a batch; `None` if the revision has no batches.
     pub(crate) batch: Option<usize>,
-    /// `true` for a dialect in which a request may have the id `null`, a response without a result has the result `null`, a response with
+    /// `true` for a protocol in which a request may have the id `null`, a response without a result has the result `null`, a response with
     /// both an error and a result is an error, and a message without `"jsonrpc":"2.0"` is ignored.
     pub(crate) lenient: bool,
 }
@@ -42,7 +42,7 @@ pub(crate) enum Envelope<'a> {
 pub(crate) enum Body<'a> {
     Result(&'a [u8]),
     Error(RpcError),
-    /// Neither a result nor an error, in a dialect that reads this as `null`.
+    /// Neither a result nor an error, in a protocol that reads this as `null`.
     Missing,
     /// Both a result and an error, or an `error` of the wrong shape.
     Malformed,
@@ -80,7 +80,7 @@ impl From<ScanError> for Malformed {
 }
 
 /// Reads a frame: calls `each` with every message in it, and `all` with what `each` returned for the messages of a batch. Returns what `each`
-/// returned for a single message, or what `all` returned for a batch. These are closures so that the result is built in place, not moved.
+/// returned for a single message, or what `all` returned for a batch. Both are closures, so that the result is built in place and not moved.
 pub(crate) fn read<T>(frame: &Bytes, options: Options, mut each: impl FnMut(Element<'_>) -> T, all: impl FnOnce(Vec<T>) -> T) -> T {
     let mut found = Found::default();
     let mut cursor = Cursor::new(frame, options.depth);
@@ -203,7 +203,7 @@ impl<'a> Found<'a> {
         let mut result = self.result;
         let is_version_2 = self.jsonrpc.is_some_and(|value| value == VERSION_2 || string(value).as_deref() == Some("2.0"));
         if self.repeated {
-            // If there are two ids, it is unknown which one is meant, so the answer has none.
+            // The repeated member may be the id, so the answer has no id.
             let is_request = self.method.is_some() && self.id.is_some();
             let answer = is_request.then(|| (None, RpcError::fixed(RpcError::INVALID_REQUEST, Violation::RepeatedMember.as_str())));
             return Err(Malformed { violation: Violation::RepeatedMember, answer });

@@ -1,4 +1,4 @@
-//! Writing frames. They contain no line feeds.
+//! Writing frames, which contain no line feeds.
 
 use alloc::vec::Vec;
 
@@ -13,8 +13,8 @@ use crate::json::write::{Object, push_json, write_integer};
 /// Room for an envelope and small parameters, so that most frames are written without growing.
 const ENVELOPE: usize = 128;
 
-/// Writes frames, and stores the bytes of queued short ones, one after the other, in a buffer that is reused. A short frame is written
-/// directly after the queued ones, so that queueing it copies nothing.
+/// Writes frames, and stores the bytes of queued short frames, one after the other, in a buffer that is reused. A short frame is written
+/// directly after the queued frames, so that queueing it copies nothing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FrameBuffer {
     /// The queued short frames, followed by the frame that was written last, if that is short.
@@ -29,13 +29,13 @@ pub(crate) struct FrameBuffer {
     sent: Option<SentFrame>,
 }
 
-/// A long frame that was taken. Its memory is used for the next one, if it has been written by then.
+/// A long frame that was taken. Its memory is used for the next long frame, if the taken frame has been written by then.
 #[derive(Clone, Debug)]
 struct SentFrame {
     frame: Bytes,
     /// The capacity of its memory.
     capacity: usize,
-    /// The number of shorter frames that were written since.
+    /// The number of shorter frames that were written since then.
     unused_for: u8,
 }
 
@@ -169,7 +169,7 @@ impl FrameBuffer {
         }
     }
 
-    /// The first `length` queued bytes, which are the first frame if that is its length.
+    /// The first `length` queued bytes. If `length` is that of the first frame, they are the first frame.
     pub(crate) fn first(&self, length: usize) -> &[u8] {
         self.short.first(length)
     }
@@ -244,7 +244,7 @@ impl FrameBuffer {
         })
     }
 
-    /// Writes a response with an error; without an id if that of the peer could not be read.
+    /// Writes a response with an error; without an id if the peer's id could not be read.
     pub(crate) fn error(&mut self, id: Option<&WireId>, error: &RpcError) -> WrittenFrame {
         let data = error.data.as_ref().map_or(0, |data| data.as_bytes().len());
         let frame = self.frame(error.message.len().saturating_add(data), |object| {
