@@ -17,7 +17,7 @@
 //! 5. otherwise sets the timer, unless it is set for an earlier time, and wakes its task if more is left to read or write than one turn
 //!    may.
 //!
-//! The clock is read after the frames. Time that passes during the rest of the turn counts in the next one, which the timer causes.
+//! The clock is read after the frames. Time that passes during the rest of the turn counts in the next turn, which the timer causes.
 //!
 //! The machine and the transport keep the memory of a long frame (32 KiB or more) for the next one. After two seconds without a long frame
 //! the driver makes them free it ([`Machine::release_memory`], [`FrameIo::release_memory`]).
@@ -600,7 +600,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
     }
 
     /// Writes the frames that `take` moves from the machine into the encoder, between two turns. `take` returns the state of the machine
-    /// afterwards, and `true` if it has events. Returns `false` if a turn must do the rest: wake the task of the driver then.
+    /// afterwards, and `true` if it has events. Returns `false` if a turn is still needed: wake the task of the driver then.
     pub fn send_early(&mut self, take: impl FnOnce(&mut LineEncoder) -> (TurnOutcome<M::Event>, bool)) -> bool {
         // The task is taken while other code runs, so that `self.task` stays `None` if that code panics.
         let Some(task) = self.task.take() else { return false };
@@ -620,7 +620,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         !more && outcome.until.is_none_or(|at| self.timer_up_to(at).is_some())
     }
 
-    /// Passes the frames in `outgoing` to the transport, and returns `true` if it would take more in this turn.
+    /// Passes the frames in `outgoing` to the transport, and returns `true` if the transport would take more in this turn.
     fn send(&mut self, cx: &mut Context<'_>, bytes: &mut usize) -> Result<bool, I::Error> {
         while *bytes < BYTES_PER_TURN && self.io.poll_ready(cx)?.is_ready() {
             let waiting = self.outgoing.remaining();
@@ -674,7 +674,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
 
     /// Sets the timer for `until`. Wakes the task at once if that time has passed, or if `has_more_work`.
     fn wait(&mut self, cx: &mut Context<'_>, now: Instant, until: Option<Instant>, has_more_work: bool) {
-        // If the deadline has already passed, one more turn is enough, since it reads the clock.
+        // If the deadline has already passed, one more turn is enough, since each turn reads the clock.
         let due = match until {
             Some(at) => self.set_timer(cx, now, at).is_ready(),
             None => {
@@ -1065,7 +1065,7 @@ mod tests {
 
     /// A regression: a timer may wake the task up to a second early, and the turn that followed did not set it again.
     #[test]
-    fn regression_a_timer_that_may_have_fired_early_is_set_again() {
+    fn regression_a_timer_that_may_have_fired_early_counts_as_not_set() {
         for has_event in [false, true] {
             let mut bench = Bench::new(Echo { deadline: Some(Instant::from_millis(60_000)), ..Echo::default() });
             assert_eq!((bench.turn(), bench.clock.timer_at.get()), (Poll::Pending, Some(60_000)));

@@ -292,7 +292,7 @@ impl LineDecoder {
 }
 
 /// Finds the first line feed. Most bytes are checked thirty-two at a time (the inner loop has no exit, so that the compiler vectorizes it),
-/// the last ones eight at a time.
+/// the last bytes eight at a time.
 fn find_line_feed(bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
     const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
@@ -306,7 +306,7 @@ fn find_line_feed(bytes: &[u8]) -> Option<usize> {
     }
     let mut within = None;
     while let Some((eight, tail)) = rest.split_first_chunk::<8>() {
-        // Zero where a line feed is. The lowest high bit of `found` belongs to the first zero; those above it may be wrong.
+        // Zero where a line feed is. The lowest high bit of `found` belongs to the first zero; bits above it may be wrong.
         let word = u64::from_le_bytes(*eight) ^ FEEDS;
         let found = word.wrapping_sub(ONES) & !word & HIGH;
         if found != 0 {
@@ -322,7 +322,7 @@ fn find_line_feed(bytes: &[u8]) -> Option<usize> {
 /// Joins frames into bytes to write, with a line feed after each.
 ///
 /// It is a [`Buf`]: write from [`Buf::chunk`] (or, with the feature `std`, from `chunks_vectored`) and [`Buf::advance`] by the number of
-/// bytes that were written. Short frames are copied into one piece, long ones are not copied. It is not bounded: stop pushing while
+/// bytes that were written. Short frames are copied into one piece, long frames are not copied. The encoder is not bounded: stop pushing while
 /// [`Buf::remaining`] is too large.
 #[derive(Debug, Default)]
 pub struct LineEncoder {
@@ -341,7 +341,7 @@ impl LineEncoder {
         Self::default()
     }
 
-    /// Moves all bytes of `other` to the end of this one. If this one is empty, the two are swapped and nothing is copied.
+    /// Moves all bytes of `other` to the end of this encoder. If this encoder is empty, the two are swapped and nothing is copied.
     pub fn append(&mut self, other: &mut Self) {
         if !self.has_remaining() {
             mem::swap(self, other);

@@ -40,26 +40,26 @@ pub(crate) enum Message {
     Request {
         id: WireId,
         request: Result<RawParams, Box<Refusal>>,
-        /// Its `_meta`, verbatim, if it has members that the session does not read.
+        /// The `_meta` of the request, verbatim, if it has members that the session does not read.
         meta: Option<Box<Json>>,
         token: Option<WireId>,
         depth: u8,
         /// The caller, if the request is stateless.
         caller: Option<StatelessCaller>,
     },
-    /// An input request of a callee. `parent` is the exchange of ours in it; `depth` is the sampling depth in it, which may be wrong.
+    /// An input request of a callee. `parent` is the exchange of ours that the message names; `depth` is the sampling depth that it states.
     Ask {
         id: WireId,
         ask: Result<Box<Ask>, Refusal>,
         parent: Option<u64>,
         depth: u8,
     },
-    /// The response to the exchange `number` of ours; `None` if this end gives no such ids.
+    /// The response to an exchange of ours. `number` is `None` if the id cannot be one of ours.
     Response {
         number: Option<u64>,
         body: ResponseBody<Payload>,
     },
-    /// Progress on the exchange `number` of ours; `None` if this end gives no such tokens.
+    /// Progress on an exchange of ours. `number` is `None` if the token cannot be one of ours.
     Progress {
         number: Option<u64>,
         progress: Progress,
@@ -72,23 +72,23 @@ pub(crate) enum Message {
         id: WireId,
         reason: Option<Text>,
     },
-    /// A log record. `invocation` is the exchange of ours that it belongs to; 0, which is no exchange, if it has a name that we never gave.
+    /// A log record. `invocation` is the exchange of ours that it belongs to; 0, which is no exchange, if the record has a name that we never gave.
     Log {
         record: LogRecord,
         invocation: Option<u64>,
     },
     Notice(Notice),
-    /// The peer acknowledges the subscription `number` of ours, for these kinds; `None` if this end gives no such ids.
+    /// The peer acknowledges a subscription of ours, for these kinds. `number` is `None` if the id cannot be one of ours.
     Acknowledged {
         number: Option<u64>,
         accepted: SubscriptionFilter,
     },
-    /// A notice for the subscription `number` of ours; `None` if this end gives no such ids.
+    /// A notice for a subscription of ours. `number` is `None` if the id cannot be one of ours.
     Published {
         number: Option<u64>,
         notice: Notice,
     },
-    /// The peer cancels the subscription `number` of ours; `None` if this end gives no such ids.
+    /// The peer cancels a subscription of ours. `number` is `None` if the id cannot be one of ours.
     SubscriptionCancelled {
         number: Option<u64>,
     },

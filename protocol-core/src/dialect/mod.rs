@@ -56,7 +56,7 @@ pub use terms::{
     Sample, Sampled, SessionCredentials, ToolOutput,
 };
 
-/// The protocol that a session speaks, and the end of the protocol that it is.
+/// The protocol that a session speaks, and the end of the protocol that the session is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Protocol {
@@ -64,7 +64,7 @@ pub enum Protocol {
     Mcp {
         /// Client or server.
         side: mcp::Side,
-        /// The newest revision to agree on in a handshake; older ones are spoken, too. [`Config::era`](crate::Config::era) decides about
+        /// The newest revision to agree on in a handshake; older revisions are spoken, too. [`Config::era`](crate::Config::era) decides about
         /// revisions without a handshake.
         newest: mcp::Revision,
     },
@@ -442,7 +442,7 @@ impl Dialect {
         frames.error(id, error)
     }
 
-    /// Writes a log record. `invocation` is the peer's id of the call that it is about.
+    /// Writes a log record. `invocation` is the peer's id of the call that the record is about.
     pub(crate) fn write_log(self, frames: &mut FrameBuffer, record: &LogRecord, invocation: Option<&WireId>) -> WrittenFrame {
         match self {
             Self::Mcp(protocol) => protocol.write_log(frames, record),

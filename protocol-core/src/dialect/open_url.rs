@@ -144,7 +144,7 @@ impl RpcError {
         Self::fixed(Self::URL_ELICITATION_REQUIRED, "an address must be opened first").with_data(data)
     }
 
-    /// The URLs that the user must open before the request is repeated, in the order of the peer. Invalid ones are omitted. Empty for any
+    /// The URLs that the user must open before the request is repeated, in the order of the peer, without invalid URLs. Empty for any
     /// other error than [`RpcError::URL_ELICITATION_REQUIRED`].
     #[must_use]
     pub fn required_urls(&self) -> Vec<OpenUrl> {
@@ -159,7 +159,7 @@ impl RpcError {
 /// The host in an absolute URL; an error if the URL is not allowed.
 ///
 /// The check is stricter than RFC 3986, against URLs that deceive a reader: no user name, since it can look like a host; no escapes in the
-/// host; no characters that browsers convert into others.
+/// host; no characters that browsers convert into other characters.
 fn authority(url: &str) -> Result<&str, String> {
     let refused = |why: &str| Err(alloc::format!("url {why}"));
     if url.len() > OpenUrl::LONGEST_URL {

@@ -15,7 +15,7 @@ pub struct SubscriptionFilter {
     pub prompts: bool,
     /// Changes of the list of resources.
     pub resources: bool,
-    /// Changes of the resources with these uris.
+    /// Changes of the resources with these URIs.
     pub uris: Vec<Text>,
 }
 
@@ -32,13 +32,13 @@ impl SubscriptionFilter {
         }
     }
 
-    /// Returns `true` if it has no kind.
+    /// Returns `true` if the filter has no kind.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         !self.tools && !self.prompts && !self.resources && self.uris.is_empty()
     }
 
-    /// The kinds that both filters have. The uris stay in the order of this one.
+    /// The kinds that both filters have. The URIs stay in the order of this filter.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         Self {

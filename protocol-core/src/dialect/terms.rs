@@ -277,7 +277,7 @@ pub enum Reply {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Completion {
-    /// The values, the best ones first. If there are more than 100, the first 100 are sent with `hasMore` set.
+    /// The values, the best first. If there are more than 100, the first 100 are sent with `hasMore` set.
     pub values: Vec<String>,
     /// The total number of values, if it is known.
     pub total: Option<u64>,

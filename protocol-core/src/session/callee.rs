@@ -23,7 +23,7 @@ use crate::time::Instant;
 use crate::wire::{WireId, WrittenFrame};
 
 impl Session {
-    /// Sets the deadline of an inbound call, counted from its receipt, its rate of progress, and its sampling depth.
+    /// Sets the deadline of an inbound call (counted from its receipt), its rate of progress, and its sampling depth.
     ///
     /// # Errors
     /// [`NotLive`] if the call is over.
@@ -46,7 +46,7 @@ impl Session {
         Ok(())
     }
 
-    /// Reports progress. [`crate::ProgressPolicy`] decides when it is sent.
+    /// Reports progress. [`crate::ProgressPolicy`] decides when the update is sent.
     ///
     /// # Errors
     /// [`ProgressError`] if the call is over, or a number is negative, not finite or above its total. Nothing was sent.
@@ -78,8 +78,8 @@ impl Session {
         })
     }
 
-    /// Stores the partial result of the call in place of the previous one. If the call is cut short, its last checkpoint is sent with a
-    /// `status` that names the reason, if the protocol has a reply for that case.
+    /// Stores the partial result of the call; it replaces the previous checkpoint. If the call is cut short, its last checkpoint is sent with
+    /// a `status` that names the reason, if the protocol has a reply for that case.
     ///
     /// # Errors
     /// [`CheckpointError`]; the previous checkpoint stays.
@@ -204,7 +204,7 @@ impl Session {
     /// has one.
     ///
     /// # Errors
-    /// [`NotLive`] if it was answered, or its call is over.
+    /// [`NotLive`] if the input request was answered, or its call is over.
     pub fn abandon_input(&mut self, key: InputKey, now: Instant) -> Result<(), NotLive> {
         self.advance(now);
         let taken = self.take_outbound_input_back(key, None).map(drop).ok_or(NotLive);
@@ -285,7 +285,7 @@ impl Session {
 
     // ---- The end of a call ----
 
-    /// Arms the deadline of a call, or ends the call if it has already passed.
+    /// Arms the deadline of a call, or ends the call if the deadline has already passed.
     pub(super) fn arm_inbound_call(&mut self, id: InboundId, deadline: Duration) {
         let Some(inbound) = self.inbound_calls.get_mut(&id) else { return };
         if !inbound.arm(id, deadline, self.now, &mut self.timers) {

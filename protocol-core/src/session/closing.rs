@@ -78,7 +78,7 @@ impl Session {
         }
     }
 
-    /// Ends the current state when its grace is over: cancels what still runs, or discards what was not polled.
+    /// Ends the current state when its grace is over: cancels the calls that still run, or discards the frames that were not polled.
     pub(super) fn expire_ending(&mut self) {
         if let Some(reason) = self.ending.finishing() {
             for id in self.outbound_calls.ids() {

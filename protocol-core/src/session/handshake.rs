@@ -30,7 +30,7 @@ pub(super) struct Handshake {
     state: State,
     /// The deadline of the handshake, as it is armed in the session's timers.
     armed: Option<Instant>,
-    /// `true` if the peer may never make a handshake: it sends stateless requests, or this end serves no others.
+    /// `true` if the peer may never make a handshake: it sends stateless requests, or this end serves only these.
     is_optional: bool,
 }
 
@@ -66,7 +66,7 @@ pub(super) enum Opening {
         /// `true` if no other probe and no handshake may follow.
         is_last: bool,
     },
-    /// A probe whose time was over before its answer came.
+    /// A probe that was not answered in time.
     LateProbe,
     /// The handshake request.
     Handshake,

@@ -44,7 +44,7 @@ pub(super) struct InboundCall {
     /// The peer's id of the exchange.
     exchange: WireId,
     op: Op,
-    /// The peer's progress token; `None` if it did not ask for progress.
+    /// The peer's progress token; `None` if the peer did not ask for progress.
     token: Option<WireId>,
     /// The number of sampling requests that the call is nested in.
     depth: u8,
@@ -72,7 +72,7 @@ enum State {
     Cancelled,
 }
 
-/// The state of everything that a call sends before its response.
+/// The progress, checkpoint, input requests and notices of a call, which come before its response.
 #[derive(Clone, Debug)]
 struct CalleeProgress {
     reporter: Reporter,
@@ -106,7 +106,7 @@ pub(super) enum HandlerEnd {
 pub(super) enum ReportEffect {
     /// The update is kept, and none was kept before.
     New,
-    /// The update is kept, merged with the one that was kept before.
+    /// The update is kept, merged with the update that was kept before.
     Merged,
     /// The update has nothing new.
     NotIncreasing,
@@ -135,7 +135,7 @@ impl InboundCall {
 
     // ---- Transitions ----
 
-    /// Active -> Cancelled. `false` if it was not active.
+    /// Active -> Cancelled. Returns `false` if the call was not active.
     pub(super) fn cancel(&mut self) -> bool {
         let was_active = self.is_active();
         if was_active {
@@ -180,7 +180,7 @@ impl InboundCall {
         self.callee_progress_mut(rate).reporter.set_rate(rate);
     }
 
-    /// Keeps an update that passed [`Reporter::check`], merged with the one that was kept before.
+    /// Keeps an update that passed [`Reporter::check`], merged with the update that was kept before.
     #[inline]
     pub(super) fn report(&mut self, update: Progress, policy: &ProgressPolicy) -> ReportEffect {
         let rules = self.rules;
@@ -193,7 +193,7 @@ impl InboundCall {
         }
     }
 
-    /// The next step for the kept update, before the session's window and the room on its lane are considered; `None` if the call is not
+    /// The next step for the kept update, before the session's window and the room on the lane are considered; `None` if the call is not
     /// active, or has no progress state.
     #[inline]
     pub(super) fn next_update(&self, now: Instant) -> Option<UpdateStep> {
@@ -316,7 +316,7 @@ impl InboundCall {
         Some(())
     }
 
-    /// Adds a notice to those that are sent. Returns `false` if the call is not a subscription to this kind of notice.
+    /// Adds a notice to the notices that wait to be sent. Returns `false` if the call is not a subscription to this kind of notice.
     pub(super) fn publish(&mut self, notice: &Notice) -> bool {
         self.listener().is_some_and(|listener| listener.publish(notice))
     }

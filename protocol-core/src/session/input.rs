@@ -90,7 +90,7 @@ impl OutboundInput {
         self.rules
     }
 
-    /// The sampling depth of a call that is made to answer it.
+    /// The sampling depth of a call that is made to answer the input request.
     pub(super) fn depth(&self) -> u8 {
         self.depth
     }
@@ -103,7 +103,7 @@ impl OutboundInput {
         }
     }
 
-    /// The bytes that it takes while it waits for the handshake.
+    /// The bytes of its frame while it is held; 0 afterwards.
     pub(super) fn held_bytes(&self) -> usize {
         match &self.state {
             State::Held(frame) => frame.len(),
@@ -146,7 +146,7 @@ impl InboundInput {
         Self { carrier: Carrier::Result { can_be_declined }, parent: Some(parent), depth, rules }
     }
 
-    /// The lane that it came by, and the peer's id of the exchange; `None` if it came with a result.
+    /// The lane and the peer's id of its exchange; `None` if the input request came with a result.
     pub(super) fn exchange(&self) -> Option<(Lane, &WireId)> {
         match &self.carrier {
             Carrier::Request { lane, exchange } => Some((*lane, exchange)),
@@ -159,7 +159,7 @@ impl InboundInput {
         self.exchange().is_some_and(|(by, _)| by == lane)
     }
 
-    /// Returns `true` if the user who answers it can decline, or make no decision.
+    /// Returns `true` if a user answers the input request, and can decline or make no decision.
     pub(super) fn can_be_declined(&self) -> bool {
         matches!(self.carrier, Carrier::Result { can_be_declined: true })
     }
@@ -174,7 +174,7 @@ impl InboundInput {
         self.rules
     }
 
-    /// The sampling depth of a call that is made to answer it.
+    /// The sampling depth of a call that is made to answer the input request.
     pub(super) fn depth(&self) -> u8 {
         self.depth
     }

@@ -114,7 +114,7 @@ impl Session {
     /// | [`Gone::Exchange`] | [`Outcome::Lost`] | it goes on: the response may come by another stream |
     /// | [`Gone::Response`] | [`Outcome::Lost`] | [`Outcome::Lost`] |
     ///
-    /// A stopped lane that is gone is resumed. Its output is dropped where exchanges live with their lanes, except on the channel.
+    /// A stopped lane that is gone is resumed. If exchanges live with their lanes, the output of the lane is dropped, except on the channel.
     ///
     /// # Errors
     /// [`NotLive`] for a lane that is not open, or an exchange that is over.

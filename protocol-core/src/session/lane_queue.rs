@@ -210,7 +210,7 @@ impl LaneQueue {
         self.owed = self.owed.saturating_add(1);
     }
 
-    /// Subtracts an exchange that was replied to, or never will be.
+    /// Subtracts an exchange that has its reply, or never gets one.
     #[inline]
     pub(super) fn settle(&mut self) {
         self.owed = self.owed.saturating_sub(1);
@@ -280,7 +280,7 @@ impl LaneQueue {
         core::mem::take(&mut self.unsolicited_polled)
     }
 
-    /// The number of entries, withdrawn ones included, and the bytes of withdrawn frames in the shared buffer.
+    /// The number of entries, including withdrawn entries, and the bytes of withdrawn frames in the shared buffer.
     #[cfg(test)]
     pub(super) fn lengths(&self) -> (usize, usize) {
         (self.queue.len(), self.withdrawn_bytes)

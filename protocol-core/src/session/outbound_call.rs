@@ -67,7 +67,7 @@ enum State {
     GivenUp { until: Instant },
 }
 
-/// The request of a call that its peer may answer with input requests.
+/// The request of a call, if the peer may answer it with input requests.
 #[derive(Clone, Debug)]
 struct Repeatable {
     request: Outgoing,
@@ -362,7 +362,7 @@ impl OutboundCall {
         }
     }
 
-    /// The bytes that the request takes while it is held.
+    /// The bytes of the request while the call is held; 0 afterwards.
     pub(super) fn held_bytes(&self) -> usize {
         match &self.state {
             State::Held(held) => held.request.size(),
@@ -439,7 +439,7 @@ impl OutboundCall {
         self.caller_progress.take()
     }
 
-    /// The deadline of the current state, and the time limit that has passed if it is reached.
+    /// The deadline of the current state, and the time limit that causes it.
     pub(super) fn deadline(&self) -> Option<(Instant, TimeoutKind)> {
         match &self.state {
             State::GivenUp { until } => Some((*until, TimeoutKind::MaxTotal)),
@@ -595,7 +595,7 @@ pub(super) mod transitions {
     }
 
     impl Caller {
-        /// Takes the steps to a state, and discards their events and frames.
+        /// Takes the steps, discards their events and frames, and checks that the call is in the state `name`.
         fn brought_to(mut self, name: &str, steps: &[Input]) -> Self {
             for step in steps {
                 step(&mut self);

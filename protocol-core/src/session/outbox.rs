@@ -42,7 +42,7 @@ pub(super) struct Outbox {
     idle: Vec<Lane>,
     /// Lanes other than the channel that may have a frame to poll, each once. The first is polled next, and then appended if it has more frames.
     rotation: VecDeque<Lane>,
-    /// `true` if the other lanes came first at the last poll, so that the channel comes first at the next one.
+    /// `true` if the other lanes came first at the last poll, so that the channel comes first at the next poll.
     others_were_first: bool,
     next: u64,
     /// Bytes of all lanes.
@@ -245,7 +245,7 @@ impl Outbox {
         }
     }
 
-    /// Removes an exchange from those that wait for a reply: it was replied to, or never will be.
+    /// Removes an exchange from those that wait for a reply: it has its reply, or never gets one.
     #[inline]
     pub(super) fn settle(&mut self, lane: Lane) {
         if let Some((queue, _)) = self.parts(lane) {
@@ -444,7 +444,7 @@ mod tests {
         assert_eq!((pop(&mut outbox), pop(&mut outbox)), (Some(frame("stays")), None));
     }
 
-    /// Withdrawn frames lie between the others in the buffer, so their memory is free only after a sweep.
+    /// Withdrawn frames lie between other frames in the buffer, so their memory is free only after a sweep.
     #[test]
     fn memory_of_withdrawn_frames_does_not_pile_up_behind_a_frame_that_stays() {
         let mut outbox = outbox(100);

@@ -1,4 +1,5 @@
-//! The time in which a peer must read an unsolicited reply. It runs on a lane while the number of queued ones has reached its limit.
+//! The time in which a peer must read an unsolicited reply. It runs on a lane while the number of queued unsolicited
+//! replies has reached its limit.
 //!
 //! ```text
 //!   Calm --- the limit is reached ---------> Counting --- the time is over ---> the lane is closed

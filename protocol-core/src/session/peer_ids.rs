@@ -30,7 +30,7 @@ impl MonotonicKey for WireId {
     }
 }
 
-/// Live ids by lane, and a bounded number of past ones of the channel.
+/// Live ids by lane, and a bounded number of past ids of the channel.
 #[derive(Clone, Debug)]
 pub(super) struct PeerIds {
     /// Live ids of the channel. Most peers number their requests.

@@ -32,7 +32,7 @@ fn increases(value: f64, last: Option<f64>, epsilon: f64) -> bool {
 #[derive(Clone, Debug)]
 pub(super) struct Window {
     rate: RateWindow,
-    /// Ascending, at most [`Self::max_updates`] of them.
+    /// Ascending; at most [`Self::max_updates`] times.
     sent: VecDeque<Instant>,
 }
 
@@ -95,7 +95,7 @@ pub(super) enum UpdateStep {
 /// The sending half, for one inbound call.
 #[derive(Clone, Debug)]
 pub(super) struct Reporter {
-    /// The last value that was accepted, sent or kept. The next one must be above it.
+    /// The last value that was accepted, sent or kept. The next value must be above it.
     floor: Option<f64>,
     /// The last value that was sent.
     sent: Option<f64>,
@@ -113,7 +113,7 @@ impl Reporter {
         Self { floor: None, sent: None, message: None, final_passed: false, kept: None, window: Window::new(rate) }
     }
 
-    /// Returns `true` if an update is kept, so that the next one merges with it.
+    /// Returns `true` if an update is kept, with which the next update merges.
     pub(super) fn keeps(&self) -> bool {
         self.kept.is_some()
     }
@@ -148,8 +148,8 @@ impl Reporter {
         Ok(update)
     }
 
-    /// Keeps an update that passed [`Self::check`], merged with the one that was kept before. Returns `false` if there is nothing new in
-    /// it. [`Self::next`] returns the next step for it.
+    /// Keeps an update that passed [`Self::check`], merged with the update that was kept before. Returns `false` if there is nothing
+    /// new in it. [`Self::next`] returns the next step for the kept update.
     pub(super) fn report(&mut self, mut update: Progress, rules: &Rules, policy: &ProgressPolicy) -> bool {
         if update.value.is_some_and(|value| !increases(value, self.floor, policy.epsilon)) {
             update.value = None;
@@ -265,8 +265,8 @@ fn as_percent(update: Progress) -> Progress {
 /// The verdict of a caller on an update that arrived.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum UpdateVerdict {
-    /// The update becomes an event. `advances` is `true` if it restarts the idle clock, and `false` if it only repeats the last value with
-    /// another message.
+    /// The update becomes an event. `advances` is `true` if the update restarts the idle clock, and `false` if it only repeats the last
+    /// value with another message.
     Accepted { progress: Progress, advances: bool },
     /// The update is dropped, and breaks no rule: an earlier exchange of the call has reported a value at least as great.
     Repeated,

@@ -20,7 +20,7 @@ pub struct Stats {
     pub progress_left_out: u64,
     /// Progress updates of the peer that were dropped.
     pub progress_dropped: u64,
-    /// Frames of the peer that came after their call had ended here.
+    /// Frames of the peer about a call that had ended at this end.
     pub late_frames: u64,
     /// Log records of ours that were dropped because too much output was queued.
     pub logs_dropped: u64,

@@ -47,7 +47,7 @@ impl Invoke {
         Self::of(Op::CallTool, Parts::Named { name: name.into(), arguments })
     }
 
-    /// Lists the tools: the first page, or the one that begins at `cursor`.
+    /// Lists the tools: the first page, or the page that begins at `cursor`.
     #[must_use]
     pub fn list_tools(cursor: Option<Text>) -> Self {
         Self::of(Op::ListTools, Parts::Page(cursor))
@@ -59,7 +59,7 @@ impl Invoke {
         Self::of(Op::GetPrompt, Parts::Named { name: name.into(), arguments })
     }
 
-    /// Lists the prompts: the first page, or the one that begins at `cursor`.
+    /// Lists the prompts: the first page, or the page that begins at `cursor`.
     #[must_use]
     pub fn list_prompts(cursor: Option<Text>) -> Self {
         Self::of(Op::ListPrompts, Parts::Page(cursor))
@@ -71,13 +71,13 @@ impl Invoke {
         Self::of(Op::ReadResource, Parts::Resource { uri: uri.into(), subscription: None })
     }
 
-    /// Lists the resources: the first page, or the one that begins at `cursor`.
+    /// Lists the resources: the first page, or the page that begins at `cursor`.
     #[must_use]
     pub fn list_resources(cursor: Option<Text>) -> Self {
         Self::of(Op::ListResources, Parts::Page(cursor))
     }
 
-    /// Lists the resource templates: the first page, or the one that begins at `cursor`.
+    /// Lists the resource templates: the first page, or the page that begins at `cursor`.
     #[must_use]
     pub fn list_resource_templates(cursor: Option<Text>) -> Self {
         Self::of(Op::ListResourceTemplates, Parts::Page(cursor))

@@ -189,7 +189,7 @@ impl Tesseron {
     }
 }
 
-/// Reads a request of a gateway. An action is a tool, its input is the arguments, and the name of a resource is its uri.
+/// Reads a request of a gateway. An action is a tool, its input is the arguments, and the name of a resource is its URI.
 fn operation(id: WireId, op: Op, given: Option<&IndexedObject<'_>>, frame: Frame<'_>, max: usize) -> Message {
     const ACTION: [Member; 2] = [Member::text("name"), Member::any("input")];
     const SUBSCRIBE: [Member; 2] = [Member::text("name"), Member::text("subscriptionId")];
