@@ -72,7 +72,8 @@ pub(crate) enum Message {
         id: WireId,
         reason: Option<Text>,
     },
-    /// A log record. `invocation` is the exchange of ours that it belongs to; 0, which is no exchange, if the record has a name that we never gave.
+    /// A log record. `invocation` is the exchange of ours that it belongs to; 0, which is no exchange, if the record has a name that we never
+    /// gave.
     Log {
         record: LogRecord,
         invocation: Option<u64>,

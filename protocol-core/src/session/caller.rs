@@ -62,7 +62,7 @@ impl Session {
                 self.peer_ids.retire(lane, exchange.clone());
                 self.close_input_of_call(input.parent(), key);
             }
-            None => self.take_round_answer(key, &input, &answer),
+            None => self.handle_round_answer(key, &input, &answer),
         }
         self.tidy();
         Ok(())

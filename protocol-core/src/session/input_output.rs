@@ -127,7 +127,7 @@ impl Session {
             Gone::Lane(lane) if !self.outbox.is_open(lane) => return Err(NotLive),
             Gone::Lane(lane) => self.lose_lane(lane),
             Gone::Exchange(exchange) | Gone::Response(exchange) if self.subscriber.is_open(exchange) => {
-                self.take_subscription_end(exchange);
+                self.handle_subscription_end(exchange);
             }
             Gone::Exchange(exchange) | Gone::Response(exchange) => {
                 let id = self.call_of(exchange.0);

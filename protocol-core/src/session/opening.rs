@@ -84,7 +84,7 @@ impl Session {
         }
     }
 
-    pub(super) fn take_handshake_request(&mut self, id: WireId, request: Result<HandshakeRequest, HandshakeRejected>) {
+    pub(super) fn handle_handshake_request(&mut self, id: WireId, request: Result<HandshakeRequest, HandshakeRejected>) {
         if !self.handshake.is_fresh() {
             return self.refuse(id, Some(Violation::OutOfPhase), |_| {
                 RpcError::fixed(RpcError::INVALID_REQUEST, "the handshake was made before")
@@ -128,7 +128,7 @@ impl Session {
     }
 
     /// Applies a change that the peer announces. If the peer's half of the handshake has not arrived yet, the change is stored until then.
-    pub(super) fn take_change(&mut self, change: Box<PeerChange>) {
+    pub(super) fn handle_change(&mut self, change: Box<PeerChange>) {
         let Some(peer) = &self.peer else {
             self.change = Some(change);
             return;
@@ -145,7 +145,7 @@ impl Session {
         self.push_event(Event::PeerChanged(peer.into()));
     }
 
-    pub(super) fn take_confirmation(&mut self) {
+    pub(super) fn handle_confirmation(&mut self) {
         if !self.handshake.serves() {
             self.violation(Violation::OutOfPhase);
         } else if !self.handshake.asks() {
@@ -154,15 +154,15 @@ impl Session {
     }
 
     /// Handles the response to a request that opened the handshake.
-    pub(super) fn take_opening_answer(&mut self, opening: Opening, body: ResponseBody) {
+    pub(super) fn handle_opening_answer(&mut self, opening: Opening, body: ResponseBody) {
         // A session that is finishing still completes the handshake, for the calls that are held for it. One that is draining does not.
         if !self.ending.may_write() {
             self.stats.late_frames = self.stats.late_frames.saturating_add(1);
             return;
         }
         match opening {
-            Opening::Probe { is_last } => self.take_probe_answer(is_last, body),
-            Opening::Handshake => self.take_handshake_answer(body),
+            Opening::Probe { is_last } => self.handle_probe_answer(is_last, body),
+            Opening::Handshake => self.handle_handshake_answer(body),
             Opening::LateProbe => match self.rules.dialect.read_probe_answer(&body, &self.config.local_end()) {
                 ProbeVerdict::Modern(peer) => self.begin_stateless(peer),
                 _ => {
@@ -174,7 +174,7 @@ impl Session {
     }
 
     /// Chooses the era.
-    fn take_probe_answer(&mut self, is_last: bool, body: ResponseBody) {
+    fn handle_probe_answer(&mut self, is_last: bool, body: ResponseBody) {
         match self.rules.dialect.read_probe_answer(&body, &self.config.local_end()) {
             ProbeVerdict::Modern(peer) => self.begin_stateless(peer),
             ProbeVerdict::Again if !is_last => self.probe(true),
@@ -198,7 +198,7 @@ impl Session {
         self.release_held();
     }
 
-    fn take_handshake_answer(&mut self, body: ResponseBody) {
+    fn handle_handshake_answer(&mut self, body: ResponseBody) {
         let answer = match body {
             ResponseBody::Result(result) => self.rules.dialect.read_handshake_answer(&result, &self.config.local_end()),
             // The server speaks no revision with a handshake, and says so.
@@ -220,7 +220,7 @@ impl Session {
                 }
                 self.release_held();
                 if let Some(change) = self.change.take() {
-                    self.take_change(change);
+                    self.handle_change(change);
                 }
             }
             Err(HandshakeFailed::Malformed) => self.fail(CloseReason::HandshakeRefused),

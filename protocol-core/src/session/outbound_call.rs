@@ -1,10 +1,10 @@
 //! One outbound call, from `invoke` to its outcome.
 //!
 //! ```text
-//!            make (peer not ready)           make (peer ready): its clocks start
+//!            invoke (peer not ready)         invoke (peer ready): its clocks start
 //!                  |                               |
 //!                  v   release: its clocks start   v
-//!                Held  ----------------------->  InFlight --- progress; input requests, which stop the clocks --+
+//!                Held  ----------------------->  InFlight --- progress; input requests, which pause the clocks -+
 //!                  |                               |  ^                                                    |
 //!                  | cancel, end:                  |  +----------------------------------------------------+
 //!                  | nothing was sent              |

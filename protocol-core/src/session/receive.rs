@@ -42,21 +42,21 @@ impl Session {
             return self.refuse_frame();
         }
         let message = self.rules.dialect.read(&frame, &self.config.local_end(), self.recent_caller.known());
-        self.take(message, frame);
+        self.handle_message(message, frame);
     }
 
-    /// Handles a message of `frame`.
-    fn take(&mut self, message: Message, frame: Bytes) {
+    /// Handles a message in `frame`.
+    fn handle_message(&mut self, message: Message, frame: Bytes) {
         match message {
-            Message::Response { number, body } => self.take_response(number, body.cut(frame)),
-            Message::Progress { number, progress, partial } => self.take_progress(number, progress, partial),
+            Message::Response { number, body } => self.handle_response(number, body.cut(frame)),
+            Message::Progress { number, progress, partial } => self.handle_progress(number, progress, partial),
             Message::Request { id, request, meta, token, depth, caller } => {
                 let terms = self.terms(caller, &frame);
-                self.take_request(id, request.map(|request| request.cut(frame)), meta, token, depth, terms)
+                self.handle_request(id, request.map(|request| request.cut(frame)), meta, token, depth, terms)
             }
-            Message::Ask { id, ask, parent, depth } => self.take_ask(id, ask, parent, depth),
-            Message::Cancel { id, reason } => self.take_cancel(&id, reason),
-            Message::PeerChanged(change) => self.take_change(change),
+            Message::Ask { id, ask, parent, depth } => self.handle_ask(id, ask, parent, depth),
+            Message::Cancel { id, reason } => self.handle_cancel(&id, reason),
+            Message::PeerChanged(change) => self.handle_change(change),
             Message::Answered { id, result, is_stateless } => {
                 if is_stateless {
                     self.stop_awaiting_handshake();
@@ -65,13 +65,13 @@ impl Session {
                     session.rules.dialect.write_result(session.outbox.frames(), id, &result)
                 });
             }
-            Message::SetLevel { id, level } => self.take_level(id, level),
-            Message::HandshakeRequest { id, request } => self.take_handshake_request(id, request),
-            Message::HandshakeConfirmed => self.take_confirmation(),
-            Message::Log { record, invocation } => self.take_log(record, invocation),
-            Message::Acknowledged { number, accepted } => self.take_acknowledged(number, &accepted),
-            Message::Published { number, notice } => self.take_published(number, notice),
-            Message::SubscriptionCancelled { number } => self.take_subscription_cancel(number),
+            Message::SetLevel { id, level } => self.handle_level(id, level),
+            Message::HandshakeRequest { id, request } => self.handle_handshake_request(id, request),
+            Message::HandshakeConfirmed => self.handle_confirmation(),
+            Message::Log { record, invocation } => self.handle_log(record, invocation),
+            Message::Acknowledged { number, accepted } => self.handle_acknowledged(number, &accepted),
+            Message::Published { number, notice } => self.handle_published(number, notice),
+            Message::SubscriptionCancelled { number } => self.handle_subscription_cancel(number),
             Message::Notice(notice) if self.handshake.serves() => self.push_event(Event::Notice(notice)),
             Message::Notice(_) => self.violation(Violation::OutOfPhase),
             Message::Batch(all) => {
@@ -79,10 +79,10 @@ impl Session {
                     if self.is_closed() {
                         break;
                     }
-                    self.take(message, frame.clone());
+                    self.handle_message(message, frame.clone());
                 }
             }
-            Message::Reject { violation, answer } => self.take_reject(violation, answer),
+            Message::Reject { violation, answer } => self.handle_reject(violation, answer),
         }
     }
 
@@ -103,15 +103,15 @@ impl Session {
 
     /// Handles a response to an exchange of ours (`docs/protocols/mcp.md`, "Transitions of an outgoing call": result, invalid response, error,
     /// late response, response to no request).
-    fn take_response(&mut self, number: Option<u64>, body: ResponseBody) {
+    fn handle_response(&mut self, number: Option<u64>, body: ResponseBody) {
         let number = number.filter(|number| *number < self.next);
         let Some(number) = number else { return self.violation(Violation::UnknownResponse) };
         let id = self.call_of(number);
         let Some(call) = self.outbound_calls.get_mut(&id).filter(|call| call.is_open_as(ExchangeId(number))) else {
             return match self.response_target(number) {
-                Some(ResponseTarget::Opening(opening)) => self.take_opening_answer(opening, body),
-                Some(ResponseTarget::Subscription) => self.take_subscription_response(ExchangeId(number)),
-                Some(ResponseTarget::OutboundInput(key)) => self.take_answer(key, body),
+                Some(ResponseTarget::Opening(opening)) => self.handle_opening_answer(opening, body),
+                Some(ResponseTarget::Subscription) => self.handle_subscription_response(ExchangeId(number)),
+                Some(ResponseTarget::OutboundInput(key)) => self.handle_answer(key, body),
                 Some(ResponseTarget::OutboundCall(_)) | None => self.stats.late_frames = self.stats.late_frames.saturating_add(1),
             };
         };
@@ -133,7 +133,7 @@ impl Session {
             ResponseBody::Malformed => (ResultFit::Wrong, Outcome::Invalid(Invalid::Response)),
         };
         match (fit, &outcome) {
-            (ResultFit::AsksForInput, Outcome::Result(result)) => return self.take_round(id, result),
+            (ResultFit::AsksForInput, Outcome::Result(result)) => return self.handle_round(id, result),
             (ResultFit::Fits, _) => {}
             _ => self.violation(Violation::InvalidResponse),
         }
@@ -141,7 +141,7 @@ impl Session {
     }
 
     /// Handles the response to an input request of ours (`docs/protocols/mcp.md`, "Transitions of an incoming call").
-    fn take_answer(&mut self, key: InputKey, body: ResponseBody) {
+    fn handle_answer(&mut self, key: InputKey, body: ResponseBody) {
         let is_guessed = self.outbound_inputs.get(&key).is_some_and(|input| {
             let is_on_other_lane = input.rules().lane_bound && input.lane() != self.arriving.lane;
             is_on_other_lane || input.ticket().is_some_and(|ticket| self.outbox.is_unpolled(ticket))
@@ -163,7 +163,7 @@ impl Session {
 
     /// Queues an event for progress, or drops it (`docs/protocols/mcp.md`, "Transitions of an outgoing call": progress accepted, progress
     /// dropped, late progress).
-    fn take_progress(&mut self, number: Option<u64>, progress: Progress, partial: Option<Box<Json>>) {
+    fn handle_progress(&mut self, number: Option<u64>, progress: Progress, partial: Option<Box<Json>>) {
         let number = number.filter(|number| *number < self.next);
         let Some(number) = number else { return self.drop_unknown_progress(Violation::UnknownProgress) };
         let id = self.call_of(number);
@@ -225,7 +225,7 @@ impl Session {
     }
 
     /// Starts a call or refuses it (`docs/protocols/mcp.md`, "Transitions of an incoming call": accepted, refused, id in use, id used again).
-    fn take_request(
+    fn handle_request(
         &mut self,
         id: WireId,
         request: Result<Request, Box<Refusal>>,
@@ -308,7 +308,7 @@ impl Session {
     }
 
     /// Takes an input request of the peer (`docs/protocols/mcp.md`, "Transitions of an outgoing call").
-    fn take_ask(&mut self, id: WireId, ask: Result<Box<Ask>, Refusal>, named: Option<u64>, claimed_depth: u8) {
+    fn handle_ask(&mut self, id: WireId, ask: Result<Box<Ask>, Refusal>, named: Option<u64>, claimed_depth: u8) {
         if !self.handshake.asks() {
             return self
                 .refuse(id, Some(Violation::OutOfPhase), |session| session.rules.dialect.too_early(EarlyMessage::InputRequest));
@@ -372,7 +372,7 @@ impl Session {
 
     /// Handles a cancel of an inbound call, of an input request, of the handshake, or of an unknown id (`docs/protocols/mcp.md`,
     /// "Transitions of an incoming call").
-    fn take_cancel(&mut self, id: &WireId, reason: Option<Text>) {
+    fn handle_cancel(&mut self, id: &WireId, reason: Option<Text>) {
         let lane = self.arriving.lane;
         let owner = match self.rules.names_calls {
             true => self.names.get(&(lane, id.clone())).copied().map(Owner::InboundCall),
@@ -411,7 +411,7 @@ impl Session {
     }
 
     /// Queues an event for a log record, unless it belongs to a call that is over.
-    fn take_log(&mut self, record: LogRecord, invocation: Option<u64>) {
+    fn handle_log(&mut self, record: LogRecord, invocation: Option<u64>) {
         let is_live = |number: u64| self.response_target(number).is_some() && !self.was_ours(number);
         if invocation.is_none_or(is_live) {
             self.push_event(Event::Log(record));
@@ -422,7 +422,7 @@ impl Session {
 
     // ---- Replies that belong to no call ----
 
-    fn take_level(&mut self, id: WireId, level: Result<Level, Refusal>) {
+    fn handle_level(&mut self, id: WireId, level: Result<Level, Refusal>) {
         if !self.handshake.serves() {
             return self.refuse(id, Some(Violation::OutOfPhase), |session| session.rules.dialect.too_early(EarlyMessage::Request));
         }
@@ -436,7 +436,7 @@ impl Session {
         });
     }
 
-    fn take_reject(&mut self, violation: Option<Violation>, answer: Option<(Option<WireId>, RpcError)>) {
+    fn handle_reject(&mut self, violation: Option<Violation>, answer: Option<(Option<WireId>, RpcError)>) {
         match answer {
             Some((Some(id), error)) => self.refuse(id, violation, |_| error),
             Some((None, error)) => {

@@ -28,7 +28,7 @@ impl Session {
     }
 
     /// Takes a result that asks for input, which ends the exchange of a call: InFlight -> Asked, or the end of the call.
-    pub(super) fn take_round(&mut self, id: OutboundId, result: &Json) {
+    pub(super) fn handle_round(&mut self, id: OutboundId, result: &Json) {
         let Some(call) = self.outbound_calls.get(&id) else { return };
         let (rules, parent_depth, rounds) = (call.rules(), call.depth(), call.rounds());
         let round = match rules.dialect.read_round(result, &self.config.capabilities) {
@@ -76,7 +76,7 @@ impl Session {
     }
 
     /// Takes an answer to an input request of a round. The last answer sends the retry; an answer that a retry cannot carry ends the call.
-    pub(super) fn take_round_answer(&mut self, key: InputKey, input: &InboundInput, answer: &Answer) {
+    pub(super) fn handle_round_answer(&mut self, key: InputKey, input: &InboundInput, answer: &Answer) {
         let Some(parent) = input.parent() else { return };
         self.close_input_of_call(Some(parent), key);
         match input.rules().dialect.round_answer(answer, input.can_be_declined()) {
@@ -94,7 +94,7 @@ impl Session {
         let exchange = ExchangeId(self.number());
         let Some(call) = self.outbound_calls.get_mut(&id) else { return };
         let Some(retry) = call.retry() else { return };
-        let (rules, depth, observed, ended) = (call.rules(), call.depth(), call.is_observed(), call.exchange());
+        let (rules, depth, observed, previous) = (call.rules(), call.depth(), call.is_observed(), call.exchange());
         let frames = self.outbox.frames();
         let frame = rules.dialect.write_retry(frames, exchange.0, retry.request(), observed, depth, &self.stamp, retry.members());
         if frame.len() > self.config.limits.frame_bytes {
@@ -104,7 +104,7 @@ impl Session {
         }
         let ticket = self.outbox.push(Lane::CHANNEL, Class::Request(exchange), frame);
         call.restart(exchange, ticket);
-        self.retries.remove(&ended);
+        self.retries.remove(&previous);
         self.retries.insert(exchange, id);
         self.arm_call(id);
     }

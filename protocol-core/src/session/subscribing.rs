@@ -100,7 +100,7 @@ impl Session {
     // ---- From the peer ----
 
     /// Handles the acknowledgement of a subscription, which ends the call that asked for it.
-    pub(super) fn take_acknowledged(&mut self, number: Option<u64>, accepted: &SubscriptionFilter) {
+    pub(super) fn handle_acknowledged(&mut self, number: Option<u64>, accepted: &SubscriptionFilter) {
         let Some(exchange) = number.map(ExchangeId).filter(|exchange| exchange.0 < self.next) else {
             return self.violation(Violation::UnknownSubscription);
         };
@@ -136,7 +136,7 @@ impl Session {
     }
 
     /// Handles a notice of a subscription.
-    pub(super) fn take_published(&mut self, number: Option<u64>, notice: Notice) {
+    pub(super) fn handle_published(&mut self, number: Option<u64>, notice: Notice) {
         let Some(exchange) = number.map(ExchangeId).filter(|exchange| exchange.0 < self.next) else {
             return self.violation(Violation::UnknownSubscription);
         };
@@ -162,15 +162,15 @@ impl Session {
     }
 
     /// Handles the response to the current subscription: the peer has ended it, or refused the first one.
-    pub(super) fn take_subscription_response(&mut self, exchange: ExchangeId) {
+    pub(super) fn handle_subscription_response(&mut self, exchange: ExchangeId) {
         match self.is_unsent_subscription(exchange) {
             true => self.violation(Violation::UnknownResponse),
-            false => self.take_subscription_end(exchange),
+            false => self.handle_subscription_end(exchange),
         }
     }
 
     /// Handles the end of the current subscription: the peer has ended it, or its exchange is lost.
-    pub(super) fn take_subscription_end(&mut self, exchange: ExchangeId) {
+    pub(super) fn handle_subscription_end(&mut self, exchange: ExchangeId) {
         if self.subscriber.end(exchange) {
             self.push_event(Event::Notice(Notice::SubscriptionEnded));
         }
@@ -178,7 +178,7 @@ impl Session {
 
     /// Handles a cancel of a peer that serves stateless requests. Such a peer sends no requests, so it can only cancel a subscription of ours.
     /// A cancel of anything else, or of a request that was not polled, is ignored.
-    pub(super) fn take_subscription_cancel(&mut self, number: Option<u64>) {
+    pub(super) fn handle_subscription_cancel(&mut self, number: Option<u64>) {
         let Some(number) = number else { return };
         let id = OutboundId(number);
         let is_listening = |op: Op| op.is_subscription() || self.subscriber.change_of(id).is_some();
@@ -189,7 +189,7 @@ impl Session {
                 }
             }
             None if self.is_unsent_subscription(ExchangeId(number)) => {}
-            None => self.take_subscription_end(ExchangeId(number)),
+            None => self.handle_subscription_end(ExchangeId(number)),
         }
     }
 }

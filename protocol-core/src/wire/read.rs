@@ -88,7 +88,7 @@ pub(crate) fn read<T>(frame: &Bytes, options: Options, mut each: impl FnMut(Elem
         _ if !is_text(frame) => Err(ScanError::Syntax.into()),
         Some(b'{') => found.read_to_end(cursor).and_then(|()| found.envelope(Frame::new(frame), options)),
         Some(b'[') => match batch(cursor, Frame::new(frame), options, &mut each) {
-            Ok(made) => return all(made),
+            Ok(messages) => return all(messages),
             Err(malformed) => Err(malformed),
         },
         _ => Err(cursor.whole().map_or_else(Malformed::from, |_| Malformed::invalid(None))),

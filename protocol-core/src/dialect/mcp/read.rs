@@ -127,7 +127,7 @@ impl Mcp {
         Message::Ask { id, ask: self.read_ask(method, params, own).map(Box::new), parent: meta.parent, depth: meta.depth }
     }
 
-    /// Reads an input request, which must be one that this end declares.
+    /// Reads an input request, which must be one that this end capabilities.
     pub(super) fn read_ask(self, method: &str, params: Json, own: &Capabilities) -> Result<Ask, Refusal> {
         match method {
             "sampling/createMessage" if own.sampling => {
@@ -313,22 +313,22 @@ pub(super) fn read_request(op: Op, params: Option<&IndexedObject<'_>>, frame: Fr
 fn read_handshake_request(params: &Json, local: &LocalEnd<'_>) -> Result<HandshakeRequest, HandshakeRejected> {
     let newest = local.newest();
     let wrong = |what| RpcError::new(RpcError::INVALID_PARAMS, what);
-    let asked = params.member("protocolVersion").as_ref().and_then(json_string);
-    let asked = asked.ok_or_else(|| wrong("protocolVersion must be text"))?;
+    let requested = params.member("protocolVersion").as_ref().and_then(json_string);
+    let requested = requested.ok_or_else(|| wrong("protocolVersion must be text"))?;
     let declared = params.member("capabilities").filter(Json::is_object);
     let declared = declared.ok_or_else(|| wrong("capabilities must be an object"))?;
     let identity = member(params.as_bytes(), "clientInfo").and_then(read_identity);
     let identity = identity.ok_or_else(|| wrong("clientInfo must be an object with a name and a version"))?;
-    let revision = Revision::from_name(&asked).filter(|revision| *revision <= newest).unwrap_or(newest);
-    let declares = read_capabilities(&declared);
+    let revision = Revision::from_name(&requested).filter(|revision| *revision <= newest).unwrap_or(newest);
+    let capabilities = read_capabilities(&declared);
     let peer = PeerInfo {
         identity,
         protocol: Text::from_static(revision.as_str()),
         // 2025-06-18 added form mode, 2025-11-25 URL mode.
         capabilities: Capabilities {
-            elicitation: declares.elicitation && revision >= Revision::R2025_06_18,
-            elicitation_url: declares.elicitation_url && revision >= Revision::R2025_11_25,
-            ..declares
+            elicitation: capabilities.elicitation && revision >= Revision::R2025_06_18,
+            elicitation_url: capabilities.elicitation_url && revision >= Revision::R2025_11_25,
+            ..capabilities
         },
         declared,
         instructions: None,

@@ -243,7 +243,7 @@ impl Tesseron {
             };
         match ask {
             _ if !supported => Err(AskUnfit::Unsupported),
-            Ask::Elicit(asked) => form::check(&asked.schema, Fields::Plain).map_err(AskUnfit::Invalid),
+            Ask::Elicit(elicit) => form::check(&elicit.schema, Fields::Plain).map_err(AskUnfit::Invalid),
             Ask::Sample(sample) => read::check_sample(sample).map_err(AskUnfit::Invalid),
             Ask::Confirm { .. } | Ask::OpenUrl(_) | Ask::Roots => Ok(()),
         }
