@@ -152,7 +152,7 @@ pub enum Event {
         /// The reason.
         reason: CloseReason,
     },
-    /// The session has closed. The event comes once, as the last one.
+    /// The session has closed. The event comes once, as the last event.
     Closed(CloseReason),
 }
 

@@ -114,7 +114,7 @@ impl Outbox {
         if self.rotation.is_empty() { self.pop_channel() } else { self.pop_alternately() }
     }
 
-    /// The next frame if other lanes than the channel have frames: the channel and the other lanes alternate in which is polled first.
+    /// The next frame if other lanes than the channel have frames: the channel and the other lanes are polled first by turns.
     #[cold]
     fn pop_alternately(&mut self) -> Option<Transmit> {
         self.others_were_first = !self.others_were_first;

@@ -226,7 +226,8 @@ impl Reporter {
         Some(update)
     }
 
-    /// Merges an update with the kept one, member by member; newer members win. A new value also replaces the total, even by none.
+    /// Merges an update with the kept one, member by member; newer members win. A new value also replaces the total, even if
+    /// it comes without one.
     fn keep(&mut self, newer: Progress) {
         let Some(kept) = &mut self.kept else {
             self.kept = Some(newer);

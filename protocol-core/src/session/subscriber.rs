@@ -154,9 +154,9 @@ impl Subscriber {
         }
     }
 
-    /// Makes the successor that a call has requested the current subscription, since it is acknowledged. Returns the subscription to end: the
-    /// one before; or the successor itself, if a newer successor was acknowledged before it, or if a later change of its resource has taken
-    /// effect.
+    /// Handles the acknowledgement of the successor that a call has requested: the successor becomes the current subscription. Returns the
+    /// subscription to end: the previous one; or the successor itself, if a newer successor was acknowledged before it, or if a later change
+    /// of its resource has taken effect.
     pub(super) fn replace(&mut self, id: OutboundId, ticket: Ticket, accepted: &SubscriptionFilter) -> Option<Subscription> {
         let mut successor = Subscription::requested(ExchangeId(id.0), ticket);
         let Some(at) = self.changes.iter().position(|pending| pending.call == id) else { return Some(successor) };

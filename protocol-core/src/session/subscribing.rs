@@ -68,8 +68,8 @@ impl Session {
         filter.uris.len() <= limits.subscriptions && length <= limits.frame_bytes
     }
 
-    /// Returns `false` for a change of the subscription while too much output is queued. Each change repeats all kinds, so the frames of changes
-    /// can be much longer than their calls were while they were held for the handshake.
+    /// Returns `false` for a change of the subscription while too much output is queued. Each change repeats all kinds, so the frames of
+    /// held calls can be much longer than the calls were while they were held for the handshake.
     pub(super) fn has_room_for(&self, call: &Outgoing) -> bool {
         let is_change = self.rules.stateless && change_of(call).is_some();
         !is_change || self.outbox.bytes_of(Lane::CHANNEL) < self.config.limits.output_bytes

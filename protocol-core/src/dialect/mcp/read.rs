@@ -127,7 +127,7 @@ impl Mcp {
         Message::Ask { id, ask: self.read_ask(method, params, own).map(Box::new), parent: meta.parent, depth: meta.depth }
     }
 
-    /// Reads an input request, which must be one that this end capabilities.
+    /// Reads an input request. This end must have declared the capability for it.
     pub(super) fn read_ask(self, method: &str, params: Json, own: &Capabilities) -> Result<Ask, Refusal> {
         match method {
             "sampling/createMessage" if own.sampling => {
