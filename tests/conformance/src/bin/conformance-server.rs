@@ -1,19 +1,24 @@
-//! The server of the conformance suite, on tokio: `conformance-server [HOST:PORT]` prints the address that it serves.
+//! The server of the conformance suite, on tokio: `conformance-server [HOST:PORT]` prints the address that it serves,
+//! `conformance-server --stdio` serves on its pipes.
 
 use std::error::Error;
 use std::sync::Arc;
 
-use adapter_tokio::{Clock, http_listen};
+use adapter_tokio::{Clock, http_listen, serve, stdio};
 use conformance::server;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let clock = Arc::new(Clock::start());
-        server::run(clock, async |address, service| {
+        let listen = async |address: String, service| {
             let listener = http_listen(&address, service).await?;
             Ok((listener.local_addr(), async move { listener.closed().await }))
-        })
-        .await
+        };
+        let pipes = async |service| {
+            serve(service, stdio()).await?;
+            Ok(())
+        };
+        server::run(clock, listen, pipes).await
     })
 }

@@ -36,22 +36,29 @@ pub fn service() -> Service {
     service.resource_template(resources::template())
 }
 
-/// Serves on the address that the command line names, or on any free port, until the process is ended. `listen` opens the listener, and returns
-/// its address, and a future that is pending as long as it listens.
+/// Serves on the address that the command line names, or on any free port, until the process is ended; with `--stdio`, on the pipes of the
+/// process, until its client is gone. `listen` opens the listener, and returns its address, and a future that is pending as long as it
+/// listens. `pipes` serves on the pipes.
 ///
 /// # Cancel safety
-/// Cancel safe: dropping it closes the listener.
+/// Cancel safe: dropping it closes the listener, or the pipes.
 ///
 /// # Errors
-/// Those of `listen`.
-pub async fn run<L, F, S>(runtime: Arc<dyn TimedRuntime>, listen: L) -> Result<(), Box<dyn Error>>
+/// Those of `listen` and `pipes`.
+pub async fn run<L, F, S, P, G>(runtime: Arc<dyn TimedRuntime>, listen: L, pipes: P) -> Result<(), Box<dyn Error>>
 where
     L: FnOnce(String, HttpService) -> F,
     F: Future<Output = Result<(SocketAddr, S), Box<dyn Error>>>,
     S: Future<Output = ()>,
+    P: FnOnce(Arc<Service>) -> G,
+    G: Future<Output = Result<(), Box<dyn Error>>>,
 {
+    let service = Arc::new(service());
     let address = env::args().nth(1).unwrap_or_else(|| "127.0.0.1:0".to_owned());
-    let (address, serving) = listen(address, HttpService::new(Arc::new(service()), runtime)).await?;
+    if address == "--stdio" {
+        return pipes(service).await;
+    }
+    let (address, serving) = listen(address, HttpService::new(service, runtime)).await?;
     println!("http://{address}/mcp");
     serving.await;
     Ok(())

@@ -1,10 +1,12 @@
-//! Tools that report progress or log records, or outlive their response.
+//! Tools that report progress or log records, take their time, or outlive their response.
 
 use std::time::Duration;
 
 use endpoint::{Context, Tool};
 use http_service::ResponseStream;
 use protocol_core::{Level, Progress};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 const STEP: Duration = Duration::from_millis(50);
 
@@ -41,5 +43,19 @@ pub(super) fn tools() -> Vec<Tool> {
             Ok("Reconnection test completed successfully.")
         })
         .description("Ends its response before its call, so that the client comes back for the result."),
+        Tool::new("work", async |context: Context, Work { steps }: Work| {
+            for step in 1..=steps {
+                context.progress(Progress::count(step, steps));
+                context.sleep(2 * STEP).await?;
+            }
+            Ok(format!("worked {steps} steps"))
+        })
+        .description("Reports progress ten times a second."),
     ]
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Work {
+    /// the number of steps
+    steps: u64,
 }
