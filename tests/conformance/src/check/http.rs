@@ -1,0 +1,239 @@
+//! A server of Streamable HTTP. Each request has a connection of its own, so that it can be closed alone.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderMap};
+use hyper::{Method, Request, Response, StatusCode, Uri};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, timeout_at};
+
+use super::{Fault, LONGEST_LINE, MOST_READ};
+
+/// The number of messages that wait to be looked at. A server that sends more waits.
+const WAITING: usize = 64;
+
+/// A part of a response, with the number of its exchange.
+#[derive(Debug)]
+pub(super) enum Part {
+    Head(StatusCode, HeaderMap),
+    /// A message, with the id of its event.
+    Message(Bytes, Option<String>),
+    End,
+    Broken(Fault),
+}
+
+/// A server, and the exchanges with it.
+#[derive(Debug)]
+pub(super) struct Server {
+    uri: Uri,
+    address: String,
+    sender: Sender<(usize, Part)>,
+    receiver: Receiver<(usize, Part)>,
+    exchanges: Vec<AbortHandle>,
+    read: Arc<AtomicUsize>,
+}
+
+impl Server {
+    pub(super) fn new(url: &str) -> Result<Self, Fault> {
+        let invalid = |why: &str| Fault::Died(format!("{url} {why}"));
+        let uri: Uri = url.parse().map_err(|_| invalid("is not a URL"))?;
+        if uri.scheme_str() != Some("http") {
+            return Err(invalid("does not begin with http://"));
+        }
+        let host = uri.host().ok_or_else(|| invalid("has no host"))?;
+        let address = format!("{host}:{}", uri.port_u16().unwrap_or(80));
+        let (sender, receiver) = channel(WAITING);
+        Ok(Self { uri, address, sender, receiver, exchanges: Vec::new(), read: Arc::default() })
+    }
+
+    /// Opens a connection, and closes it.
+    pub(super) async fn knock(&self, until: Instant) -> Result<(), Fault> {
+        self.connect(until).await.map(drop)
+    }
+
+    /// A connection without any HTTP on it.
+    pub(super) async fn connect(&self, until: Instant) -> Result<TcpStream, Fault> {
+        connect(&self.address, until).await
+    }
+
+    pub(super) fn host(&self) -> &str {
+        &self.address
+    }
+
+    pub(super) fn path(&self) -> &str {
+        self.uri.path_and_query().map_or("/", |path| path.as_str())
+    }
+
+    /// Begins an exchange, and returns its number.
+    pub(super) fn send(
+        &mut self,
+        method: Method,
+        headers: &[(String, String)],
+        body: Bytes,
+        until: Instant,
+    ) -> Result<usize, Fault> {
+        let mut request = Request::builder().method(method).uri(self.path()).header(HOST, &self.address);
+        for (name, value) in headers {
+            request = request.header(name, value);
+        }
+        let request =
+            request.body(Full::new(body)).map_err(|error| Fault::Wrong(format!("the request cannot be written: {error}")))?;
+        let number = self.exchanges.len();
+        let (sender, read, address) = (self.sender.clone(), Arc::clone(&self.read), self.address.clone());
+        let task = tokio::spawn(async move {
+            let last = match exchange(&address, request, number, &sender, &read, until).await {
+                Ok(()) => Part::End,
+                Err(fault) => Part::Broken(fault),
+            };
+            // Nobody listens after the end of the scenario.
+            let _ = sender.send((number, last)).await;
+        });
+        self.exchanges.push(task.abort_handle());
+        Ok(number)
+    }
+
+    /// Closes the connection of an exchange.
+    pub(super) fn close(&self, exchange: usize) {
+        if let Some(task) = self.exchanges.get(exchange) {
+            task.abort();
+        }
+    }
+
+    /// Waits for a part of any response. `None` if there is none by then.
+    pub(super) async fn next(&mut self, until: Instant) -> Option<(usize, Part)> {
+        timeout_at(until, self.receiver.recv()).await.ok().flatten()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        for task in &self.exchanges {
+            task.abort();
+        }
+    }
+}
+
+/// The headers of a POST.
+pub(super) fn content_headers() -> Vec<(String, String)> {
+    let pair = |name: hyper::header::HeaderName, value: &str| (name.as_str().to_owned(), value.to_owned());
+    vec![pair(CONTENT_TYPE, "application/json"), pair(ACCEPT, "application/json, text/event-stream")]
+}
+
+async fn connect(address: &str, until: Instant) -> Result<TcpStream, Fault> {
+    match timeout_at(until, TcpStream::connect(address)).await {
+        Err(_) => Err(Fault::Silent(format!("{address} did not accept a connection"))),
+        Ok(Err(error)) => Err(Fault::Died(format!("{address} cannot be reached: {error}"))),
+        Ok(Ok(socket)) => Ok(socket),
+    }
+}
+
+async fn exchange(
+    address: &str,
+    request: Request<Full<Bytes>>,
+    number: usize,
+    sender: &Sender<(usize, Part)>,
+    read: &AtomicUsize,
+    until: Instant,
+) -> Result<(), Fault> {
+    let broken = |error: hyper::Error| Fault::Died(format!("the connection of HTTP broke: {error}"));
+    let socket = connect(address, until).await?;
+    let (mut client, connection) = hyper::client::conn::http1::handshake(TokioIo::new(socket)).await.map_err(broken)?;
+    let answered = async {
+        let response = client.send_request(request).await.map_err(broken)?;
+        read_response(response, number, sender, read).await
+    };
+    // The connection is polled along with the response, and may end well before that was read.
+    tokio::select! {
+        done = answered => done,
+        Err(error) = connection => Err(broken(error)),
+    }
+}
+
+async fn read_response(
+    response: Response<Incoming>,
+    number: usize,
+    sender: &Sender<(usize, Part)>,
+    read: &AtomicUsize,
+) -> Result<(), Fault> {
+    let (head, mut body) = response.into_parts();
+    let is_stream = head.headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
+    let _ = sender.send((number, Part::Head(head.status, head.headers))).await;
+    let mut buffer = BytesMut::new();
+    let mut events = Events::default();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| Fault::Died(format!("the response broke off: {error}")))?;
+        let Some(data) = frame.data_ref() else { continue };
+        if read.fetch_add(data.len(), Ordering::Relaxed) + data.len() > MOST_READ {
+            return Err(Fault::Flooded(format!("it wrote more than {} MiB", MOST_READ >> 20)));
+        }
+        buffer.extend_from_slice(data);
+        if is_stream {
+            for (message, id) in events.read(&mut buffer) {
+                let _ = sender.send((number, Part::Message(message, id))).await;
+            }
+        }
+        if buffer.len() + events.data.len() > LONGEST_LINE {
+            return Err(Fault::Flooded(format!("it wrote a message of more than {} MiB", LONGEST_LINE >> 20)));
+        }
+    }
+    if !is_stream && !buffer.is_empty() {
+        let _ = sender.send((number, Part::Message(buffer.freeze(), None))).await;
+    }
+    Ok(())
+}
+
+/// The event that an event stream is in.
+#[derive(Debug, Default)]
+struct Events {
+    data: BytesMut,
+    id: Option<String>,
+    /// The bytes of the buffer that have no end of a line.
+    scanned: usize,
+}
+
+impl Events {
+    /// Takes all whole lines, and returns the data of the events that end among them, each with the last id.
+    fn read(&mut self, buffer: &mut BytesMut) -> Vec<(Bytes, Option<String>)> {
+        let mut events = Vec::new();
+        while let Some(at) = buffer[self.scanned..].iter().position(|byte| *byte == b'\n') {
+            let line = buffer.split_to(self.scanned + at + 1);
+            self.scanned = 0;
+            let line = line.trim_ascii_end();
+            if let Some(data) = line.strip_prefix(b"data:") {
+                if !self.data.is_empty() {
+                    self.data.extend_from_slice(b"\n");
+                }
+                self.data.extend_from_slice(data.strip_prefix(b" ").unwrap_or(data));
+            } else if let Some(id) = line.strip_prefix(b"id:") {
+                self.id = Some(String::from_utf8_lossy(id.trim_ascii_start()).into_owned());
+            } else if line.is_empty() && !self.data.is_empty() {
+                events.push((self.data.split().freeze(), self.id.clone()));
+            }
+        }
+        self.scanned = buffer.len();
+        events
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_may_arrive_in_pieces_and_have_several_lines() {
+        let mut events = Events::default();
+        let mut buffer = BytesMut::from(&b": keep\r\nid: 1\r\ndata: {\"a\":\r\nda"[..]);
+        assert!(events.read(&mut buffer).is_empty());
+        buffer.extend_from_slice(b"ta:1}\n\nid: 2\ndata:\n\ndata: 2\n\n");
+        let read = events.read(&mut buffer);
+        let read = read.iter().map(|(data, id)| (&data[..], id.as_deref())).collect::<Vec<_>>();
+        assert_eq!(read, [(&b"{\"a\":\n1}"[..], Some("1")), (b"2", Some("2"))]);
+    }
+}

@@ -1,0 +1,80 @@
+//! The frames of a scenario, as they crossed.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// The frames that are kept at the beginning, and as many at the end.
+const KEPT: usize = 60;
+/// The bytes of a frame that are kept.
+const KEPT_BYTES: usize = 2048;
+
+/// The way that a frame went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// To the server.
+    Sent,
+    /// From the server.
+    Received,
+    /// No frame: something else that happened, such as the end of a process.
+    Note,
+}
+
+/// A frame, or something else that happened.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Entry {
+    /// The way that it went.
+    pub direction: Direction,
+    /// The time since the beginning of the scenario.
+    pub at: Duration,
+    /// The beginning of its text.
+    pub text: String,
+    /// The length of its whole text in bytes.
+    pub bytes: usize,
+}
+
+/// The frames of a scenario: the first and the last ones.
+#[derive(Clone, Debug)]
+pub struct Log {
+    begin: Instant,
+    first: Vec<Entry>,
+    last: VecDeque<Entry>,
+    dropped: usize,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { begin: Instant::now(), first: Vec::new(), last: VecDeque::new(), dropped: 0 }
+    }
+}
+
+impl Log {
+    pub(super) fn add(&mut self, direction: Direction, bytes: &[u8]) {
+        let kept = &bytes[..bytes.len().min(KEPT_BYTES)];
+        let text = String::from_utf8_lossy(kept).trim_end_matches(['\r', '\n']).to_owned();
+        let entry = Entry { direction, at: self.begin.elapsed(), text, bytes: bytes.len() };
+        if self.first.len() < KEPT {
+            return self.first.push(entry);
+        }
+        if self.last.len() == KEPT {
+            self.last.pop_front();
+            self.dropped += 1;
+        }
+        self.last.push_back(entry);
+    }
+
+    pub(super) fn note(&mut self, what: &str) {
+        self.add(Direction::Note, what.as_bytes());
+    }
+
+    /// The entries that were kept, in order.
+    pub fn entries(&self) -> impl DoubleEndedIterator<Item = &Entry> {
+        self.first.iter().chain(&self.last)
+    }
+
+    /// The number of entries that were not kept. They come after the first 60.
+    #[must_use]
+    pub const fn dropped(&self) -> usize {
+        self.dropped
+    }
+}

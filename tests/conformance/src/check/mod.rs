@@ -1,0 +1,296 @@
+//! Scenarios of our own, for what the official suite leaves out: cancels, progress, frames that are none, back-pressure, and the end of a
+//! connection. They run against any server of MCP, which is a command on its pipes or a URL.
+//!
+//! Each scenario has a server process or an HTTP session of its own, and sees the frames as they are. A server that dies, hangs or floods
+//! fails the scenario, and not the run: every wait has an end, and every buffer a bound.
+
+mod http;
+mod log;
+mod report;
+mod scenarios;
+mod session;
+mod stdio;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+pub use log::{Direction, Entry, Log};
+pub use report::Report;
+pub use scenarios::{Level, Scenario, all};
+use session::Session;
+
+/// The most bytes that a scenario reads from a server. A server that writes more has flooded it.
+const MOST_READ: usize = 64 << 20;
+/// The most messages that a scenario takes from a server: several times those that any asks for.
+const MOST_MESSAGES: usize = 50_000;
+/// The most bytes of one line, or of one body of HTTP.
+const LONGEST_LINE: usize = 16 << 20;
+
+/// A server under test.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// A command, whose standard input and output are the connection.
+    Command(Vec<OsString>),
+    /// The address of a server of Streamable HTTP, without TLS.
+    Url(String),
+}
+
+/// A call of a tool.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The name of the tool.
+    pub name: String,
+    /// Its arguments.
+    pub arguments: Map<String, Value>,
+}
+
+/// A revision of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Revision {
+    /// 2025-11-25, which begins with a handshake. A server may choose an older one in it.
+    Handshake,
+    /// 2026-07-28, whose requests stand alone.
+    Stateless,
+}
+
+impl Revision {
+    /// All, the oldest first.
+    pub const ALL: [Self; 2] = [Self::Handshake, Self::Stateless];
+
+    /// The name on the wire.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Handshake => "2025-11-25",
+            Self::Stateless => "2026-07-28",
+        }
+    }
+}
+
+/// A server, and the way it is tested.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Plan {
+    /// The server.
+    pub target: Target,
+    /// A call that runs for some seconds, and reports progress more than twice meanwhile.
+    pub slow: Option<Call>,
+    /// A call that ends at once.
+    pub quick: Option<Call>,
+    /// The longest time for an answer; one scenario takes four times as long at most.
+    pub timeout: Duration,
+    /// The names of the scenarios to run; all if empty.
+    pub only: Vec<String>,
+    /// The revisions to test; those that the server speaks if empty.
+    pub revisions: Vec<Revision>,
+}
+
+impl Plan {
+    /// A plan with all scenarios, and ten seconds for an answer.
+    #[must_use]
+    pub fn new(target: Target) -> Self {
+        Self { target, slow: None, quick: None, timeout: Duration::from_secs(10), only: Vec::new(), revisions: Vec::new() }
+    }
+}
+
+/// A fault of the server that ends a scenario.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The process has exited, or the connection was refused or closed.
+    Died(String),
+    /// It did not answer in time.
+    Silent(String),
+    /// It wrote without end.
+    Flooded(String),
+    /// It did not read in time.
+    Deaf(String),
+    /// It did what it must not, or not what it must.
+    Wrong(String),
+}
+
+impl Fault {
+    /// The fault in one word.
+    #[must_use]
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Died(_) => "died",
+            Self::Silent(_) => "silent",
+            Self::Flooded(_) => "flooded",
+            Self::Deaf(_) => "deaf",
+            Self::Wrong(_) => "wrong",
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Died(why) | Self::Silent(why) | Self::Flooded(why) | Self::Deaf(why) | Self::Wrong(why)) = self;
+        f.write_str(why)
+    }
+}
+
+/// The end of a scenario before its end.
+#[derive(Debug)]
+enum Stop {
+    Fault(Fault),
+    /// It cannot be run against this server.
+    NotRun(String),
+}
+
+impl From<Fault> for Stop {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+fn wrong<T>(why: impl Into<String>) -> Result<T, Stop> {
+    Err(Stop::Fault(Fault::Wrong(why.into())))
+}
+
+fn not_run<T>(why: impl Into<String>) -> Result<T, Stop> {
+    Err(Stop::NotRun(why.into()))
+}
+
+/// The outcome of a scenario.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The server does all that it must and should.
+    Passed,
+    /// It does not do what it should.
+    Warned(String),
+    /// It does not do what it must, or is no longer there to do it.
+    Failed(Fault),
+    /// The scenario cannot be run against it.
+    NotRun(String),
+}
+
+/// A scenario that was run.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Outcome {
+    /// The scenario.
+    pub scenario: &'static Scenario,
+    /// The revision that was spoken.
+    pub revision: Revision,
+    /// The outcome.
+    pub verdict: Verdict,
+    /// The frames that crossed.
+    pub log: Log,
+}
+
+/// A run that is not possible.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CannotRun(String);
+
+impl fmt::Display for CannotRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for CannotRun {}
+
+/// Runs the scenarios of a plan, one after the other, and tells each outcome to `each` as soon as it is known.
+///
+/// Must be called within a runtime of tokio with I/O and time.
+///
+/// # Cancel safety
+/// Cancel safe: dropping it kills the server process that runs.
+///
+/// # Errors
+/// If the plan names a scenario or a tool that does not exist, if the command cannot be started, or if nothing listens at the URL.
+pub async fn run(mut plan: Plan, mut each: impl FnMut(&Outcome)) -> Result<Report, CannotRun> {
+    if let Some(unknown) = plan.only.iter().find(|name| all().iter().all(|scenario| scenario.id != **name)) {
+        return Err(CannotRun(format!("there is no scenario {unknown}")));
+    }
+    let mut server = None;
+    let mut spoken = Vec::new();
+    let mut tools = None;
+    for revision in if plan.revisions.is_empty() { Revision::ALL.to_vec() } else { plan.revisions.clone() } {
+        let mut session = Session::start(&plan, revision).await.map_err(|fault| CannotRun(fault.to_string()))?;
+        let met = meet(&mut session).await;
+        session.finish().await;
+        if let Ok((name, listed)) = met {
+            spoken.push(revision);
+            server = server.or(name);
+            tools = tools.or(listed);
+        }
+    }
+    if let Some(tools) = &tools {
+        choose_tools(&mut plan, tools)?;
+    }
+    // A server that speaks neither is tested all the same, and fails.
+    if spoken.is_empty() {
+        spoken = if plan.revisions.is_empty() { vec![Revision::Handshake] } else { plan.revisions.clone() };
+    }
+    let mut outcomes = Vec::new();
+    for &revision in &spoken {
+        for scenario in all() {
+            let is_wanted = plan.only.is_empty() || plan.only.iter().any(|name| name == scenario.id);
+            if is_wanted && scenario.applies(&plan.target, revision) {
+                let outcome = play(&plan, scenario, revision).await;
+                each(&outcome);
+                outcomes.push(outcome);
+            }
+        }
+    }
+    Ok(Report { server, spoken, outcomes })
+}
+
+/// Begins a session, and lists the tools. Returns the name of the server, and its tools if it has any.
+async fn meet(session: &mut Session<'_>) -> Result<(Option<String>, Option<Vec<Value>>), Stop> {
+    let server = session.meet().await?;
+    let id = session.request("tools/list", json!({})).await?;
+    let tools = session.result(&id).await.ok().and_then(|result| result["tools"].as_array().cloned());
+    Ok((server, tools))
+}
+
+/// The calls that are known to run for long, of servers that many have at hand.
+const KNOWN_SLOW: [(&str, &str); 1] = [("trigger-long-running-operation", r#"{"duration":4,"steps":20}"#)];
+
+/// Finds the tools that the plan does not name: a known one that is slow, and one without arguments that says that it changes nothing.
+fn choose_tools(plan: &mut Plan, tools: &[Value]) -> Result<(), CannotRun> {
+    let has = |name: &str| tools.iter().any(|tool| tool["name"] == name);
+    if let Some(call) = [&plan.slow, &plan.quick].into_iter().flatten().find(|call| !has(&call.name)) {
+        return Err(CannotRun(format!("the server lists no tool {}", call.name)));
+    }
+    if plan.slow.is_none() {
+        plan.slow = KNOWN_SLOW.into_iter().find(|(name, _)| has(name)).map(|(name, arguments)| Call {
+            name: name.to_owned(),
+            arguments: serde_json::from_str(arguments).unwrap_or_default(),
+        });
+    }
+    if plan.quick.is_none() {
+        let is_harmless = |tool: &&Value| {
+            let needs = tool["inputSchema"]["required"].as_array().is_some_and(|required| !required.is_empty());
+            tool["annotations"]["readOnlyHint"] == true && !needs && plan.slow.as_ref().is_none_or(|slow| tool["name"] != slow.name)
+        };
+        let name = tools.iter().find(is_harmless).and_then(|tool| tool["name"].as_str());
+        plan.quick = name.map(|name| Call { name: name.to_owned(), arguments: Map::new() });
+    }
+    Ok(())
+}
+
+/// Runs one scenario.
+async fn play(plan: &Plan, scenario: &'static Scenario, revision: Revision) -> Outcome {
+    let mut session = match Session::start(plan, revision).await {
+        Ok(session) => session,
+        Err(fault) => return Outcome { scenario, revision, verdict: Verdict::Failed(fault), log: Log::default() },
+    };
+    let limit = plan.timeout * 4;
+    let ended = tokio::time::timeout(limit, (scenario.run)(&mut session)).await;
+    let ended =
+        ended.unwrap_or_else(|_| Err(Fault::Silent(format!("the scenario was not over after {} s", limit.as_secs_f64())).into()));
+    let warnings = session.warnings();
+    let verdict = match ended {
+        Ok(()) if warnings.is_empty() => Verdict::Passed,
+        Ok(()) => Verdict::Warned(warnings),
+        Err(Stop::NotRun(why)) => Verdict::NotRun(why),
+        Err(Stop::Fault(Fault::Wrong(why))) if scenario.level == Level::Should => Verdict::Warned(why),
+        Err(Stop::Fault(fault)) => Verdict::Failed(fault),
+    };
+    Outcome { scenario, revision, verdict, log: session.finish().await }
+}

@@ -1,0 +1,109 @@
+//! The scenarios.
+
+mod cancel;
+mod ending;
+mod flow;
+mod http;
+mod lifecycle;
+mod messages;
+mod progress;
+
+use std::pin::Pin;
+use std::sync::LazyLock;
+
+use super::session::Session;
+use super::{Revision, Stop, Target};
+
+/// The demand of the specification that a scenario is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// A server that does not do it fails.
+    Must,
+    /// A server that does not do it is warned.
+    Should,
+}
+
+/// The transports of a scenario.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Over {
+    Both,
+    Stdio,
+    Http,
+}
+
+type Play = for<'a, 'b> fn(&'a mut Session<'b>) -> Pin<Box<dyn Future<Output = Result<(), Stop>> + 'a>>;
+
+/// A scenario.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Scenario {
+    /// Its name.
+    pub id: &'static str,
+    /// The behaviour of a server that passes, in one sentence.
+    pub sentence: &'static str,
+    /// The page of the specification, or the document, that it rests on.
+    pub section: &'static str,
+    /// The demand there.
+    pub level: Level,
+    over: Over,
+    /// The only revision that it is about.
+    only: Option<Revision>,
+    pub(super) run: Play,
+}
+
+impl Scenario {
+    const fn new(id: &'static str, level: Level, section: &'static str, sentence: &'static str, run: Play) -> Self {
+        Self { id, sentence, section, level, over: Over::Both, only: None, run }
+    }
+
+    const fn over(mut self, over: Over) -> Self {
+        self.over = over;
+        self
+    }
+
+    const fn only(mut self, revision: Revision) -> Self {
+        self.only = Some(revision);
+        self
+    }
+
+    /// Returns `true` if the scenario is about servers like this in the revision.
+    #[must_use]
+    pub fn applies(&self, target: &Target, revision: Revision) -> bool {
+        let has_transport = match self.over {
+            Over::Both => true,
+            Over::Stdio => matches!(target, Target::Command(_)),
+            Over::Http => matches!(target, Target::Url(_)),
+        };
+        has_transport && self.only.is_none_or(|only| only == revision)
+    }
+
+    /// The transport and the revision that it is confined to, in words; empty if it is not.
+    #[must_use]
+    pub fn confines(&self) -> String {
+        let over = match self.over {
+            Over::Both => "",
+            Over::Stdio => "stdio",
+            Over::Http => "HTTP",
+        };
+        let revision = self.only.map_or("", Revision::name);
+        [over, revision].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// All scenarios, in the order in which they run.
+#[must_use]
+pub fn all() -> &'static [Scenario] {
+    static ALL: LazyLock<Vec<Scenario>> = LazyLock::new(|| {
+        let groups = [
+            messages::scenarios(),
+            lifecycle::scenarios(),
+            progress::scenarios(),
+            cancel::scenarios(),
+            flow::scenarios(),
+            ending::scenarios(),
+            http::scenarios(),
+        ];
+        groups.into_iter().flatten().collect()
+    });
+    &ALL
+}

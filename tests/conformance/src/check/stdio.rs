@@ -1,0 +1,179 @@
+//! A server that is a process, on its standard input and output.
+
+use std::ffi::OsString;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+
+use super::{Fault, LONGEST_LINE, MOST_READ};
+
+/// The time that a process whose output has ended has to exit, before it is said to have closed its output alone.
+const EXIT: Duration = Duration::from_secs(1);
+
+/// A process, which is killed with all that it has started when this is dropped.
+#[derive(Debug)]
+pub(super) struct Process {
+    child: Child,
+    group: Option<Pid>,
+    stdin: Option<ChildStdin>,
+    stdout: Option<ChildStdout>,
+    buffer: BytesMut,
+    /// The bytes of the buffer that have no end of a line.
+    scanned: usize,
+    read: usize,
+}
+
+impl Process {
+    pub(super) fn start(command: &[OsString]) -> Result<Self, Fault> {
+        let [program, arguments @ ..] = command else { return Err(Fault::Died("the command is empty".to_owned())) };
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .process_group(0);
+        let mut child =
+            command.spawn().map_err(|error| Fault::Died(format!("{} cannot be started: {error}", program.to_string_lossy())))?;
+        let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+        Ok(Self { child, group, stdin, stdout, buffer: BytesMut::new(), scanned: 0, read: 0 })
+    }
+
+    /// Writes `bytes`, and reads meanwhile, so that neither end waits for the other. The server may take as long as it wants, but must not
+    /// stop to read for as long as `patience`.
+    pub(super) async fn send(&mut self, bytes: &[u8], patience: Duration) -> Result<(), Fault> {
+        self.write(bytes, patience, true).await
+    }
+
+    /// Writes `bytes` without reading.
+    pub(super) async fn send_unread(&mut self, bytes: &[u8], patience: Duration) -> Result<(), Fault> {
+        self.write(bytes, patience, false).await
+    }
+
+    async fn write(&mut self, mut rest: &[u8], patience: Duration, reads: bool) -> Result<(), Fault> {
+        let Some(mut stdin) = self.stdin.take() else { return Err(Fault::Wrong("standard input is closed".to_owned())) };
+        let mut has_ended = !reads;
+        let mut until = Instant::now() + patience;
+        while !rest.is_empty() {
+            tokio::select! {
+                biased;
+                () = sleep_until(until) => return Err(Fault::Deaf("it did not read what was written to it".to_owned())),
+                written = stdin.write(rest) => match written {
+                    Ok(count) => {
+                        rest = &rest[count..];
+                        until = Instant::now() + patience;
+                    }
+                    Err(_) => return Err(self.death().await),
+                },
+                // An end is found by whoever reads next.
+                more = self.fill(), if !has_ended => has_ended = !more?,
+            }
+        }
+        self.stdin = Some(stdin);
+        Ok(())
+    }
+
+    /// Reads a line. `None` if there is none by then.
+    pub(super) async fn next(&mut self, until: Instant) -> Result<Option<Bytes>, Fault> {
+        loop {
+            if let Some(line) = self.line() {
+                return Ok(Some(line));
+            }
+            match timeout_at(until, self.fill()).await {
+                Err(_) => return Ok(None),
+                Ok(Ok(true)) => {}
+                Ok(Ok(false)) => return Err(self.death().await),
+                Ok(Err(fault)) => return Err(fault),
+            }
+        }
+    }
+
+    /// The next line that was read, without its end.
+    fn line(&mut self) -> Option<Bytes> {
+        let Some(at) = self.buffer[self.scanned..].iter().position(|byte| *byte == b'\n') else {
+            self.scanned = self.buffer.len();
+            return None;
+        };
+        let mut line = self.buffer.split_to(self.scanned + at + 1);
+        self.scanned = 0;
+        line.truncate(line.len() - 1);
+        Some(line.freeze())
+    }
+
+    /// The bytes after the last end of a line.
+    pub(super) fn rest(&self) -> &[u8] {
+        &self.buffer
+    }
+
+    /// Reads more. `false` at the end.
+    async fn fill(&mut self) -> Result<bool, Fault> {
+        let Some(stdout) = &mut self.stdout else { return Ok(false) };
+        self.buffer.reserve(1 << 16);
+        let count = stdout.read_buf(&mut self.buffer).await.unwrap_or(0);
+        self.read += count;
+        let unbroken = self.buffer.len() - self.scanned;
+        if unbroken > LONGEST_LINE && !self.buffer[self.scanned..].contains(&b'\n') {
+            return Err(Fault::Flooded(format!("it wrote a line of more than {} MiB", LONGEST_LINE >> 20)));
+        }
+        if self.read > MOST_READ {
+            return Err(Fault::Flooded(format!("it wrote more than {} MiB", MOST_READ >> 20)));
+        }
+        Ok(count > 0)
+    }
+
+    async fn death(&mut self) -> Fault {
+        match timeout(EXIT, self.child.wait()).await {
+            Ok(Ok(status)) => Fault::Died(format!("it has ended ({status})")),
+            _ => Fault::Died("it has closed its pipes".to_owned()),
+        }
+    }
+
+    pub(super) fn close_stdin(&mut self) {
+        self.stdin = None;
+    }
+
+    pub(super) fn close_stdout(&mut self) {
+        self.stdout = None;
+    }
+
+    /// Returns `true` unless this end has closed its output.
+    pub(super) const fn has_output(&self) -> bool {
+        self.stdout.is_some()
+    }
+
+    pub(super) fn terminate(&self) {
+        if let Some(pid) = self.group {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+    }
+
+    /// Waits for the end of the process. `None` if it is still there by then.
+    pub(super) async fn exit(&mut self, until: Instant) -> Option<ExitStatus> {
+        timeout_at(until, self.child.wait()).await.ok().and_then(Result::ok)
+    }
+
+    pub(super) async fn finish(mut self) {
+        self.kill();
+        let _ = timeout(EXIT, self.child.wait()).await;
+    }
+
+    fn kill(&mut self) {
+        // The group may outlive its first process, whose number is not given to another one as long as it does.
+        if let Some(group) = self.group.take() {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
