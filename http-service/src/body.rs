@@ -46,7 +46,13 @@ impl HttpBody {
 
 /// The body of a request that was read already.
 #[derive(Debug)]
-pub(crate) struct ReadBody(pub(crate) Option<Bytes>);
+pub(crate) struct ReadBody(Option<Bytes>);
+
+impl ReadBody {
+    pub(crate) const fn new(bytes: Bytes) -> Self {
+        Self(Some(bytes))
+    }
+}
 
 impl Body for ReadBody {
     type Data = Bytes;

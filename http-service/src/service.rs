@@ -65,7 +65,7 @@ impl HttpService {
     /// # Cancel safety
     /// Not cancel safe: dropping the future, or later the body, is the loss of the client, as for an [`HttpFuture`].
     pub async fn respond(&self, request: Request<Bytes>) -> Response<HttpBody> {
-        let request = request.map(|body| ReadBody(Some(body)));
+        let request = request.map(ReadBody::new);
         let Ok(response) = HttpFuture::new(Arc::clone(&self.owner), request).await;
         response
     }
