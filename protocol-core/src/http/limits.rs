@@ -143,6 +143,9 @@ pub struct HttpClientTimeouts {
     /// The longest time that the handshake takes that is repeated since the server has forgotten the session, and that a server of
     /// 2024-11-05 takes to name the address for messages. Default: 10 s.
     pub reopen: Duration,
+    /// The longest time for which requests wait, once the handshake is made, for the server to open the stream of messages that belong to no
+    /// call. Default: 250 ms.
+    pub news: Duration,
     /// The time for which a stream is left open whose response has come; the server is to end it. Default: 1 s.
     pub linger: Duration,
     /// The time after which a stream that broke is resumed for the first time, if the server names none. It doubles with each further
@@ -165,6 +168,7 @@ impl Default for HttpClientTimeouts {
         Self {
             acknowledge: Duration::from_secs(30),
             reopen: Duration::from_secs(10),
+            news: Duration::from_millis(250),
             linger: Duration::from_secs(1),
             retry: Duration::from_secs(1),
             retry_max: Duration::from_secs(30),

@@ -380,8 +380,8 @@ enum TimerKey {
     Resume(ExchangeId),
     /// The stream of messages that belong to no call is to be opened again.
     News,
-    /// The handshake is to be repeated, since its last attempt was lost.
-    Reopen,
+    /// The handshake is to be repeated, since its last attempt was lost; or requests wait no longer for the stream of news.
+    Session,
     /// The client is closing, and does not wait any longer for what is under way.
     Close,
 }
@@ -489,9 +489,12 @@ impl HttpClient {
                     self.news.timer().forget();
                     self.ask_for_news();
                 }
-                TimerKey::Reopen => {
+                TimerKey::Session => {
                     self.session.timer().forget();
-                    self.repeat_handshake();
+                    match self.session.is_confirmed() {
+                        true => self.begin(),
+                        false => self.repeat_handshake(),
+                    }
                 }
                 TimerKey::Close => {
                     self.closing.forget();
@@ -604,7 +607,7 @@ impl HttpClient {
         }
         self.news.stop();
         self.timers.set(self.news.timer(), TimerKey::News, None);
-        self.timers.set(self.session.timer(), TimerKey::Reopen, None);
+        self.timers.set(self.session.timer(), TimerKey::Session, None);
         self.backlog.clear_calls();
         self.tools.end_lookup();
     }

@@ -195,7 +195,7 @@ impl HttpClient {
 
     /// Opens the stream of messages that belong to no call, or resumes it.
     pub(super) fn ask_for_news(&mut self) {
-        if !self.config.news || !self.session.is_open() {
+        if !self.config.news || !self.session.is_confirmed() {
             return;
         }
         let last_event_id = self.news.resumption().last_event_id().cloned();

@@ -102,7 +102,10 @@ impl HttpClient {
         match purpose {
             Purpose::Call(exchange) => self.read_call_head(request, exchange, head, response),
             Purpose::Resume(exchange) => self.read_resumed_head(request, exchange, response),
-            Purpose::News => self.read_news_head(request, &response),
+            Purpose::News => {
+                self.begin();
+                self.read_news_head(request, &response);
+            }
             Purpose::Message(generation) => {
                 self.abort(request);
                 match response.status {
@@ -539,8 +542,20 @@ impl HttpClient {
             if self.session.was_reopened() {
                 self.events.push_back(HttpClientEvent::Reopened);
             }
-            self.flush();
             self.ask_for_news();
+            if !self.config.news {
+                return self.begin();
+            }
+            let until = self.now.saturating_add(self.config.timeouts.news);
+            self.timers.set(self.session.timer(), TimerKey::Session, Some(until));
+        }
+    }
+
+    /// The stream of messages that belong to no call is open, or is not waited for any longer.
+    pub(super) fn begin(&mut self) {
+        if self.session.begin() {
+            self.timers.set(self.session.timer(), TimerKey::Session, None);
+            self.flush();
         }
     }
 
@@ -597,7 +612,10 @@ impl HttpClient {
     fn lose(&mut self, purpose: Purpose, fault: HttpFault) {
         match purpose {
             Purpose::Call(exchange) | Purpose::Resume(exchange) => self.break_call(exchange, fault),
-            Purpose::News => self.break_news(&fault),
+            Purpose::News => {
+                self.begin();
+                self.break_news(&fault);
+            }
             Purpose::Message(_) => {
                 self.fault(None, fault);
                 self.flush();
@@ -678,7 +696,7 @@ impl HttpClient {
         let (limits, timeouts) = (&self.config.limits, &self.config.timeouts);
         self.session.attempts().pause(fault.retry_after(), timeouts);
         match self.session.attempts().next_attempt(limits, timeouts, chance, self.now) {
-            Some(at) => self.timers.set(self.session.timer(), TimerKey::Reopen, Some(at)),
+            Some(at) => self.timers.set(self.session.timer(), TimerKey::Session, Some(at)),
             None => self.fail(HttpFailure::SessionLost),
         }
     }

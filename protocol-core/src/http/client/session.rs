@@ -1,14 +1,15 @@
 //! The HTTP session of a client whose session has a handshake (Transports 2025-11-25, "Session Management").
 //!
 //! ```text
-//!             open              agree: its result             confirm: `initialized` was acknowledged
-//!   Unopened -------> Opening --------------------> Agreed ----------------------------------------> Open
-//!      ^                 |                            ^                                               |
-//!      `-----------------'                            | agree                                         | reopen: the server
-//!        forget: its error                            `-------------------- Reopening <---------------' has forgotten it
+//!             open              agree: its result        confirm: `initialized` was acknowledged     begin
+//!   Unopened -------> Opening --------------------> Agreed ----------------------------> Confirmed -------> Open
+//!      ^                 |                            ^                                                      |
+//!      `-----------------'                            | agree                                                | reopen: the server
+//!        forget: its error                            `-------------------- Reopening <----------------------' has forgotten it
 //! ```
 //!
-//! Requests and notifications wait until the session is open. In `Reopening` the client repeats the handshake with the frame of the first
+//! Requests and notifications wait until the session is open. In `Confirmed` the stream of messages that belong to no call is being opened:
+//! most servers lose a message for that stream, such as an input request, as long as there is none. In `Reopening` the client repeats the handshake with the frame of the first
 //! one, unknown to the session of its owner, which has agreed on a version for good: so the new version must be the same.
 
 use bytes::Bytes;
@@ -38,6 +39,7 @@ enum State {
     Unopened,
     Opening,
     Agreed,
+    Confirmed,
     Open,
     Reopening,
 }
@@ -67,13 +69,22 @@ impl HttpSession {
         Ok(())
     }
 
-    /// Agreed -> Open. Returns `true` if it was.
+    /// Agreed -> Confirmed. Returns `true` if it was.
     pub(super) fn confirm(&mut self) -> bool {
         let was_agreed = self.state == State::Agreed;
         if was_agreed {
-            self.state = State::Open;
+            self.state = State::Confirmed;
         }
         was_agreed
+    }
+
+    /// Confirmed -> Open. Returns `true` if it was.
+    pub(super) fn begin(&mut self) -> bool {
+        let was_confirmed = self.state == State::Confirmed;
+        if was_confirmed {
+            self.state = State::Open;
+        }
+        was_confirmed
     }
 
     /// Open -> Reopening. `false`, and no change, in any other state.
@@ -123,6 +134,10 @@ impl HttpSession {
 
     pub(super) fn is_unopened(&self) -> bool {
         self.state == State::Unopened
+    }
+
+    pub(super) fn is_confirmed(&self) -> bool {
+        matches!(self.state, State::Confirmed | State::Open)
     }
 
     pub(super) fn is_open(&self) -> bool {

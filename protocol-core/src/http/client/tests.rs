@@ -400,8 +400,38 @@ fn each_message_is_a_post_and_those_after_the_handshake_name_the_session_and_its
     assert_eq!(bench.look(), ["POST [s1] notifications/initialized"], "requests wait until it is acknowledged");
     assert_eq!(fields(&bench, 1), [json, both, Some("s1".to_string()), Some("2025-06-18".to_string()), None]);
     bench.head(1, 204, "");
-    assert_eq!(bench.look(), ["abort 1", "POST [s1] tools/call", "GET [s1]"]);
+    assert_eq!(bench.look(), ["abort 1", "GET [s1]"]);
+    bench.head(2, 405, "");
+    assert_eq!(bench.look(), ["POST [s1] tools/call", "abort 2"]);
     assert_eq!(bench.field(3, "mcp-protocol-version"), Some("2025-06-18"));
+}
+
+/// Regression: a server sent an input request of a call by the stream of the session, which most servers drop as long as that stream is not
+/// open. The call and the GET were under way at the same time, so the call waited for its answer for ever, one time in five.
+#[test]
+fn requests_wait_for_the_stream_of_the_session_until_it_is_open_or_refused_or_for_a_while() {
+    type Step = fn(&mut Bench);
+    let steps: [(&str, Step, &[&str]); 4] = [
+        ("opened", |bench| bench.head(2, 200, EVENTS), &["POST [s1] tools/call"]),
+        ("refused", |bench| bench.head(2, 405, ""), &["POST [s1] tools/call", "abort 2"]),
+        ("lost", |bench| bench.lose(2), &["POST [s1] tools/call"]),
+        ("not answered", |bench| bench.wait(Duration::from_millis(1)), &["POST [s1] tools/call"]),
+    ];
+    for (name, step, expected) in steps {
+        let mut bench = Bench::new(ClientEra::Legacy);
+        bench.open("s1");
+        bench.call("t");
+        assert_eq!(bench.look().last().map(String::as_str), Some("GET [s1]"), "{name}");
+        bench.wait(Duration::from_millis(249));
+        assert_eq!(bench.look(), [""; 0], "{name}");
+        step(&mut bench);
+        assert_eq!(bench.look(), expected, "{name}");
+    }
+    let mut bench = Bench::with(ClientEra::Legacy, |config| config.news = false);
+    bench.open("s1");
+    bench.look();
+    bench.call("t");
+    assert_eq!(bench.look(), ["POST [s1] tools/call"], "no stream, no wait");
 }
 
 /// The text of the server was once sent back to it in a header, whatever it was.
@@ -426,6 +456,7 @@ fn a_server_may_do_without_a_session_id_and_a_malformed_one_is_ignored() {
         assert_eq!(log.contains(&"fault: the id of the session is malformed".to_string()), fault);
         assert_eq!(log.last().map(String::as_str), Some("POST notifications/initialized"));
         bench.head(1, 202, "");
+        bench.head(2, 405, "");
         bench.call("t");
         bench.head(3, 404, "");
         assert!(
@@ -489,6 +520,7 @@ fn a_cancel_of_a_call_that_was_lost_before_it_could_be_sent_still_reaches_the_se
         (config.limits.messages, config.limits.waiting_frames) = (1, 1);
     });
     bench.open("s1");
+    bench.head(2, 200, EVENTS);
     let calls: Vec<_> = (0..3).map(|_| bench.call("t")).collect();
     for call in calls {
         bench.cancel(call);
@@ -763,10 +795,12 @@ fn a_session_that_the_server_has_forgotten_is_opened_again_for_the_request_that_
     assert_eq!(bench.look(), ["POST [s2] notifications/initialized"]);
     bench.head(7, 202, "");
     let call = "POST [s2] tools/call";
-    assert_eq!(bench.look(), ["abort 7", "reopened", call, call, call, "GET [s2]"]);
-    bench.json(8, 200, &result(3, r#"{"content":[]}"#));
+    assert_eq!(bench.look(), ["abort 7", "reopened", "GET [s2]"]);
+    bench.head(8, 405, "");
+    assert_eq!(bench.look(), [call, call, call, "abort 8"]);
+    bench.json(9, 200, &result(3, r#"{"content":[]}"#));
     assert!(matches!(bench.outcome(), Outcome::Result(_)));
-    bench.head(9, 404, "");
+    bench.head(10, 404, "");
     assert_eq!(bench.outcome(), Outcome::Lost, "once for each request");
     bench.lose(3);
     assert_eq!(bench.outcome(), Outcome::Lost, "a stream of the session before is not resumed in the next");
@@ -783,8 +817,10 @@ fn an_old_server_that_refuses_a_forgotten_session_with_400_opens_another_one() {
     bench.head_with(4, 200, &[("content-type", JSON), ("mcp-session-id", "s2")]);
     bench.body(4, &agreed(1, LATEST));
     bench.head(5, 202, "");
-    assert_eq!(bench.look()[2..], ["reopened", "POST [s2] tools/call", "GET [s2]"]);
-    bench.json(6, 400, body);
+    assert_eq!(bench.look()[2..], ["reopened", "GET [s2]"]);
+    bench.head(6, 405, "");
+    assert_eq!(bench.look(), ["POST [s2] tools/call", "abort 6"]);
+    bench.json(7, 400, body);
     assert!(matches!(bench.outcome(), Outcome::Error(RpcError { code: -32000, .. })), "once for each call");
 }
 
@@ -796,10 +832,11 @@ fn a_server_may_do_without_sessions_from_one_handshake_to_the_next() {
     bench.head(3, 404, "");
     bench.json(5, 200, &agreed(1, LATEST));
     bench.head(6, 202, "");
+    bench.head(7, 405, "");
     bench.look();
     bench.head(4, 404, "");
     assert_eq!(bench.look(), ["abort 4", "POST tools/call"], "it was sent in the session before");
-    bench.head(7, 404, "");
+    bench.head(8, 404, "");
     assert!(matches!(bench.outcome(), Outcome::Error(_)), "now there is none to lose");
 }
 
@@ -845,7 +882,8 @@ fn a_server_that_is_starting_again_is_given_some_time_to_open_a_session() {
     bench.head_with(6, 200, &[("content-type", JSON), ("mcp-session-id", "s2")]);
     bench.body(6, &agreed(1, LATEST));
     bench.head(7, 202, "");
-    assert_eq!(bench.look()[2..], ["reopened", "POST [s2] tools/call", "GET [s2]"]);
+    bench.head(8, 405, "");
+    assert_eq!(bench.look()[2..], ["reopened", "GET [s2]", "POST [s2] tools/call", "abort 8"]);
     let mut bench = Bench::legacy();
     bench.call("t");
     bench.head(3, 404, "");
@@ -947,6 +985,7 @@ fn messages_wait_while_too_many_are_unacknowledged_and_then_the_session_is_stopp
         (config.limits.messages, config.limits.waiting_frames) = (1, 2);
     });
     bench.open("s1");
+    bench.head(2, 200, EVENTS);
     let calls: Vec<_> = (0..5).map(|_| bench.call("t")).collect();
     bench.look();
     let cancel = "POST [s1] notifications/cancelled";
@@ -1109,6 +1148,7 @@ fn a_cancel_that_is_under_way_when_a_client_closes_is_waited_for_but_not_for_lon
     let closing = || {
         let mut bench = Bench::with(ClientEra::Legacy, |config| config.limits.messages = 1);
         bench.open("s1");
+        bench.head(2, 200, EVENTS);
         let calls = [bench.call("t"), bench.call("t")];
         calls.into_iter().for_each(|call| bench.cancel(call));
         bench.look();
