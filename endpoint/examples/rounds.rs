@@ -1,4 +1,4 @@
-//! Serves a request of MCP 2026-07-28 again and again, for `scripts/instructions --rounds`, which counts the instructions of each.
+//! Serves one request of MCP 2026-07-28 many times, for `scripts/instructions --rounds`, which counts the instructions for each.
 //!
 //!     rounds plain TIMES       a tool that asks for nothing
 //!     rounds first TIMES       the first request of a tool that asks three times: it ends with an input request and a sealed state

@@ -1,10 +1,10 @@
-//! The error of an input request to the caller.
+//! The error of an input request of a handler.
 
 use protocol_core::dialect::{Ask, Capabilities, depth_data, tesseron};
 use protocol_core::error::RpcError;
 use protocol_core::session::{CancelReason, InputFailed};
 
-/// The error of an input request without an answer.
+/// The reason for which an input request has no valid answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AskFailed {
@@ -55,8 +55,8 @@ pub enum AskFailed {
 }
 
 impl AskFailed {
-    /// The JSON-RPC error code for this error: the caller's own for [`AskFailed::Refused`], -32006 and -32007 for a missing capability,
-    /// -32005 for an answer that does not fit.
+    /// The JSON-RPC error code for this error: the code that the caller sent for [`AskFailed::Refused`], -32006 and -32007 for a missing
+    /// capability, -32005 for an answer that does not fit.
     #[must_use]
     pub const fn code(&self) -> i64 {
         match self {

@@ -10,11 +10,11 @@ use crate::validation_errors::ValidationErrors;
 /// A schema. It is compiled when it is first used, since that takes milliseconds and a megabyte of memory.
 pub(crate) struct Checker(Compiled);
 
-/// `Err` if the schema is not valid, as a `JsonSchema` written by hand may be. Then every value is refused with this reason.
+/// `Err` if the schema is not valid: a hand-written `JsonSchema` may return such a schema. Then every value is refused with this reason.
 type Compiled = LazyLock<Result<Validator, String>, Box<dyn FnOnce() -> Result<Validator, String> + Send>>;
 
-/// The size of a value, in bytes, up to which all its errors are listed. The validator collects them, each with a copy of the value that it
-/// is about, which would take gigabytes for megabytes of wrong items.
+/// The maximum size of a value, in bytes, of which all errors are listed; of a larger value, only the first. The validator stores each error
+/// with a copy of the wrong item, so megabytes of wrong items would take gigabytes.
 const MAX_LISTED_BYTES: usize = 64 << 10;
 
 impl Checker {

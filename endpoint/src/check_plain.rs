@@ -1,7 +1,7 @@
 //! Checks values against the keywords that derived schemas mostly consist of: types, members, choices, ranges of numbers, and lengths of
 //! lists and strings.
 //!
-//! [`Checker::unchecked`] finds out beforehand if a schema has other keywords, so that no keyword is silently ignored.
+//! [`Checker::unchecked`] finds other keywords of a schema before it is used, so that no keyword is silently ignored.
 
 use core::cell::Cell;
 use core::cmp::Ordering;
@@ -14,13 +14,13 @@ use crate::validation_errors::ValidationErrors;
 /// A schema, to check values against.
 pub(crate) struct Checker(Value);
 
-/// The maximum depth of nested schemas: enough for values of the greatest depth that [`serde_json`] parses. Only a definition that refers to
+/// The maximum depth of nested schemas: enough for the most deeply nested value that [`serde_json`] parses. Only a definition that refers to
 /// nothing but itself exceeds it.
 const MAX_DEPTH: usize = 640;
 
 /// The number of schemas that a value may be checked against, whatever its size. Checking that many takes about a tenth of a second.
 const MAX_STEPS: usize = 1 << 18;
-/// The number of further schemas for each byte of the value's JSON.
+/// The number that is added to [`MAX_STEPS`] for each byte of the value's JSON.
 const MAX_STEPS_PER_BYTE: usize = 16;
 
 /// The JSON pointer of the first keyword in `schema` that is not checked here.
@@ -39,7 +39,7 @@ impl Checker {
     }
 
     /// Checks `value`, whose JSON is `size` bytes long. Fails with the text of its validation errors, and also if the check takes too many
-    /// steps: untagged alternatives that nest can take a time that doubles with each level.
+    /// steps: the time for nested untagged alternatives can double with each level.
     pub(crate) fn check(&self, value: &Value, size: usize) -> Result<(), String> {
         let steps = Cell::new(size.saturating_mul(MAX_STEPS_PER_BYTE).saturating_add(MAX_STEPS));
         let found = Found::All(ValidationErrors::default());
@@ -87,7 +87,7 @@ const TYPES: [&str; 7] = ["null", "boolean", "integer", "number", "string", "arr
 /// The JSON pointer of a keyword that is not checked here.
 struct Unchecked(String);
 
-/// A walk through a schema that looks for keywords which [`Walk`] does not check.
+/// A search in a schema for keywords that [`Walk`] does not check.
 struct Audit<'a> {
     root: &'a Value,
     path: Pointer,
@@ -183,7 +183,7 @@ struct Walk<'a> {
     root: &'a Value,
     path: Pointer,
     depth: usize,
-    /// The number of steps that remain for this walk and those that it starts.
+    /// The number of schemas that this walk, together with the walks that it starts, may still check.
     steps: &'a Cell<usize>,
     found: Found,
 }
@@ -299,7 +299,7 @@ impl Walk<'_> {
                 if matches!(self.found, Found::Any(_)) {
                     return self.wrong("fits no alternative");
                 }
-                // An `Option`: the errors of its type are more useful than the error that no alternative fits.
+                // An `Option`: the errors of the type in it are more useful than the error that no alternative fits.
                 let mut some = parts.iter().filter(|schema| schema.get("type").is_none_or(|kind| kind != "null"));
                 if let (Some(only), None, false) = (some.next(), some.next(), value.is_null()) {
                     return self.schema(only, value);
@@ -385,7 +385,7 @@ impl Walk<'_> {
     }
 }
 
-/// Displays the values of an `enum`: at most three, or two and the number of the others.
+/// Displays the values of an `enum`: all if there are at most three, otherwise two of them and the number of the others.
 struct Choices<'a>(&'a [Value]);
 
 impl Display for Choices<'_> {
@@ -420,7 +420,7 @@ fn is_of_type(value: &Value, kind: &str) -> bool {
     }
 }
 
-/// Returns `true` for an integer in the sense of JSON Schema, which `3.0` is, too.
+/// Returns `true` for an integer in the sense of JSON Schema, such as `3` and `3.0`.
 fn is_whole(number: &Number) -> bool {
     !number.is_f64() || number.as_f64().is_some_and(|float| float.fract() == 0.0)
 }
@@ -428,7 +428,7 @@ fn is_whole(number: &Number) -> bool {
 fn compare(a: &Number, b: &Number) -> Ordering {
     match (a.as_i128(), b.as_i128()) {
         (Some(a), Some(b)) => a.cmp(&b),
-        // JSON numbers are finite, so there is always an order.
+        // JSON numbers are finite, so `partial_cmp` never returns `None`.
         _ => a.as_f64().partial_cmp(&b.as_f64()).unwrap_or(Ordering::Equal),
     }
 }

@@ -44,11 +44,11 @@ pub trait Client: Send + Sync + 'static {
         refuse("elicitation is not offered")
     }
 
-    /// Asks the user whether to open a URL, and opens it if they agree. An implementation must not fetch anything from the URL before that
-    /// (MCP, client/elicitation, "Safe URL Handling"). Declines by default.
+    /// Asks the user whether to open a URL, and opens it if they agree. An implementation must not fetch anything from the URL before they
+    /// agree (MCP, client/elicitation, "Safe URL Handling"). Declines by default.
     ///
-    /// An implementation answers once the user has agreed or declined, and does not wait until they are done there. The server may notify the
-    /// client of that: [`Client::notice`] receives a [`Notice::ElicitationComplete`]. One with an unknown id is to be ignored.
+    /// An implementation answers as soon as the user has agreed or declined. If the server notifies the client later that the user has
+    /// finished at the URL, [`Client::notice`] receives a [`Notice::ElicitationComplete`]. A notice with an unknown id must be ignored.
     ///
     /// # Cancel safety
     /// An implementation must be cancel safe: the future is dropped at an await point if the request is cancelled. No answer is sent then.
@@ -66,7 +66,7 @@ pub trait Client: Send + Sync + 'static {
         refuse("roots are not offered")
     }
 
-    /// The methods that [`Client::request`] serves beside those of the protocol. Called once, when the endpoint is made. Default: none.
+    /// The methods that [`Client::request`] serves, in addition to those of the protocol. Called once, when the endpoint is made. Default: none.
     fn methods(&self) -> Vec<String> {
         Vec::new()
     }
@@ -75,8 +75,8 @@ pub trait Client: Send + Sync + 'static {
     /// not exist.
     ///
     /// # Cancel safety
-    /// An implementation must be cancel safe, as every handler: the future is dropped at an await point if the connection is dropped, and if it
-    /// runs for longer than [`handler_grace`](protocol_core::Timeouts::handler_grace) after its call was cancelled.
+    /// An implementation must be cancel safe, like every handler: the future is dropped at an await point if the connection is dropped, or if
+    /// the future runs for longer than [`handler_grace`](protocol_core::Timeouts::handler_grace) after its call was cancelled.
     fn request(&self, context: Context, method: &str, params: Json) -> BoxFuture<'static, Result<Json, RpcError>> {
         let _ = (context, method, params);
         refuse("method not found")
@@ -101,7 +101,7 @@ fn refuse<T: Send + 'static>(message: &'static str) -> BoxFuture<'static, Result
     Box::pin(core::future::ready(Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, message))))
 }
 
-/// The handle of a [`Client`] on an input request: the call that it belongs to, and the peer that made it. Cloneable.
+/// The handle of a [`Client`] on an input request: the call that the request belongs to, and the peer that made it. Cloneable.
 #[derive(Clone)]
 pub struct InputContext {
     input_request: Arc<InputRequest>,
@@ -118,7 +118,7 @@ impl InputContext {
         self.input_request.parent
     }
 
-    /// The sampling depth: for a sampling request at least 1, for others that of their call.
+    /// The sampling depth: at least 1 for a sampling request, and the depth of the call for any other input request.
     #[must_use]
     pub fn depth(&self) -> u8 {
         self.input_request.depth

@@ -23,13 +23,13 @@ impl Extensions {
         Self { values: None }
     }
 
-    /// Adds a value. It replaces the one of its type, if there is one.
+    /// Adds a value. It replaces an earlier value of the same type.
     #[must_use]
     pub fn with<T: Send + Sync + 'static>(self, value: T) -> Self {
         self.with_shared(Arc::new(value))
     }
 
-    /// Adds a value that others share. It replaces the one of its type, if there is one.
+    /// Adds a shared value. It replaces an earlier value of the same type.
     #[must_use]
     pub fn with_shared<T: Send + Sync + 'static>(mut self, value: Arc<T>) -> Self {
         let values = Arc::make_mut(self.values.get_or_insert_default());
@@ -50,8 +50,8 @@ impl Extensions {
     }
 }
 
-/// The name of the authenticated caller of a request, as a layer of the transport knows it. A session belongs to the principal that has opened
-/// it, and the state of a call between two rounds of input requests opens only for the same principal.
+/// The name of the authenticated caller of a request, set by a layer of the transport. A session belongs to the principal that has opened
+/// it. The sealed state that a call sends with a round of input requests opens only for the principal that made the call.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Principal(Arc<str>);
 

@@ -37,7 +37,7 @@
 //!
 //! | Feature | Default | |
 //! |---|---|---|
-//! | `seal` | on | handlers can ask their callers in MCP 2026-07-28, too |
+//! | `seal` | on | handlers can make input requests in MCP 2026-07-28, too |
 //! | `validate` | on | checks values against schemas with any keyword |
 //! | `tracing` | on | spans and events for a `tracing` subscriber |
 //! | `testing` | off | the module `testing`: runs a handler in virtual time, without a peer and without a runtime |

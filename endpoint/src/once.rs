@@ -14,8 +14,8 @@ use crate::state::ServedCall;
 use protocol_core::error::RpcError;
 use protocol_core::json::Json;
 
-/// The key of an effect ([`Context::once`]), for the provider's own idempotency: 43 letters, digits, `-` and `_`. It is the same whenever the
-/// handler of one call comes to the effect, in any process.
+/// The key of an effect ([`Context::once`]): 43 letters, digits, `-` and `_`. An effect passes it as the idempotency key to the service that it
+/// calls. The key is the same each time that the handler of one call runs the effect, in every process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct EffectKey(String);
 
@@ -35,23 +35,25 @@ impl fmt::Display for EffectKey {
 
 impl Context {
     /// Runs an effect, and records its value or error under `name`: when the handler runs again because its caller has answered an input
-    /// request (MCP 2026-07-28), the effect is not run, and the recorded outcome is returned.
+    /// request (MCP 2026-07-28), the effect is not run again, and the recorded outcome is returned.
     ///
-    /// **At most once along one chain of states, each presented once. A repeated first request, a repeated or older state, a lost response or a
-    /// crash may run it again.** So `effect` gets a key, for the provider's own idempotency. The key survives an older state and a lost
-    /// response, but not a repeated first request; use [`Context::once_sealed`] for that.
+    /// **The effect runs at most once if the caller sends each request of the call once. It may run again if the caller repeats the first
+    /// request, sends a state twice or sends an older state, if a response is lost, or if the process crashes.** So `effect` gets a key, for
+    /// the service that it calls. The key is the same after an older state and after a lost response, but not after a repeated first request;
+    /// use [`Context::once_sealed`] for that.
     ///
-    /// Under one name, effects are told apart by their order. No input request may stand in an effect, and no other effect. While an effect is
-    /// under way, the input requests of the handler wait for its end. A cancelled handler with an effect under way may go on for 30 s.
+    /// Effects with the same name are distinguished by their order. `effect` must not make an input request or run another effect. While an
+    /// effect is under way, the input requests of the handler wait for its end. A cancelled handler with an effect under way may go on for
+    /// 30 s.
     ///
-    /// With a caller that makes a handshake, a handler runs only once, and so does the effect.
+    /// If the caller made a handshake, a handler runs only once, and so does the effect.
     ///
     /// # Cancel safety
-    /// Not cancel safe: if it is dropped, the effect may have happened, and nothing is recorded.
+    /// Not cancel safe: if the future is dropped, the effect may have happened, and nothing is recorded.
     ///
     /// # Errors
-    /// The error of `effect`; [`ToolError::Failed`] if its value has no JSON, if it stands in another effect, if another one of this name is under
-    /// way, or if the runtime has no random bytes for its key. [`ToolError::Cancelled`] once the call is over.
+    /// The error of `effect`; [`ToolError::Failed`] if its value cannot be serialized, if it is run within another effect, if another effect
+    /// of this name is under way, or if the runtime has no random bytes for its key. [`ToolError::Cancelled`] once the call is over.
     pub async fn once<T, F, Fut>(&self, name: &str, effect: F) -> Result<T, ToolError>
     where
         T: Serialize + DeserializeOwned,
@@ -61,8 +63,9 @@ impl Context {
         self.effect(name, false, effect).await
     }
 
-    /// Runs an effect as [`once`](Self::once) does, with a key that survives a repeated first request, too: where the caller is asked in rounds,
-    /// the first request of the call ends with a state alone, before the effect. The caller sends it again without asking its user.
+    /// Runs an effect as [`once`](Self::once) does, with a key that stays the same after a repeated first request, too. For this, the first
+    /// request of a call in MCP 2026-07-28 ends before the effect, with a state and no input request. The caller sends its request again with
+    /// the state, without asking its user.
     ///
     /// # Cancel safety
     /// Not cancel safe, as [`once`](Self::once).
@@ -117,7 +120,7 @@ impl Context {
     }
 }
 
-/// An effect under way. Its drop records the outcome.
+/// An effect under way. Dropping it records the outcome.
 struct Running<'a> {
     served: &'a ServedCall,
     name: &'a str,

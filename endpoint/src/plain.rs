@@ -1,7 +1,8 @@
 //! A quick check for the arguments that most tools take: an object of scalars, choices, and lists and objects of them. It works on the text,
 //! without parsing it into a tree.
 //!
-//! It only recognizes valid arguments. If it is in doubt, the checker decides, which also produces the error messages.
+//! The check can only establish that arguments are valid. For all other arguments, [`schema`](crate::schema) decides, and produces the error
+//! messages.
 
 use serde_json::{Map, Value};
 
@@ -35,7 +36,7 @@ struct Field {
     choices: Vec<String>,
     /// The values that each element of a list may have.
     items: Option<Box<Self>>,
-    /// The members that an object has. It is not known here whether it may have others.
+    /// The members that an object may have. An object with other members is left to [`schema`](crate::schema).
     members: Option<Box<Plain>>,
 }
 
@@ -47,7 +48,7 @@ impl Plain {
         Field::of(schema).filter(|_| is_object)?.members.map(|members| *members)
     }
 
-    /// The members of the schema of an object, which lists them.
+    /// Reads `properties` and `required` of the schema of an object.
     fn members(schema: &Map<String, Value>) -> Option<Self> {
         let mut plain = Self::default();
         for (name, field) in schema.get("properties")?.as_object().filter(|all| all.len() <= MAX_MEMBERS)? {
@@ -62,13 +63,13 @@ impl Plain {
         Some(plain)
     }
 
-    /// Returns `true` if `arguments` are certainly valid, and decode to the same value from their text as from a tree.
+    /// Returns `true` if `arguments` are certainly valid, and decoding their text gives the same value as decoding a parsed [`Value`].
     pub(crate) fn fits(&self, arguments: &Json) -> bool {
         let mut walk = Walk::new(arguments.as_bytes());
         walk.kind() == Kind::Object && self.takes_object(&mut walk)
     }
 
-    /// Takes an object. Returns `false`, anywhere in it, if it may not be valid.
+    /// Walks over an object. Returns `false` as soon as the object may be invalid; `walk` is then somewhere within it.
     fn takes_object(&self, walk: &mut Walk<'_>) -> bool {
         let mut given = 0;
         walk.enter();
@@ -131,7 +132,7 @@ impl Field {
         (!core::mem::replace(allowed, true)).then_some(())
     }
 
-    /// Takes a value. Returns `false`, anywhere in it, if it may not be valid.
+    /// Walks over a value. Returns `false` as soon as the value may be invalid; `walk` is then somewhere within it.
     fn takes(&self, walk: &mut Walk<'_>) -> bool {
         if !self.choices.is_empty() {
             let value = { *walk }.value().unwrap_or_default();
@@ -140,7 +141,7 @@ impl Field {
             }
         }
         match walk.kind() {
-            // A tree refuses half of a surrogate pair, which some types ignore.
+            // Parsing into a `Value` fails for half of a surrogate pair. Decoding the text would succeed for types that ignore the string.
             Kind::String => self.string && walk.unicode(),
             Kind::Object => self.object && self.members.as_ref().is_some_and(|members| members.takes_object(walk)),
             Kind::Array => self.list && self.items.as_ref().is_some_and(|item| item.takes_each(walk)),
@@ -150,7 +151,7 @@ impl Field {
         }
     }
 
-    /// Takes a list with such elements.
+    /// Walks over a list whose elements must have such values.
     fn takes_each(&self, walk: &mut Walk<'_>) -> bool {
         walk.enter();
         while walk.next_element() {
@@ -161,7 +162,7 @@ impl Field {
         true
     }
 
-    /// Checks a number. Integers here have no fraction and no exponent, and are not `-0`.
+    /// Checks a number. Only a number without fraction and exponent that is not `-0` counts as an integer.
     fn fits_number(&self, text: &[u8]) -> bool {
         /// Integers with this many digits fit into an `i64`.
         const MAX_EXACT_DIGITS: usize = 18;

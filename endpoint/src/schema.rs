@@ -1,4 +1,4 @@
-//! The JSON Schemas of Rust types: as they are sent to the peer, and as the values that it sends are checked against them.
+//! The JSON Schemas of Rust types. They are sent to the peer, and values from the peer are checked against them.
 
 use core::fmt;
 
@@ -57,7 +57,7 @@ impl Checker {
         }
     }
 
-    /// Fails if the schema itself is not a valid schema, as far as that is known.
+    /// Fails if the schema itself is known not to be valid.
     fn check_schema(&self) -> Result<(), String> {
         match self {
             Self::Own(_) => Ok(()),
@@ -116,8 +116,8 @@ impl Shape {
         Self::new(schema, unit)
     }
 
-    /// The shape of the arguments of a tool whose schema is known only at run time. Fails with what is wrong with the schema, as the predicate
-    /// of a sentence whose subject is the schema.
+    /// The shape of the arguments of a tool whose schema is known only at run time. The error is the predicate of a sentence whose subject is
+    /// the schema, such as "is not valid".
     pub(crate) fn raw(schema: Json) -> Result<Self, String> {
         let value: Value = schema.decode().map_err(|error| format!("cannot be read: {error}"))?;
         if value.get("type").is_none_or(|kind| kind != "object") {
@@ -148,7 +148,7 @@ impl Shape {
         self.checker.unchecked()
     }
 
-    /// Returns the shape if every keyword of the schema can be checked, and otherwise an error that names the first that cannot.
+    /// Returns the shape if every keyword of the schema can be checked. The error names the first keyword that cannot.
     pub(crate) fn checked(self) -> Result<Self, String> {
         match self.unchecked() {
             None => Ok(self),
@@ -182,8 +182,8 @@ impl Shape {
         if self.unit {
             return serde_json::from_value(Value::Null).map_err(|error| error.to_string());
         }
-        // The two further attempts are for types that deserialize only from text, and for `3.0`, which is an integer for a schema but not for
-        // serde.
+        // The second and third attempt are for types that deserialize only from text, and for `3.0`, which is an integer for a schema but not
+        // for serde.
         T::deserialize(&value)
             .or_else(|_| json.decode())
             .or_else(|_| serde_json::from_value(whole_numbers(value)).map_err(|error| error.to_string()))
@@ -210,7 +210,7 @@ fn whole_numbers(value: Value) -> Value {
     }
 }
 
-/// The form in which the typed result of a tool is sent, by the schema of its type.
+/// The form in which the typed result of a tool is sent. It follows from the schema of the type.
 pub(crate) enum Output {
     /// The result is an object, and is the structured content.
     Object(Json),
@@ -240,7 +240,7 @@ impl Output {
             if let Some(members) = schema.as_object_mut() {
                 members.entry("type").or_insert_with(|| json!("object"));
                 if members.get("additionalProperties") == Some(&Value::Bool(false)) {
-                    // As for arguments: otherwise error messages would not name the member.
+                    // Without `properties`, error messages would not name the member.
                     members.entry("properties").or_insert_with(|| json!({}));
                 }
             }
@@ -284,7 +284,7 @@ impl Output {
         match self {
             Self::Unit => Json::null().decode(),
             Self::Wrapped(_) => structured.member("result").unwrap_or_default().decode(),
-            // Other servers wrap strings, too, and the output of a Tesseron action is the string itself.
+            // Other servers wrap strings in `result`, too. The output of a Tesseron action is the string itself.
             Self::Text => structured.member("result").as_ref().unwrap_or(structured).decode(),
             Self::Object(_) | Self::Any => structured.decode(),
         }
@@ -315,7 +315,7 @@ impl Output {
     }
 }
 
-/// The value of a string, or the JSON of anything else.
+/// The value of a JSON string, or the JSON text of any other value.
 fn shown(json: Json) -> Text {
     json.as_text().unwrap_or_else(|| json.into_text())
 }
@@ -364,7 +364,7 @@ fn primitive(field: &Value) -> Result<Value, &'static str> {
         };
     }
     if let Some(variants) = field.get("oneOf").and_then(Value::as_array) {
-        // An enum without data whose variants have doc comments.
+        // An enum without data whose variants have doc comments: its schema is a `oneOf`.
         let mut names = Vec::new();
         for variant in variants {
             match (variant.get("const"), variant.get("enum").and_then(Value::as_array)) {
@@ -407,7 +407,7 @@ fn primitive(field: &Value) -> Result<Value, &'static str> {
     Ok(with_texts(Value::Object(out), field))
 }
 
-/// A choice of several names: the only kind of list that forms have, since revision 2025-11-25.
+/// The schema of a choice of several names, which is the only kind of list in a form (since revision 2025-11-25).
 fn choices(field: &Map<String, Value>) -> Result<Value, &'static str> {
     let items = field.get("items").map(primitive).ok_or("a list")?.map_err(|_| "a list of something else than names")?;
     let names = items.get("enum").ok_or("a list of something else than names")?;
@@ -673,7 +673,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_is_read_alike_both_ways() {
+    fn a_type_is_read_alike_with_and_without_the_quick_check() {
         let shape = Shape::arguments::<Given>();
         let mut dice = Dice(21);
         let mut quick = 0;

@@ -1,4 +1,4 @@
-//! The shape of the arguments of a prompt: strings by name, which are decoded as a type.
+//! The shape of the arguments of a prompt: strings by name, which are decoded as a Rust type.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ impl TextShape {
         let members = texts.into_iter().map(|(name, text)| {
             let takes_text =
                 self.properties().find(|(of, _)| **of == name).is_none_or(|(_, field)| self.takes_text(field, MAX_REFERENCES));
-            // A string that is not JSON fails the check below, which names the argument.
+            // A string that is not JSON stays a string. It fails the check below, whose error names the argument.
             let value = if takes_text { None } else { serde_json::from_str(&text).ok() };
             (name, value.unwrap_or(Value::String(text)))
         });
@@ -66,7 +66,7 @@ impl TextShape {
     /// Returns `true` if `field` allows strings, or does not name a type.
     fn takes_text(&self, field: &Value, depth: u8) -> bool {
         if let Some(pointer) = field.get("$ref").and_then(Value::as_str).and_then(|pointer| pointer.strip_prefix('#')) {
-            // A definition that refers to itself describes something nested, which is not a string.
+            // After too many references, the definition refers to itself. Its values are nested, so they are not strings.
             let Some(depth) = depth.checked_sub(1) else { return false };
             return self.schema.pointer(pointer).is_none_or(|of| self.takes_text(of, depth));
         }

@@ -2,9 +2,9 @@
 
 use core::fmt::{Display, Write};
 
-/// The errors that are named; the others are only counted.
+/// The maximum number of errors that are named; the others are only counted.
 const MAX_NAMED: usize = 5;
-/// The characters of one error, which contains the value.
+/// The maximum number of characters of one error. An error contains the value, so it can be long.
 const MAX_CHARACTERS: usize = 240;
 
 /// Collects validation errors.
@@ -49,7 +49,7 @@ impl ValidationErrors {
 fn push_cut(out: &mut String, text: &str) {
     match text.char_indices().nth(MAX_CHARACTERS) {
         None => out.push_str(text),
-        // Shortened in the middle, which is part of the value: the end says what is wrong with it.
+        // Shortened in the middle, where the value is: the end of the text says what is wrong with it.
         Some(_) => {
             let head: String = text.chars().take(MAX_CHARACTERS / 2).collect();
             let skip = text.chars().count().saturating_sub(MAX_CHARACTERS / 2);

@@ -50,7 +50,7 @@ impl Context {
         })
     }
 
-    /// An input request that fails before anything is sent.
+    /// A future that resolves to `failed`, without sending anything.
     fn unasked<T>(&self, failed: AskFailed) -> AskFuture<Result<T, AskFailed>> {
         AskFuture::new(&self.served, Err(failed), |answer| Err(answer.err().unwrap_or(AskFailed::Over)))
     }
@@ -119,8 +119,8 @@ impl Context {
     /// Asks the caller's user to open a URL (MCP elicitation in URL mode), for what must not pass through the caller: signing in, paying,
     /// entering a password. `url` is absolute; see [`OpenUrl::url`]. The input request gets a new id; use [`Context::open_url`] to choose it.
     ///
-    /// [`Consent::Accept`] means that the user agreed to open the URL. It does not mean that they finished what they do there; the server
-    /// learns that by its own means.
+    /// [`Consent::Accept`] means that the user agreed to open the URL. It does not mean that they have signed in or paid there: the server has
+    /// to find that out itself.
     ///
     /// # Cancel safety
     /// Not cancel safe: the input request is cancelled, and an answer that has arrived already is lost. The user may have opened the URL.
@@ -146,8 +146,8 @@ impl Context {
         })
     }
 
-    /// Notifies the caller that the user has finished what the URL with this id was opened for (MCP `notifications/elicitation/complete`).
-    /// It may be called after the end of the call.
+    /// Notifies the caller that the user has finished at the URL with this id (MCP `notifications/elicitation/complete`). May be used after
+    /// the end of the call.
     ///
     /// # Errors
     /// [`Refused`]: nothing was sent. [`Refused::Unsupported`] if the protocol has no such notification.
@@ -188,7 +188,7 @@ fn elicited(answer: Result<Answer, AskFailed>) -> Result<Option<Json>, AskFailed
     }
 }
 
-/// Removes a Markdown fence around the whole text, which models often put around JSON.
+/// Removes a Markdown fence around the whole text: models often put one around JSON.
 fn unfenced(text: &str) -> &str {
     let text = text.trim();
     let inside = text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```")).and_then(|rest| rest.split_once('\n'));

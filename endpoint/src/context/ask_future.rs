@@ -12,14 +12,15 @@ use crate::state::{AlarmWait, AnswerWait, RoundStep, RoundWait, ServedCall};
 use protocol_core::dialect::{Answer, Ask};
 use protocol_core::json::Text;
 
-/// An input request to the caller: a future that resolves to the answer. It is sent when it is first polled.
+/// An input request to the caller: a future that resolves to the answer. The input request is sent when the future is first polled.
 ///
-/// With a caller that makes a handshake, it is a request while the call runs. In MCP 2026-07-28 it ends the request of the call, and the handler
-/// is dropped: when the caller sends its request again with the answer, the handler runs from its first line, and every input request that was
-/// answered resolves at once. What the handler did before is done again, unless it stands in [`Context::once`](super::Context::once).
+/// If the caller made a handshake, the input request is sent as a JSON-RPC request while the call runs. In MCP 2026-07-28 it ends the request
+/// of the call instead, and the handler is dropped. When the caller sends its request again with the answer, the handler runs again from its
+/// first line, and every input request that was answered before resolves at once. Everything else that the handler does is repeated, except
+/// for effects in [`Context::once`](super::Context::once).
 ///
 /// # Cancel safety
-/// Not cancel safe: dropping it takes the input request back, and an answer that has arrived already is lost.
+/// Not cancel safe: dropping the future cancels the input request, and an answer that has arrived already is lost.
 #[must_use = "an input request is sent when it is awaited"]
 pub struct AskFuture<T> {
     stage: Stage,
@@ -35,11 +36,11 @@ enum Stage {
         key: Option<Text>,
         within: Option<Duration>,
     },
-    /// It cannot be sent.
+    /// The input request cannot be sent.
     Failed(AskFailed),
-    /// It is sent, and the time for its answer is bounded.
+    /// It was sent. The alarm ends the time for its answer, if there is a limit.
     Sent(AnswerWait, Option<AlarmWait>),
-    /// It leaves with the round.
+    /// It will be sent in the round that ends the request of the call.
     InRound(RoundWait),
     Done,
 }
@@ -57,8 +58,8 @@ impl<T> AskFuture<T> {
         Self { stage, read: Some(Box::new(read)) }
     }
 
-    /// Names the answer on the wire in MCP 2026-07-28, for people who read it. Input requests that are open at the same time need different
-    /// names. Default: `input-1`, `input-2` and so on.
+    /// Sets the name of the answer on the wire in MCP 2026-07-28, for people who read the frames. Input requests that are open at the same time
+    /// need different names. Default: `input-1`, `input-2` and so on.
     pub fn key(mut self, name: impl Into<Text>) -> Self {
         if let Stage::New { key, .. } = &mut self.stage {
             *key = Some(name.into());
@@ -66,8 +67,8 @@ impl<T> AskFuture<T> {
         self
     }
 
-    /// Fails with [`AskFailed::TimedOut`] if the answer takes longer than `limit`. In MCP 2026-07-28 the time is judged when the caller sends
-    /// its request again, to the second.
+    /// Fails with [`AskFailed::TimedOut`] if the answer takes longer than `limit`. In MCP 2026-07-28 the limit is checked when the retry
+    /// arrives, in whole seconds.
     pub fn within(mut self, limit: Duration) -> Self {
         if let Stage::New { within, .. } = &mut self.stage {
             *within = Some(limit);
@@ -127,7 +128,7 @@ impl<T> Future for AskFuture<T> {
                     Poll::Ready(failed) => break Err(failed),
                     Poll::Pending => return Poll::Pending,
                 },
-                // As an `async` block, it must not be polled after its end; pending is the mildest answer.
+                // A future must not be polled after its end. This one stays pending then, instead of panicking.
                 Stage::Done => return Poll::Pending,
             }
         };

@@ -1,4 +1,4 @@
-//! The handle that a handler has on its call.
+//! The handle of a handler on its call.
 
 mod ask;
 mod ask_future;
@@ -98,15 +98,15 @@ impl Context {
     }
 
     /// Returns `true` once the handler has asked for input by ending its request with a round (MCP 2026-07-28): the handler is dropped now, and
-    /// runs again from its first line for the retry, in which the caller answers. For guards that report the end of the call when they are
-    /// dropped, which would be wrong then.
+    /// runs again from its first line for the retry, in which the caller answers. A guard that reports the end of the call when it is dropped
+    /// must check this first, since the call goes on.
     #[must_use]
     pub fn will_run_again(&self) -> bool {
         self.served.has_ended_in_round()
     }
 
-    /// Waits until the call is cancelled, as [`is_cancelled`](Self::is_cancelled) tells, and returns the reason. Never resolves if the
-    /// handler ends first.
+    /// Waits until the call is cancelled (see [`is_cancelled`](Self::is_cancelled)), and returns the reason. Never resolves if the handler
+    /// ends first.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost, and it can be called again at any time.
@@ -114,7 +114,7 @@ impl Context {
         self.served.cancelled().await
     }
 
-    /// Returns a handle that tells whether the call was cancelled and can do nothing else, for code that needs no more.
+    /// Returns a handle that only tells whether the call was cancelled.
     #[must_use]
     pub fn cancellation(&self) -> Cancellation {
         Cancellation { served: Arc::clone(&self.served) }
@@ -145,7 +145,7 @@ impl Context {
     /// * [`TimeoutError::TimedOut`] if the deadline of the call has passed.
     /// * [`TimeoutError::Cancelled`] if the call was cancelled for another reason.
     ///
-    /// If several happen at the same moment, the value of `future` comes first, then the end of the call, then `limit`.
+    /// If several of these happen at the same moment, the value of `future` takes precedence, then the end of the call, then `limit`.
     pub async fn with_timeout<F: Future>(&self, future: F, limit: Duration) -> Result<F::Output, TimeoutError> {
         self.wait(future, limit).await.map_err(|end| match end {
             WaitEnd::Elapsed => TimeoutError::Elapsed,
@@ -166,7 +166,7 @@ impl Context {
                 return Poll::Ready(Err(WaitEnd::Cancelled(why)));
             }
             Pin::new(&mut alarm).poll(cx).map(|elapsed| match self.served.why.get() {
-                // The call may have been cancelled at the very instant at which the limit passed.
+                // The call may have been cancelled at the instant at which the limit passed.
                 Some(why) => Err(WaitEnd::Cancelled(why.clone())),
                 None if elapsed => Err(WaitEnd::Elapsed),
                 None => Err(WaitEnd::Cancelled(CancelReason::Disconnected)),
@@ -268,7 +268,7 @@ impl fmt::Debug for Context {
     }
 }
 
-/// Tells whether a call was cancelled; the part of a [`Context`] to hand to code that needs nothing else. `Clone + Send + Sync`.
+/// A handle that only tells whether a call was cancelled, for code that needs no other part of the [`Context`]. `Clone + Send + Sync`.
 #[derive(Clone)]
 pub struct Cancellation {
     served: Arc<ServedCall>,
@@ -311,7 +311,7 @@ pub struct Cancelled(pub CancelReason);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TimeoutError {
-    /// The limit that was given has passed; the call goes on.
+    /// The limit passed to [`Context::with_timeout`] is over; the call goes on.
     #[error("the time limit has passed")]
     Elapsed,
     /// The call was cancelled, for a reason other than its deadline.

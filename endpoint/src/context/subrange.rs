@@ -1,4 +1,4 @@
-//! A part of a call that reports progress as if it were the whole.
+//! Progress of one part of a call.
 
 use core::ops::Range;
 
@@ -9,8 +9,8 @@ use protocol_core::json::Text;
 /// Reports progress for one part of a call: 0 to 1 of the part become a range of the whole. Made by [`Context::subrange`].
 ///
 /// A download, the processing and an upload can each report in a part of its own, without knowledge of the others. Parts nest. The caller
-/// receives percent of the whole. Since progress only increases, a report below an earlier one is left out, also if the earlier one was
-/// made by another part.
+/// receives percent of the whole. Since progress only increases, a report below an earlier one is left out, even if another part made the
+/// earlier one.
 ///
 /// ```
 /// # async fn handler(context: endpoint::Context) {
@@ -36,7 +36,7 @@ struct Part {
 impl Part {
     const WHOLE: Self = Self { from: 0.0, to: 1.0 };
 
-    /// The range of the whole that `range`, in fractions of this part, stands for. Ends outside of 0 to 1 are clamped, and NaN counts as 0.
+    /// Converts a range of fractions of this part into the range of the whole. Ends outside of 0 to 1 are clamped, and NaN counts as 0.
     fn nested(self, range: Range<f64>) -> Self {
         let from = self.at(range.start);
         Self { from, to: self.at(range.end).max(from) }
@@ -99,7 +99,7 @@ impl Subrange {
         Self { context: self.context.clone(), part: self.part.nested(range) }
     }
 
-    /// The context of the call that this is a part of.
+    /// The context of the call to which this part belongs.
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.context

@@ -1,4 +1,4 @@
-//! The endpoint: the machine that a driver turns. It passes the events of its session on to calls, handlers and the client.
+//! The endpoint: a machine that passes the events of its session on to calls, handlers and the client.
 
 use core::fmt;
 use core::task::Waker;
@@ -48,27 +48,27 @@ use protocol_core::time::Instant;
 pub struct Endpoint {
     shared: Arc<Shared>,
     side: Side,
-    /// The work to be done outside of the lock. It is a field, and taken piece by piece, so that none is lost if one panics.
+    /// The work to be done outside of the lock. A field, so that a piece of work that panics loses none of the pieces after it.
     work: VecDeque<Work>,
-    /// The work to be done after all work of the events of this turn.
+    /// Work to be done once all work in `work` is done.
     late: VecDeque<Work>,
     /// The reason for which the session closed, until the driver has polled it.
     end: Option<CloseReason>,
     /// Lanes that the session has closed, until they are polled. Their frames are dropped.
     closed_lanes: VecDeque<Lane>,
-    /// A call was cancelled since that was last asked.
+    /// A call was cancelled since the last [`Self::take_cancelled`].
     has_cancelled: bool,
     /// The time that the driver passed last.
     now: Instant,
     frame_limit: usize,
-    /// The session wanted input at the end of the last turn, and only verbs have run since then.
+    /// The session wanted input at the end of the last turn, and only verbs have changed it since.
     wants_input: bool,
     /// A clone of the driver's waker, to register again when the driver waits.
     spare: Option<Waker>,
 }
 
-/// The number of pieces of work that are collected under the lock before they are done. It is small, so that memory which one call has freed
-/// is reused by the next while it is still in the cache.
+/// The number of pieces of work that are collected under the lock before they are done. It is small, so that a call reuses the memory of an
+/// earlier call while that memory is still in the cache.
 const MAX_WORK_AT_ONCE: usize = 6;
 
 /// The shortest grace of a cancelled handler with an effect under way ([`Context::once`]).
@@ -149,10 +149,10 @@ impl Endpoint {
         &self.shared
     }
 
-    /// Handles a frame of one lane of a transport with several, and starts the handlers of its requests. Replies that are made at once can
-    /// then be polled with [`Machine::poll_transmit`], each with its route. Handlers read `extensions` with
-    /// [`Context::extensions`](crate::Context::extensions). Returns how many replies the lane is owed. Frames of a lane that was closed are
-    /// dropped until [`poll_closed_lane`](Self::poll_closed_lane) has returned that lane.
+    /// Handles a frame of one lane, and starts the handlers of its requests. Replies that are ready at once can then be polled with
+    /// [`Machine::poll_transmit`], each with its route. Handlers read `extensions` with [`Context::extensions`](crate::Context::extensions).
+    /// Returns the number of replies that will be sent on the lane because of this frame. Frames of a lane that was closed are dropped until
+    /// [`poll_closed_lane`](Self::poll_closed_lane) has returned that lane.
     ///
     /// This method is for transports with several lanes. A [`Driver`](protocol_core::drive::Driver) uses lane 0 alone, through
     /// [`Machine::handle_frame`].
@@ -163,9 +163,9 @@ impl Endpoint {
         self.receive(lane, extensions, now, |session| session.handle_frame(frame, lane, now))
     }
 
-    /// Handles a frame that came by the stream of a request of ours, as over HTTP. An input request in it that names no call belongs to
-    /// that call, and not to the newest; see [`Session::handle_frame_within`]. Otherwise as [`handle_frame_by`](Self::handle_frame_by),
-    /// without extensions.
+    /// Handles a frame that came on the stream of a request of ours, as over HTTP. If the frame is an input request that names no call, it
+    /// belongs to the call of that request, not to the newest call; see [`Session::handle_frame_within`]. In all other respects equal to
+    /// [`handle_frame_by`](Self::handle_frame_by) without extensions.
     ///
     /// # Errors
     /// [`Full`] returns the frame; see [`Session::handle_frame`].
@@ -186,7 +186,8 @@ impl Endpoint {
         now: Instant,
         handle_frame: impl FnOnce(&mut Session) -> Result<Received, Full>,
     ) -> Result<Received, Full> {
-        // Earlier events are handled first, since the values of this frame do not belong to them. Values that a panic left behind are dropped.
+        // Earlier events are handled first, so that their requests do not get the extensions of this frame. Extensions that a panic left
+        // behind are dropped.
         let stale = self.dispatch(true, |_, _| None, |state, _| state.arriving.take());
         drop(stale);
         if self.closed_lanes.contains(&lane) {
@@ -202,7 +203,7 @@ impl Endpoint {
             },
             |state, _| state.arriving.take(),
         );
-        // Dropped outside of the lock, since they are values of the user.
+        // Dropped outside of the lock, since this may run code of the user.
         drop(attached);
         received
     }
@@ -232,8 +233,8 @@ impl Endpoint {
         noted
     }
 
-    /// The next lane that the session has closed because too much of its output was not read. The transport has to close it, too. Until it is
-    /// returned here, its frames are dropped.
+    /// The next lane that the session has closed because too much of its output was not read. The transport has to close it, too. Frames that
+    /// arrive on the lane before this method has returned it are dropped.
     #[must_use]
     pub fn poll_closed_lane(&mut self) -> Option<Lane> {
         self.dispatch(true, |_, _| None, |_, _| ());
@@ -246,19 +247,18 @@ impl Endpoint {
         self.shared.lock().session.replies_owed(lane)
     }
 
-    /// Returns `true` if a call of the peer was cancelled since this was last asked. Then lanes may be owed fewer
-    /// [replies](Self::replies_owed) without any having been sent.
+    /// Returns `true` if a call of the peer was cancelled since this method was last called. Such a call gets no reply, so the number of
+    /// [replies](Self::replies_owed) that its lane is owed may have decreased although no reply was sent.
     #[must_use]
     pub fn take_cancelled(&mut self) -> bool {
         self.dispatch(true, |_, _| None, |_, _| ());
         core::mem::take(&mut self.has_cancelled)
     }
 
-    /// Changes the state with `first`, handles all events of the session, a few at a time, and then calls `then`. All events are handled
-    /// here.
+    /// Changes the state with `first`, handles all events of the session, a few at a time, and then calls `then`.
     ///
-    /// `first` returns the time, if it knows it. `polling` means that the driver will poll for frames before it waits, so it need not be woken
-    /// for frames that are made meanwhile.
+    /// `first` returns the time, or `None` to keep the last one. `polling` means that the driver will poll for frames before it waits, so it
+    /// need not be woken for frames that are queued meanwhile.
     fn dispatch<T>(
         &mut self,
         polling: bool,
@@ -269,9 +269,10 @@ impl Endpoint {
         self.wants_input = false;
         let mut state = self.shared.lock();
         self.now = first(&mut state, &mut self.late).unwrap_or(self.now);
-        // Other threads may add events as fast as these are handled, so the number of rounds is fixed, and the last takes all that there are.
-        for more in (0..=state.session.unread_events() / MAX_WORK_AT_ONCE).rev() {
-            while (self.work.len() < MAX_WORK_AT_ONCE || more == 0)
+        // Other threads may add events as fast as these are handled, so the number of batches is fixed. The last batch takes all events that
+        // are left.
+        for batches_left in (0..=state.session.unread_events() / MAX_WORK_AT_ONCE).rev() {
+            while (self.work.len() < MAX_WORK_AT_ONCE || batches_left == 0)
                 && let Some(event) = state.session.poll_event()
             {
                 match event {
@@ -372,7 +373,7 @@ impl Endpoint {
         }
     }
 
-    /// Calls code of the user. A panic of it is recorded, and does not end the connection.
+    /// Calls code of the user. If the code panics, the panic is recorded, and the connection goes on.
     fn call_user(&self, call: impl FnOnce()) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(call)) {
             diagnose::panicked(&diagnose::Span::default(), &*panic);
@@ -490,8 +491,8 @@ impl Machine for Endpoint {
     }
 
     fn wants_input(&self) -> bool {
-        // No lock is needed after a turn: since then, verbs may have closed the session, which is noted, or taken the last room for events,
-        // and a frame for which there is no room is returned.
+        // No lock is needed after a turn. Verbs may have closed the session since then, which `is_noted_closed` tells. They may also have used
+        // the last room for events, but then `handle_frame` returns the frame.
         if self.wants_input { !self.shared.is_noted_closed() } else { self.shared.lock().session.wants_input(Lane::CHANNEL) }
     }
 
@@ -527,7 +528,7 @@ impl Machine for Endpoint {
                 state.driver.park(waker, &mut spare);
                 let now = clock();
                 state.session.handle_frames(frames, now);
-                // If no frame was handled, the session is given the time here: the deadlines of the frames written next count from it.
+                // If no frame was handled, this tells the session the time: the deadlines of the frames that are written next count from it.
                 if !state.session.wants_input(Lane::CHANNEL) || state.driver_deadline().is_some_and(|at| at <= now) {
                     state.handle_timeout(now, late);
                 }
@@ -548,7 +549,7 @@ impl Machine for Endpoint {
 impl Drop for Endpoint {
     fn drop(&mut self) {
         let now = self.shared.runtime().now();
-        // Work that was left by a panic comes first.
+        // Work that a panic left behind comes first.
         let mut work = core::mem::take(&mut self.work);
         work.append(&mut self.late);
         {
@@ -574,7 +575,7 @@ impl Drop for Endpoint {
             }
         }
         each(work, |piece| match piece {
-            // Handlers and answers that have not started are not started any more.
+            // Handlers and answers that have not started will not start.
             Work::Serve(served, ..) => served.settle(End::Dropped),
             Work::Answer(input_request, _) => input_request.settle(End::Dropped),
             piece => self.run(piece),
@@ -594,7 +595,7 @@ impl fmt::Debug for Endpoint {
 
 impl State {
     /// Handles one event: changes the state, and adds the work that is to be done outside of the lock. `now` is the time that the driver passed
-    /// last; the session may have learnt a later one from a verb.
+    /// last; a verb may have told the session a later time.
     fn handle_event(&mut self, shared: &Arc<Shared>, event: Event, now: Instant, work: &mut VecDeque<Work>) {
         let now = now.max(self.session.time());
         let grace_ends = || now.saturating_add(self.handler_grace);
@@ -605,7 +606,7 @@ impl State {
             }
             Event::Request { id, request, caller, depth, observed } => {
                 let extensions = self.extensions_of(id);
-                // A request that was cancelled meanwhile has no mode, but its handler runs: with the state that it brings.
+                // `input_mode` fails if the request was cancelled meanwhile. Its handler still runs, with the log in the state of the request.
                 let mode = self.session.input_mode(id);
                 let in_rounds =
                     self.round_kit.is_some() && mode.map_or_else(|_| caller.is_stateless(), |mode| mode == InputMode::Rounds);
@@ -664,7 +665,7 @@ impl State {
             // The capabilities of the peer are always read from the session.
             Event::PeerChanged(_) => {}
             Event::HandshakeRequest { .. } => {
-                // An endpoint has one channel. Only the owner of several could resume a session.
+                // An endpoint has one channel, so it cannot resume a session on another one.
                 let error = RpcError::fixed(tesseron::code::UNAUTHORIZED, "this gateway takes nobody in");
                 let _ = self.session.welcome(Err(error), now);
             }
@@ -673,8 +674,8 @@ impl State {
         }
     }
 
-    /// Handles all deadlines that are due. The work of alarms goes to `late`, to be done after that of events: if the deadline of a call passes
-    /// at the same time as the alarm of its handler, the handler is cancelled before it is woken.
+    /// Handles all deadlines that are due. The work of alarms goes to `late`, and is done after the work of events: if the deadline of a call
+    /// passes at the same time as the alarm of its handler, the handler is cancelled before it is woken.
     fn handle_timeout(&mut self, now: Instant, late: &mut VecDeque<Work>) {
         self.session.handle_timeout(now);
         while let Some(alarm) = self.alarms.due(now) {
@@ -719,7 +720,7 @@ impl State {
                 add(work, slot.end(CallOutcome::new(Outcome::Lost, None, None)).map(Work::Wake));
             }
         }
-        // No effect on those that are cancelled already.
+        // Calls that are cancelled already are not affected.
         for id in self.served_calls.ids() {
             self.cancel(id, CancelReason::Disconnected, grace, work);
         }
@@ -731,7 +732,7 @@ impl State {
     }
 }
 
-/// Adds a piece of work, if there is one. Nearly every event does this, and `extend` is slower, as it prepares for many.
+/// Adds a piece of work, if there is one. Used for nearly every event, and faster than `extend`, which reserves room for several items.
 #[inline]
 fn add(work: &mut VecDeque<Work>, piece: Option<Work>) {
     if let Some(piece) = piece {

@@ -25,15 +25,15 @@ pub struct Call {
     shared: Arc<Shared>,
     id: OutboundId,
     polled: bool,
-    /// Its slot has been removed, since its outcome was read or it was detached.
-    left: bool,
+    /// Its slot has been removed: its outcome was read, or it was detached.
+    has_no_slot: bool,
     /// Updates that were taken from its slot, all at once, and are not yet read. `None` before there are any.
     unread: Option<Box<Unread>>,
 }
 
 impl Call {
     pub(crate) fn new(shared: Arc<Shared>, id: OutboundId) -> Self {
-        Self { shared, id, polled: false, left: false, unread: None }
+        Self { shared, id, polled: false, has_no_slot: false, unread: None }
     }
 
     /// The id of the call in its session, as in [`InputContext::parent`](crate::InputContext::parent).
@@ -63,7 +63,7 @@ impl Call {
 
     /// Polls for the next update as [`Call::next_progress`] does, for hand-written futures. Only the task that polled the call last is woken.
     pub fn poll_progress(&mut self, cx: &mut TaskContext<'_>) -> Poll<Option<Progress>> {
-        if self.unread.as_ref().is_none_or(|unread| unread.is_empty()) && !self.left {
+        if self.unread.as_ref().is_none_or(|unread| unread.is_empty()) && !self.has_no_slot {
             let mut unread = take(&mut self.unread);
             let has_news = self.poll_slot(cx, true, |calls, id| match calls.get_mut(id) {
                 Some(slot) if slot.unread.as_ref().is_none_or(|unread| unread.is_empty()) && slot.is_open() => false,
@@ -81,12 +81,12 @@ impl Call {
 
     /// Lets the call run without its handle. Its progress and its outcome are dropped.
     pub fn detach(mut self) {
-        self.left = true;
+        self.has_no_slot = true;
         drop(self.leave());
     }
 
-    /// Polls until `look` returns `true`, and has this task woken when the slot of the call changes. `look` must return `true` if there is no
-    /// slot.
+    /// Ready once `look` returns `true`; until then, this task is woken when the slot of the call changes. `look` must return `true` if there
+    /// is no slot.
     fn poll_slot(
         &mut self,
         cx: &mut TaskContext<'_>,
@@ -127,7 +127,7 @@ fn cancel(shared: &Shared, id: OutboundId, reason: Option<&str>) {
     });
 }
 
-/// A handle that cancels one call. Cloneable; dropping it has no effect.
+/// A handle to cancel one call. Cloneable; dropping it has no effect.
 #[derive(Clone)]
 pub struct Canceller {
     shared: Arc<Shared>,
@@ -152,34 +152,34 @@ enum Seen {
     Found,
     /// Nothing yet; the task's waker is parked in the slot.
     Parked,
-    /// Nothing yet, and a clone of the waker is needed to park it.
+    /// Nothing yet, and no waker is parked: the caller has to clone its waker first.
     Nothing,
 }
 
 impl Future for Call {
     type Output = CallOutcome;
 
-    /// Discards updates that were not read. Polled again after it was ready, it is pending.
+    /// Discards updates that were not read. A call that is polled again after it was ready stays pending.
     fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<CallOutcome> {
         let this = self.get_mut();
-        if this.left {
+        if this.has_no_slot {
             return Poll::Pending;
         }
         // Both are dropped outside of the lock.
-        let (mut ended, mut others) = (None, None);
+        let (mut ended, mut unread_and_span) = (None, None);
         ready!(this.poll_slot(cx, false, |calls, id| match calls.get(id) {
             Some(slot) if slot.is_open() => false,
             _ => {
                 // Field by field, since the slot is large and mostly empty. A field that is not named here would be dropped under the lock.
                 calls.end(id, |CallSlot { unread, stage, wants_progress: _, span }| {
                     ended = Some(replace(stage, CallStage::Open(None)));
-                    others = Some((unread.take(), take(span)));
+                    unread_and_span = Some((unread.take(), take(span)));
                 });
                 true
             }
         }));
-        this.left = true;
-        drop(others);
+        this.has_no_slot = true;
+        drop(unread_and_span);
         Poll::Ready(match ended {
             Some(CallStage::Ended(done)) => done,
             _ => CallOutcome::new(Outcome::Lost, None, None),
@@ -189,7 +189,7 @@ impl Future for Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        if self.left {
+        if self.has_no_slot {
             return;
         }
         let slot = self.shared.verb(|state, now, after| {

@@ -46,15 +46,16 @@ impl Peer {
     /// this method returns; in that case the method itself writes to the transport. See [`drive`](crate::drive).
     ///
     /// # Errors
-    /// [`InvokeError`], which returns the call: the session is closing, too many calls are in flight, or the peer does not offer it.
+    /// [`InvokeError`], which returns the call: the session is closing, too many calls are in flight, or the peer has not declared the
+    /// capability for this kind of call.
     pub fn call(&self, call: Invoke) -> Result<Call, InvokeError> {
         let span = Span::call(&call);
         // Moved only once the call is made, so that no span is dropped under the lock.
         let mut unused = Some(span.clone());
         let (id, depth) = self.shared.verb(|state, now, after| {
             let depth = call.parent.and_then(|key| state.input_requests.get(&key)).map_or(0, |input_request| input_request.depth);
-            // Not alone if there are ended calls with unread outcomes (several ended in one turn, and the calls that follow them should be
-            // written together) or detached calls.
+            // Detached calls count, and so do ended calls whose outcomes are unread: if several calls ended in one turn, the calls that
+            // follow them should be written together.
             let is_alone = state.calls.is_empty() && !state.session.has_calls();
             let id = state.session.invoke(call, now)?;
             after.output_alone(is_alone);
@@ -117,7 +118,7 @@ impl Peer {
     /// Cancel safe: nothing is lost, and it can be called again at any time.
     ///
     /// # Errors
-    /// The reason for which the session has closed, if it has, also after the handshake.
+    /// The reason for which the session has closed, even if it closed after the handshake.
     pub async fn ready(&self) -> Result<PeerInfo, CloseReason> {
         self.wait(|state| match state.closed {
             Some(reason) => Some(Err(reason)),
@@ -133,8 +134,8 @@ impl Peer {
         self.shared.look(|state| state.session.peer().cloned())
     }
 
-    /// The era of MCP that the handshake of a client has chosen; `None` until then. To be set as
-    /// [`Config::era`](protocol_core::Config::era) when connecting to the same server again, which saves the probe.
+    /// The era of MCP that the handshake of a client has chosen; `None` until then. A client that connects to the same server again saves the
+    /// probe if it sets this as [`Config::era`](protocol_core::Config::era).
     #[must_use]
     pub fn era(&self) -> Option<Era> {
         self.shared.look(|state| state.session.era())
@@ -193,10 +194,10 @@ impl Peer {
         })
     }
 
-    /// Copies the subscriptions of the session `before` to this one: for a Tesseron app that resumes a session on a new channel, since not
-    /// every gateway subscribes again. If the gateway does subscribe again, its new subscription replaces the copied one.
+    /// Copies the subscriptions of the session `before` to this one. For a Tesseron app that resumes a session on a new channel, since not
+    /// every gateway subscribes again then. If the gateway does subscribe again, its new subscription replaces the copied one.
     ///
-    /// It may be called at any time, and more than once. Subscriptions beyond the limit
+    /// This method may be called at any time, and more than once. Subscriptions beyond the limit
     /// ([`Limits::in_flight`](protocol_core::Limits::in_flight)) are left out.
     pub fn carry_over(&self, before: &Self) {
         let subscriptions = before.shared.look(|state| state.subscriptions.all());
@@ -206,7 +207,7 @@ impl Peer {
         });
     }
 
-    /// Notifies an app that `agent` has claimed the session; from now on its actions may be called. For a Tesseron gateway.
+    /// For a Tesseron gateway: notifies the app that `agent` has claimed it. From now on the actions of the app may be called.
     ///
     /// # Errors
     /// As for [`Session::claim`](protocol_core::Session::claim).
@@ -390,7 +391,7 @@ impl Peer {
     }
 }
 
-/// The maximum number of pages of a list, since a faulty peer may return cursors without end.
+/// The maximum number of pages of a list. There is a maximum, since a faulty peer may return cursors without end.
 const MAX_PAGES: usize = 1000;
 
 impl fmt::Debug for Peer {
@@ -415,7 +416,7 @@ fn encode(value: &(impl Serialize + ?Sized)) -> Result<Json, JsonError> {
     // destroyed already.
     let mut draft = DRAFT.try_with(Cell::take).unwrap_or_default();
     let written = write_value(&mut draft, value).map(|()| match draft.len() > KEPT {
-        // Long arguments leave with the buffer.
+        // For long arguments, the buffer itself becomes the JSON.
         true => Json::written(core::mem::take(&mut draft)),
         false => Json::written(draft.to_vec()),
     });
@@ -425,7 +426,7 @@ fn encode(value: &(impl Serialize + ?Sized)) -> Result<Json, JsonError> {
     written
 }
 
-/// Waits until `look` returns a value. It is called again after the handshake and after the end of the session.
+/// Waits until `look` returns a value. `look` is called again after the handshake and after the end of the session.
 struct ChangeWait<'a, L> {
     shared: &'a Shared,
     look: L,

@@ -1,13 +1,13 @@
-//! One form for all JSON texts that mean the same.
+//! The canonical form of JSON text: texts with the same meaning have the same form.
 
 use protocol_core::json::read::string;
 use protocol_core::json::write::write_text;
 
 /// Writes JSON text in one fixed form: members sorted by name, strings with the fewest escapes, no white space. Numbers stay as they are written,
-/// and so does a string that is no Unicode text; members of the same name keep their order. So texts with equal forms are the same to every reader,
-/// in whatever precision it reads them. Of the outermost object, the members in `without` are left out.
+/// and so does a string that is no Unicode text; members of the same name keep their order. So texts with equal forms mean the same to every
+/// reader, in whatever precision it reads numbers. The members of the outermost object that are named in `without` are left out.
 ///
-/// `text` has passed a scan, which bounds its nesting.
+/// `text` must come from a [`protocol_core::Json`], whose nesting is bounded.
 pub(super) fn canonical(text: &[u8], without: &[&str]) -> Vec<u8> {
     let mut writer = Writer { rest: text, out: Vec::with_capacity(text.len()) };
     writer.value(without);
@@ -30,7 +30,7 @@ impl Writer<'_> {
             }
             Some(_) => {
                 let ends = |byte: &u8| matches!(byte, b',' | b']' | b'}' | b':') || byte.is_ascii_whitespace();
-                // At least one byte, so that text which is no JSON comes to an end, too.
+                // At least one byte, so that the loops end for text that is no JSON, too.
                 let length = self.rest.iter().position(ends).unwrap_or(self.rest.len()).max(1);
                 let literal = self.take(length);
                 self.out.extend_from_slice(literal);
@@ -54,7 +54,7 @@ impl Writer<'_> {
     fn object(&mut self, without: &[&str]) {
         self.copy();
         let begin = self.out.len();
-        // The name of each member, and the place at which its text ends.
+        // The name of each member, and the end of its text in `out`.
         let mut members: Vec<(Vec<u8>, usize)> = Vec::new();
         while let Some(byte) = self.peek() {
             match byte {
@@ -97,7 +97,7 @@ impl Writer<'_> {
             texts.push((name, written.get(from..to).unwrap_or_default()));
             from = to;
         }
-        // Stable: which one of two members of the same name counts is up to the reader.
+        // The sort is stable: some readers use the first of two members of the same name, and some use the last.
         texts.sort_by(|(one, _), (other, _)| one.cmp(other));
         for (_, text) in texts {
             self.out.extend_from_slice(text);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_json_does_not_tell_apart_has_one_form() {
+    fn json_texts_with_the_same_meaning_have_one_form() {
         let text = r#" { "b" : [ 1 , { "d" : "\u0041\/" , "c" : null } ] , "_meta" : { "x" : 1 } , "a" : { } , "e" : [ ] } "#;
         assert_eq!(form(text), r#"{"a":{},"b":[1,{"c":null,"d":"A/",}],"e":[],}"#);
         assert_eq!(form(&form(text).replace(",}", "}")), form(text));
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_reader_may_tell_apart_has_another_form() {
+    fn json_texts_that_a_reader_may_distinguish_have_different_forms() {
         for (one, other) in [
             (r#"{"x":1}"#, r#"{"x":1.0}"#),
             (r#"{"x":1e999}"#, r#"{"x":1e998}"#),
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_no_json_comes_to_an_end() {
+    fn text_that_is_no_json_does_not_loop() {
         for text in
             ["", "{", "[", "\"", "\"\\", "]", "{]", "[}", "{:", "[:", r#"{"a""#, r#"{"a":"#, r#"{"a":}"#, "{}}", "[,", "nul"]
         {

@@ -1,4 +1,4 @@
-//! The mark of a thread on which an effect is polled, so that no input request and no other effect of the same call stands in it.
+//! A mark on the thread that polls an effect. While it is set, input requests and other effects of the same call are refused.
 
 use core::cell::Cell;
 
@@ -12,8 +12,8 @@ pub(crate) fn is_in_effect<T>(call: &T) -> bool {
     IN_EFFECT.with(Cell::get) == Some(address(call))
 }
 
-/// Marks the thread while an effect is polled. An effect that drives another endpoint on its thread polls the calls and effects of that one, too:
-/// after them, the mark is what it was.
+/// Marks the thread while an effect is polled. The effect may drive another endpoint on its thread, whose effects are then polled within it:
+/// the mark that was set before is restored after each of them.
 pub(crate) struct EffectMark {
     before: Option<usize>,
 }

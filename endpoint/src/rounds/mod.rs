@@ -1,8 +1,8 @@
 //! The log of an inbound call whose caller is asked in rounds (MCP 2026-07-28, Multi Round-Trip Requests).
 //!
 //! Such a call is a chain of requests. A handler that awaits an answer is dropped, and its request ends with the input requests that are open
-//! and a sealed log. The retry opens the log and runs the handler from its first line: what stands in the log is answered from it at once, and
-//! the first input request that does not stand in it ends the next request.
+//! and a sealed log. The retry opens the log and runs the handler from its first line. Input requests and effects that are in the log resolve
+//! at once, and the first input request that is not in the log ends the retry in the same way.
 //!
 //! ```text
 //!   Request --- an input request, or `once` ---> Logged --- the handler is pending with open input requests ---> (the request ends)
@@ -10,8 +10,8 @@
 //!                                                  '------------------ retry: the log opens --------------------------'
 //! ```
 //!
-//! Answers are found by what was asked (a digest of the kind, the name and the parameters, and how often the same was asked before), never by
-//! their position: a handler that takes another way asks again, and never gets the answer to another input request.
+//! The log finds an answer by a digest of its input request (kind, name and parameters) and by the number of equal requests before it, and not
+//! by its position. So a handler that takes another path than before never gets the answer to a different input request.
 
 mod canonical;
 mod effect_mark;
@@ -37,7 +37,7 @@ pub(crate) const LONGEST_STATE: usize = 16 << 10;
 const ROUND: Duration = Duration::from_secs(600);
 /// The time that a call may take, from its first request to its last retry.
 const WHOLE: Duration = Duration::from_secs(3600);
-/// The difference between the clocks of two processes that is tolerated.
+/// The tolerated difference between the clocks of two processes.
 const SKEW: Duration = Duration::from_secs(30);
 
 /// The log of a call, and the state of its current run.
@@ -47,7 +47,7 @@ pub(crate) struct RoundLog {
     /// `true` for each entry of the log that this run has used.
     used_answers: Vec<bool>,
     used_effects: Vec<bool>,
-    /// The number of times that each input request and each effect has come up in this run.
+    /// The number of times that this run has made each input request, and begun each effect.
     asked: Vec<(String, u32)>,
     begun: Vec<(String, u32)>,
     /// Input requests without an answer.
@@ -56,9 +56,9 @@ pub(crate) struct RoundLog {
     opened: u64,
     /// Effects that are under way.
     running: Vec<String>,
-    /// The handler asks for a round without an input request.
+    /// The handler needs a round even without an input request.
     wants_round: bool,
-    /// The round was taken: nothing is added to the log any more.
+    /// The round was sealed: nothing is added to the log any more.
     has_left: bool,
     /// The error that ends the call instead of a round.
     refusal: Option<RpcError>,
@@ -72,9 +72,9 @@ struct Past {
     /// A random name of the call, the same in all its requests; empty if there were no random bytes.
     invocation: String,
     rounds: u8,
-    /// The sampling depth that earlier requests have claimed.
+    /// The sampling depth of the last request.
     depth: u8,
-    /// The number of updates of progress and log records of the last run.
+    /// The number of progress updates and log records of the last run.
     reports: u32,
     /// Seconds since 1970.
     began: u64,
@@ -89,7 +89,7 @@ struct Past {
 struct PastAnswer {
     of: String,
     nth: u32,
-    /// `None` if the time for the answer had passed.
+    /// `None` if the answer came too late.
     answer: Option<Json>,
 }
 
@@ -113,7 +113,7 @@ struct PastAsk {
     name: String,
     of: String,
     nth: u32,
-    /// The number of answers of a wrong shape so far.
+    /// The number of answers so far that had the wrong shape.
     misfits: u8,
     /// The time after which an answer comes too late, in seconds since 1970.
     until: Option<u64>,
@@ -149,27 +149,27 @@ impl Asking {
 
 /// The step that follows an input request of a handler.
 pub(crate) enum AskStep {
-    /// Its answer stands in the log.
+    /// Its answer is in the log, or it has failed.
     Done(Result<Answer, AskFailed>),
-    /// It is open under this number, and leaves with the round.
+    /// It is open under this number, and will be sent in the round.
     Open(u64),
 }
 
-/// The step that follows the begin of an effect.
+/// The step that follows the beginning of an effect.
 pub(crate) enum EffectStep {
-    /// Its outcome stands in the log.
+    /// The outcome of the effect is in the log.
     Done(Outcome),
-    /// It has to run, with this key; its outcome is the `nth` under its name.
+    /// The effect has to run, with this key. It is the `nth` of its name, from 0.
     Run { key: String, nth: u32 },
-    /// Another one of the same name is under way.
+    /// Another effect of the same name is under way.
     Busy,
-    /// The key would not survive a repeated first request: a round must come first.
+    /// The key would be different after a repeated first request: a round must come first.
     NeedsRound,
-    /// There were no random bytes for its key.
+    /// There were no random bytes for the key.
     NoKey,
 }
 
-/// The end of a request whose handler waits for input.
+/// The reply to a request whose handler waits for input.
 pub(crate) enum Leave {
     /// A round: its input requests, and the log to seal.
     Round {
@@ -196,14 +196,14 @@ pub(crate) fn bound_to(service: &str, version: &str, request: &Request, principa
 }
 
 impl RoundLog {
-    /// The log of a call whose first request this is.
+    /// The log of a new call.
     pub(crate) fn begin(invocation: Option<[u8; 16]>, now: Duration) -> Self {
         let invocation = invocation.map(|bytes| format!("{:032x}", u128::from_be_bytes(bytes))).unwrap_or_default();
         let past = Past { invocation, began: now.as_secs(), ..Past::default() };
         Self { past, ..Self::default() }
     }
 
-    /// The log of a call whose retry this is. `None` if the log is not one, or has expired.
+    /// The log of a call after `retry`, which returned `log`. `None` if `log` cannot be read, or has expired.
     pub(crate) fn resume(log: &[u8], retry: &Retry, now: Duration) -> Option<Self> {
         let mut past: Past = serde_json::from_slice(log).ok()?;
         let (now, skew) = (now.as_secs(), SKEW.as_secs());
@@ -216,7 +216,7 @@ impl RoundLog {
                 _ if is_late => past.answers.push(PastAnswer { of: asked.of, nth: asked.nth, answer: None }),
                 Some(answer) => {
                     past.answers.push(PastAnswer { of: asked.of.clone(), nth: asked.nth, answer: Some(answer) });
-                    // For the number of misfits.
+                    // Kept for its number of misfits.
                     past.asked.push(asked);
                 }
                 None => past.asked.push(asked),
@@ -226,13 +226,13 @@ impl RoundLog {
         Some(Self { past, used_answers, used_effects, ..Self::default() })
     }
 
-    /// The sampling depth that earlier requests have claimed.
+    /// The sampling depth of the last request.
     pub(crate) fn depth(&self) -> u8 {
         self.past.depth
     }
 
-    /// Returns `true` if the handler has not come as far as in the last request when it makes its `nth` report. A handler that takes another way
-    /// may leave entries of the log unused, so that the number of its reports decides, too.
+    /// Returns `true` if the `nth` report of the handler repeats a report of the last request: it is not beyond the number of reports of the last
+    /// request, and entries of the log are still unused. The number is needed since a handler that takes another path may never use some entries.
     pub(crate) fn is_replaying(&self, nth: u32) -> bool {
         nth <= self.past.reports && self.used_answers.iter().chain(&self.used_effects).any(|used| !used)
     }
@@ -284,7 +284,7 @@ impl RoundLog {
         AskStep::Open(number)
     }
 
-    /// A name that no open input request has, and none that may be asked again.
+    /// A name that no open input request has, and no input request of the last round.
     fn free_name(&self) -> String {
         let is_taken =
             |name: &String| self.open.iter().map(|open| &open.entry).chain(&self.past.asked).any(|asked| asked.name == *name);
@@ -317,8 +317,8 @@ impl RoundLog {
 
     // ---- Effects ----
 
-    /// Begins an effect. If `must_be_sealed`, its key must stand in a sealed state before. `None` once the request is about to end: the state does
-    /// not hold what happens now.
+    /// Begins an effect. If `must_be_sealed`, a state with its key must have been sealed before. `None` once the round of this request is sealed,
+    /// since the effect would not be in its log.
     pub(crate) fn begin_effect(&mut self, name: &str, must_be_sealed: bool) -> Option<EffectStep> {
         if self.has_left {
             return None;
@@ -345,7 +345,7 @@ impl RoundLog {
         Some(EffectStep::Run { key: seal::effect_key(&self.past.invocation, name, place, nth), nth })
     }
 
-    /// Ends an effect; without an outcome, it was dropped on the way. Returns `true` if the round may have waited for it.
+    /// Ends an effect. `outcome` is `None` if the effect was dropped. Returns `true` if the round may have waited for the effect.
     pub(crate) fn end_effect(&mut self, name: &str, nth: u32, outcome: Option<Outcome>) -> bool {
         self.running.retain(|running| running != name);
         if let Some(outcome) = outcome {
@@ -362,13 +362,13 @@ impl RoundLog {
 
     // ---- The end of the request ----
 
-    /// Returns `true` if the request has a reason to end before its handler.
+    /// Returns `true` if the request must end before its handler does.
     fn is_waiting(&self) -> bool {
         !self.open.is_empty() || self.wants_round || self.refusal.is_some()
     }
 
-    /// Takes the round with which the request ends, if its handler waits for input and no effect is under way. `depth` is the sampling depth of
-    /// the call, `most` the number of rounds that it may have, and `reports` the number of updates and records of this run.
+    /// Ends the run and returns the reply to the request, if the handler waits for input and no effect is under way. `depth` is the sampling depth
+    /// of the call, `most` the maximum number of rounds, and `reports` the number of progress updates and log records of this run.
     pub(crate) fn leave(&mut self, depth: u8, most: u8, reports: u32, now: Duration) -> Option<Leave> {
         if self.is_in_effect() || !self.is_waiting() {
             return None;
@@ -400,7 +400,7 @@ fn note_used(used: &mut [bool], at: usize) {
     }
 }
 
-/// Counts one more occurrence of `name`; returns how many there were before.
+/// Counts one more occurrence of `name`; returns the number of earlier occurrences.
 fn count(all: &mut Vec<(String, u32)>, name: &str) -> u32 {
     if let Some((_, number)) = all.iter_mut().find(|(known, _)| known == name) {
         let nth = *number;

@@ -7,7 +7,7 @@ use engine::Runtime;
 
 /// The length of a key, in bytes.
 const KEY: usize = 32;
-/// The number of bytes of a key's digest that name it in a sealed state.
+/// The length of the id of a key in a sealed state, in bytes. The id is the beginning of the key's digest.
 const KEY_ID: usize = 4;
 /// The length of the random number of a sealed state, in bytes.
 const NONCE: usize = 24;
@@ -19,8 +19,9 @@ pub(crate) type Digest = [u8; 32];
 
 /// Keys that seal the states of calls between two rounds of input requests ([`Service::seal_keys`](crate::Service::seal_keys)).
 ///
-/// Every process that may get the retry of a call needs the key that sealed its state. To change the key of several processes: first let all of
-/// them open the new one ([`SealKeys::also_opens`]), then seal with it, and remove the old one an hour later, when no state is older.
+/// Every process that may get the retry of a call needs the key that sealed its state. To change the key of several processes, first add the
+/// new key to all of them with [`SealKeys::also_opens`], then seal with it, and remove the old key an hour later, when all states sealed with
+/// it have expired.
 #[derive(Clone)]
 pub struct SealKeys {
     seals: [u8; KEY],
@@ -52,7 +53,8 @@ impl fmt::Debug for SealKeys {
     }
 }
 
-/// Seals and opens the states of one service. Its key is that of the owner, or a random one, with which a state opens only in this process.
+/// Seals and opens the states of one service, with the keys of [`SealKeys`] or a random key. A state that is sealed with a random key opens only
+/// in this process.
 #[derive(Debug, Default)]
 pub(crate) struct Sealer {
     keys: OnceLock<SealKeys>,
@@ -69,7 +71,7 @@ impl Sealer {
         if self.keys.get().is_none() {
             let mut key = [0; KEY];
             runtime.fill_random(&mut key).ok()?;
-            // Another thread may have been first.
+            // It fails if another thread has set a key meanwhile, which is then used.
             let _ = self.keys.set(SealKeys::new(key));
         }
         self.keys.get()
@@ -93,7 +95,7 @@ impl Sealer {
         Some(cipher::encode(&out))
     }
 
-    /// Opens a state that a [`Self::seal`] with the same `bound` and one of these keys has made; `None` for any other text.
+    /// Opens a state that was sealed with the same `bound` and one of these keys; `None` for any other text.
     pub(crate) fn open(&self, text: &str, bound: &Digest, runtime: &dyn Runtime) -> Option<Vec<u8>> {
         let bytes = cipher::decode(text)?;
         let (format, rest) = bytes.split_first()?;
@@ -117,17 +119,17 @@ pub(crate) fn digest<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Digest {
     cipher::digest(parts)
 }
 
-/// Text without padding that is safe in URLs.
+/// Encodes bytes as URL-safe base64 without padding.
 pub(crate) fn encode(bytes: &[u8]) -> String {
     cipher::encode(bytes)
 }
 
-/// The key of an effect: 43 letters, digits, `-` and `_`, others for every effect of every call. `place` is the place of its name among the effects
-/// of the call.
+/// The key of an effect: 43 letters, digits, `-` and `_`, different for every effect of every call. `place` is the index of its name among the
+/// names of effects of the call.
 pub(crate) fn effect_key(invocation: &str, name: &str, place: usize, nth: u32) -> String {
     match cfg!(feature = "seal") {
         true => encode(&digest([invocation.as_bytes(), name.as_bytes(), &nth.to_be_bytes()])),
-        // Then a handler runs only once, and needs no key that it finds again.
+        // Without `seal` a handler runs only once, so the key need not be the same in another run.
         false => format!("{invocation}-{place:04}{nth:06}"),
     }
 }
@@ -168,7 +170,7 @@ mod cipher {
     }
 }
 
-/// Without the feature no state is made, and none opens; see [`Sealer::is_able`].
+/// Without the feature `seal`, no state is sealed or opened; see [`Sealer::is_able`].
 #[cfg(not(feature = "seal"))]
 mod cipher {
     use super::{Digest, KEY, NONCE};
@@ -256,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_of_a_digest_cannot_be_shifted() {
+    fn a_digest_depends_on_the_boundaries_of_its_parts() {
         assert_ne!(digest([b"ab".as_slice(), b"c"]), digest([b"a".as_slice(), b"bc"]));
     }
 }

@@ -51,7 +51,7 @@ pub(crate) struct Entries {
 }
 
 impl Entries {
-    /// The actions of the manifest of a Tesseron app. `timeout` is that of tools that set none.
+    /// The actions of the manifest of a Tesseron app. `timeout` is the default timeout of a tool.
     pub(crate) fn actions(&self, timeout: Option<Duration>) -> impl Iterator<Item = Json> {
         self.tools.values().map(move |(tool, description)| tesseron::action(description, tool.options.deadline.or(timeout)))
     }
@@ -73,12 +73,12 @@ struct Watcher {
 pub(crate) enum Audience {
     /// An MCP client, which requests the list again.
     Client,
-    /// A Tesseron gateway, which is sent the whole list. `timeout` is that of actions that set none.
+    /// A Tesseron gateway, which is sent the whole list. `timeout` is the default timeout of an action.
     Gateway { timeout: Option<Duration> },
 }
 
 impl Audience {
-    /// The notice that `list` changed; `None` if the peer has no such list: Tesseron has no prompts.
+    /// The notice that `list` changed; `None` if the protocol has no such list: Tesseron has no prompts.
     fn notice(self, list: ListKind, entries: &Entries) -> Option<Notice> {
         match (self, list) {
             (Self::Client, ListKind::Tools) => Some(Notice::ToolsChanged),
@@ -92,7 +92,7 @@ impl Audience {
 }
 
 impl Catalog {
-    /// Adds a tool, or replaces the one with the same name.
+    /// Adds a tool, or replaces the tool with the same name.
     ///
     /// # Errors
     /// As for [`Service::try_tool`](crate::Service::try_tool). Nothing is changed then.
@@ -102,12 +102,12 @@ impl Catalog {
         Ok(())
     }
 
-    /// Removes a tool. Returns `false` if there is none of that name; then peers are not notified.
+    /// Removes a tool. Returns `false` if there is no tool of that name; then peers are not notified.
     pub fn remove_tool(&self, name: &str) -> bool {
         self.remove(ListKind::Tools, name, |entries| &mut entries.tools)
     }
 
-    /// Adds a prompt, or replaces the one with the same name.
+    /// Adds a prompt, or replaces the prompt with the same name.
     ///
     /// # Errors
     /// As for [`Service::try_prompt`](crate::Service::try_prompt). Nothing is changed then.
@@ -122,7 +122,7 @@ impl Catalog {
         self.remove(ListKind::Prompts, name, |entries| &mut entries.prompts)
     }
 
-    /// Adds a resource, or replaces the one with the same URI.
+    /// Adds a resource, or replaces the resource with the same URI.
     pub fn add_resource(&self, resource: Resource) {
         self.insert_resource(resource);
         self.announce(ListKind::Resources);
@@ -134,7 +134,7 @@ impl Catalog {
         self.remove(ListKind::Resources, uri, |entries| &mut entries.resources)
     }
 
-    /// Adds a resource template, or replaces the one with the same text.
+    /// Adds a resource template, or replaces the template with the same text.
     pub fn add_resource_template(&self, template: ResourceTemplate) {
         self.insert_resource_template(template);
         self.announce(ListKind::Resources);
@@ -201,7 +201,7 @@ impl Catalog {
     /// Notifies the peer of `session` of every change from now on.
     pub(crate) fn watch(&self, session: &Arc<Shared>, audience: Audience) {
         let mut sessions = self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        // Before it grows, and not each time: over HTTP every request may have a session of its own.
+        // Ended sessions are removed only before the list grows, since over HTTP every request may add a session.
         if sessions.len() == sessions.capacity() {
             sessions.retain(|watcher| watcher.session.strong_count() > 0);
         }

@@ -54,7 +54,7 @@ pub struct Service {
     config: Config,
     page_size: usize,
     catalog: Catalog,
-    /// The owner has taken the handle of the catalog, so the lists may change while sessions run.
+    /// [`Service::catalog`] was called, so the lists may change while sessions run.
     is_changeable: bool,
     completer: Option<Completer>,
     sealer: Arc<Sealer>,
@@ -208,8 +208,8 @@ impl Service {
         self
     }
 
-    /// Adds a method that the protocol does not have. The handler takes the parameters byte for byte, an object, and returns the result
-    /// that is sent, which on MCP must be an object. Methods of the protocol cannot be replaced.
+    /// Adds a method that the protocol does not have. The handler takes the parameters, which are an object, byte for byte, and returns the
+    /// result, which on MCP must be an object. Methods of the protocol cannot be replaced.
     #[must_use]
     pub fn method<F, Fut>(mut self, name: impl Into<String>, handler: F) -> Self
     where
@@ -225,24 +225,24 @@ impl Service {
         self
     }
 
-    /// Adds the handler of a notification that the protocol does not have. It takes the parameters byte for byte. It is called by the task
-    /// that drives the endpoint, so it must not block.
+    /// Adds the handler of a notification that the protocol does not have. The handler takes the parameters byte for byte. It is called by the
+    /// task that drives the endpoint, so it must not block.
     #[must_use]
     pub fn notification(mut self, name: impl Into<String>, handler: impl Fn(Option<Json>) + Send + Sync + 'static) -> Self {
         self.notifications.insert(name.into(), Box::new(handler));
         self
     }
 
-    /// Sets the keys that seal the states of calls between two rounds of input requests (MCP 2026-07-28), so that any process with these keys
-    /// serves their retries. Default: a random key, with which only this service in this process does.
+    /// Sets the keys that seal the states of calls between two rounds of input requests (MCP 2026-07-28). Any process with these keys can serve
+    /// the retries. Default: a random key; then only this service in this process can serve them.
     #[must_use]
     pub fn seal_keys(mut self, keys: SealKeys) -> Self {
         self.sealer = Arc::new(Sealer::with(keys));
         self
     }
 
-    /// Sets the version of the handlers, which a state between two rounds is bound to: change it where a handler can no longer go on from a
-    /// state of an older version. Then the retry is refused, and the caller starts again. Default: empty.
+    /// Sets the version of the handlers. The state of a call between two rounds is bound to it: a retry with a state of another version is
+    /// refused, and the caller starts again. Change the version when a handler can no longer go on from an older state. Default: empty.
     #[must_use]
     pub fn handlers_version(mut self, version: impl Into<String>) -> Self {
         self.version = version.into();
@@ -264,7 +264,7 @@ impl Service {
         self
     }
 
-    /// The parts that states are sealed with, if they can be sealed on this runtime.
+    /// The keys and names to seal states with, if states can be sealed on this runtime.
     pub(crate) fn round_kit(&self, runtime: &dyn Runtime) -> Option<RoundKit> {
         let kit = || RoundKit {
             sealer: Arc::clone(&self.sealer),
@@ -429,8 +429,8 @@ impl Service {
         served.subscribe(subscription, Text::from(&*uri)).map(|()| Start::Reply(Reply::Done))
     }
 
-    /// Opens a subscription, which its caller or the end of the session ends. A kind that the service does not announce is left out; if none
-    /// is left, the subscription ends at once, since it could never say anything.
+    /// Opens a subscription. It ends when its caller cancels it or the session ends. Kinds of changes that the service does not announce are
+    /// left out; if no kind is left, the subscription ends at once, since it could never send anything.
     fn listen(&self, served: &Arc<ServedCall>, wanted: &SubscriptionFilter) -> Start {
         let entries = self.catalog.entries();
         let is_subscribable = |uri: &&Text| entries.resources.get(uri.as_str()).is_some_and(|(resource, _)| resource.subscribable);
@@ -480,9 +480,9 @@ impl Service {
 
     /// One page of a list.
     ///
-    /// A cursor is the name of the list and the index of the first entry of the page, opaque to the peer. One that this service cannot have
-    /// made is refused. A list that may change can have become shorter than the index: then the page is empty, and the peer, which has been
-    /// notified of the change, starts again.
+    /// A cursor is the name of the list and the index of the first entry of the page, opaque to the peer. A cursor that this service cannot
+    /// have made is refused. If the list has become shorter than the index, the page is empty; the peer was notified of the change, and starts
+    /// again.
     fn page<T>(&self, list: &str, entries: &BTreeMap<String, (T, Json)>, request: &List) -> Result<Start, RpcError> {
         let (size, length) = (self.page_size, entries.len());
         let from = match request.cursor() {
@@ -517,7 +517,7 @@ fn registered(service: Result<Service, SchemaUnchecked>) -> Service {
     }
 }
 
-/// Ends a subscription. One that does not exist is a success, too.
+/// Ends a subscription. The reply is a success even if the subscription does not exist.
 fn unsubscribe(served: &ServedCall, request: &Unsubscribe) -> Start {
     match (request.uri(), request.subscription()) {
         (Some(uri), _) => served.unsubscribe(|_, of| **of == *uri),
@@ -533,7 +533,7 @@ fn unknown(uri: &str) -> Start {
 
 fn configure(served: &ServedCall, options: ServeOptions) {
     if options != ServeOptions::default() {
-        // It fails if the call was cancelled meanwhile, which then needs no deadline.
+        // It fails if the call was cancelled meanwhile. Then no deadline is needed.
         let _ = served.configure(options);
     }
 }
@@ -542,6 +542,6 @@ fn configure(served: &ServedCall, options: ServeOptions) {
 fn page_start(list: &str, cursor: &str) -> Option<usize> {
     let index = cursor.strip_prefix(list)?.strip_prefix(':')?;
     let from: usize = index.parse().ok()?;
-    // `page` never writes `+5`, `05` or `0`, although they parse.
+    // `+5`, `05` and `0` parse, but `page` never writes them.
     (from > 0 && from.to_string() == index).then_some(from)
 }

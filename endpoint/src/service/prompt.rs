@@ -22,14 +22,14 @@ use protocol_core::session::ServeOptions;
 type Run = dyn Fn(Context, BTreeMap<String, String>) -> BoxFuture<'static, Result<PromptOutput, ToolError>> + Send + Sync;
 
 /// A prompt, to be registered with [`Service::prompt`](crate::Service::prompt). Its handler may run for long: with its [`Context`] it can
-/// report progress and be cancelled, as a tool's.
+/// report progress and be cancelled, like the handler of a tool.
 #[derive(Clone)]
 pub struct Prompt {
     pub(crate) name: String,
     title: Option<String>,
     description: Option<String>,
     arguments: Vec<PromptArgument>,
-    /// The JSON pointer of the first keyword in the schema of its arguments that cannot be checked.
+    /// The JSON pointer of the first keyword in the schema of the arguments that cannot be checked.
     unchecked: Option<String>,
     pub(crate) options: ServeOptions,
     handler: Arc<Run>,
@@ -68,7 +68,7 @@ impl Prompt {
     /// A prompt whose arguments are the fields of a struct. The doc comment of a field is the description of its argument; an `Option` is
     /// an argument that is not required.
     ///
-    /// On the wire every argument is a string. If its field has another type, the string is parsed as JSON, so `"3"` is a number and
+    /// On the wire every argument is a string. If the field has another type, the string is parsed as JSON, so `"3"` is a number and
     /// `"true"` a boolean. Arguments are checked against the schema of the type before the handler runs; the error for arguments that are
     /// not valid is -32602 and names each argument and what is wrong with it.
     ///

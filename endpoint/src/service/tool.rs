@@ -149,9 +149,9 @@ impl Tool {
         Self::task(name, None, handler, ToolError::tool_reply)
     }
 
-    /// A tool like one of [`Tool::new`], with a handler that may block. It runs on one of the runtime's threads for blocking code. If the
-    /// call is cancelled, the handler can notice it ([`Context::is_cancelled`]), but it cannot be stopped from outside. In MCP 2026-07-28, where an
-    /// input request ends the request of the call, its input requests fail ([`AskFailed::Invalid`](crate::AskFailed::Invalid)).
+    /// A tool as [`Tool::new`] makes it, with a handler that may block. The handler runs on one of the runtime's threads for blocking code. If
+    /// the call is cancelled, the handler can notice it ([`Context::is_cancelled`]), but it cannot be stopped from outside. In MCP 2026-07-28 the
+    /// input requests of a blocking handler fail ([`AskFailed::Invalid`](crate::AskFailed::Invalid)), since they would have to end the handler.
     pub fn blocking<A, R, F>(name: impl Into<String>, handler: F) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
@@ -186,9 +186,9 @@ impl Tool {
     /// ```
     ///
     /// # Errors
-    /// [`SchemaInvalid`] if `schema` is not a JSON Schema with `"type": "object"`, or has an `x-mcp-header` that is not allowed. Its subschemas are validated only with the feature
-    /// `validate`. Without it, a schema with a keyword that cannot be checked is refused when the tool is registered
-    /// ([`Service::try_tool`](crate::Service::try_tool)).
+    /// [`SchemaInvalid`] if `schema` is not a JSON Schema with `"type": "object"`, or has an `x-mcp-header` that is not allowed. Its subschemas
+    /// are validated only with the feature `validate`. Without it, a schema with a keyword that cannot be checked is refused when the tool is
+    /// registered ([`Service::try_tool`](crate::Service::try_tool)).
     pub fn raw<F, Fut>(name: impl Into<String>, schema: Json, handler: F) -> Result<Self, SchemaInvalid>
     where
         F: Fn(Context, Json) -> Fut + Send + Sync + 'static,
@@ -250,7 +250,7 @@ impl Tool {
                 Err(errors) => return Ok(invalid(&errors)),
             };
             let mut future = Box::pin(handler(context, arguments));
-            // No wake is lost by the no-op waker: a pending future is polled again, with a real waker, as soon as there is a task.
+            // The no-op waker loses no wake: a pending future is polled again, with a real waker, as soon as it is in a task.
             match future.as_mut().poll(&mut TaskContext::from_waker(Waker::noop())) {
                 Poll::Ready(value) => {
                     // As after an `await`, the future is dropped before the result is serialized.
@@ -329,8 +329,8 @@ impl Tool {
     }
 
     /// Sets the capabilities that a caller must have declared: sampling, elicitation, roots. Capabilities that only a server can have are ignored.
-    /// The call of a caller that lacks one is refused before the handler runs: in MCP 2026-07-28 with the error -32021, otherwise as if the handler
-    /// had made an input request that needs it, and failed with its error ([`AskFailed::NoSampling`] and so on).
+    /// If the caller lacks one of them, its call is refused before the handler runs: in MCP 2026-07-28 with the error -32021, otherwise with the
+    /// reply to a handler that returns the [`AskFailed`](crate::AskFailed) for the missing capability ([`AskFailed::NoSampling`] and so on).
     #[must_use]
     pub fn needs(mut self, capabilities: Capabilities) -> Self {
         self.needs = capabilities;
@@ -369,8 +369,8 @@ impl Tool {
         self
     }
 
-    /// Runs the handler without a task of its own: it is polled once by the task that drives the endpoint, and moved to a new task only if it
-    /// is then pending. For quick handlers; a slow one delays everything else on the connection. No effect on [`Tool::blocking`].
+    /// Runs the handler without a task of its own: the task that drives the endpoint polls it once, and moves it to a new task only if it is
+    /// still pending. For quick handlers; a slow one delays everything else on the connection. No effect on [`Tool::blocking`].
     #[must_use]
     pub fn inline(mut self) -> Self {
         self.inline = true;
@@ -390,7 +390,7 @@ impl Tool {
         self.headers.as_ref()
     }
 
-    /// The JSON pointer of the first keyword in the schema of its arguments that cannot be checked.
+    /// The JSON pointer of the first keyword in the schema of the arguments that cannot be checked.
     pub(crate) fn unchecked(&self) -> Option<String> {
         self.input.unchecked()
     }
@@ -456,7 +456,8 @@ pub enum ToolError {
     /// else; a failed prompt or resource answers with an internal error.
     #[error("{0}")]
     Failed(Text),
-    /// The handler stopped because its call was cancelled. Nothing is sent then. If the call was not cancelled, it fails with this message.
+    /// The handler stopped because its call was cancelled. Then no reply is sent. If the call was not cancelled, it fails with the message
+    /// "cancelled".
     #[error("cancelled")]
     Cancelled,
     /// An input request failed. Handled as [`ToolError::Failed`]; Tesseron also sends its error code ([`AskFailed::code`]).
@@ -487,8 +488,8 @@ impl ToolError {
     /// client shows them to the user, and may call again afterwards.
     ///
     /// If the caller of `context` does not support elicitation by URL, this is a [`ToolError::Ask`] with [`AskFailed::NoUrlElicitation`]
-    /// instead; if `urls` is empty or one of them is not valid, one with [`AskFailed::Invalid`]. MCP 2026-07-28 has no such error: there it is a
-    /// [`ToolError::Failed`] that names the addresses.
+    /// instead. If `urls` is empty or one of them is not valid, it is a [`ToolError::Ask`] with [`AskFailed::Invalid`]. MCP 2026-07-28 does not
+    /// have the error -32042: there this is a [`ToolError::Failed`] that names the URLs.
     #[must_use]
     pub fn urls_required(context: &Context, urls: impl IntoIterator<Item = OpenUrl>) -> Self {
         if !context.capabilities().elicitation_url {

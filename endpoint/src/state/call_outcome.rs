@@ -1,4 +1,4 @@
-//! The outcome of an outbound call, and the error if it has no result.
+//! The outcome of an outbound call, and the error of a call without a result.
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;

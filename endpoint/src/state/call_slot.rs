@@ -13,7 +13,7 @@ pub(crate) struct CallSlot {
     /// Unread updates. `None` before there are any: most calls have none.
     pub(crate) unread: Option<Box<Unread>>,
     pub(crate) stage: CallStage,
-    /// The waiting task is also to be woken by progress.
+    /// Progress wakes the waiting task, too.
     pub(crate) wants_progress: bool,
     pub(crate) span: Span,
 }
@@ -54,8 +54,8 @@ impl CallSlot {
     }
 }
 
-/// The maximum number of unread updates of a call in its slot. Further ones are merged into the newest. The [`Call`](crate::Call) itself may
-/// have taken as many again that it has not returned yet.
+/// The maximum number of unread updates of a call in its slot. Further updates are merged into the newest. The [`Call`](crate::Call) may hold
+/// as many more updates that it has taken out of the slot, and that were not read yet.
 const MAX_UNREAD: usize = 1024;
 
 /// Unread updates, oldest first.
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unread_progress_is_bounded_and_the_newest_wins() {
+    fn unread_progress_is_bounded_and_merged_into_the_newest() {
         let mut unread = Unread::default();
         let mut counters = Counters::default();
         for value in 0..2000_u32 {

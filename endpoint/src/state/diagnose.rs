@@ -1,5 +1,4 @@
-//! The records of an endpoint for a `tracing` subscriber: a span for each inbound call, input request and outbound call, and events for what
-//! helps to find the cause of a problem.
+//! The records of an endpoint for a `tracing` subscriber: spans and events.
 //!
 //! | Span | Fields |
 //! |---|---|
@@ -47,7 +46,7 @@ mod on {
 
     const TARGET: &str = "protocol_core";
 
-    /// The maximum number of characters of a text of the peer that are recorded.
+    /// The maximum number of characters that are recorded of a text of the peer.
     const MAX_CHARACTERS: usize = 200;
 
     /// A span, once it is open. Boxed, since most programs have no subscriber.
@@ -97,7 +96,7 @@ mod on {
             span
         }
 
-        /// Records what is known only once the call is made.
+        /// Records the id and the depth, which are known only once the call is made.
         pub(crate) fn made(&self, id: OutboundId, depth: u8) {
             if let Some(span) = self.0.get() {
                 span.record("id", display(id)).record("depth", depth);
@@ -132,7 +131,7 @@ mod on {
         }
     }
 
-    /// Records the trace that the caller belongs to.
+    /// Records the trace context that the caller sent.
     fn trace(span: &tracing::Span, caller: &Caller) {
         if span.is_disabled() || caller.meta().is_none() {
             return;
@@ -177,7 +176,7 @@ mod on {
         }
     }
 
-    /// Records that a handler reported progress that is not valid.
+    /// Records that a handler reported invalid progress.
     pub(crate) fn progress_refused(served: &ServedCall, error: ProgressError) {
         // An update after the end of the call is not an error.
         if error != ProgressError::NotLive {

@@ -21,7 +21,7 @@ pub(crate) struct ListChanges([ListChange; 3]);
 
 #[derive(Debug, Default)]
 struct ListChange {
-    /// The number of the newest change for which there was a notice. Two threads may store theirs in the wrong order.
+    /// The number of the newest change for which a notice was stored. Two threads may store their notices in the wrong order.
     newest: u64,
     pending: Option<Notice>,
     /// `true` if the pending notice was sent to subscriptions.
@@ -68,7 +68,7 @@ mod tests {
 
     /// Two threads add a tool each, and store their notices in the opposite order.
     #[test]
-    fn of_two_notices_about_a_list_the_later_change_counts() {
+    fn the_notice_of_the_later_change_of_a_list_is_kept() {
         let list = |names: &str| Notice::Actions(Json::parse(String::from(names)).unwrap());
         let mut changes = ListChanges::default();
         changes.put(ListKind::Tools, 2, list("[1,2]"));

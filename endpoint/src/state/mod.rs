@@ -72,7 +72,7 @@ pub(crate) struct State {
     pub(crate) arriving: Option<(Lane, Extensions)>,
     /// The checkpoints of handlers, recorded under test.
     pub(crate) checkpoints: Option<Vec<(Instant, Json)>>,
-    /// The parts that states are sealed with, if callers can be asked in rounds.
+    /// The keys and names to seal states with, if input requests can be made in rounds.
     pub(crate) round_kit: Option<RoundKit>,
 }
 
@@ -207,7 +207,7 @@ mod tests {
 
     /// A verb wakes the driver and several tasks. After the first waker that panicked, the others were not woken.
     #[test]
-    fn regression_a_waker_that_panics_keeps_no_other_of_a_verb_from_being_woken() {
+    fn regression_a_waker_that_panics_does_not_prevent_the_other_wakes_of_a_verb() {
         let (panics, sleeps) = (Arc::new(Woken { panics: true, ..Woken::default() }), Arc::new(Woken::default()));
         let [panicking, sleeping] = [&panics, &sleeps].map(|woken| Waker::from(Arc::clone(woken)));
         let config = protocol_core::Config::mcp_server(protocol_core::Identity::new("s", "1"));

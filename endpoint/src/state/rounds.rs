@@ -14,7 +14,7 @@ use protocol_core::dialect::{Answer, Reply, Retry};
 use protocol_core::error::RpcError;
 use protocol_core::session::{AskError, ServeOptions};
 
-/// The parts of a service that a state is sealed with.
+/// The keys that seal a state, and the names that the state is bound to.
 #[derive(Clone, Debug)]
 pub(crate) struct RoundKit {
     pub(crate) sealer: Arc<crate::rounds::Sealer>,
@@ -33,8 +33,8 @@ impl State {
 }
 
 impl ServedCall {
-    /// Counts an update of progress or a log record of the handler. Returns `true` while the handler repeats what it did in an earlier request, so
-    /// that this one is not sent again.
+    /// Counts a progress update or log record of the handler. Returns `true` if the handler made it in an earlier request already, so that it must
+    /// not be sent again.
     pub(super) fn repeats_report(&self, state: &State) -> bool {
         if !self.asks_in_rounds() {
             return false;
@@ -46,9 +46,9 @@ impl ServedCall {
     /// Opens the log of a retry, before its handler starts.
     ///
     /// # Errors
-    /// The error to reply with, if the state does not open. Nothing may be run then.
+    /// The error to reply with, if the state does not open. The handler must not run then.
     pub(crate) fn resume(&self, retry: &Retry) -> Result<(), RpcError> {
-        // Answers without a state belong to no round of this service.
+        // Without a state, the answers belong to no round of this service, and the call starts from the beginning.
         let Some(state) = retry.state() else { return Ok(()) };
         if state.len() > LONGEST_STATE {
             return Err(not_accepted());
@@ -63,12 +63,12 @@ impl ServedCall {
                 slot.rounds = Some(Box::new(log));
             }
         });
-        // It fails if the call was cancelled meanwhile, which then asks for nothing.
+        // It fails if the call was cancelled meanwhile. Then it makes no input request, and its depth does not matter.
         let _ = self.configure(ServeOptions::default().with_depth(depth));
         Ok(())
     }
 
-    /// Looks up the answer to an input request in the log, or opens the input request, which leaves when the handler is pending.
+    /// Looks up the answer to an input request in the log, or opens the input request, to be sent in a round when the handler is pending.
     pub(crate) fn ask_in_round(self: &Arc<Self>, asking: Asking) -> Result<RoundStep, AskFailed> {
         let (unsupported, required) = (AskFailed::unsupported(&asking.ask), asking.ask.required_capabilities());
         if self.is_blocking() {
@@ -94,7 +94,7 @@ impl ServedCall {
         }
     }
 
-    /// Begins an effect: its outcome stands in the log, or it has to run. `None` if the call is over.
+    /// Begins an effect: its outcome is in the log, or it has to run. `None` if the call is over.
     pub(crate) fn begin_effect(&self, name: &str, must_be_sealed: bool) -> Option<EffectStep> {
         let (invocation, now) = (self.invocation(), self.shared.runtime().unix_time().unwrap_or_default());
         let must_be_sealed = must_be_sealed && self.asks_in_rounds();
@@ -105,7 +105,7 @@ impl ServedCall {
         step
     }
 
-    /// Ends an effect; without an outcome, it was dropped on the way.
+    /// Ends an effect. `outcome` is `None` if the effect was dropped.
     pub(crate) fn end_effect(&self, name: &str, nth: u32, outcome: Option<Outcome>) {
         let is_waiting = self.shared.look(|state| {
             let log = state.served_calls.get_mut(&self.id).and_then(|slot| slot.rounds.as_mut());
@@ -116,14 +116,15 @@ impl ServedCall {
         }
     }
 
-    /// Has the handler polled once more, after which its request ends: a task of its own may have asked, or ended what the round waited for.
+    /// Has the handler polled once more, so that its request can end after that poll. Needed if another task than that of the handler has made
+    /// the input request, or has ended the effect that the round waited for.
     fn wake_to_leave(&self) {
         if let Some(waker) = self.task_waker() {
             waker.wake();
         }
     }
 
-    /// The reply with which a request ends whose handler waits for input.
+    /// The reply that ends the request, if its handler waits for input.
     pub(super) fn leave(&self) -> Option<Reply> {
         if self.is_cancelled() {
             return None;
@@ -153,7 +154,7 @@ impl ServedCall {
         })
     }
 
-    /// Replaces a reply that reports an input request without the capability for it: the protocol has an error for that.
+    /// Replaces a reply that reports a missing capability for an input request with the error that MCP 2026-07-28 has for it.
     pub(super) fn with_missing_capability(&self, state: &mut State, reply: Reply) -> Reply {
         if !self.asks_in_rounds() {
             return reply;
@@ -190,7 +191,7 @@ pub(crate) enum RoundStep {
     Wait(RoundWait),
 }
 
-/// Waits for the end of the request, with which an input request leaves. Dropping it before removes the input request.
+/// Waits for the end of the request in which the input request is sent. Dropping this earlier removes the input request.
 pub(crate) struct RoundWait {
     served: Arc<ServedCall>,
     cancelled: CancelledWait,

@@ -28,9 +28,9 @@ use protocol_core::time::Instant;
 pub(crate) struct ServedCall {
     pub(crate) shared: Arc<Shared>,
     pub(crate) id: InboundId,
-    /// The number of sampling requests that it is nested in. A retry can raise it, before its handler starts.
+    /// The sampling depth of the call. A retry can raise it before its handler starts.
     depth: AtomicU8,
-    /// Its request, if its caller is asked in rounds: a state is bound to it.
+    /// Its request, if its caller is asked in rounds. The sealed state is bound to this request.
     rounds_of: Option<Request>,
     /// Its request has ended with input requests.
     ended_in_round: AtomicBool,
@@ -83,7 +83,7 @@ impl ServedCall {
             let reported = state.session.progress(self.id, update, now);
             match &reported {
                 Ok(Reported::Sent) => after.output(),
-                // A kept update is sent at a deadline, and the engine notices new deadlines by itself.
+                // A kept update is sent at a deadline. The engine notices new deadlines without being told.
                 Ok(_) | Err(ProgressError::NotLive) => {}
                 Err(_) => state.counters.progress_refused = state.counters.progress_refused.saturating_add(1),
             }
@@ -187,7 +187,7 @@ impl ServedCall {
             (sent, ended)
         });
         let Some(waits) = ended else { return };
-        // Wakes the tasks that wait. Unwinding does so, too, if the waker of the driver has panicked.
+        // Wakes the tasks that wait. If the waker of the driver panics, unwinding drops this, too.
         drop(waits);
         diagnose::settled(self, answered, sent);
     }
@@ -283,7 +283,7 @@ impl ServedCall {
         self.depth.fetch_max(depth, Ordering::Relaxed);
     }
 
-    /// Sends an input request to the caller, whose answer the returned future waits for.
+    /// Sends an input request to the caller, and returns the future of its answer.
     pub(crate) fn ask(self: &Arc<Self>, ask: Ask) -> Result<AnswerWait, AskFailed> {
         let unsupported = AskFailed::unsupported(&ask);
         let asked = self.shared.verb(|state, now, after| {

@@ -1,4 +1,4 @@
-//! The slot of an inbound call under the lock, with what its handler waits for.
+//! The slot of an inbound call under the lock, with the wakers of its handler.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -13,7 +13,7 @@ use protocol_core::session::{InputFailed, InputKey};
 /// The slot of an inbound call whose handler has not ended.
 pub(crate) struct ServedCallSlot {
     pub(crate) served: Arc<ServedCall>,
-    /// Made when it is first needed, since most handlers wait for none of these.
+    /// Allocated when it is first needed, since most handlers need none.
     pub(crate) waits: Option<Box<Waits>>,
     /// The log of its input requests and effects. Made when it is first needed.
     pub(crate) rounds: Option<Box<RoundLog>>,

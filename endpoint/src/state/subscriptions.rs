@@ -8,8 +8,8 @@
 //!                                                      subscribe to the same resource by another name
 //! ```
 //!
-//! A Tesseron gateway that resumes a session on a new channel may rely on the subscriptions that it made before, or subscribe again. So those
-//! subscriptions are carried over, and one of them is removed as soon as the gateway subscribes to its resource: no value is sent twice.
+//! A Tesseron gateway that resumes a session on a new channel may rely on the subscriptions that it made before, or subscribe again. So its
+//! earlier subscriptions are carried over, and each is removed as soon as the gateway subscribes to its resource: no value is sent twice.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
-//! One run of a handler for each of its awaits.
+//! Runs of a handler that are interrupted at each of its awaits in turn.
 
 use super::harness::{Harness, Interruption, Run};
 
-/// Runs a handler once for each of its awaits, and cancels its call while it is suspended there. Gives the runs, in order.
+/// Runs a handler once for each of its awaits, and cancels its call while the handler is suspended there. Returns the runs, in order.
 ///
 /// `harness` makes the caller of one run, and `call` makes the call. A first run, which is not interrupted, counts the awaits; an await
 /// that is ready at once does not count. Every run must do the same as the first up to its await, so the handler must be deterministic.
@@ -34,8 +34,8 @@ pub fn every_cancel_point(harness: impl FnMut() -> Harness, call: impl FnMut(Har
     every(Interruption::Cancel, harness, call)
 }
 
-/// Runs a handler once for each of its awaits, and drops it while it is suspended there, as a runtime does that ends. Gives the runs, in
-/// order; their calls have no outcome.
+/// Runs a handler once for each of its awaits, and drops it while it is suspended there, as a runtime does when it shuts down. Returns the
+/// runs, in order; their calls have no outcome.
 ///
 /// # Panics
 /// As [`every_cancel_point`].

@@ -14,8 +14,8 @@ use engine::{BoxFuture, Runtime, TimedRuntime};
 use protocol_core::drive::Timer;
 use protocol_core::time::Instant;
 
-/// Runs tasks on the thread that calls it, in the order in which they were woken. Its virtual time moves only by its methods. So equal runs
-/// poll the same tasks in the same order. Clones share the same tasks and time.
+/// Runs tasks on the thread that calls it, in the order in which they were woken. Only its methods move its virtual time. So equal runs poll
+/// the same tasks in the same order. Clones share the same tasks and time.
 ///
 /// A task that never ends is dropped only by [`Executor::shutdown`].
 #[derive(Clone, Default)]
@@ -185,7 +185,7 @@ impl Executor {
                 return;
             }
             for task in tasks.into_values() {
-                // Dropped outside of the lock, since its drop may spawn or wake others.
+                // Dropped outside of the lock, since its drop may spawn or wake other tasks.
                 let future = task.future().take();
                 drop(future);
             }
@@ -207,13 +207,13 @@ impl Runtime for Executor {
         self.spawn(async move { job() });
     }
 
-    /// Fills `bytes` with pseudorandom bytes, which are the same in every run.
     fn unix_time(&self) -> Option<Duration> {
-        /// Any time will do.
+        /// An arbitrary time.
         const START: Duration = Duration::from_secs(1_800_000_000);
         Some(START.saturating_add(self.now().saturating_duration_since(Instant::ZERO)))
     }
 
+    /// Fills `bytes` with pseudorandom bytes, which are the same in every run.
     fn fill_random(&self, bytes: &mut [u8]) -> io::Result<()> {
         for chunk in bytes.chunks_mut(8) {
             let drawn = {

@@ -48,7 +48,7 @@ pub(super) enum Interruption {
     Drop,
 }
 
-/// The maximum number of polls of the handler's tasks while time stands still: after more, the run panics.
+/// The maximum number of polls of the handler's tasks while time stands still. A run that needs more panics.
 const MOST_POLLS: usize = 100_000;
 
 type Answerer = dyn FnMut(&Ask) -> Option<Answer>;
@@ -68,7 +68,7 @@ pub struct Run {
     pub done: Option<(Duration, CallOutcome)>,
     /// The error, if the caller's own session refused to make the call.
     pub refused: Option<InvokeError>,
-    /// The number of polls of its handler that left it suspended: an await that is ready at once is none of them.
+    /// The number of polls that left the handler suspended. An await that is ready at once does not count.
     pub awaits: usize,
     /// The time at which the handler ended, which may be after the end of the call. `None` if it did not end within [`Harness::limit`].
     pub ended: Option<Duration>,
@@ -157,7 +157,7 @@ impl Harness {
         self
     }
 
-    /// Interrupts the handler at its await of that number, counted from 1.
+    /// Interrupts the handler at its await number `at`, counted from 1.
     pub(super) fn interrupt(mut self, at: usize, how: Interruption) -> Self {
         self.interruption = Some((at, how));
         self
@@ -173,7 +173,7 @@ impl Harness {
     /// Calls a tool. `arguments` is an object.
     ///
     /// # Panics
-    /// If the handler wakes itself without end: after 100 000 polls while time stands still. So do the other kinds of calls.
+    /// If the handler wakes itself without end: after 100 000 polls while time stands still. The other methods that make a call panic, too.
     #[must_use]
     pub fn call_tool(self, name: &str, arguments: Json) -> Run {
         self.invoke(Invoke::call_tool(name, arguments))
@@ -304,7 +304,7 @@ impl Play {
             self.run.awaits = self.run.awaits.saturating_add(1);
             match self.interruption {
                 Some((at, Interruption::Cancel)) if at == self.run.awaits => {
-                    // One that has ended needs no cancel.
+                    // It fails if the call has ended. Then no cancel is needed.
                     let _ = self.client.cancel(self.id, Some("at an await"), self.executor.now());
                 }
                 Some((at, Interruption::Drop)) if at == self.run.awaits => {
@@ -337,7 +337,7 @@ impl Play {
         while let Some(transmit) = self.client.poll_transmit() {
             any = true;
             if let Some(pipe) = &mut self.pipe {
-                // If the server is gone, the end of its frames shows it.
+                // If the server is gone, receiving its frames returns the end.
                 let _ = pipe.send(transmit.frame);
             }
         }

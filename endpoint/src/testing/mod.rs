@@ -22,8 +22,8 @@
 //! assert_eq!(run.text(), "rested");
 //! ```
 //!
-//! [`every_cancel_point`] runs a handler once for each of its awaits and cancels there; [`every_drop_point`] drops it there. [`every_round`] runs it in every
-//! way in which its input requests can be answered, and compares.
+//! [`every_cancel_point`] runs a handler once for each of its awaits and cancels it there; [`every_drop_point`] drops it there.
+//! [`every_round`] runs it in every way in which its input requests can be answered, and compares the results.
 //!
 //! For tests with two endpoints, [`connect`] joins them in memory, and an [`Executor`] runs them.
 

@@ -27,8 +27,8 @@ pub(super) fn drive(executor: &Executor, endpoint: Endpoint, io: Pipe) {
     });
 }
 
-/// Makes the two ends of a channel. Frames that one end sends are received by the other in order, without delay, and any number of them is
-/// stored. When an end is dropped or closed, the other end receives the frames that remain, and then the end.
+/// Makes the two ends of a channel. Each end receives the frames of the other in order and without delay; there is no limit on the number of
+/// stored frames. When one end is dropped or closed, the other receives the frames that remain, and then `None`.
 #[must_use]
 pub fn pipe() -> (Pipe, Pipe) {
     let (there, back) = (Arc::new(Direction::default()), Arc::new(Direction::default()));

@@ -1,4 +1,4 @@
-//! One handler, served in every way in which its input requests can be answered.
+//! Runs of a handler in every way in which its input requests can be answered.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use protocol_core::json::Json;
 use protocol_core::mcp::Era;
 use protocol_core::session::{Event, Invoke, Lane, Outcome, RouteKind, Session};
 
-/// The number of frames and waits after which a call is taken to have no end.
+/// The maximum number of frames and waits of a call. A call that needs more is taken to have no end.
 const MOST_STEPS: usize = 100_000;
 
 /// The runs of [`every_round`], which all ended in the same way.
@@ -26,9 +26,14 @@ pub struct Rounds {
     pub rounds: usize,
 }
 
-/// Runs a tool's handler in each way in which its input requests can be answered, and compares the ends: over a handshake; in MCP 2026-07-28 in
-/// one process; there with a new process for each request; and, for each of its requests, once more in another new process, which must end
-/// it with the same input requests or the same result. The handler must give equal results to equal answers. Needs the feature `seal`.
+/// Runs a tool's handler in each way in which its input requests can be answered, and compares the outcomes. Needs the feature `seal`. The ways:
+///
+/// * with a handshake;
+/// * in MCP 2026-07-28 with one process;
+/// * in MCP 2026-07-28 with a new process for each request. Each request is then repeated at another new process, which must reply with the same
+///   input requests or the same result.
+///
+/// The handler must return equal results for equal answers.
 ///
 /// `service` makes the service of one process; its keys are replaced. `answer` answers an input request, and must give equal answers to equal
 /// input requests.
@@ -116,7 +121,7 @@ impl Process {
         assert!(self.endpoint.handle_frame(frame, now).is_ok(), "the endpoint takes frames");
     }
 
-    /// The frames that it sends before it waits for time to pass, or for the caller.
+    /// The frames that the process sends before it waits for time to pass, or for the caller.
     fn frames(&mut self) -> Vec<Bytes> {
         while self.endpoint.poll_event().is_some() {}
         self.executor.run_until_stalled();
@@ -229,7 +234,7 @@ impl<'a, S: Fn() -> Service> Play<'a, S> {
 
     /// Lets time pass at both ends; `false` if nothing will happen.
     fn wait(&mut self) -> bool {
-        // A state alone is sent back after a moment of the caller's own time.
+        // A caller that gets a state without input requests waits for a moment before it sends its retry.
         let moved = self.process.wait();
         match self.caller.poll_timeout() {
             Some(at) => {

@@ -39,9 +39,9 @@ fn the_handler_gets_each_decision_and_each_url_has_its_own_id() {
 }
 
 /// A runtime without random bytes.
-struct Poor(Executor);
+struct WithoutRandom(Executor);
 
-impl Runtime for Poor {
+impl Runtime for WithoutRandom {
     fn now(&self) -> Instant {
         self.0.now()
     }
@@ -60,7 +60,7 @@ fn each_url_has_its_own_id_with_or_without_random_bytes() {
             Ok([context.new_url("Sign in?", URL).id, context.new_url("Sign in?", URL).id])
         });
         let executor = Executor::new();
-        let runtime = if rich { executor.runtime() } else { Arc::new(Poor(executor.clone())) };
+        let runtime = if rich { executor.runtime() } else { Arc::new(WithoutRandom(executor.clone())) };
         let server = Endpoint::server(Arc::new(service().tool(names)), runtime);
         let client = Endpoint::client(Arc::new(()), Config::mcp_client(Identity::new("c", "1")), executor.runtime());
         let peer = client.peer();

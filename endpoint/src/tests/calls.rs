@@ -336,7 +336,7 @@ fn arguments_of_a_user_defined_type_arrive_as_json() {
     assert!(matches!(pair.client.call_tool_with("echo", &nested(121)), Err(CallError::Unwritable(_))));
 }
 
-/// The buffer of a thread for arguments may be destroyed before another of its thread-locals is dropped.
+/// The thread-local buffer for arguments may be destroyed before another thread-local value of the same thread is dropped.
 #[test]
 fn a_call_is_made_while_its_thread_ends() {
     /// Makes a call when it is dropped, and reports whether that succeeded.

@@ -41,7 +41,7 @@ fn a_cancelled_handler_gets_the_reason_and_its_cleanup_is_awaited() {
             assert_eq!(handle.cancelled().await, why);
             assert_eq!(context.try_progress(protocol_core::Progress::count(1, 2)), Err(ProgressError::NotLive));
             saw.lock().unwrap().push(why);
-            // The cleanup is pending once.
+            // The cleanup is pending twice.
             let mut turns = 3;
             core::future::poll_fn(|cx| {
                 cx.waker().wake_by_ref();
@@ -248,9 +248,9 @@ fn cancel(id: usize) -> String {
     format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)
 }
 
-/// This also holds if the previous call ended in place, was cancelled, or still has a context.
+/// Also if the previous call ended in place, was cancelled, or has a context that is still alive.
 #[test]
-fn an_invocation_keeps_no_state_of_earlier_invocations() {
+fn a_call_keeps_no_state_of_earlier_calls() {
     let (saw, look) = seen();
     let notes = move |context: &Context| {
         let mut saw = saw.lock().unwrap();
@@ -296,6 +296,6 @@ fn an_invocation_keeps_no_state_of_earlier_invocations() {
     assert_eq!(
         leaked.try_progress(protocol_core::Progress::count(1, 2)),
         Err(ProgressError::NotLive),
-        "nor is it the one that waits"
+        "its own call is over, and it does not act on the call that waits"
     );
 }

@@ -1,4 +1,4 @@
-//! Early sends: a single frame is written by the verb that made it, and not by a turn of the driver.
+//! Early sends: the verb that made a single frame writes it, without a turn of the driver.
 
 use core::future::poll_fn;
 use core::pin::Pin;
@@ -253,7 +253,7 @@ fn a_waker_that_was_stored_during_an_early_send_is_dropped_outside_of_all_locks(
     });
     drop(bench.call());
     bench.executor.run_until_stalled();
-    // The first call, and those of the three wakers. The last request that was left is executed by one of their verbs.
+    // The first call, and one call of each waker. The last stored waker is dropped by the verb of such a call.
     assert_eq!(bench.left(), [3, 4, 5, 6]);
 }
 
@@ -264,7 +264,7 @@ fn a_task_that_ends_during_an_early_send_drops_the_connection() {
     bench.within_the_flush(move || *driven.lock().unwrap() = None);
     let call = bench.call();
     assert_eq!(bench.left(), [3]);
-    // Not by the verb, whose caller may hold a lock that the drop of the user's value takes.
+    // The verb has not dropped the connection: its caller may hold a lock that the drop of the client takes.
     assert_eq!(Arc::strong_count(&bench.client), 2);
     assert!(bench.executor.run_until_stalled());
     assert_eq!(Arc::strong_count(&bench.client), 1);
@@ -355,7 +355,7 @@ fn answers_of_handlers_that_end_together_are_sent_by_a_turn() {
     assert_eq!((napping.left(), napping.turns.load(Ordering::Relaxed)), (5, 2));
 }
 
-/// The verb that wrote the last answer did not wake the driver, so the end of the session was not noticed.
+/// A regression: the verb that wrote the last answer did not wake the driver, so the driver did not notice the end of the session.
 #[test]
 fn a_closing_session_ends_after_its_last_answer() {
     let mut napping = Napping::new(1);
@@ -365,8 +365,8 @@ fn a_closing_session_ends_after_its_last_answer() {
     napping.executor.run_for(ms(1000));
     assert_eq!(napping.left(), 1);
     assert_eq!(*napping.end.lock().unwrap(), [Ok(CloseReason::Local)]);
-    // Another read would fail if the peer had closed the connection by then, and the end would be an error.
-    assert_eq!(napping.turns.load(Ordering::Relaxed), 1, "what has closed is not read");
+    // If the peer had closed the connection, another read would fail, and the session would end with an error.
+    assert_eq!(napping.turns.load(Ordering::Relaxed), 1, "nothing is read after the end of the session");
 }
 
 /// A task that is polled in place when it is woken, or, if it is being polled already, directly after that poll.
@@ -411,8 +411,8 @@ impl Runtime for AtOnce {
     }
 }
 
-/// The answer arrived while the call was still being written further up on the same stack. The driver's task found the slot locked, and woke
-/// itself again and again without end.
+/// The answer arrived while a verb further up on the same stack was still writing the call. The driver's task found the slot locked, and woke
+/// itself without end.
 #[test]
 fn regression_a_task_that_is_polled_during_an_early_send_waits_for_its_end() {
     let runtime = Arc::new(AtOnce);

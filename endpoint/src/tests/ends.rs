@@ -17,7 +17,7 @@ use protocol_core::session::{CancelReason, Close, CloseReason, Outcome};
 
 type Seen = Arc<Mutex<Vec<CancelReason>>>;
 
-/// A tool that sleeps for 50 seconds. When it is cancelled it notes the reason. If it `cleans`, it then goes on forever.
+/// A tool that sleeps for 50 seconds. When it is cancelled it notes the reason. If `cleans`, it then never ends by itself.
 fn sleeper(seen: &Seen, cleans: bool) -> Tool {
     let seen = Arc::clone(seen);
     Tool::new("sleep", move |context: Context, (): ()| {
@@ -83,8 +83,8 @@ fn a_graceful_close_cancels_a_call_that_takes_too_long() {
     assert_eq!(*ends.seen.lock().unwrap(), [CancelReason::Closing]);
 }
 
-/// The session learnt no time while the handler ran. Counted from the last time that it knew, the grace for writing the answer would have
-/// passed.
+/// No method told the session the time while the handler ran. If the grace for writing the answer counted from the last time that the session
+/// knew, it would have passed.
 #[test]
 fn the_grace_for_the_last_answer_counts_from_the_answer() {
     let executor = Executor::new();

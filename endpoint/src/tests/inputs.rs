@@ -231,7 +231,7 @@ fn an_input_request_of_a_cancelled_handler_ends_at_once() {
 }
 
 #[test]
-fn end_of_input_while_a_handler_awaits_its_caller_ends_the_question_at_once() {
+fn end_of_input_while_a_handler_awaits_its_caller_ends_the_input_request_at_once() {
     let saw = Arc::new(Mutex::new(None));
     let inside = Arc::clone(&saw);
     let tool = Tool::new("asks", move |context: Context, (): ()| {
@@ -247,7 +247,7 @@ fn end_of_input_while_a_handler_awaits_its_caller_ends_the_question_at_once() {
     assert_eq!(run.outcome(), Some(&Outcome::Lost));
 }
 
-/// A client that keeps the calls for which it was asked.
+/// A client that records to which call each input request belongs.
 struct Parents(Arc<Mutex<Vec<Option<OutboundId>>>>);
 
 impl Client for Parents {
@@ -385,7 +385,7 @@ fn a_handler_knows_the_identity_and_the_capabilities_of_its_caller() {
 }
 
 #[test]
-fn roots_are_asked_for() {
+fn a_handler_gets_the_roots_of_its_caller() {
     let roots = r#"[{"uri":"file:///a"}]"#;
     let run = harness(Tool::new("asks", async |context: Context, (): ()| Ok(context.roots().await?.to_string())))
         .answer(Answer::Roots(Json::parse(roots).unwrap()))

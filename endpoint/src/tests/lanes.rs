@@ -143,7 +143,7 @@ fn extensions_hold_one_value_of_each_type_shared_or_not() {
     let shared = Arc::new(Principal("ada"));
     let extensions = Extensions::new().with(7_u8).with_shared(Arc::clone(&shared)).with(Principal("grace"));
     assert_eq!((extensions.get::<Principal>().map(|principal| principal.0), extensions.get::<u8>()), (Some("grace"), Some(&7)));
-    assert_eq!(Arc::strong_count(&shared), 1, "it was replaced");
+    assert_eq!(Arc::strong_count(&shared), 1, "the shared value was replaced");
     let extensions = extensions.with_shared(shared);
     assert_eq!(extensions.get::<Principal>().map(|principal| principal.0), Some("ada"));
 }

@@ -1,4 +1,4 @@
-//! No code of the user runs under the lock: each of these tests would deadlock.
+//! No code of the user runs under the lock: if it did, these tests would deadlock.
 
 use core::pin::Pin;
 use core::task::Poll;

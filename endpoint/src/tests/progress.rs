@@ -37,7 +37,7 @@ fn updates_that_a_rate_window_delays_are_merged_and_sent_in_time() {
     assert_eq!((*at, last.message.as_deref()), (ms(100), Some("step 50")));
 }
 
-/// To a user, ten updates at once and then none for a second look as if the tool hung.
+/// Ten updates at once, and then none for a second, would look to a user as if the tool hung.
 #[test]
 fn updates_that_are_reported_faster_than_the_rate_are_sent_evenly_spaced() {
     let run = run(Tool::new("steps", async |context: Context, (): ()| {

@@ -1,4 +1,4 @@
-//! Handlers that await their callers in MCP 2026-07-28, where an input request ends the request and its answer comes with another one.
+//! Handlers that make input requests in MCP 2026-07-28: an input request ends the request of the call, and its answer comes with a retry.
 
 mod hostile;
 
@@ -33,7 +33,7 @@ impl Process {
         Self { endpoint: Endpoint::server(Arc::new(service), executor.runtime()), executor }
     }
 
-    /// Sends a request of a client that can answer everything, and returns the frames that come back.
+    /// Sends a request of a client that has declared all capabilities, and returns the frames that come back.
     fn request(&mut self, id: u64, method: &str, params: &Value) -> Vec<Value> {
         let all = json!({"sampling": {}, "elicitation": {"form": {}, "url": {}}, "roots": {}});
         self.request_as(id, method, params, &all, Extensions::new())
@@ -107,7 +107,7 @@ fn agree(_: &str, method: &str, params: &Value) -> Option<Value> {
     })
 }
 
-/// Calls a tool, each round at the process that `next` returns; returns the last response and the number of rounds.
+/// Calls a tool, and sends each request of the call to the process that `next` returns. Returns the last response and the number of rounds.
 fn call_over(mut next: impl FnMut(usize) -> Process, params: &Value) -> (Value, usize) {
     let mut process = next(0);
     let mut frames = process.request(1, "tools/call", params);
@@ -122,7 +122,7 @@ fn call_over(mut next: impl FnMut(usize) -> Process, params: &Value) -> (Value, 
 
 // ---- One handler in every era ----
 
-/// The same client over a handshake.
+/// A client that makes a handshake and answers as [`agree`] does.
 struct Agreeable;
 
 impl Client for Agreeable {
@@ -226,7 +226,7 @@ fn one_handler_gives_the_same_result_in_every_era_and_over_any_process() {
         let expected = if era == Era::Legacy { (1, 1) } else { (4, 1) };
         assert_eq!((runs.swap(0, Ordering::Relaxed), charges.swap(0, Ordering::Relaxed)), expected, "{era:?}");
     }
-    // A new process for each request: the first one is gone by the second.
+    // A new process for each request; the process of the request before is gone.
     let (last, rounds) = call_over_waiting(|_| Process::new(service()), &params);
     assert_eq!((last["result"]["content"][0]["text"].as_str(), rounds), (Some(SURVEYED), 3));
     assert_eq!((runs.load(Ordering::Relaxed), charges.load(Ordering::Relaxed)), (4, 1), "the effect happened once");
@@ -263,10 +263,10 @@ fn prompts_ask_their_callers_too() {
     assert_eq!(response(&frames)["result"]["messages"][0]["content"]["text"], "answer to which?");
 }
 
-// ---- Leaving ----
+// ---- Rounds ----
 
 #[test]
-fn input_requests_that_are_open_together_leave_together_and_unanswered_ones_are_asked_again() {
+fn open_input_requests_are_sent_in_one_round_and_unanswered_requests_again() {
     let tool = Tool::new("t", async |context: Context, (): ()| {
         let (one, other) = join(context.sample(Sample::new("a")).key("one"), context.sample(Sample::new("b")).key("other")).await;
         Ok(format!("{}, {}", one?.text, other?.text))
@@ -288,7 +288,7 @@ fn input_requests_that_are_open_together_leave_together_and_unanswered_ones_are_
 }
 
 #[test]
-fn progress_and_records_of_a_run_that_was_shown_before_are_not_sent_again() {
+fn progress_and_log_records_of_an_earlier_run_are_not_sent_again() {
     let tool = Tool::new("t", async |context: Context, (): ()| {
         context.count(1, 2);
         context.log(Level::Info, "begins");
@@ -312,7 +312,7 @@ fn progress_and_records_of_a_run_that_was_shown_before_are_not_sent_again() {
 }
 
 #[test]
-fn a_task_of_its_own_can_ask_for_the_handler() {
+fn a_task_that_the_handler_spawned_can_make_an_input_request() {
     let executor = Executor::new();
     let spawner = executor.clone();
     let tool = Tool::new("t", move |context: Context, (): ()| {
@@ -343,7 +343,7 @@ fn a_task_of_its_own_can_ask_for_the_handler() {
 }
 
 #[test]
-fn a_time_limit_of_an_answer_is_judged_by_the_retry() {
+fn the_time_limit_of_an_answer_is_checked_when_the_retry_arrives() {
     let tool = Tool::new("t", async |context: Context, (): ()| {
         Ok(match context.sample(Sample::new("?")).within(Duration::from_secs(60)).await {
             Ok(sampled) => sampled.text,
@@ -406,9 +406,9 @@ fn a_decline_is_an_answer_and_is_not_asked_again() {
     assert_eq!(response(&frames)["result"]["content"][0]["text"], "false true");
 }
 
-/// A handler that takes another way asks again, and never gets the answer to another input request.
+/// The handler takes a random path in each run, and makes different input requests on each path.
 #[test]
-fn answers_belong_to_what_was_asked_whatever_way_the_handler_takes() {
+fn no_path_of_a_handler_gets_the_answer_to_another_input_request() {
     for seed in 0..200_u64 {
         let bits = Arc::new(Mutex::new(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1));
         let tool = Tool::new("t", move |context: Context, (): ()| {
@@ -440,7 +440,7 @@ fn answers_belong_to_what_was_asked_whatever_way_the_handler_takes() {
 // ---- Capabilities and depth ----
 
 #[test]
-fn a_capability_that_is_missing_is_an_error_of_the_handler_and_of_the_protocol_if_it_does_not_handle_it() {
+fn a_missing_capability_is_a_protocol_error_unless_the_handler_handles_it() {
     let unhandled = Tool::new("u", async |context: Context, (): ()| Ok(context.sample(Sample::new("?")).await?.text));
     let handled =
         Tool::new("h", async |context: Context, (): ()| Ok(matches!(context.roots().await, Err(AskFailed::NoRoots)).to_string()));
@@ -500,7 +500,7 @@ fn the_sampling_depth_of_the_first_request_binds_its_retries() {
         process.sent()
     };
     let frames = send(&mut process, frame(&params, 2));
-    // The retry claims less.
+    // The retry names a smaller depth.
     let frames = send(&mut process, frame(&retry(&params, &frames, agree), 0));
     assert!(is_round(&frames), "a second sampling request at depth 3 is allowed");
     let frames = send(&mut process, frame(&retry(&params, &frames, agree), 0));
@@ -564,7 +564,7 @@ fn a_state_of_another_request_caller_service_or_version_is_refused_and_nothing_r
     let rotated = service("s", "1").seal_keys(SealKeys::new([8; 32]).also_opens([7; 32]));
     let frames = Process::new(rotated).request_as(3, "tools/call", &reordered, &all, alice());
     assert_eq!(response(&frames)["result"]["content"][0]["text"], r#"{"a": 2, "x": 1} answer to ?"#);
-    // A state may be presented again: each presentation is a run of its own.
+    // A state may be sent several times, and each time the handler runs.
     for id in 4..6 {
         let frames = process.request_as(id, "tools/call", &good, &all, alice());
         assert_eq!(response(&frames)["result"]["content"][0]["text"], r#"{"a": 2, "x": 1} answer to ?"#);
@@ -628,7 +628,7 @@ fn an_effect_that_failed_is_not_run_again_and_fails_in_the_same_way() {
 }
 
 #[test]
-fn the_key_of_an_effect_is_that_of_the_call_and_survives_a_repeated_first_request_if_it_is_sealed() {
+fn a_key_of_an_effect_differs_for_each_call_but_a_sealed_key_survives_a_repeated_first_request() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&seen);
     let tool = Tool::new("t", move |context: Context, sealed: BTreeMap<String, bool>| {
@@ -666,7 +666,7 @@ fn the_key_of_an_effect_is_that_of_the_call_and_survives_a_repeated_first_reques
 }
 
 #[test]
-fn no_input_request_and_no_effect_stands_in_an_effect() {
+fn an_effect_can_neither_ask_nor_run_another_effect() {
     let tool = Tool::new("t", async |context: Context, (): ()| {
         let asked: Result<(), _> =
             context.once("a", async |_| context.sample(Sample::new("?")).await.map(drop).map_err(Into::into)).await;
@@ -743,9 +743,9 @@ fn a_cancelled_handler_with_an_effect_under_way_has_thirty_seconds_to_end_it() {
     assert_eq!(ended.load(Ordering::Relaxed), 1);
 }
 
-// ---- Every way at once ----
+// ---- Every way to answer, by `every_round` ----
 
-/// Answers as [`agree`] does, at a session.
+/// Answers an [`Ask`] as [`agree`] answers a message.
 fn agree_as_client(ask: &Ask) -> Answer {
     match ask {
         Ask::Sample(sample) => Answer::Sample(Sampled::new(format!("answer to {}", sample.prompt), "m")),
@@ -763,7 +763,7 @@ fn every_round_of_a_handler_ends_in_the_same_way_wherever_it_is_served() {
 
 #[test]
 #[should_panic(expected = "the call ends differently")]
-fn a_handler_that_counts_its_runs_is_found() {
+fn every_round_detects_a_handler_that_counts_its_runs() {
     let runs = Arc::new(AtomicUsize::new(0));
     let tool = Tool::new("t", move |context: Context, (): ()| {
         let run = runs.fetch_add(1, Ordering::Relaxed);

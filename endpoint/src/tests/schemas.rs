@@ -91,7 +91,7 @@ fn bad_alternatives_are_refused_and_good_ones_read() {
 }
 
 #[test]
-fn a_rule_that_needs_the_validator_is_reported_with_its_path() {
+fn a_keyword_that_needs_the_validator_is_reported_with_its_path() {
     for (schema, rule) in [
         (json!(true), None),
         (json!({"type": "object", "x-colour": 7, "format": "date", "examples": [1], "default": {"not": 1}}), None),
@@ -122,7 +122,7 @@ fn a_rule_that_needs_the_validator_is_reported_with_its_path() {
 }
 
 #[test]
-fn a_number_on_its_bound_is_let_through_unless_the_bound_excludes_it() {
+fn a_number_equal_to_its_bound_is_valid_unless_the_bound_is_exclusive() {
     for (rule, fits) in [
         ("minimum", [false, true, true]),
         ("exclusiveMinimum", [false, false, true]),
@@ -194,9 +194,9 @@ fn deep_options_and_endless_alternatives_are_refused_quickly() {
     assert!(read.is_err(), "each level has two alternatives");
 }
 
-/// Written for a change that nothing noticed: both errors are errors, but one misleads.
+/// Detects a mutation that other tests missed: both values are refused, but with the wrong error text.
 #[test]
-fn a_value_that_fits_no_alternative_is_told_apart_from_one_that_fits_several() {
+fn the_error_tells_if_a_value_fits_no_alternative_or_several() {
     let checker = Checker::new(json!({"oneOf": [{"type": "integer"}, {"minimum": 5}]}));
     for (value, said) in [(json!(4.5), "not valid under any of"), (json!(7), "valid under more than one of")] {
         let why = checker.check(&value, 1).unwrap_err();
@@ -205,7 +205,7 @@ fn a_value_that_fits_no_alternative_is_told_apart_from_one_that_fits_several() {
     assert_eq!(checker.check(&json!(4), 1), Ok(()));
 }
 
-/// Written for a change that nothing noticed.
+/// Detects a mutation that other tests missed.
 #[cfg(feature = "validate")]
 #[test]
 fn the_validator_lists_every_error_of_a_short_value_and_the_first_of_a_long_one() {
@@ -366,7 +366,7 @@ mod without_the_validator {
     }
 
     #[test]
-    fn a_tool_with_a_rule_that_nothing_checks_is_refused() {
+    fn a_tool_with_a_keyword_that_cannot_be_checked_is_refused() {
         let unchecked = service().try_tool(named()).unwrap_err();
         assert_eq!((&*unchecked.name, &*unchecked.rule), ("resize", "/properties/name/pattern"));
         assert_eq!(unchecked.to_string(), SAID);
@@ -382,7 +382,7 @@ mod without_the_validator {
     }
 
     #[test]
-    fn a_typed_prompt_with_a_rule_that_nothing_checks_is_refused_and_changes_no_catalog() {
+    fn a_typed_prompt_with_a_keyword_that_cannot_be_checked_is_refused_and_changes_no_catalog() {
         let prompt =
             || Prompt::typed("resize", async |_: Context, given: Named| Ok(PromptOutput::default().with_description(given.name)));
         assert_eq!(service().try_prompt(prompt()).unwrap_err().to_string(), SAID);
@@ -394,7 +394,7 @@ mod without_the_validator {
     }
 
     #[test]
-    fn a_question_with_a_rule_that_nothing_checks_is_not_asked() {
+    fn an_input_request_with_a_keyword_that_cannot_be_checked_is_not_sent() {
         let said = "/properties/name/pattern is checked only with the feature `validate` of the crate endpoint";
         let run = run(Tool::new("asks", async |context: Context, (): ()| {
             let form = context.elicit_typed::<Named>("who?").await.map(|_| ()).unwrap_err();

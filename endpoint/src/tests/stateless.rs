@@ -21,7 +21,7 @@ impl Served {
         Self { endpoint: Endpoint::server(Arc::new(service), executor.runtime()), executor }
     }
 
-    /// Sends a request with these parameters, whose `_meta` names the caller and has also `meta`; returns the frames that come back.
+    /// Sends a request with these parameters and a `_meta` that names the caller and contains `meta`. Returns the frames that come back.
     fn request(&mut self, id: u64, method: &str, mut params: Value, meta: Value) -> Vec<Value> {
         let caller = json!({
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -60,7 +60,7 @@ fn service() -> Service {
 }
 
 #[test]
-fn a_tool_serves_a_caller_without_a_handshake_and_logs_what_it_wants() {
+fn a_tool_serves_a_caller_without_a_handshake_and_sends_only_the_log_records_it_asked_for() {
     let mut served = Served::new(service());
     let sent = served.request(1, "tools/call", json!({"name": "greet"}), json!({}));
     assert_eq!(sent.len(), 1, "no record was asked for: {sent:?}");
@@ -105,7 +105,7 @@ impl Client for Notices {
 }
 
 #[test]
-fn a_peer_of_either_era_is_called_subscribed_to_and_notifies_of_lists_by_the_same_methods() {
+fn the_same_methods_call_and_subscribe_to_a_peer_of_either_era() {
     for (era, version) in [(Era::Auto, "2026-07-28"), (Era::Modern, "2026-07-28"), (Era::Legacy, "2025-11-25")] {
         let mut service = service();
         let catalog = service.catalog();

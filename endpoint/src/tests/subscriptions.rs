@@ -123,7 +123,7 @@ fn subscriptions_survive_any_number_of_resumes() {
 }
 
 #[test]
-fn a_gateway_that_subscribes_again_hears_each_value_once_by_whatever_name() {
+fn a_gateway_that_subscribes_again_gets_each_value_once() {
     let before = Channel::first().subscribed("balance", "sub_1").subscribed("rate", "sub_2");
     let mut channel = Channel::after(&before).subscribed("balance", "sub_1").subscribed("rate", "other");
     assert_eq!(channel.update("balance"), ["sub_1"]);

@@ -27,7 +27,7 @@ struct Threads {
     turns: Arc<Turns>,
 }
 
-/// Counts the polls of tasks and the jobs that have ended, so that a test can wait for the effect of one.
+/// Counts the polls of tasks and the jobs that have ended. A test waits for the next one before it checks its condition again.
 #[derive(Default)]
 struct Turns {
     count: Mutex<u64>,
@@ -55,7 +55,7 @@ impl Turns {
     }
 }
 
-/// Longer than a wake takes on a busy machine.
+/// The time after which a wake counts as lost. Longer than a wake takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 struct Task {

@@ -1,4 +1,4 @@
-//! Turns of the driver: its task is woken whenever it has to take one, and not otherwise.
+//! Turns of the driver: its task is woken if and only if a turn is needed.
 
 use core::pin::Pin;
 use core::task::{Context as TaskContext, Poll};
@@ -152,8 +152,8 @@ fn a_reply_made_while_the_transport_is_not_ready_is_sent_later() {
     assert_eq!(bench.sent(), 20);
 }
 
-/// Each time that the peer reads a reply, it gets five more seconds to read the next one. The session was not told the time before the write, so
-/// it counted these seconds from an earlier turn.
+/// Each time that the peer reads a reply, it gets five more seconds to read the next one. The driver did not tell the session the time before it
+/// wrote, so the session counted these seconds from an earlier turn.
 #[test]
 fn regression_a_turn_tells_the_session_the_time_before_it_writes() {
     let mut bench = Bench::serving("2025-03-26", [], |config| (config.limits.unsolicited_replies, config.limits.batch) = (4, 100));
@@ -193,7 +193,7 @@ impl Wake for CallingWaker {
     }
 }
 
-/// A client that has made a call, and the waker of that call, which makes another call as soon as the first ends.
+/// A client that has made a call, and the waker of that call. The waker makes another call as soon as the first ends.
 fn client_that_calls_again() -> (Bench, Arc<CallingWaker>, Pin<Box<Call>>) {
     let (bench, peer) = Bench::client();
     let waker = Arc::new(CallingWaker(peer.clone(), Mutex::default()));
@@ -280,7 +280,7 @@ fn the_driver_waits_for_a_deadline_set_while_events_are_handled() {
     assert_eq!(bench.executor.next_alarm(), Some(protocol_core::Instant::from_millis(10).saturating_add(ms(60_000))));
 }
 
-/// The session was last told the time long before the call is made.
+/// The last time that the session was told is long before the call.
 #[test]
 fn the_time_limits_of_a_call_start_when_the_call_is_made() {
     let (mut bench, peer) = Bench::client();
@@ -335,8 +335,7 @@ fn server_of_many(look: impl Fn(usize, &mut Session) + Send + Sync + 'static) ->
     endpoint
 }
 
-/// They are not served all at once, so that each call can use the memory that an earlier one has freed, and other threads get the lock in
-/// between.
+/// So a call can use the memory that an earlier call has freed, and other threads get the lock in between.
 #[test]
 fn many_events_are_served_a_few_at_a_time_and_none_is_left() {
     let unread = Arc::new(Mutex::new(Vec::new()));

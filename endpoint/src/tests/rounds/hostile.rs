@@ -1,4 +1,4 @@
-//! Callers that send states which are not theirs, not now, or not states at all; and handlers at the edges of a round.
+//! Callers that send the states of other calls, expired states, or text that is no state; and handlers that act just before the end of a round.
 
 use protocol_core::drive::Machine as _;
 
@@ -25,7 +25,7 @@ impl Random {
     }
 }
 
-/// A change of a real state, with another one at hand.
+/// Changes a real state at random, in some cases by mixing in the state `other`.
 fn mutated(random: &mut Random, state: &str, other: &str) -> String {
     const LETTERS: &[u8] = b"ABCabc019-_=+/ .\"\\{";
     let mut bytes = state.as_bytes().to_vec();
@@ -42,7 +42,7 @@ fn mutated(random: &mut Random, state: &str, other: &str) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-/// Text that was never a state, some of it with the head of one.
+/// Random text that is no state. Some of it begins like `state`.
 fn invented(random: &mut Random, state: &str) -> String {
     let count = random.below(200);
     let noise = random.bytes(count);
@@ -68,7 +68,7 @@ impl Process {
 }
 
 #[test]
-fn whatever_is_no_state_of_the_request_is_refused_with_one_text_and_nothing_runs() {
+fn any_text_but_a_state_of_the_request_is_refused_with_one_message_and_nothing_runs() {
     let runs = Arc::new(AtomicUsize::new(0));
     let tool = |name: &str| {
         let runs = Arc::clone(&runs);
@@ -85,7 +85,7 @@ fn whatever_is_no_state_of_the_request_is_refused_with_one_text_and_nothing_runs
         None => Extensions::new(),
     };
     let mut processes = [7, 8].map(|key| Process::new(service(key)));
-    // The retry of each kind of call, at each process, of each caller.
+    // A retry of each kind of call, by each caller, to each process.
     let mut known = Vec::new();
     for (place, process) in processes.iter_mut().enumerate() {
         for (name, x) in [("t", 1), ("t", 2), ("other", 1)] {
@@ -125,7 +125,7 @@ fn whatever_is_no_state_of_the_request_is_refused_with_one_text_and_nothing_runs
     assert_eq!(processes.map(|process| process.serves()), [0, 0]);
 }
 
-/// Two input requests with an effect between them, whose keys are noted.
+/// A tool with two input requests and an effect between them. It notes the key of the effect.
 fn charges(noted: &Arc<Mutex<Vec<String>>>) -> Tool {
     let noted = Arc::clone(noted);
     Tool::new("t", move |context: Context, (): ()| {
@@ -144,7 +144,7 @@ fn charges(noted: &Arc<Mutex<Vec<String>>>) -> Tool {
 }
 
 #[test]
-fn a_state_with_an_effect_never_runs_it_again_however_often_it_is_presented() {
+fn a_state_that_records_an_effect_never_runs_it_again() {
     let noted = Arc::default();
     let mut process = Process::new(plain(charges(&noted)));
     let params = json!({"name": "t"});
@@ -154,7 +154,7 @@ fn a_state_with_an_effect_never_runs_it_again_however_often_it_is_presented() {
     let states: std::collections::BTreeSet<_> =
         first.iter().map(|frames| response(frames)["result"]["requestState"].to_string()).collect();
     assert_eq!((states.len(), count()), (5, 0));
-    // The state from before the effect, three times, two of them at once.
+    // The state from before the effect is sent three times, twice of them at once.
     let before = retry(&params, &first[0], agree);
     let second = process.request(10, "tools/call", &before);
     assert_eq!(count(), 1);
@@ -176,7 +176,7 @@ fn a_state_with_an_effect_never_runs_it_again_however_often_it_is_presented() {
         keys.len() == 3 && keys.iter().all(|key| *key == keys[0]),
         "an older state runs it again, with the key of the call: {keys:?}"
     );
-    // The state from after the effect: twice at once, and after its success.
+    // The state from after the effect is sent twice at once, and again after the call has succeeded.
     let after = retry(&params, &second, agree);
     for id in [13, 14] {
         process.endpoint.handle_frame(frame(id, &after).into(), now).unwrap();
@@ -193,8 +193,8 @@ fn a_state_with_an_effect_never_runs_it_again_however_often_it_is_presented() {
     assert_eq!(process.serves(), 0);
 }
 
-/// A regression: a request that was cancelled before its event was handled did not count as one that is asked in rounds. Its state was ignored,
-/// and the handler, which has a grace after the cancel, ran its effects again.
+/// A regression: a request that was cancelled before its event was handled was not taken for a request that is asked in rounds. Its state was
+/// ignored, and the handler, which has a grace after the cancel, ran its effects again.
 #[test]
 fn a_retry_that_is_cancelled_in_the_same_turn_runs_no_effect_again() {
     let charged = Arc::new(AtomicUsize::new(0));
@@ -228,8 +228,8 @@ fn a_retry_that_is_cancelled_in_the_same_turn_runs_no_effect_again() {
     assert_eq!(charged.load(Ordering::Relaxed), 1, "the effect stands in the state");
 }
 
-/// A regression: arguments with a number that no `f64` holds, or with a broken escape, were all the same to the seal, so that the state of one
-/// opened for another. Numbers beyond 64 bits were rounded, and of repeated members only the last counted.
+/// A regression: the seal did not distinguish arguments with a number beyond `f64` or a broken escape, so that the state of one request opened
+/// for another. Numbers beyond 64 bits were rounded, and of repeated members only the last counted.
 #[test]
 fn a_state_is_bound_to_arguments_as_they_are_written() {
     let echo = Tool::raw("t", Json::parse(r#"{"type":"object"}"#).unwrap(), async |context: Context, given: Json| {
@@ -275,15 +275,15 @@ fn a_state_is_bound_to_arguments_as_they_are_written() {
         assert!(send(one, Some(state)).get("result").is_some(), "{one}");
     }
     assert!(sealed > 3, "{sealed}");
-    // What JSON does not tell apart is the same call.
+    // Arguments with the same meaning in JSON are the same call.
     let first = send(r#"{"a":"\u0041/\n","b":[true,null,{"d":1,"c":2}]}"#, None);
     let same = send(r#"{ "b" : [ true, null , {"c":2,"d":1} ], "\u0061":"A\/\u000a" }"#, Some(&first["result"]["requestState"]));
     assert!(same.get("result").is_some(), "{same}");
 }
 
-/// A regression: the names were counted from one in each run, so that a new input request could get the name of one that was asked again.
+/// A regression: names were numbered from 1 in each run, so that a new input request could get the name of an unanswered one.
 #[test]
-fn an_input_request_is_never_named_as_one_that_is_asked_again() {
+fn a_new_input_request_never_gets_the_name_of_an_unanswered_request() {
     let tool = Tool::new("t", async |context: Context, (): ()| {
         let third = async {
             context.sample(Sample::new("c")).await?;
@@ -304,9 +304,10 @@ fn an_input_request_is_never_named_as_one_that_is_asked_again() {
     assert_eq!(response(&frames)["result"]["content"][0]["text"], "answer to a, answer to b, answer to d");
 }
 
-/// A regression: a handler that no longer asks what was answered (its user has signed in meanwhile) reported nothing until its end.
+/// A regression: the reports of a handler were taken for repeated ones until its end if it did not make an input request of the last run again,
+/// for example because its user has signed in meanwhile.
 #[test]
-fn a_handler_that_asks_no_more_is_heard_again() {
+fn progress_of_a_handler_that_takes_a_shorter_path_is_sent() {
     let is_signed_in = Arc::new(AtomicUsize::new(0));
     let known = Arc::clone(&is_signed_in);
     let tool = Tool::new("t", move |context: Context, (): ()| {
@@ -331,7 +332,7 @@ fn a_handler_that_asks_no_more_is_heard_again() {
     assert_eq!(frames[0]["params"]["progress"], 2);
 }
 
-/// A handler whose tasks do the work: it awaits an input request, or another task, and is polled no more by itself.
+/// A process whose handler runs `work`, which spawns tasks. Only those tasks can cause another poll of the handler.
 fn works_by_task(executor: &Executor, work: fn(Context, Executor) -> BoxFuture<'static, Result<String, ToolError>>) -> Process {
     let spawner = executor.clone();
     let tool = Tool::new("t", move |context: Context, (): ()| work(context, spawner.clone()));
@@ -339,9 +340,9 @@ fn works_by_task(executor: &Executor, work: fn(Context, Executor) -> BoxFuture<'
     Process { endpoint: Endpoint::server(Arc::new(service), executor.runtime()), executor: executor.clone() }
 }
 
-/// A regression: a round waits for the effects that are under way, and the end of one in another task woke nothing.
+/// A regression: a round waits for the effects that are under way, and the end of an effect in another task did not wake the handler.
 #[test]
-fn a_round_leaves_when_an_effect_in_another_task_has_ended() {
+fn a_round_is_sent_when_an_effect_in_another_task_has_ended() {
     let executor = Executor::new();
     let mut process = works_by_task(&executor, |context, spawner| {
         Box::pin(async move {
@@ -366,7 +367,7 @@ fn a_round_leaves_when_an_effect_in_another_task_has_ended() {
 
 /// A regression: a task that needs a sealed key did not wake the handler, whose request has to end first.
 #[test]
-fn a_round_with_only_a_state_leaves_for_an_effect_in_another_task() {
+fn a_round_without_input_requests_is_sent_for_an_effect_in_another_task() {
     let executor = Executor::new();
     let mut process = works_by_task(&executor, |context, spawner| {
         Box::pin(async move {
@@ -383,8 +384,8 @@ fn a_round_with_only_a_state_leaves_for_an_effect_in_another_task() {
     assert!(frames.len() == 1 && is_round(&frames), "{frames:?}");
 }
 
-/// A regression: without random bytes every call had the same name, so that its effects had the keys of another, and a provider would have taken
-/// the second charge for the first.
+/// A regression: without random bytes every call had the same name, so the effects of two calls had the same keys, and a payment service would
+/// have taken the second charge for a repetition of the first.
 #[test]
 fn without_random_bytes_an_effect_is_refused_and_has_no_key() {
     struct Blank(Arc<dyn engine::Runtime>);
@@ -408,8 +409,8 @@ fn without_random_bytes_an_effect_is_refused_and_has_no_key() {
     assert!(response(&frames).to_string().contains("random bytes"), "{frames:?}");
 }
 
-/// A regression: a blocking handler cannot be dropped, so that its request never ended, and its thread waited for an answer that nobody was asked
-/// for.
+/// A regression: a blocking handler cannot be dropped, so its request did not end with the round. The input request was never sent, and the
+/// thread waited for its answer.
 #[test]
 fn a_blocking_handler_is_told_that_it_cannot_ask() {
     let tool = Tool::blocking("t", |context: Context, (): ()| {
@@ -424,10 +425,10 @@ fn a_blocking_handler_is_told_that_it_cannot_ask() {
     assert!(text.contains("cannot wait for an answer") && text.contains("cannot wait for a sealed key"), "{text}");
 }
 
-/// A regression: between the moment at which a round is taken and the end of its request, another task could run an effect that the state does not
-/// hold, and that the retry would run again.
+/// A regression: after a round was made and before its request ended, another task could run an effect that was not in the state, and that the
+/// retry would run again.
 #[test]
-fn nothing_is_added_to_a_log_that_has_left() {
+fn nothing_is_added_to_a_log_after_its_round_was_made() {
     use crate::rounds::{AskStep, Asking, EffectStep, RoundLog};
     let (now, ask) = (Duration::from_secs(1), || Asking::new(Sample::new("?").into(), None, None));
     let mut log = RoundLog::begin(Some([1; 16]), now);
@@ -440,10 +441,10 @@ fn nothing_is_added_to_a_log_that_has_left() {
     assert!(matches!(log.ask(ask(), now), AskStep::Done(Err(AskFailed::Over))));
 }
 
-/// A regression: the mark of a thread that polls an effect was one for all calls. An effect that drives another endpoint in place had that one's input
-/// requests refused, and was itself no longer taken for an effect after one of that endpoint.
+/// A regression: the mark of a thread that polls an effect did not name the call. If an effect drove another endpoint, the input requests of that
+/// endpoint were refused; and after an effect of that endpoint, the outer effect was not marked any more.
 #[test]
-fn an_effect_that_drives_another_endpoint_lets_that_one_ask() {
+fn an_effect_may_drive_an_endpoint_that_makes_input_requests() {
     let noted = Arc::default();
     let other = Arc::new(Mutex::new(Process::new(plain(charges(&noted)))));
     let tool = Tool::new("t", move |context: Context, (): ()| {
