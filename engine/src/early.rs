@@ -1,12 +1,13 @@
 //! Early sends: a verb that has made a frame also writes it, instead of waking the driver's task to write it.
 //!
 //! Normally a verb wakes the task of the driver, whose next turn writes all queued frames together. If there is only one frame, such as a call
-//! when no other call is open, that turn would do nothing but write it. So the verb writes it itself, on its own thread, with the driver,
-//! between two turns. If the driver is in a turn, or has something else to do, its task is woken as usual. This saves one wake at each end of
-//! a round trip, and 5.6 to 6.6 % of its instructions over pipes and sockets.
+//! when no other call is open, that turn would only write this frame. So the verb uses the driver between two turns to write the frame itself,
+//! on its own thread. If the driver is in a turn, or has something else to do, its task is woken as usual. An early send saves one wake at
+//! each end of a round trip, and 5.6 to 6.6 % of the instructions of a round trip over pipes and sockets.
 //!
-//! The driver is in a slot that its task locks for a turn, and a verb for an early send. Neither waits for the other: a verb that finds the
-//! slot locked wakes the task, and a task that finds it locked stores a request, which the verb executes after it has released the slot.
+//! The driver is in a slot. Its task locks the slot for a turn, and a verb locks it for an early send. Neither waits for the other: a verb
+//! that finds the slot locked wakes the task, and a task that finds it locked stores a request, which the verb executes after it has released
+//! the slot.
 
 use core::task::{Context, Poll};
 use std::any::Any;
@@ -26,8 +27,8 @@ use crate::{DriverSlot, Engine, Guarded, SendsEarly, wake_all};
 struct Slot<M, I: FrameIo, T> {
     /// Locked for a turn and for an early send. `None` once the driver has ended.
     installed: Mutex<Option<Box<Installed<M, I, T>>>>,
-    /// `true` if a request is stored. It is only changed by swaps: by the task after it has stored the request, and by a verb after it has
-    /// released the slot. So the second of the two sees the changes of the first.
+    /// `true` if a request is stored. Changed only by swaps: by the task after it has stored the request, and by a verb after it has released
+    /// the slot. So whichever swaps second sees the changes of the other.
     has_request: AtomicBool,
     /// While this is locked, no other lock is taken and no code of users runs.
     request: Mutex<Option<Request>>,
@@ -85,7 +86,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Slot<M, I, T> {
         self.request.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the driver out of the slot. If a verb has locked the slot, requests it to do that instead, and returns `None`.
+    /// Takes the driver out of the slot. If a verb has locked the slot, requests the verb to do so, and returns `None`.
     fn end(&self) -> Option<Box<Installed<M, I, T>>> {
         self.lock_or_request(|| Request::End)?.take()
     }
@@ -99,13 +100,13 @@ impl<M: Machine, I: FrameIo, T: Timer> Slot<M, I, T> {
         installed.driver.poll_event(cx)
     }
 
-    /// Writes the queued frames. Returns `true` if nothing is left to do, and `false` if the driver has to take a turn for the rest. If the driver
-    /// cannot write now, does nothing, and returns `state` as the error.
+    /// Writes the queued frames. Returns `true` if nothing is left to do, and `false` if the driver has to take a turn for what is left. If the
+    /// driver cannot write now, does nothing, and returns `state` as the error.
     fn try_send<'a, S>(&self, engine: &Engine<S>, mut state: MutexGuard<'a, S>, now: Instant) -> Result<bool, MutexGuard<'a, S>>
     where
         S: SendsEarly<Event = M::Event>,
     {
-        // A slot that was poisoned by a panic is for the task alone.
+        // Only the task may use a slot that is poisoned by a panic.
         let Ok(mut locked) = self.installed.try_lock() else { return Err(state) };
         let Some(installed) = locked.as_deref_mut().filter(|installed| installed.driver.sends_early()) else { return Err(state) };
         let send = AssertUnwindSafe(|| {
@@ -131,7 +132,7 @@ where
     I: FrameIo<Error: Send> + Send + 'static,
     T: Timer + Send + 'static,
 {
-    /// Executes the request that the task has stored, after the verb has released the slot. Returns the waker that is to be woken.
+    /// Executes the request that the task has stored, after the verb has released the slot. Returns the waker to be woken.
     fn execute_request<S: Guarded>(&self, engine: &Engine<S>) -> Option<Waker> {
         if !self.has_request.swap(false, Ordering::AcqRel) {
             return None;
@@ -140,8 +141,8 @@ where
         match request? {
             Request::Turn(waker) => Some(waker),
             Request::End => {
-                // The transport is dropped by a task of its own, since its `Drop` is code of the user, and the caller of the verb may hold locks.
-                // A runtime that starts no more tasks drops it here nevertheless.
+                // A new task drops the transport, since its `Drop` is code of the user, and the caller of the verb may hold locks. Only if the
+                // runtime starts no more tasks, the transport is dropped here.
                 if let Some(installed) = self.end() {
                     engine.runtime().spawn(Box::pin(async move { drop(installed) }));
                 }
@@ -184,8 +185,8 @@ impl<M: Machine, I: FrameIo, T: Timer> Drop for Driven<M, I, T> {
 /// Drives `machine` over `transport` to its end: until all frames are written, all events were returned, and the transport is closed.
 /// `machine` must be the one whose state `engine` holds. If an engine is driven a second time, there are no early sends for that driver.
 ///
-/// If the transport allows it ([`FrameIo::sends_anywhere`]), verbs that ask for it ([`After::output_alone`](crate::After::output_alone)) write
-/// their frames themselves, on their own threads; see [early sends](self). If the transport panics meanwhile, this future panics when it is
+/// If the transport allows it ([`FrameIo::sends_anywhere`]), verbs that call [`After::output_alone`](crate::After::output_alone) write their
+/// frames themselves, on their own threads; see [early sends](self). If the transport panics in such a write, this future panics when it is
 /// polled next. If the transport must stay on one thread, use a [`Driver`] instead.
 ///
 /// # Cancel safety

@@ -1,4 +1,4 @@
-//! A lock around a sans-IO machine that many handles share, such that no code of users runs under it.
+//! A lock around a sans-IO machine that many handles share. No code of users runs under the lock.
 //!
 //! # Which layer do you need?
 //!
@@ -14,7 +14,7 @@
 //! # This crate
 //!
 //! An [`Engine`] holds some [`Guarded`] state under one lock. The state contains a machine
-//! ([`Machine`](protocol_core::drive::Machine)). It is changed in two ways:
+//! ([`Machine`](protocol_core::drive::Machine)), and is changed in two ways:
 //!
 //! * by a *turn* of the machine's driver: one pass of the event loop, which reads, handles deadlines and writes;
 //! * by a *verb*: a method of a handle, from any thread. A verb reads the clock, locks, changes the state, takes the wakers of the tasks that
@@ -28,7 +28,7 @@
 //! * [`DriverSlot`]: the waker of the driver, and the deadline that it waits for.
 //! * [`Waiters`], [`AbortHandle`] and [`park`]: wakers that are stored under a lock, but cloned, woken and dropped outside of it.
 //! * [`Task`]: a future of a user that runs as a task, and reports its end exactly once, also if it panics or is dropped.
-//! * [`drive`]: runs a driver, and lets verbs write with it ([early sends](early)).
+//! * [`drive`]: runs a driver, and lets verbs use it to write frames ([early sends](early)).
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),

@@ -25,7 +25,7 @@ pub trait Guarded: Send + 'static {
     /// for, and tasks that wait for events.
     fn take_wakers(&mut self, after: &After) -> Self::Wakers;
 
-    /// The slot of the driver that verbs may write with ([`SendsEarly`]), if there is one.
+    /// The slot of the driver that verbs may use to write frames ([`SendsEarly`]), if there is one.
     fn early_slot(&mut self) -> Option<&mut DriverSlot> {
         None
     }
@@ -36,12 +36,12 @@ pub trait SendsEarly: Guarded {
     /// The event that the driver returns.
     type Event: Send;
 
-    /// Ends a turn of the driver, or an early send: moves queued frames into `room`, and returns the outcome of the turn, with what the
-    /// driver waits for next. The second value is `true` if there are events to handle.
+    /// Ends a turn of the driver, or an early send: moves queued frames into `room`, and returns the outcome of the turn, which includes the
+    /// deadline and the input that the driver waits for next. The second value is `true` if there are events to handle.
     fn finish_turn(&mut self, now: Instant, room: Option<&mut LineEncoder>) -> (TurnOutcome<Self::Event>, bool);
 }
 
-/// A driver with which verbs can write.
+/// A driver that verbs can use to write frames.
 pub(crate) trait Early<S: Guarded>: Send + Sync {
     /// Writes the queued frames. Wakes the driver's task if that is not possible now, or if there is more to do.
     fn send(&self, engine: &Engine<S>, state: MutexGuard<'_, S>, now: Instant);
@@ -60,8 +60,8 @@ impl After {
         self.output = true;
     }
 
-    /// Notes that the machine has a new frame or event. `is_alone` means that no other frame is expected soon with which it could be written
-    /// together, so that it should be written at once.
+    /// Notes that the machine has a new frame or event. `is_alone` means that the frame should be written at once, since no other frame is
+    /// expected soon that could be written together with it.
     pub fn output_alone(&mut self, is_alone: bool) {
         self.output = true;
         self.alone = is_alone;
@@ -102,7 +102,7 @@ impl DriverSlot {
         at
     }
 
-    /// Returns `true` if the driver must be woken: it is not in a turn, and there is output, or a deadline before the one it waits for.
+    /// Returns `true` if the driver must be woken: it is not in a turn, and there is output, or a deadline earlier than the one it waits for.
     #[must_use]
     pub fn is_news(&self, has_output: bool, deadline: impl FnOnce() -> Option<Instant>) -> bool {
         let is_earlier = || match (deadline(), self.armed) {
@@ -127,7 +127,7 @@ impl DriverSlot {
 /// Some [`Guarded`] state under one lock, and its runtime.
 pub struct Engine<S: Guarded> {
     state: Mutex<S>,
-    /// The driver that verbs may write with, if there is one.
+    /// The driver that verbs may use to write frames, if there is one.
     early: OnceLock<Arc<dyn Early<S>>>,
     /// `true` once a verb has closed the machine. Written under the lock, and read by the driver without it.
     closed: AtomicBool,
@@ -205,7 +205,8 @@ impl<S: Guarded> Engine<S> {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Lets verbs write with this driver, if it is the first. The engine and the driver keep each other alive until the driver's task ends.
+    /// Lets verbs use this driver to write frames, if it is the first driver. The engine and the driver keep each other alive until the driver's
+    /// task ends.
     pub(crate) fn set_early(&self, early: Arc<dyn Early<S>>) {
         let _ = self.early.set(early);
     }

@@ -7,7 +7,7 @@ pub fn drop_quietly<T>(thing: T) {
     drop_with(|| drop(thing));
 }
 
-/// Runs code that only drops values of the user. A panic of it is caught and discarded.
+/// Runs `drop`, which only drops values of the user. A panic is caught and discarded.
 pub(crate) fn drop_with(drop: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(drop)) {
         // Leaked, since the drop of the payload could panic, too.

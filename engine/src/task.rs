@@ -12,7 +12,8 @@ use pin_project_lite::pin_project;
 use crate::panics::{drop_quietly, drop_with};
 use crate::wake::AbortHandle;
 
-/// The owner of a task, which takes the end of its future: for example an inbound call, whose handler's value is the reply.
+/// The owner of a task, which receives the end of the task's future. For example, an inbound call owns the task of its handler, and receives the
+/// reply.
 pub trait TaskOwner: Send + Sync + 'static {
     /// The output of the future.
     type Output: Send + 'static;
@@ -26,8 +27,8 @@ pub trait TaskOwner: Send + Sync + 'static {
     /// Called when code of the user has panicked, with the payload of the panic.
     fn panicked(&self, panic: &(dyn Any + Send));
 
-    /// Called after each poll that leaves the future pending, and once more when its waker has been stored. If it returns a value, the future is dropped, and the task ends with that value as
-    /// if the future had been ready with it. Default: `None`.
+    /// Called after each poll that leaves the future pending, and once more when its waker has been stored. If this returns a value, the future
+    /// is dropped, and the task ends with the value as if the future had returned it. Default: `None`.
     fn early_end(&self) -> Option<Self::Output> {
         None
     }
@@ -39,11 +40,11 @@ pub trait TaskOwner: Send + Sync + 'static {
 /// The end of a future of a user.
 #[derive(Debug)]
 pub enum End<T> {
-    /// It was ready with this value.
+    /// The future returned this value.
     Value(T),
-    /// It panicked.
+    /// The future panicked.
     Panicked,
-    /// It was dropped before it was ready: aborted, or by a runtime that shuts down.
+    /// The future was dropped before it was ready: its task was aborted, or the runtime shuts down.
     Dropped,
 }
 
@@ -51,10 +52,10 @@ pin_project! {
     /// A future of a user that runs as a task. When it ends, it calls [`TaskOwner::settle`]. A future that has panicked is not polled again.
     ///
     /// # Cancel safety
-    /// Not cancel safe: if it is dropped before its end, the future of the user is dropped, and the owner gets [`End::Dropped`].
+    /// Not cancel safe: if the task is dropped before its end, the future of the user is dropped, and the owner gets [`End::Dropped`].
     pub struct Task<D: TaskOwner, F> {
         owner: Arc<D>,
-        // `None` once it is settled.
+        // `None` once the task has called `settle`.
         #[pin]
         future: Option<F>,
         // The waker that is registered with the abort handle.
@@ -74,8 +75,8 @@ impl<D: TaskOwner, F> Task<D, F> {
         Self { owner, future: Some(future), registered: None }
     }
 
-    /// Runs `begin` in place: the first poll of a future for which a task may not be needed. If it returns the future, because that is
-    /// pending, returns a task that continues it.
+    /// Runs `begin`, which polls a future once, in place. If the future is ready, no task is needed. If `begin` returns the pending future, this
+    /// returns a task that continues it.
     pub fn begin_in_place(owner: &Arc<D>, begin: impl FnOnce() -> Result<D::Output, F>) -> Option<Self> {
         if owner.abort_handle().is_aborted() {
             owner.settle(End::Dropped);
@@ -100,7 +101,7 @@ impl<D: TaskOwner, F> Task<D, F> {
             drop_with(|| this.future.set(None));
         }
         if this.registered.take().is_some() {
-            // Otherwise the waker would keep the task in memory as long as its owner exists.
+            // A waker that is not released would keep the task in memory as long as its owner exists.
             drop(this.owner.abort_handle().release());
         }
         this.owner.settle(end);
@@ -141,7 +142,7 @@ impl<D: TaskOwner, F: Future<Output = D::Output>> Future for Task<D, F> {
             if !this.owner.abort_handle().hold(cx.waker().clone()) {
                 return self.step(cx);
             }
-            // What would have woken the task may have happened before there was a waker.
+            // The event that wakes the task may have happened before its waker was stored.
             if let Some(value) = this.owner.early_end() {
                 self.settle(End::Value(value));
                 return Poll::Ready(());
@@ -296,7 +297,8 @@ mod tests {
                 self.0.settle(end);
             }
         }
-        // The second time is a regression: another thread gave the reason between the first poll and the storing of its waker, and woke nothing.
+        // The last case is a regression: another thread gave the reason for the early end after the first poll and before the waker was stored, so
+        // it woke nothing.
         for (times, polls) in [(0, 1), (1, 1), (2, 2)] {
             let early = Arc::new(Early(Owner::default(), std::sync::atomic::AtomicUsize::new(0), times));
             let mut task = Task::new(Arc::clone(&early), Box::pin(core::future::pending()));

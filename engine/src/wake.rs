@@ -30,8 +30,8 @@ pub fn spare(kept: Option<Waker>, waker: &Waker) -> Option<Waker> {
     kept.filter(|kept| kept.will_wake(waker)).or_else(|| Some(waker.clone()))
 }
 
-/// Calls `act`, which may run code of users, with each of `things`, also after a call has panicked. The panic is resumed after the last call;
-/// of several panics, the last. It is discarded if the thread is panicking already.
+/// Calls `act`, which may run code of users, with each of `things`, even after a call has panicked. After the last call, the panic is resumed
+/// (the last one, if there were several), or discarded if the thread is panicking already.
 pub fn each<T>(things: impl IntoIterator<Item = T>, mut act: impl FnMut(T)) {
     let mut panicked = None;
     for thing in things {
@@ -45,7 +45,7 @@ pub fn each<T>(things: impl IntoIterator<Item = T>, mut act: impl FnMut(T)) {
     }
 }
 
-/// Wakes all of `wakers`, also after one has panicked; see [`each`].
+/// Wakes all of `wakers`, even after one has panicked; see [`each`].
 pub fn wake_all(wakers: impl IntoIterator<Item = Waker>) {
     each(wakers, Waker::wake);
 }
@@ -118,7 +118,7 @@ impl AbortHandle {
         !self.is_aborted()
     }
 
-    /// A clone of the task's waker, to be woken outside of every lock, so that the task is polled once more; `None` before its first poll.
+    /// A clone of the task's waker, to be woken outside of every lock. Waking it has the task polled once more. `None` before the first poll.
     #[must_use]
     pub fn waker(&self) -> Option<Waker> {
         self.task().clone()
@@ -146,7 +146,7 @@ mod tests {
         }
     }
 
-    /// If the flag is not checked, a task that is aborted between its poll and the storing of its waker is never woken.
+    /// If `hold` did not check the flag, a task that is aborted after its poll and before its waker is stored would never be woken.
     #[test]
     fn hold_returns_false_for_a_task_that_was_aborted_before() {
         let handle = AbortHandle::default();
