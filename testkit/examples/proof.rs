@@ -35,12 +35,12 @@ fn main() {
     std::process::exit(2);
 }
 
-/// The era of the client of MCP: half of them are stateless, or may be.
+/// The era of the MCP client of a world. Half of the clients are stateless or may become so.
 fn era(seed: u64) -> Option<Era> {
     [Some(Era::Legacy), None, Some(Era::Modern), None, Some(Era::Legacy), None, Some(Era::Auto), None][(seed % 8) as usize]
 }
 
-/// Clocks, rates and limits that random operations run into.
+/// Configurations whose time limits, rates and limits are small enough for random operations to reach them.
 fn chosen(seed: u64) -> (Config, Config) {
     let (caller, callee) = match era(seed) {
         Some(era) => (with(client_config(), |config| config.era = era), server_config()),
@@ -106,7 +106,7 @@ fn worlds(until: Clock, first: u64) {
     campaign.finish();
 }
 
-/// Adds subscriptions and log levels to what happens.
+/// Adds operations about subscriptions and log levels to a recording.
 fn add_subscriptions(recording: &mut Recording) {
     let mut rng = Rng::new(!recording.seed);
     let (plain, mut all) = (std::mem::take(&mut recording.operations), Vec::new());
@@ -119,7 +119,7 @@ fn add_subscriptions(recording: &mut Recording) {
     recording.operations = all;
 }
 
-/// The rows of `docs/transitions`: the machine, the state, the input. What is over meets nothing.
+/// The rows of `docs/transitions`: the machine, the state, the input. The rows of ended calls (`gone`) are left out, since no case counts them.
 fn rows() -> BTreeSet<[String; 3]> {
     let mut all = BTreeSet::new();
     for (file, machine) in [("call", "call"), ("call-of-a-gateway", "call"), ("serve", "serve")] {
@@ -137,7 +137,7 @@ fn rows() -> BTreeSet<[String; 3]> {
     all
 }
 
-/// Runs searches with growing bounds. None begins after the end of the time.
+/// Runs searches with growing bounds. No search begins after `until`.
 fn searches(until: Clock) {
     type Ends = fn() -> (Config, Config);
     const NOTHING: Bounds = Bounds {
@@ -174,7 +174,7 @@ fn searches(until: Clock) {
         (stateless_configs, Bounds { calls: 2, samples: 0, ..EVERYTHING }),
         (stateless_configs, Bounds { changes: 2, notices: 1, cancels: 1, deadlines: [1, 0], closes: [1; 2], ..NOTHING }),
     ];
-    // Of each kind in turn, so that a short run has some of each.
+    // One search of each kind in turn, so that a short run has all kinds.
     let with_handshake = HANDSHAKE.map(|bounds| [(configs as Ends, bounds), (tesseron_configs, bounds)]);
     let all: Vec<_> = with_handshake.into_iter().zip(STATELESS).flat_map(|([mcp, tesseron], new)| [mcp, tesseron, new]).collect();
     let (mut states, mut steps, mut done) = (0, 0, 0);

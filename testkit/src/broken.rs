@@ -1,4 +1,4 @@
-//! Sessions that are broken on purpose, one way each. A test that does not notice them tests nothing: run yours over [`Fault::ALL`].
+//! Sessions that are broken on purpose, each in one way. A test that does not fail for them tests nothing: run your test over [`Fault::ALL`].
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,63 +18,63 @@ use crate::{Guarantee, Subject};
 pub enum Fault {
     /// The event that a call is done is lost.
     LosesDone,
-    /// A call is done twice.
+    /// `Done` is returned twice for one call.
     RepeatsDone,
-    /// A response or a cancel leaves twice.
+    /// A response or a cancel is sent twice.
     RepeatsFrames,
-    /// Progress leaves a second time.
+    /// A progress update is sent twice.
     RepeatsProgress,
-    /// After the end there is one more event.
+    /// One more event is returned after `Closed`.
     SpeaksAfterTheEnd,
-    /// After the end there is still a deadline.
+    /// There is still a deadline after `Closed`.
     WaitsAfterTheEnd,
-    /// Its counters exceed the limits.
+    /// The counters of the session exceed its limits.
     Hoards,
-    /// A cancel of the peer panics.
+    /// A cancel of the peer causes a panic.
     Panics,
-    /// Its deadline is due already.
+    /// `poll_timeout` returns a time that has passed.
     HotLoop,
     /// A deadline passes and nothing happens.
     MissesDeadlines,
-    /// Output waits for `handle_timeout`.
+    /// Output can be polled only after `handle_timeout`.
     HoldsOutput,
-    /// A frame that comes late finds its call timed out.
+    /// A frame that comes after the deadline of a call ends the call, without `handle_timeout`.
     ExpiresOnFrames,
-    /// Its frames depend on the number of sessions that the process has made.
+    /// The frames depend on the number of sessions that the process has made.
     Flickers,
-    /// A response arrives as if it were of another call.
+    /// A response is taken for the response to another call.
     MixesIds,
-    /// An id that is a text is read as the number in it.
+    /// An id that is a string is read as the number in it.
     ForgetsTypes,
-    /// A sampling is said to be nested deeper than anything may be.
+    /// The event of a sampling request has a depth above the maximum.
     NestsDeeper,
-    /// Results are parsed and written anew.
+    /// Results are parsed and serialized again.
     RewritesResults,
-    /// An end of the transport is taken for a failure of it.
+    /// The end of the transport is taken for its failure.
     FailsOnEof,
     /// A cancel of the peer is dropped.
     IgnoresCancels,
     /// Each frame is answered with a notification, without end.
     Chatters,
-    /// A frame leaves by another lane than the one that it belongs to.
+    /// A frame is sent on the wrong lane.
     MixesLanes,
-    /// A lane that is stopped goes on.
+    /// Frames are sent on a stopped lane.
     IgnoresStops,
-    /// A lane that is lost goes on.
+    /// Frames are sent on a lost lane.
     IgnoresLosses,
-    /// A reply is taken for a refusal.
+    /// The route of a reply says that the reply is a refusal.
     MixesParts,
-    /// A lane is owed more replies than it will get.
+    /// `handle_frame` returns a greater number of replies than will be sent.
     Miscounts,
     /// A server without a handshake sends a request.
     AsksWithoutHandshake,
     /// A client without a handshake answers a request.
     AnswersWithoutHandshake,
-    /// A notice of a subscription leaves after the result of it.
+    /// A notice of a subscription is sent after the result that ends the subscription.
     SpeaksAfterTheResult,
-    /// A stateless request is said to be of the caller of the one before it.
+    /// The event of a stateless request names the caller of the request before it.
     MixesCallers,
-    /// A subscription gets a notice of a resource that another one wants.
+    /// A subscription gets a notice of a resource that only another subscription asked for.
     MixesSubscriptions,
     /// A retry has the state of an earlier round.
     KeepsStates,
@@ -119,8 +119,8 @@ impl Fault {
         Self::KeepsAnswers,
     ];
 
-    /// The guarantee that it breaks. `None` if it breaks a rule that only a prediction knows, or, for [`Self::Chatters`], never lets a
-    /// [`World`](crate::World) come to rest.
+    /// The guarantee that this fault breaks. `None` for a fault that only the model of a [`World`](crate::World) detects, and for
+    /// [`Self::Chatters`], with which a world never comes to rest.
     #[must_use]
     pub const fn breaks(self) -> Option<Guarantee> {
         Some(match self {
@@ -147,7 +147,7 @@ impl Fault {
         })
     }
 
-    /// Returns `true` if it shows only where there are many lanes.
+    /// Returns `true` if the fault has an effect only with many lanes.
     #[must_use]
     pub const fn is_of_lanes(self) -> bool {
         matches!(self, Self::MixesLanes | Self::IgnoresStops | Self::IgnoresLosses)
@@ -155,19 +155,19 @@ impl Fault {
 }
 
 impl Fault {
-    /// Returns `true` if it shows only at a server with stateless requests.
+    /// Returns `true` if the fault has an effect only at a server with stateless requests.
     #[must_use]
     pub const fn is_of_callers(self) -> bool {
         matches!(self, Self::AsksWithoutHandshake | Self::SpeaksAfterTheResult | Self::MixesCallers | Self::MixesSubscriptions)
     }
 
-    /// Returns `true` if it shows only where requests are stateless, at either end.
+    /// Returns `true` if the fault has an effect only where requests are stateless, at either end.
     #[must_use]
     pub const fn is_stateless(self) -> bool {
         self.is_of_callers() || matches!(self, Self::AnswersWithoutHandshake)
     }
 
-    /// Returns `true` if it shows only at a client that is asked for input by results.
+    /// Returns `true` if the fault has an effect only at a client that is asked for input in rounds.
     #[must_use]
     pub const fn is_of_rounds(self) -> bool {
         matches!(self, Self::KeepsStates | Self::KeepsAnswers)
@@ -190,14 +190,14 @@ pub struct Broken {
     newest: Lane,
     /// The caller of the newest request.
     caller: Option<Caller>,
-    /// The state, and the answers, of an earlier retry.
+    /// The state and the answers of an earlier retry.
     kept: Option<[serde_json::Value; 2]>,
     over: bool,
     number: usize,
 }
 
 impl Broken {
-    /// A session that works but for one fault.
+    /// A session with one fault.
     #[must_use]
     pub fn new(session: Session, fault: Fault) -> Self {
         let (frames, events) = Default::default();
@@ -216,7 +216,7 @@ impl Broken {
         }
     }
 
-    /// Adds what an earlier retry had to the next one.
+    /// Adds the state or the answers of an earlier retry to the next retry.
     fn repeat_round(&mut self, out: &mut Transmit) {
         let Ok(mut frame) = serde_json::from_slice::<serde_json::Value>(&out.frame) else { return };
         let own = ["requestState", "inputResponses"].map(|name| frame["params"][name].clone());

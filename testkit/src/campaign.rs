@@ -8,7 +8,7 @@ use crate::coverage::{Coverage, Happening};
 use crate::panics::message;
 use crate::recording::Recording;
 
-/// A campaign that did not exercise what it must.
+/// A campaign without a case, or in which a required happening never occurred.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Vacuous {
@@ -59,7 +59,7 @@ impl Campaign {
         Self { required: required.to_vec(), coverage: Coverage::default(), cases: 0 }
     }
 
-    /// Runs one case for each seed, with a recording of so many random operations, and counts what it returns.
+    /// Runs one case for each seed, with a recording of `operations` random operations, and adds the coverage that it returns.
     ///
     /// # Panics
     /// If a case panics. The message ends with the recording in one line, for [`Self::again`].
@@ -69,7 +69,7 @@ impl Campaign {
         }
     }
 
-    /// Runs the one case that a failure has printed: `again("seed 7 operations 00010203", ..)`.
+    /// Runs one case again, from the line that its failure has printed: `again("seed 7 operations 00010203", ..)`.
     ///
     /// # Panics
     /// As [`Self::run`], and if `line` is no recording.

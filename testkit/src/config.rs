@@ -1,4 +1,4 @@
-//! Configurations of ends that declare all capabilities, so that none is missing.
+//! Configurations of ends that declare all capabilities.
 
 use protocol_core::tesseron::{App, AppId, ClaimState, GatewayConfig, Welcome};
 use protocol_core::{Capabilities, Config, Identity};
@@ -43,7 +43,7 @@ pub fn server_config() -> Config {
     config
 }
 
-/// Changes a config on its way into a constructor.
+/// Returns `config` after `change`, to configure an end in one expression.
 #[must_use]
 pub fn with(mut config: Config, change: impl FnOnce(&mut Config)) -> Config {
     change(&mut config);
@@ -88,7 +88,7 @@ pub fn asking_gateway_config() -> Config {
     Config::tesseron_gateway(GatewayConfig::default())
 }
 
-/// The agent that claims sessions in tests.
+/// The agent that claims apps in tests.
 #[must_use]
 pub fn agent() -> Identity {
     let mut agent = Identity::new("acme-cli", "");

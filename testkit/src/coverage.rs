@@ -134,7 +134,7 @@ impl Coverage {
         self.counts.get(&happening).copied().unwrap_or_default()
     }
 
-    /// Adds the counts of another.
+    /// Adds the counts of `other`.
     pub fn add(&mut self, other: &Self) {
         for (happening, count) in &other.counts {
             *self.counts.entry(*happening).or_default() += count;
@@ -144,7 +144,7 @@ impl Coverage {
 
     /// Every combination of a state of a call and an input that occurred, in the words of `docs/transitions`.
     ///
-    /// A response that is delayed by a gap, and inputs that differ only in time, are not distinguished from others.
+    /// A call whose response waits for `response_gap` has no state of its own here. Inputs that differ only in time count as one input.
     pub fn transitions(&self) -> impl Iterator<Item = Transition> {
         self.transitions.iter().copied()
     }

@@ -1,4 +1,4 @@
-//! The other end of a channel, and the links to it, for a loop under test.
+//! The other end of a channel, and the links to it, for the test of an event loop.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use crate::link::{Arrival, Faults, SimLink};
 use crate::scripted::json;
 use crate::{Coverage, ODD, Rng, Watched};
 
-/// A peer with random calls, cancels, updates and answers, at the other end of two links with faults. A loop under test uses it as its
+/// A peer with random calls, cancels, updates and answers, at the other end of two links with faults. An event loop under test uses it as its
 /// transport.
 ///
-/// It is a judged session of its own: its actions are legal, but the links may change what arrives. After a number of actions it closes, so
-/// that every run ends.
+/// The peer is a [`Watched`] session: its actions are legal, but the links may change its frames. After a number of actions it closes, so that
+/// every run ends.
 ///
 /// ```
 /// use protocol_core::{Event, Instant, Lane, Reply, Session, ToolOutput};
@@ -97,7 +97,7 @@ impl FarEnd {
         Self { session, links, rng, actions: 60, next_action: now, now, is_caller, hung_up: false, was_active: false }
     }
 
-    /// Sets the number of actions before it closes.
+    /// Sets the number of actions before this end closes.
     #[must_use]
     pub fn with_actions(mut self, actions: u32) -> Self {
         self.actions = actions;
@@ -123,8 +123,8 @@ impl FarEnd {
         arrival
     }
 
-    /// The next instant at which something happens at this end or on the links, after the last turn; `None` once it has closed and everything has
-    /// arrived.
+    /// The next instant at which something happens at this end or on the links, after the last turn; `None` once this end has closed and all
+    /// frames have arrived.
     #[must_use]
     pub fn next(&self) -> Option<Instant> {
         let own = if self.session.is_closed() { [None; 2] } else { [self.session.poll_timeout(), Some(self.next_action)] };
@@ -149,7 +149,7 @@ impl FarEnd {
             self.act(self.now);
             let due = turn(self, self.now);
             self.act(self.now);
-            // Frames that have arrived but were not read do not depend on time.
+            // If the loop was active, it may have left arrived frames unread, so it gets another turn at this instant.
             let was_active = std::mem::take(&mut self.was_active);
             let next = if was_active { Some(self.now) } else { self.next() };
             let Some(next) = next.into_iter().chain(due).min() else { return };

@@ -1,12 +1,12 @@
 //! Sessions under test in virtual time: no runtime, no socket, no clock.
 //!
-//! | Part | Is |
+//! | Part | Contents |
 //! |---|---|
 //! | [`Scripted`] | one session; the test is its peer, sends exact frames and compares exact frames |
 //! | [`Pair`] | two sessions on a perfect connection |
 //! | [`World`] | two sessions over links with faults, and operations drawn from a seed |
 //! | [`FarEnd`] | a peer at the other end of links with faults, as the transport of a loop under test |
-//! | [`link`] | the links alone: latency, loss, repetition, order, damage, splits |
+//! | [`link`] | the links without the sessions: latency, loss, repetition, order, damage, splits |
 //! | [`Watched`] | a wrapper of `Session` that checks the guarantees after every method |
 //! | [`judge`] | the checks of G1 to G16, by name |
 //! | [`Campaign`] | counts the happenings in many cases, and fails if a required one is missing |

@@ -15,11 +15,11 @@ use crate::Rng;
 pub struct Faults {
     /// The time that each message or write takes.
     pub latency: Duration,
-    /// The maximum of additional random time.
+    /// The maximum additional time, which is random.
     pub jitter: Duration,
     /// The chance that a message is lost. Message links only: streams lose only their end.
     pub drop: u16,
-    /// The chance that a message comes twice. Message links only.
+    /// The chance that a message arrives twice. Message links only.
     pub duplicate: u16,
     /// The chance that a message may overtake others. Message links only.
     pub reorder: u16,
@@ -27,7 +27,7 @@ pub struct Faults {
     pub corrupt: u16,
     /// The chance that a message or a write is truncated.
     pub truncate: u16,
-    /// The maximum number of bytes that a stream reads or writes at once, so that writes are split and merged. Zero is no limit.
+    /// The maximum number of bytes that a stream reads or writes at once, so that writes are split and merged. Zero means no limit.
     pub piece: u8,
 }
 
@@ -80,11 +80,11 @@ impl Faults {
 pub enum Arrival {
     /// A message.
     Message(Bytes),
-    /// The writer has ended, or the link is broken. It comes once.
+    /// The writer has ended, or the link is broken. This arrives once.
     End(TransportEnd),
 }
 
-/// One direction of a channel that carries whole messages.
+/// One direction of a channel, for whole messages.
 #[derive(Clone, Debug)]
 pub struct SimLink {
     /// The faults from now on.
@@ -117,7 +117,7 @@ impl SimLink {
         !self.stalled
     }
 
-    /// Sends a message. After the end it is lost.
+    /// Sends a message. A message that is sent after the end is lost.
     pub fn send(&mut self, message: &Bytes, now: Instant) {
         if self.over || self.rng.chance(self.faults.drop) {
             self.lost += 1;

@@ -1,8 +1,9 @@
-//! A second implementation of a session, for its outcomes alone: plain maps, no timers, no clever queue.
+//! A second, simple implementation of a session that predicts its outcomes: plain maps, no timers, no efficient queue.
 //!
-//! A [`Model`] is given exactly what a session is given, in the same order, and predicts every event, every frame, every answer of a verb
-//! and the next deadline, each in a few words ([`super::told`]). Deadlines are looked for afresh each time among all that is live. It
-//! knows frames that our own ends send and the hostile ones of [`super::ops`]; it does not know bytes, congestion or limits on sizes.
+//! The methods of a [`Model`] are called with the same arguments and in the same order as those of a session. It predicts every event, every
+//! frame, every result of a method and the next deadline, each as a short text ([`crate::summary`]). It searches all open calls for the next
+//! deadline each time. It can read the frames that our own ends send and the hostile frames of [`crate::world::ops`]. It has no bytes,
+//! no congestion and no limits on sizes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -15,7 +16,7 @@ use serde_json::Value;
 
 use crate::summary::{self, Kinds};
 
-/// The answer of a method: the number of an id, or the name of an error.
+/// The result of a method: the number of an id, or the name of an error.
 pub(crate) type Answered = Result<u64, String>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,10 +27,10 @@ enum Phase {
     Ready,
 }
 
-/// The request of ours that waits for its answer and opens what comes.
+/// The request of ours with which the session begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Opening {
-    /// It asks for the revisions of the server. Nothing else follows the last one.
+    /// The request for the revisions of the server. After the last probe no handshake is tried.
     Probe { exchange: u64, is_last: bool },
     /// The handshake, perhaps after a probe that was not answered in time.
     Greeting { exchange: u64, late_probe: Option<u64> },
@@ -47,9 +48,9 @@ struct Subscriber {
 #[derive(Clone, Debug)]
 struct Subscription {
     exchange: u64,
-    /// The place of its request among all that were sent.
+    /// The index of its request among all sent requests.
     place: u64,
-    /// The kinds that the server has agreed to, once it has. It brings those of them that are wanted.
+    /// The kinds of notices that the server has accepted, once it has. Of these, the client receives the wanted kinds.
     accepted: Option<Kinds>,
 }
 
@@ -58,7 +59,7 @@ struct Change {
     call: u64,
     uri: String,
     adds: bool,
-    /// A later one of the same resource has taken effect.
+    /// A later change for the same resource has taken effect.
     is_superseded: bool,
 }
 
@@ -76,12 +77,12 @@ fn both(one: &Kinds, other: &Kinds) -> Kinds {
     one.intersection(other).cloned().collect()
 }
 
-/// The subscription that an invocation is.
+/// The subscription of an inbound call that asks for one.
 #[derive(Clone, Debug)]
 struct Listener {
     kinds: Kinds,
     is_accepted: bool,
-    /// Frames that wait until their lane goes on.
+    /// Frames that wait until their lane is resumed.
     waiting: VecDeque<String>,
 }
 
@@ -93,7 +94,7 @@ enum Ending {
     Closed,
 }
 
-/// The order in which things happen that are due at the same time.
+/// The deadlines, in the order in which those that pass at the same time are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
     Handshake,
@@ -110,18 +111,18 @@ enum Due {
 struct Call {
     op: Op,
     method: &'static str,
-    /// The JSON that it was made of, for calls that the session reads itself.
+    /// The parameters that were passed to `invoke`, for calls that the session reads itself.
     given: Value,
     /// The resource that it names.
     uri: String,
-    /// It is, or would be now, a request without a handshake.
+    /// Its request is stateless; for a held call: it would be, if it were sent now.
     is_stateless: bool,
-    /// The place of its request among all that were sent.
+    /// The index of its request among all sent requests.
     place: u64,
-    /// The instant at which it has taken too long in all.
+    /// The instant at which `max_total` passes.
     latest: Option<u64>,
     heard: u64,
-    /// The instant of the first of the questions that are open.
+    /// The instant at which the oldest open input request arrived.
     asked: u64,
     clocks: CallTimeouts,
     observed: bool,
@@ -146,7 +147,7 @@ struct Serve {
     wire: String,
     is_tool: bool,
     is_stateless: bool,
-    /// The least severe record that its caller wants, if it is stateless.
+    /// The least severe level of log records that its caller asks for, if it is stateless.
     level: Option<Level>,
     listener: Option<Listener>,
     token: Option<String>,
@@ -155,7 +156,7 @@ struct Serve {
     deadline: Option<u64>,
     floor: Option<f64>,
     kept: Option<Progress>,
-    /// Its place among those that could go on if their lanes were not stopped. Final updates (`false`) come first.
+    /// Its place among the calls whose progress waits only for their stopped lanes. Final updates (`false`) come first.
     place: Option<(bool, u64)>,
     rate: RateWindow,
     counted: VecDeque<u64>,
@@ -172,7 +173,7 @@ struct Question {
     lane: Lane,
     kind: &'static str,
     at: Option<u64>,
-    /// A frame that waits for the handshake.
+    /// The frame of a held input request.
     held: Option<String>,
 }
 
@@ -190,17 +191,18 @@ enum Owner {
     Asked(u64),
 }
 
-/// The kind of a waiting frame, for taking it back.
+/// The kind of a queued frame, by which the frame is found to withdraw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Plain,
     Request(u64),
     Progress(u64),
-    /// A log record of that invocation; the length of its name is all that the length of the record depends on.
+    /// A log record of an inbound call, or of none. The second value is the length of its logger name, on which alone the length of the record
+    /// depends.
     Log(Option<u64>, usize),
 }
 
-/// A frame that waits, and its lane. `part` is the part that it plays there.
+/// A queued frame and its lane. `part` is the kind of its route, in a few words.
 #[derive(Clone, Debug)]
 struct Waiting {
     kind: Kind,
@@ -209,11 +211,11 @@ struct Waiting {
     said: String,
 }
 
-/// Differences between the protocols that decide outcomes.
+/// The differences between the protocols that affect outcomes.
 #[derive(Clone, Copy, Debug)]
 struct Terms {
     greeting: &'static str,
-    /// The frame of the greeting end once it was welcomed.
+    /// The notification that the client sends after the answer to its handshake request.
     greeted: Option<&'static str>,
     call: &'static str,
     sample: &'static str,
@@ -221,15 +223,15 @@ struct Terms {
     cancel: &'static str,
     progress: &'static str,
     log: &'static str,
-    /// Invocations have names: questions and cancels name a live one, and no call waits for the handshake.
+    /// Calls have names (invocation ids): input requests and cancels name an open call, and no call waits for the handshake.
     names: bool,
-    /// The codes of what ends without its handler: answered like that, or for `None` as MCP says.
+    /// The error codes of calls that end without their handler; `None` for the reply that MCP prescribes.
     cancelled: Option<i64>,
     deadline: Option<i64>,
     closing: Option<i64>,
     cancels_questions: bool,
     answers_after_eof: bool,
-    /// Progress is a share of a hundred, goes without one, and is worth something when it says no more than before.
+    /// Progress is a percentage, an update may have no value, and an update with an unchanged value and a message is accepted.
     percent: bool,
     over: i64,
     busy: i64,
@@ -281,26 +283,26 @@ const TESSERON: Terms = Terms {
     too_early: -32009,
 };
 
-/// The prediction of one end.
+/// The model of one end.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
     config: Config,
     terms: Terms,
-    /// Calls, and answers questions. The other end runs what is called, and asks.
+    /// This end is the caller; if `false`, the callee.
     client: bool,
-    /// The questions that the other end can answer: sampling, elicitation.
+    /// The other end has declared sampling, and elicitation.
     peer_can: [bool; 2],
-    /// News of the other end that came before its welcome.
+    /// A change of its lists that the other end announced before its answer to the handshake.
     early_change: bool,
     now: u64,
     phase: Phase,
     handshake_at: Option<u64>,
     opening: Option<Opening>,
-    /// A client: it has chosen stateless requests.
+    /// This end is a client that has chosen stateless requests.
     is_stateless: bool,
-    /// A server: its peer may never make the handshake.
+    /// This end is a server whose peer need not make the handshake.
     is_optional: bool,
-    /// The least severe record that is sent, and that is asked for.
+    /// The least severe level of log records that this end sends (`level`), and asks for (`wanted_level`).
     level: Level,
     wanted_level: Option<Level>,
     subscriber: Subscriber,
@@ -322,11 +324,11 @@ pub(crate) struct Model {
     quiet_until: u64,
     out: VecDeque<Waiting>,
     events: VecDeque<String>,
-    /// Lanes whose frames are not taken.
+    /// Lanes that are stopped.
     stopped: BTreeSet<Lane>,
-    /// Places that were given to progress of stopped lanes.
+    /// The number of places ([`Serve::place`]) that were assigned.
     places: u64,
-    /// The lane of the frame that is read, and how many replies it is owed for it.
+    /// The lane of the frame that is being handled, and the number of replies that will be sent because of it.
     arriving: (Lane, usize),
 }
 
@@ -334,7 +336,7 @@ pub(crate) struct Model {
 const REVISION: &str = "2026-07-28";
 
 impl Call {
-    /// The change of the subscription that it asks for, as the call of that number.
+    /// The change of the subscription that this call, with the number `id`, asks for.
     fn change(&self, id: u64) -> Change {
         Change { call: id, uri: self.uri.clone(), adds: self.op == Op::Subscribe, is_superseded: false }
     }
@@ -418,7 +420,7 @@ impl Model {
         self.limit_handshake();
     }
 
-    /// The probe that the handshake may follow.
+    /// The exchange of a probe after which a handshake may still follow.
     fn first_probe(&self) -> Option<u64> {
         match self.opening {
             Some(Opening::Probe { exchange, is_last: false }) if self.config.era != Era::Modern => Some(exchange),
@@ -448,7 +450,7 @@ impl Model {
         }
     }
 
-    /// The answer to a probe decides.
+    /// Chooses the era by the answer to a probe.
     fn take_probe_answer(&mut self, frame: &Value, is_last: bool, is_late: bool) {
         let (result, error) = (&frame["result"], frame.get("error"));
         let serves = |versions: &Value| versions.as_array().is_some_and(|all| all.contains(&Value::from(REVISION)));
@@ -489,7 +491,7 @@ impl Model {
         self.release_held();
     }
 
-    /// A server: its peer has made no handshake, and sends stateless requests instead.
+    /// Returns `true` for a server whose peer has made no handshake, and sends stateless requests instead.
     fn is_forgone(&self) -> bool {
         self.is_optional && self.phase == Phase::Fresh
     }
@@ -515,7 +517,7 @@ impl Model {
         kinds
     }
 
-    /// Does what no request is needed for. Returns `false` if one is.
+    /// Handles a call that needs no request. Returns `false` if the call needs one.
     fn serve_locally(&mut self, call: &Call) -> bool {
         match call.op {
             Op::SetLogLevel => {
@@ -603,7 +605,7 @@ impl Model {
         let current = current.as_ref().filter(|current| current.exchange == id);
         let accepted = current.and_then(|current| current.accepted.clone()).unwrap_or_default();
         let is_list = |kind: &str| ["tools", "prompts", "resources"].contains(&kind);
-        // A resource may be a part of the one that was asked for.
+        // A notice may be about a part of the resource that the subscription names, so any resource counts.
         let has = |kinds: &Kinds| if is_list(kind) { kinds.contains(kind) } else { kinds.iter().any(|kind| !is_list(kind)) };
         let is_known = current.is_some() || call.is_some();
         if listens || has(&both(&accepted, wanted)) {
@@ -632,7 +634,7 @@ impl Model {
         }
     }
 
-    /// Everything that it predicts from, in words that say times as they are seen from `now`.
+    /// The state on which all predictions depend, as text. Times are relative to `now`.
     #[must_use]
     pub(crate) fn digest(&self, now: u64) -> String {
         let from_now = |at: &mut u64| *at = at.wrapping_sub(now);
@@ -655,7 +657,7 @@ impl Model {
         let phases =
             (self.phase, self.ending, self.peer_ended, handshake, close, self.next, self.now.wrapping_sub(now), self.peer_can);
         let peer = (&self.asked, &self.live, &self.past, self.highest);
-        // Of the places of requests only the order to the current subscription counts.
+        // Only the order of each request to the current subscription matters.
         let mut subscriber = self.subscriber.clone();
         if let Some(current) = &mut subscriber.current {
             let place = std::mem::take(&mut current.place);
@@ -671,14 +673,14 @@ impl Model {
         )
     }
 
-    // ---- What is polled ----
+    // ---- Polling ----
 
     /// The next event.
     pub(crate) fn poll_event(&mut self) -> Option<String> {
         self.events.pop_front()
     }
 
-    /// The next frame of a lane, or of any, and the part that it plays there. In which order lanes take turns is not predicted.
+    /// The next frame of a lane, or of any lane for `None`, with the kind of its route. The order between lanes is not predicted.
     pub(crate) fn poll_transmit(&mut self, lane: Option<Lane>) -> Option<String> {
         let may_leave = |waiting: &Waiting| !self.stopped.contains(&waiting.lane) && lane.is_none_or(|lane| lane == waiting.lane);
         let Waiting { part, said, .. } = self.out.iter().position(may_leave).and_then(|next| self.out.remove(next))?;
@@ -692,14 +694,14 @@ impl Model {
         self.due().map(|(at, _)| at)
     }
 
-    /// Returns `true` if it takes frames of a lane.
+    /// Returns `true` if the session takes frames of this lane.
     #[must_use]
     pub(crate) fn wants_input(&self, lane: Lane) -> bool {
         let is_known = self.is_open(lane) || self.open_lanes().len() < self.config.limits.lanes;
         is_known && self.ending != Ending::Closed && self.events.len() < self.config.limits.events
     }
 
-    /// The lanes beside the channel by which something is still to leave, or that are stopped.
+    /// The lanes other than the channel that have queued frames or open requests, or that are stopped.
     #[must_use]
     pub(crate) fn open_lanes(&self) -> BTreeSet<Lane> {
         let serves = self.serves.values().filter(|serve| !matches!(serve.state, Serving::Cancelled)).map(|serve| serve.lane);
@@ -709,20 +711,20 @@ impl Model {
         all.filter(|lane| *lane != Lane::CHANNEL).collect()
     }
 
-    /// Returns `true` if a lane is one of them, or the channel.
+    /// Returns `true` for the channel, and for each of [`Self::open_lanes`].
     #[must_use]
     pub(crate) fn is_open(&self, lane: Lane) -> bool {
         lane == Lane::CHANNEL || self.open_lanes().contains(&lane)
     }
 
-    /// The number of requests that came by a lane and wait for their reply.
+    /// The number of requests that came on a lane and have no reply yet.
     #[must_use]
     pub(crate) fn replies_owed(&self, lane: Lane) -> usize {
         let serves = self.serves.values().filter(|serve| serve.lane == lane && !matches!(serve.state, Serving::Cancelled));
         serves.count() + self.asked.values().filter(|asked| asked.lane == lane).count()
     }
 
-    /// Returns `true` if it is over.
+    /// Returns `true` once the session is closed.
     #[must_use]
     pub(crate) fn is_closed(&self) -> bool {
         self.ending == Ending::Closed
@@ -751,7 +753,7 @@ impl Model {
         self.out.push_back(Waiting { kind, lane, part: part.into(), said });
     }
 
-    /// Says the reply to an invocation.
+    /// Queues the reply to an inbound call.
     fn reply(&mut self, lane: Lane, said: String) {
         self.say(lane, if said.starts_with("error ") { "error" } else { "result" }, said);
     }
@@ -768,7 +770,7 @@ impl Model {
         self.out.iter().any(|waiting| waiting.kind == Kind::Request(request))
     }
 
-    /// Returns `true` if the request was still there.
+    /// Withdraws a queued request. Returns `false` if it was polled already.
     fn take_back(&mut self, request: u64) -> bool {
         let before = self.out.len();
         self.out.retain(|waiting| waiting.kind != Kind::Request(request));
@@ -826,7 +828,7 @@ impl Model {
         all.first().copied()
     }
 
-    /// Lets everything happen whose time has come.
+    /// [`protocol_core::Session::handle_timeout`].
     pub(crate) fn handle_timeout(&mut self, now: u64) {
         self.advance(now);
         while let Some((_, due)) = self.due().filter(|(at, _)| *at <= self.now) {
@@ -933,7 +935,7 @@ impl Model {
         Ok(id)
     }
 
-    /// Returns `true` if the server has such requests, in the era that was chosen; it offers everything.
+    /// Returns `true` if the server has requests of this kind in the chosen era. The server declares all capabilities.
     fn offers(&self, op: Op) -> bool {
         match op {
             Op::Ping => self.terms.names || !self.is_stateless,
@@ -942,7 +944,7 @@ impl Model {
         }
     }
 
-    /// Sends a call that was held, if the server offers it.
+    /// Sends a held call, if the server has declared the capability for it.
     fn release_call(&mut self, id: u64) {
         let Some(mut call) = self.calls.get(&id).cloned() else { return };
         if !self.offers(call.op) {
@@ -1004,7 +1006,7 @@ impl Model {
         if self.terms.names { format!("\"inv_{id}\"") } else { id.to_string() }
     }
 
-    /// [`protocol_core::Session::claim`], for an agent that can answer everything.
+    /// [`protocol_core::Session::claim`], for an agent with all capabilities.
     pub(crate) fn claim(&mut self, now: u64) -> Answered {
         self.advance(now);
         if !self.client || !self.terms.names {
@@ -1132,7 +1134,7 @@ impl Model {
         Ok(0)
     }
 
-    /// [`protocol_core::Session::progress`], for numbers that make sense. Gives the name of what became of it as an error.
+    /// [`protocol_core::Session::progress`], for valid numbers. Returns the name of the `Reported` value as an error.
     pub(crate) fn progress(&mut self, id: u64, update: &Progress, now: u64) -> Answered {
         self.advance(now);
         let percent = self.terms.percent;
@@ -1276,7 +1278,7 @@ impl Model {
         }
     }
 
-    /// The session takes no more requests.
+    /// Ends all subscriptions, since the session takes no more requests.
     fn end_subscriptions(&mut self, why: &str) {
         for id in self.serves.iter().filter(|(_, serve)| serve.listener.is_some()).map(|(id, _)| *id).collect::<Vec<_>>() {
             self.cut_short(id, why);
@@ -1401,7 +1403,7 @@ impl Model {
         result
     }
 
-    /// Sends what is kept, and takes questions back.
+    /// Sends the kept update, and withdraws the input requests.
     fn last_words(&mut self, id: u64) {
         if self.serves.get(&id).is_some_and(|serve| serve.token.is_some() && self.can_go(serve)) {
             self.send_progress(id);
@@ -1436,7 +1438,7 @@ impl Model {
         let Some(serve) = self.active(id) else { return };
         let partial = if serve.checkpoint { " partial" } else { "" };
         let (lane, wire) = (serve.lane, serve.wire.clone());
-        // What the caller of a tool should read is a result, and so is the end of a subscription.
+        // A tool call that is cut short is answered with a result, and so is a subscription.
         let is_result = serve.is_tool || serve.listener.is_some();
         let code = match why {
             "deadline" => self.terms.deadline,
@@ -1479,9 +1481,9 @@ impl Model {
         self.tell(format!("input {} {key} {answer}", question.asker));
     }
 
-    // ---- As either ----
+    // ---- As caller or callee ----
 
-    /// [`protocol_core::Session::log`], of records that are equal.
+    /// [`protocol_core::Session::log`], for records that are equal except for their logger.
     pub(crate) fn log(&mut self, id: Option<u64>, record: &LogRecord, now: u64) -> Answered {
         self.advance(now);
         let names = self.terms.names;
@@ -1505,14 +1507,14 @@ impl Model {
         state_error(if is_stopped { "Dropped" } else { "Sent" })
     }
 
-    /// On a lane that is stopped the oldest records make room for a new one, if that is enough.
+    /// On a stopped lane, drops the oldest log records to make room for a new one. Returns `false` if that is not enough.
     fn drop_logs(&mut self, lane: Lane, name: usize) -> bool {
         let lengths = self.out.iter().enumerate().filter_map(|(at, waiting)| match waiting.kind {
             Kind::Log(_, length) if waiting.lane == lane => Some((at, length)),
             _ => None,
         });
         let oldest: Vec<_> = lengths.take(2).collect();
-        // All else in them is equal, and longer than any name.
+        // The rest of each record is equal, and longer than any name.
         let count = match oldest[..] {
             [(_, first), ..] if first >= name => 1,
             [_, _] => 2,
@@ -1524,7 +1526,7 @@ impl Model {
         true
     }
 
-    /// [`protocol_core::Session::notify`] with custom news.
+    /// [`protocol_core::Session::notify`] with a custom notice.
     pub(crate) fn notify(&mut self, method: &str, now: u64) -> Answered {
         self.advance(now);
         if self.ending != Ending::Open {
@@ -1728,7 +1730,7 @@ impl Model {
             Gone::Lane(lane) if !self.is_open(lane) => return state_error("NotLive"),
             Gone::Lane(lane) => {
                 self.lose_lane(lane);
-                // A lane that is gone is stopped no longer.
+                // A lost lane is not stopped any more.
                 self.resume(lane);
             }
             Gone::Exchange(exchange) | Gone::Response(exchange) => {
@@ -1751,7 +1753,7 @@ impl Model {
         Ok(0)
     }
 
-    /// On Tesseron, and without a handshake, an exchange lives with its lane.
+    /// Ends the exchanges of a lost lane, on Tesseron and if requests are stateless.
     fn lose_lane(&mut self, lane: Lane) {
         let names = self.terms.names;
         let on_it = |serve: &Serve| serve.lane == lane && (names || serve.is_stateless);
@@ -1778,9 +1780,9 @@ impl Model {
         }
     }
 
-    // ---- What arrives ----
+    // ---- Arriving frames ----
 
-    /// Ids of other lanes than the channel are not remembered.
+    /// Remembers an ended id of the channel. Ids of other lanes are not remembered.
     fn retire(&mut self, lane: Lane, wire: &str) {
         if self.live.remove(&(lane, wire.to_owned())).is_some() && lane == Lane::CHANNEL {
             if self.past.len() >= self.config.limits.tombstones {
@@ -1790,7 +1792,7 @@ impl Model {
         }
     }
 
-    /// `is_stateless`: an id may be used again once it was answered.
+    /// Registers the id of a request. If `is_stateless`, an id may be used again after its request was answered.
     fn take_id(&mut self, wire: &str, owner: Owner, is_stateless: bool) -> bool {
         let lane = self.arriving.0;
         if self.live.contains_key(&(lane, wire.to_owned())) {
@@ -1812,7 +1814,7 @@ impl Model {
         true
     }
 
-    /// An answer that belongs to no invocation.
+    /// Queues an unsolicited reply.
     fn answer(&mut self, wire: &str, said: String) {
         let lane = self.arriving.0;
         if self.live.contains_key(&(lane, wire.to_owned())) {
@@ -1830,8 +1832,8 @@ impl Model {
         self.answer(wire, format!("error {wire} {code}"));
     }
 
-    /// [`protocol_core::Session::handle_frame`] of a frame that one of our ends, or [`super::ops`], can have made. Gives how many
-    /// replies its lane is owed for it.
+    /// [`protocol_core::Session::handle_frame`], for a frame of one of our ends or of [`crate::world::ops`]. Returns the number of replies that
+    /// will be sent on its lane because of it.
     pub(crate) fn handle_frame(&mut self, text: &str, lane: Lane, now: u64) -> usize {
         if self.is_closed() {
             return 0;
@@ -1854,7 +1856,7 @@ impl Model {
         matches!(self.phase, Phase::Answered | Phase::Ready)
     }
 
-    /// A request that comes without a handshake.
+    /// Handles a stateless request.
     fn take_stateless(&mut self, method: &str, wire: &str, params: &Value, depth: u8) {
         let names_caller = summary::names_caller(params);
         match method {
@@ -1992,7 +1994,7 @@ impl Model {
         }
     }
 
-    /// The invocation that the other end calls so on the lane of the frame that is read, until it was answered.
+    /// The open inbound call with this name, on the lane of the frame that is being handled.
     fn named(&self, name: &str) -> Option<u64> {
         let lane = self.arriving.0;
         let is_live = |serve: &Serve, id: &u64| self.live.get(&(lane, serve.wire.clone())) == Some(&Owner::Serve(*id));
@@ -2001,14 +2003,14 @@ impl Model {
         all.next().map(|(id, _)| *id)
     }
 
-    /// The owner of an id: on the lane of the frame that is read, or else on the only lane where it is live.
+    /// The owner of an id: on the lane of the frame that is being handled, or else on the only lane where the id is in use.
     fn owner(&self, wire: &str) -> Option<Owner> {
         let of_lane = self.live.get(&(self.arriving.0, wire.to_owned()));
         let mut all = self.live.iter().filter(|((_, id), _)| id == wire).map(|(_, owner)| owner);
         of_lane.or_else(|| all.next().filter(|_| all.next().is_none())).copied()
     }
 
-    /// The call of ours that a question or an update names, if the name is one of ours.
+    /// The call of ours that an input request or an update names, if it names one.
     fn call_named(&self, params: &Value, member: &Value) -> Option<u64> {
         if !self.terms.names {
             return member.as_u64();
@@ -2094,7 +2096,7 @@ impl Model {
                 }
             }
             _ if method == log && names => {
-                // One on behalf of a call that is over comes too late.
+                // A record on behalf of an ended call is a late frame.
                 let named = params.get("invocationId").and_then(|_| self.call_named(params, &Value::Null));
                 if named.is_none_or(|id| self.calls.get(&id).is_some_and(|call| !call.held)) {
                     self.tell("log".to_owned());

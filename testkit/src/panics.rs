@@ -1,4 +1,4 @@
-//! Texts of panics that were caught.
+//! The texts of caught panics.
 
 use std::any::Any;
 

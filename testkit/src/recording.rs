@@ -7,7 +7,7 @@ use crate::world::World;
 use crate::world::ops::{self, Operation};
 use crate::{Rng, Subject};
 
-/// A seed, and the operations of one case. Its text is one line: `seed 7 operations 00010203 11000405`.
+/// A seed, and the operations of one case. It is displayed and parsed as one line: `seed 7 operations 00010203 11000405`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recording {
     /// The seed of the links and of all other random choices of the case.

@@ -5,8 +5,8 @@ use std::fmt::Debug;
 use bytes::Bytes;
 use protocol_core::{Event, Full, Gone, Instant, Lane, NotLive, Received, Session, Stats, Transmit, TransportEnd};
 
-/// A session, or a wrapper around one. Each method is that of [`Session`] unless a wrapper changes it, as
-/// [`Broken`](crate::broken::Broken) does.
+/// A session, or a wrapper around one. The default methods call those of [`Session`]; a wrapper such as
+/// [`Broken`](crate::broken::Broken) overrides some.
 pub trait Subject: Clone + Debug {
     /// The session inside.
     fn session(&self) -> &Session;

@@ -1,4 +1,4 @@
-//! Frames and events in a few words: what a model predicts, what a trace holds, and what a person compares.
+//! Frames and events as short texts, which models predict, traces contain, and people compare.
 
 use std::collections::BTreeSet;
 
@@ -68,7 +68,7 @@ const UPDATED: &str = "notifications/resources/updated";
 pub(crate) const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 pub(crate) const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 
-/// Returns `true` if a request names its caller, and so is stateless (MCP 2026-07-28).
+/// Returns `true` if a request names its caller, so that it is stateless (MCP 2026-07-28).
 #[must_use]
 pub(crate) fn names_caller(params: &Value) -> bool {
     const OTHERS: [&str; 3] = ["protocolVersion", "clientCapabilities", "clientInfo"];
@@ -133,7 +133,7 @@ pub(crate) fn published(notice: &Notice) -> (String, &'static str) {
     }
 }
 
-/// The part that a frame plays on its lane, in a few words.
+/// The kind of a frame's route, in a few words.
 #[must_use]
 pub fn part(kind: RouteKind) -> String {
     match kind {
@@ -149,7 +149,7 @@ pub fn part(kind: RouteKind) -> String {
     }
 }
 
-/// Returns `true` if an error object carries what was done before it.
+/// Returns `true` if an error object contains a partial result.
 #[must_use]
 pub(crate) fn has_partial(error: &Value) -> bool {
     error["data"]["partial"].is_object()
@@ -166,7 +166,7 @@ pub(crate) fn read_progress(params: &Value) -> Progress {
     progress
 }
 
-/// Progress in a few words. A number may lose its last bit where it is read with care for nothing but speed.
+/// Progress in a few words. Numbers are rounded, since a fast parser may get the last bit wrong.
 #[must_use]
 pub fn progress(progress: &Progress) -> String {
     let round = |value: f64| (value * 1e6).round() / 1e6;
@@ -198,7 +198,7 @@ pub fn op(op: Op) -> &'static str {
     }
 }
 
-/// The kind of a question. A confirmation is a form on the wire.
+/// The kind of an input request. A confirmation is a form on the wire.
 #[must_use]
 pub fn ask(ask: &Ask) -> &'static str {
     match ask {

@@ -1,4 +1,4 @@
-//! A session whose every method, frame and event is judged, and compared with a prediction if one is wanted.
+//! A session whose methods, frames and events are all judged, and optionally compared with a model.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -24,18 +24,18 @@ use crate::panics::message;
 use crate::subject::Subject;
 use crate::summary::{self, number};
 
-/// Knowledge that both ends of a world share.
+/// The frames that have crossed between the two ends of a world.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
-    /// Frames that were sent: whatever else arrives was altered on its way.
+    /// Frames that were sent. Any other frame that arrives was altered on its way.
     sent: HashSet<Bytes>,
-    /// Something that was not sent has arrived. From then on there are no predictions, only judges.
+    /// A frame that was not sent has arrived. From then on, the ends are judged but not predicted.
     pub(crate) altered: bool,
-    /// Frames came twice, in another order, not at all, or from elsewhere: then rules may be broken although both ends keep them.
+    /// Frames were duplicated, reordered, lost or injected. Then rules may seem to be broken although both ends keep them.
     pub(crate) unfaithful: bool,
 }
 
-/// Ids that the application at one end knows, for choosing what to do next.
+/// Ids that the application at one end knows, from which operations choose.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Known {
@@ -43,28 +43,29 @@ pub struct Known {
     pub calls: Vec<OutboundId>,
     /// Calls of the peer whose handler runs, cancelled or not.
     pub serves: Vec<InboundId>,
-    /// Questions that were asked and not answered.
+    /// Open input requests of this end.
     pub questions: Vec<InputKey>,
-    /// Questions of the peer, and their kind: `sample`, `elicit`, `open` or `roots`.
+    /// Open input requests of the peer, with their kind: `sample`, `elicit`, `open` or `roots`.
     pub asked: Vec<(InputKey, &'static str)>,
     /// Subscriptions of the peer that are open; `true` for those that were accepted.
     pub subscriptions: Vec<(InboundId, bool)>,
     /// Alarms that were set.
     pub alarms: Vec<AlarmId>,
-    /// The newest of each that has ended: for methods that are called too late.
+    /// The call, inbound call and input request that have ended last, for methods that are called too late.
     pub gone: (Option<OutboundId>, Option<InboundId>, Option<InputKey>),
 }
 
-/// Arguments with everything that a careless writer would change: blanks, escapes, a repeated member, a number with trailing zeros.
+/// Arguments that parsing and serializing would change: with blanks, escapes, a repeated member, a number with trailing zeros.
 pub const ODD: &str = r#"{ "n" : 1.50e+3, "u":"\u00e9\ud83d\ude00 é","d":1,"d":2 , "z":[ ] }"#;
-/// A result with the same.
+/// A result that contains the same members as [`ODD`].
 pub const ODD_RESULT: &str = r#"{"content":[ ],"odd":{ "n" : 1.50e+3, "u":"\u00e9\ud83d\ude00 é","d":1,"d":2 , "z":[ ] }}"#;
 
 /// A session that is judged at its boundary: a stand-in for [`Session`] with the same methods.
 ///
-/// Neither `Send` nor `Sync`, as are a [`World`](crate::World) and a [`FarEnd`](crate::FarEnd): the two ends of a world share what has crossed.
+/// Neither `Send` nor `Sync`, like a [`World`](crate::World) and a [`FarEnd`](crate::FarEnd), since the two ends of a world share the frames between
+/// them.
 ///
-/// A loop that names the type once can be tested with it: `type Session = testkit::Watched;` under `cfg(test)`.
+/// A loop that names the type of its session only once can be tested with this type: `type Session = testkit::Watched;` under `cfg(test)`.
 ///
 /// # Panics
 /// Each method panics if a [guarantee](crate::Guarantee) is broken; the message begins with the name of the guarantee.
@@ -102,7 +103,7 @@ impl<S: Subject> Watched<S> {
         Self { subject, model: None, judge, known, trace: Some(Vec::new()), shared: None, probes: false, now }
     }
 
-    /// Watches one end of a world, and predicts it.
+    /// Watches one end of a world, and compares it with a model.
     pub(crate) fn predicted(subject: S, now: Instant, shared: Option<Rc<RefCell<Shared>>>) -> Self {
         let config: &Config = subject.session().config();
         let model = Some(Box::new(Model::new(config, now.as_micros())));
@@ -111,12 +112,12 @@ impl<S: Subject> Watched<S> {
         watched
     }
 
-    /// Returns `true` if it speaks Tesseron.
+    /// Returns `true` if the session speaks Tesseron.
     pub fn is_tesseron(&self) -> bool {
         matches!(self.subject.session().config().protocol, Protocol::Tesseron(_))
     }
 
-    /// Returns `true` if a model predicts it.
+    /// Returns `true` if the session is compared with a model.
     pub fn is_predicted(&self) -> bool {
         self.model.is_some()
     }
@@ -126,7 +127,7 @@ impl<S: Subject> Watched<S> {
         &self.subject
     }
 
-    /// The judge, with all that it remembers.
+    /// The judge of the session.
     pub fn judge(&self) -> &Judge {
         &self.judge
     }
@@ -187,7 +188,7 @@ impl<S: Subject> Watched<S> {
         }
     }
 
-    /// Runs a method on the session and on the model, and compares: `said` is its answer as the model gives it.
+    /// Calls a method of the session and of the model, and compares the results. `said` converts the result of the session into that of the model.
     #[track_caller]
     fn verb<T>(
         &mut self,
@@ -207,7 +208,7 @@ impl<S: Subject> Watched<S> {
         value
     }
 
-    /// Checks what must hold after every method.
+    /// Checks the guarantees and the model after a method.
     #[track_caller]
     fn after(&mut self) {
         let (stats, due) = (self.subject.stats(), self.subject.poll_timeout());
@@ -557,7 +558,7 @@ impl<S: Subject> Watched<S> {
         done
     }
 
-    /// Loses the way by which the reply to a call was to come.
+    /// Loses the exchange of a call, so that its reply cannot arrive.
     pub(crate) fn lose_exchange(&mut self, id: OutboundId, now: Instant) {
         let _ = self.handle_gone(Gone::Exchange(ExchangeId::from_number(number(id))), now);
     }
@@ -566,14 +567,14 @@ impl<S: Subject> Watched<S> {
         self.subject.clone().session_mut().set_writable(lane, true, self.now).is_ok()
     }
 
-    /// Returns `true` if the event that says so was not polled yet.
+    /// Returns `true` if the session has closed the lane, and the event about it was not polled yet.
     fn is_given_up(&self, lane: Lane) -> bool {
         let mut twin = self.subject.clone();
         std::iter::from_fn(|| twin.session_mut().poll_event())
             .any(|event| matches!(event, Event::LaneClosed { lane: closed, .. } if closed == lane))
     }
 
-    /// Checks that lanes that are done are forgotten, and that others are not.
+    /// Checks that ended lanes are forgotten, and that open lanes are not.
     pub(crate) fn check_lanes(&self, lanes: impl Iterator<Item = Lane>) {
         let Some(model) = &self.model else { return };
         let mut twin = self.subject.clone();
@@ -669,7 +670,7 @@ impl<S: Subject> Watched<S> {
         Ok(received)
     }
 
-    /// Hands in a frame that the other end has not sent as if it had.
+    /// Passes a frame to the session that the other end has not sent, as if it had sent it.
     pub(crate) fn handle_injected(&mut self, frame: Bytes, lane: Lane, now: Instant) {
         if let Some(shared) = &self.shared {
             shared.borrow_mut().sent.insert(frame.clone());
@@ -716,10 +717,11 @@ impl<S: Subject> Watched<S> {
         if let Some(event) = &event {
             if let Some(shared) = &self.shared {
                 let shared = shared.borrow();
-                // A cancelled handler keeps its place with the callee while the caller's is free again; and people may pull the plug.
+                // A cancelled handler counts in the limit of the callee longer than its call in that of the caller. A ping is unanswered if the
+                // link has ended.
                 let is_fault = !matches!(event, Event::Violation(Violation::TooManyRequests | Violation::PingUnanswered));
                 let is_left = matches!(event, Event::Violation(Violation::WrongDirection)) && self.judge.has_left_a_handshake();
-                // A client that waits in vain for the answer to its probe speaks the other era until it knows better.
+                // A client whose probe was not answered in time makes a handshake, even at a server that has only stateless requests.
                 let config = self.subject.session().config();
                 let is_server = matches!(config.protocol, Protocol::Mcp { side: Side::Server, .. });
                 let is_modern = config.era == Era::Modern && is_server;
@@ -782,7 +784,7 @@ impl<S: Subject> Watched<S> {
         }
     }
 
-    /// Checks what must hold once the session has closed and its last event was polled.
+    /// Checks the guarantees about the end, once the session has closed and its last event was polled.
     #[track_caller]
     pub fn check_end(&self) {
         must(self.judge.see_end(self.subject.poll_timeout()));
@@ -804,7 +806,7 @@ fn numbered<I: std::fmt::Display, E: Debug>(result: &Result<I, E>) -> Answered {
     result.as_ref().map(number).map_err(|error| format!("{error:?}"))
 }
 
-/// An answer that is no id, by its name.
+/// The result of a method that returns no id, by its name.
 fn named<T: Debug, E: Debug>(result: &Result<T, E>) -> Answered {
     Err(result.as_ref().map_or_else(|error| format!("{error:?}"), |value| format!("{value:?}")))
 }
@@ -813,7 +815,7 @@ fn nothing((): &()) -> Answered {
     Ok(0)
 }
 
-/// Everything that a session has to give now.
+/// All frames and events that a session returns now, and its next deadline.
 fn output<S: Subject>(subject: &mut S) -> String {
     let due = subject.poll_timeout();
     let frames: Vec<_> = std::iter::from_fn(|| subject.poll_transmit()).take(1_000).collect();

@@ -1,8 +1,8 @@
 //! Breadth-first search of all states that a machine can reach.
 //!
 //! [`explore`] searches a machine of yours: anything that wraps sessions, such as a gateway with its two legs. Implement [`Explored`]
-//! for it, with the steps that can happen next. It need not be cloneable: a state is rebuilt by taking its steps again from the start.
-//! [`pair`] searches two real sessions with the same search, and leaves out orders of steps that neither end can distinguish.
+//! for it, with the steps that can happen next. The machine need not be cloneable: a state is rebuilt by taking its steps again from the start.
+//! [`pair`] searches two real sessions with the same algorithm, and leaves out orders of steps that neither end can distinguish.
 //!
 //! ```
 //! use protocol_core::{Event, Invoke, OutboundId, Reply, ToolOutput};
@@ -60,8 +60,8 @@ pub trait Explored {
     /// A step that can happen next.
     type Step: Clone + fmt::Debug;
 
-    /// All steps that can happen in this state, within the bounds of the machine itself: a machine that can always make another call has
-    /// infinitely many states.
+    /// All steps that can happen in this state. Bound their number, since a machine that can always make another call has infinitely many
+    /// states.
     fn steps(&self) -> Vec<Self::Step>;
 
     /// Takes one of the [`steps`](Self::steps) of this state.
@@ -70,8 +70,8 @@ pub trait Explored {
     /// If an invariant is violated; the search ends with the steps that led to it.
     fn take(&mut self, step: &Self::Step);
 
-    /// A value that determines all that can follow: states with equal values are searched once. If there is no such value, return the
-    /// history of steps, so that no states are merged.
+    /// A value that determines every later step: states with equal values are searched once. If there is no such value, return the history of
+    /// steps, so that no two states are equal.
     fn state(&self) -> impl Hash;
 
     /// Checks the invariants of a state without further steps.
@@ -146,7 +146,7 @@ impl<Step: fmt::Debug> std::error::Error for Failure<Step> {}
 /// Searches all states that the machine can reach from `start`, each by the shortest sequence of steps.
 ///
 /// # Errors
-/// The first violated invariant, with the steps to it; or a failure because the bounds allow no search or no complete one.
+/// The first violated invariant, with the steps to it; or a failure because the bounds allow no search, or only an incomplete one.
 pub fn explore<M: Explored>(start: impl Fn() -> M, bounds: Bounds) -> Result<Found, Failure<M::Step>> {
     if bounds.states == 0 || bounds.depth == 0 || start().steps().is_empty() {
         return Err(Failure::Nothing);

@@ -1,14 +1,13 @@
 //! Search through every interleaving of two real sessions within bounds.
 //!
-//! It explores the real [`Session`], cloned at each step, with its model and its judge: no specification stands in for it, and
-//! a state in which anything is not as predicted ends the search with a way to it. `stateright` was considered: it wants a state that is
-//! small, hashable and comparable, and an event loop of its own; ours is neither small nor hashable, and what is left to write once it
-//! is, a queue and a set, is this file.
+//! The search explores the real [`Session`], cloned at each step, with its model and its judge. It ends at the first state that differs from the
+//! prediction, with the steps to that state. The crate `stateright` was considered, but it needs small, hashable states. A session is
+//! neither small nor hashable, and once its state has a digest, only a queue and a set are left to write.
 //!
-//! A state is that of each [end](End) and what is in flight each way. An end meets nothing of the other but frames, so what a step does
-//! to it depends on that end and the frame alone: it is tried once for each state of an end, however many states of the whole have it,
-//! and what it leads to is looked up from then on. Two states of an end are one if their [digest](End::digest) is equal. `docs/model.md`
-//! says what is left out of it, how the search is made smaller, and why that loses nothing.
+//! A state of the search consists of the state of each [end](End) and the frames in flight in each direction. The ends meet only through
+//! frames, so the effect of a step depends only on the state of one end and a frame. Each step is tried once for each state of an end, and its
+//! effect is looked up in all other states of the search. Two states of an end are equal if their [digests](End::digest) are.
+//! `docs/model.md` lists the parts that a digest leaves out, explains how the search is made smaller, and why it still finds every fault.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -29,81 +28,81 @@ use crate::config::{app_config, gateway_config};
 use crate::config::{client_config, server_config};
 use crate::{ODD, Subject, Watched};
 
-/// Numbers of what may happen on the way from the first state, and where that is.
+/// The maximum number of each kind of happening on the way from the first state, and the choice of the first state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Bounds {
-    /// Calls of the client, those made while it answers a sampling included.
+    /// Calls of the client, including calls that it makes to answer a sampling request.
     pub calls: u8,
-    /// Changes of what the client wants to be notified of: it subscribes to two resources, then unsubscribes from both.
+    /// Subscriptions and unsubscriptions of the client: it subscribes to two resources, then unsubscribes from both.
     pub changes: u8,
-    /// Subscriptions that the client makes as calls of its own, to the changes of tools.
+    /// Subscriptions to the changes of tools, which the client makes as calls.
     pub listens: u8,
-    /// Notices that the server publishes, in turn of the second resource and of the tools.
+    /// Notices that the server publishes, in turn about the second resource and about the tools.
     pub notices: u8,
-    /// Updates of progress, in all.
+    /// Progress updates of all calls.
     pub updates: u8,
-    /// Samplings, in all.
+    /// Sampling requests of all calls.
     pub samples: u8,
-    /// Cancels, in all.
+    /// Cancels of all calls.
     pub cancels: u8,
-    /// Deadlines of the client that pass, and those of the server.
+    /// Deadlines that pass at the client, and at the server.
     pub deadlines: [u8; 2],
     /// The number of times that the client closes, and the server.
     pub closes: [u8; 2],
-    /// The number of all these but calls, changes and subscriptions that may happen at the client, and at the server.
+    /// The sum of all of these except calls, changes and subscriptions, at the client and at the server.
     pub events: [u8; 2],
-    /// The first state is that before the handshake, and not that after it.
+    /// The first state is the state before the handshake; if `false`, the state after it.
     pub opening: bool,
 }
 
-/// Something that can happen next. The number is the end, or the place of what it happens to among its like.
+/// A step. The number is the end (0 the client), or the index of a call, subscription or sampling request among those that are open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// The client calls; on behalf of that sampling, if one is named.
+    /// The client makes a call, which may belong to a sampling request.
     Call(Option<u8>),
     /// The client subscribes to a resource, or unsubscribes from it.
     Change,
     /// The client makes a subscription as a call.
     Listen,
-    /// The server accepts that subscription.
+    /// The server accepts a subscription.
     Accept(u8),
     /// The server publishes a notice.
     Publish,
-    /// The client gives that call up.
+    /// The client cancels a call.
     Cancel(u8),
-    /// That handler reports progress.
+    /// A handler reports progress.
     Update(u8),
-    /// That handler asks for a sampling.
+    /// A handler makes a sampling request.
     Sample(u8),
-    /// That handler ends.
+    /// A handler ends.
     Respond(u8),
-    /// The client answers that sampling.
+    /// The client answers a sampling request.
     Answer(u8),
-    /// That end's next frame leaves it.
+    /// The next frame of an end is polled, and is then in flight.
     Leave(u8),
-    /// That end's next deadline passes, and `handle_timeout` is not called yet.
+    /// The next deadline of an end passes, and `handle_timeout` is not called yet.
     Due(u8),
-    /// That end's `handle_timeout` is called.
+    /// `handle_timeout` of an end is called.
     Timeout(u8),
-    /// That end closes, with a grace.
+    /// An end closes, with a grace.
     Close(u8),
-    /// A frame, or the end, arrives at that end.
+    /// A frame, or the end of the channel, arrives at an end.
     Arrive(u8),
 }
 
-/// The clocks that make deadlines of both ends meet.
+/// Configurations whose time limits let deadlines of both ends pass at the same time.
 #[must_use]
 pub fn configs() -> (Config, Config) {
     timed(client_config(), server_config())
 }
 
-/// The same for a gateway and an app.
+/// Such configurations for a gateway and an app.
 #[must_use]
 pub fn tesseron_configs() -> (Config, Config) {
     timed(gateway_config(), app_config())
 }
 
-/// The same for a client without a handshake, and a server of both eras. The client subscribes to nothing by itself.
+/// Such configurations for a client without a handshake, and a server of both eras. The client subscribes to nothing by itself.
 #[must_use]
 pub fn stateless_configs() -> (Config, Config) {
     let (mut client, server) = configs();
@@ -111,7 +110,7 @@ pub fn stateless_configs() -> (Config, Config) {
     (client, server)
 }
 
-/// The same for a client that chooses its era, and a server of both. The time of a probe is over before that of a call.
+/// Such configurations for a client that chooses its era, and a server of both eras. The time limit of a probe ends before that of a call.
 #[must_use]
 pub fn choosing_configs() -> (Config, Config) {
     let (mut client, server) = stateless_configs();
@@ -120,7 +119,7 @@ pub fn choosing_configs() -> (Config, Config) {
     (client, server)
 }
 
-/// The same for a client without a handshake that subscribes to the changes of lists by itself.
+/// Such configurations for a client without a handshake that subscribes to the changes of lists by itself, and a server of both eras.
 #[must_use]
 pub fn listening_configs() -> (Config, Config) {
     let (mut client, server) = stateless_configs();
@@ -138,13 +137,13 @@ fn timed(mut client: Config, mut server: Config) -> (Config, Config) {
     server.timeouts.input = None;
     for config in [&mut client, &mut server] {
         config.timeouts.close_grace = Duration::from_millis(5);
-        // Neither end uses an id again, so what is remembered of past ones decides nothing.
+        // Neither end uses an id again, so it need not remember past ids.
         config.limits.tombstones = 0;
     }
     (client, server)
 }
 
-/// One end: all that decides what it does next, given what arrives.
+/// The state of one end, without the frames in flight.
 #[derive(Clone, Debug)]
 struct End<S> {
     /// Its number: the client is 0.
@@ -152,11 +151,11 @@ struct End<S> {
     watched: Watched<S>,
     /// Its own clock.
     now: Instant,
-    /// The number of what may still happen; it counts its own share of that.
+    /// The numbers of happenings that are still allowed at this end.
     left: Bounds,
-    /// The number of changes that it began with.
+    /// [`Bounds::changes`] in the first state.
     first_changes: u8,
-    /// The end of its transport has arrived.
+    /// The end of the channel has arrived.
     ended: bool,
 }
 
@@ -165,7 +164,7 @@ impl<S: Subject> End<S> {
         self.watched.subject().session()
     }
 
-    /// Nothing comes from it any more.
+    /// Returns `true` if no frame will come from this end any more.
     fn is_over(&self) -> bool {
         self.session().is_closed() && !self.has_output()
     }
@@ -174,12 +173,12 @@ impl<S: Subject> End<S> {
         self.session().stats().queued_bytes > 0
     }
 
-    /// Returns `true` if the end of its transport can still arrive.
+    /// Returns `true` if the end of the channel can still arrive.
     fn listens(&self) -> bool {
         !self.ended && !self.session().is_closed()
     }
 
-    /// Everything that can happen at this end next, but for arrivals.
+    /// All steps that this end can take next, except arrivals.
     fn actions(&self) -> Vec<Action> {
         let (at, known, left) = (self.at, &self.watched.known, &self.left);
         let here = usize::from(at);
@@ -227,8 +226,8 @@ impl<S: Subject> End<S> {
         all
     }
 
-    /// This end after something has happened there, and the frame that leaves by that. `arrived` says what arrives: the end of
-    /// it all, if there is no frame.
+    /// This end after a step, and the frame that the step sends. For [`Action::Arrive`], `arrived` is the frame, or `None` for the end of the
+    /// channel.
     fn after(&self, action: Action, arrived: Option<Bytes>) -> (Self, Option<Bytes>) {
         let mut next = self.clone();
         let Self { watched: end, left, now, ended, .. } = &mut next;
@@ -314,12 +313,12 @@ impl<S: Subject> End<S> {
             Action::Timeout(_) => end.handle_timeout(*now),
             Action::Close(_) => end.close(Close::Graceful { grace: Duration::from_millis(5) }, *now),
         }
-        // Events are looked at as they come: what an application knows is part of neither session.
+        // Events are polled at once: the search has no steps for an application that polls late.
         while end.poll_event().is_some() {}
         (next, leaves)
     }
 
-    /// A digest of this end, as far as it decides what follows.
+    /// A digest of the parts of this end that decide about its later steps.
     fn digest(&self) -> u128 {
         let mut text = String::with_capacity(4 * 1024);
         canonical(&format!("{:?}", self.watched.subject()), self.now, &mut text);
@@ -327,7 +326,7 @@ impl<S: Subject> End<S> {
         hash(&(text, model, self.watched.judge(), self.left, self.ended))
     }
 
-    /// Checks what must hold where nothing can happen any more, unless a bound is in the way.
+    /// Checks the guarantees about a state in which no step is possible any more, unless only a bound forbids further steps.
     fn check_rest(&self) {
         let stats = self.session().stats();
         let here = usize::from(self.at);
@@ -344,8 +343,9 @@ impl<S: Subject> End<S> {
     }
 }
 
-/// Copies what a session looks like, without its config and its counters; instants as seen from `now`; numbers of frames as places in the
-/// queue, and for those that have left the order to the request of the current subscription.
+/// Copies the debug text of a session, without its config and its counters, so that equal states have equal texts. Instants are written relative
+/// to `now`, and the numbers of queued frames as indexes in the queue. The number of a frame that was sent is replaced by its order to the request
+/// of the current subscription.
 fn canonical(text: &str, now: Instant, out: &mut String) {
     let from = text.find("handshake: ").unwrap_or(0);
     let to = text.rfind("stats: Stats").unwrap_or(text.len());
@@ -368,7 +368,7 @@ fn canonical(text: &str, now: Instant, out: &mut String) {
         let place = first.map(|first| value - first).filter(|place| *place >= 0);
         match (word, place, subscription) {
             (OWED, ..) => {}
-            // What is over plays no part.
+            // Instants in the past have no effect any more, so all of them are written as 0.
             (INSTANT, ..) if out.ends_with(QUIET) || out.ends_with(RATE) => {
                 _ = write!(out, "{}", (value - i128::from(now.as_micros())).max(0));
             }
@@ -386,13 +386,13 @@ const INSTANT: &str = "Instant(";
 const TICKET: &str = "Ticket { number: ";
 const WAITING: &str = "Waiting { number: ";
 const QUEUE: &str = "channel: LaneQueue { queue: [Waiting { number: ";
-/// The number of the next frame.
+/// Followed by the number of the next frame.
 const TURN: &str = "others_were_first: false, next: ";
-/// The number of replies for the last frame.
+/// Followed by the number of replies for the last frame, which has no effect any more.
 const OWED: &str = "arriving: Arriving { lane: Lane(0), replies: ";
 const QUIET: &str = "quiet_until: Instant(";
 const RATE: &str = "free_at: Instant(";
-/// The bytes of frames in the queue, after those of frames that have left.
+/// Followed by the bytes of frames that were sent, and then the bytes of queued frames.
 const SHORT: &str = "short: ByteQueue { bytes: [";
 
 /// The number that a text begins with, and its length.
@@ -411,7 +411,7 @@ fn number_after_each(text: &str, words: &[&str]) -> Option<i128> {
     Some(leading_number(rest).0)
 }
 
-/// Copies the bytes that are still to leave, and returns what follows them and the counters of the buffer.
+/// Copies the bytes of queued frames, and returns the text after the buffer.
 fn without_consumed<'a>(text: &'a str, out: &mut String) -> &'a str {
     const CONSUMED: &str = "], consumed: ";
     let Some(end) = text.find(CONSUMED) else { return text };
@@ -424,7 +424,7 @@ fn without_consumed<'a>(text: &'a str, out: &mut String) -> &'a str {
     &rest[rest.find('}').unwrap_or(0)..]
 }
 
-/// Numbers for what is many times the same.
+/// Stores each distinct value once, under a number.
 #[derive(Debug)]
 struct Numbers<T> {
     all: Vec<T>,
@@ -453,14 +453,14 @@ impl<T> Default for Numbers<T> {
     }
 }
 
-/// The effect of a step at one end: its next state, and the frame that leaves.
+/// The effect of a step at one end: the next state of the end, and the frame that is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Effect {
     to: u32,
     leaves: Option<u32>,
 }
 
-/// A step at one end that the other end can notice, and the state of the end that it is taken in.
+/// A step at one end that the other end can notice. `via` is the state of the end before the step.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     via: u32,
@@ -468,20 +468,20 @@ struct Step {
     effect: Effect,
 }
 
-/// A state of one end, and where from there. What is not asked for is not tried.
+/// A state of one end, and the steps from it. They are tried when they are first needed.
 #[derive(Debug)]
 struct Reached<S> {
     end: End<S>,
     is_over: bool,
-    /// The effects of everything but an arrival.
+    /// The effects of all steps except arrivals.
     effects: Option<Rc<[(Action, Effect)]>>,
-    /// The effects of the arrival of that frame, or of the end.
+    /// The effects of arrivals: of a frame, or for `None` of the end of the channel.
     arrivals: Vec<(Option<u32>, Effect)>,
-    /// The states that this end comes to by itself, this one first.
+    /// The states that this end can reach by silent steps, this state first.
     alone: Option<Rc<[u32]>>,
-    /// The steps that the other end can notice.
+    /// The steps from any state in `alone` that the other end can notice.
     departures: Option<Rc<[Step]>>,
-    /// The steps by which that frame may then arrive.
+    /// The arrivals of a frame (`None` for the end of the channel) in any state in `alone`.
     receipts: Vec<(Option<u32>, Rc<[Step]>)>,
 }
 
@@ -513,18 +513,18 @@ impl<S: Subject> Side<S> {
         &mut self.all[number as usize]
     }
 
-    /// Returns `true` if the other end cannot notice that: nothing leaves, and this end is over as little as before.
+    /// Returns `true` if the step is silent: the other end cannot notice it, since no frame is sent, and `is_over` stays as it was.
     fn is_silent(&self, from: u32, action: Action, effect: Effect) -> bool {
         !matches!(action, Action::Leave(_)) && self.at(from).is_over == self.at(effect.to).is_over
     }
 
-    /// The states that follow by a silent step, as far as they were tried.
+    /// The states after one silent step, if the steps were tried already.
     fn silently(&self, from: u32) -> impl Iterator<Item = (Action, u32)> {
         let effects = self.at(from).effects.iter().flat_map(|effects| effects.iter());
         effects.filter(move |(action, effect)| self.is_silent(from, *action, *effect)).map(|(action, effect)| (*action, effect.to))
     }
 
-    /// The steps from one state to another that it comes to by itself.
+    /// The silent steps from one state to another.
     fn path(&self, from: u32, to: u32) -> Vec<Action> {
         let mut ways = vec![(from, Vec::new())];
         let mut next = 0;
@@ -543,57 +543,57 @@ impl<S: Subject> Side<S> {
     }
 }
 
-/// A state of the whole: that of each end, and what is in flight from the client and from the server.
+/// A state of the search: the state of each end, and the frames in flight from the client and from the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct State {
     ends: [u32; 2],
     flight: [u32; 2],
 }
 
-/// The steps that may be left out: those that another order of the same steps makes up for.
+/// The orders of steps that are searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Orders {
     /// Every order of steps.
     All,
-    /// One of those that neither end can tell apart.
+    /// One of all orders that neither end can distinguish.
     Enough,
 }
 
-/// Figures of a search.
+/// The figures of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Distinct states of the whole that were looked at.
+    /// Distinct states of the search, for both ends together.
     pub states: usize,
     /// Steps between them.
     pub steps: usize,
     /// Distinct states of the client, and of the server.
     pub ends: [usize; 2],
-    /// Says which ones, whatever order they were found in.
+    /// A digest of these states, which does not depend on the order in which they were found.
     pub digest: u128,
-    /// States in which nothing can happen any more.
+    /// States in which no step is possible any more.
     pub rests: usize,
 }
 
-/// A way to something that must not be.
+/// A violated guarantee or a wrong prediction, and the steps to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Objection {
     /// The text of the panic.
     pub what: String,
-    /// The way to it, the shortest if every order was searched.
+    /// The steps to it: the shortest sequence, if every order was searched.
     pub way: Vec<Action>,
 }
 
-/// A fault in a state of an end, or in what was tried there.
+/// A panic in a state of an end, or in a step from that state.
 struct Wrong {
     at: usize,
     state: u32,
     action: Option<Action>,
     what: String,
-    /// The step to that state, and the state of the end before it, if the search has not come to the state yet.
+    /// The state of the end before `state`, and the step from it, if the search has not reached `state` yet.
     after: Option<(u32, Action)>,
 }
 
-/// Runs what panics if something is wrong.
+/// Runs code of which a panic is a fault.
 fn judged<T>(at: usize, state: u32, action: Option<Action>, run: impl FnOnce() -> T) -> Result<T, Wrong> {
     guarded(run).map_err(|what| Wrong { at, state, action, what, after: None })
 }
@@ -608,7 +608,7 @@ struct Search<S> {
 }
 
 impl<S: Subject> Search<S> {
-    /// Tries something at an end, for the first time in this state of it.
+    /// Tries a step of an end, for the first time in this state of the end.
     fn attempt(&mut self, at: usize, from: u32, action: Action, frame: Option<u32>) -> Result<Effect, Wrong> {
         let end = &self.sides[at].at(from).end;
         let frame = frame.map(|frame| self.frames.named(frame).clone());
@@ -651,7 +651,8 @@ impl<S: Subject> Search<S> {
         Ok(alone)
     }
 
-    /// Leaves out a step where the same comes of taking it earlier, before what this end did last by itself: `steps` are of one kind.
+    /// Leaves out each step that has the same result if it is taken earlier, before the last silent step. All `steps` send a frame, or all are
+    /// arrivals.
     fn undelayed(&mut self, at: usize, steps: &[Step]) -> Result<Vec<Step>, Wrong> {
         let mut delayed = HashSet::new();
         let taken: HashMap<u32, Effect> = steps.iter().map(|step| (step.via, step.effect)).collect();
@@ -706,7 +707,7 @@ impl<S: Subject> Search<S> {
         Ok(receipts)
     }
 
-    /// The next arrival at an end: a frame, or the end.
+    /// The next arrival at an end: a frame, or `Some(None)` for the end of the channel.
     fn mail(&self, state: State, at: usize) -> Option<Option<u32>> {
         let [here, peer] = [at, 1 - at].map(|at| self.sides[at].at(state.ends[at]));
         match self.flights.named(state.flight[1 - at]).first() {
@@ -715,7 +716,7 @@ impl<S: Subject> Search<S> {
         }
     }
 
-    /// Puts everything that can follow into `next`.
+    /// Adds every possible step from `state` to `next`, with the state after it.
     fn follow(&mut self, state: State, next: &mut Vec<(Move, State)>) -> Result<(), Wrong> {
         let mail = [0, 1].map(|at| self.mail(state, at));
         let first = (0..2).rev().find(|at| mail[*at].is_some()).filter(|_| self.orders == Orders::Enough);
@@ -759,7 +760,7 @@ impl<S: Subject> Search<S> {
         Ok(())
     }
 
-    /// The states of an end, from that one, in which nothing can happen any more unless something arrives.
+    /// The states that an end can reach from `from` by silent steps, and in which no step but an arrival is possible.
     fn rests(&mut self, at: usize, from: u32) -> Result<Vec<u32>, Wrong> {
         let alone = match self.orders {
             Orders::Enough => self.alone(at, from)?,
@@ -774,7 +775,7 @@ impl<S: Subject> Search<S> {
         Ok(rests)
     }
 
-    /// Looks at the states of rest that `state` comes to if nothing leaves any more.
+    /// Checks the states that follow `state` by silent steps, and in which no step is possible any more.
     fn check_rests(&mut self, state: State, rests: &mut HashSet<[u32; 2]>) -> Result<(), Wrong> {
         if (0..2).any(|at| self.mail(state, at).is_some()) {
             return Ok(());
@@ -791,7 +792,7 @@ impl<S: Subject> Search<S> {
     }
 }
 
-/// A step at one end, taken in that state of it.
+/// A step of one end. `via` is the state of the end before the step.
 #[derive(Clone, Copy, Debug)]
 struct Move {
     at: u8,
@@ -799,7 +800,7 @@ struct Move {
     action: Action,
 }
 
-/// The states of the whole, as a space that can be searched.
+/// The states of two sessions, as a space that can be searched.
 struct Whole<S> {
     search: Search<S>,
     rests: HashSet<[u32; 2]>,
@@ -816,10 +817,10 @@ impl<S: Subject> Space for Whole<S> {
     }
 }
 
-/// Searches everything that two sessions can come to, breadth first, after their handshake or from the beginning ([`Bounds::opening`]).
+/// Searches all states that two sessions can reach, breadth first, after their handshake or from the beginning ([`Bounds::opening`]).
 ///
 /// # Errors
-/// The first objection of a judge or a model; or that nothing can happen within the bounds.
+/// The first objection of a judge or a model; or an error if no step is possible within the bounds.
 ///
 /// # Panics
 /// If the handshake goes wrong.
@@ -851,7 +852,7 @@ pub fn explore_pair<S: Subject>(client: S, server: S, bounds: Bounds, orders: Or
     Ok(Found { states: walk.ways.len(), steps: walk.steps, ends, digest, rests: rests.len() })
 }
 
-/// Tells how to come to what is wrong.
+/// Adds the steps from the first state to a fault.
 fn objection<S: Subject>(search: &Search<S>, ways: &[Way<State, Move>], found: usize, wrong: Wrong) -> Objection {
     let alone = |at: usize, from: State, to: u32| search.sides[at].path(from.ends[at], to);
     let mut parts = vec![Vec::from_iter(wrong.action)];
@@ -904,7 +905,7 @@ fn shake_hands<S: Subject>(watched: &mut [Watched<S>; 2]) {
 mod tests {
     use super::*;
 
-    /// A word that is not there would leave the numbers in the digest, so that equal states are searched again and again.
+    /// If a word did not occur in the text, the numbers after it would stay in the digest, and equal states would be searched again.
     #[test]
     fn the_words_that_a_digest_looks_for_are_in_what_a_session_looks_like() {
         let mut pair = crate::Pair::ready();

@@ -1,6 +1,6 @@
 //! Inputs for your own fuzz targets: frames and operations that a fuzzer can generate, a dictionary, and initial frames.
 //!
-//! `docs/guides/fuzzing.md` has a target that uses them, from the first command to the first stored case.
+//! `docs/guides/fuzzing.md` shows a target that uses these inputs, from the first command to the first stored case.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use bytes::Bytes;

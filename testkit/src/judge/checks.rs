@@ -1,8 +1,8 @@
-//! One function for each guarantee. Each reads the ledger, which has everything that happened before, and the fact that is about to be entered
-//! in it, and returns an error if this fact breaks the guarantee. A message says what the session did wrong.
+//! One function for each guarantee. Each reads the ledger, which has the facts so far, and the next fact, and returns an error if this fact
+//! breaks the guarantee. The error says what the session did wrong.
 //!
-//! A frame of ours is excused by `missed` if a request may have arrived that could not be read here, and by `altered` if the peer may have sent
-//! what breaks a rule itself.
+//! Two flags of the ledger excuse a frame of ours: `missed`, if a request may have arrived that the judge could not read, and `altered`, if the
+//! peer may have broken a rule itself.
 
 use protocol_core::{Ask, CancelReason, CloseReason, Event, ExchangeId, InputFailed, Outcome, ReplyKind, RouteKind};
 use serde_json::Value;
@@ -202,7 +202,7 @@ fn typed_ids(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Check
             }
         }
         Fact::Polled { event: event @ Event::Done { id, outcome, .. }, .. } => match outcome {
-            // An acknowledgement answers a change of a subscription, and a level for records is not sent at all.
+            // These calls need no response: a change of a subscription is answered by an acknowledgement, and a log level is not sent at all.
             Outcome::Result(_) | Outcome::Invalid(_) if ledger.is_of_session(number(id)) => Ok(()),
             Outcome::Result(_) | Outcome::Error(_) => {
                 let is_answered = ledger.missed || ledger.requests.responses.contains_key(&number(id));
@@ -253,7 +253,7 @@ fn payload_unchanged(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) 
                 None if value.get("result").is_some() => {
                     let (lane, id) = (transmit.route.lane, id.map(Value::to_string).unwrap_or_default());
                     let mut same = ledger.pending.iter().filter(|pending| pending.id == id && pending.lane == lane);
-                    // A peer that repeats an id makes it uncertain which of its requests this answers.
+                    // If the peer has repeated an id, it is uncertain which of its requests this answers.
                     same.next().filter(|_| same.next().is_none()).and_then(|pending| pending.result.as_deref())
                 }
                 None => None,
@@ -297,7 +297,7 @@ fn one_direction(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> C
                     must(is_early || !ledger.era.serves_stateless_alone(), || format!("a stateless server sent a request: {text}"))
                 }
                 (None, Some(id)) if !id.is_null() => {
-                    // A request that came before the choice of the era is answered.
+                    // A request that came before this end chose its era is answered.
                     let asked = ledger.pending_of(transmit.route.lane, &id.to_string()).map(|at| &ledger.pending[at]);
                     let is_early = asked.is_some_and(|asked| asked.is_early);
                     must(is_early || !ledger.era.calls_stateless, || format!("a response of a client: {text}"))
@@ -370,7 +370,7 @@ fn callers_apart(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> C
     }
 }
 
-/// Has no number in `docs/behaviour.md`: every frame is sent on the right lane, and its route has the right kind.
+/// A guarantee without a number: every frame is sent on the right lane, and its route has the right kind.
 fn right_lane(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Checked {
     match fact {
         Fact::Received { effect, .. } => {

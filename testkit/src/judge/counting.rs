@@ -1,4 +1,4 @@
-//! The happening that a fact is counted as.
+//! The happening, if any, as which the coverage counts a fact.
 
 use protocol_core::{CancelReason, Event, InputFailed, Outcome};
 use serde_json::Value;

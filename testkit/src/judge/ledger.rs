@@ -1,4 +1,4 @@
-//! A ledger of what has crossed the boundary of a session, as far as a later fact can contradict it.
+//! The ledger of a judge: the facts so far that a later fact can contradict.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
@@ -11,7 +11,7 @@ use super::stateless::{Eras, REVISION, Stamp};
 use super::{Effect, Fact, Read};
 use crate::summary::number;
 
-/// Facts for the checks to read. Only [`Ledger::enter`] changes it.
+/// The facts so far. Only [`Ledger::enter`] changes the ledger.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Ledger {
     /// Calls of ours that are not done.
@@ -20,25 +20,25 @@ pub(super) struct Ledger {
     pub(super) newest: u64,
     /// Calls of the peer whose handler runs.
     pub(super) inbound_calls: BTreeMap<u64, InboundCall>,
-    /// Those of them that were cancelled.
+    /// Calls of the peer that were cancelled, and whose handler runs.
     pub(super) cancelled: BTreeSet<u64>,
     /// Calls of the peer that began and whose events were not polled yet.
     pub(super) arrived: VecDeque<Arrived>,
-    /// Lanes beside the channel by which calls came.
+    /// Lanes other than the channel on which calls came.
     pub(super) served: BTreeSet<Lane>,
-    /// Lanes that may not write.
+    /// Lanes that are stopped.
     pub(super) stopped: BTreeSet<Lane>,
-    /// Lanes by which nothing leaves until something comes by them again.
+    /// Lost or closed lanes: no frame may be sent on them before another frame arrives on them.
     pub(super) gone: BTreeSet<Lane>,
     /// Input requests of ours that are open.
     pub(super) input_requests: BTreeMap<u64, InputRequest>,
-    /// Input requests of the peer that are open, and the calls of ours that they are asked under.
+    /// Open input requests of the peer, each with the call of ours that it belongs to.
     pub(super) peer_input_requests: BTreeMap<u64, u64>,
     /// The handshake is done.
     pub(super) ready: bool,
     /// The eras of MCP that this end speaks.
     pub(super) era: Eras,
-    /// Records of no request that were queued before any stateless request came, and may still leave.
+    /// Log records that belong to no call, were queued before the first stateless request, and may still be sent.
     pub(super) early_records: u32,
     /// Input rounds of the peer.
     pub(super) rounds: Rounds,
@@ -46,8 +46,8 @@ pub(super) struct Ledger {
     pub(super) alarms: BTreeMap<u64, Expiry>,
     /// Requests of ours on the wire.
     pub(super) requests: Requests,
-    /// Requests of the peer that may be answered, oldest first. A peer that repeats an id while the answer to its first use waits to leave
-    /// has two of them.
+    /// Requests of the peer that may be answered, oldest first. If the peer repeats an id while the answer to the first request is queued, both
+    /// requests are in the list.
     pub(super) pending: Vec<Pending>,
     /// The greatest time that was given to `handle_timeout`.
     pub(super) timed: Option<Clock>,
@@ -56,13 +56,13 @@ pub(super) struct Ledger {
     /// The owner has closed, or the transport has ended.
     pub(super) closing: bool,
     pub(super) closed: bool,
-    /// A frame could not be read here: it may have been a request.
+    /// The judge could not read a frame, which may have been a request.
     pub(super) missed: bool,
-    /// The peer breaks rules, or frames are damaged on the way.
+    /// The peer may have broken rules, or frames may have been damaged on the way.
     pub(super) altered: bool,
 }
 
-/// A time that plays no part in what a judge is: it only ever grows.
+/// A time that is ignored when judges are compared, since it only grows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock(pub(super) Instant);
 
@@ -81,7 +81,7 @@ impl Hash for Clock {
 /// The possibility that something has expired by now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Expiry {
-    /// A `handle_timeout` was due since it began, or its deadline was over from the start.
+    /// A `handle_timeout` was due since the beginning, or the deadline had passed from the start.
     pub(super) is_possible: bool,
 }
 
@@ -90,13 +90,13 @@ pub(super) struct Expiry {
 pub(super) struct Call {
     pub(super) expiry: Expiry,
     pub(super) cancelled: bool,
-    /// It changes a subscription or the level of records, which are matters of the session where requests are stateless.
+    /// It changes a subscription or the log level. If requests are stateless, the session itself answers such a call.
     pub(super) is_of_session: bool,
-    /// It was made before any stateless request of the peer.
+    /// It was made before the first stateless request of the peer.
     pub(super) is_early: bool,
-    /// Input requests of the peer that are open under it.
+    /// The number of open input requests of the peer that belong to it.
     pub(super) input_requests: u32,
-    /// The JSON that it was made of, until it is on the wire.
+    /// The parameters that the owner passed to `invoke`, until the request is sent.
     pub(super) payload: Option<String>,
 }
 
@@ -110,9 +110,9 @@ pub(super) struct InboundCall {
     pub(super) expiry: Expiry,
     /// Its options were changed.
     pub(super) configured: bool,
-    /// Progress of it waits for the rate window.
+    /// A progress update of the call is kept.
     pub(super) kept: bool,
-    /// Progress of it has left.
+    /// A progress update of the call was sent.
     pub(super) reported: bool,
 }
 
@@ -133,14 +133,13 @@ pub(super) struct InputRequest {
     pub(super) expiry: Expiry,
 }
 
-/// Requests of ours that have left. Those that are over differ in nothing that anything could object to later, so they have no part in
-/// what a judge is.
+/// Requests of ours that were sent. Requests that are over are ignored when judges are compared, since no later fact can contradict them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Requests {
     pub(super) all: BTreeSet<u64>,
     /// The lanes of input requests.
     pub(super) lanes: BTreeMap<u64, Lane>,
-    /// Neither cancelled nor answered.
+    /// Requests that were neither cancelled nor answered.
     pub(super) open: BTreeSet<u64>,
     /// Responses that have arrived for calls that are not done.
     pub(super) responses: BTreeMap<u64, String>,
@@ -164,31 +163,31 @@ impl Hash for Requests {
 /// A request of the peer that may be answered.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Pending {
-    /// The lane that it came by.
+    /// The lane on which it came.
     pub(super) lane: Lane,
     /// Its id as JSON, so that `1` is not `"1"`.
     pub(super) id: String,
     /// It began a call.
     pub(super) began_call: bool,
-    /// The name of its progress, if it began a call.
+    /// Its progress token or invocation id, as JSON, if it began a call.
     pub(super) token: Option<String>,
-    /// The bits of the last value.
+    /// The bits of the last progress value.
     pub(super) last: Option<u64>,
     /// The caller that it names.
     pub(super) stamp: Option<Stamp>,
     /// It came before this end, a client, chose stateless requests.
     pub(super) is_early: bool,
-    /// The exact result that its handler gave.
+    /// The exact result that its handler returned.
     pub(super) result: Option<String>,
 }
 
-/// The number of a request that a cancel of ours names.
+/// The number of the request that a cancel of ours names.
 pub(super) fn cancelled_request(params: &Value) -> Option<u64> {
     let named = || params["invocationId"].as_str()?.strip_prefix("inv_")?.parse().ok();
     params["requestId"].as_u64().or_else(named)
 }
 
-/// The name by which progress refers to its request, and whether its value is a percentage.
+/// The progress token or invocation id of a progress update, and `true` if its value is a percentage.
 pub(super) fn progress_of(method: &str, params: &Value) -> (String, bool) {
     let is_percent = method == "actions/progress";
     (params[if is_percent { "invocationId" } else { "progressToken" }].to_string(), is_percent)
@@ -197,24 +196,25 @@ pub(super) fn progress_of(method: &str, params: &Value) -> (String, bool) {
 pub(super) const CANCELS: [&str; 2] = ["notifications/cancelled", "actions/cancel"];
 pub(super) const PROGRESS: [&str; 2] = ["notifications/progress", "actions/progress"];
 
-/// Returns `true` if a frame has an id and may be a request, if badly made.
+/// Returns `true` if a frame may be a request, perhaps an invalid one.
 pub(super) fn is_request(frame: &Value) -> bool {
     frame.get("method").is_some() || (frame.get("result").is_none() && frame.get("error").is_none())
 }
 
 impl Ledger {
-    /// The oldest request of the peer by that lane and id.
+    /// The oldest request of the peer with this lane and id.
     pub(super) fn pending_of(&self, lane: Lane, id: &str) -> Option<usize> {
         self.pending.iter().position(|pending| pending.id == id && pending.lane == lane)
     }
 
-    /// The oldest request of the peer by that lane whose progress has that name: what a newer one reports leaves after the answer to it.
+    /// The oldest request of the peer with this lane and progress token. Progress of a newer request with the same token is sent only after the
+    /// answer to the oldest.
     pub(super) fn reported_by(&self, lane: Lane, token: &str) -> Option<usize> {
         self.pending.iter().position(|pending| pending.token.as_deref() == Some(token) && pending.lane == lane)
     }
 
-    /// Returns `true` for a call of ours that the session answers itself: it changes a subscription or the level of records where requests
-    /// are stateless.
+    /// Returns `true` for a call of ours that the session answers itself: with stateless requests, a call that changes a subscription or the log
+    /// level.
     pub(super) fn is_of_session(&self, id: u64) -> bool {
         self.era.calls_stateless && self.calls.get(&id).is_some_and(|call| call.is_of_session)
     }
@@ -256,7 +256,7 @@ impl Ledger {
                 let inbound = if *accepted { self.inbound_calls.remove(&number(id)) } else { None };
                 self.cancelled.remove(&number(id));
                 if let (Some(InboundCall { lane, wire, .. }), Reply::Raw(result)) = (inbound, reply) {
-                    // A peer that repeats the id makes it uncertain which of them is answered.
+                    // If the peer has repeated the id, it is uncertain which request is answered.
                     let mut same = self.pending.iter_mut().filter(|pending| pending.id == wire && pending.lane == lane);
                     if let (Some(pending), None) = (same.next(), same.next()) {
                         pending.result = Some(result.as_str().to_owned());
@@ -366,7 +366,7 @@ impl Ledger {
     fn receive(&mut self, read: Option<&Read<'_>>, lane: Lane, effect: Effect) {
         self.gone.remove(&lane);
         let Some(Read { text, value }) = read else {
-            // Half a surrogate pair is JSON by its grammar, and a session reads it, but it is no text of ours.
+            // A string with half a surrogate pair is valid JSON, and a session reads it, but `serde_json` does not.
             (self.missed, self.altered) = (true, true);
             return;
         };
@@ -383,7 +383,7 @@ impl Ledger {
             self.missed = true;
         }
         let params = &value["params"];
-        // What was damaged so that it is no request any longer is answered nevertheless if it has an id.
+        // A damaged request that is not a request any more is still answered if it has an id.
         match value.get("id") {
             Some(id) if (is_request(value) || !is_proper(value)) && !effect.dropped => {
                 let token = params["_meta"].get("progressToken").or_else(|| params.get("invocationId")).map(Value::to_string);
@@ -401,7 +401,7 @@ impl Ledger {
             }
             _ if effect.cancelled && value["method"] == "notifications/cancelled" => {
                 let id = params["requestId"].to_string();
-                // By its own lane, or else by any.
+                // The request is on the lane of the cancel, or else on any lane.
                 let runs = |pending: &Pending| pending.id == id && pending.began_call;
                 let of_lane = self.pending.iter().rposition(|pending| runs(pending) && pending.lane == lane);
                 if let Some(newest) = of_lane.or_else(|| self.pending.iter().rposition(runs)) {
@@ -410,7 +410,7 @@ impl Ledger {
             }
             _ => {}
         }
-        // A response to a request that has not left is none, and one that asks for input does not end its call.
+        // A response to a request that was not sent does not count, and a response that is a round does not end its call.
         let is_answer = !is_request(value) && !is_round(value);
         let answered = value["id"].as_u64().filter(|id| is_answer && self.requests.all.contains(id));
         let call = answered.map(|id| self.rounds.call_of(id)).filter(|call| self.calls.contains_key(call));
@@ -425,7 +425,7 @@ impl Ledger {
                 let nothing = || Arrived { lane: Lane::CHANNEL, wire: String::new(), frame: String::new(), stamp: None };
                 let Arrived { lane, wire, .. } = self.arrived.pop_front().unwrap_or_else(nothing);
                 let is_stateless = caller.protocol() == REVISION;
-                // Its clock began with its frame, and it may have expired before its event was polled.
+                // Its deadline counts from its frame, and may have passed before this event was polled.
                 let expiry = Expiry { is_possible: self.was_due };
                 self.inbound_calls.insert(
                     number(id),
@@ -438,8 +438,8 @@ impl Ledger {
             }
             Event::Input { key, .. } => drop(self.input_requests.remove(&number(key))),
             Event::Done { id, outcome, .. } => {
-                // A change of a subscription ends with an acknowledgement. Its exchange goes on, and may be cancelled while the result that
-                // ends it arrives.
+                // A change of a subscription is done at the acknowledgement. Its exchange goes on, and may still be cancelled while the result
+                // that ends the exchange arrives.
                 let is_of_session = self.is_of_session(number(id));
                 self.calls.remove(&number(id));
                 let had_response = self.requests.responses.remove(&number(id)).is_some();

@@ -1,4 +1,4 @@
-//! The members of an object as they are written, found without the reader that is under test.
+//! The members of an object as they are written, found without the JSON reader of `protocol-core`, which is under test.
 
 /// The members of valid JSON text: each name and each value as written. Empty if it is no object.
 pub(super) fn members(text: &str) -> Vec<(&str, &str)> {
@@ -38,12 +38,12 @@ pub(super) fn members(text: &str) -> Vec<(&str, &str)> {
     all
 }
 
-/// Line breaks between tokens become spaces on the way.
+/// Replaces line breaks by spaces, as a session does between tokens.
 fn flat(text: &str) -> String {
     text.replace(['\n', '\r'], " ")
 }
 
-/// Returns `true` if a payload is found in a frame: as a whole, or each of its members but `_meta`.
+/// Returns `true` if a frame contains a payload: as a whole, or each of its members except `_meta`.
 pub(super) fn carries(frame: &str, payload: &str) -> bool {
     let frame = flat(frame);
     let has = |part: &str| frame.contains(flat(part).trim());

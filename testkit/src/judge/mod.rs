@@ -1,8 +1,8 @@
-//! The guarantees of a session, G1 to G16, each as a check of its own over what crosses the boundary of one session.
+//! The guarantees of a session, G1 to G16, as checks of the method calls, frames and events of one session.
 //!
-//! A [`Judge`] is given [`Fact`]s in the order in which they happen: what the owner called, which frames arrived and left, which events
-//! were polled. It keeps a ledger of them and runs one check for each [`Guarantee`]. It reads frames with `serde_json`, and never asks the
-//! session what it means. [`Watched`](crate::Watched) collects the facts of a session and panics on the first [`Objection`].
+//! A [`Judge`] is passed [`Fact`]s in the order in which they happen: the methods that the owner calls, the frames that arrive and are sent, the
+//! events that are polled. It keeps a ledger of them and runs one check for each [`Guarantee`]. It reads frames with `serde_json`, and never asks
+//! the session. [`Watched`](crate::Watched) collects the facts of a session and panics on the first [`Objection`].
 
 mod checks;
 mod counting;
@@ -32,42 +32,42 @@ pub enum Guarantee {
     DoneOnce,
     /// G2. Judged in full.
     OneResponse,
-    /// G3. Judged in full; values are compared only while both ends keep the rules, since a damaged request can repeat a token.
+    /// G3. Judged in full. Values are compared only while both ends keep the rules, since a damaged request can repeat a token.
     ProgressRises,
     /// G4. Judged in full.
     SilentAfterClosed,
-    /// G5. Judged by [`Stats`]: calls, handlers and bytes that wait. Memories of past ids do not show there, so that nothing grows with
-    /// age is a test of its own: `g5_nothing_grows_with_the_age_of_a_session` in `tests/tests/proofs/guarantees.rs`.
+    /// G5. Judged by [`Stats`]: calls, handlers and queued bytes. `Stats` does not count past ids. A separate test checks that memory does not grow
+    /// with age: `g5_nothing_grows_with_the_age_of_a_session` in `tests/tests/proofs/guarantees.rs`.
     Bounded,
-    /// G6. A panic of the session is caught and reported with the method that panicked. Recursion without bound ends the process, which no
-    /// judge survives: it is the test that fails.
+    /// G6. A panic of the session is caught and reported with the method that panicked. Unbounded recursion ends the process, and so the test.
     NeverPanics,
     /// G7. Judged in full.
     NoHotLoop,
-    /// G8. Needs a second session, since traffic does not say what else was ready: [`Watched::probe`](crate::Watched::probe) compares the
-    /// output of a clone that is given a needless `handle_timeout`.
+    /// G8. Needs a second session: [`Watched::probe`](crate::Watched::probe) compares the output with that of a clone whose `handle_timeout` was
+    /// called before any deadline.
     OutputReady,
-    /// G9. Whatever has expired must have been open during a `handle_timeout` that was due. An expiry that a verb causes between two such
-    /// calls of `handle_timeout` is not told apart from theirs; the [`World`](crate::World) compares those with its model.
+    /// G9. A call or input request that has expired must have been open during a `handle_timeout` that was due. The judge does not detect a method
+    /// that expires it between two such calls of `handle_timeout`; the model of a [`World`](crate::World) does.
     OnlyTimeoutExpires,
     /// G10. Needs two runs: [`replays`].
     Deterministic,
     /// G11. Judged by ids on the wire. That the ids of the two directions are different types is checked by the compiler.
     TypedIds,
-    /// G12. Judged where the wire names a depth, and in the events of samplings.
+    /// G12. Judged by the depths in frames, and in the events of sampling requests.
     DepthBounded,
-    /// G13. Judged of calls, requests and results: each member of the payload must be found, byte for byte, on the other side of the
-    /// session. Messages and texts that the session writes itself (progress, logs, errors) are no payload.
+    /// G13. Judged for calls, requests and results: each member of the payload must be found, byte for byte, on the other side of the
+    /// session. Progress, log records and errors are no payload, since the session writes them itself.
     PayloadUnchanged,
-    /// G14. Judged of the requests of a client that has chosen stateless ones. That one call is done once is a matter of G1.
+    /// G14. Judged for the requests of a client that has chosen stateless requests. G1 judges that the call is done once.
     RoundsApart,
-    /// G15. Requests of a server are judged until a peer makes the handshake with it; from then on they are for that peer, and only
-    /// input requests are told apart.
+    /// G15. All requests of a server are judged until a peer makes the handshake with it. From then on they may be for that peer, and only input
+    /// requests are judged.
     OneDirection,
-    /// G16. Judged of the caller in the event of a request, and of records, results and notices of subscriptions. A record is judged by
-    /// its lane while no peer has made the handshake, since it does not name its request; one of no request must be older than all of them.
+    /// G16. Judged for the caller in the event of a request, and for log records, results and notices of subscriptions. A log record does not name
+    /// its request, so it is judged by its lane while no peer has made the handshake; a record that belongs to no call must be older than all
+    /// stateless requests.
     CallersApart,
-    /// No number: a frame leaves by the lane that it belongs to, and as what it is.
+    /// Without a number: a frame is sent on the lane that it belongs to, and its route has the right kind.
     RightLane,
 }
 
@@ -93,7 +93,7 @@ impl Guarantee {
         Self::RightLane,
     ];
 
-    /// Its number in the documentation of `Session`, `G1` to `G16`; `lanes` for the one without a number.
+    /// The number of the guarantee in the documentation of `Session`, `G1` to `G16`; `lanes` for [`Self::RightLane`].
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -150,7 +150,7 @@ impl fmt::Display for Guarantee {
     }
 }
 
-/// A guarantee that was broken, and by what.
+/// A guarantee that was broken, and the fact that broke it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Objection {
@@ -178,25 +178,25 @@ pub type Verdict = Result<(), Objection>;
 pub enum Fact<'a> {
     /// `invoke` accepted a call. `at_once`: one of its time limits is zero.
     Called { id: OutboundId, call: &'a Invoke, at_once: bool },
-    /// `cancel` accepted.
+    /// `cancel` returned `Ok`.
     Cancelled { id: OutboundId },
-    /// `request_input` accepted a question of that call of the peer.
+    /// `request_input` accepted an input request on behalf of a call of the peer.
     Asked { key: InputKey, id: InboundId },
-    /// `abandon_input` accepted.
+    /// `abandon_input` returned `Ok`.
     Abandoned { key: InputKey },
     /// `respond` returned; `accepted` if it returned `Ok`.
     Responded { id: InboundId, reply: &'a Reply, accepted: bool },
     /// `configure` accepted a deadline, which may have passed already.
     Configured { id: InboundId },
-    /// `set_alarm` accepted. `at_once`: for an instant that is not in the future.
+    /// `set_alarm` returned `Ok`. `at_once`: the instant is not in the future.
     AlarmSet { id: AlarmId, at_once: bool },
-    /// `provide_input` accepted.
+    /// `provide_input` returned `Ok`.
     Answered { key: InputKey },
     /// `progress` accepted an update.
     Reported { id: InboundId, reported: Reported },
-    /// `checkpoint` accepted.
+    /// `checkpoint` returned `Ok`.
     Checkpointed { id: InboundId },
-    /// `log` queued a record, on behalf of that call of the peer if there is one.
+    /// `log` queued a record, on behalf of a call of the peer or of no call.
     Logged { id: Option<InboundId> },
     /// `close` was called.
     Closing { is_graceful: bool },
@@ -204,17 +204,17 @@ pub enum Fact<'a> {
     Ended { end: TransportEnd },
     /// `handle_frame` took a frame.
     Received { frame: &'a [u8], lane: Lane, effect: Effect },
-    /// `poll_transmit` returned a frame. `max_depth` is that of the configuration.
+    /// `poll_transmit` returned a frame. `max_depth` is `DepthPolicy::max` of the configuration.
     Sent { transmit: &'a Transmit, max_depth: u8 },
-    /// `poll_event` returned an event. `max_depth` is that of the configuration.
+    /// `poll_event` returned an event. `max_depth` is `DepthPolicy::max` of the configuration.
     Polled { event: &'a Event, max_depth: u8 },
     /// `handle_timeout` is about to be called, while the next deadline is `due`.
     Timeout { now: Instant, due: Option<Instant> },
-    /// Any method has returned, and this is how the session stands.
+    /// A method has returned. These are the counters and the next deadline of the session.
     Returned { stats: &'a Stats, limits: &'a Limits, due: Option<Instant> },
-    /// A lane may write, or not.
+    /// A lane was stopped or resumed.
     Writable { lane: Lane, is_writable: bool },
-    /// Nothing more leaves by this lane for what came by it.
+    /// A lane was lost or closed: no frame is sent on it any more for requests that came on it.
     LaneLost { lane: Lane },
     /// A method panicked.
     Panicked { method: &'a str, message: &'a str },
@@ -222,11 +222,11 @@ pub enum Fact<'a> {
     Probed { before: &'a str, after: &'a str },
 }
 
-/// The effect of a frame that was read, as far as the counters of the session show it.
+/// The effect of a frame that arrived, read off the counters of the session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Effect {
-    /// Answer of `handle_frame`.
+    /// The value that `handle_frame` returned.
     pub received: Received,
     /// A call of the peer began.
     pub began: bool,
@@ -237,7 +237,7 @@ pub struct Effect {
 }
 
 impl Effect {
-    /// Reads the effect of a frame off the counters before and after it.
+    /// The effect of a frame, from the counters before and after it.
     #[must_use]
     pub fn between(before: &Stats, after: &Stats, received: Received) -> Self {
         let duplicate = protocol_core::Violation::DuplicateRequest;
@@ -251,16 +251,16 @@ impl Effect {
     }
 }
 
-/// A frame that was read once for all checks.
+/// A frame with its parsed JSON, for all checks.
 #[derive(Debug)]
 struct Read<'a> {
     text: &'a str,
     value: Value,
 }
 
-/// Judges one session by what crosses its boundary.
+/// Judges one session by its facts.
 ///
-/// Two judges are equal if they would object to the same things later: what is over plays no part.
+/// Two judges are equal if they would object to the same later facts. Ended calls and requests are ignored in the comparison.
 #[derive(Clone, Debug, Default)]
 pub struct Judge {
     ledger: Ledger,
@@ -290,13 +290,13 @@ impl Judge {
         Self::default()
     }
 
-    /// Leaves out one check.
+    /// Stops checking one guarantee.
     pub fn leave_out(&mut self, guarantee: Guarantee) {
         self.without.push(guarantee);
     }
 
-    /// The peer may break rules from now on, or frames may be damaged on the way: what only a proper peer makes certain is not checked
-    /// any longer. A frame that is no proper message has the same effect.
+    /// Notes that the peer may break rules from now on, or that frames may be damaged on the way. Checks that depend on a peer that keeps the rules
+    /// are left out from then on. A frame that is not a valid message has the same effect.
     pub fn distrust_peer(&mut self) {
         self.ledger.altered = true;
     }
@@ -307,8 +307,8 @@ impl Judge {
         self.ledger.closed
     }
 
-    /// Returns `true` at a client that has opened a handshake and no longer wants it: what the server sends in it is out of place, and yet
-    /// no fault of the server.
+    /// Returns `true` for a client that has opened a handshake and then chosen stateless requests. Frames that the server still sends for the
+    /// handshake are unexpected then, but no fault of the server.
     #[must_use]
     pub(crate) fn has_left_a_handshake(&self) -> bool {
         self.ledger.era.has_left_a_handshake()
@@ -320,10 +320,10 @@ impl Judge {
         &self.coverage
     }
 
-    /// Judges what has happened, and remembers it.
+    /// Checks a fact, and enters it into the ledger.
     ///
     /// # Errors
-    /// The first guarantee that it breaks. The judge is of no use afterwards.
+    /// The first guarantee that the fact breaks. The judge must not be used afterwards.
     pub fn see(&mut self, fact: &Fact<'_>) -> Verdict {
         let read = match fact {
             Fact::Sent { transmit, .. } => {
@@ -349,10 +349,10 @@ impl Judge {
         Ok(())
     }
 
-    /// The session must have closed, and its last event must have been polled.
+    /// Checks that the session has closed, and that its last event was polled. `due` is its next deadline.
     ///
     /// # Errors
-    /// [`Guarantee::DoneOnce`] or [`Guarantee::SilentAfterClosed`] if it has not.
+    /// [`Guarantee::DoneOnce`] or [`Guarantee::SilentAfterClosed`].
     pub fn see_end(&self, due: Option<Instant>) -> Verdict {
         let object = |guarantee, what: String| Err(Objection { guarantee, what });
         if !self.ledger.closed {
@@ -372,7 +372,7 @@ fn payload(what: impl Into<String>) -> Objection {
     Objection { guarantee: Guarantee::PayloadUnchanged, what: what.into() }
 }
 
-/// Runs something twice and compares what it says line by line.
+/// Calls `run` twice and compares the two outputs line by line.
 ///
 /// # Errors
 /// [`Guarantee::Deterministic`], with the first line in which the two differ.

@@ -1,5 +1,4 @@
-//! Input rounds as frames show them (MCP 2026-07-28, Multi Round-Trip Requests): the results of a peer that ask for input, and the retries of this
-//! end.
+//! Input rounds in frames (MCP 2026-07-28, Multi Round-Trip Requests): the results of the peer that ask for input, and the retries of this end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
@@ -10,13 +9,12 @@ use serde_json::Value;
 use super::ledger::Ledger;
 use super::{Fact, Read};
 
-/// The requests that may be answered with a round, and the rounds without a retry. None of them is of a later fact but a retry, so they have no
-/// part in what a judge is.
+/// The requests that may be answered with a round, and the rounds that have no retry yet. Only the rounds are compared when judges are compared.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rounds {
     /// The requests of ours without a response, by their ids.
     open: BTreeMap<u64, String>,
-    /// The calls of retries.
+    /// The calls of retries, by the ids of the retries.
     calls: BTreeMap<u64, u64>,
     asked: Vec<Round>,
 }
@@ -35,7 +33,7 @@ impl Hash for Rounds {
     }
 }
 
-/// A round without a retry.
+/// A round that has no retry yet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Round {
     call: u64,
@@ -46,7 +44,7 @@ struct Round {
 }
 
 impl Round {
-    /// The round of `call` of which `frame` is the retry.
+    /// The round of `call` for which `frame` is the retry.
     fn retried_by(frame: &Value, call: u64) -> Self {
         let params = &frame["params"];
         Self {
@@ -71,7 +69,7 @@ fn names(object: &Value) -> BTreeSet<String> {
     object.as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect()
 }
 
-/// Returns `true` for a request that input requests can answer.
+/// Returns `true` for a request that may be answered with a round.
 fn has_rounds(frame: &Value) -> bool {
     ["tools/call", "prompts/get", "resources/read"].iter().any(|method| frame["method"] == *method)
 }
@@ -82,12 +80,12 @@ pub(super) fn is_round(frame: &Value) -> bool {
 }
 
 impl Rounds {
-    /// The call that has an exchange of this number.
+    /// The call to which the exchange with this number belongs.
     pub(super) fn call_of(&self, id: u64) -> u64 {
         self.calls.get(&id).copied().unwrap_or(id)
     }
 
-    /// The place of the round of which `frame` is the retry.
+    /// The index of the round for which `frame` is the retry.
     fn retried_by(&self, frame: &Value) -> Option<usize> {
         self.asked.iter().position(|round| *round == Round::retried_by(frame, round.call))
     }

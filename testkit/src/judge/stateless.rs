@@ -1,4 +1,4 @@
-//! Stateless requests (MCP 2026-07-28) as frames show them: the caller that a request names, and what it asks for.
+//! Stateless requests (MCP 2026-07-28) in frames: the caller, the log level and the subscription that a request names.
 
 use protocol_core::Caller;
 use serde_json::Value;
@@ -18,15 +18,15 @@ pub(super) fn subscription(frame: &Value) -> Option<String> {
     frame["params"]["_meta"].get("io.modelcontextprotocol/subscriptionId").map(Value::to_string)
 }
 
-/// The caller of a stateless request, and what it asks for.
+/// The caller, the log level and the subscription that a stateless request names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Stamp {
     pub(super) protocol: String,
     name: String,
     can_sample: bool,
-    /// The least severe level of records.
+    /// The least severe level of log records that it asks for.
     level: Option<usize>,
-    /// The kinds that a request for a subscription asks for, as JSON.
+    /// The kinds of notices that a request for a subscription asks for, as JSON.
     wanted: Option<String>,
 }
 
@@ -46,21 +46,21 @@ impl Stamp {
         })
     }
 
-    /// Returns `true` if this is the caller that the session tells its owner.
+    /// Returns `true` if the session has reported the same caller to its owner.
     pub(super) fn names(&self, caller: &Caller) -> bool {
         let level = caller.log_level().map(|level| format!("{level:?}").to_lowercase());
         let level = level.and_then(|level| LEVELS.iter().position(|other| *other == level));
-        // A subscription gets no records, whatever it asks for.
+        // A subscription gets no log records, so its level does not matter.
         let is_level = level == self.level || self.wanted.is_some();
         caller.identity().name == self.name && caller.capabilities().sampling == self.can_sample && is_level
     }
 
-    /// Returns `true` if it asks for records of such a level.
+    /// Returns `true` if the request asks for log records of this level.
     pub(super) fn admits(&self, level: &Value) -> bool {
         self.level.is_some_and(|least| severity(level).is_some_and(|level| level >= least))
     }
 
-    /// Returns `true` if it is the request for a subscription that wants such a notice.
+    /// Returns `true` if this is the request for a subscription that asks for notices of this kind.
     pub(super) fn wants(&self, notice: &Value) -> bool {
         let Some(wanted) = self.wanted.as_ref().and_then(|wanted| serde_json::from_str::<Value>(wanted).ok()) else { return false };
         match notice["method"].as_str() {
@@ -75,37 +75,37 @@ impl Stamp {
     }
 }
 
-/// The eras that one end was seen to speak.
+/// The eras that one end speaks, according to its frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Eras {
     /// It has opened a handshake or probed, as clients do.
     is_client: bool,
-    /// The peer, or one of its clients, has begun a handshake.
+    /// The peer has opened a handshake.
     was_greeted: bool,
-    /// It has taken a stateless request.
+    /// It has received a stateless request.
     serves_stateless: bool,
-    /// As a client it has asked for the revisions of the server.
+    /// It is a client, and has asked for the revisions of the server.
     has_probed: bool,
-    /// As a client it has opened the handshake.
+    /// It is a client, and has opened the handshake.
     has_greeted: bool,
     /// A handshake is done.
     is_greeted: bool,
-    /// As a client it has chosen stateless requests.
+    /// It is a client, and has chosen stateless requests.
     pub(super) calls_stateless: bool,
 }
 
 impl Eras {
-    /// Returns `true` if it is a server and every call of its peer was stateless.
+    /// Returns `true` for a server if every call of its peer was stateless.
     pub(super) fn serves_stateless_alone(self) -> bool {
         self.serves_stateless && !self.was_greeted && !self.is_client
     }
 
-    /// Returns `true` if it is a client that may have chosen stateless requests: it answers nothing then.
+    /// Returns `true` for a client that may have chosen stateless requests. Such a client answers no requests.
     pub(super) fn may_be_a_stateless_client(self) -> bool {
         self.has_probed && !self.is_greeted
     }
 
-    /// Returns `true` if it is a client that has opened the handshake, and has then chosen stateless requests: the server had answered late.
+    /// Returns `true` for a client that has opened the handshake, and then chosen stateless requests because the server answered the probe late.
     pub(super) fn has_left_a_handshake(self) -> bool {
         self.has_greeted && self.calls_stateless
     }

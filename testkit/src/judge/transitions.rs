@@ -1,4 +1,4 @@
-//! Rows of `docs/transitions` that a fact belongs to: the state of a call, and what it meets.
+//! The rows of `docs/transitions` that a fact belongs to: the state of a call, and the input.
 
 use protocol_core::{CancelReason, Event, Outcome, Reported, TimeoutKind, TransportEnd};
 
@@ -51,7 +51,7 @@ impl Ledger {
     }
 }
 
-/// The rows that a fact belongs to. Inputs that differ from another in time alone are not told apart.
+/// The rows that a fact belongs to. Inputs that differ only in time count as one input.
 pub(super) fn met(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Vec<Transition> {
     match fact {
         Fact::Sent { .. } => {

@@ -1,5 +1,5 @@
-//! The transport of an end with many lanes, as a state machine: it chooses the lane by which each frame comes, and remembers the stopped and
-//! lost lanes. If exchanges are lane-bound (Tesseron), frames about a request come by its lane; otherwise by any.
+//! The transport of an end with many lanes, as a state machine: it chooses the lane on which each frame comes, and remembers the stopped and
+//! lost lanes. If exchanges are bound to their lane (Tesseron), frames about a request come on its lane; otherwise on any lane.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ pub struct Seen {
     pub given_again: usize,
     /// Lanes that were stopped.
     pub stopped: usize,
-    /// Stopped lanes that went on.
+    /// Stopped lanes that were resumed.
     pub resumed: usize,
     /// Lanes that were lost while a reply was owed on them.
     pub lost: usize,
@@ -51,7 +51,7 @@ impl Seen {
 #[derive(Clone, Debug)]
 pub(crate) struct Lanes {
     rng: Rng,
-    /// `true` if exchanges are lane-bound.
+    /// `true` if exchanges are bound to their lane.
     binds: bool,
     newest: u32,
     open: Vec<Lane>,
@@ -88,7 +88,7 @@ impl Lanes {
         }
     }
 
-    /// The lane by which a frame comes; `None` if its lane is lost, and the frame with it.
+    /// The lane on which a frame comes; `None` if its lane is lost, so that the frame is lost, too.
     pub(super) fn pick(&mut self, frame: &[u8], session: &Session) -> Option<Lane> {
         self.sort_out(session);
         let frame: Value = serde_json::from_slice(frame).unwrap_or_default();
@@ -170,7 +170,7 @@ impl Lanes {
         self.stopped.iter().nth(usize::from(b) % self.stopped.len().max(1)).copied()
     }
 
-    /// Notes that a lane was stopped or goes on. `was_open` is `false` if there was no such lane.
+    /// Notes that a lane was stopped or resumed. `was_open` is `false` if there was no such lane.
     pub(super) fn set_writable(&mut self, lane: Lane, is_writable: bool, was_open: bool) {
         self.seen.unknown += usize::from(!was_open);
         if is_writable {

@@ -53,7 +53,7 @@ impl<S: Subject> Node<S> {
         }
     }
 
-    /// Access to a driven machine from outside wakes its driver.
+    /// The watched session. Wakes the driver, if the node has one, since the session may be changed.
     fn watched_mut(&mut self) -> &mut Watched<S> {
         match self {
             Self::Bare { watched, .. } => watched,
@@ -82,7 +82,7 @@ enum Links {
     Bytes([Rc<RefCell<SimStream>>; 2]),
 }
 
-/// Two ends and the links between them. End 0 is the client, or the gateway of Tesseron; link 0 leads from it to the server, or the app.
+/// Two ends and the links between them. End 0 is the MCP client or Tesseron gateway, and end 1 the server or app. Link 0 leads from end 0 to end 1.
 #[derive(Debug)]
 pub struct World<S: Subject = Session> {
     now: Rc<Cell<Instant>>,
@@ -135,7 +135,7 @@ impl World {
 const STREAM: usize = 96;
 /// The maximum number of frames polled in one step.
 const A_STEP: usize = 64;
-/// The number of rounds at one instant that counts as a livelock.
+/// The number of repetitions at one instant that counts as a livelock.
 const ROUNDS: usize = 5_000;
 
 impl<S: Subject> World<S> {
@@ -232,7 +232,7 @@ impl<S: Subject> World<S> {
         self.ends.iter().all(|end| end.watched().model().is_some())
     }
 
-    /// Stops predicting, for configurations that the model does not support: congestion, small event queues, custom notices.
+    /// Drops the models, for cases that they do not support: congestion, small event queues, custom notices.
     pub fn forget_models(&mut self) {
         for at in 0..2 {
             self.end_mut(at).forget_model();
@@ -256,7 +256,7 @@ impl<S: Subject> World<S> {
         self.shared.borrow_mut().unfaithful |= unfaithful;
     }
 
-    /// Stops the link from `at`, or lets it go on. A stopped link accepts nothing.
+    /// Stops the link from `at`, or resumes it. A stopped link accepts nothing.
     pub fn stall(&mut self, at: usize, stalled: bool) {
         match &mut self.links {
             Links::Messages(links) => links[at].stalled = stalled,
@@ -267,7 +267,7 @@ impl<S: Subject> World<S> {
         }
     }
 
-    /// Stops the application of `at`, or lets it go on. A stopped application polls no events.
+    /// Stops the application of `at`, or resumes it. A stopped application polls no events.
     pub fn deafen(&mut self, at: usize, ignores_events: bool) {
         self.ignores_events[at] = ignores_events;
         self.end_mut(at);
@@ -314,7 +314,7 @@ impl<S: Subject> World<S> {
 
     // ---- Lanes ----
 
-    /// Stops a lane of end 1, or lets it go on.
+    /// Stops a lane of end 1, or resumes it.
     pub fn set_writable(&mut self, lane: Lane, is_writable: bool) {
         let now = self.now();
         let was_open = self.end_mut(1).set_writable(lane, is_writable, now).is_ok();
@@ -382,7 +382,7 @@ impl<S: Subject> World<S> {
             Links::Messages(links) => [links[0].due(), links[1].due()],
             Links::Bytes(links) => [links[0].borrow().due(), links[1].borrow().due()],
         };
-        // An arrival that was due but not accepted does not depend on time.
+        // An arrival that was due but not accepted waits for the end, not for a time.
         let ends = self.ends.iter().map(|end| match end {
             Node::Bare { watched, .. } => watched.subject().poll_timeout(),
             Node::Driven { armed, over, .. } => armed.borrow().as_ref().map(|(at, _)| *at).filter(|_| !over),
@@ -390,7 +390,7 @@ impl<S: Subject> World<S> {
         links.into_iter().chain(ends).flatten().filter(|at| *at > now).min()
     }
 
-    /// Jumps to `at` in one step, so that everything due on the way comes late.
+    /// Jumps to `at` in one step, so that deadlines and arrivals on the way are late.
     pub fn jump(&mut self, at: Instant) {
         let at = at.max(self.now());
         self.now.set(at);
@@ -487,7 +487,7 @@ impl<S: Subject> World<S> {
                 moved
             }
             (Node::Driven { driver, woken, over, .. }, _) => {
-                // A driver is polled only when it was woken, so that a missing wake shows.
+                // A driver is polled only when it was woken, so that a missing wake is detected.
                 if *over || ignores_events || !woken.0.swap(false, Ordering::Relaxed) {
                     return false;
                 }
@@ -505,7 +505,7 @@ impl<S: Subject> World<S> {
 
     // ---- The end ----
 
-    /// Clears all faults, lets all lanes go on, ends both sessions in one of three ways, and checks the guarantees about the end.
+    /// Clears all faults, resumes all lanes, ends both sessions in one of three ways, and checks the guarantees about the end.
     ///
     /// # Panics
     /// If a guarantee is violated.

@@ -1,8 +1,8 @@
-//! Operations of a world, four bytes each: `[opcode, a, b, c]`. Every value is legal and keeps its meaning, since stored
-//! cases and fuzzing corpora are made of them: opcodes are only added, in the places that do nothing yet.
+//! Operations of a world, four bytes each: `[opcode, a, b, c]`. Every value is legal. No value may change its meaning, since stored cases and
+//! fuzzing corpora consist of operations: new opcodes only get numbers that did nothing before.
 //!
-//! The lowest bit of `a` is the end that acts (0 the client). `b` chooses among what is live there, `c` is how. An operation on
-//! nothing does nothing: a verb at the wrong time is legal, and what it answers is predicted.
+//! The lowest bit of `a` is the end that acts (0 the client). `b` chooses among the open calls, input requests or lanes there, and `c` chooses the
+//! variant. An operation without anything to choose from does nothing. A method may be called at the wrong time: the model predicts its error.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::config::{agent, agent_capabilities};
 use crate::scripted::json;
 use crate::{ODD, ODD_RESULT, Subject, Watched};
 
-/// Asks the user of the caller to open an address.
+/// Asks the caller's user to open a URL.
 pub const OPEN_URL: u8 = 38;
 
 /// Subscribes to a resource, or unsubscribes from it.
@@ -42,7 +42,7 @@ pub const PLACES: u8 = 64;
 /// The number of opcodes that do something.
 pub const OPCODES: u8 = 32;
 
-/// An operation as tests with a seed choose them: time, calls and answers are most of what happens.
+/// A random operation, for tests with a seed. Most operations are about time, calls and answers.
 #[must_use]
 pub fn random(rng: &mut Rng) -> Operation {
     const OFTEN: [u8; 10] = [0, 0, 6, 6, 7, 7, 7, 5, 4, 28];
@@ -55,17 +55,16 @@ pub fn random(rng: &mut Rng) -> Operation {
         _ => OFTEN[rng.below(OFTEN.len())],
     };
     let [a, mut b, c, alters, opens, ..] = rng.number().to_le_bytes();
-    // One question in eight brings an address.
+    // One input request in eight is a URL to open.
     let opcode = if opcode == 6 && opens < 32 { OPEN_URL } else { opcode };
-    // Once something is altered nothing is predicted any longer.
+    // Faults that alter frames are rare, since nothing is predicted after them.
     if opcode == 24 && alters > 8 {
         b = [0, 1, 2, 3, 4, 7, 9][usize::from(b % 7)];
     }
     [opcode, a, b, c]
 }
 
-/// An operation for worlds with many lanes, as tests with a seed choose them: what happens to lanes, calls that open some, and what is
-/// said by them.
+/// A random operation for worlds with many lanes: about lanes, calls that open lanes, and frames on them.
 #[must_use]
 pub fn random_of_lanes(rng: &mut Rng) -> Operation {
     const OFTEN: [u8; 16] = [33, 33, 33, 33, 34, 34, 35, 36, 37, 0, 0, 0, 0, 4, 28, 6];
@@ -76,14 +75,14 @@ pub fn random_of_lanes(rng: &mut Rng) -> Operation {
     }
 }
 
-/// An operation of subscriptions and log levels, as tests with a seed choose them.
+/// A random operation about subscriptions and log levels.
 #[must_use]
 pub fn random_of_subscriptions(rng: &mut Rng) -> Operation {
     const OFTEN: [u8; 12] = [SUBSCRIBE, SUBSCRIBE, LISTEN, SET_LEVEL, ACCEPT, ACCEPT, ACCEPT, PUBLISH, PUBLISH, PUBLISH, LOG, LOG];
     let [a, b, c, ..] = rng.number().to_le_bytes();
     match OFTEN[rng.below(OFTEN.len())] {
         opcode @ (SUBSCRIBE | LISTEN | SET_LEVEL) => [opcode, a & !1, b, c],
-        // Most often everything is offered.
+        // In three cases of four, all kinds are offered.
         ACCEPT => [ACCEPT, a | 1, b, if rng.chance(192) { 0 } else { c }],
         opcode => [opcode, a | 1, b, c],
     }
@@ -156,7 +155,7 @@ fn question(c: u8) -> Ask {
     }
 }
 
-/// A round of up to two input requests, with a state of its own: a judge finds the call of a retry by it.
+/// A round of up to two input requests. Its state is unique, since a judge finds the call of a retry by it.
 fn round(id: InboundId, c: u8) -> InputRound {
     let asks = ["a", "b"].into_iter().take(usize::from(c >> 2) % 3).zip([c >> 4, c >> 6]);
     let round = asks.fold(InputRound::new(), |round, (name, kind)| round.ask(name, question(kind)));
@@ -177,7 +176,7 @@ fn answer(kind: &str, c: u8) -> Answer {
     }
 }
 
-/// The same on Tesseron.
+/// [`hostile`] on Tesseron.
 fn hostile_tesseron(b: u8, c: u8) -> String {
     let b = if b < 224 { b % 32 } else { b };
     let id = if c & 0x80 == 0 { b.to_string() } else { format!("\"{b}\"") };
@@ -197,7 +196,7 @@ fn hostile_tesseron(b: u8, c: u8) -> String {
     }
 }
 
-/// Frames that neither end would have sent then; `b` is the number in them, most often one that is or was in use.
+/// A frame that neither end would send. `b` is the number in it, usually that of an open or ended call.
 fn hostile(b: u8, c: u8) -> String {
     let b = if b < 224 { b % 32 } else { b };
     let id = if c & 0x80 == 0 { b.to_string() } else { format!("\"{b}\"") };
@@ -227,13 +226,13 @@ fn hostile(b: u8, c: u8) -> String {
 }
 
 impl<S: Subject> World<S> {
-    /// Does one operation, and carries what that causes.
+    /// Applies one operation, and delivers the resulting frames.
     pub fn apply(&mut self, [opcode, a, b, c]: Operation) {
         let at = usize::from(a & 1);
         let now = self.now();
         let span = Duration::from_millis(u64::from(b) * 16 + u64::from(c));
         match opcode % PLACES {
-            // Tesseron has other subscriptions.
+            // Subscriptions on Tesseron are different, and are not tested here.
             SUBSCRIBE..=PUBLISH if self.end(0).is_tesseron() => {}
             0..=8 | 10..=16 | 28 | OPEN_URL | SUBSCRIBE..=LOG => self.verb(opcode % PLACES, at, b, c, now),
             9 => _ = self.end_mut(at).log(None, record(), now),
@@ -243,12 +242,12 @@ impl<S: Subject> World<S> {
                 }
             }
             18 => self.run_until(now.saturating_add(span)),
-            // Late: beyond the next deadline in one go.
+            // Late: jumps beyond the next deadline.
             19 => {
                 let next = self.next().unwrap_or(now);
                 self.jump(next.saturating_add(span));
             }
-            // Early: halfway to the next deadline, and `handle_timeout` twice for nothing.
+            // Early: moves halfway to the next deadline, and calls `handle_timeout` twice although nothing is due.
             20 => {
                 if let Some(next) = self.next() {
                     self.jump(Instant::from_micros(now.as_micros().midpoint(next.as_micros())));
@@ -279,7 +278,7 @@ impl<S: Subject> World<S> {
                     self.end_mut(at).clear_alarm(id);
                 }
             }
-            // A gateway is claimed for its agent.
+            // A gateway claims the app for its agent.
             32 if self.end(0).is_tesseron() => _ = self.end_mut(0).claim(agent(), agent_capabilities(), 1, now),
             33..=37 => self.lane_verb(opcode % PLACES, b, c, now),
             _ => {}
@@ -310,7 +309,7 @@ impl<S: Subject> World<S> {
                 if let Some(id) = serve {
                     let is_subscription = watched.known.subscriptions.iter().any(|(open, _)| *open == id);
                     let session = watched.subject().session();
-                    // A model predicts no rounds.
+                    // The model cannot predict rounds.
                     let has_rounds = !watched.is_predicted() && session.input_mode(id) == Ok(InputMode::Rounds);
                     let reply = match c % 3 {
                         0 if is_subscription => Reply::Done,
@@ -359,7 +358,7 @@ impl<S: Subject> World<S> {
                     _ = watched.configure(id, ServeOptions::default().with_window(window), now);
                 }
             }
-            // Verbs that come too late.
+            // Methods that are called too late.
             13 => gone.0.into_iter().for_each(|id| _ = watched.cancel(id, Some("why"), now)),
             14 => gone.1.into_iter().for_each(|id| _ = watched.respond(id, Reply::Tool(ToolOutput::text("late")), now)),
             15 => gone.1.into_iter().for_each(|id| _ = watched.progress(id, Progress::value(1.0), now)),
@@ -399,7 +398,7 @@ impl<S: Subject> World<S> {
                     _ = watched.log(Some(id), record(), now);
                 }
             }
-            // The handler of the client sends many updates in a row.
+            // Many updates in a row.
             _ => {
                 for value in 0..u32::from(c % 16) {
                     if let Some(id) = serve {
@@ -410,7 +409,7 @@ impl<S: Subject> World<S> {
         }
     }
 
-    /// Operations on lanes, which happen only where there are many.
+    /// Applies an operation on lanes, if the world has many lanes.
     fn lane_verb(&mut self, opcode: u8, b: u8, c: u8, now: Instant) {
         let session = self.ends[1].watched().subject().session();
         let Some(lanes) = &mut self.lanes else { return };
@@ -418,7 +417,7 @@ impl<S: Subject> World<S> {
         match opcode {
             33 => lane.into_iter().for_each(|lane| self.set_writable(lane, false)),
             34 => stopped.or(lane).into_iter().for_each(|lane| self.set_writable(lane, true)),
-            // The channel goes with all the rest of the transport.
+            // The channel is lost only with the whole transport.
             35 => lane.into_iter().filter(|lane| *lane != Lane::CHANNEL).for_each(|lane| self.lose_lane(lane)),
             36 => {
                 if let Some(id) = pick(&self.end(1).known.serves, b) {
@@ -433,7 +432,7 @@ impl<S: Subject> World<S> {
         }
     }
 
-    /// `b` says what goes wrong, `c` how much; zero puts it right.
+    /// Sets a fault: `b` chooses its kind, and `c` its extent; zero removes it.
     fn fault(&mut self, at: usize, b: u8, c: u8) {
         let span = Duration::from_millis(c.into());
         self.faults(at, |faults| match b % 10 {
