@@ -39,8 +39,8 @@ struct State {
 }
 
 impl State {
-    /// The deadline that the driver of `leg` waits for. The agent's driver waits for those of all legs. Once the agent's leg has closed,
-    /// each driver does, since it may still have a last frame to write.
+    /// The deadline that the driver of `leg` waits for. The agent's driver waits for the deadlines of all legs. Once the agent's leg has closed,
+    /// every driver waits for them, since it may still have a last frame to write.
     fn deadline(&self, leg: Leg) -> Option<Instant> {
         if self.has_alarm(leg) { self.bridge.poll_timeout() } else { None }
     }
@@ -49,7 +49,7 @@ impl State {
         leg == Leg::Agent || self.bridge.is_closed(Leg::Agent)
     }
 
-    /// Begins a verb, of the driver of a leg if it has one. Also resets the state after a verb that panicked.
+    /// Begins a verb. `driving` is the leg whose driver runs the verb, if any. Also resets the state after a verb that panicked.
     fn begin(&mut self, now: Instant, driving: Option<Leg>) {
         self.now = self.now.max(now);
         self.driving = driving;
@@ -83,7 +83,7 @@ impl State {
         }
     }
 
-    /// Pushes frames of a leg into `room`. Returns `true` if there may be more.
+    /// Pushes frames of a leg into `room`. Returns `true` if there may be more frames.
     fn fill(&mut self, leg: Leg, room: &mut LineEncoder) -> bool {
         room.fill(|room| self.bridge.poll_transmit(leg).map(|transmit| room.push(transmit.frame)).is_some())
     }
@@ -134,7 +134,7 @@ impl SharedBridge {
         BridgeLeg { engine: Arc::clone(&self.engine), leg, spare: None }
     }
 
-    /// The next event for the owner. Call it from one task at a time.
+    /// The next event for the owner. Call this method from one task at a time.
     ///
     /// # Cancel safety
     /// Cancel safe: no event is lost.
@@ -144,7 +144,7 @@ impl SharedBridge {
             kept = spare(kept.take(), cx.waker());
             let event = self.engine.verb(|state, now, _| {
                 state.begin(now, None);
-                // Stored first, so that an event that comes during the verb wakes it.
+                // The waker is stored first, so that an event of this verb wakes the task.
                 park(&mut state.owner, cx.waker(), &mut kept);
                 state.bridge.poll_event()
             });
@@ -313,7 +313,7 @@ impl Machine for BridgeLeg {
     }
 }
 
-/// For the agent's leg alone: that of an app has one lane.
+/// Only for the agent's leg, since the leg of an app has one lane.
 impl LaneMachine for BridgeLeg {
     fn handle_lane_frame(&mut self, frame: Bytes, lane: Lane, now: Instant) -> Result<Received, Full> {
         self.driven(now, |state| state.bridge.handle_lane_frame(frame, lane, now))
@@ -380,7 +380,7 @@ mod tests {
         fn spawn_blocking(&self, _: Box<dyn FnOnce() + Send>) {}
     }
 
-    /// Counts its wakes, and locks the bridge in each, which would deadlock if the lock were held.
+    /// Counts its wakes, and locks the bridge in each wake, which would deadlock if the lock were held.
     struct LockingWake {
         bridge: SharedBridge,
         wakes: AtomicUsize,

@@ -15,7 +15,7 @@
 //!
 //! # This crate
 //!
-//! Without features it does no I/O and needs no `std`, like [`protocol_core::Session`]:
+//! Without features this crate does no I/O and needs no `std`, like [`protocol_core::Session`]:
 //! * [`claims`] decides who may use an app: claim codes, the channel that an app is bound to, sessions that are resumed on a new channel.
 //! * [`bridge`] is a gateway as a state machine with the methods of a session. Most of them also take the leg, which is the channel to the
 //!   agent or to an app.

@@ -34,7 +34,7 @@ impl Bridge {
                 self.emit(BridgeEvent::AgentClosed(reason));
                 self.close_apps();
             }
-            // This end of MCP makes no calls, and sends input requests only for an app.
+            // The bridge makes no calls to the agent, so it ignores all other events.
             _ => {}
         }
     }
@@ -95,7 +95,7 @@ impl Bridge {
         }
     }
 
-    /// Cancels at its app a call that the agent has cancelled. Later frames of the app about it are dropped.
+    /// Handles the agent's cancel of a call: cancels the call at its app. Later frames of the app about the call are dropped.
     fn on_cancelled(&mut self, id: InboundId, why: &CancelReason) {
         // Frees the id: no handler runs here that would reply.
         let _ = self.agent.respond(id, Reply::Done, self.now);

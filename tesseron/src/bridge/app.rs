@@ -26,7 +26,7 @@ impl Bridge {
             Event::Notice(notice) => self.on_notice(channel, notice),
             Event::Violation(rule) => self.emit(BridgeEvent::Violation { leg: Leg::App(channel), rule }),
             Event::Closed(reason) => self.on_app_closed(channel, reason),
-            // An app sends a gateway no other requests.
+            // An app makes no other requests to a gateway, so all other events are ignored.
             _ => {}
         }
     }

@@ -27,7 +27,7 @@ pub(super) struct App {
     session: Session,
     /// Its actions and resources; `None` until its hello or resume is accepted.
     manifest: Option<Manifest>,
-    /// Our requests to it, each with its purpose.
+    /// Our requests to the app, each with its purpose.
     calls: BTreeMap<OutboundId, Purpose>,
     /// Its input requests that were passed on to the agent, with their keys in the agent's session.
     inputs: BTreeMap<InputKey, InputKey>,
@@ -94,7 +94,7 @@ impl App {
 
     /// Records in its session that `agent` claimed it at the time `at`, in milliseconds since 1970.
     pub(super) fn claim(&mut self, agent: &AgentProfile, at: u64, now: Instant) {
-        // An error means that the session is closing; its end fails the claim.
+        // An error means that the session is closing. The claim fails when the session has closed.
         let _ = self.session.claim(agent.identity().clone(), agent.capabilities(), at, now);
     }
 
@@ -150,7 +150,7 @@ impl App {
         !self.renewals.is_empty()
     }
 
-    /// The next subscription to renew, if one more may be in flight.
+    /// The next subscription to renew, if fewer than [`MAX_RENEWALS`] are in flight.
     pub(super) fn next_renewal(&mut self) -> Option<Text> {
         if self.renewing < MAX_RENEWALS { self.renewals.pop_front() } else { None }
     }

@@ -18,11 +18,11 @@ pub(super) struct Manifest {
     /// The name of the app, for people.
     name: String,
     origin: String,
-    /// Its actions, in its own order. Of two with the same name the first counts.
+    /// The actions, in the order of the app. Of two actions with the same name the first counts.
     actions: Vec<Action>,
-    /// Their names.
+    /// The names of the actions.
     names: BTreeSet<String>,
-    /// The indexes of actions whose tools have an alias, by alias. Of two with the same alias the first counts.
+    /// The indexes of actions whose tools have an alias, by alias. Of two actions with the same alias the first counts.
     aliases: BTreeMap<String, usize>,
     resources: Vec<(String, Json)>,
 }

@@ -1,4 +1,4 @@
-//! The bridge's own tools: to claim an app, and to call actions and read resources without a tool for each.
+//! The bridge's own tools, with which the agent claims an app, calls any action and reads any resource.
 
 use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
@@ -30,17 +30,17 @@ pub enum Surface {
 /// An app that waits for a gateway, as its manifest announces it.
 #[derive(Clone, Debug)]
 pub struct Advertised {
-    /// The code that claims it.
+    /// The code that claims the app.
     pub code: ClaimCode,
-    /// Its id, if that is known.
+    /// The id of the app, if it is known.
     pub app_id: Option<String>,
-    /// The name for people.
+    /// The name of the app, for people.
     pub app_name: String,
     /// The id of the manifest.
     pub instance_id: String,
     /// The time when the code was made, in milliseconds since 1970.
     pub minted_at: u64,
-    /// The time when the code expires, in milliseconds since 1970; `None` if it does not.
+    /// The time when the code expires, in milliseconds since 1970; `None` if it never expires.
     pub expires_at: Option<u64>,
 }
 
@@ -48,7 +48,7 @@ pub struct Advertised {
 #[derive(Debug)]
 pub(super) struct Claiming {
     code: ClaimCode,
-    /// The channel on which the hello of its app is expected, once it is open.
+    /// The channel on which the hello of the app is expected, once the channel is open.
     channel: Option<ChannelId>,
 }
 
@@ -205,7 +205,7 @@ impl Bridge {
         }
     }
 
-    /// Asks the owner to find the app with this code, which no connected app has.
+    /// Asks the owner to find the app with this code, since no connected app has it.
     fn look_for(&mut self, id: InboundId, code: ClaimCode) {
         if self.claiming.values().any(|claiming| claiming.code.matches(&code)) {
             return self.reply(id, Reply::Tool(ToolOutput::error("this code is being claimed already")));
@@ -292,7 +292,7 @@ impl Bridge {
         text
     }
 
-    /// The announced apps without those whose code belongs to a connected session, since their manifests may be out of date.
+    /// The announced apps, except those whose code belongs to a connected session: their manifests may be out of date.
     fn advertised(&self) -> impl Iterator<Item = &Advertised> {
         self.advertised.iter().filter(|one| !self.registry.holds(&one.code))
     }
@@ -377,7 +377,7 @@ impl Bridge {
             entries.push((one.minted_at, entry));
         }
         for one in self.advertised() {
-            // A manifest has no app id. The id of an earlier session is used if there was one, else the name.
+            // A manifest has no app id. The id in the last hello of the app is used if there was one, otherwise the name.
             let id = one.app_id.as_ref().unwrap_or(&one.app_name);
             let entry = entry(&one.code, (id, &one.app_name), one.minted_at, |object| {
                 object.string("source", "host-minted");

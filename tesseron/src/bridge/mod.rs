@@ -1,8 +1,8 @@
-//! A gateway between one MCP client, the agent, and any number of Tesseron apps, as a sans-IO state machine with the methods of a
-//! [`Session`]. Most of them also take the [`Leg`].
+//! A gateway between one MCP client, called the agent, and any number of Tesseron apps. It is a sans-IO state machine with the methods of a
+//! [`Session`], most of which also take the [`Leg`].
 //!
-//! A bridge owns the sessions of its legs. An event on one leg has its effect on the other before the method returns, so there is no queue
-//! between the legs:
+//! A bridge owns the sessions of its legs. An event on one leg has its effect on another leg before the method returns, so there is no queue
+//! between the legs. The messages correspond as follows:
 //!
 //! | the agent | an app |
 //! |---|---|
@@ -79,7 +79,7 @@ pub type Random = Box<dyn FnMut(&mut [u8]) + Send>;
 pub struct BridgeConfig {
     /// The name and version of the gateway, for the agent.
     pub identity: Identity,
-    /// The tools that are listed. The others can be called, too.
+    /// The tools that are listed. Tools that are not listed can be called, too.
     pub surface: Surface,
     /// The rules for sessions that may be resumed.
     pub registry: RegistryPolicy,
@@ -121,7 +121,8 @@ impl BridgeConfig {
 
     fn agent(&self) -> Config {
         let mut config = Config::mcp_server(self.identity.clone());
-        // An app cannot run its call again for each round of input requests, so its agent must be one that can be asked while the call runs.
+        // An app cannot run an action again for each round of input requests, so the agent must make a handshake: then it can be asked while the
+        // call runs.
         config.era = Era::Legacy;
         let can = &mut config.capabilities;
         (can.tools, can.tools_list_changed) = (true, true);
@@ -148,15 +149,15 @@ impl BridgeConfig {
     }
 }
 
-/// The number of request ids that only one channel uses, since a resumed app may still refer to calls of its previous channel. The ids stay
-/// below 2^53 for sixteen million channels.
+/// The number of request ids that are reserved for each channel, since a resumed app may still refer to calls of its previous channel. The ids
+/// stay below 2^53 for sixteen million channels.
 const IDS_PER_CHANNEL: u64 = 1 << 28;
 
 /// An input request of an app that was passed on to the agent and has no answer yet.
 #[derive(Clone, Copy, Debug)]
 struct RelayedInput {
     channel: ChannelId,
-    /// Its key in the app's session.
+    /// The key of the input request in the app's session.
     key: InputKey,
     /// The code of the error that is sent to the app if the agent does not support the input request.
     unavailable: i64,
@@ -167,7 +168,7 @@ struct RelayedInput {
 enum Route {
     /// A call to an app.
     App(ChannelId, protocol_core::session::OutboundId),
-    /// A claim, while the owner looks for its app, or the hello of that app is awaited.
+    /// A claim, while the owner looks for the app or the bridge waits for the app's hello.
     Claim,
 }
 
@@ -192,7 +193,7 @@ pub struct Bridge {
     inputs: BTreeMap<InputKey, RelayedInput>,
     /// The subscriptions of the agent, by URI.
     subscriptions: BTreeMap<Text, Subscription>,
-    /// The number of subscriptions that were made.
+    /// The number of subscriptions since the bridge was created.
     subscribed: u64,
     /// Claims that the owner has to look up.
     claiming: BTreeMap<InboundId, Claiming>,
@@ -208,12 +209,12 @@ pub struct Bridge {
     /// Legs whose drivers must run, until [`Self::poll_touched`] returns them. A leg that has ended stays here, too, since its driver must
     /// close the connection.
     touched: BTreeSet<Leg>,
-    /// The deadline of the session of each leg, and the legs by deadline.
+    /// The deadline of each leg's session (`due`), and the legs in the order of these deadlines.
     due: BTreeMap<Leg, Instant>,
     deadlines: BTreeSet<(Instant, Leg)>,
     /// Lanes of the agent's leg that its session has closed, until [`Self::poll_closed_lane`] returns them.
     closed_lanes: BTreeSet<Lane>,
-    /// A request of the agent was cancelled since [`Self::take_cancelled`].
+    /// A request of the agent was cancelled since the last [`Self::take_cancelled`].
     has_cancelled: bool,
     events: VecDeque<BridgeEvent>,
 }
@@ -254,7 +255,7 @@ impl Bridge {
 
     // ---- Input ----
 
-    /// Adds a channel to an app, which is connected. The app sends the first frame.
+    /// Adds the channel to an app that the owner has connected. The app sends the first frame.
     ///
     /// # Errors
     /// [`OpenRefused`]; close the connection.
@@ -262,7 +263,8 @@ impl Bridge {
         self.open_as(Dial::Plain, now)
     }
 
-    /// Adds the channel to the app that [`BridgeEvent::ClaimWanted`] asked for, which is connected and has accepted the code.
+    /// Adds the channel to the app that [`BridgeEvent::ClaimWanted`] asked for. The owner has connected to the app, and the app has accepted the
+    /// code.
     ///
     /// # Errors
     /// [`OpenRefused`]; close the connection. The agent's claim has failed.
@@ -313,8 +315,8 @@ impl Bridge {
         self.receive(leg, frame, Lane::CHANNEL, now).map(drop)
     }
 
-    /// Takes a frame that arrived on a lane of the agent's leg, whose transport has several. Frames of a lane that was closed are dropped until
-    /// [`Self::poll_closed_lane`] has returned that lane.
+    /// Takes a frame that arrived on a lane of the agent's leg. Frames of a lane that was closed are dropped until [`Self::poll_closed_lane`] has
+    /// returned that lane.
     ///
     /// # Errors
     /// [`Full`] hands the frame back, as [`Session::handle_frame`] does.
@@ -348,7 +350,7 @@ impl Bridge {
     /// Stops the output of a lane of the agent's leg, or resumes it; see [`Session::set_writable`]. No effect on a lane that is not open.
     pub fn set_writable(&mut self, lane: Lane, is_writable: bool, now: Instant) {
         self.advance(now);
-        // It fails only for such a lane.
+        // It fails only for a lane that is not open.
         let _ = self.agent.set_writable(lane, is_writable, self.now);
         self.mark_unprocessed(Leg::Agent);
         self.process_events();
@@ -444,14 +446,15 @@ impl Bridge {
         self.agent.replies_owed(lane)
     }
 
-    /// The next lane of the agent's leg that its session has closed because too much of its output was not read. Poll it where the transport
+    /// The next lane of the agent's leg that its session has closed because too much of its output was not read. Poll this method if the transport
     /// has several lanes.
     #[must_use]
     pub fn poll_closed_lane(&mut self) -> Option<Lane> {
         self.closed_lanes.pop_first()
     }
 
-    /// Returns `true` if a request of the agent was cancelled since this was last asked: then lanes may be owed fewer replies.
+    /// Returns `true` if a request of the agent was cancelled since the last call of this method. Then [`Self::replies_owed`] of a lane may have
+    /// decreased without a reply.
     #[must_use]
     pub fn take_cancelled(&mut self) -> bool {
         core::mem::take(&mut self.has_cancelled)
@@ -461,7 +464,7 @@ impl Bridge {
     #[must_use = "an event that is polled is not repeated"]
     pub fn poll_event(&mut self) -> Option<BridgeEvent> {
         if self.is_full() {
-            // No leg could take input while too many events were unpolled; from now on each can.
+            // While too many events were unpolled, no leg could take input. From now on each leg can.
             self.touched.insert(Leg::Agent);
             self.touched.extend(self.apps.keys().copied().map(Leg::App));
         }
@@ -525,7 +528,7 @@ impl Bridge {
         self.registry.pending()
     }
 
-    /// The number of entries in the tables of the bridge, without those of its sessions, to test for leaks.
+    /// The number of entries in the tables of the bridge, to test for leaks. The tables of its sessions are not counted.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         let subscribing = self.subscriptions.values().map(Subscription::waiting).fold(0, usize::saturating_add);
@@ -557,7 +560,7 @@ impl Bridge {
         self.now = self.now.max(now);
     }
 
-    /// The wall-clock time, counted from the one in the configuration.
+    /// The wall-clock time, counted from [`BridgeConfig::epoch_ms`].
     fn epoch_ms(&self) -> u64 {
         let since = self.now.saturating_duration_since(self.created);
         self.config.epoch_ms.saturating_add(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))

@@ -36,12 +36,12 @@ impl Notices {
         self.updated.insert(uri);
     }
 
-    /// Removes the notification for a resource, whose subscription has ended.
+    /// Removes the notification for a resource, because its subscription has ended.
     pub(super) fn forget(&mut self, uri: &Text) {
         self.updated.remove(uri);
     }
 
-    /// Sends as many notifications as there is room for; the others stay.
+    /// Sends as many notifications as there is room for. All others stay queued.
     pub(super) fn send(&mut self, agent: &mut Session, now: Instant) {
         if self.tools {
             self.tools = agent.notify(Notice::ToolsChanged, now) == Err(Refused::Full);

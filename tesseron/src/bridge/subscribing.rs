@@ -62,7 +62,8 @@ impl Bridge {
         }
     }
 
-    /// Handles the agent's cancel of a subscribe request that waits for the app's response. If no other request waits for it, ends the subscription.
+    /// Handles the agent's cancel of a subscribe request that waits for the app's response. If no other request waits for that response, ends the
+    /// subscription.
     pub(super) fn forget_subscriber(&mut self, id: InboundId) {
         let found = self.subscriptions.iter_mut().find(|(_, subscription)| subscription.has_waiting(id));
         let Some((uri, subscription)) = found else { return };
@@ -155,14 +156,14 @@ impl Bridge {
                 }
                 return;
             }
-            // An app that does not support subscriptions will always refuse. One whose session is closing may reconnect, so its subscription stays.
+            // An app that does not support subscriptions will always refuse. After any other error the app may reconnect, so its subscription stays.
             if error.code == RpcError::METHOD_NOT_FOUND {
                 self.subscriptions.remove(&uri);
             }
         }
     }
 
-    /// Subscribes at the app again, or unsubscribes if the agent did so while the app was disconnected.
+    /// Subscribes at the app again, or unsubscribes if the agent has unsubscribed while the app was disconnected.
     fn renew(&mut self, channel: ChannelId, uri: &Text) -> Result<(), RpcError> {
         // After the renewal was queued, the subscription may have moved to another session, or the channel may have lost its session.
         let session = self.registry.session_on(channel);
@@ -188,7 +189,7 @@ impl Bridge {
             Outcome::Result(_) => {
                 subscription.agree(channel);
             }
-            // The channel of the app is closing. The subscription lapses when it is closed.
+            // The channel of the app is closing. The subscription lapses when the channel is closed.
             Outcome::Lost => return,
             _ => {
                 self.subscriptions.remove(&uri);

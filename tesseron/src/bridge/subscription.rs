@@ -27,12 +27,12 @@ use crate::claims::{ChannelId, SessionId};
 use protocol_core::json::Text;
 use protocol_core::session::InboundId;
 
-/// The one subscription at an app for a resource, however many subscribe requests the agent has sent for it.
+/// The subscription at an app for a resource. There is only one for each resource, even if the agent has sent several subscribe requests.
 #[derive(Clone, Debug)]
 pub(super) struct Subscription {
     session: SessionId,
-    /// Its name at the app. It is the same on all channels of the session, so that an app that has kept the subscription does not have it
-    /// twice after the renewal.
+    /// Its name at the app, which is the same on all channels of the session. So an app that has kept the subscription does not have two after the
+    /// renewal.
     name: Text,
     state: State,
 }

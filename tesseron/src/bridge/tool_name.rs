@@ -20,7 +20,7 @@ use alloc::string::String;
 const LONGEST: usize = 128;
 /// The maximum length of an app id that is used unabridged in an alias, so that the alias is not longer than [`LONGEST`].
 const WHOLE_APP: usize = 80;
-/// The number of bytes of a longer id that are used, followed by its digest.
+/// The number of bytes that are used of a longer app id. The digest of the id follows them.
 const PART_OF_APP: usize = 60;
 /// The maximum length of the words of an action in its alias. With most app ids the alias is then not longer than 64 bytes, the limit of
 /// many models.
@@ -63,7 +63,7 @@ fn is_allowed(tool: &str) -> bool {
     tool.len() <= LONGEST && tool.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
 }
 
-/// The beginning of a name, with each run of characters that MCP forbids replaced by one `_`, and none at either end.
+/// The beginning of a name, with each run of characters that MCP forbids replaced by one `_`, and no `_` at either end.
 fn words(name: &str) -> String {
     let mut words = String::new();
     let mut gap = false;

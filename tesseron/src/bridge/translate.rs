@@ -30,7 +30,7 @@ pub(super) enum Purpose {
 }
 
 impl Purpose {
-    /// The agent's call for which it runs, if there is exactly one.
+    /// The agent's call for which this call is made, if there is exactly one.
     pub(super) fn invocation(&self) -> Option<InboundId> {
         match self {
             Self::Tool(id) | Self::Resource { invocation: id, .. } | Self::ResourceText(id) => Some(*id),

@@ -1,4 +1,5 @@
-//! The backlog: connections that the system has accepted and that are not admitted to the app yet. It has a bounded number of places.
+//! The backlog: connections that the system has accepted, and that the host has neither admitted as a channel nor refused yet. It has a bounded
+//! number of places.
 //!
 //! ```text
 //!               arrive               admitted, refused, closed
@@ -36,7 +37,7 @@ impl Place {
 pub struct Arrival {
     /// The place of the connection.
     pub place: Place,
-    /// The connection that was evicted for it, which must be closed.
+    /// The connection that was evicted for the new one. It must be closed.
     pub evicted: Option<Place>,
 }
 
@@ -67,7 +68,7 @@ impl Backlog {
 
     /// The connection that a new one of `newcomer` evicts.
     fn choose_evicted(&self, newcomer: Peer, max: usize) -> Option<Place> {
-        // For each user the number of its connections, and the oldest one.
+        // For each user the number of its connections, and its oldest connection.
         let mut peers = BTreeMap::<Peer, (usize, u64)>::new();
         for (number, peer) in &self.waiting {
             let (count, _) = peers.entry(*peer).or_insert((0, *number));

@@ -9,15 +9,15 @@ use protocol_core::error::RpcError;
 #[error("{}", self.text())]
 #[non_exhaustive]
 pub enum BindRefused {
-    /// The connection is from another user of this machine, or from an unknown one and no code protects the app.
+    /// The connection is from another user of this machine; or its user is unknown, and no code protects the app.
     Foreign,
     /// The upgrade request does not offer the subprotocol of a gateway.
     NoGateway,
     /// This channel is already bound.
     BoundHere,
-    /// A bind without a valid code, or with two.
+    /// A bind with an invalid code, or with two codes.
     Malformed,
-    /// A wrong code. It delays the check of later ones.
+    /// A wrong code. It delays the check of later codes.
     Mismatch,
     /// The claim is spent: an agent has claimed the app.
     Spent,
@@ -35,7 +35,7 @@ struct Row {
     http: Option<u16>,
     /// The JSON-RPC code on a Unix socket.
     code: i64,
-    /// `true` if the Unix socket is closed after that.
+    /// `true` if the Unix socket is closed after the refusal.
     closes: bool,
     text: &'static str,
 }
@@ -53,7 +53,7 @@ impl BindRefused {
         Self::Occupied,
     ];
 
-    /// The refusal in the answer to an upgrade, by its status and its text. `None` for a text that is not one of this crate's.
+    /// The refusal in the answer to an upgrade, by its status and its text. `None` for a text that this crate does not write.
     #[must_use]
     pub fn from_answer(status: u16, text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|refused| refused.http_status() == Some(status) && refused.text() == text)

@@ -9,9 +9,9 @@ use super::draw::draw;
 /// The symbols, without letters and digits that look alike.
 const ALPHABET: &[u8] = b"ABCDEFGHJKMNPQRSTUVWXYZ23456789";
 
-/// A claim code, with which an agent claims an app. Ours have six symbols, `XXXX-XX`; those of a peer up to 64. Secret until it is used.
+/// A claim code, with which an agent claims an app. Our codes have six symbols, `XXXX-XX`; codes of a peer have up to 64. Secret until it is used.
 ///
-/// It is stored in upper case, and consists of `A` to `Z`, digits, `_` and `-`, so that it is safe as a file name
+/// A code is stored in upper case, and consists of `A` to `Z`, digits, `_` and `-`, so that it is safe as a file name
 /// (`docs/protocols/tesseron.md`, "Faults of the reference implementation", code as a path).
 #[derive(Clone)]
 pub struct ClaimCode {
@@ -45,7 +45,7 @@ impl ClaimCode {
         Ok(Self::from_symbols(text.as_bytes()))
     }
 
-    /// The callers have checked that there are at most [`Self::LONGEST`].
+    /// Makes a code of at most [`Self::LONGEST`] valid symbols, which the caller has checked.
     fn from_symbols(text: &[u8]) -> Self {
         let mut symbols = [0; Self::LONGEST];
         for (symbol, byte) in symbols.iter_mut().zip(text) {

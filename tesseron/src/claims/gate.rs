@@ -33,14 +33,14 @@ use protocol_core::time::Instant;
 
 /// The app's end of a Unix socket until it is bound. Made by [`Host::accept_unix`].
 ///
-/// Pass every frame to [`handle_frame`](Self::handle_frame), except while it [`is_deciding`](Self::is_deciding), and call
+/// Pass every frame to [`handle_frame`](Self::handle_frame), except while the gate [`is_deciding`](Self::is_deciding), and call
 /// [`handle_timeout`](Self::handle_timeout) at the time of [`poll_timeout`](Self::poll_timeout). An app may have several gates at a time;
 /// the first gateway with the right code gets the app.
 #[derive(Clone, Debug)]
 pub struct HostGate {
     place: Place,
     deadline: Instant,
-    /// The number of binds that it may still refuse before it closes the socket.
+    /// The number of binds that may still be refused before the socket is closed.
     attempts: u32,
     state: State,
 }
@@ -74,11 +74,11 @@ pub struct HostStep {
 pub enum HostNext {
     /// Read the next frame.
     Keep,
-    /// It is bound: start its session. Call [`Host::handle_closed`] when the channel has ended.
+    /// The socket is bound: start its session. Call [`Host::handle_closed`] when the channel has ended.
     Open(HostChannel),
     /// After [`Self::Open`]: pass this frame to the session.
     Deliver(Bytes),
-    /// Close it.
+    /// Close the socket.
     Close,
 }
 
@@ -97,7 +97,7 @@ impl HostGate {
         matches!(self.state, State::Delayed { .. })
     }
 
-    /// Takes a frame. `host` must be the one that made the gate. A frame while it [`is_deciding`](Self::is_deciding) closes the socket.
+    /// Takes a frame. `host` must be the host that made the gate. A frame while the gate [`is_deciding`](Self::is_deciding) closes the socket.
     pub fn handle_frame(&mut self, frame: Bytes, host: &mut Host, now: Instant) -> HostStep {
         let is_open = matches!(self.state, State::Open);
         if is_open && !bind::may_be_asked(&frame) {
@@ -119,7 +119,7 @@ impl HostGate {
         }
     }
 
-    /// The next deadline, at which [`Self::handle_timeout`] must be called; `None` once it is bound.
+    /// The next deadline, at which [`Self::handle_timeout`] must be called; `None` once the socket is bound.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
@@ -130,7 +130,7 @@ impl HostGate {
     }
 
     /// Checks a code whose delay has passed, and closes a socket that was not bound in time. Harmless if called early or repeatedly. `host`
-    /// must be the one that made the gate.
+    /// must be the host that made the gate.
     pub fn handle_timeout(&mut self, host: &mut Host, now: Instant) -> HostStep {
         if self.poll_timeout().is_none_or(|at| now < at) {
             return HostStep::NOTHING;
@@ -167,7 +167,7 @@ impl HostGate {
 /// The gateway's end of a Unix socket, until it is bound with a claim code.
 ///
 /// Send the frame of [`poll_transmit`](Self::poll_transmit) first. Pass every frame that arrives to [`handle_frame`](Self::handle_frame)
-/// until it is open, and call [`handle_timeout`](Self::handle_timeout) at the time of [`poll_timeout`](Self::poll_timeout), since a silent
+/// until the channel is open, and call [`handle_timeout`](Self::handle_timeout) at the time of [`poll_timeout`](Self::poll_timeout), since a silent
 /// app must not delay a claim for ever (`docs/protocols/tesseron.md`, "Faults of the reference implementation", unanswered bind).
 #[derive(Debug)]
 pub struct DialGate {
@@ -197,7 +197,7 @@ pub enum DialStep {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DialFailed {
-    /// The app refused it.
+    /// The app refused the bind.
     #[error("the app refused the claim: {0}")]
     Refused(RpcError),
     /// The answer was not valid.
@@ -215,7 +215,7 @@ impl DialGate {
     /// The usual maximum time for the answer.
     pub const WAIT: Duration = Duration::from_secs(5);
 
-    /// Starts a bind with `code`, whose answer may take at most `wait`.
+    /// Starts a bind with `code`. Its answer may take at most `wait`.
     #[must_use]
     pub fn new(code: &ClaimCode, wait: Duration, now: Instant) -> Self {
         Self { bind: Some(bind::write_bind(code.reveal())), state: Dialling::Waiting { deadline: now.saturating_add(wait) } }
@@ -229,7 +229,7 @@ impl DialGate {
     /// Takes a frame.
     ///
     /// # Errors
-    /// [`DialFailed`] if it is a refusal or an invalid answer; after that [`DialFailed::Closed`] for every frame.
+    /// [`DialFailed`] if the frame is a refusal or an invalid answer; after that [`DialFailed::Closed`] for every frame.
     pub fn handle_frame(&mut self, frame: Bytes) -> Result<DialStep, DialFailed> {
         match self.state {
             Dialling::Open => return Ok(DialStep::Deliver(frame)),
@@ -250,7 +250,7 @@ impl DialGate {
     /// Handles the end of the socket. No effect once the channel is open, since the session handles it.
     ///
     /// # Errors
-    /// [`DialFailed::Closed`] if it is not open.
+    /// [`DialFailed::Closed`] if the channel is not open.
     pub fn handle_end(&mut self) -> Result<(), DialFailed> {
         match self.state {
             Dialling::Open => Ok(()),

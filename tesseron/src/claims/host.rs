@@ -8,8 +8,8 @@
 //!          the channel has ended: a new claim, with a new code, session id and token
 //! ```
 //!
-//! While it is Free, the expiry of the claim is postponed every `refresh`. Once it is Held, the claim is spent, and the manifest shows
-//! that.
+//! While the host is Free, the expiry of the claim is postponed every `refresh`. Once the host is Held, the claim is spent, and the manifest shows
+//! the agent that has it.
 //!
 //! | a gateway connects   | with the code | with another code                    | with none |
 //! |----------------------|---------------|--------------------------------------|-----------|
@@ -20,12 +20,13 @@
 //! The reference implementation has one claim for ever: it still shows the claim when it is spent, and admits any gateway once the first
 //! one has disconnected. Here a claim is valid for one channel, and a host with claims never admits a gateway without a code.
 //!
-//! A plain host has no claim: it admits a gateway without a code while it is Free, and answers `Occupied` while it is Held. A code is a
-//! `Mismatch`, since the gateway is looking for another app. On a Unix socket every bind is `Occupied` while it is Held.
+//! A plain host has no claim: while it is Free, it admits a gateway without a code; while it is Held, it answers `Occupied`. It answers a code
+//! with `Mismatch`, since the gateway is looking for another app. On a Unix socket a plain host answers every bind with `Occupied` while it is
+//! Held.
 //!
-//! A connection from another user is refused first, unless the host is for any user; so is one from an unknown user if no code protects the
-//! app. All others get a place in the backlog ([`Arrival`]), and must bind within a short time. A code is checked after a delay that
-//! depends on earlier wrong codes ([`HostPolicy::longest_delay`]); the right one is never refused.
+//! A connection from another user is refused first, unless the host is for any user. A connection from an unknown user is refused if no code
+//! protects the app. All other connections get a place in the backlog ([`Arrival`]), and must bind within a short time. A code is checked after a
+//! delay that depends on earlier wrong codes ([`HostPolicy::longest_delay`]); the right code is never refused.
 
 use core::fmt;
 use core::time::Duration;
@@ -50,11 +51,11 @@ pub struct HostPolicy {
     pub refresh: Duration,
     /// The time for which a wrong code is remembered. Default: 60 s.
     pub failure_window: Duration,
-    /// The delay of a code after one wrong code within that time; each further one doubles it. Default: 125 ms.
+    /// The delay of a code after one wrong code within [`Self::failure_window`]. Each further wrong code doubles it. Default: 125 ms.
     pub first_delay: Duration,
     /// The maximum delay of a code. Default: 2 s, reached by the fifth wrong code within a minute.
     pub longest_delay: Duration,
-    /// The maximum number of connections in the backlog; one more evicts another. Zero counts as one. Default: 64.
+    /// The maximum number of connections in the backlog. A further connection evicts another one. Zero counts as one. Default: 64.
     pub places: usize,
     /// The time within which a WebSocket connection must send its upgrade request. Default: 2 s.
     pub upgrade_wait: Duration,
@@ -101,7 +102,7 @@ impl Agent {
 }
 
 impl From<Identity> for Agent {
-    /// Converts the identity that a gateway has sent, whose name is the id and whose title, or else name, is for people.
+    /// Converts the identity that a gateway has sent. Its name becomes the id, and its title, or its name if it has no title, the name for people.
     fn from(identity: Identity) -> Self {
         let Identity { name, title, .. } = identity;
         Self { name: title.unwrap_or_else(|| name.clone()).into(), id: name.into() }
@@ -115,19 +116,19 @@ pub struct Claim {
     pub code: ClaimCode,
     /// The id of the session of that channel.
     pub session_id: SessionId,
-    /// The token that resumes it.
+    /// The token that resumes the session.
     pub resume_token: ResumeToken,
-    /// The time when it was made, in milliseconds since 1970.
+    /// The time when the claim was made, in milliseconds since 1970.
     pub minted_at: u64,
-    /// The time when it expires unless it is refreshed, in milliseconds since 1970.
+    /// The time when the claim expires unless it is refreshed, in milliseconds since 1970.
     pub expires_at: u64,
-    /// The agent that has claimed the app; [`Agent::pending`] between the bind and the gateway's message about its agent. `None` if it can
+    /// The agent that has claimed the app; [`Agent::pending`] between the bind and the gateway's message about its agent. `None` if the app can
     /// be claimed.
     pub bound_agent: Option<Agent>,
 }
 
 impl Claim {
-    /// Returns `true` if a gateway may list it and connect: it is not claimed, and has not expired.
+    /// Returns `true` if a gateway may list the app and connect: it is not claimed, and the claim has not expired.
     #[must_use]
     pub const fn is_claimable(&self, epoch_ms: u64) -> bool {
         self.bound_agent.is_none() && epoch_ms <= self.expires_at
@@ -147,9 +148,9 @@ impl fmt::Display for HostChannel {
 /// A new connection on a Unix socket.
 #[derive(Debug)]
 pub enum UnixChannel {
-    /// Pass its frames to the gate: it must be bound first, or the app has a channel already.
+    /// Pass the frames of the connection to the gate: the connection must be bound first, or the app has a channel already.
     Gated(HostGate),
-    /// It is admitted: start its session.
+    /// The connection is admitted: start its session.
     Open(HostChannel),
 }
 
@@ -169,9 +170,9 @@ pub struct Host {
     any_user: bool,
     backlog: Backlog,
     slow_down: SlowDown,
-    /// `true` if the claim has changed since it was polled.
+    /// `true` if the claim has changed since the last [`Self::poll_claim`].
     changed: bool,
-    /// The number of channels that were admitted.
+    /// The number of channels that were admitted so far.
     channels: u64,
 }
 
@@ -241,13 +242,13 @@ impl Host {
         let counts = match peer {
             Peer::ThisUser => true,
             Peer::OtherUser(_) => self.any_user,
-            // Only if a code protects the app.
+            // A connection of an unknown user is accepted only if a code protects the app.
             Peer::Unknown => self.any_user || self.claim.is_some(),
         };
         if counts { Ok(self.backlog.arrive(peer, self.policy.places)) } else { Err(BindRefused::Foreign) }
     }
 
-    /// Removes a connection that has ended from the backlog. No effect on one that was admitted or evicted.
+    /// Removes a connection that has ended from the backlog. No effect if the connection was admitted or evicted.
     pub fn leave(&mut self, place: Place) {
         self.backlog.leave(place);
     }
@@ -258,7 +259,7 @@ impl Host {
         UpgradeGate::new(&self.policy, place, now)
     }
 
-    /// Makes the gate of an accepted connection on a Unix socket, or admits it.
+    /// Makes the gate of an accepted connection on a Unix socket, or admits the connection.
     #[must_use]
     pub fn accept_unix(&mut self, place: Place, now: Instant) -> UnixChannel {
         let wait = match (&self.claim, self.channel()) {
@@ -271,7 +272,7 @@ impl Host {
 
     /// The time at which a code that arrives now from the connection at `place` is checked.
     pub(super) fn check_time(&self, place: Place, now: Instant) -> Instant {
-        // Without a claim there is nothing to guess.
+        // Without a claim there is no code to guess.
         let delay = self.claim.as_ref().map(|_| self.slow_down.delay(&self.policy, place.peer(), now));
         now.saturating_add(delay.unwrap_or_default())
     }
@@ -315,7 +316,7 @@ impl Host {
     }
 
     /// Stores the agent that the gateway has named, in its welcome or by `tesseron/claimed`. No effect if `channel` is not the admitted
-    /// one.
+    /// channel.
     pub fn handle_agent(&mut self, channel: HostChannel, agent: Agent) {
         if let (State::Held { channel: held, agent_known }, Some(claim)) = (&mut self.state, &mut self.claim)
             && *held == channel
@@ -327,7 +328,7 @@ impl Host {
     }
 
     /// Frees the host after its channel has ended. Makes a new claim, unless the host is plain. No effect if `channel` is not the admitted
-    /// one.
+    /// channel.
     pub fn handle_closed(&mut self, channel: HostChannel, now: Instant, epoch_ms: u64, random: &mut dyn FnMut(&mut [u8])) {
         if self.channel() != Some(channel) {
             return;
@@ -347,7 +348,7 @@ impl Host {
         }
     }
 
-    /// Refreshes the claim if it is due. Harmless if called early or repeatedly.
+    /// Refreshes the claim if its refresh is due. Harmless if called early or repeatedly.
     pub fn handle_timeout(&mut self, now: Instant, epoch_ms: u64) {
         if self.poll_timeout().is_some_and(|due| due <= now)
             && let Some(claim) = &mut self.claim

@@ -4,7 +4,7 @@
 //! session that has lost its channel.
 //!
 //! * [`Host`], at the app, has the claim and decides which gateway is admitted. [`HostGate`] (on a Unix socket) and [`UpgradeGate`] (on a
-//!   WebSocket) handle one connection until then.
+//!   WebSocket) handle one connection until it is admitted.
 //! * [`DialGate`], at the gateway, sends the claim code on a Unix socket.
 //! * [`SessionRegistry`], at the gateway, has the channels to all apps, records which sessions are claimed or may be resumed, and finds the
 //!   app of a tool.

@@ -27,7 +27,7 @@ pub(super) enum OfferedBind {
 }
 
 impl Offer {
-    /// Parses the values of all headers of that name. Unknown subprotocols are ignored.
+    /// Parses the values of all headers `Sec-WebSocket-Protocol`. Unknown subprotocols are ignored.
     #[must_use]
     pub fn parse<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
         let mut offer = Self { gateway: false, bind: OfferedBind::None };

@@ -12,7 +12,7 @@ pub enum Peer {
 }
 
 impl Peer {
-    /// Returns `true` if it is the user who runs this program.
+    /// Returns `true` for the user who runs this program.
     #[must_use]
     pub const fn is_this_user(self) -> bool {
         matches!(self, Self::ThisUser)

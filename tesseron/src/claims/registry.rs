@@ -22,9 +22,9 @@
 //! | `resume_ttl` is over                    |            |                                             | forgotten             |
 //!
 //! A session has at most one channel, and a channel at most one session; every transition changes both together. So the end of a channel
-//! whose session has moved to another one has no effect, and a session that becomes a Zombie twice has one deadline
+//! whose session has moved to another channel has no effect, and a session that becomes a Zombie twice has one deadline
 //! (`docs/protocols/tesseron.md`, "Faults of the reference implementation"). Only the right code claims a session, only the right token
-//! moves one, a claimed session stays claimed, and a refused request changes nothing.
+//! moves a session to another channel, a claimed session stays claimed, and a refused request changes nothing.
 
 mod refused;
 #[cfg(test)]
@@ -54,7 +54,7 @@ const REDRAWS: usize = 16;
 pub struct RegistryPolicy {
     /// The time for which a claimed session without a channel may be resumed. Zero means not at all. Default: 4 h.
     pub resume_ttl: Duration,
-    /// The maximum number of such sessions; one more replaces the oldest. Default: 100.
+    /// The maximum number of claimed sessions without a channel. A further one replaces the oldest. Default: 100.
     pub max_zombies: usize,
     /// The maximum number of sessions that wait to be claimed. Default: 100.
     pub max_pending: usize,
@@ -88,9 +88,9 @@ impl fmt::Display for ChannelId {
 /// The way in which a gateway has connected to an app.
 #[derive(Clone, Debug)]
 pub enum Dial {
-    /// Without a code: its session waits to be claimed.
+    /// Without a code: the session of the app waits to be claimed.
     Plain,
-    /// With the claim code of the app, which the agent has sent: its session is claimed from the beginning.
+    /// With the claim code of the app, which the agent has sent: the session of the app is claimed from the beginning.
     Bound(BoundDial),
 }
 
@@ -101,7 +101,7 @@ pub struct BoundDial {
     pub code: ClaimCode,
     /// The id of the session.
     pub session_id: SessionId,
-    /// The token that resumes it.
+    /// The token that resumes the session.
     pub resume_token: ResumeToken,
 }
 
@@ -109,7 +109,7 @@ pub struct BoundDial {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Admission {
-    /// For [`protocol_core::Session::welcome`].
+    /// The argument for [`protocol_core::Session::welcome`].
     pub welcome: Welcome,
     /// The time of the claim, in milliseconds since 1970; `None` if the session waits to be claimed. After the welcome of a
     /// [`ClaimState::Bound`] session call [`protocol_core::Session::claim`] at once.
@@ -130,21 +130,21 @@ pub struct Claimed {
     pub app: AppId,
     /// The time of the claim, in milliseconds since 1970.
     pub claimed_at: u64,
-    /// `true` if this call has claimed it: send `tesseron/claimed`, and report that the tools have changed. `false` if it was already
-    /// claimed.
+    /// `true` if this call has claimed the session: send `tesseron/claimed`, and report that the tools have changed. `false` if the session was
+    /// claimed before.
     pub first: bool,
 }
 
 /// The effect of the end of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Departure {
-    /// It had no session, or was not open.
+    /// The channel had no session, or was not open.
     Nothing,
-    /// Its session was not claimed, and is forgotten.
+    /// The session was not claimed, and is forgotten.
     Unclaimed,
-    /// Its session was claimed, and may be resumed. The tools have changed.
+    /// The session was claimed, and may be resumed. The tools have changed.
     Kept,
-    /// Its session was claimed, and is forgotten because of the policy. The tools have changed.
+    /// The session was claimed, and is forgotten because of the policy. The tools have changed.
     Forgotten,
 }
 
@@ -203,7 +203,7 @@ pub struct SessionRegistry {
     sessions: BTreeMap<SessionId, Session>,
     /// The claimed sessions without a channel, in the order in which they expire.
     zombies: BTreeMap<Expiry, SessionId>,
-    /// The number of channels that were opened.
+    /// The number of channels that were opened so far.
     opened: u64,
     /// A counter of admissions, claims and departures, which orders them independently of the clocks.
     order: u64,
@@ -211,25 +211,25 @@ pub struct SessionRegistry {
 
 #[derive(Clone, Debug)]
 enum Channel {
-    /// It has no session yet: no hello or resume was accepted on it.
+    /// The channel has no session yet: no hello or resume was accepted on it.
     Dialled(Dial),
-    /// It has the session with this id.
+    /// The channel has the session with this id.
     Attached(SessionId),
-    /// Its session has moved to another channel.
+    /// The session of the channel has moved to another channel.
     Superseded,
 }
 
 #[derive(Clone, Debug)]
 struct Session {
     app: AppId,
-    /// The time of its first admission, in milliseconds since 1970, and its number in that order.
+    /// The time of the session's first admission, in milliseconds since 1970, and the value of [`SessionRegistry::order`] then.
     minted: (u64, u64),
-    /// The time of its claim, in milliseconds since 1970, and its number in that order.
+    /// The time of its claim, in milliseconds since 1970, and the value of [`SessionRegistry::order`] then.
     claimed: Option<(u64, u64)>,
     /// The code with which it was or can be claimed. `None` once the session has moved from the channel on which the code was sent.
     code: Option<ClaimCode>,
     token: ResumeToken,
-    /// The previous token, until the app is known to have the new one.
+    /// The previous token, until the app is known to have the new token.
     previous: Option<ResumeToken>,
     state: State,
 }
@@ -240,11 +240,11 @@ enum State {
     Zombie(Expiry),
 }
 
-/// The time at which a session without a channel is forgotten, and its number in the order of departures.
+/// The time at which a session without a channel is forgotten, and the value of [`SessionRegistry::order`] when it lost its channel.
 type Expiry = (Instant, u64);
 
 impl Session {
-    /// Returns `true` if `token` resumes it. Both comparisons are always made, so that the time is constant.
+    /// Returns `true` if `token` resumes the session. It is always compared with both tokens, so that the time is constant.
     fn accepts(&self, token: &ResumeToken) -> bool {
         let previous = self.previous.as_ref().map_or_else(|| Choice::from(0), |previous| previous.ct_eq(token));
         (self.token.ct_eq(token) | previous).into()
@@ -257,7 +257,7 @@ impl Session {
         }
     }
 
-    /// The channel, and the number of the claim, of a session that serves calls: it is claimed, and has a channel.
+    /// The channel, and the order number of the claim, if the session serves calls: it is claimed, and has a channel.
     fn serving(&self) -> Option<(ChannelId, u64)> {
         self.channel().zip(self.claimed.map(|(_, order)| order))
     }
@@ -299,7 +299,7 @@ impl SessionRegistry {
         Ok(channel)
     }
 
-    /// Handles a hello, which begins a session. On a [`Dial::Plain`] channel the session waits to be claimed; on a [`Dial::Bound`] one it
+    /// Handles a hello, which begins a session. On a [`Dial::Plain`] channel the session waits to be claimed. On a [`Dial::Bound`] channel it
     /// has the id and the token of the manifest, and is claimed.
     ///
     /// # Errors
@@ -372,8 +372,8 @@ impl SessionRegistry {
         Ok(self.admit(channel, session_id, session, ClaimState::Bound))
     }
 
-    /// Handles a resume: moves a claimed session to this channel, whether or not its previous channel has ended. It gets a new token; the
-    /// one that was used stays valid until [`Self::confirm`], in case the answer is lost.
+    /// Handles a resume: moves a claimed session to this channel, whether or not its previous channel has ended. The session gets a new token.
+    /// The token that was used stays valid until [`Self::confirm`], in case the answer is lost.
     ///
     /// # Errors
     /// [`ResumeRefused`]; the first reason in its order. Nothing has changed, and a hello on the same channel is still possible.
@@ -412,7 +412,7 @@ impl SessionRegistry {
         Ok(self.admit(channel, session_id, session, ClaimState::Resumed))
     }
 
-    /// Records that the app has sent a frame after its welcome, and so has the new token: the previous one is no longer valid. No effect
+    /// Records that the app has sent a frame after its welcome, so that it has the new token: the previous token is no longer valid. No effect
     /// without a session on the channel, or if repeated.
     pub fn confirm(&mut self, channel: ChannelId) {
         if let Some(Channel::Attached(id)) = self.channels.get(&channel)
@@ -426,7 +426,7 @@ impl SessionRegistry {
     /// it was claimed.
     ///
     /// # Errors
-    /// [`ClaimMissed`] if it is not a valid code, or belongs to no session here. It may be the code in a manifest.
+    /// [`ClaimMissed`] if `code` is not valid, or belongs to no session here. It may still be the code in a manifest.
     pub fn claim(&mut self, code: &str, epoch_ms: u64) -> Result<Claimed, ClaimMissed> {
         let code = ClaimCode::parse(code)?;
         let channel = self.find_code(&code).ok_or(ClaimMissed::Unknown)?;
@@ -501,7 +501,7 @@ impl SessionRegistry {
         self.find_code(code).is_some()
     }
 
-    /// The channel for calls to an app: that of the session which was claimed last, of those that have a channel.
+    /// The channel for calls to an app. If several claimed sessions of the app have a channel, that of the session which was claimed last.
     #[must_use]
     pub fn route(&self, app: &str) -> Option<ChannelId> {
         let serving = self.serving().filter(|(_, session, _, _)| session.app.as_str() == app);
@@ -557,7 +557,7 @@ impl SessionRegistry {
 
     /// The channel of the session with this code. All codes are compared, so that the time is constant.
     fn find_code(&self, code: &ClaimCode) -> Option<ChannelId> {
-        // Channels count from 1.
+        // 0 stands for no channel, since channels are numbered from 1.
         let mut found = 0;
         for session in self.sessions.values() {
             if let (Some(candidate), Some(ChannelId(channel))) = (&session.code, session.channel()) {
@@ -584,7 +584,7 @@ impl SessionRegistry {
         admission
     }
 
-    /// Removes a known session from its channel, which is returned, or from the table of those that may be resumed.
+    /// Removes a known session from its channel, and returns the channel; or removes it from the table of sessions that may be resumed.
     fn detach(&mut self, id: &SessionId) -> Option<ChannelId> {
         match self.sessions.get(id)?.state {
             State::Zombie(expiry) => {

@@ -42,8 +42,8 @@ enum State {
 pub enum UpgradeStep {
     /// Wait until the time of [`UpgradeGate::poll_timeout`].
     Wait,
-    /// Accept the upgrade with [`super::SUBPROTOCOL`]: it is admitted, and has spent the claim. Call [`Host::handle_closed`] when it is
-    /// gone.
+    /// Accept the upgrade with [`super::SUBPROTOCOL`]: the connection is admitted as a channel, and has spent the claim. Call
+    /// [`Host::handle_closed`] when the channel has ended.
     Open(HostChannel),
     /// Answer the upgrade with [`BindRefused::http_status`], if there is one, and close the connection.
     Refuse(BindRefused),
@@ -56,7 +56,7 @@ impl UpgradeGate {
         Self { place, state: State::Waiting { deadline: now.saturating_add(policy.upgrade_wait) } }
     }
 
-    /// Takes the upgrade request. `host` must be the one that made the gate. A second request is ignored.
+    /// Takes the upgrade request. `host` must be the host that made the gate. A second request is ignored.
     pub fn handle_upgrade(&mut self, offer: Offer, host: &mut Host, now: Instant) -> UpgradeStep {
         if !matches!(self.state, State::Waiting { .. }) {
             return UpgradeStep::Wait;
@@ -177,7 +177,7 @@ mod tests {
         assert!(took == 0 && matches!(step, UpgradeStep::Open(_)), "{took} {step:?}");
     }
 
-    /// If the right code were answered at once, an attacker could close each connection that is not answered at once, and so guess without
+    /// If the right code were answered at once, an attacker could close each connection without an immediate answer, and so guess without
     /// delay.
     #[test]
     fn the_right_code_takes_as_long_as_a_wrong_one() {

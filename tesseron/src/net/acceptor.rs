@@ -1,5 +1,5 @@
 //! Accepts the connections of gateways. Each connection has a task of its own until it is admitted as a channel or refused, so that a slow
-//! one does not delay the others.
+//! connection does not delay other ones.
 
 use core::future::poll_fn;
 use core::pin::pin;
@@ -41,7 +41,7 @@ enum Next<C> {
 pub(super) async fn serve<D: Acceptor, S: Sockets>(acceptor: D, guard: AcceptorGuard, sockets: S) {
     let shared = &guard.0;
     let mut alarm = sockets.alarm();
-    // Not dropped by a refresh, since it may have accepted a connection and be looking up the user of that connection.
+    // A refresh does not drop this future: it may have accepted a connection, and be looking up the user of that connection.
     let mut accepting = pin!(acceptor.accept());
     loop {
         let next = poll_fn(|cx| {
@@ -132,7 +132,7 @@ mod tcp {
             Ok((Self { listener, address, knows_users: peer::can_be_known(), sockets }, Address::WebSocket(url)))
         }
 
-        /// Accepts all connections that are ready, at least one; if no users are looked up, exactly one.
+        /// Waits for a connection, and accepts all that are ready; if no users are looked up, accepts exactly one.
         async fn accept_all(&self) -> io::Result<Vec<(S::Tcp, SocketAddr)>> {
             let mut all = Vec::from([S::accept_tcp(&self.listener).await?]);
             while self.knows_users && all.len() < MAX_LOOKUPS {
@@ -146,21 +146,21 @@ mod tcp {
             Ok(all)
         }
 
-        /// Finds the users of the connections; `None` for one that has already ended.
+        /// Finds the users of the connections; `None` for a connection that has already ended.
         async fn look_up(&self, remotes: Vec<SocketAddr>) -> Vec<Option<Peer>> {
             let unknown = remotes.iter().map(|_| Some(Peer::Unknown)).collect();
             if !self.knows_users {
                 return unknown;
             }
             let local = self.address;
-            // In a blocking task, since the tables of a busy machine are long. If the runtime does not run the task, the users stay
+            // This runs in a blocking task, since the tables of a busy machine are long. If the runtime does not run the task, the users stay
             // unknown.
             let found = run_blocking(&self.sockets, move || peer::find_all(local, &remotes));
             in_time(&mut self.sockets.alarm(), found).await.flatten().unwrap_or(unknown)
         }
     }
 
-    /// Returns `true` for an error of one connection, which its peer can cause, and not of the listener.
+    /// Returns `true` for an error of a single connection, which its peer can cause. Any other error is one of the listener.
     fn is_of_one_connection(error: &io::Error) -> bool {
         matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset)
     }
@@ -190,7 +190,7 @@ mod tcp {
             }
             match step {
                 UpgradeStep::Open(channel) => {
-                    // Made at once, since the app is occupied from here on.
+                    // The app is occupied from here on, so the guard that frees it is made at once.
                     let guard = ChannelGuard::new(shared, channel);
                     let socket = in_time(alarm, upgrade::accept::<S::Io, _>(incoming, request)).await?.ok()?;
                     Some(TesseronTransport::guarded(Box::new(socket), guard))
@@ -252,7 +252,7 @@ mod unix {
         type Incoming = S::Unix;
 
         async fn accept(&self) -> io::Result<Vec<(S::Unix, Peer)>> {
-            // Only this user can enter the folder.
+            // Only this user can enter the folder of the socket, so the peer is this user.
             S::UnixIo::accept(&self.0).await.map(|incoming| Vec::from([(incoming, Peer::ThisUser)]))
         }
 
@@ -285,7 +285,7 @@ mod unix {
                     None => shared.handle_bind_timeout(&mut gate),
                 }
             };
-            // Made at once, since the app is occupied from here on.
+            // The app is occupied from here on, so the guard that frees it is made at once.
             let guard = if let HostNext::Open(channel) = step.next { Some(ChannelGuard::new(shared, channel)) } else { None };
             if let Some(reply) = step.reply {
                 io.start_send(Transmit::new(reply)).ok()?;

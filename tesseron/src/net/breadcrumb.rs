@@ -1,8 +1,8 @@
 //! Breadcrumbs: files in which a gateway announces each unclaimed code that it has made. Another gateway of the same user, if its agent
 //! sends it such a code, can then name the right gateway (`docs/protocols/tesseron.md`, "Files").
 //!
-//! The name of the file is the code. Only this user can read it. It is removed when its session is claimed or has ended; other gateways
-//! remove it some time after its process has died. A breadcrumb gives no access to an app: its contents are only shown.
+//! The name of the file is the code. Only this user can read the file. It is removed when its session is claimed or has ended; other gateways
+//! remove it some time after its process has died. A breadcrumb gives no access to an app: its contents are only shown to people.
 
 use std::borrow::Cow;
 use std::format;
@@ -20,7 +20,7 @@ use crate::net::{FolderRefused, Home, instance};
 
 /// The version of breadcrumbs that is written and read.
 const VERSION: u32 = 1;
-/// The maximum size of a breadcrumb that is read, in bytes. Ours have less than 1 KiB, since names and ids are bounded.
+/// The maximum size of a breadcrumb that is read, in bytes. Our breadcrumbs have less than 1 KiB, since names and ids are bounded.
 const LARGEST: usize = 4 * 1024;
 /// The maximum number of files that one sweep reads.
 const MAX_FILES: usize = 1024;
@@ -71,7 +71,7 @@ impl Minter {
         read(&path(home, code)).filter(|found| found.is_current(epoch_ms)).map(|found| found.minter)
     }
 
-    /// The message that explains why its code cannot be claimed here.
+    /// The message that explains why the code cannot be claimed at this gateway.
     pub(super) fn why_not_here(&self) -> String {
         let Self { app_name, process, is_alive } = self;
         if !is_alive {
@@ -88,7 +88,7 @@ impl Minter {
     }
 }
 
-/// Removes the breadcrumbs of processes that have been dead for an hour, and those older than 24 h. Reads at most 1024 files.
+/// Removes the breadcrumbs of processes that have been dead for an hour, and breadcrumbs older than 24 h. Reads at most 1024 files.
 pub(super) fn sweep(home: &Home, epoch_ms: u64) -> Result<(), TesseronError> {
     let folder = home.claims();
     let refused = |refused| TesseronError::Folder { path: home.claims(), refused };

@@ -25,10 +25,10 @@ pub(super) type AnyIo = Box<dyn FrameIo<Error = io::Error> + Send>;
 /// `Send` and not `Sync`: a single driver polls it, and the sockets of a runtime need not be `Sync`.
 pub struct TesseronTransport {
     io: AnyIo,
-    /// At the app: while it exists, no other gateway can connect.
+    /// The guard of the app's end: while it exists, no other gateway can connect. `None` at the gateway's end.
     guard: Option<ChannelGuard>,
-    /// At the app, on a Unix socket: the gate, which has answered the bind request. It also answers further ones, so that they do not reach the
-    /// session.
+    /// The gate of the app's end on a Unix socket. It has answered the bind request, and answers further bind requests, so that they do not reach
+    /// the session.
     gate: Option<HostGate>,
     /// An answer of the gate that is not sent yet.
     reply: Option<Bytes>,

@@ -52,7 +52,7 @@ pub enum TesseronError {
     /// An app refuses this gateway on a WebSocket.
     #[error("{address} refuses this gateway: {} (HTTP status {status})", meaning(*status, *refused))]
     Refused {
-        /// Its URL.
+        /// The URL of the app.
         address: String,
         /// The HTTP status of its answer.
         status: u16,
@@ -62,7 +62,7 @@ pub enum TesseronError {
     /// An app refuses this gateway on a Unix socket.
     #[error("cannot bind {address}: {source}")]
     Unbound {
-        /// Its path.
+        /// The path of the socket.
         address: String,
         /// The reason, with the app's answer if there was one.
         source: DialFailed,

@@ -23,7 +23,7 @@ use protocol_core::session::Close;
 /// A gateway between one MCP client and the apps of this user. A clone is another handle to the same gateway.
 ///
 /// [`Gateway::serve`] serves the agent. Meanwhile call [`Gateway::next_event`] in a loop, and [`Gateway::rescan`] whenever manifests may
-/// have changed, at least every few seconds: it connects to the apps without a code of their own, and reads the codes of the others. It
+/// have changed, at least every few seconds. `rescan` connects to the apps that have made no code, and reads the codes of all other apps. It
 /// connects again to an app whose channel has ended and whose manifest still exists, so that the app can resume.
 pub struct Gateway<S: Sockets> {
     sockets: S,
@@ -37,7 +37,7 @@ struct Shared {
     apps: Mutex<Apps>,
     /// `true` once the breadcrumbs of dead gateways were removed.
     has_swept: AtomicBool,
-    /// `true` if the system had no random bytes, so that the codes and tokens made since are not secret.
+    /// `true` once the system had no random bytes: codes and tokens that were made after that are not secret.
     unsafe_codes: AtomicBool,
 }
 
@@ -128,7 +128,7 @@ impl<S: Sockets> Gateway<S> {
         self.bridge.close(how);
     }
 
-    /// The next event. The gateway itself handles it; the owner may show it. Call it from one task at a time.
+    /// The next event. The gateway has handled it already; the owner may show it. Call this method from one task at a time.
     ///
     /// # Cancel safety
     /// Cancel safe: no event is lost.
@@ -189,8 +189,7 @@ impl<S: Sockets> Gateway<S> {
         }
     }
 
-    /// Reads the manifests, connects to apps without a code of their own, each in a task of its own, and removes the files of dead
-    /// processes.
+    /// Reads the manifests, connects to apps that have made no code, each in a new task, and removes the files of dead processes.
     ///
     /// # Errors
     /// [`TesseronError::Folder`] for a folder that does not belong to this user.
@@ -206,7 +205,7 @@ impl<S: Sockets> Gateway<S> {
             match read {
                 Ok(instance) if instance.claim.is_some() => advertised.extend(self.advertise(&instance)),
                 Ok(instance) if !instance.hello_handled_by_host => self.dial_once(instance),
-                // The app waits for a bind, but its manifest has no code to bind it with.
+                // The app waits for a bind, but its manifest has no code for the bind.
                 Ok(_) => {}
                 Err(refused) => {
                     // A manifest that cannot be removed now is found again by the next scan.
@@ -253,7 +252,7 @@ impl<S: Sockets> Gateway<S> {
         }));
     }
 
-    /// Looks for the app with a code that the agent has sent, and connects to it.
+    /// Looks for the app whose code the agent has sent, and connects to it.
     async fn dial_for(&self, claim: ClaimId, code: &ClaimCode) {
         let found = self.home.read_instances().ok().and_then(|all| {
             let mut all = all.into_iter().flatten();
@@ -283,14 +282,14 @@ impl<S: Sockets> Gateway<S> {
         }
     }
 
-    /// Opens a channel and drives it in a task. If it may not be opened, the transport is dropped.
+    /// Opens a channel and drives it in a task. If the bridge refuses the channel, the transport is dropped.
     fn run_channel(
         &self,
         instance: &Instance,
         transport: TesseronTransport,
         open: impl FnOnce() -> Result<ChannelId, OpenRefused>,
     ) {
-        // Locked until the channel is stored, so that its end cannot be handled before that.
+        // The lock is held until the channel is stored, so that the end of the channel cannot be handled earlier.
         let mut apps = self.shared.lock();
         let Ok(channel) = open() else {
             apps.dialled.remove(&instance.id);

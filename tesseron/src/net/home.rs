@@ -146,7 +146,7 @@ pub(super) fn read_at_most(file: &File, max: usize) -> io::Result<Option<Vec<u8>
     Ok(Some(bytes).filter(|bytes| bytes.len() <= max))
 }
 
-/// A file that is replaced atomically, with mode 0600. Dropping it removes the file, unless another one has replaced it.
+/// A file that is replaced atomically, with mode 0600. Dropping this removes the file, unless another file has replaced it.
 #[derive(Debug)]
 pub(super) struct PrivateFile {
     path: PathBuf,
@@ -167,7 +167,7 @@ impl PrivateFile {
     /// Writes the file with these bytes.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let new_file = self.path.with_extension("new");
-        // Names are unique, so a process that has died wrote any file of this name.
+        // The names of temporary files are unique, so an existing file of this name was left by a process that has died.
         let _ = fs::remove_file(&new_file);
         let written = create(&new_file, bytes).and_then(|file| fs::rename(&new_file, &self.path).map(|()| file));
         if written.is_err() {

@@ -23,7 +23,7 @@ use adapter_io::Error as TransportError;
 use engine::{Runtime, wake_all};
 use protocol_core::time::Instant;
 
-/// Random bytes of the runtime. After an error they are not random, and must not be used.
+/// Random bytes of the runtime. After an error ([`Random::check`]) they are not random, and must not be used.
 pub(super) struct Random<'a> {
     runtime: &'a dyn Sources,
     error: Option<io::Error>,
@@ -78,7 +78,7 @@ pub(super) struct Shared {
 struct State {
     host: Host,
     manifest: Manifest,
-    /// The file of the Unix socket: dropping it removes it.
+    /// The file of the Unix socket. Dropping this removes the file.
     socket: Option<Box<dyn Send>>,
     /// `true` if the claim has changed since the manifest was last written.
     unpublished: bool,
@@ -101,13 +101,13 @@ struct State {
 /// A connection that is not accepted as a channel yet.
 #[derive(Default)]
 struct Dialling {
-    /// `true` once it must be closed to make room for another connection.
+    /// `true` once the connection must be closed to make room for another one.
     is_evicted: bool,
     task: Option<Waker>,
 }
 
 impl State {
-    /// Writes the manifest if it is out of date. The listener returns an error; the next change tries again.
+    /// Writes the manifest if it is out of date. After an error, which the listener returns, the next change tries again.
     fn publish(&mut self) {
         self.unpublished |= self.host.poll_claim().is_some();
         if self.unpublished && !self.over {
@@ -144,7 +144,7 @@ fn wait(mut state: MutexGuard<'_, State>, waker: Waker) {
     wake_all(too_many);
 }
 
-/// The part of the state that the task which accepts connections acts on.
+/// The part of the state that the accepting task uses.
 pub(super) struct AcceptState {
     due: Option<Instant>,
     has_error: bool,
@@ -374,7 +374,7 @@ impl Dialler {
         self.shared.change(|state, now| state.host.accept_unix(self.place, now))
     }
 
-    /// Waits for `future`; returns `None` if the connection has to make room for another one before that.
+    /// Waits for `future`; returns `None` if the connection has to make room for another one before `future` is ready.
     pub(super) async fn unless_evicted<F: Future>(&self, future: F) -> Option<F::Output> {
         let mut future = pin!(future);
         poll_fn(|cx| if self.is_evicted(cx) { Poll::Ready(None) } else { future.as_mut().poll(cx).map(Some) }).await

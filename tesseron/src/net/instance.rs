@@ -67,8 +67,8 @@ impl fmt::Display for Address {
 }
 
 impl Instance {
-    /// Returns `true` if it can be claimed at the time `epoch_ms`, in milliseconds since 1970: it has a claim that has not expired and that
-    /// no agent has.
+    /// Returns `true` if the app can be claimed at the time `epoch_ms`, in milliseconds since 1970: it has a claim that has not expired, and no
+    /// agent has claimed it.
     #[must_use]
     pub fn is_claimable(&self, epoch_ms: u64) -> bool {
         self.claim.as_ref().is_some_and(|claim| claim.bound_agent.is_none() && claim.expires_at >= epoch_ms)
@@ -93,7 +93,7 @@ impl Instance {
     }
 }
 
-/// The manifest of an app of this process. Dropping it removes the file, unless another one has replaced it.
+/// The manifest of an app of this process. Dropping this removes the file, unless another file has replaced it.
 #[derive(Debug)]
 pub(super) struct Manifest {
     instance: Instance,
@@ -203,7 +203,7 @@ pub enum RefusedFor {
     /// Its claim has an invalid code, session id or token.
     #[error("its claim is malformed")]
     Claim,
-    /// Its URL is not one of this machine.
+    /// Its URL does not lead to this machine.
     #[error(transparent)]
     NotLoopback(#[from] NotLoopback),
     /// The path of its socket is not absolute, has over 103 bytes, or contains `..` or a control character.
@@ -219,7 +219,7 @@ impl Home {
     /// cannot be used is an error in the list. Without the folder the list is empty.
     ///
     /// # Errors
-    /// [`TesseronError::Folder`] for a folder of another user, or one that others may write.
+    /// [`TesseronError::Folder`] for a folder of another user, or a folder that other users may write.
     pub fn read_instances(&self) -> Result<Vec<Result<Instance, ManifestRefused>>, TesseronError> {
         let folder = self.instances();
         let refused = |refused| TesseronError::Folder { path: self.instances(), refused };
@@ -346,7 +346,7 @@ struct MintedClaim<'a> {
     session_id: Cow<'a, str>,
     resume_token: Cow<'a, str>,
     minted_at: u64,
-    /// A claim without it does not expire.
+    /// `None` if the claim does not expire.
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_at: Option<u64>,
     bound_agent: Option<BoundAgent<'a>>,

@@ -27,7 +27,7 @@ pub struct TesseronOptions {
     pub claim: ClaimMode,
     /// The home folder for the manifest and the socket; `None` for that of the user who runs this program.
     pub home: Option<PathBuf>,
-    /// `true` if gateways of any user of this machine may connect to a WebSocket. With `false` those of other users are refused, if the
+    /// `true` if gateways of any user of this machine may connect to a WebSocket. With `false` gateways of other users are refused, if the
     /// system reports which user has connected (Linux does).
     pub any_user: bool,
 }
@@ -56,7 +56,7 @@ pub enum Binding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClaimMode {
-    /// The app: it shows a code before any gateway has connected, and accepts a gateway that knows it.
+    /// The app: it shows a code before any gateway has connected, and accepts a gateway that knows the code.
     HostMinted(HostPolicy),
     /// The gateway: it connects as soon as it has read the manifest, and answers the app's hello with a code. The connection needs no code,
     /// so a WebSocket accepts only programs that the system attributes to this user. With [`TesseronOptions::any_user`] any user of this
@@ -73,7 +73,7 @@ impl Default for ClaimMode {
 /// Listens for gateways, and writes a manifest.
 ///
 /// # Cancel safety
-/// Cancel safe: until it returns, nothing listens and there is no manifest.
+/// Cancel safe: if the future is dropped, nothing listens and there is no manifest.
 ///
 /// # Errors
 /// [`TesseronError::AppName`], [`TesseronError::NoHome`], [`TesseronError::Folder`], [`adapter_io::Error::Listen`],
@@ -137,11 +137,11 @@ fn start<S: Sockets>(
 
 /// An app that listens for gateways, and has one channel at a time.
 ///
-/// A task accepts connections, answers those that it refuses, and keeps the manifest up to date. When a channel has ended, since its peer
+/// A task accepts connections, answers connections that it refuses, and keeps the manifest up to date. When a channel has ended, since its peer
 /// has closed it or its transport was closed or dropped, the next gateway may connect, with a new code.
 ///
-/// Dropping it stops accepting connections, and removes the manifest and the socket file, unless others have replaced them. So does the end
-/// of the runtime. A channel that was returned continues.
+/// Dropping the listener stops accepting connections, and removes the manifest and the socket file, unless other files have replaced them. The
+/// end of the runtime has the same effect. A channel that was returned continues.
 pub struct TesseronListener {
     shared: Arc<Shared>,
     manifest: PathBuf,
@@ -161,7 +161,7 @@ impl TesseronListener {
         poll_fn(|cx| self.shared.poll_accept(cx)).await
     }
 
-    /// Waits for the next code to show to a person: first the current one, then each new one. `None` in [`ClaimMode::GatewayMinted`], and
+    /// Waits for the next code to show to a person: first the current code, then each new code. `None` in [`ClaimMode::GatewayMinted`], and
     /// once no connection is accepted any longer.
     ///
     /// # Cancel safety
@@ -187,7 +187,7 @@ impl TesseronListener {
         &self.manifest
     }
 
-    /// The address that it listens on.
+    /// The address that the app listens on.
     #[must_use]
     pub fn address(&self) -> &Address {
         self.shared.address()

@@ -56,7 +56,7 @@ const IO_TIMEOUT: Duration = Duration::from_secs(5);
 #[cfg(unix)]
 const MAX_BIND_LINE: usize = 4096;
 
-/// A runtime as Tesseron needs it. Beside tasks and a clock it has timers, the wall clock, and raw sockets.
+/// A runtime for Tesseron. In addition to tasks and a clock it has timers, the wall clock, and raw sockets.
 pub trait Sockets: Runtime + Clone {
     /// A timer.
     type Alarm: Timer + Send + 'static;
@@ -112,7 +112,7 @@ pub trait Sockets: Runtime + Clone {
 async fn until<F: Future>(alarm: &mut impl Timer, at: Instant, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     poll_fn(|cx| {
-        // The clock is read as well, since the timer is not polled while `future` completes or wakes itself.
+        // The clock is read as well, since `future` may wake itself so often that the timer is never polled.
         if alarm.now() >= at {
             return Poll::Ready(None);
         }

@@ -1,8 +1,8 @@
 //! Finds the user at the other end of a TCP connection within this machine, in `/proc/net/tcp` and `/proc/net/tcp6` of Linux. Other systems
 //! have no such tables.
 //!
-//! A table has a line for each socket: a number, its own address, that of its peer, its state, two queues, a timer, retries, the user who
-//! created it, a timeout, and the inode. The inode is 0 once no process has the socket any longer; the user is then 0, too.
+//! A table has a line for each socket: a number, the socket's address, its peer's address, its state, two queues, a timer, retries, the user who
+//! created it, a timeout, and the inode. Once no process has the socket any longer, the inode and the user are 0.
 
 use core::net::SocketAddr;
 #[cfg(not(target_os = "linux"))]
@@ -19,7 +19,7 @@ pub(super) fn can_be_known() -> bool {
     false
 }
 
-/// The users of connections that were accepted at `local`; `None` for one that has already ended.
+/// The users of connections that were accepted at `local`; `None` for a connection that has already ended.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn find_all(_local: SocketAddr, remotes: &[SocketAddr]) -> Vec<Option<Peer>> {
     remotes.iter().map(|_| Some(Peer::Unknown)).collect()
@@ -40,12 +40,12 @@ mod linux {
     const TABLE: &str = "/proc/net/tcp";
     const TABLE_OF_IPV6: &str = "/proc/net/tcp6";
 
-    /// The maximum number of bytes that are read of a table: about 220 000 sockets of 150 bytes, which takes half a second. If a user has
-    /// opened more, the peers in later lines stay unknown.
+    /// The maximum number of bytes that are read of a table: about 220 000 lines of 150 bytes, which takes half a second. If there are more
+    /// sockets, the users in later lines stay unknown.
     const LARGEST: u64 = 32 * 1024 * 1024;
 
-    /// The number of times that a table is read if it lacks a socket: reading it is not atomic, so that sockets which are opened and closed
-    /// meanwhile can hide others.
+    /// The number of times that a table is read until all sockets are found. Reading a table is not atomic: sockets that are opened and closed
+    /// meanwhile can hide other ones.
     const PASSES: usize = 2;
 
     /// The number for all users that this user namespace does not map.
@@ -56,8 +56,8 @@ mod linux {
         File::open(TABLE).is_ok()
     }
 
-    /// The users of connections that were accepted at `local`; `None` for one that has already ended. Looking up many takes no longer than
-    /// one.
+    /// The users of connections that were accepted at `local`; `None` for a connection that has already ended. Looking up many users takes no
+    /// longer than looking up one.
     pub(crate) fn find_all(local: SocketAddr, remotes: &[SocketAddr]) -> Vec<Option<Peer>> {
         let this_user = rustix::process::geteuid().as_raw();
         let mut wanted = Wanted::new(local, remotes);
@@ -82,7 +82,7 @@ mod linux {
     impl Socket {
         pub(super) fn peer(self, this_user: u32) -> Option<Peer> {
             match self {
-                // Its user is unknown.
+                // No process has the socket any longer, so its user is unknown.
                 Self { inode: 0, .. } => None,
                 Self { user, .. } if user != this_user => Some(Peer::OtherUser(user)),
                 Self { user: OVERFLOW, .. } => Some(Peer::Unknown),
@@ -137,7 +137,7 @@ mod linux {
         }
     }
 
-    /// An address as in the tables of both families: words of four bytes in the byte order of this machine, then the port.
+    /// An address as it is written in the tables of both families: words of four bytes in the byte order of this machine, then the port.
     fn forms(address: SocketAddr) -> [String; 2] {
         let (ip, port) = (address.ip().to_canonical(), address.port());
         let words = |bytes: &[u8]| {

@@ -72,14 +72,14 @@ impl UpgradeRequest {
     }
 }
 
-/// Reads the request at the app's end. Returns an error for any other request than an upgrade, which gets no answer.
+/// Reads the request at the app's end. Returns an error for any request but an upgrade; such a request gets no answer.
 pub(super) async fn read<B: StreamIo<S>, S>(stream: &mut S) -> io::Result<UpgradeRequest> {
     let (request, after) = read_head::<B, S, Request>(stream).await?;
     // Only browsers send an origin, and a web page must not act as a gateway.
     if request.headers().contains_key("Origin") {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
-    // Checked before the code, so that no code is spent on a request that cannot be upgraded.
+    // The request is checked before its code, so that no code is spent on a request that cannot be upgraded.
     let mut answer = create_response(&request).map_err(invalid)?;
     answer.headers_mut().insert(PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
     let offer = Offer::parse(request.headers().get_all(PROTOCOL).iter().filter_map(|value| value.to_str().ok()));
@@ -164,6 +164,6 @@ fn upgrades(answer: &Answer, key: &str) -> bool {
         && header("Connection").split(',').any(|option| option.trim().eq_ignore_ascii_case("upgrade"))
         && header("Sec-WebSocket-Accept") == derive_accept_key(key.as_bytes())
         && header(PROTOCOL) == SUBPROTOCOL
-        // None was offered.
+        // No extension was offered.
         && !headers.contains_key("Sec-WebSocket-Extensions")
 }

@@ -12,14 +12,14 @@ const LONGEST: usize = 1024;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoopbackUrl {
     url: String,
-    /// Bytes of `url` before its path.
+    /// The number of bytes of `url` before its path.
     authority_end: usize,
     port: u16,
     /// `None` is `localhost`.
     address: Option<IpAddr>,
 }
 
-/// The error for a URL that may lead to another machine, or is not that of a WebSocket.
+/// The error for a URL that may lead to another machine, or is not the URL of a WebSocket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it is no URL of a WebSocket on this machine (ws://127.0.0.1:PORT/)")]
 pub struct NotLoopback;

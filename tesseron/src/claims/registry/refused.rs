@@ -99,7 +99,7 @@ impl ResumeRefused {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClaimMissed {
-    /// It is not a valid code.
+    /// The text is not a valid code.
     #[error(transparent)]
     Malformed(#[from] ClaimCodeError),
     /// No session with a channel has this code.

@@ -428,7 +428,7 @@ fn item_108_with_a_resume_ttl_or_max_zombies_of_zero_no_session_is_kept() {
 fn item_108_one_session_over_max_zombies_replaces_the_oldest() {
     let mut gateway = Gateway::with(RegistryPolicy { max_zombies: 2, ..RegistryPolicy::default() });
     let sessions: Vec<_> = (0..4).map(|_| gateway.claimed("ledger")).collect();
-    // In another order than they were claimed in, and at the same time.
+    // The sessions end at the same time, and not in the order of their claims.
     for index in [2, 0, 3, 1] {
         assert_eq!(gateway.registry.handle_closed(sessions[index].0, at(0)), Departure::Kept);
     }
@@ -476,7 +476,7 @@ fn item_109_bug_11_the_late_end_of_an_old_channel_does_not_end_the_session() {
     assert_eq!(gateway.registry.route("ledger"), Some(new));
     assert_eq!(gateway.registry.poll_timeout(), None);
 
-    // The same with a host that was bound twice under one name.
+    // The same with an app whose session of the manifest was bound twice.
     let claim = manifest("s_host", "token");
     let (old, _) = gateway.bound(&claim, "notes").unwrap();
     let (new, admission) = gateway.bound(&claim, "notes").unwrap();
@@ -594,7 +594,7 @@ fn a_tool_name_leads_to_the_session_of_its_app() {
 
 // Everything together.
 
-/// A registry, and a model of the sessions of two apps that it must agree with.
+/// A registry, and a model of the sessions of two apps. The two must agree.
 #[derive(Clone)]
 struct World {
     registry: SessionRegistry,
@@ -611,7 +611,7 @@ struct Known {
     claimed: bool,
     channel: Option<ChannelId>,
     code: Option<String>,
-    /// The tokens that are valid, and one that no longer is.
+    /// The tokens that are valid, and a token that is no longer valid.
     current: String,
     previous: Option<String>,
     spent: Option<String>,
