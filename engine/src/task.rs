@@ -297,8 +297,8 @@ mod tests {
                 self.0.settle(end);
             }
         }
-        // The last case is a regression: another thread gave the reason for the early end after the first poll and before the waker was stored, so
-        // it woke nothing.
+        // The last case is a regression: another thread gave the reason for the early end after the first poll and before the waker was
+        // stored, so it woke nothing.
         for (times, polls) in [(0, 1), (1, 1), (2, 2)] {
             let early = Arc::new(Early(Owner::default(), std::sync::atomic::AtomicUsize::new(0), times));
             let mut task = Task::new(Arc::clone(&early), Box::pin(core::future::pending()));

@@ -62,8 +62,8 @@ pub const ODD_RESULT: &str = r#"{"content":[ ],"odd":{ "n" : 1.50e+3, "u":"\u00e
 
 /// A session that is judged at its boundary: a stand-in for [`Session`] with the same methods.
 ///
-/// Neither `Send` nor `Sync`, like a [`World`](crate::World) and a [`FarEnd`](crate::FarEnd), since the two ends of a world share the frames between
-/// them.
+/// Neither `Send` nor `Sync`, like a [`World`](crate::World) and a [`FarEnd`](crate::FarEnd), since the two ends of a world share the
+/// frames between them.
 ///
 /// A loop that names the type of its session only once can be tested with this type: `type Session = testkit::Watched;` under `cfg(test)`.
 ///
@@ -188,7 +188,8 @@ impl<S: Subject> Watched<S> {
         }
     }
 
-    /// Calls a method of the session and of the model, and compares the results. `said` converts the result of the session into that of the model.
+    /// Calls a method of the session and of the model, and compares the results. `said` converts the result of the session into that of the
+    /// model.
     #[track_caller]
     fn verb<T>(
         &mut self,

@@ -231,8 +231,9 @@ impl RoundLog {
         self.past.depth
     }
 
-    /// Returns `true` if the `nth` report of the handler repeats a report of the last request: it is not beyond the number of reports of the last
-    /// request, and entries of the log are still unused. The number is needed since a handler that takes another path may never use some entries.
+    /// Returns `true` if the `nth` report of the handler repeats a report of the last request: it is not beyond the number of reports of
+    /// the last request, and entries of the log are still unused. The number is needed since a handler that takes another path may never
+    /// use some entries.
     pub(crate) fn is_replaying(&self, nth: u32) -> bool {
         nth <= self.past.reports && self.used_answers.iter().chain(&self.used_effects).any(|used| !used)
     }
@@ -317,8 +318,8 @@ impl RoundLog {
 
     // ---- Effects ----
 
-    /// Begins an effect. If `must_be_sealed`, a state with its key must have been sealed before. `None` once the round of this request is sealed,
-    /// since the effect would not be in its log.
+    /// Begins an effect. If `must_be_sealed`, a state with its key must have been sealed before. `None` once the round of this request is
+    /// sealed, since the effect would not be in its log.
     pub(crate) fn begin_effect(&mut self, name: &str, must_be_sealed: bool) -> Option<EffectStep> {
         if self.has_left {
             return None;
@@ -367,8 +368,9 @@ impl RoundLog {
         !self.open.is_empty() || self.wants_round || self.refusal.is_some()
     }
 
-    /// Ends the run and returns the reply to the request, if the handler waits for input and no effect is under way. `depth` is the sampling depth
-    /// of the call, `most` the maximum number of rounds, and `reports` the number of progress updates and log records of this run.
+    /// Ends the run and returns the reply to the request, if the handler waits for input and no effect is under way. `depth` is the
+    /// sampling depth of the call, `most` the maximum number of rounds, and `reports` the number of progress updates and log records of
+    /// this run.
     pub(crate) fn leave(&mut self, depth: u8, most: u8, reports: u32, now: Duration) -> Option<Leave> {
         if self.is_in_effect() || !self.is_waiting() {
             return None;

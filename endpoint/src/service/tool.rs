@@ -150,8 +150,9 @@ impl Tool {
     }
 
     /// A tool as [`Tool::new`] makes it, with a handler that may block. The handler runs on one of the runtime's threads for blocking code. If
-    /// the call is cancelled, the handler can notice it ([`Context::is_cancelled`]), but it cannot be stopped from outside. In MCP 2026-07-28 the
-    /// input requests of a blocking handler fail ([`AskFailed::Invalid`](crate::AskFailed::Invalid)), since they would have to end the handler.
+    /// the call is cancelled, the handler can notice it ([`Context::is_cancelled`]), but it cannot be stopped from outside. In MCP
+    /// 2026-07-28 the input requests of a blocking handler fail ([`AskFailed::Invalid`](crate::AskFailed::Invalid)), since they would have
+    /// to end the handler.
     pub fn blocking<A, R, F>(name: impl Into<String>, handler: F) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,

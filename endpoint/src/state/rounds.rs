@@ -33,8 +33,8 @@ impl State {
 }
 
 impl ServedCall {
-    /// Counts a progress update or log record of the handler. Returns `true` if the handler made it in an earlier request already, so that it must
-    /// not be sent again.
+    /// Counts a progress update or log record of the handler. Returns `true` if the handler made it in an earlier request already, so that
+    /// it must not be sent again.
     pub(super) fn repeats_report(&self, state: &State) -> bool {
         if !self.asks_in_rounds() {
             return false;

@@ -315,8 +315,8 @@ impl Bridge {
         self.receive(leg, frame, Lane::CHANNEL, now).map(drop)
     }
 
-    /// Takes a frame that arrived on a lane of the agent's leg. Frames of a lane that was closed are dropped until [`Self::poll_closed_lane`] has
-    /// returned that lane.
+    /// Takes a frame that arrived on a lane of the agent's leg. Frames of a lane that was closed are dropped until
+    /// [`Self::poll_closed_lane`] has returned that lane.
     ///
     /// # Errors
     /// [`Full`] hands the frame back, as [`Session::handle_frame`] does.
@@ -446,8 +446,8 @@ impl Bridge {
         self.agent.replies_owed(lane)
     }
 
-    /// The next lane of the agent's leg that its session has closed because too much of its output was not read. Poll this method if the transport
-    /// has several lanes.
+    /// The next lane of the agent's leg that its session has closed because too much of its output was not read. Poll this method if the
+    /// transport has several lanes.
     #[must_use]
     pub fn poll_closed_lane(&mut self) -> Option<Lane> {
         self.closed_lanes.pop_first()

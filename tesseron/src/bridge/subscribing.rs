@@ -62,8 +62,8 @@ impl Bridge {
         }
     }
 
-    /// Handles the agent's cancel of a subscribe request that waits for the app's response. If no other request waits for that response, ends the
-    /// subscription.
+    /// Handles the agent's cancel of a subscribe request that waits for the app's response. If no other request waits for that response,
+    /// ends the subscription.
     pub(super) fn forget_subscriber(&mut self, id: InboundId) {
         let found = self.subscriptions.iter_mut().find(|(_, subscription)| subscription.has_waiting(id));
         let Some((uri, subscription)) = found else { return };
@@ -156,7 +156,8 @@ impl Bridge {
                 }
                 return;
             }
-            // An app that does not support subscriptions will always refuse. After any other error the app may reconnect, so its subscription stays.
+            // An app that does not support subscriptions will always refuse. After any other error the app may reconnect, so its
+            // subscription stays.
             if error.code == RpcError::METHOD_NOT_FOUND {
                 self.subscriptions.remove(&uri);
             }

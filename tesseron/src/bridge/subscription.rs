@@ -31,8 +31,8 @@ use protocol_core::session::InboundId;
 #[derive(Clone, Debug)]
 pub(super) struct Subscription {
     session: SessionId,
-    /// Its name at the app, which is the same on all channels of the session. So an app that has kept the subscription does not have two after the
-    /// renewal.
+    /// Its name at the app, which is the same on all channels of the session. So an app that has kept the subscription does not have two
+    /// after the renewal.
     name: Text,
     state: State,
 }

@@ -167,8 +167,8 @@ impl HostGate {
 /// The gateway's end of a Unix socket, until it is bound with a claim code.
 ///
 /// Send the frame of [`poll_transmit`](Self::poll_transmit) first. Pass every frame that arrives to [`handle_frame`](Self::handle_frame)
-/// until the channel is open, and call [`handle_timeout`](Self::handle_timeout) at the time of [`poll_timeout`](Self::poll_timeout), since a silent
-/// app must not delay a claim for ever (`docs/protocols/tesseron.md`, "Faults of the reference implementation", unanswered bind).
+/// until the channel is open, and call [`handle_timeout`](Self::handle_timeout) at the time of [`poll_timeout`](Self::poll_timeout), since
+/// a silent app must not delay a claim for ever (`docs/protocols/tesseron.md`, "Faults of the reference implementation", unanswered bind).
 #[derive(Debug)]
 pub struct DialGate {
     bind: Option<Bytes>,

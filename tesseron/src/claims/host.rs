@@ -8,8 +8,8 @@
 //!          the channel has ended: a new claim, with a new code, session id and token
 //! ```
 //!
-//! While the host is Free, the expiry of the claim is postponed every `refresh`. Once the host is Held, the claim is spent, and the manifest shows
-//! the agent that has it.
+//! While the host is Free, the expiry of the claim is postponed every `refresh`. Once the host is Held, the claim is spent, and the
+//! manifest shows the agent that has it.
 //!
 //! | a gateway connects   | with the code | with another code                    | with none |
 //! |----------------------|---------------|--------------------------------------|-----------|
@@ -25,8 +25,8 @@
 //! Held.
 //!
 //! A connection from another user is refused first, unless the host is for any user. A connection from an unknown user is refused if no code
-//! protects the app. All other connections get a place in the backlog ([`Arrival`]), and must bind within a short time. A code is checked after a
-//! delay that depends on earlier wrong codes ([`HostPolicy::longest_delay`]); the right code is never refused.
+//! protects the app. All other connections get a place in the backlog ([`Arrival`]), and must bind within a short time. A code is checked
+//! after a delay that depends on earlier wrong codes ([`HostPolicy::longest_delay`]); the right code is never refused.
 
 use core::fmt;
 use core::time::Duration;
@@ -102,7 +102,8 @@ impl Agent {
 }
 
 impl From<Identity> for Agent {
-    /// Converts the identity that a gateway has sent. Its name becomes the id, and its title, or its name if it has no title, the name for people.
+    /// Converts the identity that a gateway has sent. Its name becomes the id, and its title, or its name if it has no title, the name for
+    /// people.
     fn from(identity: Identity) -> Self {
         let Identity { name, title, .. } = identity;
         Self { name: title.unwrap_or_else(|| name.clone()).into(), id: name.into() }

@@ -27,8 +27,8 @@ pub struct TesseronTransport {
     io: AnyIo,
     /// The guard of the app's end: while it exists, no other gateway can connect. `None` at the gateway's end.
     guard: Option<ChannelGuard>,
-    /// The gate of the app's end on a Unix socket. It has answered the bind request, and answers further bind requests, so that they do not reach
-    /// the session.
+    /// The gate of the app's end on a Unix socket. It has answered the bind request, and answers further bind requests, so that they do not
+    /// reach the session.
     gate: Option<HostGate>,
     /// An answer of the gate that is not sent yet.
     reply: Option<Bytes>,

@@ -344,8 +344,8 @@ impl<S: Subject> End<S> {
 }
 
 /// Copies the debug text of a session, without its config and its counters, so that equal states have equal texts. Instants are written relative
-/// to `now`, and the numbers of queued frames as indexes in the queue. The number of a frame that was sent is replaced by its order to the request
-/// of the current subscription.
+/// to `now`, and the numbers of queued frames as indexes in the queue. The number of a frame that was sent is replaced by its order to the
+/// request of the current subscription.
 fn canonical(text: &str, now: Instant, out: &mut String) {
     let from = text.find("handshake: ").unwrap_or(0);
     let to = text.rfind("stats: Stats").unwrap_or(text.len());

@@ -1,8 +1,8 @@
 //! The guarantees of a session, G1 to G16, as checks of the method calls, frames and events of one session.
 //!
 //! A [`Judge`] is passed [`Fact`]s in the order in which they happen: the methods that the owner calls, the frames that arrive and are sent, the
-//! events that are polled. It keeps a ledger of them and runs one check for each [`Guarantee`]. It reads frames with `serde_json`, and never asks
-//! the session. [`Watched`](crate::Watched) collects the facts of a session and panics on the first [`Objection`].
+//! events that are polled. It keeps a ledger of them and runs one check for each [`Guarantee`]. It reads frames with `serde_json`, and
+//! never asks the session. [`Watched`](crate::Watched) collects the facts of a session and panics on the first [`Objection`].
 
 mod checks;
 mod counting;
@@ -36,8 +36,8 @@ pub enum Guarantee {
     ProgressRises,
     /// G4. Judged in full.
     SilentAfterClosed,
-    /// G5. Judged by [`Stats`]: calls, handlers and queued bytes. `Stats` does not count past ids. A separate test checks that memory does not grow
-    /// with age: `g5_nothing_grows_with_the_age_of_a_session` in `tests/tests/proofs/guarantees.rs`.
+    /// G5. Judged by [`Stats`]: calls, handlers and queued bytes. `Stats` does not count past ids. A separate test checks that memory does
+    /// not grow with age: `g5_nothing_grows_with_the_age_of_a_session` in `tests/tests/proofs/guarantees.rs`.
     Bounded,
     /// G6. A panic of the session is caught and reported with the method that panicked. Unbounded recursion ends the process, and so the test.
     NeverPanics,
@@ -46,8 +46,8 @@ pub enum Guarantee {
     /// G8. Needs a second session: [`Watched::probe`](crate::Watched::probe) compares the output with that of a clone whose `handle_timeout` was
     /// called before any deadline.
     OutputReady,
-    /// G9. A call or input request that has expired must have been open during a `handle_timeout` that was due. The judge does not detect a method
-    /// that expires it between two such calls of `handle_timeout`; the model of a [`World`](crate::World) does.
+    /// G9. A call or input request that has expired must have been open during a `handle_timeout` that was due. The judge does not detect a
+    /// method that expires it between two such calls of `handle_timeout`; the model of a [`World`](crate::World) does.
     OnlyTimeoutExpires,
     /// G10. Needs two runs: [`replays`].
     Deterministic,
@@ -63,9 +63,9 @@ pub enum Guarantee {
     /// G15. All requests of a server are judged until a peer makes the handshake with it. From then on they may be for that peer, and only input
     /// requests are judged.
     OneDirection,
-    /// G16. Judged for the caller in the event of a request, and for log records, results and notices of subscriptions. A log record does not name
-    /// its request, so it is judged by its lane while no peer has made the handshake; a record that belongs to no call must be older than all
-    /// stateless requests.
+    /// G16. Judged for the caller in the event of a request, and for log records, results and notices of subscriptions. A log record does
+    /// not name its request, so it is judged by its lane while no peer has made the handshake; a record that belongs to no call must be
+    /// older than all stateless requests.
     CallersApart,
     /// Without a number: a frame is sent on the lane that it belongs to, and its route has the right kind.
     RightLane,
@@ -295,8 +295,8 @@ impl Judge {
         self.without.push(guarantee);
     }
 
-    /// Notes that the peer may break rules from now on, or that frames may be damaged on the way. Checks that depend on a peer that keeps the rules
-    /// are left out from then on. A frame that is not a valid message has the same effect.
+    /// Notes that the peer may break rules from now on, or that frames may be damaged on the way. Checks that depend on a peer that keeps
+    /// the rules are left out from then on. A frame that is not a valid message has the same effect.
     pub fn distrust_peer(&mut self) {
         self.ledger.altered = true;
     }

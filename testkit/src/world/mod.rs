@@ -82,7 +82,8 @@ enum Links {
     Bytes([Rc<RefCell<SimStream>>; 2]),
 }
 
-/// Two ends and the links between them. End 0 is the MCP client or Tesseron gateway, and end 1 the server or app. Link 0 leads from end 0 to end 1.
+/// Two ends and the links between them. End 0 is the MCP client or Tesseron gateway, and end 1 the server or app. Link 0 leads from end 0
+/// to end 1.
 #[derive(Debug)]
 pub struct World<S: Subject = Session> {
     now: Rc<Cell<Instant>>,

@@ -1,8 +1,9 @@
 //! Operations of a world, four bytes each: `[opcode, a, b, c]`. Every value is legal. No value may change its meaning, since stored cases and
 //! fuzzing corpora consist of operations: new opcodes only get numbers that did nothing before.
 //!
-//! The lowest bit of `a` is the end that acts (0 the client). `b` chooses among the open calls, input requests or lanes there, and `c` chooses the
-//! variant. An operation without anything to choose from does nothing. A method may be called at the wrong time: the model predicts its error.
+//! The lowest bit of `a` is the end that acts (0 the client). `b` chooses among the open calls, input requests or lanes there, and `c`
+//! chooses the variant. An operation without anything to choose from does nothing. A method may be called at the wrong time: the model
+//! predicts its error.
 
 use std::time::Duration;
 

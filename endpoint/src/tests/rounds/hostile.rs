@@ -441,8 +441,8 @@ fn nothing_is_added_to_a_log_after_its_round_was_made() {
     assert!(matches!(log.ask(ask(), now), AskStep::Done(Err(AskFailed::Over))));
 }
 
-/// A regression: the mark of a thread that polls an effect did not name the call. If an effect drove another endpoint, the input requests of that
-/// endpoint were refused; and after an effect of that endpoint, the outer effect was not marked any more.
+/// A regression: the mark of a thread that polls an effect did not name the call. If an effect drove another endpoint, the input requests
+/// of that endpoint were refused; and after an effect of that endpoint, the outer effect was not marked any more.
 #[test]
 fn an_effect_may_drive_an_endpoint_that_makes_input_requests() {
     let noted = Arc::default();
