@@ -16,7 +16,7 @@ use protocol_core::session::{Invoke, InvokeError, OutboundId};
 
 /// Answers the input requests of the peer, and receives its log records and notifications.
 ///
-/// Every input request is answered by a task of its own, so an answer may take as long as a person needs. If the request is cancelled, the
+/// Every input request is answered by a separate task, so an answer may take as long as a person needs. If the request is cancelled, the
 /// future of its answer is dropped. If the future panics, the request is answered with an internal error. Input requests that
 /// [`Client::capabilities`] does not declare are refused without a call of these methods.
 pub trait Client: Send + Sync + 'static {

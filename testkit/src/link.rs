@@ -144,7 +144,7 @@ impl SimLink {
         }
     }
 
-    /// Ends what the writer sends, or breaks the link; what is in flight is lost if it breaks.
+    /// Ends the link, or breaks it. If it breaks, messages in flight are lost.
     pub fn end(&mut self, how: TransportEnd, now: Instant) {
         if how == TransportEnd::Failed {
             self.flight.clear();
@@ -273,7 +273,7 @@ impl SimStream {
         }
     }
 
-    /// Ends what the writer sends, or breaks the link; what is in flight is lost if it breaks.
+    /// Ends the stream, or breaks it. If it breaks, bytes in flight are lost.
     pub fn finish(&mut self, how: TransportEnd, now: Instant) {
         if how == TransportEnd::Failed {
             self.flight.clear();

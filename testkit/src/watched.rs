@@ -137,7 +137,7 @@ impl<S: Subject> Watched<S> {
         &mut self.judge
     }
 
-    /// Counts of what has happened so far.
+    /// The counts of happenings so far.
     pub fn coverage(&self) -> &Coverage {
         self.judge.coverage()
     }

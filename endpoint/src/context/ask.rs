@@ -116,7 +116,7 @@ impl Context {
         OpenUrl::new(message, url).with_id(id)
     }
 
-    /// Asks the caller's user to open a URL (MCP elicitation in URL mode), for what must not pass through the caller: signing in, paying,
+    /// Asks the caller's user to open a URL (MCP elicitation in URL mode), for steps that must not pass through the caller: signing in, paying,
     /// entering a password. `url` is absolute; see [`OpenUrl::url`]. The input request gets a new id; use [`Context::open_url`] to choose it.
     ///
     /// [`Consent::Accept`] means that the user agreed to open the URL. It does not mean that they have signed in or paid there: the server has

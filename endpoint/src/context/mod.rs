@@ -53,7 +53,7 @@ impl Context {
         let _ = self.try_progress(update);
     }
 
-    /// Reports progress, and returns what became of the update: sent, kept for later, or left out.
+    /// Reports progress, and returns the effect on the update: it was sent, kept for later, or left out.
     ///
     /// # Errors
     /// [`ProgressError`] if the update is not valid or the call is over. Nothing is sent then.
@@ -71,7 +71,7 @@ impl Context {
         self.progress(Progress::count(current, total));
     }
 
-    /// Reports a message without a value: what is being done, but not how much of it.
+    /// Reports a message without a value, for work whose extent is not known.
     pub fn message(&self, message: impl Into<Text>) {
         self.progress(Progress::message(message));
     }
@@ -91,7 +91,7 @@ impl Context {
     }
 
     /// Returns `true` once the handler should stop: the caller cancelled the call, its deadline has passed, the connection has ended, or
-    /// this end is closing. The session has ended the call by then, so whatever the handler returns is not sent.
+    /// this end is closing. The session has ended the call by then, so the value that the handler returns is not sent.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.served.is_cancelled()

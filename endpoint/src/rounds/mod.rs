@@ -87,6 +87,7 @@ struct Past {
 
 #[derive(Debug, Serialize, Deserialize)]
 struct PastAnswer {
+    /// The digest of the input request ([`Asking::digest`]).
     of: String,
     nth: u32,
     /// `None` if the answer came too late.
@@ -111,6 +112,7 @@ pub(crate) enum Outcome {
 #[derive(Debug, Serialize, Deserialize)]
 struct PastAsk {
     name: String,
+    /// The digest of the input request ([`Asking::digest`]).
     of: String,
     nth: u32,
     /// The number of answers so far that had the wrong shape.
@@ -134,16 +136,16 @@ pub(crate) struct Asking {
     pub(crate) key: Option<Text>,
     pub(crate) within: Option<Duration>,
     /// The digest of its kind, name and parameters.
-    of: String,
+    digest: String,
 }
 
 impl Asking {
     pub(crate) fn new(ask: Ask, key: Option<Text>, within: Option<Duration>) -> Self {
         let (method, params) = ask.method_and_params();
         let name = key.as_deref().unwrap_or_default();
-        let of = digest([method.as_bytes(), name.as_bytes(), params.as_bytes()]);
-        let of = of.first_chunk::<16>().map(|half| encode(half)).unwrap_or_default();
-        Self { ask, key, within, of }
+        let digest = digest([method.as_bytes(), name.as_bytes(), params.as_bytes()]);
+        let digest = digest.first_chunk::<16>().map(|half| encode(half)).unwrap_or_default();
+        Self { ask, key, within, digest }
     }
 }
 
@@ -245,7 +247,7 @@ impl RoundLog {
         if self.has_left {
             return AskStep::Done(Err(AskFailed::Over));
         }
-        let Asking { ask, key, within, of } = asking;
+        let Asking { ask, key, within, digest: of } = asking;
         let nth = count(&mut self.asked, &of);
         let misfits = match self.recorded(&of, nth) {
             None => self.past_ask(&of, nth).map_or(0, |asked| asked.misfits),

@@ -257,7 +257,7 @@ impl Service {
     }
 
     /// Changes the configuration of future sessions: deadlines, limits, rate windows and more. The capabilities in it are ignored, except
-    /// for logging: they follow from what is registered.
+    /// for logging: they follow from the registered entries.
     #[must_use]
     pub fn configure(mut self, change: impl FnOnce(&mut Config)) -> Self {
         change(&mut self.config);
@@ -283,7 +283,7 @@ impl Service {
         }
     }
 
-    /// The configuration of an MCP session that serves this service, with the capabilities that follow from what is registered now.
+    /// The configuration of an MCP session that serves this service, with capabilities for the kinds of entries that are registered now.
     #[must_use]
     pub fn config(&self) -> Config {
         let mut config = self.config.clone();
@@ -312,8 +312,8 @@ impl Service {
     /// The configuration of a session that serves this service as the Tesseron app `id`: tools become its actions, and the names of its
     /// resources are their URIs. The name of the app is the title of the service, or its name if it has no title.
     ///
-    /// Deadlines, limits and the maximum sampling depth are those of the service, rates of progress those of Tesseron. A call without a
-    /// deadline of its own has 60 s.
+    /// Deadlines, limits and the maximum sampling depth are those of the service, rates of progress those of Tesseron. A call for which no
+    /// deadline is set has 60 s.
     #[must_use]
     pub fn app(&self, id: &AppId, app: tesseron::App) -> Config {
         let own = self.config();

@@ -70,7 +70,7 @@ impl Prompt {
     ///
     /// On the wire every argument is a string. If the field has another type, the string is parsed as JSON, so `"3"` is a number and
     /// `"true"` a boolean. Arguments are checked against the schema of the type before the handler runs; the error for arguments that are
-    /// not valid is -32602 and names each argument and what is wrong with it.
+    /// not valid is -32602 and names each wrong argument and its error.
     ///
     /// ```
     /// use endpoint::{Context, Prompt, PromptMessage, PromptOutput};

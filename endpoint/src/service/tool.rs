@@ -508,7 +508,7 @@ impl ToolError {
         }
     }
 
-    /// Converts what a tool's handler has returned into its reply: a failure is a result with `isError`.
+    /// Converts the return value of a tool's handler into its reply: a failure is a result with `isError`.
     fn tool_reply(result: Result<ToolOutput, Self>) -> Reply {
         match result {
             Ok(output) => Reply::Tool(output),

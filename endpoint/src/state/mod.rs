@@ -1,8 +1,7 @@
 //! The state of an endpoint under its one lock.
 //!
-//! Also here: what the handles of an inbound call and of an inbound input request share ([`ServedCall`], [`InputRequest`]), with the verbs
-//! that change the state for them; the ends of calls ([`CallOutcome`]); and the records for `tracing`
-//! ([`diagnose`]).
+//! Also here: the values that the handles of an inbound call or of an inbound input request share ([`ServedCall`], [`InputRequest`]), with the
+//! verbs that change the state for them; the ends of calls ([`CallOutcome`]); and the records for `tracing` ([`diagnose`]).
 
 mod alarms;
 mod call_outcome;
@@ -205,7 +204,7 @@ mod tests {
         }
     }
 
-    /// A verb wakes the driver and several tasks. After the first waker that panicked, the others were not woken.
+    /// A verb wakes the driver and several tasks. When a waker panicked, the wakers after it were not woken.
     #[test]
     fn regression_a_waker_that_panics_does_not_prevent_the_other_wakes_of_a_verb() {
         let (panics, sleeps) = (Arc::new(Woken { panics: true, ..Woken::default() }), Arc::new(Woken::default()));

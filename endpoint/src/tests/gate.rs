@@ -22,7 +22,7 @@ pub(super) struct Gate {
     pub(super) room: Arc<AtomicUsize>,
     /// Called after all frames are written.
     pub(super) during_flush: Act,
-    /// The number of turns of the driver: each of them, and nothing else, receives until there is no frame left.
+    /// The number of turns of the driver, counted by the receives that find no frame: there is exactly one in each turn.
     pub(super) turns: Arc<AtomicUsize>,
     sends_anywhere: bool,
 }

@@ -1,5 +1,5 @@
 //! One function for each guarantee. Each reads the ledger, which has the facts so far, and the next fact, and returns an error if this fact
-//! breaks the guarantee. The error says what the session did wrong.
+//! breaks the guarantee. The error describes the fault of the session.
 //!
 //! Two flags of the ledger excuse a frame of ours: `missed`, if a request may have arrived that the judge could not read, and `altered`, if the
 //! peer may have broken a rule itself.
@@ -14,7 +14,7 @@ use super::stateless::{Stamp, subscription};
 use super::{Fact, Guarantee, Read};
 use crate::summary::number;
 
-/// The result of a check. The error says what is wrong.
+/// The result of a check. The error describes the fault.
 type Checked = Result<(), String>;
 type Check = fn(&Ledger, &Fact<'_>, Option<&Read<'_>>) -> Checked;
 

@@ -314,7 +314,7 @@ impl Judge {
         self.ledger.era.has_left_a_handshake()
     }
 
-    /// Counts of what has happened so far.
+    /// The counts of happenings so far.
     #[must_use]
     pub fn coverage(&self) -> &Coverage {
         &self.coverage
