@@ -82,7 +82,7 @@ impl Call {
     /// Lets the call run without its handle. Its progress and its outcome are dropped.
     pub fn detach(mut self) {
         self.has_no_slot = true;
-        drop(self.leave());
+        drop(self.remove_slot());
     }
 
     /// Ready once `look` returns `true`; until then, this task is woken when the slot of the call changes. `look` must return `true` if there
@@ -113,7 +113,7 @@ impl Call {
         }
     }
 
-    fn leave(&self) -> Option<CallSlot> {
+    fn remove_slot(&self) -> Option<CallSlot> {
         self.shared.look(|state| state.calls.end(&self.id, take))
     }
 }

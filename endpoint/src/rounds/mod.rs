@@ -59,7 +59,7 @@ pub(crate) struct RoundLog {
     /// The handler needs a round even without an input request.
     wants_round: bool,
     /// The round was sealed: nothing is added to the log any more.
-    has_left: bool,
+    is_sealed: bool,
     /// The error that ends the call instead of a round.
     refusal: Option<RpcError>,
     /// The failure of an input request for which the caller lacks a capability.
@@ -172,7 +172,7 @@ pub(crate) enum EffectStep {
 }
 
 /// The reply to a request whose handler waits for input.
-pub(crate) enum Leave {
+pub(crate) enum RoundEnd {
     /// A round: its input requests, and the log to seal.
     Round {
         round: InputRound,
@@ -244,7 +244,7 @@ impl RoundLog {
 
     /// Looks up the answer to an input request, and opens it if there is none.
     pub(crate) fn ask(&mut self, asking: Asking, now: Duration) -> AskStep {
-        if self.has_left {
+        if self.is_sealed {
             return AskStep::Done(Err(AskFailed::Over));
         }
         let Asking { ask, key, within, digest: of } = asking;
@@ -323,7 +323,7 @@ impl RoundLog {
     /// Begins an effect. If `must_be_sealed`, a state with its key must have been sealed before. `None` once the round of this request is
     /// sealed, since the effect would not be in its log.
     pub(crate) fn begin_effect(&mut self, name: &str, must_be_sealed: bool) -> Option<EffectStep> {
-        if self.has_left {
+        if self.is_sealed {
             return None;
         }
         if self.running.iter().any(|running| running == name) {
@@ -373,16 +373,16 @@ impl RoundLog {
     /// Ends the run and returns the reply to the request, if the handler waits for input and no effect is under way. `depth` is the
     /// sampling depth of the call, `most` the maximum number of rounds, and `reports` the number of progress updates and log records of
     /// this run.
-    pub(crate) fn leave(&mut self, depth: u8, most: u8, reports: u32, now: Duration) -> Option<Leave> {
+    pub(crate) fn end_run(&mut self, depth: u8, most: u8, reports: u32, now: Duration) -> Option<RoundEnd> {
         if self.is_in_effect() || !self.is_waiting() {
             return None;
         }
-        self.has_left = true;
+        self.is_sealed = true;
         if let Some(refusal) = self.refusal.take() {
-            return Some(Leave::Refused(refusal));
+            return Some(RoundEnd::Refused(refusal));
         }
         if self.past.rounds >= most {
-            return Some(Leave::Refused(RpcError::fixed(RpcError::INTERNAL, "the tool asked for input in too many rounds")));
+            return Some(RoundEnd::Refused(RpcError::fixed(RpcError::INTERNAL, "the tool asked for input in too many rounds")));
         }
         let mut round = InputRound::new();
         let mut asked = Vec::with_capacity(self.open.len());
@@ -394,7 +394,7 @@ impl RoundLog {
         let expires = now.saturating_add(ROUND).as_secs().min(past.began.saturating_add(WHOLE.as_secs()));
         (past.rounds, past.depth, past.expires, past.asked) = (past.rounds.saturating_add(1), depth, expires, asked);
         past.reports = reports;
-        serde_json::to_vec(past).ok().map(|log| Leave::Round { round, log })
+        serde_json::to_vec(past).ok().map(|log| RoundEnd::Round { round, log })
     }
 }
 

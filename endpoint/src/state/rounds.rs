@@ -9,7 +9,7 @@ use super::served_call::CancelledWait;
 use super::{ServedCall, State};
 use crate::ask_failed::AskFailed;
 use crate::extensions::Principal;
-use crate::rounds::{AskStep, Asking, Digest, EffectStep, LONGEST_STATE, Leave, Outcome, RoundLog, bound_to, not_accepted};
+use crate::rounds::{AskStep, Asking, Digest, EffectStep, LONGEST_STATE, Outcome, RoundEnd, RoundLog, bound_to, not_accepted};
 use protocol_core::dialect::{Answer, Reply, Retry};
 use protocol_core::error::RpcError;
 use protocol_core::session::{AskError, ServeOptions};
@@ -88,7 +88,7 @@ impl ServedCall {
         match step.map_err(|error| self.ask_failed(error, unsupported))? {
             AskStep::Done(answer) => answer.map(|answer| RoundStep::Answer(Box::new(answer))),
             AskStep::Open(number) => {
-                self.wake_to_leave();
+                self.wake_to_end();
                 Ok(RoundStep::Wait(RoundWait { cancelled: self.cancelled(), served: Arc::clone(self), number }))
             }
         }
@@ -100,7 +100,7 @@ impl ServedCall {
         let must_be_sealed = must_be_sealed && self.asks_in_rounds();
         let step = self.shared.look(|state| state.round_log(self, invocation, now)?.begin_effect(name, must_be_sealed));
         if matches!(step, Some(EffectStep::NeedsRound)) {
-            self.wake_to_leave();
+            self.wake_to_end();
         }
         step
     }
@@ -112,32 +112,32 @@ impl ServedCall {
             log.is_some_and(|log| log.end_effect(name, nth, outcome))
         });
         if is_waiting {
-            self.wake_to_leave();
+            self.wake_to_end();
         }
     }
 
     /// Has the handler polled once more, so that its request can end after that poll. Needed if another task than that of the handler has made
     /// the input request, or has ended the effect that the round waited for.
-    fn wake_to_leave(&self) {
+    fn wake_to_end(&self) {
         if let Some(waker) = self.task_waker() {
             waker.wake();
         }
     }
 
     /// The reply that ends the request, if its handler waits for input.
-    pub(super) fn leave(&self) -> Option<Reply> {
+    pub(super) fn round_reply(&self) -> Option<Reply> {
         if self.is_cancelled() {
             return None;
         }
         let now = self.shared.runtime().unix_time()?;
-        let leave = self.shared.look(|state| {
+        let end = self.shared.look(|state| {
             let most = state.session.config().limits.input_rounds;
             let log = state.served_calls.get_mut(&self.id)?.rounds.as_mut()?;
-            log.leave(self.depth(), most, self.reports(), now)
+            log.end_run(self.depth(), most, self.reports(), now)
         })?;
-        Some(match leave {
-            Leave::Refused(error) => Reply::Error(error),
-            Leave::Round { round, log } => {
+        Some(match end {
+            RoundEnd::Refused(error) => Reply::Error(error),
+            RoundEnd::Round { round, log } => {
                 let sealed = self.sealing().and_then(|(kit, bound, _)| kit.sealer.seal(&log, &bound, &**self.shared.runtime()));
                 match sealed {
                     Some(state) if state.len() <= LONGEST_STATE => {

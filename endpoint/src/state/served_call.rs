@@ -337,7 +337,7 @@ impl TaskOwner for ServedCall {
     }
 
     fn early_end(&self) -> Option<Reply> {
-        if self.rounds_of.is_some() { self.leave() } else { None }
+        if self.rounds_of.is_some() { self.round_reply() } else { None }
     }
 
     fn panicked(&self, panic: &(dyn Any + Send)) {

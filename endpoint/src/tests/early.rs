@@ -74,7 +74,7 @@ impl Bench {
         // The first call makes the driver set its timer.
         let first = bench.call();
         bench.executor.run_until_stalled();
-        assert_eq!(bench.left().len(), 1);
+        assert_eq!(bench.written().len(), 1);
         bench.answer(2);
         assert!(bench.outcome(first).is_some());
         bench
@@ -84,8 +84,8 @@ impl Bench {
         self.peer.call_tool("any", Json::empty_object()).unwrap()
     }
 
-    /// The ids of the calls that were written since the last time, in order.
-    fn left(&mut self) -> Vec<u64> {
+    /// The ids of the calls that were written since the last call of this method, in order.
+    fn written(&mut self) -> Vec<u64> {
         let frames = core::iter::from_fn(|| self.far.try_recv());
         let calls = frames.map(|frame| serde_json::from_slice::<serde_json::Value>(&frame).unwrap());
         calls.filter_map(|frame| frame["id"].as_u64()).collect()
@@ -110,7 +110,7 @@ fn a_single_call_is_sent_before_the_verb_returns_and_needs_no_turn() {
     let mut bench = Bench::new();
     for id in 3..6 {
         let call = bench.call();
-        assert_eq!(bench.left(), [id]);
+        assert_eq!(bench.written(), [id]);
         assert!(!bench.executor.run_until_stalled(), "nobody was woken");
         bench.answer(id);
         assert!(matches!(bench.outcome(call), Some(Outcome::Result(_))));
@@ -121,9 +121,9 @@ fn a_single_call_is_sent_before_the_verb_returns_and_needs_no_turn() {
 fn a_call_made_while_another_is_open_is_sent_by_a_turn() {
     let mut bench = Bench::new();
     let calls: Vec<Call> = (0..3).map(|_| bench.call()).collect();
-    assert_eq!(bench.left(), [3]);
+    assert_eq!(bench.written(), [3]);
     bench.executor.run_until_stalled();
-    assert_eq!(bench.left(), [4, 5]);
+    assert_eq!(bench.written(), [4, 5]);
     drop(calls);
 }
 
@@ -133,13 +133,13 @@ fn a_call_made_before_an_answer_is_read_is_sent_by_a_turn() {
     let mut bench = Bench::new();
     let (first, second) = (bench.call(), bench.call());
     bench.executor.run_until_stalled();
-    assert_eq!(bench.left(), [3, 4]);
+    assert_eq!(bench.written(), [3, 4]);
     (3..5).for_each(|id| bench.answer(id));
     assert!(bench.outcome(first).is_some());
     let third = bench.call();
-    assert!(bench.left().is_empty());
+    assert!(bench.written().is_empty());
     bench.executor.run_until_stalled();
-    assert_eq!(bench.left(), [5]);
+    assert_eq!(bench.written(), [5]);
     drop((second, third));
 }
 
@@ -147,21 +147,21 @@ fn a_call_made_before_an_answer_is_read_is_sent_by_a_turn() {
 fn detached_calls_are_sent_by_a_turn_as_other_calls_are() {
     let mut bench = Bench::new();
     (0..3).for_each(|_| bench.call().detach());
-    assert_eq!(bench.left(), [3]);
+    assert_eq!(bench.written(), [3]);
     bench.executor.run_until_stalled();
-    assert_eq!(bench.left(), [4, 5]);
+    assert_eq!(bench.written(), [4, 5]);
 }
 
 #[test]
 fn a_call_made_after_the_driver_was_woken_is_sent_with_the_queued_frames() {
     let mut bench = Bench::new();
     drop(bench.call());
-    assert_eq!(bench.left(), [3]);
+    assert_eq!(bench.written(), [3]);
     let call = bench.call();
     assert!(bench.far.try_recv().is_none());
     bench.executor.run_until_stalled();
     assert!(bench.far.try_recv().is_some(), "the cancel of the first");
-    assert_eq!(bench.left(), [4]);
+    assert_eq!(bench.written(), [4]);
     drop(call);
 }
 
@@ -169,9 +169,9 @@ fn a_call_made_after_the_driver_was_woken_is_sent_with_the_queued_frames() {
 fn a_transport_without_sends_anywhere_is_written_by_its_task_only() {
     let mut bench = Bench::over(false);
     let call = bench.call();
-    assert!(bench.left().is_empty());
+    assert!(bench.written().is_empty());
     bench.executor.run_until_stalled();
-    assert_eq!(bench.left(), [3]);
+    assert_eq!(bench.written(), [3]);
     drop(call);
 }
 
@@ -198,9 +198,9 @@ fn a_call_made_during_an_early_send_is_sent_after_it() {
         *held.lock().unwrap() = Some(peer.call_tool("any", Json::empty_object()).unwrap());
     });
     let first = bench.call();
-    assert_eq!(bench.left(), [3]);
+    assert_eq!(bench.written(), [3]);
     assert!(bench.executor.run_until_stalled());
-    assert_eq!(bench.left(), [4]);
+    assert_eq!(bench.written(), [4]);
     drop((first, second));
 }
 
@@ -222,7 +222,7 @@ fn a_task_that_is_polled_during_an_early_send_is_polled_again() {
         assert!(polled.is_pending());
     });
     let call = bench.call();
-    assert_eq!((bench.left(), woken.0.load(Ordering::Relaxed)), (std::vec![3], 1));
+    assert_eq!((bench.written(), woken.0.load(Ordering::Relaxed)), (std::vec![3], 1));
     bench.answer(3);
     assert!(matches!(bench.outcome(call), Some(Outcome::Result(_))));
 }
@@ -254,7 +254,7 @@ fn a_waker_that_was_stored_during_an_early_send_is_dropped_outside_of_all_locks(
     drop(bench.call());
     bench.executor.run_until_stalled();
     // The first call, and one call of each waker. The last stored waker is dropped by the verb of such a call.
-    assert_eq!(bench.left(), [3, 4, 5, 6]);
+    assert_eq!(bench.written(), [3, 4, 5, 6]);
 }
 
 #[test]
@@ -263,7 +263,7 @@ fn a_task_that_ends_during_an_early_send_drops_the_connection() {
     let driven = Arc::clone(&bench.driven);
     bench.within_the_flush(move || *driven.lock().unwrap() = None);
     let call = bench.call();
-    assert_eq!(bench.left(), [3]);
+    assert_eq!(bench.written(), [3]);
     // The verb has not dropped the connection: its caller may hold a lock that the drop of the client takes.
     assert_eq!(Arc::strong_count(&bench.client), 2);
     assert!(bench.executor.run_until_stalled());
@@ -336,7 +336,7 @@ impl Napping {
         Self { executor, peer, far, turns, end }
     }
 
-    fn left(&mut self) -> usize {
+    fn written(&mut self) -> usize {
         core::iter::from_fn(|| self.far.try_recv()).count()
     }
 }
@@ -345,14 +345,14 @@ impl Napping {
 fn the_answer_of_a_single_handler_is_sent_when_the_handler_ends() {
     let mut napping = Napping::new(1);
     napping.executor.run_for(ms(1000));
-    assert_eq!((napping.left(), napping.turns.load(Ordering::Relaxed)), (1, 1), "the turn rang the alarm");
+    assert_eq!((napping.written(), napping.turns.load(Ordering::Relaxed)), (1, 1), "the turn rang the alarm");
 }
 
 #[test]
 fn answers_of_handlers_that_end_together_are_sent_by_a_turn() {
     let mut napping = Napping::new(5);
     napping.executor.run_for(ms(1000));
-    assert_eq!((napping.left(), napping.turns.load(Ordering::Relaxed)), (5, 2));
+    assert_eq!((napping.written(), napping.turns.load(Ordering::Relaxed)), (5, 2));
 }
 
 /// A regression: the verb that wrote the last answer did not wake the driver, so the driver did not notice the end of the session.
@@ -363,7 +363,7 @@ fn a_closing_session_ends_after_its_last_answer() {
     napping.executor.run_until_stalled();
     napping.turns.store(0, Ordering::Relaxed);
     napping.executor.run_for(ms(1000));
-    assert_eq!(napping.left(), 1);
+    assert_eq!(napping.written(), 1);
     assert_eq!(*napping.end.lock().unwrap(), [Ok(CloseReason::Local)]);
     // If the peer had closed the connection, another read would fail, and the session would end with an error.
     assert_eq!(napping.turns.load(Ordering::Relaxed), 1, "nothing is read after the end of the session");
