@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use protocol_core::json::Json;
 use protocol_core::json::read::{Kind, Walk};
 
-/// The schema of an object, with no keywords but those that this check supports.
+/// The schema of an object that has only keywords which this check supports.
 #[derive(Default)]
 pub(crate) struct Plain {
     members: Vec<(String, Field)>,
@@ -17,7 +17,7 @@ pub(crate) struct Plain {
     required: u64,
 }
 
-/// The maximum number of members: those that have a bit in [`Plain::required`].
+/// The maximum number of members, since each needs a bit in [`Plain::required`].
 const MAX_MEMBERS: usize = u64::BITS as usize;
 
 /// The values that a field may have.

@@ -235,12 +235,12 @@ impl Scripted {
         self.session.request_input(id, ask, self.now).expect("the input request is accepted")
     }
 
-    /// Ends an invocation with the text `ok`.
+    /// Ends an inbound call with the text `ok`.
     pub fn respond(&mut self, id: InboundId) -> &mut Self {
         self.reply(id, Reply::Tool(ToolOutput::text("ok")))
     }
 
-    /// Ends an invocation.
+    /// Ends an inbound call.
     pub fn reply(&mut self, id: InboundId, reply: Reply) -> &mut Self {
         self.session.respond(id, reply, self.now).expect("the invocation is running");
         self

@@ -718,7 +718,7 @@ impl<S: Subject> Watched<S> {
         if let Some(event) = &event {
             if let Some(shared) = &self.shared {
                 let shared = shared.borrow();
-                // A cancelled handler counts in the limit of the callee longer than its call in that of the caller. A ping is unanswered if the
+                // A cancelled handler counts in the limit of the callee after its call has left that of the caller. A ping is unanswered if the
                 // link has ended.
                 let is_fault = !matches!(event, Event::Violation(Violation::TooManyRequests | Violation::PingUnanswered));
                 let is_left = matches!(event, Event::Violation(Violation::WrongDirection)) && self.judge.has_left_a_handshake();

@@ -236,7 +236,7 @@ impl Context {
         self.peer().map_or_else(|| Identity::new(String::new(), String::new()), |peer| peer.identity)
     }
 
-    /// The identity of the program that runs the agent; the same as [`Context::agent`].
+    /// The identity of the program that runs the agent. Equal to [`Context::agent`].
     #[must_use]
     pub fn client(&self) -> Identity {
         self.agent()

@@ -100,7 +100,7 @@ impl Endpoint {
         Self::serving(service, config, runtime)
     }
 
-    /// An endpoint that serves `service` with the configuration `config`, for example as a Tesseron app with that of [`Service::app`].
+    /// An endpoint that serves `service` with the configuration `config`: for a Tesseron app, the configuration that [`Service::app`] returns.
     /// Endpoints can share one configuration.
     #[must_use]
     pub fn serving(service: Arc<Service>, config: impl Into<protocol_core::Arc<Config>>, runtime: Arc<dyn Runtime>) -> Self {

@@ -14,7 +14,7 @@ use protocol_core::json::Json;
 ///
 /// Made by [`Service::catalog`](crate::Service::catalog). Each change is announced to the peers of all sessions (MCP
 /// `notifications/tools/list_changed` and its like; Tesseron `actions/list_changed`, with the new list). Several changes of a list in quick
-/// succession are announced once. Running calls go on, also those of a tool that was removed.
+/// succession are announced once. Running calls of a tool that was removed go on.
 ///
 /// ```
 /// use endpoint::{Context, Service, Tool};

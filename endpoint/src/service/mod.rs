@@ -312,7 +312,7 @@ impl Service {
     /// The configuration of a session that serves this service as the Tesseron app `id`: tools become its actions, and the names of its
     /// resources are their URIs. The name of the app is the title of the service, or its name if it has no title.
     ///
-    /// Deadlines, limits and the maximum sampling depth are those of the service, rates of progress those of Tesseron. A call for which no
+    /// Deadlines, limits and the maximum sampling depth are those of the service; the rate of progress is that of Tesseron. A call for which no
     /// deadline is set has 60 s.
     #[must_use]
     pub fn app(&self, id: &AppId, app: tesseron::App) -> Config {

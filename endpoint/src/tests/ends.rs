@@ -261,7 +261,7 @@ fn a_runtime_that_drops_a_handler_makes_it_answer_with_an_error() {
     let seen = Seen::default();
     let (executor, peer, mut near, _) = served(&seen, true);
     let _ = near.try_recv();
-    // All tasks are dropped, also that of the driver with the endpoint.
+    // All tasks are dropped, and with the driver's task also the endpoint.
     executor.shutdown();
     assert_eq!(peer.running(), 0);
     assert_eq!(executor.block_on(peer.closed()), Some(CloseReason::Failed));

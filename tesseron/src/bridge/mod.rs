@@ -83,8 +83,8 @@ pub struct BridgeConfig {
     pub surface: Surface,
     /// The rules for sessions that may be resumed.
     pub registry: RegistryPolicy,
-    /// The limits of the agent's session. [`Limits::in_flight`] also bounds its subscriptions; its default here is four times that of an
-    /// app, so that one stuck app leaves room for others.
+    /// The limits of the agent's session. [`Limits::in_flight`] also bounds its subscriptions. The default of that limit is four times that of
+    /// [`Self::app_limits`], so that one stuck app leaves room for other apps.
     pub agent_limits: Limits,
     /// The limits of the session of each app. Of each app only the first 4096 actions and the first 4096 resources are used.
     pub app_limits: Limits,
@@ -174,8 +174,8 @@ enum Route {
 
 /// A gateway, which owns the sessions of its legs; see the [module](self).
 ///
-/// The methods with a [`Leg`] are those of [`Session`]; on a leg that has ended they do nothing. After [`Leg::Agent`] has closed, the
-/// sessions of all apps are closed, too.
+/// The methods that take a [`Leg`] have the effects of those of [`Session`]; on a leg that has ended they do nothing. After [`Leg::Agent`]
+/// has closed, the sessions of all apps are closed, too.
 ///
 /// `Send` and not `Sync`, as [`Random`] need not be. With the feature `std`, `legs::SharedBridge` is both.
 pub struct Bridge {

@@ -170,7 +170,7 @@ fn as_text(value: &Json) -> (Text, &'static str) {
     value.as_text().map_or_else(|| (value.as_str().into(), "application/json"), |text| (text, "text/plain"))
 }
 
-/// Translates an input request of an app. Its exact parameters are dropped, since their form is that of Tesseron.
+/// Translates an input request of an app. Its exact parameters are dropped, since they have the form of Tesseron.
 pub(super) fn ask(ask: Ask) -> Ask {
     match ask {
         Ask::Sample(mut sample) => {

@@ -1,4 +1,4 @@
-//! The happening, if any, as which the coverage counts a fact.
+//! Converts facts into the happenings that the coverage counts.
 
 use protocol_core::{CancelReason, Event, InputFailed, Outcome};
 use serde_json::Value;
