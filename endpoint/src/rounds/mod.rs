@@ -58,8 +58,8 @@ pub(crate) struct RoundLog {
     running: Vec<String>,
     /// The handler needs a round even without an input request.
     wants_round: bool,
-    /// The round was sealed: nothing is added to the log any more.
-    is_sealed: bool,
+    /// The run has ended: nothing is added to the log any more.
+    has_ended: bool,
     /// The error that ends the call instead of a round.
     refusal: Option<RpcError>,
     /// The failure of an input request for which the caller lacks a capability.
@@ -244,7 +244,7 @@ impl RoundLog {
 
     /// Looks up the answer to an input request, and opens it if there is none.
     pub(crate) fn ask(&mut self, asking: Asking, now: Duration) -> AskStep {
-        if self.is_sealed {
+        if self.has_ended {
             return AskStep::Done(Err(AskFailed::Over));
         }
         let Asking { ask, key, within, digest: of } = asking;
@@ -320,10 +320,10 @@ impl RoundLog {
 
     // ---- Effects ----
 
-    /// Begins an effect. If `must_be_sealed`, a state with its key must have been sealed before. `None` once the round of this request is
-    /// sealed, since the effect would not be in its log.
+    /// Begins an effect. If `must_be_sealed`, a state with its key must have been sealed before. `None` once this run has ended, since the
+    /// effect would not be in the log.
     pub(crate) fn begin_effect(&mut self, name: &str, must_be_sealed: bool) -> Option<EffectStep> {
-        if self.is_sealed {
+        if self.has_ended {
             return None;
         }
         if self.running.iter().any(|running| running == name) {
@@ -377,7 +377,7 @@ impl RoundLog {
         if self.is_in_effect() || !self.is_waiting() {
             return None;
         }
-        self.is_sealed = true;
+        self.has_ended = true;
         if let Some(refusal) = self.refusal.take() {
             return Some(RoundEnd::Refused(refusal));
         }

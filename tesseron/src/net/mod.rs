@@ -112,7 +112,7 @@ pub trait Sockets: Runtime + Clone {
 async fn until<F: Future>(alarm: &mut impl Timer, at: Instant, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     poll_fn(|cx| {
-        // The clock is read as well, since `future` may wake itself so often that the timer is never polled.
+        // The clock is read as well: the timer is not polled if `future` is ready, and may fire late if `future` keeps waking itself.
         if alarm.now() >= at {
             return Poll::Ready(None);
         }
