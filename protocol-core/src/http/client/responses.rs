@@ -235,11 +235,17 @@ impl HttpClient {
         if head.status == 308 && sent.target == *self.location.target() {
             self.location.move_to(target.clone());
         }
+        let is_confirming = matches!(self.phase, Phase::Old { confirming: Some(confirming), .. } if confirming == request);
         self.abort(request);
         if matches!(purpose, Purpose::Message(_) | Purpose::OldMessage(_)) {
             self.backlog.post();
         }
         let again = self.send_to(purpose, sent.method, target, sent.headers, sent.body, redirects);
+        if let Phase::Old { confirming, .. } = &mut self.phase
+            && is_confirming
+        {
+            *confirming = Some(again);
+        }
         let timeouts = &self.config.timeouts;
         match purpose {
             Purpose::Call(exchange) => {

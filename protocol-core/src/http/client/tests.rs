@@ -360,6 +360,23 @@ fn a_server_that_refuses_both_eras_is_tried_with_the_transport_of_2024() {
 }
 
 #[test]
+fn a_confirmation_that_an_old_server_redirects_still_goes_before_the_requests() {
+    let mut bench = Bench::new(ClientEra::Legacy);
+    bench.head(0, 404, "");
+    bench.head(1, 200, EVENTS);
+    bench.chunk(1, "event: endpoint\ndata: /a\n\n");
+    bench.event(1, "", &agreed(1, "2024-11-05"));
+    bench.look();
+    bench.head_with(3, 307, &[("location", "/b")]);
+    assert_eq!(bench.look(), ["abort 3", "POST /b notifications/initialized"]);
+    bench.call("t");
+    bench.head(2, 202, "");
+    assert_eq!(bench.look(), ["abort 2"], "it is not acknowledged yet");
+    bench.head(4, 202, "");
+    assert_eq!(bench.look(), ["abort 4", "POST /a tools/call"]);
+}
+
+#[test]
 fn an_old_server_may_name_no_address_of_another_origin_and_must_name_one_in_time() {
     for (data, is_refused) in [("https://example.com:443/m", false), ("//evil.example/m", true), ("http://example.com/m", true)] {
         let mut bench = Bench::new(ClientEra::Legacy);
