@@ -87,7 +87,8 @@ pub struct HttpClientLimits {
     /// The maximum number of requests of the session that wait for a response. One more is given up at once. It is above
     /// [`crate::Limits::in_flight`], so that a session never meets it. Default: 2048.
     pub calls: usize,
-    /// The maximum number of notifications and answers whose POST is not acknowledged. More wait. Default: 64.
+    /// The maximum number of notifications and answers whose POST is not acknowledged. More wait; answers do from twice as many on, since the
+    /// server may wait for one before it acknowledges anything, and are dropped while as many as [`calls`](Self::calls) wait. Default: 64.
     pub messages: usize,
     /// The number of frames that wait to be posted at which the channel of the session is stopped, until half of them are left. Default: 256.
     pub waiting_frames: usize,

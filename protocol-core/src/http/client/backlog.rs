@@ -12,6 +12,8 @@ use crate::session::ExchangeId;
 pub(super) struct Backlog {
     calls: VecDeque<(ExchangeId, usize)>,
     messages: VecDeque<Bytes>,
+    /// Answers that wait for others to be acknowledged. They are for the current HTTP session alone.
+    answers: VecDeque<Bytes>,
     bytes: usize,
     /// The number of messages that were posted and are not acknowledged.
     posted: usize,
@@ -56,7 +58,35 @@ impl Backlog {
         Some(frame)
     }
 
-    /// A message is posted that does not wait for others.
+    /// Adds an answer. Returns `false`, and drops it, if too many wait already: the server asks, and does not read.
+    pub(super) fn push_answer(&mut self, frame: Bytes, limits: &HttpClientLimits) -> bool {
+        let has_room = self.answers.len() < limits.calls;
+        if has_room {
+            self.bytes = self.bytes.saturating_add(frame.len());
+            self.answers.push_back(frame);
+        }
+        has_room
+    }
+
+    /// The next answer, if it may be posted. It does not wait for as many messages as the others do, since the server may wait for it before
+    /// it acknowledges any of them.
+    pub(super) fn pop_answer(&mut self, limits: &HttpClientLimits) -> Option<Bytes> {
+        if self.posted >= limits.messages.saturating_mul(2) {
+            return None;
+        }
+        let frame = self.answers.pop_front()?;
+        self.bytes = self.bytes.saturating_sub(frame.len());
+        self.posted = self.posted.saturating_add(1);
+        Some(frame)
+    }
+
+    /// Drops the answers, since the server has forgotten what it has asked.
+    pub(super) fn clear_answers(&mut self) {
+        let bytes: usize = self.answers.drain(..).map(|frame| frame.len()).sum();
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+
+    /// A message is posted once more.
     pub(super) fn post(&mut self) {
         self.posted = self.posted.saturating_add(1);
     }
@@ -70,6 +100,7 @@ impl Backlog {
     pub(super) fn clear(&mut self) {
         self.calls.clear();
         self.messages.clear();
+        self.answers.clear();
         self.bytes = 0;
     }
 
@@ -78,14 +109,14 @@ impl Backlog {
         while self.pop_call().is_some() {}
     }
 
-    /// Returns `true` if a message waits.
+    /// Returns `true` if a notification or an answer waits.
     pub(super) fn has_messages(&self) -> bool {
-        !self.messages.is_empty()
+        !self.messages.is_empty() || !self.answers.is_empty()
     }
 
     /// Stops or resumes the channel by what waits. Returns the new state if it has changed: `true` for stopped.
     pub(super) fn judge(&mut self, limits: &HttpClientLimits) -> Option<bool> {
-        let frames = self.calls.len().saturating_add(self.messages.len());
+        let frames = self.calls.len().saturating_add(self.messages.len()).saturating_add(self.answers.len());
         let is_stopped = match self.is_stopped {
             false => frames >= limits.waiting_frames || self.bytes >= limits.waiting_bytes,
             true => frames > limits.waiting_frames / 2 || self.bytes > limits.waiting_bytes / 2,

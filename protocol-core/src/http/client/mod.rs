@@ -225,7 +225,7 @@ pub enum HttpFault {
         /// The reason.
         why: InvalidAnnotation,
     },
-    /// Too many requests wait for a response.
+    /// Too many requests wait for a response, or too many answers for the server to read those before.
     #[error("too many requests at once")]
     TooMany,
 }

@@ -42,7 +42,7 @@ impl HttpClient {
             _ if self.session.is_unopened() => {}
             // The server has forgotten in the meantime that it has asked.
             Outgoing::Answer if lane.number() != self.session.generation() => {}
-            Outgoing::Answer => self.post_message(frame),
+            Outgoing::Answer => self.queue_answer(frame),
             Outgoing::Notification | Outgoing::Unknown => self.queue_message(frame),
         }
     }
@@ -135,10 +135,12 @@ impl HttpClient {
         self.flush();
     }
 
-    /// Posts an answer, at once: the server may wait for it before it responds to anything else.
-    fn post_message(&mut self, frame: Bytes) {
-        self.backlog.post();
-        self.send_message(frame);
+    /// Posts an answer, whatever else waits: the server may wait for it before it responds to anything. It waits only for other answers.
+    fn queue_answer(&mut self, frame: Bytes) {
+        if !self.backlog.push_answer(frame, &self.config.limits) {
+            self.fault(None, HttpFault::TooMany);
+        }
+        self.flush();
     }
 
     fn send_message(&mut self, frame: Bytes) {
@@ -149,6 +151,11 @@ impl HttpClient {
 
     /// Sends what waits, as far as it may be sent, stops or resumes the channel of the session, and ends a client that is closing once it may.
     pub(super) fn flush(&mut self) {
+        while matches!(self.phase, Phase::Running | Phase::Closing)
+            && let Some(frame) = self.backlog.pop_answer(&self.config.limits)
+        {
+            self.send_message(frame);
+        }
         match &self.phase {
             Phase::Old { target: Some(target), .. } => {
                 let target = target.clone();
@@ -227,6 +234,7 @@ impl HttpClient {
             self.abort(request);
         }
         self.timers.set(self.news.timer(), TimerKey::News, None);
+        self.backlog.clear_answers();
         let broken = self.calls.iter().filter(|(_, call)| call.is_broken()).map(|(exchange, _)| *exchange);
         for exchange in broken.collect::<Vec<_>>() {
             self.lose_call(exchange, HttpFault::NoResponse);

@@ -1018,6 +1018,62 @@ fn messages_wait_while_too_many_are_unacknowledged_and_then_the_session_is_stopp
 }
 
 #[test]
+fn a_server_that_asks_more_than_it_reads_is_answered_by_so_many_posts_at_once() {
+    let mut bench = Bench::with(ClientEra::Legacy, |config| {
+        (config.limits.messages, config.limits.waiting_frames, config.limits.calls) = (1, 2, 3);
+    });
+    bench.open("s1");
+    bench.head(2, 200, EVENTS);
+    bench.look();
+    let answer = "POST [s1] answer";
+    let question = |number: usize| format!(r#"{{"jsonrpc":"2.0","id":{number},"method":"ping"}}"#);
+    for number in 0..4 {
+        bench.event(2, "", &question(number));
+    }
+    assert_eq!(bench.look(), [answer, answer, "writable: false"], "the others wait");
+    bench.head(3, 202, "");
+    bench.wait(seconds(30));
+    assert_eq!(
+        bench.look(),
+        [
+            "abort 3",
+            answer,
+            "writable: true",
+            "abort 4",
+            "fault: the server does not answer in time",
+            answer,
+            "abort 5",
+            "fault: the server does not answer in time"
+        ]
+    );
+    bench.head(6, 404, "");
+    assert_eq!(bench.look(), ["abort 6", "abort 2", "POST initialize"]);
+}
+
+#[test]
+fn answers_that_wait_for_others_are_for_their_own_session_and_bounded() {
+    let mut bench = Bench::with(ClientEra::Legacy, |config| (config.limits.messages, config.limits.calls) = (1, 3));
+    bench.open("s1");
+    bench.head(2, 200, EVENTS);
+    bench.look();
+    let batch = (0..6).map(|number| format!(r#"{{"jsonrpc":"2.0","id":{number},"method":"ping"}}"#));
+    for question in batch {
+        bench.event(2, "", &question);
+    }
+    let answer = "POST [s1] answer";
+    assert_eq!(bench.look(), [answer, answer, "fault: too many requests at once"]);
+    bench.head(3, 404, "");
+    bench.head_with(5, 200, &[("content-type", JSON), ("mcp-session-id", "s2")]);
+    bench.body(5, &agreed(1, LATEST));
+    bench.head(6, 202, "");
+    bench.head(4, 202, "");
+    assert_eq!(bench.look().iter().filter(|done| done.contains("answer")).count(), 0, "the next session has not asked");
+    bench.close();
+    bench.head(8, 204, "");
+    assert!(bench.client.is_closed());
+}
+
+#[test]
 fn a_response_with_an_error_status_is_an_error_of_the_call_if_the_server_has_refused_it() {
     let mut bench = Bench::legacy();
     for (at, (status, body, expected)) in [
