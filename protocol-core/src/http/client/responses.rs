@@ -99,6 +99,10 @@ impl HttpClient {
         }
         let Some(purpose) = self.exchanges.get(&request).map(Exchange::purpose) else { return };
         let response = Head::of(head);
+        if response.fault.is_unauthorized() {
+            // Whoever calls from now on may see something else.
+            self.cache.clear();
+        }
         match purpose {
             Purpose::Call(exchange) => self.read_call_head(request, exchange, head, response),
             Purpose::Resume(exchange) => self.read_resumed_head(request, exchange, response),
@@ -149,10 +153,6 @@ impl HttpClient {
         }
         if response.is_success() && is_initialize {
             self.take_session_id(head);
-        }
-        if response.fault.is_unauthorized() {
-            // Whoever calls from now on may see something else.
-            self.cache.clear();
         }
         if response.fault.says_more_than_body() {
             self.fault(Some(exchange), response.fault.clone());

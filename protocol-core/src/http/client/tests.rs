@@ -1528,6 +1528,19 @@ fn nothing_is_kept_after_another_authorization_and_no_list_of_tools_that_the_ser
 }
 
 #[test]
+fn nothing_is_kept_if_the_list_of_tools_wants_an_authorization() {
+    let mut bench = caching(|_| {});
+    let prompts = r#"{"resultType":"complete","prompts":[],"ttlMs":60000,"cacheScope":"private"}"#;
+    let is_sent = |bench: &mut Bench| bench.fetch(Invoke::list_prompts(None), prompts).1;
+    assert!(is_sent(&mut bench) && !is_sent(&mut bench));
+    let called = bench.ask(Invoke::call_tool("t", Json::parse("{}").unwrap()));
+    bench.json(called, 400, &error(bench.id(called), -32020));
+    bench.head(called + 1, 401, "");
+    bench.done.clear();
+    assert!(is_sent(&mut bench), "whoever calls from now on may see something else");
+}
+
+#[test]
 fn results_that_are_kept_are_bounded() {
     let page = |number: usize| Invoke::list_tools(Some(number.to_string().into()));
     let mut bench = caching(|config| {
