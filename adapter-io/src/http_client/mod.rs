@@ -4,6 +4,7 @@
 //! over HTTP/2. The parts of all responses come by one queue, which is bounded, so that a server is read no faster than its frames are handled.
 
 mod address;
+mod limited;
 mod pools;
 #[cfg(feature = "http-client-tls")]
 mod tls;
@@ -40,6 +41,7 @@ use self::pools::{Pools, Taken, chain};
 use crate::Error;
 
 /// The longest time that the connector of an [`http_client`] lets a connection take to be made: 10 s for all addresses of a host together.
+/// With the handshake over TLS it takes at most twice as long.
 pub const HTTP_CONNECT: Duration = Duration::from_secs(10);
 /// The number of parts of responses that wait to be handled, beside one of each request.
 const PARTS: usize = 16;
@@ -73,7 +75,8 @@ impl<C> HttpConnector for C where
 }
 
 /// Makes a client of an MCP server over Streamable HTTP, with connections of `connector` and tasks of `runtime`. `client` answers the input
-/// requests of the server. `timer` tells when a connection over HTTP/2 is tested, and when one that nobody uses is closed.
+/// requests of the server. `timer` tells when a connection over HTTP/2 is tested, and when one that nobody uses is closed. A connection breaks
+/// if the server reads nothing of what is written to it for 30 s.
 ///
 /// The future runs the client, and its value is that of a connection: the reason of the end, or [`Error::Broken`]. If it is dropped, all
 /// requests are given up.

@@ -20,6 +20,7 @@ use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::capture_connection;
 use protocol_core::Bytes;
 
+use super::limited::Limited;
 use super::{HttpConnector, OverTls};
 
 /// The number of requests that share a pool. Over HTTP/2 a pool is one connection, and a request that the server has no stream for waits,
@@ -64,12 +65,12 @@ fn http_2(builder: &mut legacy::Builder) {
     builder.http2_max_concurrent_reset_streams(RESETS).http2_max_local_error_reset_streams(LATE);
 }
 
-type Web<C> = legacy::Client<OverTls<C>, Full<Bytes>>;
+type Web<C> = legacy::Client<Limited<OverTls<C>>, Full<Bytes>>;
 
 /// Pools of connections, each for so many requests that none waits for another.
 pub(super) struct Pools<C> {
     builder: legacy::Builder,
-    connector: OverTls<C>,
+    connector: Limited<OverTls<C>>,
     /// `true` if the requests of a pool may share a connection.
     are_shared: bool,
     runtime: Arc<dyn TimedRuntime>,
@@ -109,6 +110,7 @@ impl<C: HttpConnector> Pools<C> {
     ) -> Self {
         let runtime = Arc::clone(runtime);
         let builder = builder(Tasks(Arc::clone(&runtime)), timer);
+        let connector = Limited::new(connector, Arc::clone(&runtime));
         Self { builder, connector, are_shared, runtime, pools: HashMap::new() }
     }
 
@@ -206,8 +208,11 @@ mod tests {
     use super::super::{HttpServerAddress, over_tls};
     use super::*;
 
-    /// A connection over HTTP/2 on which nothing moves.
-    struct Stuck;
+    /// A connection on which nothing moves.
+    struct Stuck {
+        is_http_2: bool,
+        _open: Arc<()>,
+    }
 
     impl Read for Stuck {
         fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
@@ -231,7 +236,7 @@ mod tests {
 
     impl Connection for Stuck {
         fn connected(&self) -> Connected {
-            Connected::new().negotiated_h2()
+            if self.is_http_2 { Connected::new().negotiated_h2() } else { Connected::new() }
         }
     }
 
@@ -274,7 +279,11 @@ mod tests {
 
         fn call(&mut self, _: Uri) -> Self::Future {
             let opened = self.0.fetch_add(1, Ordering::Relaxed);
-            std::future::ready(if opened < 2 { Ok(Stuck) } else { Err(io::ErrorKind::ConnectionRefused.into()) })
+            std::future::ready(if opened < 2 {
+                Ok(Stuck { is_http_2: true, _open: Arc::default() })
+            } else {
+                Err(io::ErrorKind::ConnectionRefused.into())
+            })
         }
     }
 
@@ -291,6 +300,63 @@ mod tests {
         // Nobody answers: the third connection is refused.
         let Poll::Ready(Err(error)) = other.as_mut().poll(&mut cx) else { panic!("it waits") };
         assert!(is_of_system(&error), "{error:?}");
+    }
+
+    /// Opens connections on which nothing moves. They share `open` as long as they are open.
+    #[derive(Clone)]
+    struct Stall {
+        is_http_2: bool,
+        open: Arc<()>,
+    }
+
+    impl Service<Uri> for Stall {
+        type Response = Stuck;
+        type Error = io::Error;
+        type Future = std::future::Ready<io::Result<Stuck>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, _: Uri) -> Self::Future {
+            std::future::ready(Ok(Stuck { is_http_2: self.is_http_2, _open: Arc::clone(&self.open) }))
+        }
+    }
+
+    #[test]
+    fn a_connection_on_which_nothing_moves_is_closed_once_its_request_is_given_up() {
+        for is_http_2 in [false, true] {
+            let open = Arc::new(());
+            let stall = Stall { is_http_2, open: Arc::clone(&open) };
+            let connector = over_tls(stall, &HttpServerAddress::new("http://localhost"), false).unwrap();
+            let executor = testing::Executor::new();
+            let runtime: Arc<dyn TimedRuntime> = Arc::new(executor.clone());
+            let mut pools = Pools::new(connector, is_http_2, &runtime, Never);
+            let mut cx = Context::from_waker(Waker::noop());
+            let mut ask = || Box::pin(pools.take().response(Request::post("http://localhost/").body(Full::default()).unwrap()));
+            let mut asked = ask();
+            assert!(asked.as_mut().poll(&mut cx).is_pending());
+            executor.run_for(OPENING);
+            assert!(asked.as_mut().poll(&mut cx).is_pending());
+            drop((asked, pools));
+            executor.run_for(Duration::from_secs(30));
+            assert_eq!(Arc::strong_count(&open), 1, "HTTP/2: {is_http_2}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_does_not_end_the_handshake_of_tls_is_not_waited_for_for_ever() {
+        let stall = Stall { is_http_2: false, open: Arc::default() };
+        let connector = over_tls(stall, &HttpServerAddress::new("https://localhost"), true).unwrap();
+        let executor = testing::Executor::new();
+        let runtime: Arc<dyn TimedRuntime> = Arc::new(executor.clone());
+        let mut pools = Pools::new(connector, true, &runtime, Never);
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut asked = Box::pin(pools.take().response(Request::post("https://localhost/").body(Full::default()).unwrap()));
+        assert!(asked.as_mut().poll(&mut cx).is_pending());
+        executor.run_for(Duration::from_secs(20));
+        let Poll::Ready(Err(error)) = asked.as_mut().poll(&mut cx) else { panic!("it waits") };
+        assert!(chain(&error).any(|cause| cause.to_string() == "no connection is made in time"), "{error:?}");
     }
 
     #[test]

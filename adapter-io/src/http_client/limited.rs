@@ -1,0 +1,130 @@
+//! Connections that a server cannot keep waiting for ever: neither while they are made, nor by reading nothing.
+
+use core::time::Duration;
+use std::error::Error as StdError;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use endpoint::TimedRuntime;
+use futures_util::future::{Either, select};
+use hyper::Uri;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use protocol_core::Instant;
+use protocol_core::drive::Timer;
+use tower_service::Service;
+
+use super::HTTP_CONNECT;
+
+/// The longest time that a connection takes to be made: that of the connector, and as long for TLS.
+const MAKING: Duration = HTTP_CONNECT.saturating_mul(2);
+/// The longest time for which a server reads nothing of what is written to it.
+const UNREAD: Duration = Duration::from_secs(30);
+
+/// Makes connections by another connector.
+#[derive(Clone)]
+pub(super) struct Limited<C> {
+    connector: C,
+    runtime: Arc<dyn TimedRuntime>,
+}
+
+impl<C> Limited<C> {
+    pub(super) fn new(connector: C, runtime: Arc<dyn TimedRuntime>) -> Self {
+        Self { connector, runtime }
+    }
+}
+
+impl<C> Service<Uri> for Limited<C>
+where
+    C: Service<Uri, Error: Into<Box<dyn StdError + Send + Sync>>, Future: Unpin + Send + 'static>,
+{
+    type Response = Watched<C::Response>;
+    type Error = Box<dyn StdError + Send + Sync>;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Self::Error>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.connector.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, address: Uri) -> Self::Future {
+        let making = self.connector.call(address);
+        let runtime = Arc::clone(&self.runtime);
+        Box::pin(async move {
+            let mut alarm = runtime.timer();
+            let late = alarm.now().saturating_add(MAKING);
+            match select(making, poll_fn(|cx| alarm.poll_until(cx, late))).await {
+                Either::Left((made, _)) => {
+                    made.map(|connection| Watched { connection, runtime: Arc::clone(&runtime), wait: None }).map_err(Into::into)
+                }
+                Either::Right(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "no connection is made in time").into()),
+            }
+        })
+    }
+}
+
+/// A connection that breaks if the server reads nothing for too long. A request that is given up closes its connection only once what is
+/// written has left, so that the connection would stay open otherwise.
+pub(super) struct Watched<T> {
+    connection: T,
+    runtime: Arc<dyn TimedRuntime>,
+    /// The end of the wait for the server to read, if it has to.
+    wait: Option<(Box<dyn Timer + Send + Sync>, Instant)>,
+}
+
+impl<T: Unpin> Watched<T> {
+    fn watch<V>(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        write: impl FnOnce(Pin<&mut T>, &mut Context<'_>) -> Poll<io::Result<V>>,
+    ) -> Poll<io::Result<V>> {
+        let this = &mut *self;
+        if let Poll::Ready(written) = write(Pin::new(&mut this.connection), cx) {
+            this.wait = None;
+            return Poll::Ready(written);
+        }
+        let (alarm, late) = this.wait.get_or_insert_with(|| {
+            let alarm = this.runtime.timer();
+            let late = alarm.now().saturating_add(UNREAD);
+            (alarm, late)
+        });
+        ready!(alarm.poll_until(cx, *late));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the server reads nothing")))
+    }
+}
+
+impl<T: Read + Unpin> Read for Watched<T> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.connection).poll_read(cx, buffer)
+    }
+}
+
+impl<T: Write + Unpin> Write for Watched<T> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.watch(cx, |connection, cx| connection.poll_write(cx, bytes))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.watch(cx, Write::poll_flush)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.watch(cx, Write::poll_shutdown)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.connection.is_write_vectored()
+    }
+
+    fn poll_write_vectored(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+        self.watch(cx, |connection, cx| connection.poll_write_vectored(cx, bytes))
+    }
+}
+
+impl<T: Connection> Connection for Watched<T> {
+    fn connected(&self) -> Connected {
+        self.connection.connected()
+    }
+}
