@@ -219,8 +219,8 @@ impl<C: HttpConnector> Driver<C> {
                 continue;
             }
             if let Some(arrived) = self.waiting.take() {
-                has_moved |= self.endpoint.wants_input();
                 self.pass(arrived, now);
+                has_moved |= self.waiting.is_none();
             }
             if has_moved {
                 continue;

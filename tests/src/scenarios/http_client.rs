@@ -1,15 +1,18 @@
 //! Clients over HTTP at a server of both eras, over real sockets: without TLS over HTTP/1.1, and with it over HTTP/2.
 
+use std::future::pending;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use adapter_io::{Error, HttpServerAddress};
-use endpoint::{Call, Context, Peer, Service, Tool, ToolError};
+use endpoint::{BoxFuture, Call, Client, Context, InputContext, Peer, Service, Tool, ToolError};
 use http_service::{ConnectionLimits, HttpListener, HttpServerConfig, HttpService};
 use protocol_core::mcp::Era;
-use protocol_core::{CallTimeouts, Close, Config, Json, Outcome, Progress};
+use protocol_core::{CallTimeouts, Capabilities, Close, Config, Json, Outcome, Progress, RpcError, Sample, Sampled};
 use tokio::sync::Semaphore;
 
 use super::front::{Authority, EITHER, Front, OLD};
@@ -30,6 +33,7 @@ crate::harness::rows! { $ each_http_client_row ():
     calls_that_are_cancelled_while_a_connection_is_made_leave_the_others_alone
     calls_that_need_a_connection_at_the_same_time_make_one
     a_certificate_that_is_unknown_or_of_another_host_is_refused
+    a_server_that_asks_in_session_after_session_leaves_the_threads_to_others
 }
 
 /// A server with the tools `quick`, which answers at once, and `slow`, which reports progress and then waits for a permit or its cancel.
@@ -366,4 +370,82 @@ async fn a_certificate_that_is_unknown_or_of_another_host_is_refused<A: Adapter>
         assert!(error.contains("certificate") && error.contains(why), "{error}");
         assert!(front.passed().sent.is_empty(), "nothing is said to it");
     }
+}
+
+/// Each server asks in one HTTP session after another. Nobody answers, so that a client has no lane for the question of the third.
+async fn a_server_that_asks_in_session_after_session_leaves_the_threads_to_others<A: Adapter>(stage: Stage<A>) {
+    /// More than there are threads.
+    const CLIENTS: usize = 4;
+    struct Silent;
+    impl Client for Silent {
+        fn capabilities(&self) -> Capabilities {
+            let mut capabilities = Capabilities::default();
+            capabilities.sampling = true;
+            capabilities
+        }
+
+        fn sample(&self, _: InputContext, _: Sample) -> BoxFuture<'static, Result<Sampled, RpcError>> {
+            Box::pin(pending())
+        }
+    }
+    let (mut links, mut counts) = (Vec::new(), Vec::new());
+    for _ in 0..CLIENTS {
+        let asked = Arc::<AtomicUsize>::default();
+        let gets = Arc::clone(&asked);
+        let address = scripted(move |method, body| {
+            let head = "HTTP/1.1 200 OK\r\nconnection: close\r\nmcp-session-id: s\r\ncontent-type:";
+            match method {
+                // The stream ends after its question, and is not there when it is to be resumed.
+                "GET" if gets.fetch_add(1, Ordering::Relaxed) % 2 == 0 => {
+                    let params = r#"{"messages":[],"maxTokens":1}"#;
+                    let question = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{params}}}"#);
+                    format!("{head} text/event-stream\r\n\r\nretry: 10\ndata: {question}\n\n")
+                }
+                "GET" => "HTTP/1.1 404 Not Found\r\nconnection: close\r\ncontent-length: 0\r\n\r\n".to_owned(),
+                _ if body.contains(r#""initialize""#) => {
+                    let result = r#"{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}"#;
+                    format!("{head} application/json\r\n\r\n{{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{result}}}")
+                }
+                _ => "HTTP/1.1 202 Accepted\r\nconnection: close\r\ncontent-length: 0\r\n\r\n".to_owned(),
+            }
+        });
+        let mut config = config(Era::Legacy);
+        config.limits.lanes = 1;
+        let server = HttpServerAddress::new(&format!("http://{address}/mcp"));
+        links.push(stage.adapter.http_connect(Arc::new(Silent), config, server).expect("an address that can be used"));
+        counts.push(asked);
+    }
+    for asked in &counts {
+        until(&stage, "the server asks", || asked.load(Ordering::Relaxed) >= 5).await;
+    }
+    // The last question is read.
+    stage.adapter.sleep(Duration::from_millis(200)).await;
+    for Link { peer, end } in links {
+        peer.close(Close::Now);
+        end.await.expect("a proper end");
+    }
+}
+
+/// Serves raw HTTP/1.1. `respond` gets the method and the body of each request.
+fn scripted(respond: impl Fn(&str, &str) -> String + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let respond = Arc::new(respond);
+    thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let respond = Arc::clone(&respond);
+            thread::spawn(move || {
+                let mut reader = BufReader::new(stream.try_clone().expect("a stream"));
+                let mut head = String::new();
+                while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).is_ok_and(|read| read > 0) {}
+                let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+                let mut body = vec![0; length.unwrap_or_default()];
+                // The client may have left, here and below.
+                let _ = reader.read_exact(&mut body);
+                let method = head.split(' ').next().unwrap_or_default();
+                let _ = stream.write_all(respond(method, &String::from_utf8_lossy(&body)).as_bytes());
+            });
+        }
+    });
+    address
 }
