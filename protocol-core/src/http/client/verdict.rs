@@ -91,7 +91,7 @@ fn names_session(text: &[u8]) -> bool {
 pub(super) fn judge(subject: Subject, status: u16, fault: &HttpFault, answer: Answer) -> Verdict {
     use Subject::{Initialize, Legacy, Modern, Probe};
     match (subject, status, answer) {
-        (Probe | Initialize, 300..=399 | 401 | 403 | 500.., _) => Verdict::Fail(HttpFailure::Refused(fault.clone())),
+        (Probe | Initialize, 300..=399 | 401 | 403 | 429 | 500.., _) => Verdict::Fail(HttpFailure::Refused(fault.clone())),
         (Legacy { has_session: true, .. }, 404, _) => Verdict::Reopen,
         (Legacy { has_session: true, was_moved: false }, 400, Answer::OfSession(_)) => Verdict::Reopen,
         (Modern, 400, Answer::Ours(frame) | Answer::OfSession(Some(frame)))
@@ -156,6 +156,7 @@ mod tests {
             (422, "{}", legacy),
             (401, UNKNOWN_METHOD, &refused(401)),
             (403, "", &refused(403)),
+            (429, "", &refused(429)),
             (500, UNKNOWN_METHOD, &refused(500)),
             (503, "", &refused(503)),
             (302, "", &refused(302)),
