@@ -5,6 +5,7 @@ use core::pin::Pin;
 use core::task::{Context as TaskContext, Poll, Waker};
 use core::time::Duration;
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Wake;
@@ -18,7 +19,7 @@ use http_body::{Body, Frame};
 use protocol_core::mcp::Era;
 use protocol_core::{Close, Identity, Json, Progress, ToolOutput};
 use tesseron::bridge::{BridgeConfig, BridgeEvent, Leg};
-use tesseron::legs::SharedBridge;
+use tesseron::legs::{BridgeLeg, SharedBridge};
 use tower_layer::Layer as _;
 use tower_service::Service as _;
 
@@ -989,4 +990,18 @@ fn a_server_without_tower_passes_bytes_and_gets_the_body_in_pieces() {
     });
     let pieces = pieces.expect("it ends");
     assert!(pieces.len() >= 4 && pieces.concat().contains("counted"), "{pieces:?}");
+}
+
+#[test]
+fn a_session_whose_machine_panics_when_it_is_made_leaves_nothing_behind() {
+    let executor = Executor::new();
+    let open = || -> Option<BridgeLeg> { panic!("no machine") };
+    let service = HttpService::with_machines(open, Arc::new(executor.clone()), HttpServerConfig::default());
+    let mut bench = Bench { service, executor, seen: Arc::default() };
+    for _ in 0..2 {
+        let opened = catch_unwind(AssertUnwindSafe(|| bench.post(&[], HELLO)));
+        assert!(opened.is_err());
+        bench.executor.run_until_stalled();
+        assert_eq!(counts(&bench), (0, 0));
+    }
 }

@@ -22,8 +22,13 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    pub(super) fn new(owner: Arc<Owner>, id: HttpExchangeId, driver: Option<SessionDriver>) -> Self {
-        Self { owner, id, driver, is_over: false, spare: None }
+    pub(super) fn new(owner: Arc<Owner>, id: HttpExchangeId) -> Self {
+        Self { owner, id, driver: None, is_over: false, spare: None }
+    }
+
+    /// Polls the driver of a session from now on.
+    pub(super) fn drive(&mut self, driver: SessionDriver) {
+        self.driver = Some(driver);
     }
 
     /// The next part of the response.

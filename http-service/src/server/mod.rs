@@ -140,13 +140,17 @@ impl Owner {
             (id, opened, extensions)
         });
         drop(unused);
-        let mut driver = opened.and_then(|(key, era)| shared.driver(key, era));
-        if matches!(opened, Some((_, Era::Legacy)))
-            && let Some(driver) = driver.take()
+        // Before the machine is made, which may panic.
+        let mut exchange = Exchange::new(Arc::clone(self), id);
+        if let Some((key, era)) = opened
+            && let Some(driver) = shared.driver(key, era)
         {
-            shared.runtime.spawn(Box::pin(driver));
+            match era {
+                Era::Legacy => shared.runtime.spawn(Box::pin(driver)),
+                Era::Modern => exchange.drive(driver),
+            }
         }
-        Ok(Exchange::new(Arc::clone(self), id, driver))
+        Ok(exchange)
     }
 
     /// Opens nothing new, and closes every session gracefully.
@@ -187,11 +191,10 @@ impl Shared {
 
     /// The driver of a new session. `None` if the owner refuses it; then it has ended.
     fn driver(self: &Arc<Self>, key: SessionKey, era: Era) -> Option<SessionDriver> {
-        let machine = self.source.open(era, Arc::clone(&self.runtime) as _);
-        if machine.is_none() {
-            self.forget(key);
-        }
-        Some(SessionDriver::new(Arc::clone(self), key, machine?, self.config.resumable && era == Era::Legacy))
+        let mut unserved = Unserved { shared: Some(self), key };
+        let machine = self.source.open(era, Arc::clone(&self.runtime) as _)?;
+        unserved.shared = None;
+        Some(SessionDriver::new(Arc::clone(self), key, machine, self.config.resumable && era == Era::Legacy))
     }
 
     /// Random bytes for the id of the session that a request may open.
@@ -258,6 +261,21 @@ impl fmt::Debug for Owner {
             shown.field("service", service);
         }
         shown.finish_non_exhaustive()
+    }
+}
+
+/// A session without a machine. Dropping it ends the session, also if a panic does.
+struct Unserved<'a> {
+    /// `None` once there is a machine.
+    shared: Option<&'a Arc<Shared>>,
+    key: SessionKey,
+}
+
+impl Drop for Unserved<'_> {
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared {
+            shared.forget(self.key);
+        }
     }
 }
 
