@@ -232,7 +232,8 @@ impl HttpClient {
         let target = location(&head.headers).and_then(|location| self.location.resolve(&sent.target, location));
         let Some(target) = target else { return false };
         let (sent, purpose, redirects) = (sent.clone(), exchange.purpose(), exchange.redirects().saturating_add(1));
-        if head.status == 308 && sent.target == *self.location.target() {
+        // The address that an old server names is relative to that of its stream.
+        if purpose == Purpose::OldStream || (head.status == 308 && sent.target == *self.location.target()) {
             self.location.move_to(target.clone());
         }
         let is_confirming = matches!(self.phase, Phase::Old { confirming: Some(confirming), .. } if confirming == request);

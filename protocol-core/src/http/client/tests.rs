@@ -377,6 +377,17 @@ fn a_confirmation_that_an_old_server_redirects_still_goes_before_the_requests() 
 }
 
 #[test]
+fn the_address_that_an_old_server_names_is_relative_to_where_its_stream_was_found() {
+    let mut bench = Bench::new(ClientEra::Legacy);
+    bench.head(0, 404, "");
+    bench.head_with(1, 307, &[("location", "/v2/sse")]);
+    bench.head(2, 200, EVENTS);
+    bench.look();
+    bench.chunk(2, "event: endpoint\ndata: messages\n\n");
+    assert_eq!(bench.look(), ["POST /v2/messages initialize"]);
+}
+
+#[test]
 fn an_old_server_may_name_no_address_of_another_origin_and_must_name_one_in_time() {
     for (data, is_refused) in [("https://example.com:443/m", false), ("//evil.example/m", true), ("http://example.com/m", true)] {
         let mut bench = Bench::new(ClientEra::Legacy);
