@@ -17,7 +17,7 @@
 //! `tesseron_listen` or `tesseron_dial`, or make one of any other stream with [`LineIo`]. Then either
 //! * run an endpoint over it with [`serve`] or [`connect`], which start a task and return a [`Connection`] (over HTTP `http_connect` does
 //!   both), or
-//! * run a bare session over it with a [`protocol_core::drive::Driver`] and an [`Alarm`] of a [`Clock`].
+//! * run a bare session over it with a [`protocol_core::drive::Driver`] and its timer, an [`Alarm`] of [`Clock::alarm`].
 //!
 //! Tasks run on smol's global executor, which has one thread unless the environment variable `SMOL_THREADS` sets more. [`serve_on`],
 //! [`connect_on`], `http_connect_on` and `tesseron_listen_on` take an executor of your own.

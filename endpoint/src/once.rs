@@ -63,9 +63,9 @@ impl Context {
         self.effect(name, false, effect).await
     }
 
-    /// Runs an effect as [`once`](Self::once) does, with a key that stays the same after a repeated first request, too. For this, the first
-    /// request of a call in MCP 2026-07-28 ends before the effect, with a state and no input request. The caller sends its request again with
-    /// the state, without asking its user.
+    /// Runs an effect as [`once`](Self::once) does, but never in the first request of a call in MCP 2026-07-28, whose key would differ if the
+    /// caller repeated that request. The first request ends before the effect, with a state and no input request. The caller sends its request
+    /// again with the state, without asking its user, and the effect runs in that retry, with the key of the state.
     ///
     /// # Cancel safety
     /// Not cancel safe, as [`once`](Self::once).
@@ -88,7 +88,7 @@ impl Context {
         Fut: Future<Output = Result<T, ToolError>>,
     {
         if is_in_effect(&*self.served) {
-            return Err(ToolError::failed("an effect stands in another one"));
+            return Err(ToolError::failed("an effect cannot run within another effect"));
         }
         let (key, nth) = match self.served.begin_effect(name, must_be_sealed) {
             None => return Err(ToolError::Cancelled),

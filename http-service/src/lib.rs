@@ -52,7 +52,7 @@
 //! If a body is not polled, at most [`HttpLimits::output_bytes`](protocol_core::http::HttpLimits::output_bytes) are collected for it; then its
 //! lane is stopped: progress is merged, log records are dropped. No other request is affected.
 //!
-//! # Other machines
+//! # Sessions without an endpoint
 //!
 //! Sessions need not be served by an [`Endpoint`](endpoint::Endpoint): [`HttpService::with_machines`] takes any
 //! [`LaneMachine`](protocol_core::drive::LaneMachine), such as the agent's leg of a Tesseron gateway.

@@ -14,8 +14,8 @@
 //! 3. writes up to 1 MiB while the transport is ready, and flushes once. A transport that is not ready stops only the writing: two peers
 //!    that both stopped reading until they can write would wait for each other for ever;
 //! 4. returns the event if there is one;
-//! 5. otherwise sets the timer, unless it is set for an earlier time, and wakes its task if more is left to read or write than one turn
-//!    may.
+//! 5. otherwise sets the timer, unless it is set for an earlier time, and wakes its task if work is left that the transport does
+//!    not wake it for: the turn has reached its limit, or the machine has room for input again.
 //!
 //! The clock is read after the frames. Time that passes during the rest of the turn counts in the next turn, which the timer causes.
 //!
@@ -59,8 +59,8 @@ const BYTES_PER_TURN: usize = 1 << 20;
 const NEAR: Duration = Duration::from_secs(1);
 /// The longest time that the timer is set for, since many timers have a limit. For a later deadline the timer is set again.
 const FAR: Duration = Duration::from_secs(24 * 3600);
-/// The time for which input is still read after a write failed. Until then more input may come, although none is ready: the runtime may not
-/// have polled the transport yet.
+/// The time for which input is still read after a write failed, even if none is ready: input may have arrived that the runtime has not noticed
+/// yet.
 const READ_GRACE: Duration = Duration::from_millis(500);
 /// The time for which the memory of a long frame is kept for the next long frame. Longer than [`NEAR`], so that the turns of a busy
 /// connection do not poll the timer for it.
@@ -130,8 +130,8 @@ pub trait Machine {
     fn register(&mut self, waker: &Waker);
 
     /// Runs the machine's part of a turn: registers `waker`, reads `clock`, takes the frames that arrived, if any, and pushes frames to
-    /// write into `room`, if the transport is ready for any. A machine with a lock may do all of this, reading the clock included, while it
-    /// holds the lock once; it then wakes `waker` itself if there is more to do.
+    /// write into `room`, if the transport is ready for any. A machine with a lock may take it once for all of this,
+    /// reading the clock included; it then wakes `waker` itself if there is more to do.
     fn turn(
         &mut self,
         waker: &Waker,
@@ -291,7 +291,7 @@ pub trait FrameIo {
 
     /// Returns `true` if [`Self::poll_ready`], [`Self::start_send`], [`Self::start_sends`] and [`Self::poll_flush`] may also be called
     /// outside of the task that receives: on any thread, inside a runtime or not, but never at the same time as another method of the
-    /// transport. They must then wake that task, on any thread. With such a transport the method that makes a call can write its frame
+    /// transport. If such a call returns `Pending`, it must still wake that task, whichever thread it was made on. With such a transport the method that makes a call can write its frame
     /// itself (see the [module](self)).
     ///
     /// Called once, before any other method.
@@ -343,8 +343,9 @@ impl<I: FrameIo + ?Sized> FrameIo for Box<I> {
 
 /// A clock that can wake a task at one deadline.
 pub trait Timer {
-    /// The time on the axis of the machine, which never runs backwards. A machine may call this method while it holds its lock
-    /// ([`Machine::turn`]), so it must not call the machine; and on any thread, if the transport [sends anywhere](FrameIo::sends_anywhere).
+    /// The current time, on the clock that the machine's deadlines are counted on. It never runs backwards. A machine may call this method while
+    /// it holds its lock ([`Machine::turn`]), so it must not call the machine. If the transport [sends anywhere](FrameIo::sends_anywhere), it may
+    /// be called on any thread.
     fn now(&self) -> Instant;
 
     /// Returns `Ready` once [`Self::now`] has reached `at`, never before. Until then it returns `Pending` and wakes the task at `at`; a
@@ -473,7 +474,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
             return Poll::Ready(self.error.take().map_or(Ok(None), Err));
         }
         if self.had_long_frame || self.release_at.is_some() {
-            self.keep_memory(outcome.now);
+            self.release_memory_when_due(outcome.now);
         }
         let until = earlier(outcome.until, self.read_by.filter(|_| self.expects_input()));
         let until = earlier(until, self.release_at);
@@ -487,7 +488,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
 
     /// Frees the memory of long frames if that is due, or sets the time at which it is due.
     #[cold]
-    fn keep_memory(&mut self, now: Instant) {
+    fn release_memory_when_due(&mut self, now: Instant) {
         if core::mem::take(&mut self.had_long_frame) {
             self.release_at = Some(now.saturating_add(MEMORY_GRACE));
         } else if self.release_at.is_some_and(|at| at <= now) {
@@ -635,7 +636,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         Ok(false)
     }
 
-    /// Calls `write`, unless writing has failed before. Returns `false` if it has failed.
+    /// Calls the closure `write`, and returns its result. Returns `false` if writing has failed, now or before.
     fn write(&mut self, write: impl FnOnce(&mut Self) -> Result<bool, I::Error>) -> bool {
         if !self.writing {
             return false;
@@ -740,14 +741,14 @@ mod tests {
         /// The number of frames of output at which it stops taking input.
         output_room: Option<usize>,
         /// `true` to echo without events.
-        mute: bool,
+        without_events: bool,
         /// The number of times that it claims to want input and then has no room, as may happen if other threads use a machine.
         refusals: usize,
         frames: usize,
         closed: bool,
         /// `true` if it closes on `Eof`, too.
         closes_at_eof: bool,
-        silent: bool,
+        only_counts: bool,
     }
 
     impl Machine for Echo {
@@ -759,8 +760,8 @@ mod tests {
                 return Err(Full(frame));
             }
             self.frames += 1;
-            if !self.silent {
-                if !self.mute {
+            if !self.only_counts {
+                if !self.without_events {
                     self.events.push_back(String::from_utf8_lossy(&frame).into_owned());
                 }
                 self.output.push_back(frame);
@@ -953,7 +954,7 @@ mod tests {
             self.pipe.borrow_mut().incoming.push_back(Ok(Some(Bytes::from_static(frame.as_bytes()))));
         }
 
-        fn ends(&self, end: Result<Option<Bytes>, Broken>) {
+        fn receives(&self, end: Result<Option<Bytes>, Broken>) {
             self.pipe.borrow_mut().incoming.push_back(end);
         }
 
@@ -961,7 +962,7 @@ mod tests {
             self.wakes.0.load(Ordering::Relaxed)
         }
 
-        /// Writes a frame between two turns. The machine's next deadline is `until`.
+        /// Writes a frame between two turns. The machine's next deadline is `until`. Returns `false` if a turn is needed at once.
         fn sends(&mut self, frame: &'static str, until: Option<Instant>) -> bool {
             assert!(self.driver.sends_early());
             let now = self.clock.now();
@@ -1001,7 +1002,7 @@ mod tests {
         let mut bench = Bench::new(Echo::default());
         assert_eq!(bench.turn(), Poll::Pending);
         bench.pipe.borrow_mut().room = Some(0);
-        assert!(bench.sends("one", None), "the transport wakes the task");
+        assert!(bench.sends("one", None), "no turn is needed: the transport will wake the task");
         assert!(!bench.driver.sends_early());
         bench.driver.machine_mut().output.push_back(Bytes::from_static(b"two"));
         bench.pipe.borrow_mut().room = None;
@@ -1029,7 +1030,7 @@ mod tests {
         assert!(!bench.driver.sends_early(), "a frame waits until the machine has room");
 
         let mut bench = idle();
-        bench.ends(Ok(None));
+        bench.receives(Ok(None));
         assert_eq!(bench.drain(), ["Eof"]);
         assert!(!bench.driver.sends_early());
 
@@ -1037,7 +1038,7 @@ mod tests {
         bench.pipe.borrow_mut().breaks_on_send = true;
         assert!(!bench.sends("one", None), "a turn must handle the failed write");
         assert!(!bench.driver.sends_early());
-        bench.ends(Ok(None));
+        bench.receives(Ok(None));
         assert_eq!(bench.turn(), Poll::Ready(Ok(Some("Failed".into()))));
         assert_eq!(bench.turn(), Poll::Ready(Err(Broken::Write)));
         assert!(!bench.driver.sends_early());
@@ -1105,7 +1106,7 @@ mod tests {
 
     #[test]
     fn a_turn_reads_at_most_64_frames_and_then_wakes_itself() {
-        let mut bench = Bench::new(Echo { silent: true, ..Echo::default() });
+        let mut bench = Bench::new(Echo { only_counts: true, ..Echo::default() });
         bench.pipe.borrow_mut().flood = true;
         for turn in 1..=3 {
             assert_eq!(bench.turn(), Poll::Pending);
@@ -1118,9 +1119,9 @@ mod tests {
 
     #[test]
     fn a_turn_reads_at_most_a_mebibyte_and_one_frame() {
-        let mut bench = Bench::new(Echo { silent: true, ..Echo::default() });
+        let mut bench = Bench::new(Echo { only_counts: true, ..Echo::default() });
         for _ in 0..5 {
-            bench.ends(Ok(Some(Bytes::from(vec![0; 600_000]))));
+            bench.receives(Ok(Some(Bytes::from(vec![0; 600_000]))));
         }
         assert_eq!((bench.turn(), bench.driver.machine().frames, bench.wakes()), (Poll::Pending, 2, 1));
         assert_eq!((bench.turn(), bench.driver.machine().frames, bench.wakes()), (Poll::Pending, 4, 2));
@@ -1138,7 +1139,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_frames_does_not_starve_a_timeout() {
-        let mut bench = Bench::new(Echo { silent: true, deadline: Some(Instant::from_millis(10)), ..Echo::default() });
+        let mut bench = Bench::new(Echo { only_counts: true, deadline: Some(Instant::from_millis(10)), ..Echo::default() });
         bench.pipe.borrow_mut().flood = true;
         assert_eq!(bench.turn(), Poll::Pending);
         bench.clock.now.set(10);
@@ -1216,7 +1217,7 @@ mod tests {
         let mut bench = Bench::new(Echo { refusals: 4, ..Echo::default() });
         bench.arrives("one");
         bench.arrives("two");
-        bench.ends(Ok(None));
+        bench.receives(Ok(None));
         assert_eq!(bench.turn(), Poll::Pending);
         let polled = bench.pipe.borrow().polled;
         assert_eq!((bench.turn(), bench.wakes()), (Poll::Pending, 2));
@@ -1224,14 +1225,14 @@ mod tests {
         assert_eq!(bench.drain(), ["one", "two", "Eof"]);
     }
 
-    /// A regression: the machine took the frame when it was passed for the second time in that turn, was full then, and nothing woke the
-    /// driver.
+    /// A regression: in the turn that read the end of input, the frame was passed twice. The machine took it the second time and was then full,
+    /// and nothing woke the driver to pass the end.
     #[test]
     fn regression_the_end_of_input_is_handled_after_a_frame_that_was_taken_late() {
-        let mut bench = Bench::new(Echo { refusals: 1, output_room: Some(1), mute: true, ..Echo::default() });
+        let mut bench = Bench::new(Echo { refusals: 1, output_room: Some(1), without_events: true, ..Echo::default() });
         bench.pipe.borrow_mut().room = Some(0);
         bench.arrives("one");
-        bench.ends(Ok(None));
+        bench.receives(Ok(None));
         assert_eq!((bench.turn(), bench.driver.machine().frames, bench.wakes()), (Poll::Pending, 1, 1));
         assert_eq!(bench.drain(), ["Eof"]);
     }
@@ -1245,7 +1246,7 @@ mod tests {
         let polled = bench.pipe.borrow().polled;
         bench.driver.machine_mut().output.push_back(Bytes::from_static(b"last words"));
         bench.driver.machine_mut().closed = true;
-        bench.ends(Err(Broken::Read));
+        bench.receives(Err(Broken::Read));
         assert_eq!(bench.turn(), Poll::Ready(Ok(None)));
         assert_eq!(
             (bench.pipe.borrow().polled, &bench.pipe.borrow().taken[..]),
@@ -1253,8 +1254,8 @@ mod tests {
         );
     }
 
-    /// A regression: the peer's five seconds to read another refusal counted from an old time, since no other call had passed the current
-    /// one to the session.
+    /// A regression: the five seconds in which the peer has to read a reply (here a pong) were counted from an old time, since a session that took
+    /// no frame had not been told the current time before its output was polled.
     #[test]
     fn regression_a_session_that_takes_no_frame_learns_the_time_before_it_writes() {
         let mut config = Config::mcp_server(Identity::new("s", "1"));
@@ -1283,7 +1284,7 @@ mod tests {
 
     #[test]
     fn the_memory_of_a_long_frame_is_released_once_there_was_none_for_two_seconds() {
-        let mut bench = Bench::new(Echo { mute: true, ..Echo::default() });
+        let mut bench = Bench::new(Echo { without_events: true, ..Echo::default() });
         bench.arrives("short");
         assert_eq!((bench.turn(), bench.clock.timer_at.get()), (Poll::Pending, None));
         for now in [1000, 2000] {
@@ -1313,7 +1314,7 @@ mod tests {
     /// The transport was not polled to `Pending` when the machine had no room, so only the driver itself can wake its task.
     #[test]
     fn regression_a_driver_whose_writing_makes_room_for_reading_wakes_itself() {
-        let mut bench = Bench::new(Echo { output_room: Some(1), mute: true, ..Echo::default() });
+        let mut bench = Bench::new(Echo { output_room: Some(1), without_events: true, ..Echo::default() });
         bench.arrives("one");
         bench.arrives("two");
         assert_eq!(bench.turn(), Poll::Pending);
@@ -1327,7 +1328,7 @@ mod tests {
         let mut bench = Bench::new(Echo::default());
         bench.pipe.borrow_mut().room = Some(0);
         bench.arrives("question");
-        bench.ends(Ok(None));
+        bench.receives(Ok(None));
         assert_eq!(bench.drain(), ["question", "Eof"]);
         let polled = bench.pipe.borrow().polled;
         bench.pipe.borrow_mut().room = None;
@@ -1340,13 +1341,13 @@ mod tests {
     fn a_failed_read_is_reported_once_after_all_events_and_the_transport_is_closed() {
         let mut bench = Bench::new(Echo::default());
         bench.arrives("before");
-        bench.ends(Err(Broken::Read));
+        bench.receives(Err(Broken::Read));
         assert_eq!(bench.drain(), ["before", "Failed"]);
         assert!(bench.pipe.borrow().closed, "closed by the time the error is seen");
         assert_eq!(bench.turn(), Poll::Ready(Ok(None)), "the error, which `drain` has got, is returned once");
 
         let mut bench = Bench::new(Echo::default());
-        bench.ends(Err(Broken::Read));
+        bench.receives(Err(Broken::Read));
         assert_eq!(bench.turn(), Poll::Ready(Ok(Some("Failed".into()))));
         assert_eq!(bench.turn(), Poll::Ready(Err(Broken::Read)));
         assert_eq!(bench.turn(), Poll::Ready(Ok(None)));
@@ -1355,15 +1356,15 @@ mod tests {
 
     #[test]
     fn frames_that_arrived_before_a_failed_write_are_not_lost() {
-        let mut bench = Bench::new(Echo { silent: true, ..Echo::default() });
+        let mut bench = Bench::new(Echo { only_counts: true, ..Echo::default() });
         bench.pipe.borrow_mut().breaks_on_send = true;
         bench.driver.machine_mut().output.push_back(Bytes::from_static(b"too late"));
         assert_eq!(bench.turn(), Poll::Pending);
-        assert_eq!(bench.wakes(), 1, "it looks again by itself");
-        bench.driver.machine_mut().silent = false;
+        assert_eq!(bench.wakes(), 1, "it wakes itself");
+        bench.driver.machine_mut().only_counts = false;
         // The runtime reports the arrival only now.
         bench.arrives("the last words");
-        bench.ends(Ok(None));
+        bench.receives(Ok(None));
         assert_eq!(bench.turn(), Poll::Ready(Ok(Some("the last words".into()))));
         assert_eq!(bench.turn(), Poll::Ready(Ok(Some("Failed".into()))), "no orderly end: nothing can be answered");
         assert_eq!(bench.turn(), Poll::Ready(Err(Broken::Write)));
@@ -1372,7 +1373,7 @@ mod tests {
 
     #[test]
     fn after_a_failed_write_input_is_still_read_for_half_a_second() {
-        let mut bench = Bench::new(Echo { silent: true, ..Echo::default() });
+        let mut bench = Bench::new(Echo { only_counts: true, ..Echo::default() });
         bench.pipe.borrow_mut().breaks_on_send = true;
         bench.pipe.borrow_mut().flood = true;
         bench.driver.machine_mut().output.push_back(Bytes::from_static(b"x"));
@@ -1389,11 +1390,11 @@ mod tests {
     #[test]
     fn a_failed_write_after_the_end_of_input_is_the_end_without_a_grace() {
         let mut bench = Bench::new(Echo::default());
-        bench.ends(Ok(None));
+        bench.receives(Ok(None));
         assert_eq!(bench.drain(), ["Eof"]);
         bench.pipe.borrow_mut().breaks_on_send = true;
         bench.driver.machine_mut().output.push_back(Bytes::from_static(b"x"));
-        assert_eq!((bench.turn(), bench.wakes()), (Poll::Pending, 1), "it looks again by itself");
+        assert_eq!((bench.turn(), bench.wakes()), (Poll::Pending, 1), "it wakes itself");
         assert_eq!(bench.turn(), Poll::Ready(Ok(Some("Failed".into()))));
         assert_eq!(bench.turn(), Poll::Ready(Err(Broken::Write)));
     }
@@ -1441,14 +1442,14 @@ mod tests {
     fn an_error_of_closing_is_reported_unless_another_came_first() {
         let mut bench = Bench::new(Echo { closes_at_eof: true, ..Echo::default() });
         bench.pipe.borrow_mut().breaks_on_close = true;
-        bench.ends(Ok(None));
+        bench.receives(Ok(None));
         assert_eq!(bench.turn(), Poll::Ready(Ok(Some("Eof".into()))));
         assert_eq!(bench.turn(), Poll::Ready(Err(Broken::Close)));
         assert_eq!(bench.turn(), Poll::Ready(Ok(None)));
 
         let mut bench = Bench::new(Echo::default());
         bench.pipe.borrow_mut().breaks_on_close = true;
-        bench.ends(Err(Broken::Read));
+        bench.receives(Err(Broken::Read));
         assert_eq!(bench.turn(), Poll::Ready(Ok(Some("Failed".into()))));
         assert_eq!(bench.turn(), Poll::Ready(Err(Broken::Read)));
     }

@@ -21,9 +21,9 @@ fn main() -> ExitCode {
 }
 
 /// A reader, a writer, and a value that must live as long as they do.
-struct Bytes<R, W, L>(R, W, L);
+struct Halves<R, W, L>(R, W, L);
 
-impl<R, W, L> Pipe for Bytes<R, W, L>
+impl<R, W, L> Pipe for Halves<R, W, L>
 where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
@@ -50,17 +50,17 @@ impl Pipes for SmolPipes {
 
     fn pipes(bytes: usize) -> (Box<dyn Pipe>, Box<dyn Pipe>) {
         let (here, there) = (piper::pipe(bytes), piper::pipe(bytes));
-        (Box::new(Bytes(here.0, there.1, ())), Box::new(Bytes(there.0, here.1, ())))
+        (Box::new(Halves(here.0, there.1, ())), Box::new(Halves(there.0, here.1, ())))
     }
 
     fn own_pipes() -> Box<dyn Pipe> {
-        Box::new(Bytes(Unblock::new(io::stdin()), Unblock::new(io::stdout()), ()))
+        Box::new(Halves(Unblock::new(io::stdin()), Unblock::new(io::stdout()), ()))
     }
 
     fn child_pipes(command: Command) -> io::Result<Box<dyn Pipe>> {
         let mut command = smol::process::Command::from(command);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
         let (reader, writer) = child.stdout.take().zip(child.stdin.take()).ok_or(io::ErrorKind::BrokenPipe)?;
-        Ok(Box::new(Bytes(reader, writer, child)))
+        Ok(Box::new(Halves(reader, writer, child)))
     }
 }

@@ -142,7 +142,7 @@ impl Context {
     pub fn open_url(&self, open: OpenUrl) -> AskFuture<Result<Consent, AskFailed>> {
         AskFuture::new(&self.served, Ok(open.into()), |answer| match answer? {
             Answer::OpenUrl(consent) => Ok(consent),
-            _ => Err(AskFailed::Mismatch(String::from("it is no answer about an address"))),
+            _ => Err(AskFailed::Mismatch(String::from("it is not an answer to a request to open a URL"))),
         })
     }
 
@@ -176,7 +176,7 @@ impl Context {
 fn sampled(answer: Result<Answer, AskFailed>) -> Result<Sampled, AskFailed> {
     match answer? {
         Answer::Sample(sampled) => Ok(sampled),
-        _ => Err(AskFailed::Mismatch(String::from("it is no model's answer"))),
+        _ => Err(AskFailed::Mismatch(String::from("it is not an answer to a sampling request"))),
     }
 }
 

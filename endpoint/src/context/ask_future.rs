@@ -79,7 +79,7 @@ impl<T> AskFuture<T> {
     /// Sends the input request, or looks its answer up in the log.
     fn begin(served: &Arc<ServedCall>, ask: Ask, key: Option<Text>, within: Option<Duration>) -> Result<Begun, AskFailed> {
         if is_in_effect(&**served) {
-            return Err(AskFailed::Invalid(String::from("it stands in an effect of `once`")));
+            return Err(AskFailed::Invalid(String::from("it was made within an effect of `once`")));
         }
         if served.asks_in_rounds() {
             return Ok(match served.ask_in_round(Asking::new(ask, key, within))? {

@@ -685,7 +685,9 @@ fn an_effect_can_neither_ask_nor_run_another_effect() {
     }
     let text = response(&frames)["result"]["content"][0]["text"].as_str().unwrap().to_owned();
     assert!(
-        text.contains("stands in an effect") && text.contains("stands in another") && text.contains("true the effect \"same\""),
+        text.contains("made within an effect")
+            && text.contains("within another effect")
+            && text.contains("true the effect \"same\""),
         "{text}"
     );
 }

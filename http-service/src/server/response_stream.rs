@@ -1,4 +1,4 @@
-//! The handle of a handler on the stream that its reply goes out by.
+//! The end of an HTTP response before the call that it answers.
 
 use core::fmt;
 use std::sync::{Arc, Weak};
@@ -17,7 +17,7 @@ use super::Shared;
 ///
 /// let backup = Tool::new("backup", async |context: Context, ()| {
 ///     if let Some(stream) = context.extensions().get::<ResponseStream>() {
-///         // It takes an hour: let the client come back for the result. A client that cannot stays connected.
+///         // It takes an hour: let the client come back for the result. If the client cannot come back, nothing changes.
 ///         let _ = stream.suspend();
 ///     }
 ///     Ok("done")

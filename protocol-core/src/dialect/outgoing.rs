@@ -7,7 +7,7 @@ use super::{CompletionOf, CompletionRequest, Level, Op};
 use crate::json::write::{Object, text_size, write_string, write_text};
 use crate::json::{Json, Text, read};
 
-/// A request to write. Its parts are serialized only into its frame.
+/// A request to write. Its parts are kept as they are, and serialized when the frame is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Outgoing {
     pub(crate) op: Op,
@@ -42,8 +42,8 @@ impl Outgoing {
         Self { op, parts, meta: None }
     }
 
-    /// Returns `false` for a log level that is unknown, and for a subscription without a URI. A session whose peer serves stateless requests
-    /// must read both, since it sends no request of this kind.
+    /// Returns `false` for a log level that is unknown, and for a subscription without a URI. With a stateless peer the session sends no such
+    /// request: the level goes into the `_meta` of its requests, and the URI into its `subscriptions/listen`. So it has to know them.
     pub(crate) fn is_understood(&self) -> bool {
         match self.op {
             Op::SetLogLevel => self.level().is_some(),
@@ -74,6 +74,7 @@ impl Outgoing {
             Parts::Nothing => 2,
             Parts::Named { name, arguments } => sum(NAMES, [text_size(name.as_bytes()), arguments.as_bytes().len()]),
             Parts::Resource { uri, subscription } => {
+                // On Tesseron the URI is also the name of a subscription that has none.
                 let subscription =
                     subscription.as_ref().map_or_else(|| text_size(uri.as_bytes()), |name| text_size(name.as_bytes()));
                 sum(NAMES, [text_size(uri.as_bytes()), subscription])

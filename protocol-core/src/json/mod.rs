@@ -89,7 +89,7 @@ impl Json {
     /// The exact text.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        // Never empty: the bytes were checked when the value was made.
+        // The default is never used: the bytes were checked when the value was made.
         core::str::from_utf8(&self.0).unwrap_or_default()
     }
 
@@ -175,7 +175,8 @@ impl Json {
     }
 
     /// Stores text that is known to be one JSON value, nested at most 120 deep. Nothing is checked: invalid text corrupts the frame that it
-    /// is written into, so use [`Json::parse`] for text from outside. [`write::Object::value`] writes JSON that needs no check.
+    /// is written into, so use [`Json::parse`] for text from outside, and
+    /// [`write::Object::value`] to build an object.
     #[must_use]
     pub fn written(text: Vec<u8>) -> Self {
         Self(text.into())

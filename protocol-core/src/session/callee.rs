@@ -289,12 +289,12 @@ impl Session {
     pub(super) fn arm_inbound_call(&mut self, id: InboundId, deadline: Duration) {
         let Some(inbound) = self.inbound_calls.get_mut(&id) else { return };
         if !inbound.arm(id, deadline, self.now, &mut self.timers) {
-            self.pass_deadline(id);
+            self.expire_inbound_call(id);
         }
     }
 
     /// Ends a call whose deadline has passed: sends a reply and cancels the handler.
-    pub(super) fn pass_deadline(&mut self, id: InboundId) {
+    pub(super) fn expire_inbound_call(&mut self, id: InboundId) {
         self.cut_short(id, CutShort::Deadline, CancelReason::Deadline);
     }
 

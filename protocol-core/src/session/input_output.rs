@@ -114,7 +114,8 @@ impl Session {
     /// | [`Gone::Exchange`] | [`Outcome::Lost`] | it goes on: the response may come by another stream |
     /// | [`Gone::Response`] | [`Outcome::Lost`] | [`Outcome::Lost`] |
     ///
-    /// A stopped lane that is gone is resumed. If exchanges live with their lanes, the output of the lane is dropped, except on the channel.
+    /// If the lane was stopped, it counts as writable again, so that the frames that are kept for it can be polled. If exchanges live with their
+    /// lanes, its output is dropped, except on the channel.
     ///
     /// # Errors
     /// [`NotLive`] for a lane that is not open, or an exchange that is over.
@@ -278,9 +279,9 @@ impl Session {
                 if call.is_retry_due(self.now) {
                     return self.retry_call(id);
                 }
-                let clock = call.deadline().map_or(TimeoutKind::MaxTotal, |(_, clock)| clock);
+                let kind = call.deadline().map_or(TimeoutKind::MaxTotal, |(_, kind)| kind);
                 let is_ping = call.op().is_ping();
-                self.settle_call(id, Outcome::TimedOut(clock), Some("timed out"));
+                self.settle_call(id, Outcome::TimedOut(kind), Some("timed out"));
                 if is_ping {
                     self.violation(Violation::PingUnanswered);
                 }
@@ -297,7 +298,7 @@ impl Session {
                 if let Some(inbound) = self.inbound_calls.get_mut(&id) {
                     inbound.forget_deadline();
                 }
-                self.pass_deadline(id);
+                self.expire_inbound_call(id);
             }
             TimerKey::Flush(id) => {
                 self.forget_timer(id);
@@ -374,7 +375,7 @@ impl Session {
     /// Sends an unsolicited reply.
     pub(super) fn push_unsolicited(&mut self, lane: Lane, kind: ReplyKind, frame: WrittenFrame) {
         self.outbox.push(lane, Class::Unsolicited(kind), frame);
-        if self.is_overrun(lane) && !self.outbox.queue(lane).is_some_and(LaneQueue::is_counting) {
+        if self.is_overrun(lane) && !self.outbox.queue(lane).is_some_and(LaneQueue::is_overload_timed) {
             self.restart_overload(lane);
         }
     }

@@ -270,7 +270,7 @@ impl LaneQueue {
 
     /// Returns `true` if the peer's time to read an unsolicited reply is running.
     #[inline]
-    pub(super) fn is_counting(&self) -> bool {
+    pub(super) fn is_overload_timed(&self) -> bool {
         self.overload.is_counting()
     }
 

@@ -45,7 +45,7 @@ where
     done
 }
 
-/// A user that accepts every form as it is proposed and says yes, beside a model that does the same.
+/// A client whose user accepts every form with its default values, whose model answers `Yes.`, and which has no roots.
 struct Accepts;
 
 impl Client for Accepts {

@@ -18,8 +18,8 @@ fn log(server: &mut Scripted, level: Level) -> Logged {
     server.session.log(None, record(level), server.now).unwrap()
 }
 
-/// A record whose text is `number`.
-fn numbered(server: &mut Scripted, number: usize) -> Logged {
+/// Logs a record whose data is `number`.
+fn log_number(server: &mut Scripted, number: usize) -> Logged {
     let record = LogRecord::new(Level::Error, json(&number.to_string()));
     server.session.log(None, record, server.now).unwrap()
 }
@@ -65,7 +65,7 @@ fn the_level_of_the_config_applies_until_a_client_sets_one_and_then_the_last_one
     assert_eq!((log(&mut defaults, Level::Debug), log(&mut defaults, Level::Info)), (Logged::Unwanted, Logged::Sent));
 }
 
-/// Cancellation: nothing more leaves for a cancelled request. A regression: a record that waited to be polled left after the cancel.
+/// No frame for a request is sent after its cancel (MCP, Cancellation). A regression: a queued record was still sent.
 #[test]
 fn records_that_wait_are_withdrawn_when_the_peer_cancels_their_call() {
     let mut server = Scripted::server(server_config());
@@ -130,23 +130,24 @@ fn while_too_much_output_is_queued_a_new_record_replaces_the_oldest() {
     // Two records fit, and the third exceeds the limit.
     let room = frame(1).len() * 2 + 1;
     let mut server = Scripted::server(with(server_config(), |config| config.limits.output_bytes = room));
-    let logged: Vec<_> = (1..=7).map(|number| numbered(&mut server, number)).collect();
+    let logged: Vec<_> = (1..=7).map(|number| log_number(&mut server, number)).collect();
     assert_eq!(logged[..3], [Logged::Sent; 3]);
+    // Each of these was queued in place of an older record.
     assert_eq!(logged[3..], [Logged::Dropped; 4]);
     assert_eq!(server.session.stats().logs_dropped, 4);
     assert_eq!(server.sent(), [5, 6, 7].map(frame));
-    assert_eq!(numbered(&mut server, 8), Logged::Sent);
+    assert_eq!(log_number(&mut server, 8), Logged::Sent);
 }
 
 #[test]
 fn a_record_without_room_replaces_only_as_many_older_ones_as_it_needs() {
     let mut server = Scripted::server(with(server_config(), |config| config.limits.output_bytes = 200));
     let id = server.receive_call(1);
-    numbered(&mut server, 1);
-    numbered(&mut server, 2);
+    log_number(&mut server, 1);
+    log_number(&mut server, 2);
     // Dropping one record does not bring the output below the limit.
     server.reply(id, Reply::Tool(ToolOutput::text("x".repeat(200))));
-    assert_eq!(numbered(&mut server, 3), Logged::Dropped);
+    assert_eq!(log_number(&mut server, 3), Logged::Dropped);
     let sent = server.sent();
     let records: Vec<_> = sent.iter().filter(|frame| frame.contains("notifications/message")).collect();
     assert!(records.len() == 2 && records[1].contains(r#""data":3"#), "{sent:?}");

@@ -467,5 +467,5 @@ fn an_effect_may_drive_an_endpoint_that_makes_input_requests() {
     let mut process = Process::new(plain(tool));
     let frames = process.request(1, "tools/call", &json!({"name": "t"}));
     let text = response(&frames)["result"]["content"][0]["text"].as_str().unwrap().to_owned();
-    assert!(text.contains("answer to after") && text.contains("stands in an effect"), "{text}");
+    assert!(text.contains("answer to after") && text.contains("made within an effect"), "{text}");
 }
