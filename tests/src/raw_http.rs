@@ -192,8 +192,11 @@ impl Response {
 
     /// The last message.
     pub(crate) fn message(&self) -> Result<Value, Failure> {
-        let lines =
-            self.body.lines().rev().filter_map(|line| line.strip_prefix("data: ").or(line.starts_with('{').then_some(line)));
+        let lines = self
+            .body
+            .lines()
+            .rev()
+            .filter_map(|line| line.strip_prefix("data: ").or_else(|| line.starts_with('{').then_some(line)));
         let text = lines.into_iter().next().ok_or("no message")?;
         Ok(serde_json::from_str(text)?)
     }
