@@ -7,6 +7,8 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -205,7 +207,9 @@ fn an_invalid_command_line_is_reported_in_one_line_with_status_2() {
 
 #[test]
 fn help_lists_the_flags_and_the_exit_statuses() {
-    for (name, flag) in [("call", "--cancel-after"), ("tools", "--deadline")] {
+    for (name, flag) in
+        [("call", "--cancel-after"), ("call", "--url"), ("call", "--header"), ("tools", "--deadline"), ("tools", "--http")]
+    {
         let ended = start(name, ["--help"], Stdio::null()).end().with(0);
         assert!(ended.out.contains(flag) && ended.out.contains("Exit status"), "{ended:?}");
         assert!(!ended.out.contains("--serve-tools"), "{ended:?}");
@@ -515,6 +519,81 @@ fn each_round_of_a_call_may_go_to_another_process_that_has_the_key() {
         start("tools", ["--seal-key", wrong.to_str().expect("UTF-8")], Stdio::null()).end().complained(4, words);
     }
     start("tools", ["--seal-key", "/no/such/key"], Stdio::null()).end().complained(4, "/no/such/key");
+}
+
+/// Two servers behind one address, which take turns.
+struct Turns {
+    servers: [String; 2],
+    next: AtomicUsize,
+    /// The number of calls of tools that each has got.
+    calls: [AtomicUsize; 2],
+}
+
+impl Turns {
+    /// Starts to forward each request to the next server, on a connection of its own. Returns the URL.
+    fn start(self: &Arc<Self>) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let turns = Arc::clone(self);
+        thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let turns = Arc::clone(&turns);
+                thread::spawn(move || turns.forward(client));
+            }
+        });
+        format!("http://{address}/mcp")
+    }
+
+    /// Forwards one request with its body, and its response until the server closes the connection.
+    fn forward(&self, mut client: TcpStream) {
+        let mut lines = BufReader::new(client.try_clone().expect("a socket"));
+        let (mut head, mut length) = (String::from("Connection: close\r\n"), 0);
+        let mut request = String::new();
+        if lines.read_line(&mut request).unwrap_or(0) == 0 {
+            return;
+        }
+        loop {
+            let mut line = String::new();
+            lines.read_line(&mut line).expect("a head");
+            if let Some((_, value)) = line.split_once(':').filter(|(name, _)| name.eq_ignore_ascii_case("content-length")) {
+                length = value.trim().parse().expect("a length");
+            }
+            head.push_str(&line);
+            if line == "\r\n" {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        lines.read_exact(&mut body).expect("a body");
+        let turn = self.next.fetch_add(1, Ordering::Relaxed) % 2;
+        if String::from_utf8_lossy(&body).contains("tools/call") {
+            self.calls[turn].fetch_add(1, Ordering::Relaxed);
+        }
+        let mut server = TcpStream::connect(&self.servers[turn]).expect("a server");
+        server.write_all(&[request.as_bytes(), head.as_bytes(), &body].concat()).expect("a reader");
+        let _ = std::io::copy(&mut server, &mut client);
+    }
+}
+
+#[test]
+fn a_call_whose_rounds_go_to_two_processes_behind_one_address_gives_the_same_result() {
+    let key = Scratch::new("key");
+    fs::write(&key, "5c".repeat(32)).expect("a file");
+    let key = key.to_str().expect("UTF-8");
+    let started = [(), ()].map(|()| {
+        let mut tools = start("tools", ["--http", "127.0.0.1:0", "--seal-key", key], Stdio::null());
+        let line = tools.until_error_line("listening on http://");
+        let url = line.rsplit(' ').next().expect("a URL").to_owned();
+        (tools, url.strip_prefix("http://").and_then(|rest| rest.strip_suffix("/mcp")).expect("a URL").to_owned())
+    });
+    let servers = [started[0].1.clone(), started[1].1.clone()];
+    let turns = Arc::new(Turns { servers, next: AtomicUsize::new(0), calls: Default::default() });
+    let url = turns.start();
+    let asked = ["--answer", r#"{"name":"Ada"}"#, "--sample-reply", "Fine.", "survey", r#"{"topic":"tea"}"#];
+    let ended = call(&[&["--era", "modern", "--url", &url][..], &asked].concat()).with(0);
+    assert_eq!(ended.out, "{\"participant\":\"Ada\",\"number\":1,\"opinion\":\"Fine.\",\"publish\":true}\n", "{ended:?}");
+    let calls = turns.calls.each_ref().map(|calls| calls.load(Ordering::Relaxed));
+    assert_eq!(calls, [2, 2], "the first request and three retries");
 }
 
 #[test]

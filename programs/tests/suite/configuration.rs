@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde::Deserialize;
@@ -42,8 +41,7 @@ fn entries() -> BTreeMap<String, Entry> {
 /// Lists the tools of a server with `call`, which must succeed.
 fn list(server: impl IntoIterator<Item = OsString>) -> String {
     let home = Scratch::new("home");
-    // On tokio, since `smol-call` calls no server over HTTP.
-    let mut command = Command::new(Path::new(env!("CARGO_BIN_EXE_call")));
+    let mut command = Command::new(program("call"));
     command.arg("--list").args(server).env("HOME", home.as_os_str()).stdin(Stdio::null());
     Running::of(command).end().with(0).out
 }
