@@ -15,9 +15,19 @@ const TAP = fileURLToPath(new URL('../tap.py', import.meta.url));
 const logs = mkdtempSync(join(tmpdir(), 'interop-'));
 let sessions = 0;
 
-/** Starts a server with a tap on the pipe, lets `use` talk to it, and closes it. `mode` says which era the client looks for. */
-export async function connect2(command, { mode, sample, elicit, open, onLog }, use) {
-  const log = join(logs, `${sessions++}.jsonl`);
+/** Someone who answers whatever is asked, and what a survey says of them. */
+export const SURVEY = { participant: 'Ada', opinion: 'Foxes are fine.', publish: true };
+export const EVERYTHING = {
+  sample: () => SURVEY.opinion,
+  elicit: ({ requestedSchema: { properties } }) => ({
+    action: 'accept',
+    content: Object.fromEntries(Object.keys(properties).map((name) => [name, SURVEY.participant])),
+  }),
+  open: () => ({ action: 'accept' }),
+};
+
+/** A client that declares what it has handlers for. `mode` says which era it looks for. */
+export function client2({ mode, sample, elicit, open, onLog }) {
   const capabilities = { ...(sample && { sampling: {} }), ...((elicit || open) && { elicitation: modes({ elicit, open }) }) };
   const client = new Client(CLIENT, { capabilities, versionNegotiation: { mode } });
   if (sample) {
@@ -32,6 +42,13 @@ export async function connect2(command, { mode, sample, elicit, open, onLog }, u
   }
   if (onLog) client.setNotificationHandler('notifications/message', ({ params }) => onLog(params));
   client.call = (name, args, options, meta) => client.callTool({ name, arguments: args, ...(meta && { _meta: meta }) }, options);
+  return client;
+}
+
+/** Starts a server with a tap on the pipe, lets `use` talk to it, and closes it. */
+export async function connect2(command, options, use) {
+  const log = join(logs, `${sessions++}.jsonl`);
+  const client = client2(options);
   client.traffic = new Traffic(log);
   await client.connect(new StdioClientTransport({ command: process.env.PYTHON, args: ['-I', TAP, log, '--', ...command] }));
   try {

@@ -10,6 +10,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { CLIENT, collector, structured, succeeded, texts, types, value } from './client.mjs';
+import { client2, EVERYTHING, SURVEY } from './client2.mjs';
 import * as expected from './expected.mjs';
 import { contains, equal, holds, run, scenario, short } from './scenario.mjs';
 
@@ -18,6 +19,7 @@ const one = { ...sdk('@modelcontextprotocol/sdk/client/index.js'), ...sdk('@mode
 const two = sdk('@modelcontextprotocol/client');
 
 const REVISION = '2026-07-28';
+const PINNED = { mode: { pin: REVISION } };
 const folder = mkdtempSync(join(tmpdir(), 'interop-'));
 let servers = 0;
 
@@ -39,8 +41,6 @@ async function serve(flags, use) {
   }
 }
 
-const call = (client) => (name, args, options) => client.callTool({ name, arguments: args }, ...(client instanceof one.Client ? [undefined] : []), options);
-
 /** Connects the client 1.x, lets `use` talk to the server, and closes it. */
 async function first(url, { sample, elicit, ...options }, use) {
   const capabilities = { ...(sample && { sampling: {} }), ...(elicit && { elicitation: {} }) };
@@ -52,7 +52,7 @@ async function first(url, { sample, elicit, ...options }, use) {
   if (elicit) client.setRequestHandler(types.ElicitRequestSchema, ({ params }) => elicit(params));
   const transport = new one.StreamableHTTPClientTransport(new URL(url), options);
   await client.connect(transport);
-  client.call = call(client);
+  client.call = (name, args, options) => client.callTool({ name, arguments: args }, undefined, options);
   try {
     return await use(client, transport);
   } finally {
@@ -60,16 +60,16 @@ async function first(url, { sample, elicit, ...options }, use) {
   }
 }
 
-/** Connects the client 2.x. What it asks for is written down. */
-async function second(url, mode, use) {
-  const client = new two.Client(CLIENT, { versionNegotiation: { mode } });
+/** Connects the client 2.x with the options of `client2`. What it sends is written down. */
+async function second(url, options, use) {
+  const client = client2(options);
   const asked = [];
   const fetching = (address, init) => {
-    asked.push({ method: init?.method ?? 'GET', rpc: init?.body && JSON.parse(init.body).method, headers: new Headers(init?.headers) });
+    const { method: rpc, id, params } = init?.body ? JSON.parse(init.body) : {};
+    asked.push({ method: init?.method ?? 'GET', rpc, id, params, headers: new Headers(init?.headers) });
     return fetch(address, init);
   };
   await client.connect(new two.StreamableHTTPClientTransport(new URL(url), { fetch: fetching }));
-  client.call = call(client);
   try {
     return await use(client, asked);
   } finally {
@@ -173,7 +173,7 @@ scenario('1.x runs five calls of one session at once, each with its own updates'
 
 scenario(`2.x, pinned to ${REVISION}, lists and follows a call to its end by POST alone`, async () => {
   await serve([], async ({ url }) => {
-    await second(url, { pin: REVISION }, async (client, asked) => {
+    await second(url, PINNED, async (client, asked) => {
       equal('the names of the tools, sorted', (await client.listTools()).tools.map(({ name }) => name).sort(), expected.TOOLS);
       const { updates, onprogress } = collector();
       const result = await client.call('progress', { steps: 3, step_ms: 200 }, { onprogress });
@@ -191,14 +191,14 @@ scenario(`2.x, pinned to ${REVISION}, lists and follows a call to its end by POS
 
 scenario(`2.x, probing, finds ${REVISION}, and falls back to the handshake where only older revisions are served`, async () => {
   await serve([], async ({ url }) => {
-    await second(url, 'auto', async (client, asked) => {
+    await second(url, { mode: 'auto' }, async (client, asked) => {
       equal('the negotiated version', client.getNegotiatedProtocolVersion(), REVISION);
       succeeded(await client.call('chatty', {}));
       equal('the requests', asked.map(({ rpc }) => rpc), ['server/discover', 'tools/call']);
     });
   });
   await serve(['--era', 'legacy'], async ({ url }) => {
-    await second(url, 'auto', async (client, asked) => {
+    await second(url, { mode: 'auto' }, async (client, asked) => {
       succeeded(await client.call('chatty', {}));
       holds(`expected a handshake, came ${short(asked)}`, asked.some(({ rpc }) => rpc === 'initialize'));
     });
@@ -207,8 +207,8 @@ scenario(`2.x, probing, finds ${REVISION}, and falls back to the handshake where
 
 scenario('2.x, without negotiation, opens a session beside clients that have none', async () => {
   await serve([], async ({ url }) => {
-    await second(url, { pin: REVISION }, async (modern) => {
-      await second(url, 'legacy', async (legacy, asked) => {
+    await second(url, PINNED, async (modern) => {
+      await second(url, { mode: 'legacy' }, async (legacy, asked) => {
         const both = await Promise.all([modern, legacy].map((client) => client.call('progress', { steps: 2, step_ms: 100 })));
         both.forEach((result) => equal('the result', structured(succeeded(result)).steps, 2));
         holds('expected the calls to name a session', asked.at(-1).headers.has('mcp-session-id'));
@@ -220,7 +220,7 @@ scenario('2.x, without negotiation, opens a session beside clients that have non
 
 scenario('2.x cancels a call by closing its response, and the handler hears of it', async () => {
   await serve([], async ({ url, outcomes }) => {
-    await second(url, { pin: REVISION }, async (client, asked) => {
+    await second(url, PINNED, async (client, asked) => {
       const controller = new AbortController();
       let seen = 0;
       const onprogress = () => ++seen === 2 && controller.abort('enough');
@@ -235,7 +235,7 @@ scenario('2.x cancels a call by closing its response, and the handler hears of i
 
 scenario('2.x gets errors as JSON-RPC has them, whatever the status', async () => {
   await serve([], async ({ url }) => {
-    await second(url, { pin: REVISION }, async (client) => {
+    await second(url, PINNED, async (client) => {
       const unknown = await client.call('no_such_tool', {}).catch((error) => error);
       holds(`expected a JSON-RPC error, came ${short(unknown)}`, unknown instanceof two.ProtocolError);
       equal('the code for an unknown tool', unknown.code, -32602);
@@ -251,12 +251,64 @@ scenario('2.x gets errors as JSON-RPC has them, whatever the status', async () =
 
 scenario('2.x subscribes to nothing that comes, which ends at once, and calls on', async () => {
   await serve([], async ({ url }) => {
-    const client = new two.Client(CLIENT, { versionNegotiation: { mode: { pin: REVISION } } });
-    await client.connect(new two.StreamableHTTPClientTransport(new URL(url)));
-    const subscription = await client.listen({ toolsListChanged: true });
-    equal('what is honoured', subscription.honoredFilter, {});
-    equal('the end of the subscription', await subscription.closed, 'graceful');
-    succeeded(await call(client)('chatty', {}));
+    await second(url, PINNED, async (client) => {
+      const subscription = await client.listen({ toolsListChanged: true });
+      equal('what is honoured', subscription.honoredFilter, {});
+      equal('the end of the subscription', await subscription.closed, 'graceful');
+      succeeded(await client.call('chatty', {}));
+    });
+  });
+});
+
+/** The requests of one tool, each with an id of its own. Every one but the first brings the state of the round before, and its answers. */
+function rounds(asked, tool) {
+  const calls = asked.filter(({ rpc, params }) => rpc === 'tools/call' && params.name === tool);
+  equal('the request ids', new Set(calls.map(({ id }) => id)).size, calls.length);
+  equal('states of the first request', calls[0].params.requestState, undefined);
+  equal('the states', new Set(calls.map(({ params }) => params.requestState)).size, calls.length);
+  return calls.map(({ params }) => Object.keys(params.inputResponses ?? {}).length);
+}
+
+for (const [how, mode] of [['pinned', { pin: REVISION }], ['probing', 'auto']]) {
+  scenario(`2.x, ${how}, answers what tools ask by calling them again, in up to three rounds, and posts nothing but requests`, async () => {
+    await serve([], async ({ url }) => {
+      await second(url, { mode, ...EVERYTHING }, async (client, asked) => {
+        equal('after a yes', value(succeeded(await client.call('delete', { name: 'old.txt' }))), { deleted: 'old.txt' });
+        const renamed = { from: 'old.txt', to: SURVEY.participant };
+        equal('after a form', value(succeeded(await client.call('rename', { name: 'old.txt' }))), { renamed });
+        equal('the survey', structured(succeeded(await client.call('survey', { topic: 'foxes' }))), { ...SURVEY, number: 1 });
+        for (const [tool, answers] of [['delete', [0, 1]], ['rename', [0, 1]], ['survey', [0, 1, 1, 1]]]) {
+          equal(`the answers in each request of ${tool}`, rounds(asked, tool), answers);
+        }
+        const posts = ['POST server/discover', ...Array(8).fill('POST tools/call')];
+        equal('the requests', asked.map(({ method, rpc }) => `${method} ${rpc}`), posts);
+      });
+    });
+  });
+}
+
+scenario('2.x declines, or is told what it has not declared, and a survey that it aborts between two rounds has posted nothing more', async () => {
+  await serve([], async ({ url }) => {
+    for (const action of ['decline', 'cancel']) {
+      await second(url, { ...PINNED, elicit: () => ({ action }) }, async (client) => {
+        equal(`a deletion after ${action}`, value(succeeded(await client.call('delete', { name: 'old.txt' }))), { cancelled: true });
+        equal(`a name after ${action}`, value(succeeded(await client.call('rename', { name: 'old.txt' }))), { cancelled: true });
+      });
+    }
+    await second(url, PINNED, async (client) => {
+      const came = await client.call('rename', { name: 'old.txt' }).catch((error) => error);
+      holds(`expected a JSON-RPC error, came ${short(came)}`, came instanceof two.ProtocolError);
+      equal('the error code', came.code, -32021);
+      equal('what is missing', Object.keys(came.data.requiredCapabilities), ['elicitation']);
+    });
+    const controller = new AbortController();
+    const elicit = (params) => (controller.abort('enough'), EVERYTHING.elicit(params));
+    await second(url, { ...PINNED, ...EVERYTHING, elicit }, async (client, asked) => {
+      const came = await client.call('survey', { topic: 'foxes' }, { signal: controller.signal }).catch((error) => error);
+      holds(`expected the call to end as aborted, came ${short(came)}`, came instanceof two.SdkError);
+      succeeded(await client.call('chatty', {}));
+      equal('the requests', asked.map(({ rpc, params }) => params?.name ?? rpc), ['server/discover', 'survey', 'chatty']);
+    });
   });
 });
 

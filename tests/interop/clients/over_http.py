@@ -1,6 +1,7 @@
 """What the official Python clients, 1.x and 2.x, and `tools --http` must do together. The environment decides which of them it is."""
 
 import asyncio
+import importlib
 import json
 import os
 import re
@@ -8,16 +9,20 @@ import tempfile
 import urllib.error
 import urllib.request
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import anyio
 import mcp
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
 from scenario import contains, equal, holds, run, scenario
 
 INFO = {"name": "interop", "version": "1.2.3"}
 PATIENCE = 20  # seconds for one scenario
 PINNED = "2026-07-28"
 IS_FIRST = hasattr(mcp, "McpError")
+types = mcp.types if IS_FIRST else importlib.import_module("mcp_types")
 
 
 @asynccontextmanager
@@ -35,28 +40,39 @@ async def served(*flags):
 
 
 @asynccontextmanager
-async def connected(url, mode="auto", elicit=None):
-    """A client of the SDK that is installed; `mode` is for 2.x alone."""
-    types = mcp.types if IS_FIRST else __import__("mcp_types")
+async def connected(url, mode="auto", elicit=None, sample=None, posted=None):
+    """A client of the SDK that is installed; `mode` is for 2.x alone. What it posts is put into the list `posted`."""
 
     async def elicitation(context, params):
         return types.ElicitResult(**elicit(params))
 
-    callback = elicitation if elicit else None
-    if IS_FIRST:
-        from mcp.client.streamable_http import streamable_http_client
+    async def sampling(context, params):
+        content = types.TextContent(type="text", text=sample(params))
+        return types.CreateMessageResult(role="assistant", content=content, model="canned")
 
-        async with (
-            streamable_http_client(url) as (read, write, _),
-            mcp.ClientSession(read, write, elicitation_callback=callback, client_info=types.Implementation(**INFO)) as session,
-        ):
-            await session.initialize()
-            yield session
-    else:
-        from mcp.client import Client
+    async def write_down(request):
+        if posted is not None and request.method == "POST":
+            posted.append(json.loads(request.content))
 
-        async with Client(url, elicitation_callback=callback, client_info=types.Implementation(**INFO), mode=mode) as client:
-            yield client
+    handlers = {
+        "elicitation_callback": elicitation if elicit else None,
+        "sampling_callback": sampling if sample else None,
+        "client_info": types.Implementation(**INFO),
+    }
+    async with create_mcp_http_client() as http:
+        http.event_hooks["request"].append(write_down)
+        if IS_FIRST:
+            async with (
+                streamable_http_client(url, http_client=http) as (read, write, _),
+                mcp.ClientSession(read, write, **handlers) as session,
+            ):
+                await session.initialize()
+                yield session
+        else:
+            from mcp.client import Client
+
+            async with Client(streamable_http_client(url, http_client=http), mode=mode, **handlers) as client:
+                yield client
 
 
 def content(result):
@@ -65,6 +81,14 @@ def content(result):
 
 def errors():
     return mcp.McpError if IS_FIRST else mcp.MCPError
+
+
+async def some(outcomes):
+    """Waits until a call has ended."""
+    for _ in range(500):
+        if outcomes():
+            break
+        await anyio.sleep(0.01)
 
 
 def ping(url, session):
@@ -129,10 +153,7 @@ async def leaves():
                         scope.cancel()
 
                 await client.call_tool("countdown", {"from": 10, "step_ms": 150}, progress_callback=on_progress)
-        for _ in range(500):
-            if outcomes():
-                break
-            await anyio.sleep(0.01)
+        await some(outcomes)
         equal("the outcomes", outcomes(), ["ok" if IS_FIRST else "cancelled"])
 
 
@@ -140,8 +161,6 @@ if IS_FIRST:
 
     @scenario("a session is ended by the client, and is unknown afterwards")
     async def ends():
-        from mcp.client.streamable_http import streamable_http_client
-
         async with served() as (url, _):
             async with (
                 streamable_http_client(url) as (read, write, session_id),
@@ -162,7 +181,91 @@ if IS_FIRST:
             contains("what the tool returned", (await client.call_tool("delete", {"name": "old.txt"})).model_dump_json(), "deleted")
             contains("what the tool returned", (await client.call_tool("rename", {"name": "old.txt"})).model_dump_json(), "new.txt")
 
+    @scenario("a call is cancelled by a notification that is posted, and the server answers the next call")
+    async def cancels():
+        posted, enough = [], anyio.Event()
+
+        async def on_progress(progress, total, message):
+            if progress >= 1:
+                enough.set()
+
+        async with served() as (url, outcomes), connected(url, posted=posted) as client:
+            async with anyio.create_task_group() as group:
+                group.start_soon(partial(client.call_tool, "countdown", {"from": 50, "step_ms": 150}, progress_callback=on_progress))
+                await enough.wait()
+                # By hand, since this SDK sends no cancel itself.
+                (call,) = [message["id"] for message in posted if message["method"] == "tools/call"]
+                params = types.CancelledNotificationParams(requestId=call, reason="enough")
+                await client.send_notification(types.ClientNotification(types.CancelledNotification(params=params)))
+                await some(outcomes)
+                equal("the outcomes", outcomes(), ["cancelled"])
+                group.cancel_scope.cancel()
+            holds("expected a result", not (await client.call_tool("chatty", {})).isError)
+
 else:
+
+    def fills(params):
+        """Gives each field of a form a name, and agrees to all else."""
+        fields = getattr(params, "requested_schema", {}).get("properties", {})
+        return {"action": "accept", "content": dict.fromkeys(fields, "Ada")}
+
+    @scenario("pinned to 2026-07-28 or probing it answers what tools ask by calling them again, and posts nothing but requests")
+    async def answers():
+        async with served() as (url, _):
+            for number, mode in enumerate((PINNED, "auto"), 1):
+                posted, seen = [], []
+
+                async def on_progress(progress, total, message):
+                    seen.append(progress)
+
+                async with connected(url, mode=mode, elicit=fills, sample=lambda params: "In short: foxes.", posted=posted) as client:
+                    deleted = await client.call_tool("delete", {"name": "old"})
+                    equal("after a yes", json.loads(deleted.content[0].text), {"deleted": "old"})
+                    renamed = await client.call_tool("rename", {"name": "old"})
+                    equal("after a form", json.loads(renamed.content[0].text), {"renamed": {"from": "old", "to": "Ada"}})
+                    survey = content(await client.call_tool("survey", {"topic": "foxes"}, progress_callback=on_progress))
+                expected = {"participant": "Ada", "number": number, "opinion": "In short: foxes.", "publish": True}
+                equal("the survey", survey, expected)
+                equal("the updates of the survey", seen, [0, 1, 2, 3])
+                for tool, answered in {"delete": [0, 1], "rename": [0, 1], "survey": [0, 1, 1, 1]}.items():
+                    equal(f"the answers in each request of {tool}", rounds(posted, tool), answered)
+                others = {message.get("method") for message in posted} - {"tools/call", "tools/list", "server/discover"}
+                equal("what else is posted", others, set())
+
+    def rounds(posted, tool):
+        """The number of answers in each request of a tool. Every request but the first brings the state of the round before it."""
+        calls = [message for message in posted if message.get("method") == "tools/call" and message["params"]["name"] == tool]
+        states = [call["params"].get("requestState") for call in calls]
+        equal("the state of the first request", states[0], None)
+        equal("the number of states", len(set(states)), len(calls))
+        equal("the number of request ids", len({call["id"] for call in calls}), len(calls))
+        return [len(call["params"].get("inputResponses") or {}) for call in calls]
+
+    @scenario("what is declined is not done, what is not declared is missing, and a call cancelled between two rounds posts nothing more")
+    async def declines():
+        async with served() as (url, _):
+            async with connected(url, elicit=lambda params: {"action": "decline"}) as client:
+                kept = await client.call_tool("delete", {"name": "old"})
+                equal("after a no", json.loads(kept.content[0].text), {"cancelled": True})
+            async with connected(url) as client:
+                try:
+                    await client.call_tool("rename", {"name": "old"})
+                    holds("expected an error", False)
+                except errors() as error:
+                    equal("the code", error.code, -32021)
+            posted, scope = [], anyio.CancelScope()
+
+            def leave(params):
+                scope.cancel()
+                return fills(params)
+
+            async with connected(url, elicit=leave, sample=lambda params: "unused", posted=posted) as client:
+                with scope:
+                    await client.call_tool("survey", {"topic": "foxes"})
+                holds("expected the call to be cancelled", scope.cancelled_caught)
+                await client.call_tool("chatty", {})
+            equal("the calls", [post["params"]["name"] for post in posted if post["method"] == "tools/call"], ["survey", "chatty"])
+            holds("expected no cancel", "notifications/cancelled" not in [post["method"] for post in posted])
 
     @scenario("pinned to 2026-07-28 or probing it needs no session, and of a server of older revisions it gets one")
     async def eras():

@@ -2,7 +2,7 @@
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { collector, DOWN, structured, succeeded, texts, toolError, UP, value } from './client.mjs';
-import { connect2, sdk } from './client2.mjs';
+import { connect2, EVERYTHING, sdk, SURVEY } from './client2.mjs';
 import * as expected from './expected.mjs';
 import { contains, equal, holds, run, scenario, short } from './scenario.mjs';
 
@@ -158,16 +158,6 @@ scenario('a subscription to list changes that never come is acknowledged as noth
 });
 
 // Input requests
-
-const SURVEY = { participant: 'Ada', opinion: 'Foxes are fine.', publish: true };
-const EVERYTHING = {
-  sample: () => SURVEY.opinion,
-  elicit: ({ requestedSchema: { properties } }) => ({
-    action: 'accept',
-    content: Object.fromEntries(Object.keys(properties).map((name) => [name, SURVEY.participant])),
-  }),
-  open: () => ({ action: 'accept' }),
-};
 
 /** Every call after the first answers the round that ended the one before. */
 function retried(traffic, calls) {
