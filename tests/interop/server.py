@@ -1,22 +1,38 @@
-"""A server made with the Python SDK (mcp 1.x) for `call` to drive: it works and reports, samples, asks, fails and vanishes."""
+"""A server made with the Python SDK (mcp 1.x) for `call` to drive: it works and reports, samples, asks, fails and vanishes.
+
+It serves on its pipes, or with a port as its argument over HTTP.
+"""
 
 import asyncio
 import os
+import sys
 
 from mcp.server.fastmcp import Context, FastMCP
 from mcp.types import SamplingMessage, TextContent
 from pydantic import BaseModel
 
 server = FastMCP("interop", log_level="ERROR")
+cancelled = 0
 
 
 @server.tool()
 async def work(context: Context, steps: int = 5, step_ms: int = 200) -> str:
     """Reports each step, then takes its time over it."""
-    for i in range(1, steps + 1):
-        await context.report_progress(i, steps, f"step {i} of {steps}")
-        await asyncio.sleep(step_ms / 1000)
+    global cancelled
+    try:
+        for i in range(1, steps + 1):
+            await context.report_progress(i, steps, f"step {i} of {steps}")
+            await asyncio.sleep(step_ms / 1000)
+    except asyncio.CancelledError:
+        cancelled += 1
+        raise
     return f"worked {steps} steps"
+
+
+@server.tool()
+def interrupted() -> str:
+    """Tells how many works were cancelled."""
+    return str(cancelled)
 
 
 @server.tool()
@@ -65,4 +81,8 @@ async def confirm(context: Context) -> str:
 
 
 if __name__ == "__main__":
-    server.run()
+    if len(sys.argv) > 1:
+        server.settings.port = int(sys.argv[1])
+        server.run(transport="streamable-http")
+    else:
+        server.run()

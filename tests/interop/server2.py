@@ -23,15 +23,27 @@ from mcp_types import (
 from pydantic import BaseModel
 
 server = MCPServer("interop", log_level="ERROR")
+cancelled = 0
 
 
 @server.tool()
 async def work(context: Context, steps: int = 5, step_ms: int = 200) -> str:
     """Reports each step, then takes its time over it."""
-    for i in range(1, steps + 1):
-        await context.report_progress(i, steps, f"step {i} of {steps}")
-        await asyncio.sleep(step_ms / 1000)
+    global cancelled
+    try:
+        for i in range(1, steps + 1):
+            await context.report_progress(i, steps, f"step {i} of {steps}")
+            await asyncio.sleep(step_ms / 1000)
+    except asyncio.CancelledError:
+        cancelled += 1
+        raise
     return f"worked {steps} steps"
+
+
+@server.tool()
+def interrupted() -> str:
+    """Tells how many works were cancelled."""
+    return str(cancelled)
 
 
 @server.tool()

@@ -1,5 +1,5 @@
-"""`call --url` against servers over HTTP: one with HTTP sessions, one of both eras, with TLS and without, and one with the transport of
-2024-11-05."""
+"""`call --url` against servers over HTTP: two with HTTP sessions, two of both eras, one of them once more with TLS, and one with the
+transport of 2024-11-05."""
 
 import os
 import socket
@@ -8,12 +8,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from program import EVERYTHING, PYTHON_2, call_url
-from scenario import Unmet, run, scenario
+from program import EVERYTHING, PYTHON, PYTHON_2, call_url, step
+from scenario import Unmet, equal, run, scenario
 
 PATIENCE = 30  # seconds for a server to listen
 
 OPERATION = "trigger-long-running-operation"
+ADA = '{"name": "Ada"}'
 
 
 def free_port():
@@ -46,9 +47,10 @@ def everything(transport, path):
     return Server([*EVERYTHING[:-1], transport], path, free_port())
 
 
-def python():
+def with_port(command):
+    """A server that takes its port as its argument."""
     port = free_port()
-    return Server([*PYTHON_2, port], "/mcp", port)
+    return Server([*command, port], "/mcp", port)
 
 
 def python_tls():
@@ -60,7 +62,8 @@ def python_tls():
 CERTIFICATES = Path(tempfile.mkdtemp())
 SERVERS = {
     "sessions": everything("streamableHttp", "/mcp"),
-    "both eras": python(),
+    "Python 1.x": with_port(PYTHON),
+    "Python of both eras": with_port(PYTHON_2),
     "TLS": python_tls(),
     "2024-11-05": everything("sse", "/sse"),
 }
@@ -103,26 +106,116 @@ def sampling(url, era):
     run.printed("forty-two")
 
 
-@each("a call shows its progress, and its result", ["both eras"], ("auto", "legacy", "modern"))
+DUAL = ["Python of both eras"]
+OLD = ["Python 1.x"]
+
+
+def in_each_era(sentence):
+    """Declares the scenario for the servers of one SDK or another, in each era that they have."""
+
+    def declare(body):
+        each(sentence, DUAL, ("auto", "legacy", "modern"))(body)
+        each(sentence, OLD, ("auto", "legacy"))(body)
+        return body
+
+    return declare
+
+
+@in_each_era("--list shows the tools of the server")
+def lists_all(url, era):
+    run = call_url("--era", era, "--list", url=url)
+    run.ended(0)
+    for name in ["work", "fail", "ask_user", "ask_model", "confirm"]:
+        run.printed(name)
+
+
+@in_each_era("a call shows its progress as it happens, and its result")
 def work(url, era):
     run = call_url("--era", era, "work", '{"steps": 3, "step_ms": 300}', url=url)
     run.ended(0)
-    run.showed(3, 3, lambda i: f"step {i} of 3")
+    run.showed(3, 3, step(3))
+    run.showed_live(0.15, 0.6)
     run.printed("worked 3 steps")
 
 
-@each("--cancel-after cancels", ["both eras"], ("auto", "legacy", "modern"))
+def interrupted(url):
+    """The number of works of that server that were cancelled."""
+    run = call_url("interrupted", url=url)
+    run.ended(0)
+    return int(run.output())
+
+
+@in_each_era("--cancel-after cancels, and the tool hears of it")
 def cancel(url, era):
-    run = call_url("--era", era, "--cancel-after", 1, "work", '{"steps": 50, "step_ms": 200}', url=url)
+    before = interrupted(url)
+    run = call_url("--era", era, "--cancel-after", 2, "work", '{"steps": 50, "step_ms": 200}', url=url)
     run.ended(130)
-    run.showed(1, 50, lambda i: f"step {i} of 50")
+    run.showed(2, 50, step(50))
+    end = time.monotonic() + 5  # the works would take ten
+    while (after := interrupted(url)) == before and time.monotonic() < end:
+        time.sleep(0.1)
+    equal("the works that were cancelled", after, before + 1)
 
 
-@each("a tool that fails is told apart from one that does not", ["both eras"], ("auto", "legacy"))
+@in_each_era("a tool that fails is told apart from one that does not")
 def fails(url, era):
     run = call_url("--era", era, "fail", url=url)
     run.ended(1)
     run.said("no luck today")
+
+
+@in_each_era("questions are answered while the call runs, or call again what asks them")
+def questions(url, era):
+    for flags, call, text in [
+        (["--answer", ADA], ["ask_user"], "the user is Ada"),
+        (["--decline"], ["ask_user"], "the user said: decline"),
+        (["--accept"], ["confirm"], "the user said: accept"),
+        (["--sample-reply", "forty-two"], ["ask_model", '{"question": "how many?"}'], "the model said: forty-two"),
+    ]:
+        run = call_url("--era", era, *flags, *call, url=url)
+        run.ended(0)
+        run.printed(text)
+
+
+ROUNDS = ("auto", "modern")
+
+
+@each("two rounds are answered one after the other, and the progress of all of them is shown", DUAL, ROUNDS)
+def two_rounds(url, era):
+    run = call_url("--era", era, "--answer", ADA, "--sample-cmd", "cat", "interview", url=url)
+    run.ended(0)
+    run.printed("Ada: What do you think of Ada?")
+    run.showed(3, 3, step(3))
+
+
+@each("two questions in one round are answered together, an address is agreed to, and a prompt is answered, too", DUAL, ROUNDS)
+def other_questions(url, era):
+    for call, text in [
+        (["ask_both"], "the user is Ada, the model said: one"),
+        (["--prompt", "greeting"], "Greet Ada."),
+    ]:
+        run = call_url("--era", era, "--answer", ADA, "--sample-reply", "one", *call, url=url)
+        run.ended(0)
+        run.printed(text)
+    run = call_url("--era", era, "--accept", "open", url=url)
+    run.ended(0)
+    run.printed("the user said: accept")
+
+
+@each("a server that wants nothing but to be called again is called again", DUAL, ROUNDS)
+def state_alone(url, era):
+    run = call_url("--era", era, "later", url=url)
+    run.ended(0)
+    run.printed("called again 2 times, with 0 answers")
+
+
+@each("without an answer the server says what is missing, and a user who declines what the tool needs gets its error", DUAL, ROUNDS)
+def unanswered(url, era):
+    run = call_url("--era", era, "ask_user", url=url)
+    run.ended(1)
+    run.said("-32021")
+    run = call_url("--era", era, "--decline", "--sample-reply", "fine", "interview", url=url)
+    run.ended(1)
 
 
 @each("a server is called whose certificate is of an authority of the system, and no other", ["TLS"])
