@@ -1,16 +1,21 @@
 // A server made with the TypeScript SDK, 2.x, for `call` to drive. What the client says first decides the era it serves; with
-// `--modern` it serves 2026-07-28 alone.
+// `--modern` it serves 2026-07-28 alone. It serves on its pipes, or with a port as its first argument over HTTP.
 
+import { createServer } from 'node:http';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 const sdk = createRequire(join(process.env.DEPS, 'node', 'package.json'));
-const { fromJsonSchema, inputRequired, inputResponse, McpServer } = sdk('@modelcontextprotocol/server');
+const { getRequestListener } = sdk('@hono/node-server');
+const { createMcpHandler, fromJsonSchema, inputRequired, inputResponse, McpServer } = sdk('@modelcontextprotocol/server');
 const { serveStdio } = sdk('@modelcontextprotocol/server/stdio');
 
 // A state of characters that a client must not touch.
 const ODD = ' a "state"\n\twith\\every/thing+ \u0000 Ω 🦊 ';
+
+// Of all works; over HTTP each request has a server of its own.
+let cancelled = 0;
 
 const text = (text) => ({ content: [{ type: 'text', text }] });
 
@@ -21,6 +26,7 @@ function build() {
   const numbers = { steps: { type: 'integer' }, step_ms: { type: 'integer' } };
   const inputSchema = fromJsonSchema({ type: 'object', properties: numbers, required: ['steps', 'step_ms'] });
   server.registerTool('work', { description, inputSchema }, async ({ steps, step_ms }, { mcpReq: { _meta, notify, signal } }) => {
+    signal.addEventListener('abort', () => cancelled++);
     for (let i = 1; i <= steps; i++) {
       const progress = { progressToken: _meta?.progressToken, progress: i, total: steps, message: `step ${i} of ${steps}` };
       if (_meta?.progressToken !== undefined) await notify({ method: 'notifications/progress', params: progress });
@@ -28,6 +34,8 @@ function build() {
     }
     return text(`worked ${steps} steps`);
   });
+
+  server.registerTool('interrupted', { description: 'Tells how many works were cancelled.' }, () => text(String(cancelled)));
 
   server.registerTool('fail', { description: 'Fails.' }, () => {
     throw new Error('no luck today');
@@ -105,4 +113,9 @@ function build() {
   return server;
 }
 
-serveStdio(build, { legacy: process.argv.includes('--modern') ? 'reject' : 'serve' });
+const port = Number(process.argv[2]);
+if (port) {
+  createServer(getRequestListener(createMcpHandler(build).fetch)).listen(port, '127.0.0.1');
+} else {
+  serveStdio(build, { legacy: process.argv.includes('--modern') ? 'reject' : 'serve' });
+}

@@ -1,5 +1,5 @@
-"""`call --url` against servers over HTTP: two with HTTP sessions, two of both eras, one of them once more with TLS, and one with the
-transport of 2024-11-05."""
+"""`call --url` against servers over HTTP: two with HTTP sessions, two of both eras, one of those once more with TLS, and
+one with the transport of 2024-11-05."""
 
 import os
 import socket
@@ -8,7 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from program import EVERYTHING, PYTHON, PYTHON_2, call_url, step
+from program import EVERYTHING, PYTHON, PYTHON_2, TYPESCRIPT_2, call_url, step
 from scenario import Unmet, equal, run, scenario
 
 PATIENCE = 30  # seconds for a server to listen
@@ -64,6 +64,7 @@ SERVERS = {
     "sessions": everything("streamableHttp", "/mcp"),
     "Python 1.x": with_port(PYTHON),
     "Python of both eras": with_port(PYTHON_2),
+    "TypeScript of both eras": with_port(TYPESCRIPT_2),
     "TLS": python_tls(),
     "2024-11-05": everything("sse", "/sse"),
 }
@@ -106,15 +107,16 @@ def sampling(url, era):
     run.printed("forty-two")
 
 
-DUAL = ["Python of both eras"]
+DUAL = ["Python of both eras", "TypeScript of both eras"]
 OLD = ["Python 1.x"]
+ROUNDS = ("auto", "modern")
 
 
-def in_each_era(sentence):
-    """Declares the scenario for the servers of one SDK or another, in each era that they have."""
+def in_each_era(sentence, dual=DUAL):
+    """Declares the scenario for the servers of both eras and of the old one, in each era that they have."""
 
     def declare(body):
-        each(sentence, DUAL, ("auto", "legacy", "modern"))(body)
+        each(sentence, dual, ("auto", "legacy", "modern"))(body)
         each(sentence, OLD, ("auto", "legacy"))(body)
         return body
 
@@ -164,7 +166,11 @@ def fails(url, era):
     run.said("no luck today")
 
 
-@in_each_era("questions are answered while the call runs, or call again what asks them")
+QUESTIONS = "questions are answered while the call runs, or call again what asks them"
+
+
+@each(QUESTIONS, ["TypeScript of both eras"], ROUNDS)
+@in_each_era(QUESTIONS, ["Python of both eras"])
 def questions(url, era):
     for flags, call, text in [
         (["--answer", ADA], ["ask_user"], "the user is Ada"),
@@ -177,7 +183,11 @@ def questions(url, era):
         run.printed(text)
 
 
-ROUNDS = ("auto", "modern")
+@each("a server that has no sessions for a handshake cannot ask there, and its tool fails", ["TypeScript of both eras"], ("legacy",))
+def no_session(url, era):
+    run = call_url("--era", era, "--answer", ADA, "ask_user", url=url)
+    run.ended(1)
+    run.said("elicitation/create")
 
 
 @each("two rounds are answered one after the other, and the progress of all of them is shown", DUAL, ROUNDS)
