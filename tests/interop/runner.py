@@ -19,12 +19,12 @@ PATIENCE = 120  # seconds for one client
 
 # The longest first.
 CLIENTS = {
+    "call-http": [sys.executable, HERE / "call/over_http.py"],
     "call-python": [sys.executable, HERE / "call/python.py"],
     "call-everything": [sys.executable, HERE / "call/everything.py"],
     "typescript": ["node", HERE / "clients/typescript.mjs"],
     "call-rounds": [sys.executable, HERE / "call/rounds.py"],
     "call-modern": [sys.executable, HERE / "call/modern.py"],
-    "call-http": [sys.executable, HERE / "call/over_http.py"],
     "gateway": ["node", HERE / "clients/gateway.mjs"],
     "http": ["node", HERE / "clients/http.mjs"],
     "typescript2": ["node", HERE / "clients/typescript2.mjs"],
