@@ -35,6 +35,8 @@ pub(super) struct Exchange {
     events: Encoder,
     /// The session and the stream that the response comes from; none for one that is refused, or only acknowledged.
     source: Option<(SessionKey, Lane)>,
+    /// The session that has not taken the frame yet, if the response only acknowledges it.
+    receiver: Option<SessionKey>,
     /// The time of the last output.
     last_output: Instant,
     keep_alive: Armed,
@@ -57,6 +59,7 @@ impl Exchange {
             body: None,
             events: Encoder::new(),
             source: None,
+            receiver: None,
             last_output: now,
             keep_alive: Armed::default(),
             is_announced: false,
@@ -70,6 +73,15 @@ impl Exchange {
     /// The stream that the response comes from.
     pub(super) fn set_source(&mut self, session: SessionKey, lane: Lane) {
         self.source = Some((session, lane));
+    }
+
+    /// The session that must take the frame before it is acknowledged.
+    pub(super) fn set_receiver(&mut self, session: SessionKey) {
+        self.receiver = Some(session);
+    }
+
+    pub(super) fn take_receiver(&mut self) -> Option<SessionKey> {
+        self.receiver.take()
     }
 
     pub(super) fn keep_alive(&mut self) -> &mut Armed {

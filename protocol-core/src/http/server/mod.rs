@@ -190,7 +190,8 @@ pub enum HttpEvent {
         /// Its era.
         era: Era,
     },
-    /// Pass the frame to the session, and the result to [`HttpServer::handle_received`] or [`HttpServer::handle_full`].
+    /// Pass the frame to the session, and the result to [`HttpServer::handle_received`] or [`HttpServer::handle_full`]. Drop it if the session
+    /// has closed: its exchange is ended then.
     Frame {
         /// The session.
         session: SessionKey,
@@ -358,6 +359,7 @@ impl HttpServer {
         match found.source() {
             None => {
                 found.complete(202, Headers::new(), None);
+                self.note_taken(exchange);
                 self.announce(exchange);
             }
             Some((key, lane)) if replies == 0 => {
@@ -381,6 +383,7 @@ impl HttpServer {
         let Some(found) = self.exchanges.get(&exchange).filter(|found| found.is_pending()) else { return };
         let source = found.source();
         let no_id = source.map_or(ErrorId::Null, |(key, _)| self.no_id(key));
+        self.note_taken(exchange);
         self.refuse(exchange, Refusal::overloaded("the session is overloaded"), no_id);
         if let Some((key, lane)) = source {
             self.end_stream(key, lane);

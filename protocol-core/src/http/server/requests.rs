@@ -180,6 +180,11 @@ impl HttpServer {
             if let Some(exchange) = self.exchanges.get_mut(&id) {
                 exchange.set_source(key, lane);
             }
+        } else {
+            session.add_untaken(id);
+            if let Some(exchange) = self.exchanges.get_mut(&id) {
+                exchange.set_receiver(key);
+            }
         }
         self.events.push_back(HttpEvent::Frame { session: key, exchange: id, lane, frame });
         self.arm_keep_alive(id);

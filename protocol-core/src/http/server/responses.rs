@@ -118,12 +118,7 @@ impl HttpServer {
             let Some(frame) = session.next_waiting() else { break };
             self.write_frame(key, lane, &frame, false);
         }
-        let held =
-            |lane| self.sessions.get(&key)?.stream(lane)?.exchange().and_then(|id| self.exchanges.get(&id)).map(Exchange::held);
-        let newest = self.sessions.get(&key).and_then(HttpSession::newest_get).and_then(held);
-        if newest.is_some_and(|held| held <= self.config.limits.output_bytes) {
-            self.stop_channel(key, false);
-        }
+        self.fit_channel(key);
     }
 
     /// Ends the exchange of a stream that needs no other one.
@@ -180,10 +175,17 @@ impl HttpServer {
         if !session.is_open() {
             return self.close(key, true);
         }
-        self.set_stopped(key, lane, false);
-        let timeouts = &self.config.timeouts;
+        let was_newest = session.newest_get() == Some(lane);
+        if !was_newest {
+            self.set_stopped(key, lane, false);
+        }
         let Some(session) = self.sessions.get_mut(&key) else { return };
         session.with_stream(lane, Stream::detach);
+        if was_newest {
+            self.fit_channel(key);
+        }
+        let timeouts = &self.config.timeouts;
+        let Some(session) = self.sessions.get_mut(&key) else { return };
         let Some(stream) = session.stream(lane) else { return };
         let (is_at_work, can_resume) = (stream.is_at_work(), stream.can_resume());
         if is_at_work || can_resume {
@@ -210,6 +212,9 @@ impl HttpServer {
         if let Some(id) = session.id().filter(|_| session.is_open()) {
             self.ids.remove(id);
         }
+        for exchange in session.take_untaken() {
+            self.refuse(exchange, Refusal::new(404, "the session has ended"), no_id(session.era()));
+        }
         for lane in session.lanes().collect::<Vec<_>>() {
             if let Some(exchange) = session.stream(lane).and_then(Stream::exchange) {
                 let refusal = match session.is_open() {
@@ -227,9 +232,18 @@ impl HttpServer {
         }
     }
 
+    /// Notes that a session has taken the frame of an exchange without a stream, or need not any longer.
+    pub(super) fn note_taken(&mut self, id: HttpExchangeId) {
+        let session = self.exchanges.get_mut(&id).and_then(Exchange::take_receiver);
+        if let Some(session) = session.and_then(|key| self.sessions.get_mut(&key)) {
+            session.note_taken(id);
+        }
+    }
+
     /// Removes an exchange, and returns the stream that it carried. `None` if it is over.
     pub(super) fn remove_exchange(&mut self, id: HttpExchangeId) -> Option<Option<(SessionKey, Lane)>> {
         self.disarm_keep_alive(id);
+        self.note_taken(id);
         self.exchanges.remove(&id).map(|exchange| exchange.source())
     }
 
@@ -253,6 +267,14 @@ impl HttpServer {
         } else if session.with_stream(lane, |stream| stream.set_stopped(is_stopped)) == Some(true) {
             self.events.push_back(HttpEvent::Writable { session: key, lane, is_writable: !is_stopped });
         }
+    }
+
+    /// Stops or resumes the channel, now that another GET stream is the newest, or none is.
+    fn fit_channel(&mut self, key: SessionKey) {
+        let Some(session) = self.sessions.get(&key) else { return };
+        let exchange = session.newest_get().and_then(|lane| session.stream(lane)).and_then(Stream::exchange);
+        let held = exchange.and_then(|id| self.exchanges.get(&id)).map_or(0, Exchange::held);
+        self.stop_channel(key, held > self.config.limits.output_bytes);
     }
 
     fn stop_channel(&mut self, key: SessionKey, is_stopped: bool) {

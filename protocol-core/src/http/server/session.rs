@@ -9,14 +9,14 @@
 //! ```
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use bytes::Bytes;
 
-use super::SessionKey;
 use super::stream::{State as StreamState, Stream};
 use super::timers::{Armed, TimerKey, Timers};
+use super::{HttpExchangeId, SessionKey};
 use crate::http::HttpLimits;
 use crate::http::era::Era;
 use crate::http::sse::EventId;
@@ -38,6 +38,8 @@ pub(super) struct HttpSession {
     kept_bytes: usize,
     /// The lanes of GET streams that an exchange carries, newest last.
     gets: Vec<Lane>,
+    /// The exchanges without a stream whose frame was not taken yet.
+    untaken: BTreeSet<HttpExchangeId>,
     /// Frames that wait for a GET stream.
     waiting: VecDeque<Bytes>,
     /// `true` if the owner was told to stop the channel.
@@ -75,6 +77,7 @@ impl HttpSession {
             ended: VecDeque::new(),
             kept_bytes: 0,
             gets: Vec::new(),
+            untaken: BTreeSet::new(),
             waiting: VecDeque::new(),
             is_channel_stopped: false,
             last_lane: 0,
@@ -138,6 +141,22 @@ impl HttpSession {
         if let State::Open { is_confirmed, .. } = &mut self.state {
             *is_confirmed = true;
         }
+    }
+
+    // ---- Exchanges without a stream ----
+
+    /// Adds an exchange that is acknowledged once its frame was taken.
+    pub(super) fn add_untaken(&mut self, exchange: HttpExchangeId) {
+        self.untaken.insert(exchange);
+    }
+
+    pub(super) fn note_taken(&mut self, exchange: HttpExchangeId) {
+        self.untaken.remove(&exchange);
+    }
+
+    /// Removes the exchanges whose frame was not taken.
+    pub(super) fn take_untaken(&mut self) -> BTreeSet<HttpExchangeId> {
+        core::mem::take(&mut self.untaken)
     }
 
     // ---- Streams ----

@@ -1034,6 +1034,28 @@ fn frames_of_no_request_wait_for_a_get_and_go_to_the_newest() {
     assert!(bench.stream(first).0.contains("data: 4"));
 }
 
+/// A client that opens streams and leaves them would otherwise fill one that it never reads, by a frame each time.
+#[test]
+fn the_channel_stays_stopped_if_the_get_that_is_the_newest_again_is_full() {
+    let mut bench = Bench::with(|config| config.limits.output_bytes = 100);
+    let (key, session) = bench.open("2025-06-18");
+    let first = bench.get(&session, None);
+    bench.transmit(key, Lane::CHANNEL, RouteKind::Notice, &"1".repeat(200));
+    let writable = |is_writable| HttpEvent::Writable { session: key, lane: Lane::CHANNEL, is_writable };
+    assert_eq!(bench.events(), [writable(false)]);
+    let second = bench.get(&session, None);
+    assert_eq!(bench.events(), [writable(true)], "the newest has room");
+    bench.server.handle_lost(second, bench.now);
+    assert_eq!(bench.events(), [writable(false)], "the first has none");
+    let third = bench.get(&session, None);
+    bench.transmit(key, Lane::CHANNEL, RouteKind::Notice, &"2".repeat(200));
+    assert_eq!(bench.events(), [writable(true), writable(false)]);
+    bench.server.handle_lost(third, bench.now);
+    assert_eq!(bench.events(), [], "one is as full as the other");
+    bench.stream(first);
+    assert_eq!(bench.events(), [writable(true)]);
+}
+
 #[test]
 fn a_get_stream_is_resumed_on_its_own_and_one_too_many_ends_the_oldest() {
     let mut bench = Bench::with(|config| config.limits.get_streams = 2);
@@ -1129,6 +1151,27 @@ fn a_reader_that_is_slow_stops_its_own_lane_until_half_of_it_was_read() {
 }
 
 // ---- Posts without replies, and with several ----
+
+#[test]
+fn a_notification_that_its_session_has_not_taken_is_answered_when_the_session_ends() {
+    let mut bench = Bench::new();
+    for is_deleted in [true, false] {
+        let (key, session) = bench.open("2025-11-25");
+        let posts: Vec<_> = (0..3).map(|_| bench.post(&[("mcp-session-id", &session)], INITIALIZED)).collect();
+        bench.server.handle_received(posts[0], 0, bench.now);
+        bench.server.handle_lost(posts[1], bench.now);
+        if is_deleted {
+            let deleted = bench.send(Method::Delete, &[("mcp-session-id", &session)], "");
+            assert_eq!(bench.complete(deleted).0, 204);
+        } else {
+            bench.server.handle_closed(key, bench.now);
+        }
+        assert_eq!(bench.complete(posts[0]), (202, String::new()));
+        assert_eq!(bench.complete(posts[2]).0, 404);
+        bench.events();
+    }
+    assert_eq!((bench.server.sessions(), bench.server.exchanges(), bench.server.poll_timeout()), (0, 0, None));
+}
 
 #[test]
 fn a_notification_is_202_once_the_session_has_taken_it_and_503_if_it_does_not() {
