@@ -8,6 +8,7 @@ mod endpoint;
 mod envelope;
 mod headers;
 mod http_client;
+mod http_server;
 mod judge;
 mod lines;
 mod pair;
@@ -19,6 +20,7 @@ pub use endpoint::endpoint;
 pub use envelope::envelope;
 pub use headers::headers;
 pub use http_client::http_client;
+pub use http_server::http_server;
 pub use lines::lines;
 pub use pair::pair;
 pub use session::session;
@@ -28,12 +30,13 @@ pub use sse::sse;
 pub type Target = fn(&[u8]);
 
 /// Every target, under the name of its corpus.
-pub const TARGETS: [(&str, Target); 9] = [
+pub const TARGETS: [(&str, Target); 10] = [
     ("bridge", bridge),
     ("endpoint", endpoint),
     ("envelope", envelope),
     ("headers", headers),
     ("http_client", http_client),
+    ("http_server", http_server),
     ("lines", lines),
     ("pair", pair),
     ("session", session),

@@ -42,6 +42,11 @@ fn the_stored_cases_of_http_client_hold() {
 }
 
 #[test]
+fn the_stored_cases_of_http_server_hold() {
+    assert_eq!(failures("http_server"), [""; 0]);
+}
+
+#[test]
 fn the_stored_cases_of_lines_hold() {
     assert_eq!(failures("lines"), [""; 0]);
 }
