@@ -1,7 +1,9 @@
 //! A client of HTTP/1.1 on a blocking socket, one exchange at a time, for programs that put load on a server.
 
 use std::io::{BufRead, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -9,6 +11,42 @@ const VERSION: &str = "2025-11-25";
 
 /// An error of any kind.
 pub(crate) type Failure = Box<dyn std::error::Error>;
+
+/// A server, a process of its own, which is killed when this is dropped.
+pub(crate) struct ServerProcess {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl ServerProcess {
+    /// Starts a program that prints the address on which it listens.
+    pub(crate) fn start(program: &str, arguments: &[&str]) -> Result<Self, Failure> {
+        let mut child = Command::new(program).args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+        let mut address = String::new();
+        BufReader::new(child.stdout.take().ok_or("no output")?).read_line(&mut address)?;
+        let address = address.trim().parse().map_err(|_| format!("{program} prints no address"))?;
+        Ok(Self { child, address })
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Opens a connection, on which a read waits for a minute at most.
+    pub(crate) fn connect(&self) -> Result<TcpStream, Failure> {
+        let stream = TcpStream::connect(self.address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+        Ok(stream)
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
 
 /// A request: its method, its header fields and its body.
 pub(crate) struct Request {

@@ -47,6 +47,7 @@ pub const HTTP_CONNECT: Duration = Duration::from_secs(10);
 const PARTS: usize = 16;
 /// The number of parts that are handled in one turn.
 const PARTS_PER_TURN: usize = 64;
+
 /// A connector of hyper-util, which opens a connection to the host and the port of an address, without TLS.
 pub trait HttpConnector:
     Service<

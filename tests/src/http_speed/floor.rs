@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::process::ExitCode;
 use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll};
 
@@ -14,7 +13,6 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use programs::adapter::Adapter;
 use serde_json::json;
 
 use super::UPDATES;
@@ -65,12 +63,7 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Either<Full<Bytes
 }
 
 /// Serves on tokio, whatever the adapter: it is the floor of all.
-pub(super) async fn run<A: Adapter>(_: A) -> ExitCode {
-    std::thread::spawn(serve).join().expect("no panic");
-    ExitCode::SUCCESS
-}
-
-fn serve() {
+pub(super) fn serve() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");

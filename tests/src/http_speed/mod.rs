@@ -7,9 +7,9 @@ mod floor;
 mod ours;
 
 use std::env;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
@@ -17,7 +17,7 @@ use indicatif::ProgressBar;
 use programs::adapter::Adapter;
 use serde_json::json;
 
-use crate::raw_http::{Exchange, Failure, Request};
+use crate::raw_http::{Exchange, Failure, Request, ServerProcess};
 
 /// The progress updates of one call.
 const UPDATES: usize = 1000;
@@ -51,7 +51,10 @@ fn other(text: &str) -> Result<(String, String), String> {
 pub fn main<A: Adapter>() -> ExitCode {
     let line = Line::parse();
     match line.serve.as_deref() {
-        Some("floor") => return A::run(Some(1), |adapter| floor::run(adapter)),
+        Some("floor") => {
+            floor::serve();
+            return ExitCode::SUCCESS;
+        }
         Some(_) => return A::run(Some(1), |adapter| ours::run(adapter)),
         None => {}
     }
@@ -65,7 +68,7 @@ pub fn main<A: Adapter>() -> ExitCode {
 }
 
 /// A row of the table: its title, and what it measures of a server for a time, per second.
-type Row = (&'static str, fn(SocketAddr, Duration) -> Result<f64, Failure>);
+type Row = (&'static str, fn(&ServerProcess, Duration) -> Result<f64, Failure>);
 
 const ROWS: [Row; 4] = [
     ("calls, one at a time", one_at_a_time),
@@ -88,7 +91,7 @@ fn run(line: &Line, name: &str) -> Result<(), Failure> {
         let mut measured = vec![Vec::new(); servers.len()];
         for _ in 0..line.rounds {
             for (server, numbers) in servers.iter().zip(&mut measured) {
-                numbers.push(measure(server.address, span).map_err(|error| format!("{}, {title}: {error}", server.name))?);
+                numbers.push(measure(&server.process, span).map_err(|error| format!("{}, {title}: {error}", server.name))?);
                 bar.inc(1);
             }
         }
@@ -113,13 +116,6 @@ fn median(mut numbers: Vec<f64>) -> f64 {
 
 // ---- Rows ----
 
-fn connect(address: SocketAddr) -> Result<TcpStream, Failure> {
-    let stream = TcpStream::connect(address)?;
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-    Ok(stream)
-}
-
 fn echo() -> Vec<u8> {
     Request::call_with(1, "echo", &json!({"text": "hello"})).bytes()
 }
@@ -130,8 +126,8 @@ fn answered(stream: &mut TcpStream) -> Result<(), Failure> {
     if response.body.contains("hello") { Ok(()) } else { Err(format!("not the result: {}", response.body).into()) }
 }
 
-fn one_at_a_time(address: SocketAddr, span: Duration) -> Result<f64, Failure> {
-    let (mut stream, request) = (connect(address)?, echo());
+fn one_at_a_time(server: &ServerProcess, span: Duration) -> Result<f64, Failure> {
+    let (mut stream, request) = (server.connect()?, echo());
     per_second(span, || {
         stream.write_all(&request)?;
         answered(&mut stream)?;
@@ -139,8 +135,8 @@ fn one_at_a_time(address: SocketAddr, span: Duration) -> Result<f64, Failure> {
     })
 }
 
-fn many_at_once(address: SocketAddr, span: Duration) -> Result<f64, Failure> {
-    let mut streams = (0..AT_ONCE).map(|_| connect(address)).collect::<Result<Vec<_>, _>>()?;
+fn many_at_once(server: &ServerProcess, span: Duration) -> Result<f64, Failure> {
+    let mut streams = (0..AT_ONCE).map(|_| server.connect()).collect::<Result<Vec<_>, _>>()?;
     let request = echo();
     per_second(span, || {
         for stream in &mut streams {
@@ -151,8 +147,8 @@ fn many_at_once(address: SocketAddr, span: Duration) -> Result<f64, Failure> {
     })
 }
 
-fn updates(address: SocketAddr, span: Duration) -> Result<f64, Failure> {
-    let (mut stream, request) = (connect(address)?, Request::call_with(1, "report", &json!({"count": UPDATES})).bytes());
+fn updates(server: &ServerProcess, span: Duration) -> Result<f64, Failure> {
+    let (mut stream, request) = (server.connect()?, Request::call_with(1, "report", &json!({"count": UPDATES})).bytes());
     per_second(span, || {
         stream.write_all(&request)?;
         let response = Exchange::sent(&mut stream).finish()?;
@@ -162,10 +158,10 @@ fn updates(address: SocketAddr, span: Duration) -> Result<f64, Failure> {
     })
 }
 
-fn connections(address: SocketAddr, span: Duration) -> Result<f64, Failure> {
+fn connections(server: &ServerProcess, span: Duration) -> Result<f64, Failure> {
     let request = echo();
     per_second(span, || {
-        let mut stream = connect(address)?;
+        let mut stream = server.connect()?;
         stream.write_all(&request)?;
         answered(&mut stream)?;
         Ok(1)
@@ -182,26 +178,14 @@ fn per_second(span: Duration, mut step: impl FnMut() -> Result<usize, Failure>) 
     Ok(counted as f64 / start.elapsed().as_secs_f64())
 }
 
-/// A server, a process of its own.
+/// A server, and its name in the table.
 struct Server {
     name: String,
-    child: Child,
-    address: SocketAddr,
+    process: ServerProcess,
 }
 
 impl Server {
     fn start(name: &str, program: &str, arguments: &[&str]) -> Result<Self, Failure> {
-        let mut child = Command::new(program).args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
-        let mut address = String::new();
-        BufReader::new(child.stdout.take().ok_or("no output")?).read_line(&mut address)?;
-        let address = address.trim().parse().map_err(|_| format!("{name} prints no address"))?;
-        Ok(Self { name: name.to_owned(), child, address })
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        Ok(Self { name: name.to_owned(), process: ServerProcess::start(program, arguments)? })
     }
 }

@@ -52,7 +52,7 @@ impl Authority {
     }
 }
 
-/// What passes a proxy.
+/// The traffic that has passed a proxy.
 #[derive(Default)]
 pub(super) struct Passed {
     /// The protocol of each connection of a client that was made: `h2`, for example, or nothing without TLS.

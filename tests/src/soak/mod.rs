@@ -5,9 +5,8 @@ mod mixed;
 mod server;
 
 use std::env;
-use std::io::{BufRead as _, BufReader};
-use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::net::TcpStream;
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,7 +14,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use programs::adapter::Adapter;
 
-use crate::raw_http::{self, Exchange, Failure, Request};
+use crate::raw_http::{self, Exchange, Failure, Request, ServerProcess};
 
 /// The longest time in which the server must have forgotten what its clients have dropped.
 const SETTLE: Duration = Duration::from_secs(60);
@@ -60,29 +59,20 @@ pub fn main<A: Adapter>() -> ExitCode {
 }
 
 fn run(line: &Line, name: &str) -> Result<(), Failure> {
-    let server = Server::start()?;
+    let mut server = Server::start()?;
     // The first requests make what every server keeps: tables, threads, buffers.
     for _ in 0..200 {
         server.quick()?;
     }
     println!("| {name} | memory of the server, MiB | descriptors | sessions | exchanges |\n|---|---|---|---|---|");
-    let before = server.show("after 200 calls")?;
+    server.descriptors_at_rest = server.show("after 200 calls")?.descriptors;
     for _ in 0..line.rounds {
         sessions(&server, line.sessions)?;
         listens(&server, line.listens)?;
         drops(&server, line.drops)?;
     }
     mixed::run(&server, Duration::from_secs_f64(line.minutes * 60.0))?;
-    let start = Instant::now();
-    // The connection that asked last may still be open.
-    while server.size()?.descriptors > before.descriptors && start.elapsed() < SETTLE {
-        thread::sleep(Duration::from_millis(100));
-    }
-    let after = server.show("at the end")?;
-    if after.descriptors > before.descriptors || (after.sessions, after.exchanges) != (before.sessions, before.exchanges) {
-        return Err("something is left behind".into());
-    }
-    Ok(())
+    server.settle("at the end")
 }
 
 /// Opens sessions over one connection, and ends them.
@@ -119,10 +109,11 @@ fn listens(server: &Server, number: usize) -> Result<(), Failure> {
 /// Calls that never end, whose clients disconnect at every point: within the request, before the head, after it. Meanwhile another client
 /// measures its own calls.
 fn drops(server: &Server, number: usize) -> Result<(), Failure> {
-    let alone = latency(server, &AtomicBool::new(true), 2000)?;
+    let alone = latency(server, |made| made < 2000)?;
     let is_over = AtomicBool::new(false);
     let beside = thread::scope(|scope| -> Result<Latency, Failure> {
-        let measured = scope.spawn(|| latency(server, &is_over, usize::MAX).map_err(|error| error.to_string()));
+        let measured = scope
+            .spawn(|| latency(server, |made| made < 100 || !is_over.load(Ordering::Relaxed)).map_err(|error| error.to_string()));
         let dropping: Vec<_> = (0..2)
             .map(|half| {
                 scope.spawn(move || {
@@ -168,11 +159,11 @@ impl std::fmt::Display for Latency {
     }
 }
 
-/// Makes calls one after the other on one connection: at least `least` of them, and until `is_over`.
-fn latency(server: &Server, is_over: &AtomicBool, most: usize) -> Result<Latency, Failure> {
+/// Makes calls one after the other on one connection, as long as `goes_on` returns `true` for the number of those that were made.
+fn latency(server: &Server, goes_on: impl Fn(usize) -> bool) -> Result<Latency, Failure> {
     let mut stream = server.connect()?;
     let mut times = Vec::new();
-    while times.len() < most && (times.len() < 100 || most != usize::MAX || !is_over.load(Ordering::Relaxed)) {
+    while goes_on(times.len()) {
         let start = Instant::now();
         Exchange::send(&mut stream, &Request::call(times.len(), "quick"))?.finish()?.expect(200)?;
         times.push(start.elapsed());
@@ -181,10 +172,10 @@ fn latency(server: &Server, is_over: &AtomicBool, most: usize) -> Result<Latency
     Ok(Latency { median: times[times.len() / 2], p99: times[times.len() * 99 / 100] })
 }
 
-/// The server, a process of its own.
+/// The server, and the number of its descriptors at rest.
 struct Server {
-    child: Child,
-    address: SocketAddr,
+    process: ServerProcess,
+    descriptors_at_rest: usize,
 }
 
 /// The size of the server at some moment.
@@ -196,17 +187,12 @@ struct Size {
 
 impl Server {
     fn start() -> Result<Self, Failure> {
-        let mut child = Command::new(env::current_exe()?).arg("--serve").stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
-        let mut address = String::new();
-        BufReader::new(child.stdout.take().ok_or("no output")?).read_line(&mut address)?;
-        Ok(Self { child, address: address.trim().parse()? })
+        let program = env::current_exe()?.to_string_lossy().into_owned();
+        Ok(Self { process: ServerProcess::start(&program, &["--serve"])?, descriptors_at_rest: 0 })
     }
 
     fn connect(&self) -> Result<TcpStream, Failure> {
-        let stream = TcpStream::connect(self.address)?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(SETTLE))?;
-        Ok(stream)
+        self.process.connect()
     }
 
     fn quick(&self) -> Result<(), Failure> {
@@ -219,26 +205,26 @@ impl Server {
         let counts = counted.structured()?;
         let own = |name: &str| counts[name].as_u64().ok_or("a count is missing");
         // Without the connection and the request that asks.
-        let descriptors = std::fs::read_dir(format!("/proc/{}/fd", self.child.id()))?.count().saturating_sub(1);
+        let descriptors = std::fs::read_dir(format!("/proc/{}/fd", self.process.id()))?.count().saturating_sub(1);
         Ok(Size { descriptors, sessions: own("sessions")?.saturating_sub(1), exchanges: own("exchanges")?.saturating_sub(1) })
     }
 
     /// Prints a row.
     fn show(&self, what: &str) -> Result<Size, Failure> {
         let size = self.size()?;
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id()))?;
         let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next()?.parse::<f64>().ok());
         let mib = kib.ok_or("the system does not tell the memory of a process")? / 1024.0;
         println!("| {what} | {mib:.1} | {} | {} | {} |", size.descriptors, size.sessions, size.exchanges);
         Ok(size)
     }
 
-    /// Waits until the server has neither sessions nor exchanges, and prints a row.
+    /// Waits until the server has neither sessions nor exchanges, and no more descriptors than at rest, and prints a row.
     fn settle(&self, what: &str) -> Result<(), Failure> {
         let start = Instant::now();
         loop {
             let size = self.size()?;
-            if (size.sessions, size.exchanges) == (0, 0) && size.descriptors < 64 {
+            if (size.sessions, size.exchanges) == (0, 0) && size.descriptors <= self.descriptors_at_rest {
                 return self.show(what).map(drop);
             }
             if start.elapsed() > SETTLE {
@@ -247,12 +233,5 @@ impl Server {
             }
             thread::sleep(Duration::from_millis(100));
         }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
