@@ -1,6 +1,7 @@
 //! rmcp in the rows of the example `bench`, over its own transports.
 
 mod program;
+mod rmcp_tools;
 
 use std::future::Future;
 use std::process::{Command, ExitCode};
@@ -8,15 +9,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use program::{Begun, begun, stragglers};
 use programs::tokio::Tokio;
-use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResponse, CallToolResult, ClientRequest, ContentBlock, ErrorData, JsonObject,
-    ProgressNotificationParam, ServerCapabilities, ServerConfig,
-};
-use rmcp::service::{NotificationContext, PeerRequestOptions, RequestContext, RequestHandle, RunningService};
+use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, JsonObject, ProgressNotificationParam};
+use rmcp::service::{NotificationContext, PeerRequestOptions, RequestHandle, RunningService};
 use rmcp::transport::{TokioChildProcess, stdio, stdio_pipes};
-use rmcp::{ClientHandler, Peer, RoleClient, RoleServer, ServerHandler, ServiceExt};
+use rmcp::{ClientHandler, Peer, RoleClient, RoleServer, ServiceExt};
+use rmcp_tools::Server;
 use serde_json::{Value, json};
-use tests::speed::{About, Caller, Contender, Kind, Leave, Listener, Over, Program, Row, Running, Updates};
+use tests::speed::{About, Caller, Contender, Kind, Leave, Listener, Over, Program, Row, Updates};
 
 const VERSION: &str = "rmcp 3.11.0";
 
@@ -26,43 +25,6 @@ fn main() -> ExitCode {
 
 /// rmcp; if `PIPES`, with its transport for pipes instead of the default one for standard input and output.
 struct Rmcp<const PIPES: bool>;
-
-struct Server;
-
-impl ServerHandler for Server {
-    fn get_info(&self) -> ServerConfig {
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
-    }
-
-    async fn call_tool(
-        &self,
-        call: CallToolRequestParams,
-        context: RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, ErrorData> {
-        let arguments = call.arguments.unwrap_or_default();
-        let result = match &*call.name {
-            "echo" => {
-                let text = arguments.get("text").and_then(Value::as_str).unwrap_or_default();
-                CallToolResult::success(vec![ContentBlock::text(text)])
-            }
-            "report" => {
-                let count = arguments.get("count").and_then(Value::as_u64).unwrap_or_default();
-                let token = context.meta.get_progress_token().expect("a token");
-                for step in 1..=count {
-                    let update = ProgressNotificationParam::new(token.clone(), step as f64).with_total(count as f64);
-                    context.peer.notify_progress(update).await.expect("a connection");
-                }
-                CallToolResult::success(Vec::new())
-            }
-            _ => {
-                let _running = Running::begin();
-                context.ct.cancelled().await;
-                CallToolResult::success(Vec::new())
-            }
-        };
-        Ok(CallToolResponse::Complete(result))
-    }
-}
 
 #[derive(Clone, Default)]
 struct Hearing(Arc<Mutex<Listener>>);

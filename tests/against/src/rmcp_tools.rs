@@ -1,0 +1,47 @@
+//! The server of rmcp that is measured: `echo`, `report`, and a tool that ends only when it is cancelled.
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, ProgressNotificationParam,
+    ServerCapabilities, ServerConfig,
+};
+use rmcp::service::RequestContext;
+use rmcp::{RoleServer, ServerHandler};
+use serde_json::Value;
+use tests::speed::Running;
+
+pub(crate) struct Server;
+
+impl ServerHandler for Server {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+    }
+
+    async fn call_tool(
+        &self,
+        call: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let arguments = call.arguments.unwrap_or_default();
+        let result = match &*call.name {
+            "echo" => {
+                let text = arguments.get("text").and_then(Value::as_str).unwrap_or_default();
+                CallToolResult::success(vec![ContentBlock::text(text)])
+            }
+            "report" => {
+                let count = arguments.get("count").and_then(Value::as_u64).unwrap_or_default();
+                let token = context.meta.get_progress_token().expect("a token");
+                for step in 1..=count {
+                    let update = ProgressNotificationParam::new(token.clone(), step as f64).with_total(count as f64);
+                    context.peer.notify_progress(update).await.expect("a connection");
+                }
+                CallToolResult::success(Vec::new())
+            }
+            _ => {
+                let _running = Running::begin();
+                context.ct.cancelled().await;
+                CallToolResult::success(Vec::new())
+            }
+        };
+        Ok(CallToolResponse::Complete(result))
+    }
+}
