@@ -167,6 +167,11 @@ pub struct Timeouts {
     pub probe: Option<Duration>,
     /// The time limits of an outbound call that sets none of its own.
     pub call: CallTimeouts,
+    /// The longest time that a peer may take to acknowledge a subscription (MCP 2026-07-28, Subscriptions). Afterwards the subscription is
+    /// cancelled: one that the session has made ([`Config::list_changes`]) with
+    /// [`Violation::SubscriptionUnacknowledged`](crate::Violation::SubscriptionUnacknowledged), a call of
+    /// [`Op::Listen`](crate::Op::Listen) with no time limits of its own as timed out. Default: 10 s.
+    pub acknowledgement: Option<Duration>,
     /// The time limit of an inbound call, counted from its receipt. Default: `None`, except for a Tesseron app, which has 60 s.
     pub serve: Option<Duration>,
     /// The time limit of an input request of ours. It is long since a person may have to answer. Default: 600 s.
@@ -190,6 +195,7 @@ impl Default for Timeouts {
             handshake: Some(Duration::from_secs(10)),
             probe: Some(Duration::from_secs(10)),
             call: CallTimeouts::default(),
+            acknowledgement: Some(Duration::from_secs(10)),
             serve: None,
             input: Some(Duration::from_secs(600)),
             cancel_grace: Duration::ZERO,
@@ -200,11 +206,18 @@ impl Default for Timeouts {
     }
 }
 
+impl Timeouts {
+    /// The time limits of a call that subscribes, whose idle clock stops when the peer acknowledges it.
+    pub(crate) const fn of_listen(&self) -> CallTimeouts {
+        CallTimeouts::NONE.with_idle(self.acknowledgement)
+    }
+}
+
 /// The two time limits of a call: `deadline = min(last activity + idle, start + max_total)`.
 ///
 /// Both are counted from the moment when the request is queued: at once, or when the handshake that the call waits for is done. Both pause
 /// while an input request of the call is open, since the peer is then waiting for us. Afterwards `idle` is counted from zero
-/// again, and `max_total` continues. See MCP, "Lifecycle", section "Timeouts".
+/// again, and `max_total` continues. `idle` limits a subscription only until it is acknowledged. See MCP, "Lifecycle", section "Timeouts".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallTimeouts {

@@ -155,6 +155,8 @@ violations! {
     ProgressNotIncreasing = "progress that does not increase",
     /// A ping that was not answered in time: the peer may be gone.
     PingUnanswered = "a ping that was not answered in time",
+    /// A subscription to the changes of lists that was not acknowledged within [`crate::Timeouts::acknowledgement`]. It is cancelled.
+    SubscriptionUnacknowledged = "a subscription that was not acknowledged in time",
 }
 
 impl fmt::Display for Violation {

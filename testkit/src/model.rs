@@ -41,6 +41,8 @@ enum Opening {
 struct Subscriber {
     wanted: Kinds,
     current: Option<Subscription>,
+    /// The time by which the current one must be acknowledged.
+    acknowledge_by: Option<u64>,
     /// Calls in flight that ask for other kinds, oldest first.
     changes: Vec<Change>,
 }
@@ -105,6 +107,7 @@ enum Due {
     Flush(u64),
     Release(u64),
     Alarm(u64),
+    Acknowledgement,
 }
 
 #[derive(Clone, Debug)]
@@ -487,6 +490,8 @@ impl Model {
             let place = self.ask_to_listen(exchange, &lists);
             self.subscriber.wanted = lists;
             self.subscriber.current = Some(Subscription { exchange, place, accepted: None });
+            let limit = self.config.timeouts.acknowledgement;
+            self.subscriber.acknowledge_by = limit.map(|limit| self.now + micros(limit).max(1));
         }
         self.release_held();
     }
@@ -527,6 +532,7 @@ impl Model {
             Op::Unsubscribe if self.wanted_with(&call.change(0)).is_empty() => {
                 self.subscriber.wanted.clear();
                 self.subscriber.changes.iter_mut().for_each(|change| change.is_superseded = true);
+                self.subscriber.acknowledge_by = None;
                 if let Some(ended) = self.subscriber.current.take() {
                     self.end_subscription(ended.exchange);
                 }
@@ -547,7 +553,7 @@ impl Model {
     }
 
     fn forget_unwanted(&mut self) {
-        let Subscriber { wanted, current, changes } = &mut self.subscriber;
+        let Subscriber { wanted, current, changes, .. } = &mut self.subscriber;
         if current.is_none() && changes.iter().all(|change| change.is_superseded) {
             wanted.clear();
         }
@@ -559,9 +565,10 @@ impl Model {
         else {
             return self.violation(unknown);
         };
-        let Subscriber { current, changes, .. } = &mut self.subscriber;
+        let Subscriber { current, changes, acknowledge_by, .. } = &mut self.subscriber;
         if let Some(current) = current.as_mut().filter(|current| current.exchange == id && current.accepted.is_none()) {
             current.accepted = Some(accepted.clone());
+            *acknowledge_by = None;
             return;
         }
         let Some((op, place)) = self.calls.get(&id).filter(|call| !call.held).map(|call| (call.op, call.place)) else { return };
@@ -569,10 +576,12 @@ impl Model {
         let Some(at) = at.filter(|_| !self.waits(id)) else {
             if op != Op::Listen || self.waits(id) {
                 self.violation(unknown);
+            } else if let Some(call) = self.calls.get_mut(&id) {
+                call.clocks.idle = None;
             }
             return;
         };
-        let Subscriber { wanted, current, changes } = &mut self.subscriber;
+        let Subscriber { wanted, current, changes, acknowledge_by } = &mut self.subscriber;
         if changes[at].adds && !accepted.contains(&changes[at].uri) {
             self.finish_call(id, "invalid");
             return self.say(Lane::CHANNEL, format!("cancel {id}"), format!("cancel {id}"));
@@ -586,7 +595,10 @@ impl Model {
             let accepted = Some(accepted.clone());
             match current {
                 Some(current) if current.place > place => Some(id),
-                _ => current.replace(Subscription { exchange: id, place, accepted }).map(|ended| ended.exchange),
+                _ => {
+                    *acknowledge_by = None;
+                    current.replace(Subscription { exchange: id, place, accepted }).map(|ended| ended.exchange)
+                }
             }
         };
         if let Some(ended) = ended {
@@ -617,6 +629,9 @@ impl Model {
 
     fn end_current(&mut self, exchange: u64) {
         let ended = self.subscriber.current.take_if(|current| current.exchange == exchange);
+        if ended.is_some() {
+            self.subscriber.acknowledge_by = None;
+        }
         self.forget_unwanted();
         if ended.is_some_and(|ended| ended.accepted.is_some()) {
             self.tell("notice".to_owned());
@@ -659,6 +674,7 @@ impl Model {
         let peer = (&self.asked, &self.live, &self.past, self.highest);
         // Only the order of each request to the current subscription matters.
         let mut subscriber = self.subscriber.clone();
+        subscriber.acknowledge_by.iter_mut().for_each(from_now);
         if let Some(current) = &mut subscriber.current {
             let place = std::mem::take(&mut current.place);
             calls.values_mut().for_each(|call| call.place = u64::from(call.place > place));
@@ -813,6 +829,7 @@ impl Model {
         all.extend(self.calls.iter().filter_map(|(id, call)| Self::call_deadline(call).map(|(at, _)| (at, Due::Call(*id)))));
         all.extend(self.questions.iter().filter_map(|(key, question)| question.at.map(|at| (at, Due::Question(*key)))));
         all.extend(self.alarms.iter().map(|(id, at)| (*at, Due::Alarm(*id))));
+        all.extend(self.subscriber.acknowledge_by.map(|at| (at, Due::Acknowledgement)));
         for (id, serve) in &self.serves {
             match &serve.state {
                 Serving::Active => {
@@ -859,6 +876,14 @@ impl Model {
                     self.alarms.remove(&id);
                     self.tell(format!("alarm {id}"));
                 }
+                Due::Acknowledgement => {
+                    self.subscriber.acknowledge_by = None;
+                    if let Some(expired) = self.subscriber.current.take() {
+                        self.end_subscription(expired.exchange);
+                        self.forget_unwanted();
+                        self.violation(Violation::SubscriptionUnacknowledged);
+                    }
+                }
             }
         }
         self.settle_ending();
@@ -898,7 +923,9 @@ impl Model {
             return state_error("Full");
         }
         let id = self.number();
-        let ordinary = if call.op() == Op::Listen { CallTimeouts::NONE } else { self.config.timeouts.call };
+        let timeouts = self.config.timeouts;
+        let until_acknowledged = CallTimeouts::NONE.with_idle(timeouts.acknowledgement);
+        let ordinary = if call.op() == Op::Listen { until_acknowledged } else { timeouts.call };
         let clocks = call.timeouts.unwrap_or(ordinary);
         let observed = self.terms.names || call.progress || (clocks.reset_on_progress && clocks.idle.is_some());
         let method = if call.op() == Op::CallTool { self.terms.call } else { summary::op(call.op()) };

@@ -718,9 +718,14 @@ impl<S: Subject> Watched<S> {
         if let Some(event) = &event {
             if let Some(shared) = &self.shared {
                 let shared = shared.borrow();
-                // A cancelled handler counts in the limit of the callee after its call has left that of the caller. A ping is unanswered if the
-                // link is stopped or has ended.
-                let is_fault = !matches!(event, Event::Violation(Violation::TooManyRequests | Violation::PingUnanswered));
+                // A cancelled handler counts in the limit of the callee after its call has left that of the caller. A ping is unanswered, and
+                // a subscription unacknowledged, if the link is stopped or has ended.
+                let is_fault = !matches!(
+                    event,
+                    Event::Violation(
+                        Violation::TooManyRequests | Violation::PingUnanswered | Violation::SubscriptionUnacknowledged
+                    )
+                );
                 let is_left = matches!(event, Event::Violation(Violation::WrongDirection)) && self.judge.has_left_a_handshake();
                 // A client whose probe was not answered in time makes a handshake, even at a server that has only stateless requests.
                 let config = self.subject.session().config();

@@ -9,7 +9,6 @@ use super::lane_queue::Class;
 use super::outbound_call::{Clocks, OutboundCall, Withdrawal};
 use super::route::Lane;
 use super::verbs::{Invoke, InvokeError, NotLive, Refused};
-use crate::config::CallTimeouts;
 use crate::dialect::{Answer, Capabilities, Confirmation, Rules, Unfit};
 use crate::json::Json;
 use crate::time::Instant;
@@ -112,7 +111,7 @@ impl Session {
 
     fn start(&mut self, call: &Invoke, depth: u8) -> OutboundId {
         let id = OutboundId(self.number());
-        let default = if call.op().is_subscription() { CallTimeouts::NONE } else { self.config.timeouts.call };
+        let default = if call.op().is_subscription() { self.config.timeouts.of_listen() } else { self.config.timeouts.call };
         let timeouts = call.timeouts.unwrap_or(default);
         let observed = match self.rules.names_calls {
             // Where progress names its call by id, and not by a token, the peer may report it without being asked.

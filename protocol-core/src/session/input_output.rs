@@ -312,6 +312,7 @@ impl Session {
                 self.alarms.remove(&id);
                 self.push_event(Event::Alarm(id));
             }
+            TimerKey::Acknowledgement => self.expire_subscription(),
         }
     }
 

@@ -397,6 +397,13 @@ impl OutboundCall {
         verdict
     }
 
+    /// Stops the idle clock of a subscription, which is acknowledged.
+    pub(super) fn stop_idle_clock(&mut self) {
+        if let State::InFlight { clocks, .. } = &mut self.state {
+            clocks.idle = None;
+        }
+    }
+
     /// Keeps a newer partial result in place of the last one.
     pub(super) fn note_partial(&mut self, partial: Option<Json>) {
         if partial.is_some() {

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!   None --- begin ---> Current, requested --- acknowledge ---> Current, acknowledged --- end ---> None
-//!                                                                   |           ^
-//!              change: a call requests its successor, with other kinds          | replace: the successor is acknowledged
+//!                        |                                          |           ^
+//!            expire      |    change: a call requests its successor, with other kinds
+//!   None <---------------'                                          |           | replace: the successor is acknowledged
 //!                                                                   `-----------'
 //! ```
 //!
@@ -16,13 +17,17 @@ use alloc::vec::Vec;
 use crate::dialect::{Notice, SubscriptionFilter};
 use crate::json::Text;
 use crate::session::outbox::Ticket;
+use crate::session::timers::{TimerKey, Timers};
 use crate::session::{ExchangeId, OutboundId};
+use crate::time::Instant;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Subscriber {
     /// The kinds that are wanted, without changes that are not acknowledged.
     wanted: SubscriptionFilter,
     current: Option<Subscription>,
+    /// The time by which the peer must acknowledge `current`, as it is armed in the session's timers. Set only while `current` is requested.
+    armed: Option<Instant>,
     /// The changes whose call has not ended, oldest first.
     changes: Vec<PendingChange>,
 }
@@ -47,7 +52,7 @@ pub(super) struct Subscription {
 }
 
 impl Subscription {
-    fn requested(exchange: ExchangeId, ticket: Ticket) -> Self {
+    pub(super) fn requested(exchange: ExchangeId, ticket: Ticket) -> Self {
         Self { exchange, ticket, agreed: None, brought: SubscriptionFilter::default() }
     }
 
@@ -108,16 +113,38 @@ impl Change {
 }
 
 impl Subscriber {
-    /// None -> Current, requested.
-    pub(super) fn begin(&mut self, exchange: ExchangeId, ticket: Ticket, wanted: SubscriptionFilter) {
+    /// None -> Current, requested. The peer has until `until` to acknowledge it.
+    pub(super) fn begin(
+        &mut self,
+        requested: Subscription,
+        wanted: SubscriptionFilter,
+        until: Option<Instant>,
+        timers: &mut Timers,
+    ) {
         self.wanted = wanted;
-        self.current = Some(Subscription::requested(exchange, ticket));
+        self.current = Some(requested);
+        timers.set(TimerKey::Acknowledgement, &mut self.armed, until);
     }
 
     /// Requested -> acknowledged. `false`, and no change, if `exchange` is not a current subscription that was requested.
-    pub(super) fn acknowledge(&mut self, exchange: ExchangeId, accepted: &SubscriptionFilter) -> bool {
+    pub(super) fn acknowledge(&mut self, exchange: ExchangeId, accepted: &SubscriptionFilter, timers: &mut Timers) -> bool {
         let current = self.current.as_mut().filter(|current| current.exchange == exchange && current.agreed.is_none());
-        current.map(|current| current.acknowledge(accepted, &self.wanted)).is_some()
+        let Some(current) = current else { return false };
+        current.acknowledge(accepted, &self.wanted);
+        self.disarm(timers);
+        true
+    }
+
+    /// Current, requested -> None: the time for its acknowledgement is over. Returns the subscription to end.
+    pub(super) fn expire(&mut self) -> Option<Subscription> {
+        self.armed = None;
+        let expired = self.current.take();
+        self.forget_unwanted();
+        expired
+    }
+
+    fn disarm(&mut self, timers: &mut Timers) {
+        timers.set(TimerKey::Acknowledgement, &mut self.armed, None);
     }
 
     /// The kinds that a successor with `change` asks for: those that are wanted, with all changes that are not acknowledged.
@@ -157,7 +184,13 @@ impl Subscriber {
     /// Handles the acknowledgement of the successor that a call has requested: the successor becomes the current subscription. Returns the
     /// subscription to end: the previous one; or the successor itself, if a newer successor was acknowledged before it, or if a later change
     /// of its resource has taken effect.
-    pub(super) fn replace(&mut self, id: OutboundId, ticket: Ticket, accepted: &SubscriptionFilter) -> Option<Subscription> {
+    pub(super) fn replace(
+        &mut self,
+        id: OutboundId,
+        ticket: Ticket,
+        accepted: &SubscriptionFilter,
+        timers: &mut Timers,
+    ) -> Option<Subscription> {
         let mut successor = Subscription::requested(ExchangeId(id.0), ticket);
         let Some(at) = self.changes.iter().position(|pending| pending.call == id) else { return Some(successor) };
         let PendingChange { change, is_superseded, .. } = self.changes.remove(at);
@@ -175,12 +208,16 @@ impl Subscriber {
                 current.want(&self.wanted);
                 Some(successor)
             }
-            _ => self.current.replace(successor),
+            _ => {
+                self.disarm(timers);
+                self.current.replace(successor)
+            }
         }
     }
 
     /// Current -> None: the last change, with all those that are not acknowledged, leaves no kind. Returns the subscription to end.
-    pub(super) fn stop(&mut self) -> Option<Subscription> {
+    pub(super) fn stop(&mut self, timers: &mut Timers) -> Option<Subscription> {
+        self.disarm(timers);
         self.wanted = SubscriptionFilter::default();
         self.changes.iter_mut().for_each(|pending| pending.is_superseded = true);
         self.current.take()
@@ -188,8 +225,11 @@ impl Subscriber {
 
     /// Current -> None: the peer has ended the subscription. A successor that is requested still becomes current. Returns `true` if the ended
     /// subscription was acknowledged.
-    pub(super) fn end(&mut self, exchange: ExchangeId) -> bool {
+    pub(super) fn end(&mut self, exchange: ExchangeId, timers: &mut Timers) -> bool {
         let ended = self.current.take_if(|current| current.exchange == exchange);
+        if ended.is_some() {
+            self.disarm(timers);
+        }
         self.forget_unwanted();
         ended.is_some_and(|ended| ended.agreed.is_some())
     }

@@ -1,6 +1,8 @@
 //! The steps of a caller whose peer serves stateless requests. A call that subscribes to a resource becomes a change of the one subscription,
 //! and a call that sets the log level adds a member to every later request (MCP 2026-07-28, Subscriptions and Logging).
 
+use core::time::Duration;
+
 use super::Session;
 use super::event::{Event, ExchangeId, Invalid, OutboundId, Outcome};
 use super::lane_queue::Class;
@@ -10,6 +12,10 @@ use super::subscriber::{Change, NoticeFit, Subscription};
 use crate::dialect::{Notice, Op, Outgoing, SubscriptionFilter};
 use crate::error::Violation;
 use crate::json::{Json, Text};
+
+/// The shortest time in which a subscription of ours must be acknowledged, so that its deadline is after the time of the method that sets
+/// it (G7).
+const SHORTEST_WAIT: Duration = Duration::from_micros(1);
 
 impl Session {
     /// Writes the members of `_meta` that name this end in every request.
@@ -31,8 +37,9 @@ impl Session {
             return;
         }
         let exchange = ExchangeId(self.number());
-        let ticket = self.push_listen(exchange, &lists);
-        self.subscriber.begin(exchange, ticket, lists);
+        let requested = Subscription::requested(exchange, self.push_listen(exchange, &lists));
+        let until = self.config.timeouts.acknowledgement.map(|limit| self.now.saturating_add(limit.max(SHORTEST_WAIT)));
+        self.subscriber.begin(requested, lists, until, &mut self.timers);
     }
 
     fn push_listen(&mut self, exchange: ExchangeId, filter: &SubscriptionFilter) -> Ticket {
@@ -51,7 +58,7 @@ impl Session {
         if !self.subscriber.with_change(&change).is_empty() {
             return false;
         }
-        if let Some(ended) = self.subscriber.stop() {
+        if let Some(ended) = self.subscriber.stop(&mut self.timers) {
             self.end_subscription(&ended);
         }
         true
@@ -97,6 +104,14 @@ impl Session {
         }
     }
 
+    /// Ends the current subscription, which the peer has not acknowledged in time. A successor that is requested still becomes current.
+    pub(super) fn expire_subscription(&mut self) {
+        if let Some(expired) = self.subscriber.expire() {
+            self.end_subscription(&expired);
+            self.violation(Violation::SubscriptionUnacknowledged);
+        }
+    }
+
     // ---- From the peer ----
 
     /// Handles the acknowledgement of a subscription, which ends the call that asked for it.
@@ -107,11 +122,11 @@ impl Session {
         if self.is_unsent_subscription(exchange) {
             return self.violation(Violation::UnknownSubscription);
         }
-        if self.subscriber.acknowledge(exchange, accepted) {
+        if self.subscriber.acknowledge(exchange, accepted, &mut self.timers) {
             return;
         }
         let id = OutboundId(exchange.0);
-        let Some(call) = self.outbound_calls.get(&id).filter(|call| !call.is_held() && !call.is_given_up()) else {
+        let Some(call) = self.outbound_calls.get_mut(&id).filter(|call| !call.is_held() && !call.is_given_up()) else {
             self.stats.late_frames = self.stats.late_frames.saturating_add(1);
             return;
         };
@@ -119,17 +134,18 @@ impl Session {
             return self.violation(Violation::UnknownSubscription);
         };
         let Some(change) = self.subscriber.change_of(id) else {
-            // The owner's own `Op::Listen` goes on until its result.
             if !call.op().is_subscription() {
-                self.violation(Violation::UnknownSubscription);
+                return self.violation(Violation::UnknownSubscription);
             }
-            return;
+            // The owner's own `Op::Listen` goes on until its result.
+            call.stop_idle_clock();
+            return call.arm(id, &mut self.timers);
         };
         if !change.is_accepted(accepted) {
             self.finish_call(id, Outcome::Invalid(Invalid::Unsupported));
             return self.push_cancel(exchange, None);
         }
-        if let Some(ended) = self.subscriber.replace(id, ticket, accepted) {
+        if let Some(ended) = self.subscriber.replace(id, ticket, accepted, &mut self.timers) {
             self.end_subscription(&ended);
         }
         self.finish_call(id, Outcome::Result(Json::empty_object()));
@@ -171,7 +187,7 @@ impl Session {
 
     /// Handles the end of the current subscription: the peer has ended it, or its exchange is lost.
     pub(super) fn handle_subscription_end(&mut self, exchange: ExchangeId) {
-        if self.subscriber.end(exchange) {
+        if self.subscriber.end(exchange, &mut self.timers) {
             self.push_event(Event::Notice(Notice::SubscriptionEnded));
         }
     }

@@ -39,6 +39,8 @@ pub(super) enum TimerKey {
     Release(InboundId),
     /// Queues the event of an alarm.
     Alarm(AlarmId),
+    /// Ends our current subscription, which the peer has not acknowledged.
+    Acknowledgement,
 }
 
 impl TimerKey {
@@ -55,6 +57,7 @@ impl TimerKey {
             Self::Flush(id) => (7, id.0),
             Self::Release(id) => (8, id.0),
             Self::Alarm(id) => (9, id.0),
+            Self::Acknowledgement => (10, 0),
         };
         // The numbers of ids never reach the four bits of the kind.
         u128::from(at.as_micros()) << 64 | kind << 60 | u128::from(number)

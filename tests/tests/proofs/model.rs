@@ -363,7 +363,7 @@ fn what_is_predicted_of_tesseron_is_not_the_same_few_things() {
 
 #[test]
 fn what_is_predicted_of_stateless_requests_is_not_the_same_few_things() {
-    const MUST_HAPPEN: [&str; 31] = [
+    const MUST_HAPPEN: [&str; 32] = [
         "outcome: Result(",
         "outcome: Error(",
         "outcome: Cancelled",
@@ -382,6 +382,7 @@ fn what_is_predicted_of_stateless_requests_is_not_the_same_few_things() {
         "Notice(ToolsChanged)",
         "Notice(ResourceUpdated",
         "Notice(SubscriptionEnded)",
+        "Violation(SubscriptionUnacknowledged)",
         "io.modelcontextprotocol/logLevel",
         "publish -> Ok(2)",
         "accept_subscription -> Err(\"NotLive\")",

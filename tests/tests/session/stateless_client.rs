@@ -743,6 +743,101 @@ fn an_owner_may_listen_by_a_call_of_its_own_that_lasts_until_its_result() {
 }
 
 #[test]
+fn a_subscription_to_lists_that_is_not_acknowledged_in_time_is_cancelled_and_reported() {
+    let lists = r#""toolsListChanged":true"#;
+    for is_polled in [true, false] {
+        let mut client = client(Era::Auto);
+        client.frame(&discovered(1, r#""2026-07-28""#, r#"{"tools":{"listChanged":true},"resources":{"subscribe":true}}"#));
+        client.events();
+        if is_polled {
+            assert_eq!(client.sent().last(), Some(&listen(2, lists)));
+        }
+        client.at(9_999);
+        assert_eq!(client.events(), []);
+        client.at(10_000);
+        assert_eq!(client.events(), [Event::Violation(Violation::SubscriptionUnacknowledged)]);
+        let sent = client.sent();
+        match is_polled {
+            true => assert_eq!(sent, [cancelled(2)]),
+            false => assert!(!sent.iter().any(|frame| frame.contains("listen")), "{sent:?}"),
+        }
+        assert_eq!((client.session.poll_timeout(), client.session.stats().exchanges_out), (None, 0));
+        client.frame(&acknowledged(2, lists)).frame(&published(2, "tools/list_changed", ""));
+        client.expect_silence();
+        client.invoke(Invoke::subscribe("u:"));
+        assert_eq!(client.sent(), [listen(3, r#""resourceSubscriptions":["u:"]"#)]);
+    }
+}
+
+#[test]
+fn the_time_for_an_acknowledgement_ends_with_it_and_with_the_subscription() {
+    let (lists, one) = (r#""toolsListChanged":true"#, r#""toolsListChanged":true,"resourceSubscriptions":["u:"]"#);
+    let ends: [(&str, fn(&mut Scripted, &str, &str)); 5] = [
+        ("acknowledged", |client, lists, _| _ = client.frame(&acknowledged(2, lists))),
+        ("refused", |client, _, _| _ = client.frame(&error(2, -32601, "method not found"))),
+        ("cancelled by the server", |client, _, _| _ = client.frame(&cancelled(2))),
+        ("its exchange is lost", |client, _, _| {
+            let exchange = Gone::Exchange(protocol_core::ExchangeId::from_number(2));
+            client.session.handle_gone(exchange, client.now).unwrap();
+        }),
+        ("replaced by a successor", |client, _, one| {
+            client.invoke(Invoke::subscribe("u:"));
+            client.drain();
+            client.frame(&acknowledged(3, one));
+        }),
+    ];
+    for (name, end) in ends {
+        let mut client = client(Era::Auto);
+        client.frame(&discovered(1, r#""2026-07-28""#, r#"{"tools":{"listChanged":true},"resources":{"subscribe":true}}"#)).drain();
+        assert!(client.session.poll_timeout().is_some(), "{name}");
+        end(&mut client, lists, one);
+        client.drain();
+        assert_eq!(client.session.poll_timeout(), None, "{name}");
+    }
+}
+
+#[test]
+fn an_acknowledgement_has_no_time_limit_or_at_least_a_microsecond() {
+    for (limit, is_limited) in [(None, false), (Some(core::time::Duration::ZERO), true)] {
+        let mut client = Scripted::new(with(client_config(), |config| {
+            (config.era, config.timeouts.acknowledgement) = (Era::Auto, limit);
+        }));
+        client.frame(&discovered(1, r#""2026-07-28""#, r#"{"tools":{"listChanged":true}}"#)).drain();
+        assert_eq!(client.session.poll_timeout().is_some(), is_limited);
+        if let Some(at) = client.session.poll_timeout() {
+            assert!(at > client.now);
+            client.session.handle_timeout(at);
+            assert_eq!(client.violations(), [Violation::SubscriptionUnacknowledged]);
+        }
+    }
+}
+
+#[test]
+fn a_call_that_listens_times_out_unless_it_is_acknowledged_in_time() {
+    let params = || json(r#"{"notifications":{"promptsListChanged":true}}"#);
+    let listen = || Invoke::new(protocol_core::Op::Listen, params()).without_progress();
+    let mut client = modern();
+    client.invoke(listen());
+    client.at(10_000);
+    assert_eq!(client.outcome(), Outcome::TimedOut(TimeoutKind::Idle));
+    let limits = protocol_core::CallTimeouts::NONE.with_idle(Some(core::time::Duration::from_secs(1)));
+    let total = limits.with_max_total(Some(core::time::Duration::from_secs(60)));
+    for (limits, outcome) in [(limits, None), (total, Some(Outcome::TimedOut(TimeoutKind::MaxTotal)))] {
+        let mut client = modern();
+        client.invoke(listen().with_timeouts(limits));
+        client.drain();
+        client.frame(&acknowledged(2, r#""promptsListChanged":true"#));
+        client.at(59_999);
+        client.expect_silence();
+        client.at(60_000);
+        match outcome {
+            Some(outcome) => assert_eq!((client.outcome(), client.sent().len()), (outcome, 1)),
+            None => client.expect_silence(),
+        }
+    }
+}
+
+#[test]
 fn nothing_of_a_subscription_is_left_when_the_session_has_closed() {
     let mut client = listening();
     client.invoke(Invoke::subscribe("u:"));

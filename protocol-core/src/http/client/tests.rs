@@ -1622,10 +1622,23 @@ fn a_subscription_is_a_stream_that_stays_open_and_is_ended_by_closing_it() {
     bench.json(0, 200, &discovered(1).replace(r#""tools":{}"#, r#""tools":{"listChanged":true}"#));
     assert_eq!(bench.look().last().map(String::as_str), Some("POST subscriptions/listen"));
     bench.head(1, 200, EVENTS);
+    let kinds = r#""notifications":{"toolsListChanged":true},"_meta":{"io.modelcontextprotocol/subscriptionId":2}"#;
+    let acknowledged = format!(r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{{kinds}}}}}"#);
+    bench.event(1, "", &acknowledged);
     bench.wait(seconds(3600));
     assert_eq!((bench.look(), bench.client.requests()), (vec![], 1), "it may say nothing for ever");
     bench.lose(1);
     assert_eq!((bench.client.requests(), bench.client.calls()), (0, 0));
+}
+
+#[test]
+fn the_stream_of_a_subscription_that_is_not_acknowledged_in_time_is_closed() {
+    let mut bench = Bench::new(ClientEra::Modern);
+    bench.json(0, 200, &discovered(1).replace(r#""tools":{}"#, r#""tools":{"listChanged":true}"#));
+    bench.look();
+    bench.head(1, 200, EVENTS);
+    bench.wait(seconds(10));
+    assert_eq!((bench.look(), bench.client.requests(), bench.client.poll_timeout()), (vec!["abort 1".to_owned()], 0, None));
 }
 
 // ---- Both ----
