@@ -75,6 +75,16 @@ impl Session {
         }
     }
 
+    /// Handles an error that names no request. While the probe is open it is our only request, so the peer has failed to read it: the
+    /// handshake follows at once, as after the time for the probe.
+    pub(super) fn handle_error_without_id(&mut self) {
+        if self.ending.may_write()
+            && let Some(probe) = self.probe_before_handshake()
+        {
+            self.open_handshake(Some(probe));
+        }
+    }
+
     /// Stops the deadline of a handshake that may never come: the peer sends stateless requests.
     #[inline]
     pub(super) fn stop_awaiting_handshake(&mut self) {

@@ -448,6 +448,10 @@ impl Session {
             }
             None => match violation {
                 Some(rule @ Violation::InvalidProgress) => self.drop_unknown_progress(rule),
+                Some(rule @ Violation::ErrorWithoutId) => {
+                    self.violation(rule);
+                    self.handle_error_without_id();
+                }
                 Some(rule) => self.violation(rule),
                 None => {}
             },

@@ -77,6 +77,47 @@ fn a_client_of_both_eras_probes_and_a_server_of_the_newer_one_is_ready_at_once()
     assert!(client.sent().is_empty(), "there is nothing to confirm");
 }
 
+/// Old servers answer an unknown method before the handshake with anything at all. The probe is the only request of the client, so an error
+/// that names no request is about it; a late answer can still choose the era.
+#[test]
+fn an_error_without_an_id_is_the_answer_to_the_probe_and_other_noise_is_not() {
+    for id in ["", r#""id":null,"#] {
+        let nameless = format!(r#"{{"jsonrpc":"2.0",{id}"error":{{"code":-32601,"message":"method not found"}}}}"#);
+        let mut client = client(Era::Auto);
+        client.drain();
+        client.frame(&nameless);
+        assert_eq!(client.violations(), [Violation::ErrorWithoutId]);
+        assert_eq!(openings(&mut client), ["initialize"], "{nameless}");
+        client.frame(&nameless).frame(&discovered_quietly(1));
+        assert!(client.session.is_ready(), "the late answer");
+        assert!(client.sent().is_empty(), "one handshake request, whatever follows");
+        let mut modern = self::client(Era::Modern);
+        modern.drain();
+        modern.frame(&nameless);
+        assert_eq!((modern.violations(), modern.sent().len()), (vec![Violation::ErrorWithoutId], 0));
+    }
+    let noise = [
+        ("npm WARN deprecated", Violation::NotJson),
+        ("{}", Violation::InvalidEnvelope),
+        (r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32601,"message":"x"}}"#, Violation::UnknownResponse),
+        (r#"{"jsonrpc":"2.0","id":"1","error":{"code":-32601,"message":"x"}}"#, Violation::UnknownResponse),
+        (r#"{"jsonrpc":"2.0","id":null,"result":{}}"#, Violation::InvalidEnvelope),
+    ];
+    for (line, rule) in noise {
+        let mut client = client(Era::Auto);
+        client.drain();
+        client.frame(line);
+        assert_eq!(client.violations(), [rule], "{line}");
+        client.expect_silence();
+        client.at(10_000);
+        assert_eq!(openings(&mut client), ["initialize"], "{line}");
+        let mut client = self::client(Era::Auto);
+        client.drain();
+        client.frame(line).frame(&discovered_quietly(1));
+        assert!(client.session.is_ready(), "{line}");
+    }
+}
+
 /// A row of the table of verdicts: the answer to the probe, and what the client sends next or why it closes.
 #[test]
 fn the_answer_to_a_probe_decides_the_era() {
