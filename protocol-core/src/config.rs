@@ -1,11 +1,13 @@
 //! The configuration of a session, fixed before it begins.
 
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::dialect::tesseron::AppId;
 use crate::dialect::{Capabilities, Identity, Level, LocalEnd, Protocol, mcp, tesseron};
+use crate::json::Json;
 use crate::limits::Limits;
 
 /// The configuration of a session, which [`Session::new`](crate::Session::new) takes.
@@ -34,6 +36,10 @@ pub struct Config {
     /// The capabilities that the handshake declares to the peer. A request that needs an undeclared one is refused on arrival. A Tesseron
     /// app declares here which capabilities of its gateway it uses: sampling, elicitation, subscriptions.
     pub capabilities: Capabilities,
+    /// The extensions of MCP that this end declares to the peer: the settings of each, an object, by its identifier, such as
+    /// `com.example/undo` (MCP 2026-07-28, Extensions). Settings that are no object are left out. [`crate::PeerInfo::extension`] returns
+    /// what the peer declared. Default: none. Ignored on Tesseron.
+    pub extensions: BTreeMap<String, Json>,
     /// A server's description of itself, for the model of its client; the description of a Tesseron app.
     pub instructions: Option<String>,
     /// The bounds on memory and concurrency.
@@ -73,6 +79,7 @@ impl Config {
             protocol: &self.protocol,
             identity: &self.identity,
             capabilities: &self.capabilities,
+            extensions: &self.extensions,
             instructions: self.instructions.as_deref(),
             limits: &self.limits,
             era: self.era,
@@ -142,6 +149,7 @@ impl Config {
             cache: mcp::CacheHint::default(),
             identity,
             capabilities,
+            extensions: BTreeMap::new(),
             instructions: None,
             limits: Limits::default(),
             timeouts: Timeouts::default(),

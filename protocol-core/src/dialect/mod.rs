@@ -21,6 +21,7 @@ mod terms;
 pub mod tesseron;
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 
 use bytes::Bytes;
@@ -81,6 +82,8 @@ pub(crate) struct LocalEnd<'a> {
     pub(crate) identity: &'a Identity,
     /// The capabilities to declare to the peer.
     pub(crate) capabilities: &'a Capabilities,
+    /// The extensions to declare to the peer: their settings by their identifier.
+    pub(crate) extensions: &'a BTreeMap<String, Json>,
     /// The instructions of a server, or the description of an app.
     pub(crate) instructions: Option<&'a str>,
     /// The limits.

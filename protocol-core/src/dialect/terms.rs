@@ -83,6 +83,15 @@ pub struct PeerInfo {
     pub credentials: Option<SessionCredentials>,
 }
 
+impl PeerInfo {
+    /// The settings, an object, with which the peer declared the extension `identifier` (MCP 2026-07-28, Extensions); `None` if it did not
+    /// declare it.
+    #[must_use]
+    pub fn extension(&self, identifier: &str) -> Option<Json> {
+        self.declared.member("extensions")?.member(identifier).filter(Json::is_object)
+    }
+}
+
 /// The credentials of a Tesseron app, which resume its session and let an agent claim it (Tesseron specification, pages "Handshake" and
 /// "Resume").
 #[derive(Clone, PartialEq, Eq)]

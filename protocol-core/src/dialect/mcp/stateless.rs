@@ -3,7 +3,7 @@
 
 use super::read::{Meta, not_found, read_capabilities, read_identity, read_request, unknown_method, wrong_params};
 use super::rounds::{has_rounds, read_retry};
-use super::write::{write_capabilities, write_identity};
+use super::write::{declare, write_identity};
 use super::{Era, Mcp, Revision, Side, is_ours, offers, op_of};
 use crate::dialect::request::{RawParams, read_filter};
 use crate::dialect::{
@@ -207,7 +207,7 @@ fn discovered(local: &LocalEnd<'_>) -> Json {
     Object::value(|object| {
         write_result_members(object, true, None, local, |object| {
             object.array("supportedVersions", [REVISION], |out, revision| write_string(out, revision.as_str()));
-            object.object("capabilities", |object| write_capabilities(object, Side::Server, REVISION, local.capabilities));
+            object.object("capabilities", |object| declare(object, Side::Server, REVISION, local));
             if let Some(instructions) = local.instructions {
                 object.string("instructions", instructions);
             }

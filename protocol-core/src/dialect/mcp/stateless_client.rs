@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use super::read::{read_capabilities, read_identity};
 use super::rounds::has_rounds;
 use super::stateless::{CAPABILITIES, CLIENT, LOG_LEVEL, REVISION, SERVER, SUBSCRIPTION, VERSION, write_filter};
-use super::write::{write_capabilities, write_identity};
+use super::write::{declare, write_identity};
 use super::{Era, Mcp, Revision, Side};
 use crate::dialect::request::read_filter;
 use crate::dialect::{
@@ -31,7 +31,7 @@ pub(crate) fn write_probe(frames: &mut FrameBuffer, id: u64, local: &LocalEnd<'_
 /// Writes the members of `_meta` that name the client.
 fn write_caller(object: &mut Object<'_>, local: &LocalEnd<'_>, level: Option<Level>) {
     object.word(VERSION, REVISION.as_str());
-    object.object(CAPABILITIES, |object| write_capabilities(object, Side::Client, REVISION, local.capabilities));
+    object.object(CAPABILITIES, |object| declare(object, Side::Client, REVISION, local));
     object.object(CLIENT, |object| write_identity(object, REVISION, local.identity));
     if let Some(level) = level {
         object.word(LOG_LEVEL, level.as_str());

@@ -143,8 +143,7 @@ impl Mcp {
         frames.request(id, "initialize", 256, |out| {
             Object::write(out, |object| {
                 object.string("protocolVersion", local.newest().as_str());
-                object
-                    .object("capabilities", |object| write_capabilities(object, Side::Client, local.newest(), local.capabilities));
+                object.object("capabilities", |object| declare(object, Side::Client, local.newest(), local));
                 object.object("clientInfo", |object| write_identity(object, local.newest(), local.identity));
             });
         })
@@ -545,7 +544,7 @@ pub(super) fn handshake_answer(revision: Revision, local: &LocalEnd<'_>) -> Json
     let mut out = Vec::new();
     Object::write(&mut out, |object| {
         object.string("protocolVersion", revision.as_str());
-        object.object("capabilities", |object| write_capabilities(object, Side::Server, revision, local.capabilities));
+        object.object("capabilities", |object| declare(object, Side::Server, revision, local));
         object.object("serverInfo", |object| write_identity(object, revision, local.identity));
         if let Some(instructions) = local.instructions {
             object.string("instructions", instructions);
@@ -559,6 +558,17 @@ pub(super) fn write_identity(object: &mut Object<'_>, revision: Revision, identi
     object.string("version", &identity.version);
     if let (Some(title), true) = (&identity.title, revision >= Revision::R2025_06_18) {
         object.string("title", title);
+    }
+}
+
+/// Writes the capabilities and the extensions of this end.
+pub(super) fn declare(object: &mut Object<'_>, side: Side, revision: Revision, local: &LocalEnd<'_>) {
+    write_capabilities(object, side, revision, local.capabilities);
+    let mut extensions = local.extensions.iter().filter(|(_, settings)| settings.is_object()).peekable();
+    if extensions.peek().is_some() {
+        object.object("extensions", |object| {
+            extensions.for_each(|(name, settings)| push_json(object.named(name), settings.as_bytes()))
+        });
     }
 }
 
