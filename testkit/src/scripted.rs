@@ -186,6 +186,32 @@ pub fn request(id: u64, method: &str, params: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#)
 }
 
+/// A frame with a stateless request (MCP 2026-07-28) of a client with the capabilities `declares`. `params` has a comma after each member,
+/// and `meta` one before each.
+#[must_use]
+pub fn stateless_request(id: u64, method: &str, params: &str, declares: &str, meta: &str) -> String {
+    let caller = format!(
+        r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{declares}"#
+    );
+    request(id, method, &format!(r#"{{{params}"_meta":{{{caller}{meta}}}}}"#))
+}
+
+/// A frame with the result of a stateless request, by a server with the identity of
+/// [`server_config`](crate::config::server_config). `members` has a comma after each.
+#[must_use]
+pub fn stateless_result(id: u64, members: &str) -> String {
+    let server = r#""_meta":{"io.modelcontextprotocol/serverInfo":{"name":"server","version":"1"}}"#;
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"complete",{members}{server}}}}}"#)
+}
+
+/// A frame with the answer to `server/discover` of a server with these versions and capabilities.
+#[must_use]
+pub fn discovered(id: u64, versions: &str, declares: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"complete","supportedVersions":[{versions}],"capabilities":{declares},"instructions":"be brief","ttlMs":0,"cacheScope":"private","_meta":{{"io.modelcontextprotocol/serverInfo":{{"name":"s","version":"9"}}}}}}}}"#
+    )
+}
+
 /// A frame with any notification.
 #[must_use]
 pub fn notification(method: &str, params: &str) -> String {

@@ -476,6 +476,26 @@ fn a_tool_that_needs_a_capability_is_not_run_without_it() {
     assert_eq!(response(&frames)["result"]["content"][0]["text"], "ran");
 }
 
+/// Basic, "Error Codes": -32021 comes before the errors about the parameters of a tool.
+#[test]
+fn a_missing_capability_is_named_before_wrong_arguments_are() {
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Arguments {
+        #[expect(dead_code)]
+        count: u32,
+    }
+    let mut needs = protocol_core::Capabilities::default();
+    needs.sampling = true;
+    let tool = Tool::new("t", |_: Context, _: Arguments| async { Ok("ran") }).needs(needs);
+    let mut process = Process::new(plain(tool));
+    let params = json!({"name": "t", "arguments": {"count": "many"}});
+    let frames = process.request_as(1, "tools/call", &params, &json!({}), Extensions::new());
+    assert_eq!(response(&frames)["error"]["code"], -32021);
+    let frames = process.request_as(2, "tools/call", &params, &json!({"sampling": {}}), Extensions::new());
+    assert_ne!(response(&frames)["error"]["code"], -32021);
+    assert!(response(&frames).to_string().contains("count"), "{frames:?}");
+}
+
 #[test]
 fn the_sampling_depth_of_the_first_request_binds_its_retries() {
     let tool = Tool::new("t", async |context: Context, (): ()| {

@@ -10,7 +10,10 @@ use protocol_core::{
 };
 use testkit::Scripted;
 use testkit::config::{client_config, server_config, with};
-use testkit::scripted::{call_tool, error, initialize, json, notification, ok, progress, request, result};
+use testkit::scripted::{
+    call_tool, discovered, error, initialize, json, notification, ok, progress, request, result, stateless_request,
+    stateless_result,
+};
 
 /// Requests that only clients make.
 const CALLS: &str = "tools/call tools/list prompts/get prompts/list resources/read resources/list resources/templates/list \
@@ -37,66 +40,129 @@ fn wrong(right: &str) -> impl Iterator<Item = &'static str> {
 /// An end in some phase of its session, with a running call if the phase allows one.
 struct Victim {
     end: Scripted,
-    serves: Option<InboundId>,
-    calls: bool,
+    running: Running,
+    answers: Answers,
+}
+
+/// The call that runs at a victim.
+enum Running {
+    None,
+    /// The victim serves it, and this frame is its response.
+    Served(InboundId, String),
+    /// The victim has made it.
+    Made,
+}
+
+/// The faulty frames that a victim answers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Answers {
+    All,
+    /// Those with the id of a request.
+    Requests,
+    None,
 }
 
 impl Victim {
+    fn new(mut end: Scripted, running: Running, answers: Answers) -> Self {
+        end.drain();
+        Self { end, running, answers }
+    }
+
+    /// Servers that make a handshake, or have made one.
     fn servers() -> Vec<Self> {
         let mut answered = Scripted::new(server_config());
         answered.frame(&initialize(0, "2025-11-25", "{}"));
         let mut ready = Scripted::server(server_config());
-        let serves = Some(ready.receive_call(1));
-        Self::drained([(Scripted::new(server_config()), None, false), (answered, None, false), (ready, serves, false)])
+        let call = ready.receive_call(1);
+        vec![
+            Self::new(Scripted::new(server_config()), Running::None, Answers::All),
+            Self::new(answered, Running::None, Answers::All),
+            Self::stateless_server(mcp::Era::Auto),
+            Self::new(ready, Running::Served(call, ok(1)), Answers::All),
+        ]
     }
 
+    /// A server that serves a stateless request.
+    fn stateless_server(era: mcp::Era) -> Self {
+        let mut server = Scripted::new(with(server_config(), |config| config.era = era));
+        server.frame(&stateless_request(1, "tools/call", r#""name":"t","#, "{}", ""));
+        let call = server.request();
+        let response = stateless_result(1, r#""content":[{"type":"text","text":"ok"}],"#);
+        Self::new(server, Running::Served(call, response), Answers::All)
+    }
+
+    /// Clients that make a handshake, or have made one.
     fn clients() -> Vec<Self> {
         let mut ready = Scripted::client(client_config());
         ready.call();
-        Self::drained([(Scripted::new(client_config()), None, false), (ready, None, true)])
+        vec![
+            Self::new(Scripted::new(client_config()), Running::None, Answers::Requests),
+            Self::new(ready, Running::Made, Answers::Requests),
+        ]
     }
 
-    fn drained<const N: usize>(ends: [(Scripted, Option<InboundId>, bool); N]) -> Vec<Self> {
-        let drain = |(mut end, serves, calls): (Scripted, Option<InboundId>, bool)| {
-            end.drain();
-            Self { end, serves, calls }
-        };
-        ends.into_iter().map(drain).collect()
+    /// A client that has made a stateless request. It answers no request.
+    fn stateless_client() -> Self {
+        let mut client = Scripted::new(with(client_config(), |config| config.era = mcp::Era::Modern));
+        client.frame(&discovered(1, r#""2026-07-28""#, r#"{"tools":{}}"#));
+        client.call();
+        Self::new(client, Running::Made, Answers::None)
+    }
+
+    /// Ends in every phase of both eras.
+    fn all() -> impl Iterator<Item = Self> {
+        let stateless = [Self::stateless_server(mcp::Era::Modern), Self::stateless_client()];
+        Self::servers().into_iter().chain(Self::clients()).chain(stateless)
+    }
+
+    fn answers(&self, answer: &str) -> bool {
+        match self.answers {
+            Answers::All => true,
+            Answers::Requests => answer.contains(r#""id":"#),
+            Answers::None => false,
+        }
     }
 
     /// Checks that the running call, if any, ends as usual.
     #[track_caller]
     fn check_alive(&mut self, why: &str) {
         self.end.drain();
-        self.end.frame(&request(1000, "ping", "{}"));
-        assert_eq!(self.end.sent(), [result(1000)], "{why}");
-        if let Some(id) = self.serves {
-            self.end.respond(id);
-            assert_eq!((self.end.sent(), self.end.events()), (vec![ok(1)], vec![]), "{why}");
+        if self.end.session.config().era != mcp::Era::Modern {
+            self.end.frame(&request(1000, "ping", "{}"));
+            assert_eq!(self.end.sent(), [result(1000)], "{why}");
         }
-        if self.calls {
-            self.end.frame(&progress(2, 1.0)).frame(&result(2));
-            let events = self.end.events();
-            assert!(
-                matches!(events[..], [Event::Progress { .. }, Event::Done { outcome: Outcome::Result(_), .. }]),
-                "{why}: {events:?}"
-            );
+        match &self.running {
+            Running::None => {}
+            Running::Served(id, response) => {
+                self.end.respond(*id);
+                assert_eq!((self.end.sent(), self.end.events()), (vec![response.clone()], vec![]), "{why}");
+            }
+            Running::Made => {
+                self.end.frame(&progress(2, 1.0)).frame(&result(2).replace("{}", r#"{"resultType":"complete"}"#));
+                let events = self.end.events();
+                assert!(
+                    matches!(events[..], [Event::Progress { .. }, Event::Done { outcome: Outcome::Result(_), .. }]),
+                    "{why}: {events:?}"
+                );
+            }
         }
     }
 }
 
-/// Passes `frame` to both ends in every phase: each reports `rule`; servers answer with `answer`, clients only if it has an id.
+/// Passes `frame` to both ends in every phase of both eras: each reports `rule`; servers answer with `answer`, clients only if it has an id
+/// and their server sends requests.
 #[track_caller]
 fn refused(frame: impl Into<Bytes>, rule: Violation, answer: Option<&str>) {
+    refused_by(Victim::all(), frame, rule, answer);
+}
+
+#[track_caller]
+fn refused_by(victims: impl IntoIterator<Item = Victim>, frame: impl Into<Bytes>, rule: Violation, answer: Option<&str>) {
     let frame = frame.into();
     let shown = String::from_utf8_lossy(&frame[..frame.len().min(200)]).into_owned();
-    for (mut victim, is_server) in Victim::servers()
-        .into_iter()
-        .map(|server| (server, true))
-        .chain(Victim::clients().into_iter().map(|client| (client, false)))
-    {
+    for mut victim in victims {
         victim.end.session.handle_frame(frame.clone(), Lane::CHANNEL, victim.end.now).unwrap();
-        let expected = answer.filter(|answer| is_server || answer.contains(r#""id":"#));
+        let expected = answer.filter(|answer| victim.answers(answer));
         assert_eq!(victim.end.sent(), expected.map(str::to_owned).into_iter().collect::<Vec<_>>(), "{shown}");
         assert_eq!(victim.end.events(), [Event::Violation(rule)], "{shown}");
         victim.check_alive(&shown);
@@ -185,9 +251,8 @@ fn a_truncated_message_is_no_message() {
         "[{},{}]".to_owned(),
     ] {
         let frame = Bytes::from(frame);
-        for (mut victim, answers) in
-            Victim::servers().into_iter().map(|server| (server, 1)).chain(Victim::clients().into_iter().map(|client| (client, 0)))
-        {
+        for mut victim in Victim::all() {
+            let answers = usize::from(victim.answers == Answers::All);
             for end in 0..frame.len() {
                 victim.end.session.handle_frame(frame.slice(..end), Lane::CHANNEL, victim.end.now).unwrap();
                 assert_eq!(victim.end.sent(), vec![without_id(-32700, Violation::NotJson); answers]);
@@ -340,7 +405,9 @@ fn a_message_that_repeats_a_member_of_its_envelope_is_refused() {
     for method in ["ping", "initialize", "tools/call", "sampling/createMessage", "acme/what"] {
         let answer = error(7, -32600, "_meta is repeated");
         for params in [r#"{"_meta":{},"_meta":{}}"#, r#"{"a":1,"b":2,"c":3,"d":4,"e":5,"_meta":{},"\u005fmeta":{}}"#] {
-            refused(request(7, method, params), Violation::RepeatedMember, Some(&answer));
+            let asked = Victim::all().filter(|victim| victim.answers != Answers::None);
+            refused_by(asked, request(7, method, params), Violation::RepeatedMember, Some(&answer));
+            refused_by([Victim::stateless_client()], request(7, method, params), Violation::WrongDirection, None);
         }
     }
 }
@@ -399,7 +466,7 @@ fn a_notification_is_never_answered_and_never_served() {
         r#","params":{"_meta":5}"#,
         r#","params":{"_meta":{},"_meta":{}}"#,
     ];
-    for mut victim in Victim::servers().into_iter().chain(Victim::clients()) {
+    for mut victim in Victim::all() {
         for method in methods.into_iter().flat_map(|methods| methods.split(' ')).chain(others) {
             for params in params {
                 for version in [r#""jsonrpc":"2.0","#, r#""jsonrpc":"1.0","#, ""] {
@@ -761,7 +828,7 @@ fn a_session_survives_the_change_of_any_byte() {
     ];
     let bytes = *b"\0 \n\"\\{}[]:,.-+0179eEnut\x7f\x80\xc3\xff";
     for frame in &frames {
-        for mut victim in Victim::servers().into_iter().chain(Victim::clients()) {
+        for mut victim in Victim::all() {
             let mut hand_in = |frame: Vec<u8>| {
                 let shown = String::from_utf8_lossy(&frame).into_owned();
                 victim.end.session.handle_frame(frame.into(), Lane::CHANNEL, victim.end.now).unwrap();
@@ -782,8 +849,10 @@ fn a_session_survives_the_change_of_any_byte() {
                 shorter.remove(place);
                 hand_in(shorter);
             }
-            victim.end.frame(&request(1000, "ping", "{}"));
-            assert_eq!(victim.end.sent(), [result(1000)], "{frame}");
+            if victim.end.session.config().era != mcp::Era::Modern {
+                victim.end.frame(&request(1000, "ping", "{}"));
+                assert_eq!(victim.end.sent(), [result(1000)], "{frame}");
+            }
         }
     }
 }
@@ -792,7 +861,7 @@ fn a_session_survives_the_change_of_any_byte() {
 fn g5_ten_thousand_invalid_frames_change_only_counters() {
     let garbage =
         ["garbage", "{}", "[]", r#"{"jsonrpc":"2.0","id":99,"result":{}}"#, r#"{"jsonrpc":"2.0","id":7,"method":"no/such"}"#];
-    for mut victim in Victim::servers().into_iter().chain(Victim::clients()) {
+    for mut victim in Victim::all() {
         for frame in garbage.iter().cycle().take(10_000) {
             victim.end.frame(frame).drain();
         }

@@ -10,7 +10,7 @@ use protocol_core::{
 };
 
 use testkit::config::{client_config, server_config, with};
-use testkit::scripted::{initialize, json, progress, request};
+use testkit::scripted::{initialize, json, progress, request, stateless_request};
 use testkit::{Pair, Scripted};
 
 const FORM: &str = r#"{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}"#;
@@ -29,9 +29,7 @@ fn server() -> Scripted {
 
 /// A stateless request of a client with these capabilities.
 fn stateless(id: u64, method: &str, params: &str, declares: &str) -> String {
-    let version = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28""#;
-    let meta = format!(r#""_meta":{{{version},"io.modelcontextprotocol/clientCapabilities":{declares}}}"#);
-    request(id, method, &format!("{{{params}{meta}}}"))
+    stateless_request(id, method, params, declares, "")
 }
 
 fn call(id: u64, more: &str, declares: &str) -> String {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use testkit::Scripted;
 use testkit::config::{server_config, with};
-use testkit::scripted::{call_tool, error, initialize, json, request};
+use testkit::scripted::{call_tool, error, initialize, json, request, stateless_request, stateless_result};
 
 /// A `_meta` that names the version `version`, no capability, and also `more`.
 fn meta(version: &str, more: &str) -> String {
@@ -18,19 +18,13 @@ fn meta(version: &str, more: &str) -> String {
     format!(r#""_meta":{{{version},"io.modelcontextprotocol/clientCapabilities":{{}}{more}}}"#)
 }
 
-/// A stateless request whose parameters are `params`, members with a comma after each, and whose `_meta` has also `more`.
+/// A stateless request of a client that declares nothing. `params` has a comma after each member, and `more` one before each.
 fn stateless(id: u64, method: &str, params: &str, more: &str) -> String {
-    request(id, method, &format!("{{{params}{}}}", meta(r#""2026-07-28""#, more)))
+    stateless_request(id, method, params, "{}", more)
 }
 
 fn call(id: u64, more: &str) -> String {
     stateless(id, "tools/call", r#""name":"t","arguments":{},"#, more)
-}
-
-/// The response to request `id`, with the members that every result has around `members`.
-fn complete(id: u64, members: &str) -> String {
-    let server = r#""_meta":{"io.modelcontextprotocol/serverInfo":{"name":"server","version":"1"}}"#;
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"complete",{members}{server}}}}}"#)
 }
 
 /// The id of the only request among the events.
@@ -51,7 +45,7 @@ fn a_request_is_served_without_a_handshake_and_its_result_names_the_type_and_the
     server.frame(&call(7, ""));
     let id = requested(&mut server);
     server.session.respond(id, Reply::Tool(ToolOutput::text("done")), server.now).unwrap();
-    assert_eq!(server.sent(), [complete(7, r#""content":[{"type":"text","text":"done"}],"#)]);
+    assert_eq!(server.sent(), [stateless_result(7, r#""content":[{"type":"text","text":"done"}],"#)]);
     assert!(!server.session.is_ready(), "no handshake was made");
 }
 
@@ -106,6 +100,53 @@ fn nothing_of_one_caller_shows_at_the_next() {
         let [Event::Request { caller, .. }] = events.as_slice() else { panic!("{events:?}") };
         let seen = (caller.identity().name.as_str(), caller.capabilities().sampling, caller.log_level());
         assert_eq!(seen, expected, "request {id}");
+    }
+}
+
+#[test]
+fn an_extension_of_one_caller_is_not_one_of_the_next() {
+    let mut server = Scripted::new(server_config());
+    for (id, declares, settings) in [
+        (1, r#"{"extensions":{"a.b/c":{"depth":2}}}"#, Some(r#"{"depth":2}"#)),
+        (2, "{}", None),
+        (3, r#"{"extensions":{"a.b/d":{"depth":3}}}"#, None),
+        (4, r#"{"extensions":{"a.b/c":true}}"#, None),
+        (5, r#"{"extensions":{"a.b/d":{},"a.b/c":{}},"sampling":{}}"#, Some("{}")),
+        (6, r#"{"extensions":["a.b/c"]}"#, None),
+        (7, r#"{"sampling":{}}"#, None),
+    ] {
+        server.frame(&stateless_request(id, "tools/list", "", declares, ""));
+        let events = server.events();
+        let [Event::Request { caller, .. }] = events.as_slice() else { panic!("{events:?}") };
+        assert_eq!(caller.peer().extension("a.b/c").as_ref().map(protocol_core::Json::as_str), settings, "request {id}");
+    }
+}
+
+#[test]
+fn both_ends_declare_their_extensions_in_both_eras() {
+    let extend = |config: &mut protocol_core::Config| {
+        config.extensions.insert("a.b/c".into(), json(r#"{"depth":2}"#));
+        config.extensions.insert("a.b/d".into(), json("7"));
+    };
+    for era in [Era::Legacy, Era::Modern] {
+        let mut server = Scripted::new(with(server_config(), |config| extend(config)));
+        let mut client = Scripted::new(with(testkit::config::client_config(), |config| {
+            config.era = era;
+            extend(config);
+        }));
+        for _ in 0..4 {
+            client.sent().iter().for_each(|frame| _ = server.frame(frame));
+            server.sent().iter().for_each(|frame| _ = client.frame(frame));
+        }
+        let settings = Some(json(r#"{"depth":2}"#));
+        let peer = client.session.peer().unwrap();
+        assert_eq!((peer.extension("a.b/c"), peer.extension("a.b/d")), (settings.clone(), None), "{era:?}");
+        server.drain();
+        client.invoke(Invoke::list_tools(None));
+        client.sent().iter().for_each(|frame| _ = server.frame(frame));
+        let events = server.events();
+        let [Event::Request { caller, .. }] = events.as_slice() else { panic!("{events:?}") };
+        assert_eq!((caller.peer().extension("a.b/c"), caller.peer().extension("a.b/d")), (settings, None), "{era:?}");
     }
 }
 
@@ -243,7 +284,9 @@ fn faults_are_answered_in_the_order_caller_version_method_parameters() {
 
 #[test]
 fn methods_of_the_handshake_era_are_unknown_to_a_stateless_caller() {
-    for method in ["ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", "initialize"] {
+    let tasks = ["tasks/get", "tasks/list", "tasks/result", "tasks/cancel"];
+    let removed = ["ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", "initialize"];
+    for method in removed.into_iter().chain(tasks) {
         let mut server = Scripted::new(server_config());
         server.frame(&stateless(1, method, r#""level":"debug","uri":"u:","#, ""));
         let sent = server.sent();
@@ -275,22 +318,31 @@ fn discover_tells_versions_capabilities_and_instructions_and_how_long_they_may_b
     let members = format!(
         r#""supportedVersions":["2026-07-28"],"capabilities":{capabilities},"instructions":"be kind","ttlMs":2000,"cacheScope":"public","#
     );
-    assert_eq!(server.sent(), [complete(1, &members)]);
+    assert_eq!(server.sent(), [stateless_result(1, &members)]);
     assert_eq!(server.events(), []);
 }
 
 #[test]
 fn lists_and_resources_say_how_long_they_may_be_kept_and_calls_do_not() {
-    let mut server = Scripted::new(server_config());
-    let hint = r#""ttlMs":0,"cacheScope":"private","#;
+    let public = with(server_config(), |config| config.cache = CacheHint::public(Duration::from_secs(2)));
+    hints_are_sent(server_config(), r#""ttlMs":0,"cacheScope":"private","#);
+    hints_are_sent(public, r#""ttlMs":2000,"cacheScope":"public","#);
+}
+
+fn hints_are_sent(config: protocol_core::Config, hint: &str) {
+    let mut server = Scripted::new(config);
     server.frame(&stateless(1, "tools/list", "", ""));
     let id = requested(&mut server);
     server.session.respond(id, Reply::Page(Page::last([json(r#"{"name":"t"}"#)])), server.now).unwrap();
-    assert_eq!(server.sent(), [complete(1, &format!(r#""tools":[{{"name":"t"}}],{hint}"#))]);
+    assert_eq!(server.sent(), [stateless_result(1, &format!(r#""tools":[{{"name":"t"}}],{hint}"#))]);
     server.frame(&stateless(2, "resources/read", r#""uri":"u:","#, ""));
     let id = requested(&mut server);
     server.session.respond(id, Reply::Contents(json("[]")), server.now).unwrap();
-    assert_eq!(server.sent(), [complete(2, &format!(r#""contents":[],{hint}"#))]);
+    assert_eq!(server.sent(), [stateless_result(2, &format!(r#""contents":[],{hint}"#))]);
+    server.frame(&call(3, ""));
+    let id = requested(&mut server);
+    server.session.respond(id, Reply::Tool(ToolOutput::text("x")), server.now).unwrap();
+    assert_eq!(server.sent(), [stateless_result(3, r#""content":[{"type":"text","text":"x"}],"#)]);
 }
 
 #[test]
@@ -337,8 +389,135 @@ fn stateless_and_handshake_requests_are_served_on_one_channel_in_any_order() {
     }
     let content = r#""content":[{"type":"text","text":"x"}]"#;
     let plain = format!(r#"{{"jsonrpc":"2.0","id":4,"result":{{{content}}}}}"#);
-    let full = |id| complete(id, &format!("{content},"));
+    let full = |id| stateless_result(id, &format!("{content},"));
     assert_eq!(server.sent(), [full(1), full(3), plain, full(5)]);
+}
+
+/// All orders in which the three messages of a peer with a handshake keep their own order.
+#[test]
+fn each_era_is_served_alike_in_every_order_of_the_messages_of_both() {
+    const MESSAGES: [&str; 6] = ["initialize", "initialized", "legacy", "call", "discover", "listen"];
+    fn orders(chosen: &mut Vec<usize>, all: &mut Vec<Vec<usize>>) {
+        if chosen.len() == MESSAGES.len() {
+            return all.push(chosen.clone());
+        }
+        for next in 0..MESSAGES.len() {
+            let is_early = (1..3).contains(&next) && !chosen.contains(&(next - 1));
+            if !chosen.contains(&next) && !is_early {
+                chosen.push(next);
+                orders(chosen, all);
+                chosen.pop();
+            }
+        }
+    }
+    let mut all = Vec::new();
+    orders(&mut Vec::new(), &mut all);
+    assert_eq!(all.len(), 120);
+    let content = r#""content":[{"type":"text","text":"x"}]"#;
+    for (order, at_once) in all.into_iter().flat_map(|order| [(order.clone(), true), (order, false)]) {
+        let mut server = Scripted::new(server_config());
+        let (mut sent, mut waiting) = (Vec::new(), Vec::new());
+        for message in &order {
+            server.frame(&match MESSAGES[*message] {
+                "initialize" => initialize(1, "2025-06-18", r#"{"sampling":{}}"#),
+                "initialized" => r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.into(),
+                "legacy" => call_tool(2, false),
+                "call" => call(3, ""),
+                "discover" => stateless(4, "server/discover", "", ""),
+                _ => listen(5, r#""toolsListChanged":true"#),
+            });
+            for event in server.events() {
+                match event {
+                    Event::Request { id, request: protocol_core::Request::Listen(_), .. } => {
+                        server.session.accept_subscription(id, &everything(), server.now).unwrap();
+                    }
+                    Event::Request { id, caller, .. } => {
+                        assert_eq!(caller.capabilities().sampling, !caller.is_stateless(), "{order:?}");
+                        waiting.push(id);
+                    }
+                    Event::Ready(_) => {}
+                    other => panic!("{order:?}: {other:?}"),
+                }
+            }
+            let served = if at_once { waiting.drain(..).collect() } else { Vec::new() };
+            for id in served {
+                server.session.respond(id, Reply::Tool(ToolOutput::text("x")), server.now).unwrap();
+            }
+            sent.extend(server.sent());
+        }
+        for id in waiting {
+            server.session.respond(id, Reply::Tool(ToolOutput::text("x")), server.now).unwrap();
+        }
+        sent.extend(server.sent());
+        server.session.publish(&Notice::ToolsChanged, server.now);
+        assert_eq!(server.sent(), [published(5, "tools/list_changed", "")], "{order:?}");
+        sent.sort();
+        let number = |frame: &&String| !frame.contains(r#""supportedVersions""#) && !frame.contains(r#""protocolVersion""#);
+        let mut expected = vec![
+            format!(r#"{{"jsonrpc":"2.0","id":2,"result":{{{content}}}}}"#),
+            stateless_result(3, &format!("{content},")),
+            published(5, "subscriptions/acknowledged", r#""notifications":{"toolsListChanged":true},"#),
+        ];
+        expected.sort();
+        assert_eq!(sent.len(), 5, "{order:?}: {sent:?}");
+        assert_eq!(sent.iter().filter(number).cloned().collect::<Vec<_>>(), expected, "{order:?}");
+    }
+}
+
+/// Basic, "Request Metadata": a member that names the caller and has the wrong type refuses the request; any other costs only itself.
+#[test]
+fn a_member_of_meta_of_the_wrong_type_is_refused_or_ignored_and_the_next_request_is_served() {
+    const VALUES: [&str; 8] = ["null", "true", "1", "-1", "1.5", r#""x""#, "[]", "{}"];
+    const PREFIX: &str = "io.modelcontextprotocol/";
+    let other_than = |right: &'static str| VALUES.into_iter().filter(move |value| !right.contains(&value[..1]));
+    let mut refusals = Vec::new();
+    let named = [
+        ("protocolVersion", "\"", "_meta must name the protocol version, as text"),
+        ("clientCapabilities", "{", "_meta must hold the capabilities of the client, as an object"),
+        ("clientInfo", "", "clientInfo must be an object with a name and a version"),
+        ("logLevel", "", "logLevel must be one of the eight log levels"),
+    ];
+    for (name, right, why) in named {
+        refusals.extend(other_than(right).map(|value| (format!("{PREFIX}{name}"), value.to_owned(), why)));
+    }
+    for field in ["name", "version"] {
+        let other = if field == "name" { "version" } else { "name" };
+        let infos = other_than("\"").map(|value| format!(r#"{{"{field}":{value},"{other}":"x"}}"#));
+        refusals.extend(infos.map(|info| (format!("{PREFIX}clientInfo"), info, named[2].2)));
+    }
+    let tokens = other_than("\"").filter(|value| !["1", "-1"].contains(value));
+    refusals.extend(tokens.map(|token| ("progressToken".into(), token.into(), "progressToken must be text or a whole number")));
+    let request_with = |id: u64, name: &str, value: &str| {
+        let members = [
+            (format!("{PREFIX}protocolVersion"), r#""2026-07-28""#),
+            (format!("{PREFIX}clientCapabilities"), "{}"),
+            (format!("{PREFIX}clientInfo"), r#"{"name":"c","version":"1"}"#),
+        ];
+        let members = members.iter().filter(|(other, _)| other != name).map(|(name, value)| format!(r#""{name}":{value}"#));
+        let members: Vec<_> = members.chain([format!(r#""{name}":{value}"#)]).collect();
+        request(id, "tools/call", &format!(r#"{{"name":"t","_meta":{{{}}}}}"#, members.join(",")))
+    };
+    let mut server = modern();
+    let mut numbers = 10..;
+    for (name, value, why) in refusals {
+        server.frame(&request_with(7, &name, &value));
+        assert_eq!(server.events(), [Event::Violation(Violation::InvalidParams)], "{name} {value}");
+        assert_eq!(server.sent(), [error(7, -32602, why)], "{name} {value}");
+        server.frame(&call(numbers.next().unwrap(), ""));
+        let id = requested(&mut server);
+        server.respond(id).sent();
+    }
+    for (name, value) in ["traceparent", "tracestate", "baggage", "com.example/x"]
+        .into_iter()
+        .flat_map(|name| other_than("\"").map(move |value| (name, value)))
+    {
+        server.frame(&request_with(numbers.next().unwrap(), name, value));
+        let events = server.events();
+        let [Event::Request { id, caller, .. }] = events.as_slice() else { panic!("{name} {value}: {events:?}") };
+        assert_eq!((caller.trace_parent(), caller.trace_state(), caller.baggage()), (None, None, None), "{name} {value}");
+        assert_eq!(caller.meta().unwrap().member(name).unwrap().as_str(), value, "verbatim");
+        server.respond(*id).sent();
+    }
 }
 
 /// G15: only clients send requests.

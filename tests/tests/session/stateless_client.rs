@@ -3,26 +3,19 @@
 
 use protocol_core::mcp::Era;
 use protocol_core::{
-    Close, CloseReason, Event, Gone, Invalid, Invoke, Lane, Level, Notice, Outcome, Refused, RpcError, Text, TransportEnd,
-    Violation,
+    Close, CloseReason, Event, Gone, Invalid, Invoke, Lane, Level, Notice, Outcome, Refused, RpcError, Text, TimeoutKind,
+    TransportEnd, Violation,
 };
 
 use testkit::Scripted;
 use testkit::config::{client_config, with};
-use testkit::scripted::{cancelled, error, json, notification, progress, request, result};
+use testkit::scripted::{cancelled, discovered, error, json, notification, progress, request, result};
 
 /// The members of `_meta` that name the client of these tests.
 const STAMP: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"roots":{},"elicitation":{"form":{},"url":{}},"sampling":{}},"io.modelcontextprotocol/clientInfo":{"name":"client","version":"1"}"#;
 
 fn probe(id: u64) -> String {
     request(id, "server/discover", &format!(r#"{{"_meta":{{{STAMP}}}}}"#))
-}
-
-/// The answer to probe `id`, of a server with these versions and capabilities.
-fn discovered(id: u64, versions: &str, declares: &str) -> String {
-    format!(
-        r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"complete","supportedVersions":[{versions}],"capabilities":{declares},"instructions":"be brief","ttlMs":0,"cacheScope":"private","_meta":{{"io.modelcontextprotocol/serverInfo":{{"name":"s","version":"9"}}}}}}}}"#
-    )
 }
 
 /// The answer to probe `id` of a server that declares nothing with which a subscription would begin.
