@@ -45,7 +45,7 @@ pub(crate) use message::{
     ProbeVerdict, Refusal, ResponseBody, Rules, StatelessCaller,
 };
 pub use open_url::{Consent, OpenUrl};
-pub(crate) use outgoing::{Outgoing, Parts};
+pub(crate) use outgoing::{Outgoing, Parts, Stamp};
 pub use request::{
     CallTool, Complete, CompletionOf, CompletionRequest, Custom, GetPrompt, List, Listen, ReadResource, Request, Subscribe,
     Unsubscribe,
@@ -289,17 +289,23 @@ impl Dialect {
         mcp::write_probe(frames, id, local)
     }
 
-    /// The members of `_meta` that describe this end in each of its requests, and the least severe log record that this end wants. They are
-    /// written as JSON, separated by commas. Empty in a revision in which the handshake describes this end.
-    pub(crate) fn stamp(self, local: &LocalEnd<'_>, level: Option<Level>) -> Box<[u8]> {
+    /// The members of `_meta` that name this end in each of its requests ([`Stamp::caller`]). Empty in a revision in which the handshake names
+    /// this end.
+    pub(crate) fn stamp(self, local: &LocalEnd<'_>) -> Box<[u8]> {
         match self {
-            Self::Mcp(protocol) => protocol.stamp(local, level),
+            Self::Mcp(protocol) => protocol.stamp(local),
             Self::Tesseron(_) => Box::default(),
         }
     }
 
     /// Writes a subscription of ours at a peer with stateless requests.
-    pub(crate) fn write_listen(self, frames: &mut FrameBuffer, id: u64, filter: &SubscriptionFilter, stamp: &[u8]) -> WrittenFrame {
+    pub(crate) fn write_listen(
+        self,
+        frames: &mut FrameBuffer,
+        id: u64,
+        filter: &SubscriptionFilter,
+        stamp: Stamp<'_>,
+    ) -> WrittenFrame {
         mcp::write_listen(frames, id, filter, stamp)
     }
 
@@ -310,7 +316,7 @@ impl Dialect {
         filter.uris.iter().map(|uri| text_size(uri.as_bytes()).saturating_add(1)).fold(MEMBERS, usize::saturating_add)
     }
 
-    /// Writes a request of ours. `stamp` is the result of [`Self::stamp`].
+    /// Writes a request of ours.
     pub(crate) fn write_call(
         self,
         frames: &mut FrameBuffer,
@@ -318,7 +324,7 @@ impl Dialect {
         call: &Outgoing,
         observed: bool,
         depth: u8,
-        stamp: &[u8],
+        stamp: Stamp<'_>,
     ) -> WrittenFrame {
         match self {
             Self::Mcp(protocol) => protocol.write_call(frames, id, call, observed, depth, stamp),
@@ -336,7 +342,7 @@ impl Dialect {
         call: &Outgoing,
         observed: bool,
         depth: u8,
-        stamp: &[u8],
+        stamp: Stamp<'_>,
         retry: RetryMembers<'_>,
     ) -> WrittenFrame {
         match self {

@@ -14,6 +14,39 @@ pub(crate) struct Outgoing {
     pub(crate) parts: Parts,
     /// The `_meta` that the owner has passed. Ignored on Tesseron.
     pub(crate) meta: Option<Box<Json>>,
+    /// The least severe log record wanted for this request alone. Ignored if the request is not stateless.
+    pub(crate) log_level: Option<Level>,
+}
+
+/// The members of `_meta` that name this end in a stateless request. Empty for any other request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stamp<'a> {
+    /// The members that are the same in each request, as JSON, separated by commas.
+    pub(crate) caller: &'a [u8],
+    /// The least severe log record that is wanted.
+    pub(crate) level: Option<Level>,
+}
+
+impl Stamp<'_> {
+    pub(crate) const EMPTY: Self = Self { caller: &[], level: None };
+
+    /// An upper bound on the length of the members in bytes.
+    #[inline]
+    pub(crate) const fn size(&self) -> usize {
+        Self::size_with(self.caller)
+    }
+
+    /// As [`Self::size`], for any level.
+    #[inline]
+    pub(crate) const fn size_with(caller: &[u8]) -> usize {
+        /// The name of the member for the level, and the longest level.
+        const LEVEL: usize = 64;
+        if caller.is_empty() { 0 } else { caller.len().saturating_add(LEVEL) }
+    }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.caller.is_empty()
+    }
 }
 
 /// The parts of parameters.
@@ -39,7 +72,7 @@ pub(crate) enum Parts {
 
 impl Outgoing {
     pub(crate) const fn new(op: Op, parts: Parts) -> Self {
-        Self { op, parts, meta: None }
+        Self { op, parts, meta: None, log_level: None }
     }
 
     /// Returns `false` for a log level that is unknown, and for a subscription without a URI. With a stateless peer the session sends no such

@@ -9,7 +9,7 @@ use super::lane_queue::Class;
 use super::outbound_call::{Clocks, OutboundCall, Withdrawal};
 use super::route::Lane;
 use super::verbs::{Invoke, InvokeError, NotLive, Refused};
-use crate::dialect::{Answer, Capabilities, Confirmation, Rules, Unfit};
+use crate::dialect::{Answer, Capabilities, Confirmation, Rules, Stamp, Unfit};
 use crate::json::Json;
 use crate::time::Instant;
 use crate::wire::WireId;
@@ -97,7 +97,7 @@ impl Session {
         } else if self.rules.dialect.check_call(outgoing, &Capabilities::default()) == Err(Unfit::WrongEnd) {
             return Err(Refused::WrongEnd);
         }
-        let size = self.rules.dialect.call_size(outgoing).saturating_add(self.stamp.len());
+        let size = self.rules.dialect.call_size(outgoing).saturating_add(Stamp::size_with(&self.stamp));
         if size > self.config.limits.frame_bytes || !self.may_subscribe(outgoing) {
             return Err(Refused::TooLarge);
         }

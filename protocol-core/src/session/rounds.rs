@@ -10,7 +10,7 @@ use super::input_output::too_large;
 use super::lane_queue::Class;
 use super::route::Lane;
 use super::{Event, ExchangeId, InputKey, Invalid, OutboundId, Outcome, Session};
-use crate::dialect::{Answer, InputRound};
+use crate::dialect::{Answer, InputRound, Stamp};
 use crate::error::Violation;
 use crate::json::Json;
 
@@ -96,7 +96,8 @@ impl Session {
         let Some(retry) = call.retry() else { return };
         let (rules, depth, observed, previous) = (call.rules(), call.depth(), call.is_observed(), call.exchange());
         let frames = self.outbox.frames();
-        let frame = rules.dialect.write_retry(frames, exchange.0, retry.request(), observed, depth, &self.stamp, retry.members());
+        let stamp = Stamp { caller: &self.stamp, level: retry.request().log_level.or(self.wanted_level) };
+        let frame = rules.dialect.write_retry(frames, exchange.0, retry.request(), observed, depth, stamp, retry.members());
         if frame.len() > self.config.limits.frame_bytes {
             let error = too_large("retry", frame.len(), self.config.limits.frame_bytes);
             frames.discard(frame);

@@ -9,7 +9,7 @@ use super::lane_queue::Class;
 use super::outbox::Ticket;
 use super::route::Lane;
 use super::subscriber::{Change, NoticeFit, Subscription};
-use crate::dialect::{Notice, Op, Outgoing, SubscriptionFilter};
+use crate::dialect::{Notice, Op, Outgoing, Stamp, SubscriptionFilter};
 use crate::error::Violation;
 use crate::json::{Json, Text};
 
@@ -20,7 +20,7 @@ const SHORTEST_WAIT: Duration = Duration::from_micros(1);
 impl Session {
     /// Writes the members of `_meta` that name this end in every request.
     pub(super) fn stamp_requests(&mut self) {
-        self.stamp = self.rules.dialect.stamp(&self.config.local_end(), self.wanted_level);
+        self.stamp = self.rules.dialect.stamp(&self.config.local_end());
     }
 
     /// Subscribes to the changes of all lists for which the peer declares notifications. A peer with a handshake sends them unasked.
@@ -43,7 +43,8 @@ impl Session {
     }
 
     fn push_listen(&mut self, exchange: ExchangeId, filter: &SubscriptionFilter) -> Ticket {
-        let frame = self.rules.dialect.write_listen(self.outbox.frames(), exchange.0, filter, &self.stamp);
+        let stamp = Stamp { caller: &self.stamp, level: self.wanted_level };
+        let frame = self.rules.dialect.write_listen(self.outbox.frames(), exchange.0, filter, stamp);
         self.outbox.push(Lane::CHANNEL, Class::Request(exchange), frame)
     }
 
@@ -51,7 +52,6 @@ impl Session {
     pub(super) fn serve_locally(&mut self, call: &Outgoing) -> bool {
         if let Some(level) = call.level() {
             self.wanted_level = Some(level);
-            self.stamp_requests();
             return true;
         }
         let Some(change @ Change::Remove(_)) = change_of(call) else { return false };
@@ -71,7 +71,7 @@ impl Session {
         }
         let Some(change) = change_of(call) else { return true };
         let (filter, limits) = (self.subscriber.with_change(&change), &self.config.limits);
-        let length = self.rules.dialect.listen_size(&filter).saturating_add(self.stamp.len());
+        let length = self.rules.dialect.listen_size(&filter).saturating_add(Stamp::size_with(&self.stamp));
         filter.uris.len() <= limits.subscriptions && length <= limits.frame_bytes
     }
 
@@ -91,7 +91,8 @@ impl Session {
             self.subscriber.change(id, change);
             return self.push_listen(ExchangeId(id.0), &filter);
         }
-        let frame = self.rules.dialect.write_call(self.outbox.frames(), id.0, call, observed, depth, &self.stamp);
+        let stamp = Stamp { caller: &self.stamp, level: call.log_level.or(self.wanted_level) };
+        let frame = self.rules.dialect.write_call(self.outbox.frames(), id.0, call, observed, depth, stamp);
         self.outbox.push(Lane::CHANNEL, Class::Request(ExchangeId(id.0)), frame)
     }
 

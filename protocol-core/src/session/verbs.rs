@@ -167,6 +167,14 @@ impl Invoke {
         self
     }
 
+    /// Asks for log records of this call from `level` on (MCP 2026-07-28, Logging), in place of the level of the last
+    /// [`Invoke::set_log_level`]. No effect on a peer with a handshake, where the level is that of the connection.
+    #[must_use]
+    pub fn with_log_level(mut self, level: Level) -> Self {
+        self.outgoing.log_level = Some(level);
+        self
+    }
+
     /// Sets the time limits of this call.
     #[must_use]
     pub fn with_timeouts(mut self, timeouts: CallTimeouts) -> Self {

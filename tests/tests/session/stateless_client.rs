@@ -312,6 +312,27 @@ fn every_request_names_its_client_and_members_of_the_owner_that_would_are_replac
 }
 
 #[test]
+fn a_call_may_have_a_log_level_of_its_own() {
+    let mut client = modern();
+    let level = |frame: String| {
+        let meta = json(&frame).member("params").and_then(|params| params.member("_meta")).unwrap();
+        meta.member("io.modelcontextprotocol/logLevel").map(|level| level.as_str().to_owned())
+    };
+    let call = || Invoke::call_tool("t", json("{}"));
+    client.invoke(call().with_log_level(Level::Debug));
+    client.invoke(call());
+    client.invoke(Invoke::set_log_level(Level::Error));
+    client.invoke(call());
+    client.invoke(call().with_log_level(Level::Notice));
+    let levels: Vec<_> = client.sent().into_iter().map(level).collect();
+    let text = |level: &str| Some(format!("\"{level}\""));
+    assert_eq!(levels, [text("debug"), None, text("error"), text("notice")]);
+    let mut legacy = Scripted::client(client_config());
+    legacy.invoke(call().with_log_level(Level::Debug).without_progress());
+    assert!(!legacy.sent().concat().contains("logLevel"), "the level is that of the connection");
+}
+
+#[test]
 fn the_log_level_is_a_member_of_every_later_request() {
     let mut client = modern();
     client.invoke(Invoke::set_log_level(Level::Warning));

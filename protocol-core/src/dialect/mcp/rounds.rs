@@ -7,7 +7,7 @@ use super::stateless::write_server;
 use super::write::{Added, answer_error, push_answer, write_capabilities};
 use super::{Mcp, Revision, Side};
 use crate::dialect::round::RoundInput;
-use crate::dialect::{Answer, Capabilities, Elicited, InputRound, LocalEnd, Op, Retry};
+use crate::dialect::{Answer, Capabilities, Elicited, InputRound, LocalEnd, Op, Retry, Stamp};
 use crate::error::{RpcError, Violation};
 use crate::json::read::{Kind, for_each_member, integer, member, string};
 use crate::json::scan::IndexedObject;
@@ -49,7 +49,7 @@ pub(super) fn write_round(object: &mut Object<'_>, round: &InputRound, local: &L
                 let (method, params) = Mcp::STATELESS_SERVER.ask_request(ask);
                 Object::write(object.named(name), |object| {
                     object.word("method", method);
-                    let added = Added { token: None, depth: *depth, parent: None, stamp: &[] };
+                    let added = Added { token: None, depth: *depth, parent: None, stamp: Stamp::EMPTY };
                     added.merge(&params, object.member("params"));
                 });
             }

@@ -11,7 +11,7 @@ use super::write::{declare, write_identity};
 use super::{Era, Mcp, Revision, Side};
 use crate::dialect::request::read_filter;
 use crate::dialect::{
-    Identity, Level, LocalEnd, Message, Notice, Op, PeerInfo, ProbeVerdict, ResponseBody, ResultFit, SubscriptionFilter,
+    Identity, LocalEnd, Message, Notice, Op, PeerInfo, ProbeVerdict, ResponseBody, ResultFit, Stamp, SubscriptionFilter,
     ignored_message,
 };
 use crate::error::{RpcError, Violation};
@@ -24,16 +24,21 @@ use crate::wire::{FrameBuffer, WireId, WrittenFrame};
 /// Writes the request for the revisions of the server (Discovery).
 pub(crate) fn write_probe(frames: &mut FrameBuffer, id: u64, local: &LocalEnd<'_>) -> WrittenFrame {
     frames.request(id, "server/discover", 256, |out| {
-        Object::write(out, |object| object.object("_meta", |object| write_caller(object, local, None)));
+        Object::write(out, |object| object.object("_meta", |object| write_caller(object, local)));
     })
 }
 
 /// Writes the members of `_meta` that name the client.
-fn write_caller(object: &mut Object<'_>, local: &LocalEnd<'_>, level: Option<Level>) {
+fn write_caller(object: &mut Object<'_>, local: &LocalEnd<'_>) {
     object.word(VERSION, REVISION.as_str());
     object.object(CAPABILITIES, |object| declare(object, Side::Client, REVISION, local));
     object.object(CLIENT, |object| write_identity(object, REVISION, local.identity));
-    if let Some(level) = level {
+}
+
+/// Writes the members of `_meta` that name the client, and the log level that it wants.
+pub(super) fn write_stamp(object: &mut Object<'_>, stamp: Stamp<'_>) {
+    object.append(stamp.caller);
+    if let Some(level) = stamp.level.filter(|_| !stamp.is_empty()) {
         object.word(LOG_LEVEL, level.as_str());
     }
 }
@@ -107,11 +112,11 @@ fn has_legacy(versions: Option<&Json>, local: &LocalEnd<'_>) -> bool {
 }
 
 /// Writes a subscription (Subscriptions).
-pub(crate) fn write_listen(frames: &mut FrameBuffer, id: u64, filter: &SubscriptionFilter, stamp: &[u8]) -> WrittenFrame {
+pub(crate) fn write_listen(frames: &mut FrameBuffer, id: u64, filter: &SubscriptionFilter, stamp: Stamp<'_>) -> WrittenFrame {
     frames.request(id, "subscriptions/listen", 256, |out| {
         Object::write(out, |object| {
             write_filter(object, filter);
-            object.object("_meta", |object| object.append(stamp));
+            object.object("_meta", |object| write_stamp(object, stamp));
         });
     })
 }
@@ -123,12 +128,12 @@ impl Mcp {
     }
 
     /// The members of `_meta` that name this end in each of its requests.
-    pub(crate) fn stamp(self, local: &LocalEnd<'_>, level: Option<Level>) -> Box<[u8]> {
+    pub(crate) fn stamp(self, local: &LocalEnd<'_>) -> Box<[u8]> {
         if !self.is_stateless() {
             return Box::default();
         }
         let mut out = Vec::new();
-        Object::write(&mut out, |object| write_caller(object, local, level));
+        Object::write(&mut out, |object| write_caller(object, local));
         out.strip_prefix(b"{").and_then(|members| members.strip_suffix(b"}")).unwrap_or_default().into()
     }
 

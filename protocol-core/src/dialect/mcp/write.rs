@@ -5,14 +5,14 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::rounds::{RetryMembers, has_rounds, round_size, write_round};
-use super::stateless_client::names_caller;
+use super::stateless_client::{names_caller, write_stamp};
 use super::{Mcp, Revision, Side, meta, method_of, stateless};
 use crate::dialect::checkpoint::{with_partial, with_status};
 use crate::dialect::depth_data;
 use crate::dialect::form::confirmation;
 use crate::dialect::{
     Answer, Ask, Capabilities, Completion, Content, CutShort, EarlyMessage, Elicited, Identity, LocalEnd, LogRecord, NotFound,
-    Notice, Op, Outgoing, Parts, Progress, Reply, Sample, Sampled, ToolOutput, list_of,
+    Notice, Op, Outgoing, Parts, Progress, Reply, Sample, Sampled, Stamp, ToolOutput, list_of,
 };
 use crate::error::RpcError;
 use crate::json::read::{Kind, for_each_key, for_each_member};
@@ -26,8 +26,7 @@ pub(super) struct Added<'a> {
     pub(super) token: Option<u64>,
     pub(super) depth: u8,
     pub(super) parent: Option<&'a WireId>,
-    /// The members that name this end in a stateless request, as JSON.
-    pub(super) stamp: &'a [u8],
+    pub(super) stamp: Stamp<'a>,
 }
 
 impl Added<'_> {
@@ -36,7 +35,7 @@ impl Added<'_> {
     }
 
     fn write(&self, object: &mut Object<'_>) {
-        object.append(self.stamp);
+        write_stamp(object, self.stamp);
         if let Some(token) = self.token {
             object.integer("progressToken", token);
         }
@@ -161,12 +160,12 @@ impl Mcp {
         call: &Outgoing,
         observed: bool,
         depth: u8,
-        stamp: &[u8],
+        stamp: Stamp<'_>,
     ) -> WrittenFrame {
         let added = Added { token: observed.then_some(id), depth, parent: None, stamp };
         let meta = call.meta.as_deref();
         let method = call.custom_method().unwrap_or_else(|| method_of(call.op));
-        frames.request(id, method, call.hint().saturating_add(stamp.len()), |out| match &call.parts {
+        frames.request(id, method, call.hint().saturating_add(stamp.size()), |out| match &call.parts {
             Parts::Exact(params) | Parts::Custom { params, .. } => match meta {
                 None => added.merge(params, out),
                 Some(meta) => Object::write(out, |object| {
@@ -194,11 +193,11 @@ impl Mcp {
         call: &Outgoing,
         observed: bool,
         depth: u8,
-        stamp: &[u8],
+        stamp: Stamp<'_>,
         retry: RetryMembers<'_>,
     ) -> WrittenFrame {
         let added = Added { token: observed.then_some(id), depth, parent: None, stamp };
-        frames.request(id, method_of(call.op), call.hint().saturating_add(stamp.len()), |out| {
+        frames.request(id, method_of(call.op), call.hint().saturating_add(stamp.size()), |out| {
             Object::write(out, |object| {
                 let mut given = None;
                 match &call.parts {
@@ -216,7 +215,7 @@ impl Mcp {
     }
 
     pub(crate) fn write_ask(self, frames: &mut FrameBuffer, id: u64, ask: &Ask, parent: &WireId, depth: u8) -> WrittenFrame {
-        let added = Added { token: None, depth, parent: Some(parent), stamp: &[] };
+        let added = Added { token: None, depth, parent: Some(parent), stamp: Stamp::EMPTY };
         let (method, params) = self.ask_request(ask);
         frames.request(id, method, params.as_bytes().len(), |out| added.merge(&params, out))
     }
@@ -703,7 +702,7 @@ mod tests {
     fn merged(params: &str) -> String {
         let mut out = Vec::new();
         let params = Json::parse(String::from(params)).unwrap();
-        Added { token: Some(7), depth: 0, parent: None, stamp: &[] }.merge(&params, &mut out);
+        Added { token: Some(7), depth: 0, parent: None, stamp: Stamp::EMPTY }.merge(&params, &mut out);
         String::from_utf8(out).unwrap()
     }
 
