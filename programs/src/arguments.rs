@@ -17,6 +17,7 @@ use tesseron::claims::{AppId, RegistryPolicy};
 use tesseron::net::{Binding, ClaimMode, TesseronOptions};
 
 use super::status::{self, complain};
+use crate::adapter::Place;
 
 /// The hidden first flag that turns `call` into `tools`, with which it starts its own server.
 pub(super) const SERVE_TOOLS: &str = "--serve-tools";
@@ -185,8 +186,8 @@ in one call, and only http and https. --answer agrees to no address. If an error
 are opened first, they are shown and not opened.
 
 The server is first asked for its revisions. If it does not answer within 10 seconds, it is taken for an
-old one; if call has started it and it exits, it is started once more. With --era legacy it is not asked,
-for servers that fail at this request.
+old one; if it exits or disconnects, it is started once more, or connected to once more. With --era legacy
+it is not asked, for servers that fail at this request.
 
 Ctrl-C and SIGTERM cancel the call and print the last progress. Afterwards a server that call has started
 should exit at the end of its stdin. If it does not within 2 seconds, it gets SIGTERM, and half a second
@@ -350,12 +351,17 @@ pub(super) struct Root {
 /// The address of a server.
 #[derive(Debug)]
 pub enum Server {
-    /// A TCP address.
-    Tcp(String),
-    /// The path of a Unix socket.
-    Unix(PathBuf),
     /// An HTTP endpoint, and the names and values of headers.
     Http(String, Vec<(String, String)>),
+    /// A server that speaks on a stream of bytes.
+    Stream(StreamServer),
+}
+
+/// A server that speaks on a stream of bytes.
+#[derive(Debug)]
+pub enum StreamServer {
+    /// A TCP address or a Unix socket to connect to.
+    Place(Place),
     /// A program to start, which serves on its stdin and stdout.
     Child(Command),
 }
@@ -509,7 +515,7 @@ fn understand(line: CallLine) -> Result<CallWish, String> {
         era: line.era,
         server: match line.url {
             Some(url) => Server::Http(url, line.header),
-            None => server(line.tcp, line.unix, line.server)?,
+            None => Server::Stream(stream_server(line.tcp, line.unix, line.server)?),
         },
         work,
         start_timeout: line.start_timeout,
@@ -535,12 +541,12 @@ fn header(text: &str) -> Result<(String, String), String> {
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
-fn server(tcp: Option<String>, unix: Option<PathBuf>, command: Vec<OsString>) -> Result<Server, String> {
+fn stream_server(tcp: Option<String>, unix: Option<PathBuf>, command: Vec<OsString>) -> Result<StreamServer, String> {
     if let Some(address) = tcp {
-        return Ok(Server::Tcp(address));
+        return Ok(StreamServer::Place(Place::Tcp(address)));
     }
     if let Some(path) = unix {
-        return Ok(Server::Unix(path));
+        return Ok(StreamServer::Place(Place::Unix(path)));
     }
     let mut command = command.into_iter();
     let child = match command.next() {
@@ -557,14 +563,14 @@ fn server(tcp: Option<String>, unix: Option<PathBuf>, command: Vec<OsString>) ->
             child
         }
     };
-    Ok(Server::Child(apart(child)))
+    Ok(StreamServer::Child(child))
 }
 
-/// The same command, to start its program once more.
-pub(super) fn again(command: &Command) -> Command {
-    let mut again = Command::new(command.get_program());
-    again.args(command.get_args());
-    apart(again)
+/// The same command, to start its program, perhaps not for the first time.
+pub(super) fn start_of(command: &Command) -> Command {
+    let mut start = Command::new(command.get_program());
+    start.args(command.get_args());
+    apart(start)
 }
 
 /// Puts a process into a group of its own, so that a Ctrl-C on the terminal does not end the server before the cancel is sent to it.
@@ -674,7 +680,7 @@ mod tests {
     fn a_tool_without_arguments_is_called_with_an_empty_object() {
         let wish = read(&["chatty"]);
         assert!(matches!(wish.work, Work::Tool { name, arguments } if name == "chatty" && arguments == Json::empty_object()));
-        assert!(matches!(wish.server, Server::Child(command) if command.get_args().eq([SERVE_TOOLS])));
+        assert!(matches!(wish.server, Server::Stream(StreamServer::Child(command)) if command.get_args().eq([SERVE_TOOLS])));
     }
 
     #[test]
@@ -686,7 +692,7 @@ mod tests {
         assert_eq!(wish.cancel_after, Some(2));
         assert!(matches!(wish.forms, Some(Forms::Accept)));
         assert!(
-            matches!(wish.server, Server::Child(command) if command.get_program() == "server" && command.get_args().eq(["--flag"]))
+            matches!(wish.server, Server::Stream(StreamServer::Child(command)) if command.get_program() == "server" && command.get_args().eq(["--flag"]))
         );
     }
 

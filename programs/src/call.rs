@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use super::addresses::described;
 use super::answers::Answers;
-use super::arguments::{self, CallWish, SERVE_TOOLS, Server, Work};
+use super::arguments::{self, CallWish, SERVE_TOOLS, Server, StreamServer, Work};
 use super::display::{Display, line, one_line, printable};
 use super::folder::Folder;
 use super::interrupts::Interrupts;
@@ -80,7 +80,7 @@ impl Calling {
         config.era = wish.era;
         // Changes of lists do not matter during one call.
         config.list_changes = false;
-        let is_child = matches!(wish.server, Server::Child(_));
+        let is_child = matches!(wish.server, Server::Stream(StreamServer::Child(_)));
         config.timeouts.handshake = wish.start_timeout.or(if is_child { Some(CHILD_START) } else { config.timeouts.handshake });
         if wish.idle.is_some() {
             config.timeouts.call.idle = wish.idle;

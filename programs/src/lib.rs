@@ -45,5 +45,5 @@ mod person;
 mod threads;
 mod watch;
 
-pub use arguments::Server;
+pub use arguments::{Server, StreamServer};
 pub use ending::Ending;

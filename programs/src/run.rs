@@ -16,13 +16,13 @@ use tesseron::TesseronError;
 use tesseron::claims::Agent;
 use tesseron::net::{ClaimMode, TesseronListener, TesseronTransport};
 
-use super::arguments;
+use super::arguments::{self, StreamServer};
 use super::call::{self, Calling, StartedServer, Wanted};
 use super::interrupts::Interrupts;
 use super::serve::{self, AppWish, Listen, Serving};
 use super::watch::Watch;
 use super::{Ending, Server, status};
-use crate::adapter::{Adapter, Link, Place, first, start, task};
+use crate::adapter::{Adapter, End, Link, Place, first, start, task};
 use crate::tools::clock;
 
 /// The signals of the system that end a program.
@@ -260,34 +260,36 @@ async fn call_once<A: Adapter + Signals>(adapter: A, server: Server, calling: Ca
 }
 
 async fn reach<A: Adapter>(adapter: &A, server: Server, calling: &Calling) -> Result<(Link, Exit), TesseronError> {
-    let connect = |config, transport| adapter.connect(Arc::clone(&calling.client), config, transport);
-    let transport = match server {
-        Server::Tcp(address) => adapter.reach(Place::Tcp(address)).await?,
-        Server::Unix(path) => adapter.reach(Place::Unix(path)).await?,
+    let mut config = calling.config.clone();
+    let server = match server {
         Server::Http(url, headers) => {
             let server = HttpServerAddress::new(&url);
             let server = headers.iter().try_fold(server, |server, (name, value)| server.header(name, value))?;
-            let link = adapter.http_connect(Arc::clone(&calling.client), calling.config.clone(), server)?;
-            return Ok((link, Exit::default()));
+            return Ok((adapter.http_connect(Arc::clone(&calling.client), config, server)?, Exit::default()));
         }
-        Server::Child(command) => {
-            let again = arguments::again(&command);
-            let (transport, exit) = adapter.child(command)?;
-            let mut link = connect(calling.config.clone(), transport);
-            if calling.config.era != Era::Auto || !has_left(&mut link).await {
-                return Ok((link, exit));
-            }
-            let mut config = calling.config.clone();
-            config.era = Era::Legacy;
-            let (transport, exit) = adapter.child(again)?;
-            return Ok((connect(config, transport), exit));
-        }
+        Server::Stream(server) => server,
     };
-    Ok((connect(calling.config.clone(), transport), Exit::default()))
+    let connect = |config, transport| adapter.connect(Arc::clone(&calling.client), config, transport);
+    let (transport, exit) = dial(adapter, &server).await?;
+    let mut link = connect(config.clone(), transport);
+    if config.era != Era::Auto || !has_left(&mut link).await {
+        return Ok((link, exit));
+    }
+    config.era = Era::Legacy;
+    let (transport, exit) = dial(adapter, &server).await?;
+    Ok((connect(config, transport), exit))
+}
+
+/// Connects to a server, or starts it.
+async fn dial<A: Adapter>(adapter: &A, server: &StreamServer) -> Result<(End, Exit), TesseronError> {
+    Ok(match server {
+        StreamServer::Place(place) => (adapter.reach(place.clone()).await?, Exit::default()),
+        StreamServer::Child(command) => adapter.child(arguments::start_of(command))?,
+    })
 }
 
 /// Waits until the era of a server is chosen. Returns `true` if the server ended the connection before that, as old
-/// servers do that exit on an unknown method.
+/// servers do that exit on an unknown method, or disconnect.
 async fn has_left(link: &mut Link) -> bool {
     let mut end = None;
     let ready = {

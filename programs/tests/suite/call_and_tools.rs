@@ -853,6 +853,52 @@ fn a_server_without_a_handshake_can_be_called_with_progress() {
     call_tools(&["--era", "legacy", "chatty"], &["--era", "modern"]).complained(4, message);
 }
 
+/// Many old servers exit or disconnect when they read a request that they do not know.
+#[test]
+fn a_server_that_exits_when_it_is_asked_for_its_revisions_is_started_once_more_with_a_handshake() {
+    let exits = format!(
+        r#"read -r first; case $first in *server/discover*) exit 3;; esac; {{ echo "$first"; cat; }} | {{ {} ; }}"#,
+        scripted(&answer(r#""result":{"content":[{"type":"text","text":"old"}]}"#))
+    );
+    assert_eq!(call(&["chatty", "--", "sh", "-c", &exits]).with(0).out, "old\n");
+    call(&["--era", "modern", "chatty", "--", "sh", "-c", &exits]).complained(4, "3");
+    call(&["chatty", "--", "sh", "-c", "read -r first; exit 3"]).complained(4, "3");
+}
+
+#[test]
+fn a_server_that_disconnects_when_it_is_asked_for_its_revisions_is_connected_to_once_more_with_a_handshake() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    let served = thread::spawn(move || {
+        let mut first_lines = Vec::new();
+        for stream in listener.incoming().take(2) {
+            let mut stream = BufReader::new(stream.expect("a connection"));
+            let mut line = String::new();
+            while stream.read_line(&mut line).is_ok_and(|length| length > 0) {
+                first_lines.extend(line.contains("server/discover").then(|| "discover"));
+                first_lines.extend(line.contains(r#""initialize""#).then(|| "initialize"));
+                let result = match () {
+                    () if line.contains("server/discover") => break,
+                    () if line.contains(r#""initialize""#) => {
+                        r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#
+                    }
+                    () if line.contains("tools/call") => {
+                        r#"{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"old"}]}}"#
+                    }
+                    () => "",
+                };
+                if !result.is_empty() {
+                    writeln!(stream.get_mut(), "{result}").expect("it is read");
+                }
+                line.clear();
+            }
+        }
+        first_lines
+    });
+    assert_eq!(call(&["--tcp", &address, "chatty"]).with(0).out, "old\n");
+    assert_eq!(served.join().expect("it ends"), ["discover", "initialize"]);
+}
+
 #[test]
 fn a_tool_asks_its_caller_in_every_era_and_gives_the_same_result() {
     let asked = ["--answer", r#"{"name":"Ada"}"#, "--sample-reply", "It is fine.", "survey", r#"{"topic":"tea"}"#];
