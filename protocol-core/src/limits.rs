@@ -14,9 +14,11 @@ pub struct Limits {
     /// The maximum number of calls in flight in each direction, and of input requests in each direction. A cancelled inbound call counts
     /// until its handler has ended. Default: 1024.
     pub in_flight: usize,
-    /// The maximum rate of requests of the peer, calls and input requests together, per second. It is a token bucket of that size: the peer
-    /// may send that many requests at once, and then one more each time that a token is refilled. A request above the rate is answered with
-    /// [`crate::RpcError::BUSY`]. Pings are not counted. Default: `None`, no bound.
+    /// The maximum rate of requests of the peer, of all kinds together, per second. It is a token bucket of that size: the peer may send that
+    /// many requests at once, and then one more each time that a token is refilled. A request above the rate is answered with
+    /// [`crate::RpcError::BUSY`]. A request that is refused counts, too; a ping, `server/discover` and a handshake do not. Over HTTP a request
+    /// without a handshake has a session of its own, so that this limit has no effect: a layer around the service can limit its clients by
+    /// their address. Default: `None`, no bound.
     pub requests_per_second: Option<u32>,
     /// The maximum number of resources in one `subscriptions/listen` (MCP 2026-07-28), in both directions; a longer list is refused. Default:
     /// 1024.

@@ -240,12 +240,15 @@ impl Session {
         if !self.ending.is_open() {
             return self.refuse(id, None, |session| session.rules.dialect.busy(true));
         }
+        if self.is_too_fast() {
+            return self.refuse_as_busy(id);
+        }
         let request = match request {
             Ok(request) => request,
             Err(refusal) => return self.refuse(id, refusal.violation, |_| refusal.error),
         };
-        if self.is_one_too_many(self.inbound_calls.len()) {
-            return self.refuse(id, Some(Violation::TooManyRequests), |session| session.rules.dialect.busy(false));
+        if self.inbound_calls.len() >= self.config.limits.in_flight {
+            return self.refuse_as_busy(id);
         }
         let rules = terms.rules();
         let name = token.as_ref().filter(|_| rules.names_calls);
@@ -279,12 +282,14 @@ impl Session {
         }
     }
 
-    /// Returns `true` if one more request of the peer would be too many: `open` requests are the maximum already, or the rate of requests is
-    /// exceeded. Otherwise counts the request in the rate.
+    /// Counts a request in the rate of the peer's requests. Returns `true` if the request exceeds the rate.
     #[inline]
-    fn is_one_too_many(&mut self, open: usize) -> bool {
-        let limits = &self.config.limits;
-        open >= limits.in_flight || limits.requests_per_second.is_some_and(|max| !self.request_rate.admit(max, self.now))
+    fn is_too_fast(&mut self) -> bool {
+        self.config.limits.requests_per_second.is_some_and(|max| !self.request_rate.admit(max, self.now))
+    }
+
+    fn refuse_as_busy(&mut self, id: WireId) {
+        self.refuse(id, Some(Violation::TooManyRequests), |session| session.rules.dialect.busy(false));
     }
 
     fn inferred_depth(&self) -> u8 {
@@ -316,6 +321,9 @@ impl Session {
         if !self.ending.may_write() {
             return self.refuse(id, None, |session| session.rules.dialect.busy(true));
         }
+        if self.is_too_fast() {
+            return self.refuse_as_busy(id);
+        }
         let ask = match ask {
             Ok(ask) => *ask,
             Err(Refusal { violation, error }) => return self.refuse(id, violation, |_| error),
@@ -333,8 +341,8 @@ impl Session {
         if !depth::is_allowed(&ask, depth, max) {
             return self.refuse(id, Some(Violation::SamplingTooDeep), |session| session.rules.dialect.too_deep(depth, max));
         }
-        if self.is_one_too_many(self.inbound_inputs.len()) {
-            return self.refuse(id, Some(Violation::TooManyRequests), |session| session.rules.dialect.busy(false));
+        if self.inbound_inputs.len() >= self.config.limits.in_flight {
+            return self.refuse_as_busy(id);
         }
         let key = InputKey(self.next);
         if !self.take_id(&id, Owner::InboundInput(key), self.rules) {
@@ -426,6 +434,9 @@ impl Session {
         if !self.handshake.serves() {
             return self.refuse(id, Some(Violation::OutOfPhase), |session| session.rules.dialect.too_early(EarlyMessage::Request));
         }
+        if self.is_too_fast() {
+            return self.refuse_as_busy(id);
+        }
         let level = match level {
             Ok(level) => level,
             Err(Refusal { violation, error }) => return self.refuse(id, violation, |_| error),
@@ -438,6 +449,7 @@ impl Session {
 
     fn handle_reject(&mut self, violation: Option<Violation>, answer: Option<(Option<WireId>, RpcError)>) {
         match answer {
+            Some((Some(id), _)) if self.is_too_fast() => self.refuse_as_busy(id),
             Some((Some(id), error)) => self.refuse(id, violation, |_| error),
             Some((None, error)) => {
                 if let Some(rule) = violation {

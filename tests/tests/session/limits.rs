@@ -75,6 +75,48 @@ fn input_requests_beyond_the_rate_are_answered_busy_too() {
 }
 
 #[test]
+fn a_request_that_is_refused_counts_in_the_rate_like_any_other() {
+    for refused in [
+        request(1, "no/such", "{}"),
+        request(1, "tools/call", "{}"),
+        request(1, "tools/call", "[]"),
+        request(1, "roots/list", "{}"),
+        request(1, "logging/setLevel", r#"{"level":"loud"}"#),
+        request(1, "logging/setLevel", r#"{"level":"debug"}"#),
+        request(1, "tools/list", r#"{"_meta":7}"#),
+    ] {
+        let mut server = Scripted::server(with(server_config(), |config| config.limits.requests_per_second = Some(1)));
+        server.frame(&refused);
+        assert_ne!(server.sent(), [busy(1)], "{refused}");
+        server.drain();
+        for again in [call_tool(2, false), refused.replace(r#""id":1"#, r#""id":2"#)] {
+            server.frame(&again);
+            assert_eq!(
+                (server.sent(), server.violations()),
+                (vec![busy(2)], vec![Violation::TooManyRequests]),
+                "{refused} {again}"
+            );
+        }
+        server.late(1000);
+        server.receive_call(3);
+    }
+}
+
+#[test]
+fn a_tesseron_app_answers_invocations_beyond_the_rate_with_its_own_error_for_busy() {
+    use testkit::config::app_config;
+    use testkit::tesseron::invoke;
+    let config = with(app_config(), |config| config.limits.requests_per_second = Some(1));
+    let mut app = Scripted::app(config);
+    app.frame(&invoke(7, "a")).frame(&invoke(8, "b"));
+    let sent = app.sent();
+    assert!(matches!(sent.as_slice(), [sent] if sent.contains(r#""id":8,"error""#) && sent.contains(r#""busy":true"#)), "{sent:?}");
+    assert_eq!(app.violations(), [Violation::TooManyRequests]);
+    app.late(1000).frame(&invoke(9, "c"));
+    app.request();
+}
+
+#[test]
 fn a_cancelled_handler_counts_toward_the_limit_until_it_ends() {
     let mut server = Scripted::server(in_flight(server_config(), 1));
     let id = server.receive_call(1);
