@@ -28,6 +28,7 @@ CLIENTS = {
     "gateway": ["node", HERE / "clients/gateway.mjs"],
     "http": ["node", HERE / "clients/http.mjs"],
     "typescript2": ["node", HERE / "clients/typescript2.mjs"],
+    "inspector": [sys.executable, HERE / "clients/inspector.py"],
     "mcp1-http": [DEPS / "mcp1/bin/python", HERE / "clients/over_http.py"],
     "mcp2-http": [DEPS / "mcp2/bin/python", HERE / "clients/over_http.py"],
     "mcp1": [DEPS / "mcp1/bin/python", HERE / "clients/mcp1.py"],

@@ -2,9 +2,11 @@
 one with the transport of 2024-11-05."""
 
 import os
+import re
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -236,6 +238,62 @@ def tls(url, era):
     run = call_url("--era", era, "work", url=url, SSL_CERT_FILE=str(CERTIFICATES / "own.pem"))
     run.ended(4)
     run.complained("certificate")
+
+
+class Cutting:
+    """A proxy that forwards all bytes, and cuts the first connection on which an update of progress has passed."""
+
+    def __init__(self, port):
+        self.port, self.cuts, self.resumed = port, 0, 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}/mcp"
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                near, _ = self.listener.accept()
+            except OSError:
+                return
+            far = socket.create_connection(("127.0.0.1", self.port))
+            for source, sink, look in [(near, far, self.ask), (far, near, self.answer)]:
+                threading.Thread(target=self.forward, args=(source, sink, look), daemon=True).start()
+
+    def ask(self, passed):
+        self.resumed += len(re.findall(rb"(?im)^last-event-id:", passed))
+        return False
+
+    def answer(self, passed):
+        is_first = self.cuts == 0 and b"notifications/progress" in passed
+        self.cuts += is_first
+        return is_first
+
+    def forward(self, source, sink, look):
+        try:
+            while passed := source.recv(1 << 16):
+                sink.sendall(passed)
+                if look(passed):
+                    break
+        except OSError:
+            pass
+        for side in (source, sink):
+            try:
+                side.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+
+@scenario("--era legacy, sessions: a call whose connection is cut after its first update goes on where it was")
+def cut():
+    proxy = Cutting(SERVERS["sessions"].port)
+    # The operation has ended when the client comes back, as the server sends nothing live on a stream that was resumed.
+    run = call_url("--era", "legacy", OPERATION, '{"duration": 0.8, "steps": 4}', url=proxy.url)
+    proxy.listener.close()
+    run.ended(0)
+    equal("connections that were cut", proxy.cuts, 1)
+    if not proxy.resumed:
+        raise Unmet("a request with Last-Event-ID: came none")
+    run.showed(4, 4, lambda i: "")
 
 
 @scenario("--url with an address that serves no MCP ends with status 4")
