@@ -1,24 +1,24 @@
-//! A queue of bytes with bounded memory when idle.
+//! A queue of bytes, whose memory is bounded while it is idle.
 
 use alloc::vec::Vec;
 
 use bytes::{Buf, Bytes};
 
-/// The maximum capacity that is kept shortly after a burst.
+/// The maximum capacity, in bytes, that is kept shortly after a burst.
 pub(crate) const KEPT_CAPACITY: usize = 64 * 1024;
-/// The capacity that an idle connection keeps.
+/// The capacity, in bytes, that an idle connection keeps.
 pub(crate) const BASE_CAPACITY: usize = 4 * 1024;
 /// A burst ends after this many reads (or writes) in a row that needed no more than [`BASE_CAPACITY`].
 pub(crate) const QUIET_READS: u8 = 16;
 
-/// Memory of this size or more is kept after a long frame, for the next long frame: the allocator would return it to the operating system,
-/// and each page would be mapped and zeroed again.
+/// The length in bytes from which a frame is *long*: its memory is kept for the next long frame. Otherwise the allocator would return
+/// memory of this size to the operating system, and each of its pages would be mapped and zeroed again.
 pub(crate) const LONG: usize = 32 * 1024;
 /// The memory of a long frame is freed after this many shorter frames, or by a call of `release_memory`.
 pub(crate) const KEPT_FRAMES: u8 = 64;
 
-/// A queue of bytes, which are appended at its end and removed from its front. Its length is not bounded. The memory of a burst is freed
-/// afterwards.
+/// A queue of bytes, which are appended at its end and removed from its front. Its length is not bounded. The memory that a burst needed is
+/// freed after the burst.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ByteQueue {
     bytes: Vec<u8>,
@@ -62,7 +62,7 @@ impl ByteQueue {
         }
     }
 
-    /// Empties the queue, all of whose bytes were removed.
+    /// Resets the queue after its last byte was removed.
     #[inline]
     fn reset(&mut self) {
         if self.bytes.capacity() > BASE_CAPACITY {
@@ -97,7 +97,7 @@ impl ByteQueue {
         }
     }
 
-    /// Frees capacity that exceeds the need more than fourfold.
+    /// Frees capacity if there is more than four times what is needed.
     #[cold]
     fn free_excess(&mut self) {
         let needed = self.bytes.len().max(KEPT_CAPACITY);
@@ -106,8 +106,8 @@ impl ByteQueue {
         }
     }
 
-    /// Drops some parts of the queue. `parts` gives, in order, the length of each part and whether it stays; bytes after the last part
-    /// stay.
+    /// Drops some parts of the queue. `parts` gives, in order, the length of each part, and `true` if the part stays. Bytes after the last
+    /// part stay.
     pub(crate) fn retain(&mut self, parts: impl Iterator<Item = (usize, bool)>) {
         let mut rest = self.as_slice();
         let mut stay = Vec::new();

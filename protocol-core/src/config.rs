@@ -20,25 +20,26 @@ pub struct Config {
     /// The protocol, and the end of the protocol that this session is: client or server, app or gateway.
     pub protocol: Protocol,
     /// The revisions of MCP to speak: revisions with a handshake (the default of a client), revisions without a handshake, or both (the
-    /// default of a server). A revision without a handshake keeps no state between requests (MCP 2026-07-28, Versioning). A client that
-    /// speaks both asks the server for its revisions. If a child process ends its output before it answers that request, it may be an old
-    /// server that exits on an unknown method: start the process once more, with [`mcp::Era::Legacy`]. Ignored on Tesseron.
+    /// default of a server). In a revision without a handshake no state is kept between requests (MCP 2026-07-28, Versioning). A client
+    /// that speaks both first asks the server for its revisions. A server that is a child process and ends its output before it has
+    /// answered that request may be an old server that exits on an unknown method: start the process once more, with [`mcp::Era::Legacy`].
+    /// Ignored on Tesseron.
     pub era: mcp::Era,
-    /// `true` if a client subscribes to the changes of lists that a server without a handshake notifies of (MCP 2026-07-28, Subscriptions);
-    /// a server with a handshake sends these notices without a subscription. Default: `true`.
+    /// `true` if a client subscribes to notices that a list of the server has changed (MCP 2026-07-28, Subscriptions). Used only without a
+    /// handshake: after a handshake a server sends these notices without a subscription. Default: `true`.
     pub list_changes: bool,
-    /// The time for which a peer may keep a list or a resource that we send, and if the peer may share them (MCP 2026-07-28, Caching).
-    /// Default: the peer may not keep them.
+    /// The time for which a peer may cache a list or a resource that we send, and the permission to share the cached result among callers
+    /// (MCP 2026-07-28, Caching). Default: the peer may not cache.
     pub cache: mcp::CacheHint,
-    /// The name and version that the handshake sends to the peer. For a Tesseron app the name is its id; for a Tesseron gateway this is the
-    /// identity of the agent.
+    /// The name and version that the handshake sends to the peer. Of a Tesseron app, the name is the id of the app; of a Tesseron gateway,
+    /// this is the identity of the agent.
     pub identity: Identity,
-    /// The capabilities that the handshake declares to the peer. A request that needs an undeclared one is refused on arrival. A Tesseron
-    /// app declares here which capabilities of its gateway it uses: sampling, elicitation, subscriptions.
+    /// The capabilities that the handshake declares to the peer. A request of the peer that needs an undeclared capability is refused. A
+    /// Tesseron app declares the capabilities of its gateway that the app uses: sampling, elicitation, subscriptions.
     pub capabilities: Capabilities,
-    /// The extensions of MCP that this end declares to the peer: the settings of each, an object, by its identifier, such as
-    /// `com.example/undo` (MCP 2026-07-28, Extensions). Settings that are no object are left out. [`crate::PeerInfo::extension`] returns
-    /// what the peer declared. Default: none. Ignored on Tesseron.
+    /// The extensions of MCP that this end declares to the peer (MCP 2026-07-28, Extensions). The key is the identifier of an extension,
+    /// such as `com.example/undo`, and the value its settings, a JSON object. An extension whose settings are no object is not declared.
+    /// [`crate::PeerInfo::extension`] returns the settings that the peer declared. Default: none. Ignored on Tesseron.
     pub extensions: BTreeMap<String, Json>,
     /// A server's description of itself, for the model of its client; the description of a Tesseron app.
     pub instructions: Option<String>,
@@ -73,7 +74,7 @@ impl Config {
         self.first_id.clamp(1, HIGHEST_FIRST_ID)
     }
 
-    /// The parts that the dialect writes, and checks frames against.
+    /// The parts of the configuration that a dialect writes into frames, or needs in order to check frames.
     pub(crate) fn local_end(&self) -> LocalEnd<'_> {
         LocalEnd {
             protocol: &self.protocol,
@@ -89,10 +90,10 @@ impl Config {
         }
     }
 
-    /// The client end of MCP, which calls tools and answers sampling, elicitation and roots requests. It declares no capability: set
-    /// [`Config::capabilities`] for the requests that it answers.
+    /// The client end of MCP, which calls tools, and may answer requests for sampling, elicitation and roots. It declares no capability:
+    /// set [`Config::capabilities`] for the requests that it answers.
     ///
-    /// Offers revision 2025-11-25 in the handshake. Calls time out after 60 s without progress and after 600 s in all.
+    /// Offers revision 2025-11-25 in the handshake. A call times out after 60 s without progress, or after 600 s in all.
     #[must_use]
     pub fn mcp_client(identity: Identity) -> Self {
         Self::mcp(mcp::Side::Client, identity, Capabilities::default())
@@ -169,25 +170,25 @@ impl Config {
 pub struct Timeouts {
     /// The longest time that the handshake may take; afterwards the session closes. Default: 10 s.
     pub handshake: Option<Duration>,
-    /// The longest time that a client that speaks both eras of MCP waits for the server to name its revisions, if it is shorter than
-    /// `handshake`. Afterwards the client opens the handshake, which then has the full time of `handshake`: old servers may ignore an unknown
-    /// method (MCP 2026-07-28, Versioning). Default: 10 s.
+    /// The longest time that a client of both eras of MCP waits for the server to name its revisions; if `handshake` is shorter,
+    /// `handshake` counts. Afterwards the client opens the handshake, which then has the full time of `handshake`: old servers may ignore
+    /// an unknown method (MCP 2026-07-28, Versioning). Default: 10 s.
     pub probe: Option<Duration>,
     /// The time limits of an outbound call that sets none of its own.
     pub call: CallTimeouts,
     /// The longest time that a peer may take to acknowledge a subscription (MCP 2026-07-28, Subscriptions). Afterwards the subscription is
-    /// cancelled: one that the session has made ([`Config::list_changes`]) with
-    /// [`Violation::SubscriptionUnacknowledged`](crate::Violation::SubscriptionUnacknowledged), a call of
-    /// [`Op::Listen`](crate::Op::Listen) with no time limits of its own as timed out. Default: 10 s.
+    /// cancelled. If the session has made it ([`Config::list_changes`]), the session reports
+    /// [`Violation::SubscriptionUnacknowledged`](crate::Violation::SubscriptionUnacknowledged). If it is a call of
+    /// [`Op::Listen`](crate::Op::Listen), the call times out; such a call may have time limits of its own instead. Default: 10 s.
     pub acknowledgement: Option<Duration>,
     /// The time limit of an inbound call, counted from its receipt. Default: `None`, except for a Tesseron app, which has 60 s.
     pub serve: Option<Duration>,
-    /// The time limit of an input request of ours. It is long since a person may have to answer. Default: 600 s.
+    /// The time limit of an input request of ours. The default is long, since a person may have to answer. Default: 600 s.
     pub input: Option<Duration>,
     /// The longest time that a cancelled outbound call waits for a partial result, on protocols where the callee still answers a cancelled
     /// call (Tesseron). Its outcome is cancelled in any case. Zero ends the call at once. Default: zero.
     pub cancel_grace: Duration,
-    /// The time in which running calls are still answered after the end of input, and in which queued frames are still polled after the
+    /// The time that inbound calls have to end after the end of input, and the time that the owner has to poll the queued frames after the
     /// last call has ended. Default: 5 s.
     pub close_grace: Duration,
     /// The time that a cancelled handler has to clean up. The session does not use it; the crate `endpoint` does. Default: 5 s.
@@ -215,7 +216,7 @@ impl Default for Timeouts {
 }
 
 impl Timeouts {
-    /// The time limits of a call that subscribes, whose idle clock stops when the peer acknowledges it.
+    /// The time limits of a call that subscribes. Its idle limit ends when the peer acknowledges the subscription.
     pub(crate) const fn of_listen(&self) -> CallTimeouts {
         CallTimeouts::NONE.with_idle(self.acknowledgement)
     }
@@ -223,9 +224,10 @@ impl Timeouts {
 
 /// The two time limits of a call: `deadline = min(last activity + idle, start + max_total)`.
 ///
-/// Both are counted from the moment when the request is queued: at once, or when the handshake that the call waits for is done. Both pause
-/// while an input request of the call is open, since the peer is then waiting for us. Afterwards `idle` is counted from zero
-/// again, and `max_total` continues. `idle` limits a subscription only until it is acknowledged. See MCP, "Lifecycle", section "Timeouts".
+/// Both are counted from the moment when the request is queued: when the call is made, or, if it waits for the handshake, when the
+/// handshake is done. Both pause while an input request of the call is open, since the peer is then waiting for us. Afterwards `idle` is
+/// counted from zero again, and `max_total` continues. A subscription is limited by `idle` only until it is acknowledged. See MCP,
+/// "Lifecycle", section "Timeouts".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallTimeouts {
@@ -273,22 +275,24 @@ impl CallTimeouts {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ProgressPolicy {
-    /// The rate of updates of each inbound call that sets none of its own. Default: 1 in 100 ms, on Tesseron 1 in 500 ms (Tesseron
+    /// The rate of updates of each inbound call that sets no rate of its own. Default: 1 in 100 ms, on Tesseron 1 in 500 ms (Tesseron
     /// specification, page "Progress": about twice a second). A window of one update spaces updates evenly; ten updates at once and then
-    /// none for a second would look like a hang. The first and the final update are sent at once.
+    /// none for a second would look as if the call had stopped. The first and the final update are sent without delay.
     pub window: RateWindow,
     /// The rate of updates of all inbound calls together. Default: unlimited.
     pub session_window: RateWindow,
     /// Two values of progress count as equal if they differ by at most this fraction of the larger one. Default: 1e-12, which absorbs
     /// rounding errors and nothing else.
     pub epsilon: f64,
-    /// `true` to send an update that has a new message but no new value at once, with the last value repeated. `false` keeps the message
-    /// until the value increases, since MCP demands that every update increases it. Default: `false`.
+    /// `true` if an update with a new message but no new value is sent without waiting for a new value; it repeats the last value. If
+    /// `false`, the message is kept until the value increases, since MCP demands that the value increases with every update. Default:
+    /// `false`.
     pub repeat_value_for_message: bool,
     /// `true` to accept an update of the peer that repeats the last value and has a message; the event then has the message and no value.
-    /// `false` drops such an update as a violation. Default: `false`.
+    /// If `false`, such an update is dropped, and reported as a violation. Default: `false`.
     pub accept_equal: bool,
-    /// `true` to send the last checkpoint with each progress update on MCP, where no frame may follow a cancel. Default: `false`.
+    /// `true` to send the last checkpoint with each progress update on MCP: there, no frame may follow a cancel, so that a cancelled call
+    /// cannot send its checkpoint at the end. Default: `false`.
     pub partial_on_progress: bool,
 }
 

@@ -1,4 +1,5 @@
-//! The event loop, which moves frames between a machine and a transport and passes the time to the machine. It knows no protocol.
+//! The event loop of a machine: it moves frames between the machine and a transport, and passes the time to the machine. Nothing in it
+//! depends on a protocol.
 //!
 //! A [`Driver`] connects a [`Machine`] (a [`Session`], or a type that wraps one), a [`FrameIo`] (a transport of whole frames) and a
 //! [`Timer`] (a clock that can wake a task at one deadline). An adapter implements the last two for its runtime. The loop needs only
@@ -6,35 +7,37 @@
 //!
 //! # A turn
 //! [`Driver::poll_event`] takes one turn:
-//! 1. reads up to 64 frames or 1 MiB, if the machine wants input;
-//! 2. calls [`Machine::turn`], again if there is more output than fits into one call. The machine reads the *clock*, takes the frames, and
-//!    returns frames to write, an event and the next deadline. Since it reads the clock in each turn, a flood of frames cannot starve a
-//!    timeout (on some runtimes a timer that is due may stay pending). Frames that the machine has no room for are kept and passed again, and
-//!    no other frame is read before;
-//! 3. writes up to 1 MiB while the transport is ready, and flushes once. A transport that is not ready stops only the writing: two peers
-//!    that both stopped reading until they can write would wait for each other for ever;
-//! 4. returns the event if there is one;
-//! 5. otherwise sets the timer, unless it is set for an earlier time, and wakes its task if work is left that the transport does
-//!    not wake it for: the turn has reached its limit, or the machine has room for input again.
+//! 1. If the machine wants input, the driver reads up to 64 frames or 1 MiB.
+//! 2. It calls [`Machine::turn`], and repeats the call while the machine has more output than one call returns. The machine reads the
+//!    clock, takes the frames, and returns frames to write, an event and the next deadline. Since the machine reads the clock in each turn,
+//!    a timeout is handled even while frames keep arriving, although some runtimes then never report that the timer is due. Frames that the
+//!    machine has no room for are passed again in the next turn, and no other frame is read before the machine has taken them.
+//! 3. It writes up to 1 MiB while the transport is ready, and flushes once. While the transport is not ready, the driver still reads: if
+//!    both peers read only when they can write, they may wait for each other for ever.
+//! 4. If there is an event, it returns the event.
+//! 5. If there is none, it sets the timer, unless the timer is already set for an earlier time. It wakes its task at once if there is work
+//!    for which the transport will not wake the task: the turn has reached its limit, or the machine has room for input again.
 //!
-//! The clock is read after the frames. Time that passes during the rest of the turn counts in the next turn, which the timer causes.
+//! The machine reads the clock after the driver has read the frames. A deadline that passes later in the turn is handled in the next turn,
+//! which the timer causes.
 //!
-//! The machine and the transport keep the memory of a long frame (32 KiB or more) for the next one. After two seconds without a long frame
-//! the driver makes them free it ([`Machine::release_memory`], [`FrameIo::release_memory`]).
+//! The machine and the transport keep the memory of a long frame (32 KiB or more), to use it again for the next long frame. After two
+//! seconds without a long frame the driver tells them to free that memory ([`Machine::release_memory`], [`FrameIo::release_memory`]).
 //!
-//! Between two turns a method that changes the machine may write its frames itself, if no other output is queued and the transport allows
-//! it ([`FrameIo::sends_anywhere`]); this *early send* saves a wake and a turn. Only turns read, return events and set the timer.
+//! Between two turns, a method that changes the machine may write the new frames itself, if no other output is queued and the transport
+//! allows writing outside of a turn ([`FrameIo::sends_anywhere`]). This *early send* saves a wake and a turn. Reading, returning events and
+//! setting the timer happen only in turns.
 //!
 //! # Endings
-//! * The peer ends its side: the machine gets [`TransportEnd::Eof`], reading stops, writing continues.
-//! * A read fails: the machine gets [`TransportEnd::Failed`].
-//! * A write fails: frames that have arrived are still read, since a peer that answers and exits may close the pipe before its answer is
-//!   read. After the last one, or after half a second, the machine gets [`TransportEnd::Failed`].
-//! * The machine is closed: its queued output is written and flushed, for at most 5 seconds in case the peer does not read, and the
-//!   transport is closed.
+//! * If the peer ends its side, the machine gets [`TransportEnd::Eof`]; reading stops, and writing continues.
+//! * If a read fails, the machine gets [`TransportEnd::Failed`].
+//! * If a write fails, frames that have arrived are still read, since a peer that answers and exits may close the pipe before its answer is
+//!   read. After the last such frame, or after half a second, the machine gets [`TransportEnd::Failed`].
+//! * Once the machine is closed, its queued output is written and flushed, which may take 5 seconds at most, since the peer may not be
+//!   reading. Then the transport is closed.
 //!
-//! In each case the machine's remaining events are returned first, then the first error of the transport, if there was one, and from then
-//! on `None`.
+//! In each case the driver first returns the remaining events of the machine, then the first error of the transport, if there was one, and
+//! from then on `None`.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -51,34 +54,34 @@ use crate::session::{Close, Event, Full, Lane, Received, Session, Transmit, Tran
 use crate::sink::FrameSink as _;
 use crate::time::{Instant, earlier};
 
-/// Frames read in one turn.
+/// The maximum number of frames read in one turn.
 const FRAMES_PER_TURN: usize = 64;
-/// Bytes read in one turn, and bytes written in one turn. Exceeded by at most one frame.
+/// The number of bytes after which a turn reads no further frame, and the number after which it writes none.
 const BYTES_PER_TURN: usize = 1 << 20;
-/// A timer that is due within this time is polled in each turn, since a timer may wake the task too early by up to this time.
+/// The time by which a timer may wake the task too early. A timer that is due within this time is polled in each turn.
 const NEAR: Duration = Duration::from_secs(1);
-/// The longest time that the timer is set for, since many timers have a limit. For a later deadline the timer is set again.
+/// The longest time that the timer is set for, since many timers have a limit. For a later deadline, the timer is set again when it is due.
 const FAR: Duration = Duration::from_secs(24 * 3600);
-/// The time for which input is still read after a write failed, even if none is ready: input may have arrived that the runtime has not noticed
+/// The time for which the driver still waits for input after a write has failed: input may have arrived that the runtime has not noticed
 /// yet.
 const READ_GRACE: Duration = Duration::from_millis(500);
-/// The time for which the memory of a long frame is kept for the next long frame. Longer than [`NEAR`], so that the turns of a busy
-/// connection do not poll the timer for it.
+/// The time for which the memory of a long frame is kept for the next long frame. It is longer than [`NEAR`], so that a connection with
+/// many long frames does not poll the timer in each turn.
 const MEMORY_GRACE: Duration = Duration::from_secs(2);
 /// The longest time that writing the last output may take once the machine is closed.
 const FLUSH_GRACE: Duration = Duration::from_secs(5);
 
-/// A machine that a [`Driver`] drives. The methods are those of [`Session`], with the same meaning.
+/// A machine that a [`Driver`] drives. A method that [`Session`] also has means the same here.
 pub trait Machine {
     /// The type of the events that the driver returns.
     type Event;
 
-    /// Takes a frame that arrived. While [`Self::wants_input`] is `false` it may return the frame in [`Full`] and change nothing; the
-    /// driver passes it again later.
+    /// Takes a frame that arrived. While [`Self::wants_input`] is `false`, it may instead return the frame in [`Full`] and change nothing;
+    /// the driver passes that frame again later.
     fn handle_frame(&mut self, frame: Bytes, now: Instant) -> Result<(), Full>;
 
-    /// Takes frames that arrived: calls [`Self::handle_frame`] for each, in order, until one is not taken. That frame and all after it stay
-    /// in `frames`, and the driver passes them again.
+    /// Takes frames that arrived: calls [`Self::handle_frame`] for each, in order, until a frame is not taken. That frame and all frames
+    /// after it stay in `frames`, and the driver passes them again.
     fn handle_frames(&mut self, frames: &mut VecDeque<Bytes>, now: Instant) {
         while let Some(frame) = frames.pop_front() {
             if let Err(Full(frame)) = self.handle_frame(frame, now) {
@@ -88,13 +91,15 @@ pub trait Machine {
         }
     }
 
-    /// Handles the end of the transport. `Failed` may follow `Eof`. The machine must close on `Failed`; afterwards calls have no effect.
+    /// Handles the end of the transport. `Failed` may follow `Eof`. The machine must close on `Failed`; further calls of this method then
+    /// have no effect.
     fn handle_end(&mut self, end: TransportEnd, now: Instant);
 
-    /// Handles the deadlines that are not after `now`. Early or repeated calls do nothing.
+    /// Handles the deadlines up to and including `now`. If there is none, it does nothing.
     fn handle_timeout(&mut self, now: Instant);
 
-    /// The next frame to write. It must not contain a line feed, since the driver buffers frames as lines, whatever the transport.
+    /// The next frame to write. It must not contain a line feed, since the driver buffers frames as lines, also for a transport that does
+    /// not write lines.
     fn poll_transmit(&mut self) -> Option<Transmit>;
 
     /// Pushes the frames that [`Self::poll_transmit`] returns into `into`, up to 64 frames or until `into` holds 32 KiB. Returns
@@ -110,7 +115,7 @@ pub trait Machine {
     /// method.
     fn poll_timeout(&self) -> Option<Instant>;
 
-    /// Returns `true` if frames should be read; `false` once the machine has closed.
+    /// Returns `true` if the machine has room for frames, so that the driver should read. Returns `false` once the machine has closed.
     fn wants_input(&self) -> bool;
 
     /// Returns `true` once the machine has closed: reading stops, and only the remaining frames and events are handled.
@@ -124,14 +129,16 @@ pub trait Machine {
     /// Frees memory that is kept only for the next long frame. The driver calls it after a time without such a frame.
     fn release_memory(&mut self) {}
 
-    /// Stores this waker, in place of an earlier one; the driver registers it again in each turn. A method that changes the machine from
-    /// outside the driver must wake this waker, once, if there is now a frame to write, an event, an earlier deadline, or new room for input. A
-    /// machine that is reached only through its driver may ignore the waker.
+    /// Stores `waker`, in place of an earlier one; the driver calls this method in each turn. A method that changes the machine without
+    /// using the driver must wake the stored waker, once, if there is now a frame to write, an event, an earlier deadline, or new room for
+    /// input. A machine that is changed only through its driver may ignore `waker`.
     fn register(&mut self, waker: &Waker);
 
-    /// Runs the machine's part of a turn: registers `waker`, reads `clock`, takes the frames that arrived, if any, and pushes frames to
-    /// write into `room`, if the transport is ready for any. A machine with a lock may take it once for all of this,
-    /// reading the clock included; it then wakes `waker` itself if there is more to do.
+    /// Runs the machine's part of a turn: registers `waker`, reads `clock`, takes `frames`, which have arrived, and pushes frames to write
+    /// into `room`, which is `None` while the transport is not ready.
+    ///
+    /// A machine under a lock may implement this method, so that it takes the lock once and also reads the clock under it. Such a machine
+    /// wakes `waker` itself if it needs another turn at once.
     fn turn(
         &mut self,
         waker: &Waker,
@@ -143,7 +150,8 @@ pub trait Machine {
         self.register(waker);
         let now = clock();
         self.handle_frames(frames, now);
-        // A machine that takes no frame must still learn the time: its next deadlines would otherwise be counted from an earlier time.
+        // A machine that wants no input may have taken no frame, and so not have learned the time. It would then count new deadlines from
+        // an earlier time.
         if !self.wants_input() || self.poll_timeout().is_some_and(|at| at <= now) {
             self.handle_timeout(now);
         }
@@ -158,34 +166,35 @@ pub trait Machine {
     }
 }
 
-/// The state of a machine after its turn.
+/// The state of a machine after its part of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TurnOutcome<E> {
-    /// The time that was read in the turn.
+    /// The time that the machine read from the clock.
     pub now: Instant,
     /// `true` if there may be more frames to write.
     pub has_output: bool,
     /// The next event, if there is one.
     pub event: Option<E>,
-    /// [`Machine::is_closed`].
+    /// `true` once the machine has closed ([`Machine::is_closed`]).
     pub is_closed: bool,
-    /// [`Machine::poll_timeout`].
+    /// The next deadline ([`Machine::poll_timeout`]).
     pub until: Option<Instant>,
-    /// [`Machine::wants_input`].
+    /// `true` if the machine has room for frames ([`Machine::wants_input`]).
     pub wants_input: bool,
 }
 
-/// A machine whose transport has several lanes, such as the exchanges of a session over HTTP. The methods are those of [`Session`], with the
-/// same meaning.
+/// A machine whose transport has several lanes, such as HTTP, where each HTTP exchange of a session is a lane. A method that [`Session`]
+/// also has means the same here.
 pub trait LaneMachine: Machine {
-    /// Takes a frame that arrived on a lane. Replies that are made at once can then be polled with [`Machine::poll_transmit`], each with its
-    /// route. Frames of a lane that was closed are dropped until [`Self::poll_closed_lane`] has returned that lane.
+    /// Takes a frame that arrived on a lane. Replies that the machine makes at once can then be polled with [`Machine::poll_transmit`],
+    /// each with its route. If the machine has closed the lane, frames of the lane are dropped until [`Self::poll_closed_lane`] has
+    /// returned the lane.
     ///
     /// # Errors
     /// [`Full`] returns the frame.
     fn handle_lane_frame(&mut self, frame: Bytes, lane: Lane, now: Instant) -> Result<Received, Full>;
 
-    /// Stops the output of a lane, or resumes it. No effect on a lane that is not open.
+    /// Stops the output of a lane, or resumes it. Has no effect on a lane that is not open.
     fn set_writable(&mut self, lane: Lane, is_writable: bool, now: Instant);
 
     /// The number of requests of a lane that have no reply yet.
@@ -258,14 +267,14 @@ pub trait FrameIo {
     /// The error of the transport.
     type Error;
 
-    /// Reads the next frame, or `None` once the peer has ended its side; it is not called again after that. A transport that could read for
-    /// ever without completing a frame must return `Pending` from time to time, and wake the task itself.
+    /// Reads the next frame. Returns `None` once the peer has ended its side, and is then not called again. If much input arrives without
+    /// the end of a frame, the transport must return `Pending` from time to time, and wake the task itself.
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Self::Error>>;
 
-    /// Waits until [`Self::start_send`] may be called, and writes earlier frames if there is no room.
+    /// Returns `Ready` once [`Self::start_send`] may be called. If there is no room for another frame, writes earlier frames to make room.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>>;
 
-    /// Takes one frame. It need not be written before [`Self::poll_flush`].
+    /// Takes one frame. The transport may wait with writing the frame until [`Self::poll_flush`].
     fn start_send(&mut self, transmit: Transmit) -> Result<(), Self::Error>;
 
     /// Takes frames out of `frames`, at least the first one. A transport of lines takes them all ([`LineEncoder::append`]).
@@ -273,15 +282,15 @@ pub trait FrameIo {
         frames.next_frame().map_or(Ok(()), |frame| self.start_send(Transmit::new(frame)))
     }
 
-    /// Waits until every frame that was taken is written.
+    /// Returns `Ready` once every frame that was taken is written.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>>;
 
-    /// Ends our side of the transport, in bounded time and whether or not a flush has finished. It is also called after errors. No other
-    /// method is called afterwards.
+    /// Ends our side of the transport, in bounded time, even if a flush has not finished. Also called after errors. Afterwards no other
+    /// method is called.
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>>;
 
     /// Sets the limit on the length of incoming frames, in bytes, for transports that have no limit of their own. A longer frame may be cut
-    /// to `bytes + 1`, which the machine still recognises as too long.
+    /// to its first `bytes + 1` bytes, which the machine still recognises as too long.
     fn set_frame_limit(&mut self, bytes: usize) {
         let _ = bytes;
     }
@@ -290,9 +299,9 @@ pub trait FrameIo {
     fn release_memory(&mut self) {}
 
     /// Returns `true` if [`Self::poll_ready`], [`Self::start_send`], [`Self::start_sends`] and [`Self::poll_flush`] may also be called
-    /// outside of the task that receives: on any thread, inside a runtime or not, but never at the same time as another method of the
-    /// transport. If such a call returns `Pending`, it must still wake that task, whichever thread it was made on. With such a transport the method that makes a call can write its frame
-    /// itself (see the [module](self)).
+    /// outside of the task of the driver: on any thread, inside or outside of a runtime, but never at the same time as another method of
+    /// the transport. After such a call has returned `Pending`, the transport must wake the task of the driver. Only such a transport
+    /// allows early sends (see the [module](self)).
     ///
     /// Called once, before any other method.
     fn sends_anywhere(&self) -> bool {
@@ -343,15 +352,13 @@ impl<I: FrameIo + ?Sized> FrameIo for Box<I> {
 
 /// A clock that can wake a task at one deadline.
 pub trait Timer {
-    /// The current time, on the clock that the machine's deadlines are counted on. It never runs backwards. A machine may call this method while
-    /// it holds its lock ([`Machine::turn`]), so it must not call the machine. If the transport [sends anywhere](FrameIo::sends_anywhere), it may
-    /// be called on any thread.
+    /// The current time, on the same time axis as the machine's deadlines. The time never runs backwards. A machine may call this method
+    /// while it holds its lock ([`Machine::turn`]), so the method must not call the machine. If the transport allows early sends
+    /// ([`FrameIo::sends_anywhere`]), the method may be called on any thread.
     fn now(&self) -> Instant;
 
-    /// Returns `Ready` once [`Self::now`] has reached `at`, never before. Until then it returns `Pending` and wakes the task at `at`; a
-    /// later call replaces `at`.
-    ///
-    /// After `Pending` the task must be woken at `at`, or up to a second before, even if the method is not called again.
+    /// Returns `Ready` once [`Self::now`] has reached `at`, never before. Until then it returns `Pending`; the timer must then wake the
+    /// task at `at` or up to a second before, even if this method is not called again. A later call replaces `at`.
     fn poll_until(&mut self, cx: &mut Context<'_>, at: Instant) -> Poll<()>;
 }
 
@@ -365,7 +372,7 @@ pub struct Driver<M, I: FrameIo, T> {
     timer: T,
     /// Frames that were read, and that the machine has not taken yet. They are passed again before another frame is read.
     arrived: VecDeque<Bytes>,
-    /// The end of the input after `arrived`, once it is known.
+    /// The end of the input, which the machine gets after the frames of `arrived`. `None` before the input has ended, and afterwards.
     ending: Option<TransportEnd>,
     /// `true` if reading has stopped before the transport returned `Pending`, so that the transport will not wake the task.
     read_unfinished: bool,
@@ -389,7 +396,7 @@ pub struct Driver<M, I: FrameIo, T> {
     release_at: Option<Instant>,
     /// The task that took the last turn, which the transport wakes.
     task: Option<Waker>,
-    /// The time for which the timer is set for `task`, if the timer is certain to cause a turn by then.
+    /// The time for which the timer is set, if the timer is certain to wake `task` by then.
     timer_at: Option<Instant>,
     /// `true` once the transport is closed.
     ended: bool,
@@ -426,7 +433,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         &self.machine
     }
 
-    /// The machine, to call its methods between events. Their output is written in the next turn.
+    /// The machine, to call its methods between events. Frames that these methods make are written in the next turn.
     pub fn machine_mut(&mut self) -> &mut M {
         &mut self.machine
     }
@@ -436,7 +443,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         &self.io
     }
 
-    /// The time, for the methods of the machine.
+    /// The current time of the timer, to pass to the methods of the machine.
     pub fn now(&self) -> Instant {
         self.timer.now()
     }
@@ -445,13 +452,13 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
     ///
     /// # Cancel safety
     /// Cancel safe: the driver keeps frames that it has read or not yet written, and no event is lost. But nothing is read or written until
-    /// it is polled again.
+    /// this method is called and its future polled again.
     pub async fn next_event(&mut self) -> Result<Option<M::Event>, I::Error> {
         poll_fn(|cx| self.poll_event(cx)).await
     }
 
     /// Takes one turn. `Ready(Ok(Some(..)))` is an event, `Ready(Ok(None))` the end, and `Pending` means that the task will be woken. Poll
-    /// again after each event: the timer is set only when there is none.
+    /// again after each event: the timer is set only in a turn without an event.
     pub fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<M::Event>, I::Error>> {
         if self.ended {
             return Poll::Ready(Ok(None));
@@ -478,7 +485,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         }
         let until = earlier(outcome.until, self.read_by.filter(|_| self.expects_input()));
         let until = earlier(until, self.release_at);
-        // Writing, or polling an event, may have made room for frames that were not taken.
+        // Writing, or polling an event, may have made room in the machine for frames that it did not take before.
         let more_to_read = self.read_unfinished && self.expects_input() && outcome.wants_input;
         // Once every frame is taken, the machine gets the end of input even if it wants no input.
         let at_the_end = self.ending.is_some() && self.arrived.is_empty();
@@ -506,7 +513,8 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
     /// Reads the frames of a turn, unless there are frames that the machine has not taken yet.
     fn read(&mut self, cx: &mut Context<'_>) {
         self.read_unfinished = true;
-        // `wants_input` is asked again: a machine that was closed since the last turn must not get a later error of the transport.
+        // `wants_input` is called again, since the machine may have closed after the last turn. A closed machine must not get a later error
+        // of the transport.
         if !self.reading || !self.arrived.is_empty() || !self.machine.wants_input() {
             return;
         }
@@ -531,7 +539,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         }
     }
 
-    /// Stops reading, and stores the end.
+    /// Stops reading, and stores the end of the input for the machine.
     fn end_input(&mut self, end: TransportEnd) {
         self.reading = false;
         self.ending = Some(end);
@@ -564,8 +572,8 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         self.machine.handle_end(TransportEnd::Failed, now);
     }
 
-    /// Runs the machine's turn, and writes. Also returns `true` if another turn is needed at once: this turn has written its share, or
-    /// writing has failed.
+    /// Runs the machine's part of the turn, and writes. Also returns `true` if another turn is needed at once: this turn has written
+    /// [`BYTES_PER_TURN`], or writing has failed.
     fn turn(&mut self, cx: &mut Context<'_>) -> (TurnOutcome<M::Event>, bool) {
         let was_writing = self.writing;
         let mut bytes = 0;
@@ -583,7 +591,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         (outcome, bytes >= BYTES_PER_TURN || was_writing && !self.writing)
     }
 
-    /// Flushes once, if necessary. `has_output` is `true` if the machine has more output.
+    /// Flushes once, if anything is unwritten. `has_output` is `true` if the machine has more output.
     fn flush(&mut self, cx: &mut Context<'_>, has_output: bool) {
         let all_sent = !self.outgoing.has_remaining() && !has_output;
         self.unwritten |= !all_sent;
@@ -592,18 +600,19 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         }
     }
 
-    /// Returns `true` if the state of the driver allows that a frame is written between two turns: every earlier frame is written, and
-    /// neither side has ended. The transport must [send anywhere](FrameIo::sends_anywhere), too.
+    /// Returns `true` if the state of the driver allows an early send: every earlier frame is written, and neither side has ended. The
+    /// transport must allow it, too ([`FrameIo::sends_anywhere`]).
     pub fn sends_early(&self) -> bool {
         let is_idle = !self.unwritten && self.arrived.is_empty() && self.reading && self.writing;
-        // Without a task there was no turn yet, or `send_early` has panicked.
+        // There is no task before the first turn, and after a panic within `send_early`.
         is_idle && self.task.is_some()
     }
 
-    /// Writes the frames that `take` moves from the machine into the encoder, between two turns. `take` returns the state of the machine
-    /// afterwards, and `true` if it has events. Returns `false` if a turn is still needed: wake the task of the driver then.
+    /// Makes an early send: writes the frames that `take` moves from the machine into the encoder. `take` returns the state of the machine
+    /// afterwards, and `true` if the machine has events. This method returns `false` if a turn is still needed; wake the task of the driver
+    /// then.
     pub fn send_early(&mut self, take: impl FnOnce(&mut LineEncoder) -> (TurnOutcome<M::Event>, bool)) -> bool {
-        // The task is taken while other code runs, so that `self.task` stays `None` if that code panics.
+        // The task is taken out while `take` and the transport run, so that `self.task` stays `None` if one of them panics.
         let Some(task) = self.task.take() else { return false };
         let (outcome, has_events) = take(&mut self.outgoing);
         let cx = &mut Context::from_waker(&task);
@@ -621,7 +630,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         !more && outcome.until.is_none_or(|at| self.timer_up_to(at).is_some())
     }
 
-    /// Passes the frames in `outgoing` to the transport, and returns `true` if the transport would take more in this turn.
+    /// Passes the frames in `outgoing` to the transport. Returns `true` if all were taken and the transport is ready for more in this turn.
     fn send(&mut self, cx: &mut Context<'_>, bytes: &mut usize) -> Result<bool, I::Error> {
         while *bytes < BYTES_PER_TURN && self.io.poll_ready(cx)?.is_ready() {
             let waiting = self.outgoing.remaining();
@@ -636,7 +645,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         Ok(false)
     }
 
-    /// Calls the closure `write`, and returns its result. Returns `false` if writing has failed, now or before.
+    /// Calls the closure `write` and returns its result, or returns `false` if writing has failed, now or before.
     fn write(&mut self, write: impl FnOnce(&mut Self) -> Result<bool, I::Error>) -> bool {
         if !self.writing {
             return false;
@@ -653,7 +662,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         })
     }
 
-    /// Writes and flushes the last output, then closes the transport. The machine is closed, and its events were returned.
+    /// Writes and flushes the last output, then closes the transport. Called once the machine is closed and has no more events.
     fn close(&mut self, cx: &mut Context<'_>, more_to_write: bool) -> Poll<()> {
         if self.writing {
             let now = self.timer.now();
@@ -675,7 +684,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
 
     /// Sets the timer for `until`. Wakes the task at once if that time has passed, or if `has_more_work`.
     fn wait(&mut self, cx: &mut Context<'_>, now: Instant, until: Option<Instant>, has_more_work: bool) {
-        // If the deadline has already passed, one more turn is enough, since each turn reads the clock.
+        // If the deadline has already passed, the next turn handles it, since each turn reads the clock.
         let due = match until {
             Some(at) => self.set_timer(cx, now, at).is_ready(),
             None => {
@@ -688,7 +697,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         }
     }
 
-    /// Sets the timer, unless it is already set for a time up to `at`. A deadline that moves with every call then costs a needless turn
+    /// Sets the timer, unless it is already set for `at` or an earlier time. So a deadline that each call makes later costs a needless turn
     /// from time to time, instead of two changes of the runtime's timers for each call.
     fn set_timer(&mut self, cx: &mut Context<'_>, now: Instant, at: Instant) -> Poll<()> {
         let set = self.timer_up_to(at).filter(|set| now < *set);
@@ -703,7 +712,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         fired
     }
 
-    /// Forgets a timer that is due, or near enough to wake the task early: it is no longer certain to cause the next turn.
+    /// Clears `timer_at` if the timer is due within [`NEAR`]: the timer may have woken the task already, and is no longer certain to do so.
     fn forget_near_timer(&mut self, now: Instant) {
         self.timer_at = self.timer_at.filter(|set| now.saturating_add(NEAR) < *set);
     }

@@ -1,6 +1,6 @@
 //! JSON-RPC errors, and violations: rules that the peer broke.
 //!
-//! Misuse of a method is the third kind of error: each method has an error type of its own, next to it.
+//! The third kind of error is misuse of a method. Its types, one for each method, are defined next to the methods.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -21,11 +21,11 @@ pub struct RpcError {
 }
 
 impl RpcError {
-    /// Not JSON.
+    /// The frame is not JSON.
     pub const PARSE: i64 = -32700;
-    /// JSON, but not a JSON-RPC message, or a message that is not allowed at this point.
+    /// The frame is JSON, but not a JSON-RPC message, or the message is not allowed at this point.
     pub const INVALID_REQUEST: i64 = -32600;
-    /// No such method, or a method that this end does not offer.
+    /// There is no such method, or this end does not offer it.
     pub const METHOD_NOT_FOUND: i64 = -32601;
     /// Parameters of the wrong shape; an unknown tool, prompt or cursor.
     pub const INVALID_PARAMS: i64 = -32602;
@@ -39,16 +39,16 @@ impl RpcError {
     pub const HEADER_MISMATCH: i64 = -32020;
     /// The request needs a capability that the client did not declare (MCP 2026-07-28).
     pub const MISSING_CAPABILITY: i64 = -32021;
-    /// The version that the request names is not served (MCP 2026-07-28). The data of the error lists the served versions: `{supported,
-    /// requested}`.
+    /// The version that the request names is not served (MCP 2026-07-28). The data of the error, `{supported, requested}`, has the versions
+    /// that are served and the one that was requested.
     pub const UNSUPPORTED_VERSION: i64 = -32022;
-    /// The user declined.
+    /// The user declined to answer an input request.
     pub const USER_REJECTED: i64 = -1;
-    /// The call that the input request belonged to has ended. Not part of MCP: this crate's own code.
+    /// The call that the input request belonged to has ended. This code is not part of MCP, but this crate's own.
     pub const CANCELLED: i64 = -32800;
-    /// Sampling nested too deep. Not part of MCP: this crate's own code.
+    /// The request for sampling is nested too deep. This code is not part of MCP, but this crate's own.
     pub const TOO_DEEP: i64 = -32808;
-    /// Too many requests in flight, or the session is closing. Not part of MCP: this crate's own code.
+    /// There are too many requests in flight, or the session is closing. This code is not part of MCP, but this crate's own.
     pub const BUSY: i64 = -32809;
 
     /// An error without data.
@@ -87,7 +87,7 @@ macro_rules! violations {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
         /// A rule that the peer broke. The session continues, except after [`Violation::FrameTooLarge`].
         ///
-        /// There is one variant for each rule. [`crate::Stats::violations`] counts each of them.
+        /// There is one variant for each rule. [`crate::Stats::violations`] has a count for each variant.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         pub enum Violation {
@@ -108,21 +108,21 @@ macro_rules! violations {
 }
 
 violations! {
-    /// The frame is not JSON, or not UTF-8. A callee answers with -32700.
+    /// A frame that is not JSON, or not UTF-8. A callee answers with -32700.
     NotJson = "a frame that is not JSON",
-    /// Nested deeper than [`crate::Limits::json_depth`]. A callee answers with -32700.
+    /// A frame nested deeper than [`crate::Limits::json_depth`]. A callee answers with -32700.
     TooDeep = "a frame nested too deep",
-    /// Longer than [`crate::Limits::frame_bytes`]. The session closes.
+    /// A frame longer than [`crate::Limits::frame_bytes`]. The session closes.
     FrameTooLarge = "a frame over the size limit",
-    /// JSON, but neither request, notification nor response (JSON-RPC 2.0 sections 4 and 5). Answered with -32600.
+    /// JSON that is neither a request, a notification nor a response (JSON-RPC 2.0 sections 4 and 5). Answered with -32600.
     InvalidEnvelope = "a frame that is no JSON-RPC 2.0 message",
-    /// `id`, `method`, `params`, `result`, `error`, `jsonrpc` or `_meta` is repeated. Answered with -32600.
+    /// A message in which `id`, `method`, `params`, `result`, `error`, `jsonrpc` or `_meta` is repeated. A request is answered with -32600.
     RepeatedMember = "a message that repeats a member",
     /// An array in a revision without batches, an empty array, or an array longer than [`crate::Limits::batch`].
     InvalidBatch = "a batch where none is allowed, an empty or an oversized one",
     /// A response to an id that we never used.
     UnknownResponse = "a response to a request that was never made",
-    /// A response that is neither a result object nor a valid error. Its call settles as [`crate::Outcome::Invalid`].
+    /// A response that has neither a result object nor a valid error. The call settles as [`crate::Outcome::Invalid`].
     InvalidResponse = "a response of the wrong shape",
     /// An error response without an id: the peer could not read a frame of ours.
     ErrorWithoutId = "an error that names no request",
@@ -149,7 +149,8 @@ violations! {
     InvalidProgress = "progress of the wrong shape",
     /// Progress for a token that we never used. Dropped.
     UnknownProgress = "progress for a call that was never made",
-    /// A notice or an acknowledgement for a subscription that was never made, or a notice before its acknowledgement. Dropped.
+    /// A notice or an acknowledgement for a subscription that was never made, or a notice for a subscription that is not yet acknowledged.
+    /// Dropped.
     UnknownSubscription = "a notice for a subscription that was not agreed on",
     /// Progress that does not increase. Dropped, and reported at most once per rate window of a call.
     ProgressNotIncreasing = "progress that does not increase",

@@ -21,9 +21,10 @@
 //!   lists the guarantees G1 to G16.
 //! * [`Config`] has the [`Protocol`], [`Limits`], [`Timeouts`] and [`ProgressPolicy`] of a session. Sessions can share a configuration.
 //! * A session returns [`Event`] and [`Transmit`]; its methods take [`Invoke`], [`Reply`], [`Ask`] and [`Answer`].
-//! * [`drive`] is the event loop as a future, for a transport and a timer of your own; [`lines`] splits a byte stream into frames at
-//!   newlines.
-//! * [`http`] is MCP over Streamable HTTP: both ends, each between an HTTP library and its sessions, and the codecs of headers and events.
+//! * [`drive`] is the event loop as a future, for a transport and a timer of your own; [`lines`] splits a byte stream into frames at line
+//!   feeds.
+//! * [`http`] is MCP over Streamable HTTP: the machines of both ends, which stand between an HTTP library and sessions, and the codecs of
+//!   headers and events.
 //! * [`json`] has JSON text as slices of a frame, [`dialect`] the types of messages, [`table`] maps keyed by ids.
 //!
 //! ```
@@ -41,7 +42,7 @@
 //!
 //! | Feature | Default | |
 //! |---|---|---|
-//! | `std` | on | `std` in the dependencies; nothing of a session changes without it |
+//! | `std` | on | turns on `std` in the dependencies; a session behaves the same without it |
 //! | `no-cas` | off | `Arc` of `portable-atomic-util`, for targets without compare-and-swap |
 //!
 //! No input makes this crate panic. Every bound is in [`Limits`].

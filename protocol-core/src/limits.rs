@@ -14,17 +14,17 @@ pub struct Limits {
     /// The maximum number of calls in flight in each direction, and of input requests in each direction. A cancelled inbound call counts
     /// until its handler has ended. Default: 1024.
     pub in_flight: usize,
-    /// The maximum rate of requests of the peer, of all kinds together, per second. It is a token bucket of that size: the peer may send that
-    /// many requests at once, and then one more each time that a token is refilled. A request above the rate is answered with
-    /// [`crate::RpcError::BUSY`]. A request that is refused counts, too; a ping, `server/discover` and a handshake do not. Over HTTP a request
-    /// without a handshake has a session of its own, so that this limit has no effect: a layer around the service can limit its clients by
-    /// their address. Default: `None`, no bound.
+    /// The maximum number of requests of the peer per second, of all kinds together. The session counts them with a token bucket of this
+    /// size: the peer may send this many requests at once, and then one more each time that a token is refilled. A request above the rate is
+    /// answered with [`crate::RpcError::BUSY`]. Refused requests count, too; a ping, `server/discover` and a handshake do not. The limit has
+    /// no effect on a request over HTTP without a handshake, since each has a session of its own; a layer around the service can limit such
+    /// clients by their address. Default: `None`, no bound.
     pub requests_per_second: Option<u32>,
     /// The maximum number of resources in one `subscriptions/listen` (MCP 2026-07-28), in both directions; a longer list is refused. Default:
     /// 1024.
     pub subscriptions: usize,
-    /// The maximum number of rounds of input requests that a call of ours answers (MCP 2026-07-28). The next round ends the call with
-    /// [`crate::Invalid::TooManyRounds`]. Default: 8.
+    /// The maximum number of rounds of input requests that are answered for one outbound call (MCP 2026-07-28). The next round ends the
+    /// call with [`crate::Invalid::TooManyRounds`]. Default: 8.
     pub input_rounds: u8,
     /// The maximum number of messages in a batch (MCP 2025-03-26 only). Default: 64.
     pub batch: usize,
@@ -41,11 +41,12 @@ pub struct Limits {
     /// that lane. If the peer then reads none of them for [`crate::Timeouts::close_grace`], the lane is closed; if the lane is the channel,
     /// the session closes with [`crate::CloseReason::Overload`]. Default: 256.
     pub unsolicited_replies: usize,
-    /// The maximum number of open lanes beside the channel. Default: 1024.
+    /// The maximum number of open lanes, not counting the channel. Default: 1024.
     pub lanes: usize,
-    /// The maximum number of alarms that are set. Default: 4096.
+    /// The maximum number of alarms that may be set at the same time. Default: 4096.
     pub alarms: usize,
-    /// The number of ids of the peer that are remembered after their exchange has ended, to report reuse. Default: 256.
+    /// The number of ids of the peer that are remembered after their exchanges have ended, to report an id that is used again. Default:
+    /// 256.
     pub tombstones: usize,
     /// The maximum size of a checkpoint in bytes. Default: 1 MiB.
     pub checkpoint_bytes: usize,

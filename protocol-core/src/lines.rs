@@ -1,7 +1,7 @@
 //! Newline framing: one JSON-RPC message on each line, as on stdio, sockets and pipes (`docs/protocols/mcp.md`, "Framing on byte streams").
 //!
-//! A transport reads into a [`LineDecoder`], which returns frames, and writes from a [`LineEncoder`], which takes frames. Neither does I/O
-//! or parses frames: a malformed line is a frame, too, and the session rejects it.
+//! A transport reads into a [`LineDecoder`], which returns frames, and writes from a [`LineEncoder`], which takes frames. Neither of the
+//! two does I/O or parses frames: a line that is not JSON is a frame, too, and the session rejects it.
 //!
 //! ```
 //! use bytes::{Buf, BufMut, Bytes};
@@ -27,60 +27,60 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use crate::byte_queue::{BASE_CAPACITY, ByteQueue, KEPT_FRAMES, LONG, QUIET_READS};
 use crate::sink::FrameSink;
 
-/// The largest buffer that is kept although a buffer of [`BASE_CAPACITY`] would be enough.
+/// The size in bytes up to which a buffer is kept, although a buffer of [`BASE_CAPACITY`] would be enough.
 const BASE_KEPT: usize = 2 * BASE_CAPACITY;
-/// The size of a read buffer while reads fill it.
+/// The size of a read buffer in bytes while reads fill the space that they get.
 const BURST: usize = 4 * BASE_CAPACITY;
-/// The minimum space for a read.
+/// The minimum space for a read, in bytes.
 const MIN_ROOM: usize = BASE_CAPACITY / 2;
-/// The maximum space for a read of [`LineDecoder::read_with`].
+/// The maximum space for a read of [`LineDecoder::read_with`], in bytes.
 const MAX_CLEARED: usize = 64 * 1024;
-/// The maximum number of bytes that a frame is shorter than its line: a byte order mark and a carriage return.
+/// The maximum number of bytes that are removed from a line to get its frame: a byte order mark and a carriage return.
 const TRIMMED: usize = BYTE_ORDER_MARK.len() + 1;
 const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
-/// Frames of this length or more are written from their own memory. Shorter frames are copied into one piece, since copying one costs less
-/// than writing one more piece.
+/// The length in bytes from which a frame is written from its own memory. Shorter frames are copied into one piece, since copying such a
+/// frame costs less than writing one more piece.
 const SEPARATE: usize = 4 * 1024;
 
 /// Splits a byte stream into frames.
 ///
-/// A frame is a line without its line feed, one carriage return before that, and a byte order mark at its beginning. Blank lines give no
-/// frame. It does not matter how the bytes were split into reads, and no byte is searched twice.
+/// A frame is a line, from which the line feed, one carriage return before the line feed, and a byte order mark at the beginning are
+/// removed. Blank lines give no frame. The frames do not depend on how the bytes were split into reads, and no byte is searched twice.
 ///
 /// A line longer than the limit becomes one frame of its first `limit + 1` bytes, as soon as they have arrived; the rest of the line is
-/// discarded. A session that gets this frame, longer than [`crate::Limits::frame_bytes`], closes with
-/// [`crate::CloseReason::FrameTooLarge`]. Such a frame may end within a character.
+/// discarded. The frame may end within a UTF-8 character. A session that gets such a frame, longer than [`crate::Limits::frame_bytes`],
+/// closes with [`crate::CloseReason::FrameTooLarge`].
 ///
 /// Frames are slices of the read buffer. A frame keeps alive either a buffer of a few reads (at most 16 KiB) or no more than eight times
-/// its own length: short frames that arrived after a long one are copied out of its large buffer. The decoder itself never holds more than
-/// the limit and one read. It keeps a large buffer for the next long line, until 64 shorter lines were returned or
+/// its own length: short frames that arrived after a long frame are copied out of the large buffer. The decoder holds the bytes of at most
+/// one line, up to the limit, and of one read. It keeps a large buffer for the next long line, until 64 shorter lines were returned or
 /// [`LineDecoder::release_memory`] is called.
 #[derive(Debug)]
 pub struct LineDecoder {
     /// The bytes that were read and not yet returned, followed by `spare` bytes.
     buffer: BytesMut,
-    /// The number of bytes at the end of `buffer` that were zeroed to be read into, and not used.
+    /// The number of bytes at the end of `buffer` that were zeroed for a read, and that the read did not fill.
     spare: usize,
-    /// The capacity that the memory of `buffer` was allocated with; it includes the bytes that were returned.
+    /// The capacity that the memory of `buffer` was allocated with, including the space of frames that were returned.
     full_capacity: usize,
     /// The number of reads in a row that did not fill their space.
     quiet_reads: u8,
     /// The number of bytes at the beginning of `buffer` that hold no line feed.
     searched: usize,
     limit: usize,
-    /// The memory of the last long line, empty and perhaps still in use by its frame.
+    /// The memory of the last long line. It is empty, but the frame of that line may still be a slice of it.
     kept: Option<KeptBuffer>,
     /// `true` while the rest of a line that is too long is discarded.
     discarding: bool,
 }
 
-/// The memory of a long line, for the next one.
+/// The memory of a long line, kept for the next long line.
 #[derive(Debug)]
 struct KeptBuffer {
     memory: BytesMut,
     /// The capacity of `memory`.
     full_capacity: usize,
-    /// The number of shorter lines that were returned since then.
+    /// The number of shorter lines that were returned after that line.
     unused_for: u8,
 }
 
@@ -105,8 +105,8 @@ impl LineDecoder {
         self.limit = limit;
     }
 
-    /// Space to read into, at least 2 KiB. Take all frames first, so that only the beginning of one line is left in the buffer. The space
-    /// grows with the line, so that long lines are read in few large pieces.
+    /// Space to read into, at least 2 KiB. Call [`Self::next_frame`] until it returns `None` first, so that only the beginning of one line
+    /// is left in the buffer. The space grows with that line, so that long lines are read in few large pieces.
     pub fn space(&mut self) -> Limit<&mut BytesMut> {
         self.make_room(MIN_ROOM);
         self.drop_spare();
@@ -114,8 +114,8 @@ impl LineDecoder {
         (&mut self.buffer).limit(room)
     }
 
-    /// Calls `read` with initialized memory; `read` fills its beginning and returns the number of bytes. The slice contains zeros or bytes
-    /// of an earlier read. It is at most 64 KiB long, so that the space for a long line is not zeroed before it is needed.
+    /// Calls `read` with a slice, whose beginning `read` fills; `read` returns the number of bytes that it has filled. The slice contains
+    /// zeros or bytes of an earlier read. It is at most 64 KiB long, so that the space for a long line is not zeroed before it is needed.
     pub fn read_with(&mut self, read: impl FnOnce(&mut [u8]) -> usize) {
         self.make_room(MIN_ROOM);
         let held = self.held();
@@ -129,15 +129,15 @@ impl LineDecoder {
         self.spare = self.spare.saturating_sub(count.min(room));
     }
 
-    /// Appends a copy of `bytes` that were read elsewhere. Take all frames afterwards.
+    /// Appends a copy of `bytes` that were read elsewhere. Call [`Self::next_frame`] afterwards until it returns `None`.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.make_room(bytes.len());
         self.drop_spare();
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Frees the memory that is kept for the next long line. For a connection that has been idle for a while; [`crate::drive::Driver`]
-    /// calls it through [`crate::drive::FrameIo::release_memory`].
+    /// Frees the memory that is kept for the next long line. Call this method when a connection has been idle for a while;
+    /// [`crate::drive::Driver`] does so through [`crate::drive::FrameIo::release_memory`].
     pub fn release_memory(&mut self) {
         self.kept = None;
         if self.full_capacity > BASE_KEPT && self.held() == 0 {
@@ -193,15 +193,15 @@ impl LineDecoder {
         }
     }
 
-    /// Memory for a line of `wanted` bytes, if that is long and there was a long line before: the memory of that line, or, while its frame is
-    /// in use, new memory of the same size, so that the new line is not copied as it grows.
+    /// Memory for a line of `wanted` bytes, if the line is long and there was a long line before: the memory of the earlier line, or, while
+    /// the frame of that line is in use, new memory of the same size, so that the new line is not copied as it grows.
     fn take_kept(&mut self, wanted: usize) -> Option<(BytesMut, usize)> {
         let KeptBuffer { mut memory, full_capacity, .. } = if wanted >= LONG { self.kept.take()? } else { return None };
         let is_free = memory.try_reclaim(full_capacity);
         (full_capacity >= wanted).then(|| (if is_free { memory } else { BytesMut::with_capacity(full_capacity) }, full_capacity))
     }
 
-    /// Counts a line that was returned, and frees the memory of the last long line once enough lines have not needed it.
+    /// Counts a line that was returned, and frees the memory of the last long line after enough shorter lines.
     #[cold]
     fn count_unused(&mut self) {
         if let Some(kept) = &mut self.kept {
@@ -215,7 +215,7 @@ impl LineDecoder {
     /// The next frame, or `None` if its line is not complete.
     #[inline]
     pub fn next_frame(&mut self) -> Option<Bytes> {
-        // Checked first, since this method is called twice for each read: before the read, and after its last frame.
+        // The quick case: each read has two calls that find nothing, one before the read and one after its last frame.
         if self.searched == self.held() { None } else { self.search() }
     }
 
@@ -239,7 +239,7 @@ impl LineDecoder {
         }
     }
 
-    /// Returns the frame of a line that is too long, before its line feed has arrived. The buffer contains no line feed.
+    /// Returns the frame of a line whose line feed has not arrived, if the line is already too long. The buffer contains no line feed.
     fn unfinished(&mut self) -> Option<Bytes> {
         if self.discarding {
             self.clear();
@@ -281,7 +281,7 @@ impl LineDecoder {
             line.truncate(line.len().saturating_sub(1));
         }
         if line.len() > self.limit {
-            // Checked first, so that the result does not depend on how much of the line has arrived.
+            // Checked before blank lines are, so that the result does not depend on how much of the line has arrived.
             line.truncate(self.limit.saturating_add(1));
         } else if line.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r')) {
             return None;
@@ -291,8 +291,8 @@ impl LineDecoder {
     }
 }
 
-/// Finds the first line feed. Most bytes are checked thirty-two at a time (the inner loop has no exit, so that the compiler vectorizes it),
-/// the last bytes eight at a time.
+/// Returns the offset of the first line feed. Bytes are checked thirty-two at a time (the inner loop has no exit, so that the compiler
+/// vectorizes it), and from the block with the line feed on, or near the end, eight at a time.
 fn find_line_feed(bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
     const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
@@ -306,7 +306,8 @@ fn find_line_feed(bytes: &[u8]) -> Option<usize> {
     }
     let mut within = None;
     while let Some((eight, tail)) = rest.split_first_chunk::<8>() {
-        // Zero where a line feed is. The lowest high bit of `found` belongs to the first zero; bits above it may be wrong.
+        // A byte of `word` is zero where a line feed is. The lowest bit that is set in `found` belongs to the first zero byte; bits above
+        // it may be set wrongly.
         let word = u64::from_le_bytes(*eight) ^ FEEDS;
         let found = word.wrapping_sub(ONES) & !word & HIGH;
         if found != 0 {
@@ -321,9 +322,9 @@ fn find_line_feed(bytes: &[u8]) -> Option<usize> {
 
 /// Joins frames into bytes to write, with a line feed after each.
 ///
-/// It is a [`Buf`]: write from [`Buf::chunk`] (or, with the feature `std`, from `chunks_vectored`) and [`Buf::advance`] by the number of
-/// bytes that were written. Short frames are copied into one piece, long frames are not copied. The encoder is not bounded: stop pushing while
-/// [`Buf::remaining`] is too large.
+/// It is a [`Buf`]: write from [`Buf::chunk`] (or, with the feature `std`, from `chunks_vectored`), then call [`Buf::advance`] with the
+/// number of bytes that were written. Short frames are copied into one piece, long frames are not copied. The size of the encoder is not
+/// bounded: stop pushing while [`Buf::remaining`] is too large.
 #[derive(Debug, Default)]
 pub struct LineEncoder {
     /// The pieces that are written first.
@@ -356,13 +357,13 @@ impl LineEncoder {
         }
     }
 
-    /// Removes and returns the first frame, for transports that send frames and not lines; the rest of the frame, if it was partly written.
-    /// A short frame is a slice of the piece that it was copied into, and keeps that piece alive.
+    /// Removes and returns the first frame, for transports that send frames and not lines. Of a frame that was partly written, returns the
+    /// rest. A short frame is a slice of the piece that it was copied into, and keeps that piece alive.
     pub fn next_frame(&mut self) -> Option<Bytes> {
         self.end_joined_piece();
         let first = self.pieces.front_mut()?;
         let Some(end) = find_line_feed(first) else {
-            // A long frame. Its line feed is the first byte after it.
+            // The piece is a long frame. Its line feed is the first byte after the piece.
             let frame = self.pieces.pop_front();
             self.in_pieces = self.in_pieces.saturating_sub(frame.as_ref().map_or(0, Bytes::len));
             self.advance(1);

@@ -8,22 +8,22 @@ use serde::{Deserialize, Serialize};
 use crate::dialect::{Content, ToolOutput};
 use crate::json::{Json, JsonError, Text};
 
-/// The state of a batch job: the numbers of its items, the results, and the errors.
+/// The state of a job that works through a list: the numbers of items, the results, and the errors.
 ///
 /// A handler stores the state with [`crate::Session::checkpoint`] as the job proceeds, and returns it at the end. As a tool result it becomes
 /// one block of pretty-printed text, and structured content with the same members.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartialResult {
-    /// The way in which the job ended; `None` while the job runs, and so in every checkpoint.
+    /// The way in which the job ended. `None` while the job runs, so every checkpoint has `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<Status>,
     /// The number of items.
     pub total: u64,
-    /// Items that succeeded.
+    /// The number of items that succeeded.
     pub processed: u64,
-    /// Items that failed.
+    /// The number of items that failed.
     pub failed: u64,
-    /// Items not done: `total - processed - failed`. An interrupted item counts as not done.
+    /// The number of items that are not done: `total - processed - failed`. An interrupted item counts as not done.
     pub remaining: u64,
     /// One entry for each item that succeeded, in order.
     pub results: Vec<ItemResult>,
@@ -83,7 +83,7 @@ impl PartialResult {
         self.errors.push(ItemError { id: id.into(), error: error.into() });
     }
 
-    /// Items tried so far.
+    /// The number of items that have succeeded or failed so far.
     #[must_use]
     pub const fn done(&self) -> u64 {
         self.processed.saturating_add(self.failed)
@@ -92,13 +92,13 @@ impl PartialResult {
     /// Returns the state as a checkpoint.
     ///
     /// # Errors
-    /// None in practice: every member can be serialized.
+    /// There are none in practice, since every member can be serialized.
     pub fn checkpoint(&self) -> Result<Json, JsonError> {
         Json::encode(self)
     }
 
-    /// Returns the state as the result of a tool that ended with `status`. [`ToolOutput::is_error`] is set if no item succeeded and the job
-    /// is not complete.
+    /// Returns the state as the result of a tool that ended with `status`. [`ToolOutput::is_error`] is `true` if the job was cut short
+    /// before any item succeeded.
     #[must_use]
     pub fn into_output(mut self, status: Status) -> ToolOutput {
         self.status = Some(status);

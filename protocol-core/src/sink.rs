@@ -2,13 +2,14 @@
 
 use bytes::Bytes;
 
-/// The maximum number of frames that are pushed at once.
+/// The maximum number of frames that one call of [`FrameSink::fill`] pushes.
 const FRAMES_AT_ONCE: usize = 64;
 /// The number of bytes in a sink at which no further frame is pushed.
 const BYTES_AT_ONCE: usize = 32 * 1024;
 
-/// A sink for frames that are written together, in their order. [`Session::poll_transmits`](crate::Session::poll_transmits) fills it.
-/// [`LineEncoder`](crate::lines::LineEncoder) implements it for transports of lines.
+/// A sink for frames that are written together, in the order in which they are pushed.
+/// [`Session::poll_transmits`](crate::Session::poll_transmits) fills a sink. For transports of lines the sink is a
+/// [`LineEncoder`](crate::lines::LineEncoder).
 pub trait FrameSink {
     /// Adds a frame, which contains no line feed.
     fn push(&mut self, frame: Bytes);
@@ -21,8 +22,8 @@ pub trait FrameSink {
     /// The number of bytes in the sink.
     fn held(&self) -> usize;
 
-    /// Calls `push_next`, which pushes one frame, or returns `false` if there is none. Stops when there is none, when 64 frames were pushed,
-    /// or when the sink holds 32 KiB. Returns `true` if there may be more frames.
+    /// Calls `push_next` repeatedly, which pushes one frame, or returns `false` if there is none left. Stops when none is left, when 64
+    /// frames were pushed, or when the sink holds 32 KiB. Returns `true` if there may be more frames.
     fn fill(&mut self, mut push_next: impl FnMut(&mut Self) -> bool) -> bool
     where
         Self: Sized,

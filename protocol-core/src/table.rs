@@ -1,13 +1,13 @@
 //! Maps whose keys are consecutive numbers, chosen by the owner of the map.
 //!
 //! A look-up is one multiplication and, nearly always, one comparison. Entries move only when the table grows or shrinks. A peer cannot
-//! choose the keys, but it can choose which of them stay live, and so make some collide. A look-up then also compares the colliding keys, of
-//! which there are at most as many as may be in flight.
+//! choose the keys, but it can choose which calls it leaves open, and so make the keys of these calls collide. A look-up then also compares
+//! colliding keys, at most as many as calls may be in flight.
 
 use alloc::vec::Vec;
 use core::fmt;
 
-/// A key of a [`Table`]: a consecutive number, which is never used twice.
+/// A key of a [`Table`]. The keys of a table are consecutive numbers, and none is used twice.
 pub trait Id: Copy + Ord {
     /// The number.
     fn number(self) -> u64;
@@ -16,13 +16,13 @@ pub trait Id: Copy + Ord {
 /// A map from ids to the state of live calls, for a [`Session`](crate::Session) and for types that wrap one.
 #[derive(Clone)]
 pub struct Table<K, V> {
-    /// The entries, live and vacant. Their order depends only on the operations.
+    /// The entries, live and vacant. Their order depends only on the operations on the table, not on hashes.
     entries: Vec<Entry<K, V>>,
     /// The index of the vacant entry that is used next; [`NONE`] if there is none.
     vacant: u32,
     len: usize,
-    /// The index of each live entry in `entries`, by the hash of its id: open addressing, at most half full, with a length that is a power
-    /// of two. Empty while the table is so small that a linear search is faster.
+    /// A hash table, from the id of each live entry to its index in `entries`: open addressing, at most half full, with a length that is a
+    /// power of two. Empty while there are so few entries that a linear search is faster.
     slots: Vec<u32>,
 }
 
@@ -35,7 +35,7 @@ struct Entry<K, V> {
     next: u32,
 }
 
-/// The index that stands for no entry. No table grows so large.
+/// The index that stands for no entry. No table grows so large that it is the index of one.
 const NONE: u32 = u32::MAX;
 
 /// The minimum capacity of a table that is not empty, up to which a look-up is a linear search.
@@ -60,24 +60,24 @@ impl<K: Id, V> Table<K, V> {
         self.len == 0
     }
 
-    /// The value of `id`, if it is live.
+    /// The value of `id`, if there is a live entry.
     #[must_use]
     #[inline]
     pub fn get(&self, id: &K) -> Option<&V> {
         self.entries.get(self.find(*id)?.index)?.value.as_ref()
     }
 
-    /// A mutable reference to the value of `id`, if it is live.
+    /// A mutable reference to the value of `id`, if there is a live entry.
     #[inline]
     pub fn get_mut(&mut self, id: &K) -> Option<&mut V> {
         let found = self.find(*id)?;
         self.entries.get_mut(found.index)?.value.as_mut()
     }
 
-    /// Adds a value. `id` must be new; of two values with the same id, either may be found.
+    /// Adds a value. `id` must be new. If it is not, later look-ups may find either value.
     ///
     /// # Panics
-    /// In debug builds, if `id` is live.
+    /// In debug builds, if `id` has a live entry.
     #[inline]
     pub fn insert(&mut self, id: K, value: V) {
         debug_assert!(self.find(id).is_none(), "a number that is used twice");
@@ -97,7 +97,7 @@ impl<K: Id, V> Table<K, V> {
         self.len = self.len.saturating_add(1);
     }
 
-    /// Removes the entry of `id` after calling `last` with its value, and returns what `last` returned. `None` if `id` is not live.
+    /// Calls `last` with the value of `id`, removes the entry, and returns the result of `last`. Returns `None` if `id` has no live entry.
     pub fn end<R>(&mut self, id: &K, last: impl FnOnce(&mut V) -> R) -> Option<R> {
         let found = self.find(*id)?;
         let entry = self.entries.get_mut(found.index)?;
@@ -181,7 +181,8 @@ impl<K: Id, V> Table<K, V> {
         }
     }
 
-    /// Empties a slot. Moves up those later entries whose search passes that slot, so that a search can end at the first empty slot.
+    /// Empties the slot `gap`. Moves later indexes into the gap if their search passes it, so that a search can still end at the first
+    /// empty slot.
     fn vacate(&mut self, mut gap: usize) {
         let count = self.slots.len();
         let mut slot = gap;
@@ -225,8 +226,8 @@ struct Found {
     slot: Option<usize>,
 }
 
-/// The slot, of `count`, at which the search for an id begins. The factor 2^64 divided by the golden ratio spreads consecutive numbers
-/// evenly.
+/// The slot at which the search for an id begins, if there are `count` slots. The factor, 2^64 divided by the golden ratio, spreads
+/// consecutive numbers evenly.
 fn home(id: impl Id, count: usize) -> usize {
     let hash = id.number().wrapping_mul(0x9e37_79b9_7f4a_7c15);
     // The highest bits of the hash, scaled to the number of slots.
@@ -243,7 +244,7 @@ impl<K: Id, V> Default for Table<K, V> {
     }
 }
 
-/// Shows the entries, oldest first, without their layout.
+/// Shows the live entries, oldest first.
 impl<K: Id + fmt::Debug, V: fmt::Debug> fmt::Debug for Table<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ids = self.ids();

@@ -1,4 +1,4 @@
-//! Time as the session sees it: a number that its owner passes in.
+//! The time of a session: a number that its owner passes in.
 
 use core::fmt;
 use core::time::Duration;
@@ -6,8 +6,9 @@ use core::time::Duration;
 /// A point on the owner's monotonic time axis, in microseconds.
 ///
 /// The core never reads a clock: each method that depends on time takes an `Instant`. The owner chooses the origin of the axis. Time must
-/// not run backwards; a `now` before the latest one counts as the latest one. There is no conversion from `std::time::Instant`, since only
-/// the owner knows the origin. An owner that converts to a coarser clock rounds up, so that it never wakes just before a deadline.
+/// not run backwards; a `now` that is earlier than a previous one counts as the previous one. There is no conversion from
+/// `std::time::Instant`, since only the owner knows the origin. An owner that converts a deadline to a coarser clock rounds up, so that it
+/// never wakes just before the deadline.
 ///
 /// The axis is 584 000 years long. Arithmetic saturates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,7 +50,7 @@ impl Instant {
     }
 }
 
-/// Returns the earlier of two points; `None` counts as never.
+/// Returns the earlier of two points. `None` is later than every point.
 #[must_use]
 pub fn earlier(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
     match (one, other) {
