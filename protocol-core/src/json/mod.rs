@@ -1,4 +1,4 @@
-//! JSON payloads, which are slices of the frame that they arrived in.
+//! JSON text, usually slices of the frame that it arrived in.
 
 mod pretty;
 pub mod read;
@@ -22,7 +22,7 @@ use serde_json::value::RawValue;
 use scan::{Cursor, is_text};
 use write::write_string;
 
-/// The maximum nesting of a payload. It is lower than that of a frame, since a frame nests its payload further.
+/// The maximum nesting of a payload. It is lower than the maximum nesting of a frame, since a frame nests its payload further.
 const DEPTH: u8 = 120;
 
 /// Owned JSON text with valid syntax, usually a slice of the frame that it arrived in.
@@ -49,8 +49,8 @@ impl Json {
     /// Checks `text` and stores it without copying. White space around the value is dropped.
     ///
     /// # Errors
-    /// [`JsonError`] if it is not exactly one JSON value, nested at most 120 deep. (A frame adds a few levels, and this crate reads frames
-    /// of 128.)
+    /// [`JsonError`] if `text` is not exactly one JSON value, nested at most 120 deep. (A frame adds a few levels to its payload, and this
+    /// crate reads frames that are nested at most 128 deep.)
     pub fn parse(text: impl Into<Bytes>) -> Result<Self, JsonError> {
         let bytes = text.into();
         let value = if is_text(&bytes) { Cursor::new(&bytes, DEPTH).whole().ok() } else { None };
@@ -74,7 +74,7 @@ impl Json {
     /// # Errors
     /// [`JsonError::Decode`] if the text is not the JSON of a `T`; the message names the line and the column.
     pub fn decode<'a, T: Deserialize<'a>>(&'a self) -> Result<T, JsonError> {
-        // Decoded as `str`, so that the UTF-8 of its strings is not checked again.
+        // Decoded as `str`, so that serde_json does not check the UTF-8 of each string.
         serde_json::from_str(self.as_str()).map_err(|error| JsonError::Decode(describe(&error)))
     }
 
@@ -125,8 +125,8 @@ impl Json {
         self.0.first() == Some(&b'[')
     }
 
-    /// The text of a string, a slice of this text if nothing is escaped. `None` for another value, and for a string with an unpaired
-    /// surrogate.
+    /// The text of a JSON string; a slice of this text if the string has no escapes. `None` if the value is not a string, or has an
+    /// unpaired surrogate.
     #[must_use]
     pub fn as_text(&self) -> Option<Text> {
         self.text_of(self.as_bytes())
@@ -138,18 +138,18 @@ impl Json {
         read::member(self.as_bytes(), name).map(|value| self.part(value))
     }
 
-    /// The elements, if this is an array; none otherwise. Each is a slice of this text.
+    /// The elements, each a slice of this text, if this is an array. Otherwise the iterator is empty.
     pub fn elements(&self) -> impl Iterator<Item = Self> {
         read::elements(self.as_bytes()).into_iter().map(|value| self.part(value))
     }
 
-    /// The JSON itself, as text.
+    /// Returns the JSON text as [`Text`]; a JSON string keeps its quotes and escapes.
     #[must_use]
     pub fn into_text(self) -> Text {
         Text(self.0)
     }
 
-    /// Copies the text, so that it does not keep alive the frame that it arrived in.
+    /// Copies the text, so that this value does not keep alive the frame that it arrived in.
     pub fn detach(&mut self) {
         self.0 = Bytes::copy_from_slice(&self.0);
     }
@@ -174,9 +174,8 @@ impl Json {
         Self(text)
     }
 
-    /// Stores text that is known to be one JSON value, nested at most 120 deep. Nothing is checked: invalid text corrupts the frame that it
-    /// is written into, so use [`Json::parse`] for text from outside, and
-    /// [`write::Object::value`] to build an object.
+    /// Stores text that is known to be one JSON value, nested at most 120 deep. Nothing is checked, and invalid text corrupts the frame
+    /// that it is written into. Use [`Json::parse`] for text from outside, and [`write::Object::value`] to build an object.
     #[must_use]
     pub fn written(text: Vec<u8>) -> Self {
         Self(text.into())
@@ -245,19 +244,19 @@ impl fmt::Display for Json {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JsonError {
-    /// Not exactly one JSON value, or nested more than 120 deep.
+    /// The text is not exactly one JSON value, or is nested more than 120 deep.
     #[error("not a JSON value nested at most 120 deep")]
     Syntax,
-    /// JSON, but not that of the expected type.
+    /// The JSON cannot be deserialized as the expected type.
     #[error("unexpected JSON: {0}")]
     Decode(String),
-    /// A value that cannot be serialized.
+    /// The value cannot be serialized.
     #[error("cannot be written as JSON: {0}")]
     Encode(String),
 }
 
 impl JsonError {
-    /// Wraps an error of serde_json in writing a value.
+    /// Wraps an error of serde_json that occurred while it wrote a value.
     pub(crate) fn from_encoding(error: &serde_json::Error) -> Self {
         Self::Encode(describe(error))
     }
@@ -275,9 +274,9 @@ fn describe(error: &serde_json::Error) -> String {
 pub(crate) struct Frame<'a>(&'a Bytes);
 
 impl<'a> Frame<'a> {
-    /// Of frames up to this size, every payload is a slice.
+    /// The length of a frame in bytes, up to which every payload is a slice.
     const SMALL: usize = 4096;
-    /// Of a larger frame, a payload is a slice only if it is at least one `PART`th of it.
+    /// In a longer frame, a payload is a slice only if it is at least 1/`PART` as long as the frame.
     const PART: usize = 8;
 
     pub(crate) fn new(bytes: &'a Bytes) -> Self {
@@ -289,7 +288,7 @@ impl<'a> Frame<'a> {
         Json(self.slice(value))
     }
 
-    /// Like [`json`](Self::json), but the value is cut out after reading.
+    /// Like [`json`](Self::json), but a slice is made only later, by [`Payload::cut`].
     pub(crate) fn payload(self, value: &[u8]) -> Payload {
         match self.place(value).filter(|_| !self.is_small_part(value.len())) {
             Some(span) => Payload::At(span),
@@ -305,7 +304,8 @@ impl<'a> Frame<'a> {
         u32::try_from(self.0.len()).is_ok().then(|| scan::Span::new(from, from.wrapping_add(value.len())))
     }
 
-    /// The text of a JSON string in the frame; a slice of it if nothing is escaped.
+    /// The text of `value`, a JSON string in the frame; a slice of the frame if the string has no escapes. `None` if `value` is not a
+    /// string, or has an unpaired surrogate.
     pub(crate) fn text(self, value: &[u8]) -> Option<Text> {
         match read::string_bytes(value)? {
             Cow::Borrowed(plain) => Some(Text(self.slice(plain))),
@@ -324,12 +324,12 @@ impl<'a> Frame<'a> {
 
 /// The payload of a frame that is being read.
 ///
-/// The payload is cut out once the reader no longer needs the frame, so that there is only one reference to the bytes of the frame.
+/// The payload is cut out of the frame once nothing else needs the frame, so that the payload takes over the only reference to its bytes.
 #[derive(Debug)]
 pub(crate) enum Payload {
-    /// A range of the frame.
+    /// A range of the frame, not cut out yet.
     At(scan::Span),
-    /// A value of its own.
+    /// A value that is ready, usually a copy.
     Own(Json),
 }
 
@@ -348,7 +348,7 @@ impl Payload {
 pub struct Text(Bytes);
 
 impl Text {
-    /// Text with a static lifetime, without an allocation.
+    /// Text that is known at compile time, made without an allocation.
     #[must_use]
     pub const fn from_static(text: &'static str) -> Self {
         Self(Bytes::from_static(text.as_bytes()))

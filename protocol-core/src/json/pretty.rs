@@ -12,7 +12,7 @@ pub fn pretty(text: &str) -> String {
     let mut level = 0_usize;
     let mut in_string = false;
     let mut escaped = false;
-    // `true` after an opening bracket, whose line break is written once the container is known not to be empty.
+    // `true` after an opening bracket. Its line break is written with the next character, unless that closes the container.
     let mut opened = false;
     let longest = text.len().saturating_mul(MAX_GROWTH).saturating_add(1024);
     for letter in text.chars() {

@@ -1,7 +1,7 @@
-//! Reading JSON text that has passed a scan. The syntax is not checked again, and text stays bytes, since making a `str` would check each
-//! byte again.
+//! Reading JSON text that was scanned before: [`Json::parse`](super::Json::parse) has checked that it is UTF-8 and one value. The syntax is
+//! not checked again, and text stays bytes, since making a `str` would check each byte again.
 //!
-//! No input makes a function of this module panic or loop. The results for text that never passed a scan are unspecified.
+//! No input makes a function of this module panic or loop for ever. The results for text that was not scanned are unspecified.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -11,7 +11,7 @@ use core::str::FromStr;
 pub use super::scan::Kind;
 use super::scan::{self, byte, next, skip_plain};
 
-/// An object key as it is written in the text.
+/// The key of a member, as it is written in the text.
 #[derive(Clone, Copy, Debug)]
 pub struct Key<'a> {
     pub(super) quoted: &'a [u8],
@@ -33,7 +33,7 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// The bytes of the key, if none of them is escaped.
+    /// The bytes of the key, without quotes. `None` if the key has escapes.
     #[inline]
     pub fn plain(self) -> Option<&'a [u8]> {
         match self.quoted {
@@ -71,13 +71,13 @@ impl<'a> Members<'a> {
         (byte(text, start) == b'{').then_some(Self { text, at: next(start) })
     }
 
-    /// The offset of the end of the last member that was read.
+    /// The offset of the end of the last member that was read or skipped.
     pub(crate) fn offset(&self) -> usize {
         self.at
     }
 
-    /// Skips `written` if the text continues with exactly these bytes: members, with the separators before them. Their last value must be a
-    /// string or a container, since a longer number may begin like a shorter one.
+    /// Skips `written`, which is one or more members with the separators before them, if the text continues with exactly these bytes. The
+    /// last value in `written` must be a string or a container, since a longer number may begin like a shorter one.
     pub(crate) fn skip_written(&mut self, written: &[u8]) -> bool {
         let continues = self.text.get(self.at..).is_some_and(|rest| rest.starts_with(written));
         if continues {
@@ -105,7 +105,7 @@ impl<'a> Iterator for Members<'a> {
 
 /// A walk through a value and into its containers, which reads each byte once, at any depth of nesting.
 ///
-/// The position of a new walk is before a value. Each method says where the position is afterwards.
+/// The position of a new walk is before a value. The documentation of each method says where the position is afterwards.
 #[derive(Clone, Copy, Debug)]
 pub struct Walk<'a> {
     text: &'a [u8],
@@ -125,12 +125,13 @@ impl<'a> Walk<'a> {
         Kind::of(self.text.get(self.at..).unwrap_or_default())
     }
 
-    /// Enters the object or the array after the position. Continue with [`Self::next_key`] or [`Self::next_element`].
+    /// Moves into the object or the array after the position. Continue with [`Self::next_key`] or [`Self::next_element`].
     pub fn enter(&mut self) {
         self.at = next(self.at);
     }
 
-    /// Returns the key of the next member, and moves before its value. At the end of the object returns `None`, and moves after the object.
+    /// Returns the key of the next member, and moves before its value. If there are no more members, returns `None`, and moves after the
+    /// object.
     pub fn next_key(&mut self) -> Option<Key<'a>> {
         let text = self.text;
         let start = skip_separators(text, self.at);
@@ -143,7 +144,7 @@ impl<'a> Walk<'a> {
         Some(key)
     }
 
-    /// Moves before the next element. At the end of the array returns `false`, and moves after the array.
+    /// Moves before the next element, and returns `true`. If there are no more elements, returns `false`, and moves after the array.
     pub fn next_element(&mut self) -> bool {
         self.at = skip_separators(self.text, self.at);
         let has_ended = matches!(byte(self.text, self.at), b']' | 0);
@@ -153,14 +154,15 @@ impl<'a> Walk<'a> {
         !has_ended
     }
 
-    /// Returns the whole value, and moves after it. `None` if there is none.
+    /// Returns the whole value after the position, and moves after the value. `None` if there is no value.
     pub fn value(&mut self) -> Option<&'a [u8]> {
         let start = self.at;
         self.at = skip_value(self.text, start)?;
         self.text.get(start..self.at).filter(|value| !value.is_empty())
     }
 
-    /// Moves after a string of Unicode text. Returns `false`, and stays, before another value, or a string with an unpaired surrogate.
+    /// Moves after a string of Unicode text, and returns `true`. If the value is not a string, or has an unpaired surrogate, does not move,
+    /// and returns `false`.
     pub fn unicode(&mut self) -> bool {
         let end = skip_unicode(self.text, self.at);
         self.at = end.unwrap_or(self.at);
@@ -168,7 +170,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Returns the key whose opening quote is at `start`, and its end.
+/// Returns the key whose opening quote is at `start`, and the offset of its end.
 #[inline]
 fn key_at(text: &[u8], start: usize) -> Option<(Key<'_>, usize)> {
     let plain = skip_plain(text, next(start));
@@ -193,7 +195,7 @@ fn skip_string(text: &[u8], at: usize) -> Option<usize> {
     if byte(text, end) == b'"' { Some(next(end)) } else { skip_escapes(text, end) }
 }
 
-/// Returns the end of a string, from its first escape on. The digits of an escape are plain bytes.
+/// Returns the end of a string that has an escape at `at`. The digits of a `\u` escape are skipped as plain bytes.
 #[inline(never)]
 fn skip_escapes(text: &[u8], mut at: usize) -> Option<usize> {
     while *text.get(at)? != b'"' {
@@ -291,7 +293,7 @@ pub fn is_unicode(value: &[u8]) -> bool {
     skip_unicode(value, 0).is_some()
 }
 
-/// Returns the end of the string at `at`. `None` if it is not a string, or has an unpaired surrogate.
+/// Returns the end of the string at `at`. `None` if there is no string, or if it has an unpaired surrogate.
 fn skip_unicode(text: &[u8], mut at: usize) -> Option<usize> {
     if byte(text, at) != b'"' {
         return None;
@@ -342,7 +344,8 @@ fn simple_escape(byte: u8) -> Option<char> {
     })
 }
 
-/// The character of a `\u` escape, and the length of the escape in bytes; two escapes for a surrogate pair. `digits` is the text after `\u`.
+/// The character of a `\u` escape, and the length of the escape in bytes. A surrogate pair is two escapes, which are read together.
+/// `digits` is the text after the first `\u`.
 fn escaped_letter(digits: &[u8]) -> Option<(char, usize)> {
     let unit = |digits: &[u8]| u32::from_str_radix(core::str::from_utf8(digits.get(..4)?).ok()?, 16).ok();
     let first = unit(digits)?;
@@ -377,7 +380,7 @@ pub fn integer<T: FromStr + TryFrom<u64>>(value: &[u8]) -> Option<T> {
 /// The value of text that consists of 1 to 15 digits.
 #[inline]
 fn count(digits: &[u8]) -> Option<u64> {
-    /// The maximum number of digits whose value is exact as a double.
+    /// The number of digits up to which every value is exact as an `f64`.
     const MAX_DIGITS: usize = 15;
     if digits.is_empty() || digits.len() > MAX_DIGITS {
         return None;
@@ -389,15 +392,15 @@ fn count(digits: &[u8]) -> Option<u64> {
     digits.iter().try_fold(0_u64, |count, byte| Some(count.wrapping_mul(10).wrapping_add(digit(*byte)?)))
 }
 
-/// The value of four to eight digits, given their first four and last four bytes, computed in one word.
+/// The value of four to eight digits, of which `first` has the first four and `last` the last four. It is computed in one word.
 #[inline]
 fn few_digits(length: usize, first: [u8; 4], last: [u8; 4]) -> Option<u64> {
-    // The last digit is the highest byte; below the first there are zeros.
+    // The last digit is the highest byte of `ones`. The bytes below the first digit are zero.
     let missing = 64_usize.wrapping_sub(length << 3);
     let first = (u64::from(u32::from_le_bytes(first)) ^ 0x3030_3030) << missing;
     let last = (u64::from(u32::from_le_bytes(last)) ^ 0x3030_3030) << 32;
     let ones = first | last;
-    if scan::non_values(ones) != 0 {
+    if scan::above_nine(ones) != 0 {
         return None;
     }
     let twos = ones.wrapping_mul(10).wrapping_add(ones >> 8) & 0x00ff_00ff_00ff_00ff;

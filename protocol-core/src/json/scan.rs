@@ -1,7 +1,7 @@
 //! One pass over JSON text, which checks its syntax, bounds its nesting and finds members.
 //!
-//! The grammar is RFC 8259. Nothing recurses: the open brackets are the bits of one `u128`, which is why nesting is limited to 128. The
-//! input must be UTF-8; [`is_text`] checks it.
+//! The grammar is RFC 8259. Nothing recurses: each open container is one bit of a `u128`, which is why nesting is limited to 128. The input
+//! must be UTF-8, which [`is_text`] checks.
 
 use core::ops::Range;
 
@@ -10,7 +10,7 @@ use super::read::{self, Key, for_each_member, member};
 /// The maximum nesting of a scan.
 pub(crate) const MAX_DEPTH: u8 = 128;
 
-/// The reason why text was rejected. As wide as an offset, so that a `Result` of both is passed in registers.
+/// The reason why text was rejected. It is as wide as an offset, so that a `Result` with an offset and this error is passed in registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum ScanError {
@@ -50,12 +50,13 @@ impl Kind {
     }
 }
 
-/// A position in JSON text. Every method advances over what it accepts.
+/// A position in JSON text. Every method moves the position after the bytes that it accepts.
 #[derive(Clone, Copy)]
 pub(crate) struct Cursor<'a> {
     text: &'a [u8],
     /// The number of bytes of `text` before the cursor.
     at: usize,
+    /// The maximum nesting of the values that are read next.
     depth: u8,
 }
 
@@ -77,7 +78,7 @@ impl<'a> Cursor<'a> {
         if self.at == self.text.len() || self.peek().is_none() { Ok(()) } else { Err(ScanError::Syntax) }
     }
 
-    /// The next byte after white space. It is not taken.
+    /// The next byte after white space. The cursor stays before this byte.
     #[inline]
     pub(crate) fn peek(&mut self) -> Option<u8> {
         self.at = skip_space(self.text, self.at);
@@ -173,7 +174,7 @@ fn skip_container(text: &[u8], mut at: usize, max: u8) -> Result<usize, ScanErro
             b'-' | b'0'..=b'9' => at = skip_number(text, at)?,
             _ => at = skip_literal(text, at)?,
         }
-        // A value has ended: close the containers that end with it, or continue with the next value.
+        // A value has ended: close the containers that end here, then continue with the next value.
         loop {
             if depth == 0 {
                 return Ok(at);
@@ -211,7 +212,7 @@ struct Member {
     value: usize,
 }
 
-/// Finds the key at `open` and the colon after it; the end of the value is not known yet.
+/// Finds the key at `open`, the colon after the key, and the beginning of the value.
 #[inline]
 fn member_at(text: &[u8], open: usize) -> Result<Member, ScanError> {
     if byte(text, open) != b'"' {
@@ -241,7 +242,7 @@ fn skip_string(text: &[u8], at: usize) -> Result<usize, ScanError> {
     if byte(text, end) == b'"' { Ok(next(end)) } else { skip_escapes(text, end) }
 }
 
-/// Returns the end of a string, from its first escape on.
+/// Returns the end of a string that has an escape at `at`.
 #[inline(never)]
 fn skip_escapes(text: &[u8], mut at: usize) -> Result<usize, ScanError> {
     loop {
@@ -278,7 +279,7 @@ fn skip_number(text: &[u8], mut at: usize) -> Result<usize, ScanError> {
 #[inline]
 fn skip_digits(text: &[u8], start: usize) -> Result<usize, ScanError> {
     let mut at = start;
-    // Nearly all numbers are shorter than eight bytes, and more bytes follow them.
+    // Nearly always one word is enough: few numbers have eight digits, and few are in the last eight bytes of the text.
     while let Some(word) = text.get(at..).and_then(<[u8]>::first_chunk) {
         let marks = non_digits(u64::from_le_bytes(*word));
         at = at.wrapping_add(marks.trailing_zeros() as usize >> 3);
@@ -295,12 +296,12 @@ fn skip_digits(text: &[u8], start: usize) -> Result<usize, ScanError> {
 /// Marks the bytes that are not digits. The highest bit of a byte is its mark.
 #[inline]
 const fn non_digits(word: u64) -> u64 {
-    non_values(word ^ each(b'0'))
+    above_nine(word ^ each(b'0'))
 }
 
-/// Marks the bytes above 9: the sum of such a byte and the addend reaches the highest bit.
+/// Marks the bytes that are greater than 9, also by their highest bits: adding 0x76 to such a byte sets its highest bit.
 #[inline]
-pub(super) const fn non_values(word: u64) -> u64 {
+pub(super) const fn above_nine(word: u64) -> u64 {
     ((word & each(0x7f)).wrapping_add(each(0x7f - 9)) | word) & each(0x80)
 }
 
@@ -310,11 +311,11 @@ const fn each(byte: u8) -> u64 {
     u64::from_ne_bytes([byte; 8])
 }
 
-/// Skips plain bytes: neither quote, backslash nor control character. It checks eight at a time, since the output of a tool is mostly such
-/// bytes.
+/// Returns the offset of the next special byte: a quote, a backslash or a control character. All others are *plain*. They are checked eight
+/// at a time, since most bytes of a tool's output are plain.
 #[inline(never)]
 pub(super) fn skip_plain(text: &[u8], mut at: usize) -> usize {
-    // Most keys and many strings are shorter than this.
+    // Most keys and many strings are shorter than two words.
     for _ in 0..2 {
         let Some(word) = text.get(at..).and_then(<[u8]>::first_chunk) else { return skip_plain_tail(text, at) };
         let marks = specials(u64::from_le_bytes(*word));
@@ -326,7 +327,7 @@ pub(super) fn skip_plain(text: &[u8], mut at: usize) -> usize {
     skip_plain_run(text, at)
 }
 
-/// Returns `true` if `bytes` are UTF-8. ASCII, the usual case, is checked in a fraction of the time.
+/// Returns `true` if `bytes` are UTF-8. ASCII, the usual case, is checked in a fraction of the time that other text takes.
 #[inline]
 pub(crate) fn is_text(bytes: &[u8]) -> bool {
     // The loop has no exit, so that the compiler vectorizes it.
@@ -336,8 +337,8 @@ pub(crate) fn is_text(bytes: &[u8]) -> bool {
     (of_words & u64::from_ne_bytes([0x80; 8]) == 0 && of_rest.is_ascii()) || core::str::from_utf8(bytes).is_ok()
 }
 
-/// Returns `true` if `has` holds for a part of `text`. All parts have the same length and are checked as a whole, many bytes at a time,
-/// since `has` rarely holds. Each part begins `overlap` bytes before the end of the previous one.
+/// Returns `true` if `has` holds for any part of `text`. The parts are `LENGTH` bytes long, so that the compiler can vectorize `has`, and
+/// each begins `overlap` bytes before the end of the previous one. Text shorter than `LENGTH` is one part.
 #[inline]
 pub(crate) fn any_part<const LENGTH: usize>(text: &[u8], overlap: usize, has: impl Fn(&[u8]) -> bool) -> bool {
     let Some(last) = text.last_chunk::<LENGTH>() else { return has(text) };
@@ -351,10 +352,10 @@ pub(crate) fn any_part<const LENGTH: usize>(text: &[u8], overlap: usize, has: im
     has(last)
 }
 
-/// [`skip_plain`] for long runs. A function of its own, so that short texts take few instructions.
+/// [`skip_plain`] for more than two words of plain bytes. It is a function of its own, so that short text takes few instructions.
 #[inline(never)]
 fn skip_plain_run(text: &[u8], at: usize) -> usize {
-    /// The number of words that are checked one by one, before larger blocks. Most lines end within them.
+    /// The number of words that are checked one by one, before larger blocks. Most lines of text end within these words.
     const SOON: usize = 8;
     let (at, has_ended) = skip_plain_words(text, at, SOON);
     if has_ended {
@@ -383,7 +384,7 @@ fn skip_plain_words(text: &[u8], mut at: usize, max: usize) -> (usize, bool) {
     (at, false)
 }
 
-/// [`skip_plain`] for the last bytes, fewer than eight.
+/// [`skip_plain`] for the last bytes of the text, fewer than eight.
 #[inline(never)]
 fn skip_plain_tail(text: &[u8], at: usize) -> usize {
     let rest = text.get(at..).unwrap_or_default();
@@ -394,20 +395,21 @@ fn skip_plain_tail(text: &[u8], at: usize) -> usize {
         }
         None => rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
     };
-    // The bytes after the last are 0, which is special.
+    // The bytes of `word` after the end of the text are 0, a control character.
     first_marked(at, specials(word))
 }
 
-/// Marks the bytes that [`skip_plain`] stops at. The lowest mark is exact; there may be false marks above it.
+/// Marks the special bytes, at which [`skip_plain`] stops. The lowest mark is right; marks above it may be wrong.
 #[inline]
 const fn specials(word: u64) -> u64 {
-    // With its second bit flipped a quote is 0x20, just above the control characters, which stay below it.
-    let below_quote = (word ^ each(2)).wrapping_sub(each(0x21));
-    let below_next_to_backslash = (word ^ each(b'\\')).wrapping_sub(each(1));
-    (below_quote | below_next_to_backslash) & !word & each(0x80)
+    // With its second bit flipped, a quote is 0x20, and control characters stay below 0x20: the subtraction makes all of them negative.
+    let controls_and_quotes = (word ^ each(2)).wrapping_sub(each(0x21));
+    // A backslash becomes 0, and the subtraction makes it negative.
+    let backslashes = (word ^ each(b'\\')).wrapping_sub(each(1));
+    (controls_and_quotes | backslashes) & !word & each(0x80)
 }
 
-/// The offset of the byte with the lowest mark, counted from `at`.
+/// The offset in the text of the byte with the lowest mark. The word of the marks begins at `at`.
 #[inline]
 const fn first_marked(at: usize, marks: u64) -> usize {
     at.wrapping_add(marks.trailing_zeros() as usize >> 3)
@@ -420,7 +422,7 @@ pub(crate) struct Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    /// The members of the next object at `cursor` that follow `written`, if the object begins with exactly `written`.
+    /// The members that follow `written` in the object at `cursor`, if the object begins with exactly `written`.
     #[inline]
     pub(crate) fn starting_with(cursor: Cursor<'a>, written: &str) -> Option<Self> {
         let mut members = Self { cursor, first: false };
@@ -429,14 +431,14 @@ impl<'a> Members<'a> {
         begins.then_some(members)
     }
 
-    /// The members of the object at `cursor`; `None` if there is no object. Read it to its end, then continue with [`Self::rest`].
+    /// The members of the object at `cursor`; `None` if there is no object. Read all members, then continue with [`Self::rest`].
     pub(crate) fn at(mut cursor: Cursor<'a>) -> Option<Self> {
         let open = cursor.take(b'{');
         cursor.depth = cursor.depth.saturating_sub(1);
         open.then_some(Self { cursor, first: true })
     }
 
-    /// The cursor after the object, once [`Self::next_key`] returned `None`.
+    /// The cursor after the object. Call it once [`Self::next_key`] has returned `None`.
     pub(crate) fn rest(self) -> Cursor<'a> {
         self.cursor
     }
@@ -488,7 +490,7 @@ impl<'a> Members<'a> {
         self.cursor.value()
     }
 
-    /// Takes the value into `indexed`, which must be empty, with its members if it is an object.
+    /// Takes the value, and stores it in `indexed`, which must be empty. If the value is an object, stores the ranges of its members, too.
     pub(crate) fn index(&mut self, indexed: &mut IndexedObject<'a>) -> Result<(), ScanError> {
         let text = self.cursor.text;
         let start = skip_space(text, self.cursor.at);
@@ -539,7 +541,7 @@ pub(crate) struct IndexedObject<'a> {
     count: usize,
 }
 
-/// The error for a member that is repeated where it must not be.
+/// The error for a member that occurs more than once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RepeatedMember;
 
@@ -557,12 +559,12 @@ const INDEXED_MEMBERS: usize = 5;
 const NOT_INDEXED: usize = usize::MAX;
 
 impl Span {
-    /// A range of a text of at most 4 GiB.
+    /// A range of text that is shorter than 4 GiB.
     pub(crate) fn new(from: usize, to: usize) -> Self {
         Self { from: from as u32, to: to as u32 }
     }
 
-    /// Returns `true` for an empty range, which stands for an absent value, since no token is empty.
+    /// Returns `true` for the default range, which is empty and stands for an absent value. No value is empty.
     pub(crate) fn is_empty(self) -> bool {
         self.to == 0
     }

@@ -1,7 +1,7 @@
 //! Serializing values as compact JSON.
 //!
-//! The text is the same as that of `serde_json`. `serde_json` checks strings byte by byte; this module checks many bytes at a time. The nesting
-//! is bounded as the value is written, so that the text needs no second pass.
+//! The text is the same as that of `serde_json`, which checks strings byte by byte; this module checks many bytes at a time. The nesting is
+//! checked while the value is written, so that the text needs no second pass.
 
 use alloc::string::ToString as _;
 use alloc::vec::Vec;
@@ -13,8 +13,8 @@ use super::scan::Cursor;
 use super::write::{append, text_size, write_integer, write_string};
 use super::{DEPTH, JsonError};
 
-/// The beginning of the name of the struct as which `serde_json` serializes a `RawValue`, or a number of any precision. The only field of
-/// such a struct is JSON text.
+/// The beginning of the names of two structs: those as which `serde_json` serializes a `RawValue` and a number of arbitrary precision. The
+/// only field of each is JSON text.
 const VERBATIM: &str = "$serde_json::private::";
 
 /// Appends `value`.
@@ -33,7 +33,7 @@ impl ser::Error for JsonError {
 
 struct Serializer<'a> {
     out: &'a mut Vec<u8>,
-    /// The number of containers that may still be opened within each other.
+    /// The number of levels of nesting that are left.
     depth: u8,
 }
 
@@ -45,7 +45,7 @@ impl<'a> Serializer<'a> {
         Ok(Container { serializer: self, is_empty: true, is_verbatim: false, levels, close })
     }
 
-    /// Opens the object around a variant with content.
+    /// Opens an object with one member, named `variant`, and the container that is the value of this member.
     fn open_variant(
         &mut self,
         variant: &str,
@@ -97,7 +97,7 @@ impl Container<'_, '_> {
         value.serialize(&mut *self.serializer)
     }
 
-    /// Appends JSON text, which `value` serializes to as a string.
+    /// Appends JSON text, which is the string that `value` serializes to.
     fn verbatim<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), JsonError> {
         let text = serde_json::to_value(value).map_err(|error| JsonError::from_encoding(&error))?;
         let text = text.as_str().unwrap_or_default();
@@ -156,9 +156,9 @@ impl<'s, 'a> ser::Serializer for &'s mut Serializer<'a> {
     }
 
     fn serialize_str(self, text: &str) -> Result<(), JsonError> {
-        /// The length from which room is reserved for text.
+        /// The length in bytes from which room is reserved for text.
         const LONG: usize = 1024;
-        /// Room for the end of the value. Without this room, the end of a single long string would double the buffer.
+        /// Room for the JSON after the text, in bytes. Without it, a few bytes after one long text would double the buffer.
         const REST: usize = 128;
         if text.len() >= LONG {
             self.out.reserve(text_size(text.as_bytes()).saturating_add(REST));

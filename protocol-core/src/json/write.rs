@@ -12,7 +12,7 @@ use super::scan::{self, any_part};
 use super::serialize::serialize;
 use super::{Json, JsonError, Text};
 
-/// Encodes bytes in base64 with padding (RFC 4648, section 4), as both protocols do.
+/// Encodes bytes in base64 with padding (RFC 4648, section 4), which both protocols use.
 #[must_use]
 pub fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -44,7 +44,7 @@ impl Object<'_> {
         object.out.push(b'}');
     }
 
-    /// Appends the remaining members of an object whose beginning, with at least one member, is in `out`, and closes it.
+    /// Appends the remaining members of an object, and closes the object. Its beginning, with at least one member, is in `out` already.
     pub(crate) fn finish(out: &mut Vec<u8>, members: impl FnOnce(&mut Object<'_>)) {
         members(&mut Object { out, empty: false });
         out.push(b'}');
@@ -58,8 +58,8 @@ impl Object<'_> {
         Json::written(out)
     }
 
-    /// Writes the key of a member. Append its value to the returned buffer: exactly one JSON value. `name` is written as it is, so it must
-    /// not need escapes.
+    /// Writes the key of a member. Append its value, exactly one JSON value, to the returned buffer. `name` is written as it is, so it must
+    /// need no escapes.
     #[inline]
     pub fn member(&mut self, name: &'static str) -> &mut Vec<u8> {
         /// Enough for the comma, the quotes, the colon and the name of every member of MCP.
@@ -84,7 +84,7 @@ impl Object<'_> {
         self.out.extend_from_slice(b"\":");
     }
 
-    /// Writes the key of a member, whose name may need escapes. Append its value to the returned buffer: exactly one JSON value.
+    /// Writes the key of a member, whose name may need escapes. Append its value, exactly one JSON value, to the returned buffer.
     pub fn named(&mut self, name: &str) -> &mut Vec<u8> {
         if !core::mem::take(&mut self.empty) {
             self.out.push(b',');
@@ -110,7 +110,7 @@ impl Object<'_> {
         self.out.extend_from_slice(members);
     }
 
-    /// Adds an array. `item` appends each of `items`, as one JSON value.
+    /// Adds an array. `item` is called for each of `items`, and appends it as one JSON value.
     pub fn array<T>(&mut self, name: &'static str, items: impl IntoIterator<Item = T>, item: impl Fn(&mut Vec<u8>, T)) {
         let out = self.member(name);
         out.push(b'[');
@@ -145,7 +145,7 @@ impl Object<'_> {
         out.push(b'"');
     }
 
-    /// Adds an integer. Above `i64::MAX` it is written as `i64::MAX`.
+    /// Adds an integer. A number above `i64::MAX` is written as `i64::MAX`.
     #[inline]
     pub fn integer(&mut self, name: &'static str, number: u64) {
         write_integer(self.member(name), i64::try_from(number).unwrap_or(i64::MAX));
@@ -169,10 +169,10 @@ impl Object<'_> {
         push_json(self.member(name), value.as_bytes());
     }
 
-    /// Adds `value`, serialized.
+    /// Serializes `value` and adds it.
     ///
     /// # Errors
-    /// As for [`Json::encode`]. The buffer then ends in the middle of a member and must be discarded.
+    /// Those of [`Json::encode`]. The buffer then ends in the middle of a member and must be discarded.
     pub fn encode<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result<(), JsonError> {
         write_value(self.member(name), value)
     }
@@ -206,15 +206,15 @@ pub fn push_json(out: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// Returns `true` if `text` contains a control character, such as a line break.
+/// Returns `true` if `text` contains a control character: a line break or a tab, since it is JSON.
 fn may_have_line_break(text: &[u8]) -> bool {
     any_part::<32>(text, 0, |part| part.iter().fold(false, |found, byte| found | (*byte < b' ')))
 }
 
-/// Appends `value`, serialized.
+/// Serializes `value` and appends it.
 ///
 /// # Errors
-/// As for [`Json::encode`]. The bytes that were appended by then must be discarded.
+/// Those of [`Json::encode`]. The bytes that were already appended must then be discarded.
 pub fn write_value<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> Result<(), JsonError> {
     serialize(out, value)
 }
@@ -240,13 +240,13 @@ pub fn write_string(out: &mut Vec<u8>, text: &str) {
 /// An upper bound on the length of `text` as a JSON string.
 #[inline]
 pub(crate) fn text_size(text: &[u8]) -> usize {
-    /// For short text, checking each byte would cost more than the reserved memory.
+    /// The length in bytes up to which six bytes are counted for each byte: looking at each byte would cost more than the memory.
     const SHORT: usize = 32;
     if text.len() <= SHORT { text.len().saturating_mul(6).saturating_add(2) } else { long_text_size(text) }
 }
 
 fn long_text_size(text: &[u8]) -> usize {
-    // A line feed, by far the most frequent control character, takes two bytes, and other control characters up to six.
+    // A quote, a backslash and a line feed, the most frequent control character, take two bytes; other control characters take up to six.
     let of_two = count_bytes(text, |byte| (byte == b'"') | (byte == b'\\') | (byte == b'\n'));
     let of_six = count_bytes(text, |byte| (byte < b' ') & (byte != b'\n'));
     [2, of_two, of_six.saturating_mul(5)].into_iter().fold(text.len(), usize::saturating_add)
@@ -255,7 +255,7 @@ fn long_text_size(text: &[u8]) -> usize {
 /// Counts the bytes for which `is` holds.
 #[inline]
 fn count_bytes(text: &[u8], is: impl Fn(u8) -> bool) -> usize {
-    // The count of each piece fits into a byte, so that the compiler vectorizes the loop.
+    // The pieces are so short that each count fits into a byte: the compiler vectorizes such a loop.
     let (pieces, rest) = text.as_chunks::<128>();
     let count = |piece: &[u8]| usize::from(piece.iter().fold(0_u8, |count, byte| count.wrapping_add(u8::from(is(*byte)))));
     pieces.iter().map(|piece| count(piece)).fold(count(rest), usize::saturating_add)
@@ -290,7 +290,7 @@ pub fn write_text(out: &mut Vec<u8>, text: &[u8]) {
 
 /// Appends `number`, which must be finite. Integers are written without a fraction.
 pub fn write_number(out: &mut Vec<u8>, number: f64) {
-    /// Every whole number below this is exact as a double.
+    /// Every whole number below this one is exact as an `f64`.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     let whole = number as i64;
     if number.abs() < EXACT && whole as f64 == number {
@@ -307,7 +307,7 @@ pub fn write_number(out: &mut Vec<u8>, number: f64) {
 
 /// Appends an integer.
 pub fn write_integer(out: &mut Vec<u8>, number: i64) {
-    /// Nearly every number is smaller than this.
+    /// The smallest number with more than eight digits. Nearly every number is smaller.
     const SHORT: u64 = 100_000_000;
     match u64::try_from(number) {
         Ok(number) if number < SHORT => write_short(out, number),
@@ -315,18 +315,18 @@ pub fn write_integer(out: &mut Vec<u8>, number: i64) {
     }
 }
 
-/// Appends an integer of at most eight digits. It is computed in one word, which is split into two groups of four digits, then into four
-/// groups of two, then into digits.
+/// Appends an integer of at most eight digits. The digits are computed in one word: first two groups of four digits, then four groups of
+/// two, then eight digits.
 #[inline]
 fn write_short(out: &mut Vec<u8>, number: u64) {
     const ZEROS: u64 = u64::from_ne_bytes([b'0'; 8]);
     let fours = (number / 10_000) | ((number % 10_000) << 32);
-    // The quotients by 100 and by 10, as products that are exact for four and for two digits.
+    // A product and a shift divide each group by 100, and later by 10. For four and for two digits the quotients are exact.
     let hundreds = (fours.wrapping_mul(10_486) >> 20) & 0x0000_007f_0000_007f;
     let twos = hundreds | (fours.wrapping_sub(hundreds.wrapping_mul(100)) << 16);
     let tens = (twos.wrapping_mul(103) >> 10) & 0x000f_000f_000f_000f;
     let digits = tens | (twos.wrapping_sub(tens.wrapping_mul(10)) << 8);
-    // The first digit is the lowest byte. Leading zeros are not written, but the last digit is.
+    // The first digit is the lowest byte. Leading zeros are dropped, but not the last digit.
     let leading = digits.trailing_zeros().min(63) & !7;
     out.extend_from_slice(&(digits.wrapping_add(ZEROS) >> leading).to_le_bytes());
     out.truncate(out.len().saturating_sub(leading as usize >> 3));

@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 use crate::json::read::{Kind, integer, string};
 use crate::json::write::{write_integer, write_string};
 
-/// An id or a progress token: text or an integer, and `1` is not `"1"`. Some protocols allow a request to have the id `null`.
+/// An id or a progress token: text or an integer. The integer `1` and the text `"1"` are different ids. Tesseron allows a request to have
+/// the id `null`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WireId {
     /// `null`.
@@ -18,8 +19,9 @@ pub enum WireId {
 }
 
 impl WireId {
-    /// Reads an id. `None` if `value` is neither text nor an integer that can be echoed as it was written (`1.0`, `-0` and numbers beyond
-    /// 64 bits cannot), or if it is longer than `max` bytes. Text is copied, so that a stored id does not keep its frame alive.
+    /// Reads an id. `None` if `value` is longer than `max` bytes, or is neither text nor an integer. `1.0`, `-0` and numbers beyond 64 bits
+    /// are not read as integers, since a response could not repeat them as they were written. Text is copied, so that a stored id does not
+    /// keep its frame alive.
     pub(crate) fn read(value: &[u8], max: usize) -> Option<Self> {
         match Kind::of(value) {
             _ if value.len() > max => None,
@@ -37,7 +39,7 @@ impl WireId {
         }
     }
 
-    /// The number, if this can be an id of ours: an integer that is not negative.
+    /// The number, if this is an integer that is not negative, as the ids of our requests are.
     pub(crate) fn as_ours(&self) -> Option<u64> {
         match self {
             Self::Int(number) => u64::try_from(*number).ok(),

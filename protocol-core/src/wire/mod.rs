@@ -1,4 +1,4 @@
-//! Reading and writing the JSON-RPC 2.0 envelope. This module knows no methods.
+//! Reading and writing the JSON-RPC 2.0 envelope. Nothing here depends on the methods of a protocol.
 //!
 //! One pass over a frame checks its syntax and finds the members of the envelope; the values of `params`, `result` and `data` stay text.
 

@@ -15,18 +15,18 @@ use crate::json::{Frame, read};
 /// The limits of a reader, and the rules in which protocols differ.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
-    /// The maximum nesting.
+    /// The maximum nesting of a frame.
     pub(crate) depth: u8,
     /// The maximum length of an id, in bytes.
     pub(crate) id: usize,
     /// The maximum number of messages in a batch; `None` if the revision has no batches.
     pub(crate) batch: Option<usize>,
-    /// `true` for a protocol in which a request may have the id `null`, a response without a result has the result `null`, a response with
-    /// both an error and a result is an error, and a message without `"jsonrpc":"2.0"` is ignored.
+    /// `true` for Tesseron: a request may have the id `null`, a response with neither a result nor an error has the result `null`, a
+    /// response with both is an error, and a message without `"jsonrpc":"2.0"` is ignored.
     pub(crate) lenient: bool,
 }
 
-/// A message, or the error of text that is not a message.
+/// A message of a frame, or the violation if the text is not a message.
 pub(crate) type Element<'a> = Result<Envelope<'a>, Malformed>;
 
 /// One message. A method is bytes that passed the UTF-8 check of the frame: a `str` would need a second check.
@@ -42,16 +42,17 @@ pub(crate) enum Envelope<'a> {
 pub(crate) enum Body<'a> {
     Result(&'a [u8]),
     Error(RpcError),
-    /// Neither a result nor an error, in a protocol that reads this as `null`.
+    /// Neither a result nor an error. Only with [`Options::lenient`], where this is the result `null`.
     Missing,
     /// Both a result and an error, or an `error` of the wrong shape.
     Malformed,
 }
 
-/// The violation of text that is not a message, and the error to answer it with. A response or a notification is never answered.
+/// The violation of text that is not a valid message.
 #[derive(Debug)]
 pub(crate) struct Malformed {
     pub(crate) violation: Violation,
+    /// The error to reply with, and the id of the request if it could be read. `None` for a response or a notification, which get no reply.
     pub(crate) answer: Option<(Option<WireId>, RpcError)>,
 }
 
@@ -79,8 +80,9 @@ impl From<ScanError> for Malformed {
     }
 }
 
-/// Reads a frame: calls `each` with every message in it, and `all` with what `each` returned for the messages of a batch. Returns what `each`
-/// returned for a single message, or what `all` returned for a batch. Both are closures, so that the result is built in place and not moved.
+/// Reads a frame. If it is one message, calls `each` with the message and returns the result. If it is a batch, calls `each` with every
+/// message, then `all` with the results, and returns the result of `all`. These are closures, so that a result is built in place and not
+/// moved.
 pub(crate) fn read<T>(frame: &Bytes, options: Options, mut each: impl FnMut(Element<'_>) -> T, all: impl FnOnce(Vec<T>) -> T) -> T {
     let mut found = Found::default();
     let mut cursor = Cursor::new(frame, options.depth);
@@ -135,7 +137,7 @@ const VERSION_2: &[u8] = br#""2.0""#;
 struct Found<'a> {
     jsonrpc: Option<&'a [u8]>,
     id: Option<&'a [u8]>,
-    /// The method; the inner option is `None` if it is not text.
+    /// The method. The inner option is `None` if the method is not text.
     method: Option<Option<Cow<'a, [u8]>>>,
     params: Option<IndexedObject<'a>>,
     result: Option<&'a [u8]>,
@@ -154,7 +156,7 @@ impl<'a> Found<'a> {
         let mut members = match Members::starting_with(cursor, USUAL_START) {
             Some(mut members) => {
                 self.jsonrpc = Some(VERSION_2);
-                // Nearly every message continues like this; any other is read below, member by member.
+                // Nearly every message continues with these members. Members in another order are read one by one below.
                 if members.take_written(r#","id":"#) {
                     self.id = Some(members.value()?);
                 }
@@ -203,7 +205,7 @@ impl<'a> Found<'a> {
         let mut result = self.result;
         let is_version_2 = self.jsonrpc.is_some_and(|value| value == VERSION_2 || string(value).as_deref() == Some("2.0"));
         if self.repeated {
-            // The repeated member may be the id, so the answer has no id.
+            // The repeated member may be the id, so the reply has no id.
             let is_request = self.method.is_some() && self.id.is_some();
             let answer = is_request.then(|| (None, RpcError::fixed(RpcError::INVALID_REQUEST, Violation::RepeatedMember.as_str())));
             return Err(Malformed { violation: Violation::RepeatedMember, answer });
@@ -243,7 +245,8 @@ impl<'a> Found<'a> {
             (None, _) => Err(Malformed::silent(Violation::InvalidParams)),
             (Some(_), Some(id)) if is_valid => Ok(Envelope::Request { id, method, params }),
             (Some(_), Some(id)) => Err(Malformed::answered(Violation::InvalidParams, Some(id), RpcError::INVALID_PARAMS)),
-            // The id is `null`, a fraction, an object and so on, which a response could not repeat, so the error is sent without an id.
+            // The id is not valid (`null`, a fraction, an object and so on) and cannot be repeated in a reply, so the error is sent without
+            // one.
             (Some(_), None) => Err(Malformed::invalid(None)),
         }
     }

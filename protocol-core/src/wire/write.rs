@@ -10,11 +10,11 @@ use crate::error::RpcError;
 use crate::json::Json;
 use crate::json::write::{Object, push_json, write_integer};
 
-/// Room for an envelope and small parameters, so that most frames are written without growing.
+/// Room in bytes for an envelope and small parameters, so that the buffer does not grow while most frames are written.
 const ENVELOPE: usize = 128;
 
-/// Writes frames, and stores the bytes of queued short frames, one after the other, in a buffer that is reused. A short frame is written
-/// directly after the queued frames, so that queueing it copies nothing.
+/// Writes frames, and stores the bytes of queued short frames, one after the other, in a buffer that is used again and again. A short frame
+/// is written directly after the queued frames, so that queueing it copies nothing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FrameBuffer {
     /// The queued short frames, followed by the frame that was written last, if that is short.
@@ -25,7 +25,7 @@ pub(crate) struct FrameBuffer {
     long: Vec<u8>,
     /// The memory shared by short frames that are taken one by one.
     block: BytesMut,
-    /// The last long frame that was taken, for its memory.
+    /// The last long frame that was taken, kept to use its memory again.
     sent: Option<SentFrame>,
 }
 
@@ -33,46 +33,47 @@ pub(crate) struct FrameBuffer {
 #[derive(Clone, Debug)]
 struct SentFrame {
     frame: Bytes,
-    /// The capacity of its memory.
+    /// The capacity of the memory of `frame`, in bytes.
     capacity: usize,
-    /// The number of shorter frames that were written since then.
+    /// The number of shorter frames that were written after `frame` was taken.
     unused_for: u8,
 }
 
-/// The frame that was written last. Writing another frame discards it, so queue or take it first.
+/// The frame that was written last. Queue it or take it before another frame is written, which discards it.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct WrittenFrame {
     length: usize,
-    /// `true` if it is in [`FrameBuffer::long`].
+    /// `true` if the frame is in [`FrameBuffer::long`], `false` if it is in [`FrameBuffer::short`].
     is_long: bool,
-    /// `true` if it is a response with an error.
+    /// `true` if the frame is a response with an error.
     is_error: bool,
 }
 
 impl WrittenFrame {
-    /// Its length in bytes.
+    /// The length of the frame in bytes.
     pub(crate) fn len(&self) -> usize {
         self.length
     }
 
-    /// Returns `true` if it is a response with an error.
+    /// Returns `true` if the frame is a response with an error.
     pub(crate) fn is_error(&self) -> bool {
         self.is_error
     }
 }
 
-/// The bytes of a queued frame.
+/// The place of the bytes of a queued frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum QueuedFrame {
-    /// In the [`FrameBuffer`], after the frames that were queued before it. Holds its length in bytes.
+    /// The bytes are in the [`FrameBuffer`], after those of the frames that were queued before. The number is the length of the frame in
+    /// bytes.
     InBuffer(usize),
-    /// In memory of its own: it is long, or it is for a lane other than the channel.
+    /// The frame has memory of its own, since it is long, or is for a lane other than the channel.
     Separate(Bytes),
 }
 
 impl QueuedFrame {
-    /// Its length in bytes.
+    /// The length of the frame in bytes.
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::InBuffer(length) => *length,
@@ -82,12 +83,12 @@ impl QueuedFrame {
 }
 
 impl FrameBuffer {
-    /// The size of a shared block, and so the number of other bytes that a taken frame can keep alive.
+    /// The size in bytes of the memory that short frames share ([`Self::block`]). A taken frame keeps alive no more than this.
     const BLOCK: usize = 2048;
-    /// The longest frame that is queued in the shared buffer.
+    /// The length in bytes up to which a frame is queued in the shared buffer.
     const SHARING: usize = 1024;
 
-    /// Returns the frame that `write` writes.
+    /// Returns the one frame that `write` writes into a new buffer.
     pub(crate) fn single(write: impl FnOnce(&mut Self) -> WrittenFrame) -> Bytes {
         let mut frames = Self::default();
         let frame = write(&mut frames);
@@ -117,7 +118,7 @@ impl FrameBuffer {
             }
             return frame;
         }
-        // A frame that fills most of the memory is returned with that memory.
+        // If the frame is alone and fills half of the buffer or more, the buffer itself is returned.
         if self.queued == 0 && frame.length >= self.short.capacity() / 2 {
             return self.short.take();
         }
@@ -131,9 +132,11 @@ impl FrameBuffer {
         self.sent = None;
     }
 
-    /// Uses the memory of the last long frame for a frame of `length` bytes, if that memory is no longer in use and is of about that size.
+    /// Prepares memory for a frame of about `length` bytes: uses that of the last long frame, if the frame has been dropped and the memory
+    /// is neither too small nor much too large.
     fn reuse(&mut self, length: usize) {
-        /// The maximum factor by which memory may be larger than its frame, since the frame keeps all of it alive until it is written.
+        /// The maximum factor by which memory may be larger than its frame, since a frame keeps all of its memory alive until it is
+        /// dropped.
         const MAX_FACTOR: usize = 8;
         let Some(sent) = &mut self.sent else { return };
         if length < LONG {
@@ -150,13 +153,13 @@ impl FrameBuffer {
         }
     }
 
-    /// A frame without bytes, for a message that cannot be written.
+    /// A frame without bytes. It stands for a message that cannot be written.
     pub(crate) fn no_frame(&mut self) -> WrittenFrame {
         self.discard_unqueued();
         WrittenFrame { length: 0, is_long: false, is_error: false }
     }
 
-    /// Discards the frame that was written last, and frees its memory before the next one is written.
+    /// Discards the frame that was written last, and frees its memory at once.
     pub(crate) fn discard(&mut self, _: WrittenFrame) {
         self.discard_unqueued();
     }
@@ -169,7 +172,7 @@ impl FrameBuffer {
         }
     }
 
-    /// The first `length` queued bytes. If `length` is that of the first frame, they are the first frame.
+    /// The first `length` queued bytes. Pass the length of the first frame to get the first frame.
     pub(crate) fn first(&self, length: usize) -> &[u8] {
         self.short.first(length)
     }
@@ -183,7 +186,7 @@ impl FrameBuffer {
     /// Takes the first `length` queued bytes as a frame of its own.
     #[inline]
     pub(crate) fn take_front(&mut self, length: usize) -> Bytes {
-        // A block whose frames were all dropped is reused.
+        // If all frames of the block were dropped, its memory is used again.
         if self.block.capacity() < length && !self.block.try_reclaim(Self::BLOCK) {
             self.block = BytesMut::with_capacity(Self::BLOCK);
         }
@@ -192,7 +195,7 @@ impl FrameBuffer {
         self.block.split().freeze()
     }
 
-    /// Drops some of the queued frames. `frames` gives, in order, the length of each frame in the buffer and whether it stays.
+    /// Drops some of the queued frames. `frames` gives, in order, the length of each frame in the buffer, and `true` if the frame stays.
     pub(crate) fn retain(&mut self, frames: impl Iterator<Item = (usize, bool)>) {
         let mut queued: usize = 0;
         self.short.retain(frames.inspect(|(length, stays)| {
@@ -203,7 +206,7 @@ impl FrameBuffer {
         self.queued = queued;
     }
 
-    /// Writes a request of ours. `params` writes the whole object.
+    /// Writes a request of ours. `params` writes the whole object of the parameters; `hint` is its expected length in bytes.
     pub(crate) fn request(&mut self, id: u64, method: &str, hint: usize, params: impl FnOnce(&mut Vec<u8>)) -> WrittenFrame {
         self.frame(hint, |object| {
             object.integer("id", id);
@@ -212,7 +215,7 @@ impl FrameBuffer {
         })
     }
 
-    /// Writes a notification. `params`, if there are any, writes the whole object.
+    /// Writes a notification. `params`, if it is given, writes the whole object of the parameters; `hint` is its expected length in bytes.
     pub(crate) fn notification(&mut self, method: &str, hint: usize, params: Option<impl FnOnce(&mut Vec<u8>)>) -> WrittenFrame {
         self.frame(hint, |object| {
             object.string("method", method);
@@ -236,7 +239,7 @@ impl FrameBuffer {
         self.notification(method, hint, params.map(|params| |out: &mut Vec<u8>| push_json(out, params.as_bytes())))
     }
 
-    /// Writes a response with a result. `result` writes the whole value.
+    /// Writes a response with a result. `result` writes the whole value; `hint` is its expected length in bytes.
     pub(crate) fn response(&mut self, id: &WireId, hint: usize, result: impl FnOnce(&mut Vec<u8>)) -> WrittenFrame {
         self.frame(hint, |object| {
             id.write(object.member("id"));
@@ -244,7 +247,7 @@ impl FrameBuffer {
         })
     }
 
-    /// Writes a response with an error; without an id if the peer's id could not be read.
+    /// Writes a response with an error. `id` is `None` if the id of the request could not be read; the response then has no id.
     pub(crate) fn error(&mut self, id: Option<&WireId>, error: &RpcError) -> WrittenFrame {
         let data = error.data.as_ref().map_or(0, |data| data.as_bytes().len());
         let frame = self.frame(error.message.len().saturating_add(data), |object| {
