@@ -1,4 +1,4 @@
-//! Blocks of content, in order.
+//! A list of blocks of content.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -8,9 +8,9 @@ use core::{fmt, mem, option, slice};
 
 use super::Content;
 
-/// Blocks of content, in order. It dereferences to a slice, and converts from and into a `Vec`.
+/// A list of blocks of content. It dereferences to a slice, and converts from and into a `Vec`.
 ///
-/// A single block, as in most results, is stored without an allocation for the list.
+/// A list of one block, as in most results, is stored without an allocation.
 #[derive(Clone, Default)]
 pub struct Blocks(Storage);
 

@@ -10,13 +10,13 @@ use crate::json::write::Object;
 use crate::json::{Json, read};
 use crate::shared::Arc;
 
-/// The caller of a request, and the metadata of the request. In a revision without a handshake, the request describes its caller; otherwise
-/// the caller is the peer, as it was when the request arrived.
+/// The caller of a request, and the metadata of the request. A stateless request describes its caller. The caller of any other request is
+/// the peer, as it was when the request arrived.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Caller {
     peer: Arc<PeerInfo>,
     log_level: Option<Level>,
-    /// Boxed, since most requests have none.
+    /// The `_meta` of the request. Boxed, since it is `None` for most requests.
     meta: Option<Box<Json>>,
 }
 
@@ -25,13 +25,13 @@ impl Caller {
         Self { peer, log_level, meta }
     }
 
-    /// The peer, with everything that it declared.
+    /// Everything that is known about the caller.
     #[must_use]
     pub fn peer(&self) -> &PeerInfo {
         &self.peer
     }
 
-    /// The name of the peer. Empty if the request is stateless and does not name its caller.
+    /// The name and version of the caller. Both are empty if a stateless request does not give them.
     #[must_use]
     pub fn identity(&self) -> &Identity {
         &self.peer.identity
@@ -49,13 +49,13 @@ impl Caller {
         mcp::Revision::from_name(&self.peer.protocol).is_some_and(|revision| !revision.has_handshake())
     }
 
-    /// The capabilities that the peer declared.
+    /// The capabilities that the caller declared.
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
         self.peer.capabilities
     }
 
-    /// The least severe level of log records that the caller wants; `None` for no record.
+    /// The level of the least severe log record that the caller wants; `None` if the caller wants no records.
     #[must_use]
     pub fn log_level(&self) -> Option<Level> {
         self.log_level
@@ -86,8 +86,8 @@ impl Caller {
         self.text("baggage")
     }
 
-    /// The members `traceparent`, `tracestate` and `baggage` of `_meta`, which put a call that is made on behalf of this request into the same
-    /// trace ([`Invoke::with_meta`](crate::Invoke::with_meta)); `None` if the request has none of them.
+    /// The members `traceparent`, `tracestate` and `baggage` of `_meta`, as an object; `None` if the request has none of them. Pass them to
+    /// [`Invoke::with_meta`](crate::Invoke::with_meta) to make a call on behalf of this request a part of the same trace.
     #[must_use]
     pub fn trace_context(&self) -> Option<Json> {
         let members = ["traceparent", "tracestate", "baggage"].map(|name| self.text(name).map(|text| (name, text)));
@@ -97,7 +97,7 @@ impl Caller {
             .then(|| Object::value(|object| members.iter().flatten().for_each(|(name, text)| object.string(name, text))))
     }
 
-    /// Drops the metadata of the request, which keeps its frame alive.
+    /// Drops the metadata of the request, which may keep the frame of the request alive.
     pub fn forget_meta(&mut self) {
         self.meta = None;
     }
@@ -107,10 +107,11 @@ impl Caller {
     }
 }
 
-/// The caller of an earlier stateless request, with the text that named it. The same text names the same caller, so it need not be read again.
+/// The caller of an earlier stateless request, with the text that named this caller. A later request with the same text has the same
+/// caller, so that the text need not be read again.
 #[derive(Clone, Debug)]
 pub(crate) struct KnownCaller {
-    /// Members of `_meta`, with the separators before them. Never empty.
+    /// The members of `_meta` that named the caller, with the separators before them. Never empty.
     text: Box<[u8]>,
     caller: StatelessCaller,
 }
@@ -119,7 +120,7 @@ impl KnownCaller {
     /// The maximum length of the text in bytes. A longer text is read again in each request.
     const MAX_TEXT: usize = 4096;
 
-    /// Remembers the caller of the request in `frame`. `None` if its text is empty or too long.
+    /// Remembers the caller of the request in `frame`. `None` if the text that names the caller is empty or too long.
     pub(crate) fn new(caller: &StatelessCaller, frame: &[u8]) -> Option<Self> {
         let text = caller.text.cut(frame);
         let is_fit = !text.is_empty() && text.len() <= Self::MAX_TEXT;
@@ -131,7 +132,7 @@ impl KnownCaller {
         &self.text
     }
 
-    /// The caller, which need not be remembered again.
+    /// The caller, with an empty [`StatelessCaller::text`], since it is remembered already.
     pub(crate) fn caller(&self) -> StatelessCaller {
         self.caller.clone()
     }

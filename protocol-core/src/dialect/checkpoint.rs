@@ -1,4 +1,4 @@
-//! Partial results in the data of an error. Their `status` names the reason why the call was cut short.
+//! Partial results: the `status` that tells why a call was cut short, and the place of a partial result in the data of an error.
 
 use alloc::vec::Vec;
 
@@ -7,7 +7,7 @@ use crate::json::Json;
 use crate::json::read::for_each_key;
 use crate::json::write::Object;
 
-/// Writes `status` into a checkpoint, which is an object without one.
+/// Returns the checkpoint `partial` with the member `status`, which replaces one that it may have.
 pub(super) fn with_status(partial: &Json, status: &str) -> Json {
     let mut out = Vec::with_capacity(partial.as_bytes().len().saturating_add(32));
     Object::write(&mut out, |object| {
@@ -21,7 +21,7 @@ pub(super) fn with_status(partial: &Json, status: &str) -> Json {
     Json::written(out)
 }
 
-/// Adds the partial result to the members of the data of `error`.
+/// Returns `error` with the partial result in its data, as the member `partial`. Data that is no object becomes the member `data`.
 pub(super) fn with_partial(error: &RpcError, partial: &Json) -> RpcError {
     let mut data = Vec::new();
     Object::write(&mut data, |object| {

@@ -1,4 +1,4 @@
-//! One block of content of a result or a message.
+//! A block of content, as in results and in messages for a model.
 
 use alloc::vec::Vec;
 
@@ -11,7 +11,7 @@ use crate::json::{Json, Text};
 pub enum Content {
     /// Text.
     Text(Text),
-    /// A block of another kind, exactly as in a frame.
+    /// A block of any kind, exactly as it is written in a frame.
     Raw(Json),
 }
 
@@ -28,15 +28,15 @@ impl Content {
         Self::media("image", bytes, mime_type)
     }
 
-    /// A recording of the MIME type `mime_type`, such as `audio/wav`. The bytes are encoded in base64. MCP 2025-03-26 and later ("Tools",
+    /// A sound of the MIME type `mime_type`, such as `audio/wav`. The bytes are encoded in base64 (MCP 2025-03-26 and later, "Tools",
     /// section "Audio Content").
     #[must_use]
     pub fn audio(bytes: &[u8], mime_type: &str) -> Self {
         Self::media("audio", bytes, mime_type)
     }
 
-    /// A link to a resource, which the client may read. The resource need not be in the list of resources. MCP 2025-06-18 and later
-    /// ("Tools", section "Resource Links").
+    /// A link to a resource, which the client may read. The resource need not be in the list of resources (MCP 2025-06-18 and later,
+    /// "Tools", section "Resource Links").
     #[must_use]
     pub fn link(uri: &str, name: &str) -> Self {
         Self::Raw(Object::value(|block| {
@@ -78,7 +78,7 @@ impl Content {
     }
 }
 
-/// The block as it is sent on MCP.
+/// Converts a block into the JSON that is sent on MCP.
 impl From<Content> for Json {
     fn from(block: Content) -> Self {
         if let Content::Raw(json) = block {

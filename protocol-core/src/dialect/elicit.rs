@@ -17,7 +17,7 @@ pub struct Elicit {
 }
 
 impl Elicit {
-    /// A form with the schema `schema`.
+    /// A form with a message for the user, and the JSON Schema of its fields.
     #[must_use]
     pub fn new(message: impl Into<String>, schema: Json) -> Self {
         Self { message: message.into(), schema }
@@ -31,7 +31,7 @@ impl Elicit {
             .is_none_or(|properties| Members::of(properties.as_bytes()).is_none_or(|mut fields| fields.next().is_none()))
     }
 
-    /// The content that accepts the form as it is proposed: the default value of each field that has one (MCP, "Elicitation", section
+    /// The content that answers the form with its default values, one for each field that has a default (MCP, "Elicitation", section
     /// "Requested Schema"). An empty object for a form without fields.
     ///
     /// # Errors
@@ -56,7 +56,7 @@ impl Elicit {
     }
 }
 
-/// A required field of a form has no default value.
+/// The error of [`Elicit::defaults`]: a required field of the form has no default value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the form needs a value for `{field}`, which has no default")]
 #[non_exhaustive]

@@ -1,5 +1,5 @@
-//! Forms: the flat schemas of elicitation, and the check that an answer fits the form (MCP 2025-11-25, Client Features, "Elicitation",
-//! "Requested Schema"; Tesseron, elicitation).
+//! Forms: the flat schemas of elicitation, and the check that an answer fits a form (MCP 2025-11-25, "Elicitation", section "Requested
+//! Schema"; Tesseron, page "Elicitation").
 
 use alloc::borrow::Cow;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -18,13 +18,13 @@ pub(super) enum Fields {
     Rich,
 }
 
-/// Checks that `schema` is a flat object of fields of these kinds.
+/// Checks that `schema` describes a flat object, whose fields are of the kinds in `fields`.
 pub(super) fn check(schema: &Json, fields: Fields) -> Result<(), String> {
     Form::read(schema.as_bytes(), fields).map(drop)
 }
 
-/// Checks that the protocol defines every `format` in a schema that passed [`check`]. Not for schemas of a peer, in which an unknown format
-/// is only an annotation.
+/// Checks that the protocol defines every `format` in a schema of ours that passed [`check`]. In a schema of a peer, an unknown format is
+/// only an annotation, and is not checked.
 pub(super) fn check_formats(schema: &Json) -> Result<(), String> {
     let mut unknown = None;
     for_each_member(member(schema.as_bytes(), "properties").unwrap_or(b"{}"), |name, property| {
@@ -46,7 +46,7 @@ pub(super) fn confirmation() -> Json {
     Json::written(alloc::vec::Vec::from(*b"{\"type\":\"object\",\"properties\":{},\"required\":[]}"))
 }
 
-/// A parsed schema. Parsing takes time in proportion to the length of the schema.
+/// A parsed schema. Parsing takes time nearly in proportion to the length of the schema, however many fields it has.
 struct Form<'a> {
     fields: BTreeMap<Cow<'a, str>, Field<'a>>,
     required: BTreeSet<Cow<'a, str>>,
@@ -169,7 +169,7 @@ impl<'a> Field<'a> {
             }
             Self::Number { whole, least, most } => {
                 let number = number(value).ok_or("must be a number")?;
-                // Doubles above 2^53 are whole numbers.
+                // From about 9e15, 2^53, on, every `f64` is a whole number.
                 check(!whole || number.abs() >= 9e15 || number as i64 as f64 == number, "must be a whole number")?;
                 check(least.is_none_or(|least| number >= least), "is too small")?;
                 check(most.is_none_or(|most| number <= most), "is too large")
@@ -179,10 +179,10 @@ impl<'a> Field<'a> {
             Self::SomeOf { choices, fewest, most } => {
                 check(Kind::of(value) == Kind::Array, "must be an array")?;
                 let chosen = elements(value);
-                check(chosen.iter().all(|value| is_choice(choices, value)), "has what is none of the choices")?;
+                check(chosen.iter().all(|value| is_choice(choices, value)), "has an element that is none of the choices")?;
                 let count = u64::try_from(chosen.len()).unwrap_or(u64::MAX);
-                check(fewest.is_none_or(|least| count >= least), "has too few")?;
-                check(most.is_none_or(|most| count <= most), "has too many")
+                check(fewest.is_none_or(|least| count >= least), "has too few elements")?;
+                check(most.is_none_or(|most| count <= most), "has too many elements")
             }
         }
     }
@@ -194,7 +194,7 @@ fn is_choice(choices: &Choices<'_>, value: &[u8]) -> bool {
     string(value).is_some_and(|chosen| choices.contains(&chosen))
 }
 
-/// The choices of an enumeration in any of its spellings: `enum`, or `oneOf` / `anyOf` with titled constants.
+/// The choices of a field: the texts of `enum`, or the constants of `oneOf` or `anyOf`. `None` if the field has none of these members.
 fn choices(schema: &[u8]) -> Result<Option<Choices<'_>>, String> {
     let plain = member(schema, "enum");
     let titled = member(schema, "oneOf").or_else(|| member(schema, "anyOf"));

@@ -10,7 +10,7 @@ use crate::json::{Json, Text};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Page {
-    /// The entries, each exactly as in a frame.
+    /// The entries, each as the JSON that is in the frame.
     pub items: Vec<Json>,
     /// The cursor of the next page; `None` on the last page.
     pub next: Option<Text>,
@@ -30,12 +30,12 @@ impl Page {
         self
     }
 
-    /// Reads the result of a list that `op` requested.
+    /// Reads the result of a request for a list. `op` is the kind of the request.
     ///
     /// # Errors
     /// A description of the first fault of the result.
     pub fn read(op: Op, result: &Json) -> Result<Self, Text> {
-        let name = list_of(op).ok_or_else(|| Text::from_static("nothing that was asked for has pages"))?;
+        let name = list_of(op).ok_or_else(|| Text::from_static("the request was not for a list"))?;
         let list = result.member(name).ok_or_else(|| alloc::format!("`{name}` is missing"))?;
         if !list.is_array() {
             return Err(alloc::format!("`{name}` is no array").into());
@@ -46,7 +46,7 @@ impl Page {
     }
 }
 
-/// The name of the member that contains the list.
+/// The name of the member of a result that contains the list; `None` if `op` does not request a list.
 pub(crate) const fn list_of(op: Op) -> Option<&'static str> {
     Some(match op {
         Op::ListTools => "tools",
@@ -78,7 +78,8 @@ macro_rules! entries {
         }
 
         impl $name {
-            /// Reads an entry of a list; `None` if it has no name. Members of a wrong type count as missing.
+            /// Reads an entry of a list; `None` if the name or URI that identifies the entry is missing. Members of a wrong type count as
+            /// missing.
             #[must_use]
             pub fn read(json: Json) -> Option<Self> {
                 let entry = &json;
@@ -135,7 +136,7 @@ entries! {
         annotations: Option<Json> = |entry| object(entry, "annotations");
     }
 
-    /// A template of resources, as its server describes it.
+    /// A resource template, as its server describes it.
     ResourceTemplateInfo by uri_template "uriTemplate" {
         /// The name, for programs.
         name: Option<Text> = |entry| text(entry, "name");
@@ -145,7 +146,7 @@ entries! {
         description: Option<Text> = |entry| text(entry, "description");
         /// The MIME type of the contents of all resources of the template.
         mime_type: Option<Text> = |entry| text(entry, "mimeType");
-        /// Hints about the audience and the importance of these resources.
+        /// Hints about the audience and the importance of the resources of the template.
         annotations: Option<Json> = |entry| object(entry, "annotations");
     }
 }
@@ -173,11 +174,11 @@ fn prompt_arguments(entry: &Json) -> Vec<PromptArgument> {
     entry.member("arguments").map(|all| all.elements().filter_map(argument).collect()).unwrap_or_default()
 }
 
-/// The result of a tool, as the caller reads it.
+/// The result of a tool, as its caller gets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ToolResult {
-    /// The blocks that a model reads, in order. Blocks of text without further members are [`Content::Text`].
+    /// The content for the model, in order. A block of text is [`Content::Text`], unless it has members other than its text.
     ///
     /// [`Content::Text`]: super::Content::Text
     pub content: super::Blocks,
@@ -189,8 +190,8 @@ pub struct ToolResult {
 }
 
 impl ToolResult {
-    /// Reads the result of [`Op::CallTool`]; `None` if it is malformed. The output of a Tesseron action becomes structured content, and one
-    /// block of text.
+    /// Reads the result of [`Op::CallTool`]; `None` if it is malformed. The output of a Tesseron action becomes the structured content, and
+    /// is repeated as one block of text.
     #[must_use]
     pub fn read(json: &Json) -> Option<Self> {
         use super::Content;
@@ -243,7 +244,7 @@ impl ToolResult {
     }
 }
 
-/// The text of `block`, a part of `result`, if it is a block of text without further members.
+/// The text of `block`, a part of `result`, if the block is text without further members.
 fn plain_text(result: &Json, block: &[u8]) -> Option<Text> {
     let (mut is_text, mut text_value, mut more) = (false, None, false);
     read::for_each_member(block, |name, value| match name {

@@ -14,7 +14,7 @@ use crate::json::{Json, Payload, Text};
 use crate::shared::Arc;
 use crate::wire::WireId;
 
-/// One message of the peer, by its meaning.
+/// A message of the peer, as the session handles it.
 #[derive(Debug)]
 pub(crate) enum Message {
     /// The peer opens the handshake.
@@ -24,14 +24,14 @@ pub(crate) enum Message {
     },
     /// The peer confirms the handshake.
     HandshakeConfirmed,
-    /// A request that the dialect answers by itself, in every state of the session.
+    /// A request whose result the dialect knows. The session sends the result in every state.
     Answered {
         id: WireId,
         result: Json,
-        /// `true` if the peer needs no handshake.
+        /// `true` if the request needs no handshake before it.
         is_stateless: bool,
     },
-    /// The peer asks for log records of this level and more severe ones.
+    /// The peer sets the level of the least severe log record to send.
     SetLevel {
         id: WireId,
         level: Result<Level, Refusal>,
@@ -42,12 +42,15 @@ pub(crate) enum Message {
         request: Result<RawParams, Box<Refusal>>,
         /// The `_meta` of the request, verbatim, if it has members that the session does not read.
         meta: Option<Box<Json>>,
+        /// The progress token; on Tesseron, the name of the call.
         token: Option<WireId>,
+        /// The sampling depth that the request states; 0 if it states none.
         depth: u8,
         /// The caller, if the request is stateless.
         caller: Option<StatelessCaller>,
     },
-    /// An input request of a callee. `parent` is the exchange of ours that the message names; `depth` is the sampling depth that it states.
+    /// An input request of a callee. `parent` is the number of the exchange of ours that the message names, and `depth` the sampling depth
+    /// that it states.
     Ask {
         id: WireId,
         ask: Result<Box<Ask>, Refusal>,
@@ -67,13 +70,13 @@ pub(crate) enum Message {
     },
     /// A change of the peer's identity or capabilities.
     PeerChanged(Box<PeerChange>),
-    /// A cancel. `id` is the id of the exchange, or the name of the call if [`Rules::names_calls`] is set.
+    /// A cancel of a request of the peer. `id` is the id of the request or, if [`Rules::names_calls`] is `true`, the name of the call.
     Cancel {
         id: WireId,
         reason: Option<Text>,
     },
-    /// A log record. `invocation` is the exchange of ours that it belongs to; 0, which is no exchange, if the record has a name that we never
-    /// gave.
+    /// A log record. `invocation` is the number of the exchange of ours that the record names. It is 0, which is the number of no exchange,
+    /// if the record names a call that we never made.
     Log {
         record: LogRecord,
         invocation: Option<u64>,
@@ -95,9 +98,10 @@ pub(crate) enum Message {
     },
     /// The messages of one frame, none of which is a batch.
     Batch(Vec<Self>),
-    /// A message without effect: a violation, an error to answer with, or both.
+    /// A message without further effect than a violation, an error reply, or both. With neither, the message is ignored.
     Reject {
         violation: Option<Violation>,
+        /// The error to reply with, and the id of the request if it could be read.
         answer: Option<(Option<WireId>, RpcError)>,
     },
 }
@@ -108,37 +112,38 @@ pub(crate) struct StatelessCaller {
     /// The rules of the revision that the request names.
     pub(crate) rules: &'static Rules,
     pub(crate) peer: Arc<PeerInfo>,
-    /// The least severe log record that the caller wants; `None` for no record.
+    /// The level of the least severe log record that the caller wants; `None` if the caller wants no records.
     pub(crate) log_level: Option<Level>,
-    /// The range of the frame that names the caller. Empty if the caller need not be remembered as a [`KnownCaller`](super::KnownCaller).
+    /// The part of the frame that names the caller. Empty if the caller need not, or cannot, be remembered as a
+    /// [`KnownCaller`](super::KnownCaller).
     pub(crate) text: Span,
 }
 
-/// A request that is refused in every state of the session: the violation, if there is one, and the error to answer with.
+/// The refusal of a request, in every state of the session: the violation, if there is one, and the error to reply with.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) violation: Option<Violation>,
     pub(crate) error: RpcError,
 }
 
-/// A message that is not allowed before the handshake.
+/// A message that came too early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EarlyMessage {
-    /// A request.
+    /// A request before the handshake.
     Request,
-    /// An input request, before our requests may be sent.
+    /// An input request while we may not send requests yet, so that it cannot belong to a call.
     InputRequest,
 }
 
-/// A change of the peer's own identity or capabilities.
+/// A change of the peer's identity or capabilities.
 #[derive(Clone, Debug)]
 pub(crate) struct PeerChange {
     pub(crate) identity: Identity,
-    /// The capabilities of the peer, typed and verbatim; `None` if they stay as they were.
+    /// The new capabilities of the peer, parsed and verbatim; `None` if they stay as they were.
     pub(crate) capabilities: Option<(Capabilities, Json)>,
 }
 
-/// The body of a response whose request is not looked up yet.
+/// The body of a response, before the session has looked up the request.
 #[derive(Debug)]
 pub(crate) enum ResponseBody<R = Json> {
     Result(R),
@@ -158,7 +163,7 @@ impl ResponseBody<Payload> {
     }
 }
 
-/// The peer's half of the handshake, and our answer to it.
+/// The description of the peer in its handshake request, and our answer.
 #[derive(Debug)]
 pub(crate) struct HandshakeRequest {
     pub(crate) peer: Box<PeerInfo>,
@@ -168,9 +173,9 @@ pub(crate) struct HandshakeRequest {
 /// The answer to a handshake request.
 #[derive(Debug)]
 pub(crate) enum HandshakeAnswer {
-    /// This `result`.
+    /// The session sends this `result`.
     Result(Json),
-    /// The owner of the session decides. Contains the credentials of an earlier session that the peer asks to resume.
+    /// The owner of the session answers. If the peer asks to resume an earlier session, this has the credentials of that session.
     Owner(Option<ResumeCredentials>),
 }
 
@@ -178,7 +183,7 @@ pub(crate) enum HandshakeAnswer {
 #[derive(Debug)]
 pub(crate) struct HandshakeRejected {
     pub(crate) error: RpcError,
-    /// `true` if a further handshake request is useless: the session closes.
+    /// `true` if a further handshake request would be useless, so that the session closes.
     pub(crate) is_final: bool,
 }
 
@@ -188,22 +193,22 @@ impl From<RpcError> for HandshakeRejected {
     }
 }
 
-/// The verdict on the answer to our request for the revisions of the peer (MCP 2026-07-28, Versioning).
+/// The meaning of the response to our probe, the request for the revisions of the peer (MCP 2026-07-28, Versioning).
 #[derive(Debug)]
 pub(crate) enum ProbeVerdict {
     /// The peer serves requests without a handshake, in our revision.
     Modern(Box<PeerInfo>),
-    /// The peer refuses our revision, and names it among those that it serves.
+    /// The peer refuses our revision, although it names this revision among those that it serves: send the probe again.
     Again,
     /// The peer wants a handshake, or does not know the request.
     Legacy,
-    /// The peer wants no handshake, and refuses our request.
+    /// The peer serves requests without a handshake, but refuses our probe.
     Refused,
-    /// The peer wants no handshake, and has no revision of ours.
+    /// The peer and this end have no revision in common.
     Mismatch,
 }
 
-/// The reason why the peer's answer to our handshake request fails the handshake.
+/// The reason why the handshake fails at the peer's answer to our handshake request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HandshakeFailed {
     Malformed,
@@ -211,12 +216,12 @@ pub(crate) enum HandshakeFailed {
 }
 
 /// The rules of an exchange: those of one end of one protocol in one revision. Each exchange stores the rules under which it began. The
-/// session decides by them alone, and never by the protocol.
+/// session looks only at these rules, and never at the protocol.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Rules {
-    /// Reads and writes frames.
+    /// The dialect that reads and writes the frames.
     pub(crate) dialect: Dialect,
-    /// `true` if every request names its revision, its caller and the wanted log level, there is no handshake, and only the caller sends
+    /// `true` if there is no handshake: every request names its revision, its caller and the wanted log level, and only the caller sends
     /// requests.
     pub(crate) stateless: bool,
     /// `true` if this end opens the handshake.
@@ -227,28 +232,28 @@ pub(crate) struct Rules {
     pub(crate) names_calls: bool,
     /// `true` if a call that is cancelled is still answered.
     pub(crate) answers_cancelled: bool,
-    /// `true` if an input request that is no longer needed is cancelled by a notification; otherwise both sides just forget it.
+    /// `true` if an input request that is no longer needed is cancelled by a notification. Otherwise both ends drop it without a frame.
     pub(crate) cancels_input_requests: bool,
-    /// `true` if calls are still answered after the end of input.
+    /// `true` if inbound calls are still answered after the end of input.
     pub(crate) outlives_input: bool,
     /// `true` if an exchange ends with the lane that it came by, and only frames of that lane can refer to it. Otherwise all lanes belong
     /// to one peer, and calls continue after a lane is lost.
     pub(crate) lane_bound: bool,
     /// `true` if frames that cannot be read are answered with an error without an id.
     pub(crate) answers_unreadable: bool,
-    /// `true` if an update without a value is sent as it is. Otherwise it is kept until the value increases.
+    /// `true` if an update of progress without a value is sent as it is. Otherwise it is kept until the value increases.
     pub(crate) lone_messages: bool,
     /// `true` if progress is sent as a percentage.
     pub(crate) percent: bool,
-    /// `true` if an equal value with a message is accepted as an update with only a message.
+    /// `true` if an update that repeats the last value and has a message is accepted, as an update with only the message.
     pub(crate) accepts_equal: bool,
 }
 
-/// The event after which the requests of the end that answers the handshake may be sent.
+/// The event after which the end that answers the handshake may send requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Confirmation {
-    /// The confirmation of the peer; until then requests wait.
+    /// The peer confirms the handshake. Until then requests are held.
     Peer,
-    /// The owner's [`crate::Session::claim`]; until then requests are refused.
+    /// The owner calls [`crate::Session::claim`]. Until then requests are refused.
     Owner,
 }

@@ -1,7 +1,7 @@
-//! The protocols: conversion between JSON-RPC envelopes and messages. A dialect knows method names and shapes, and has no state.
+//! The protocols: conversion between JSON-RPC envelopes and messages. All method names and message shapes are here, and no state.
 //!
-//! [`Dialect`] is an enum, not a trait: the set of protocols is closed, the revision is chosen at run time, and for a further protocol the
-//! compiler lists every `match` to extend.
+//! [`Dialect`] is an enum, not a trait: the set of protocols is closed, the revision is chosen at run time, and whoever adds a protocol
+//! gets from the compiler the list of every `match` to extend.
 
 mod blocks;
 mod caller;
@@ -65,34 +65,34 @@ pub enum Protocol {
     Mcp {
         /// Client or server.
         side: mcp::Side,
-        /// The newest revision to agree on in a handshake; older revisions are spoken, too. [`Config::era`](crate::Config::era) decides about
-        /// revisions without a handshake.
+        /// The newest revision to agree on in a handshake. Older revisions are spoken, too. Revisions without a handshake are chosen by
+        /// [`Config::era`](crate::Config::era).
         newest: mcp::Revision,
     },
     /// Tesseron 1.2.
     Tesseron(tesseron::End),
 }
 
-/// The parts of a configuration that a dialect writes, and checks frames against.
+/// The parts of a configuration that a dialect writes into frames, or needs in order to check frames.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LocalEnd<'a> {
-    /// The protocol, and the settings of this end of it.
+    /// The protocol, and the end of the protocol that the session is.
     pub(crate) protocol: &'a Protocol,
     /// The name and version to send to the peer.
     pub(crate) identity: &'a Identity,
     /// The capabilities to declare to the peer.
     pub(crate) capabilities: &'a Capabilities,
-    /// The extensions to declare to the peer: their settings by their identifier.
+    /// The extensions to declare to the peer: the settings of each, by the identifier of the extension.
     pub(crate) extensions: &'a BTreeMap<String, Json>,
     /// The instructions of a server, or the description of an app.
     pub(crate) instructions: Option<&'a str>,
-    /// The limits.
+    /// The limits of the session.
     pub(crate) limits: &'a Limits,
     /// The revisions of MCP that are spoken.
     pub(crate) era: mcp::Era,
-    /// The time for which results of a stateless server may be cached, and by whom.
+    /// The time for which a caller may cache results of a stateless server, and the permission to share them.
     pub(crate) cache: mcp::CacheHint,
-    /// The supported methods outside the protocol.
+    /// The methods outside the protocol whose requests become events.
     pub(crate) custom_methods: &'a [String],
     /// The notifications outside the protocol that become events.
     pub(crate) custom_notifications: &'a [String],
@@ -110,13 +110,13 @@ impl LocalEnd<'_> {
         if let Protocol::Tesseron(tesseron::End::App(app)) = self.protocol { Some(app) } else { None }
     }
 
-    /// The answer of a Tesseron gateway to every hello, unless its owner decides on each.
+    /// The answer of a Tesseron gateway to every hello. `None` if the owner of the gateway answers each hello.
     fn welcome(&self) -> Option<&tesseron::Welcome> {
         if let Protocol::Tesseron(tesseron::End::Gateway(gateway)) = self.protocol { gateway.welcome.as_ref() } else { None }
     }
 }
 
-/// The request that a reply answers.
+/// The parts of a request that its reply needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answered<'a> {
     /// The peer's id of the exchange.
@@ -126,7 +126,7 @@ pub(crate) struct Answered<'a> {
     pub(crate) op: Op,
 }
 
-/// The reason why a call was cut short, which becomes the status of its checkpoint.
+/// The reason why a call was cut short. It becomes the status of the checkpoint that is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CutShort {
     /// The peer cancelled the call, and expects a reply.
@@ -135,14 +135,14 @@ pub(crate) enum CutShort {
     Closing,
 }
 
-/// One end of one protocol in one revision, which reads and writes frames. It is immutable.
+/// One end of one protocol in one revision. Its methods read and write frames, and none changes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     Mcp(mcp::Mcp),
     Tesseron(tesseron::Tesseron),
 }
 
-/// Calls the method of the protocol's own type.
+/// Calls a method of the type of the protocol, [`mcp::Mcp`] or [`tesseron::Tesseron`].
 macro_rules! delegate {
     ($self:ident, $protocol:ident => $call:expr) => {
         match $self {
@@ -164,7 +164,7 @@ impl Dialect {
 
     // From the peer.
 
-    /// Reads a frame. `recent` is the caller of an earlier request, which saves work and changes no result.
+    /// Reads a frame. `recent` is the caller of an earlier request. It only saves work: the result is the same without it.
     pub(crate) fn read(self, frame: &Bytes, local: &LocalEnd<'_>, recent: Option<&KnownCaller>) -> Message {
         match self {
             Self::Mcp(protocol) => protocol.read(frame, local, recent),
@@ -172,7 +172,7 @@ impl Dialect {
         }
     }
 
-    /// Reads the answer to [`Self::write_handshake_request`]; on success the revision is agreed.
+    /// Reads the answer to [`Self::write_handshake_request`]. If it is valid, the handshake has agreed on a revision.
     pub(crate) fn read_handshake_answer(self, result: &Json, local: &LocalEnd<'_>) -> Result<PeerInfo, HandshakeFailed> {
         match self {
             Self::Mcp(protocol) => protocol.read_handshake_answer(result, local.newest()),
@@ -180,7 +180,7 @@ impl Dialect {
         }
     }
 
-    /// Returns `true` if this end asks for the revisions of the peer before anything else.
+    /// Returns `true` if this end sends a probe first: a request for the revisions of the peer.
     pub(crate) fn probes(self, local: &LocalEnd<'_>) -> bool {
         match self {
             Self::Mcp(protocol) => protocol.probes(local.era),
@@ -188,18 +188,18 @@ impl Dialect {
         }
     }
 
-    /// Reads the response to [`Self::write_probe`].
+    /// Reads the response to a probe ([`Self::write_probe`]).
     pub(crate) fn read_probe_answer(self, body: &ResponseBody, local: &LocalEnd<'_>) -> ProbeVerdict {
         mcp::read_probe_answer(body, local)
     }
 
-    /// Returns `true` for an error response to our handshake request that names a revision without a handshake, which this end can use
-    /// instead.
+    /// Returns `true` if an error response to our handshake request names a revision without a handshake that this end speaks, so that this
+    /// end should probe.
     pub(crate) fn asks_for_probe(self, error: &RpcError, local: &LocalEnd<'_>) -> bool {
         self.probes(local) && mcp::names_our_revision(error)
     }
 
-    /// The rules in the revision that `peer` speaks.
+    /// The rules in the revision that the handshake with `peer` has agreed on. `before` are the rules before the handshake.
     pub(crate) fn agree(self, peer: &PeerInfo, before: &'static Rules) -> &'static Rules {
         match self {
             Self::Mcp(protocol) => protocol.agree(&peer.protocol),
@@ -208,14 +208,15 @@ impl Dialect {
         }
     }
 
-    /// Checks that a result has the shape that the protocol demands for this operation.
+    /// Checks that the result of a request of ours has the shape that the protocol demands for `op`. `exchange` is the number of the
+    /// request.
     pub(crate) fn check_result(self, exchange: u64, op: Op, result: &Json) -> ResultFit {
         delegate!(self, protocol => protocol.check_result(exchange, op, result))
     }
 
     /// An upper bound on the length of the frame of a request of ours, in bytes.
     pub(crate) fn call_size(self, call: &Outgoing) -> usize {
-        /// `jsonrpc`, the id, and the members that the session writes.
+        /// The length of `jsonrpc`, the id, and the members that the session adds.
         const MEMBERS: usize = 256;
         // An escaped character takes up to six bytes. Only a custom method may need escapes.
         let method = call.custom_method().map_or(MEMBERS, |method| method.len().saturating_mul(6).saturating_add(MEMBERS));
@@ -238,15 +239,17 @@ impl Dialect {
         call.is_proper(matches!(self, Self::Tesseron(_)))
     }
 
-    /// Checks that a peer with these capabilities takes this request; the error is the reason why not.
+    /// Checks that a request may be sent to a peer with the capabilities `peer`.
     pub(crate) fn check_call(self, call: &Outgoing, peer: &Capabilities) -> Result<(), Unfit> {
         delegate!(self, protocol => protocol.check_call(call.op, call.custom_method(), peer))
     }
 
+    /// Checks that an input request may be sent to a peer with the capabilities `peer`.
     pub(crate) fn check_ask(self, ask: &Ask, peer: &Capabilities) -> Result<(), AskUnfit> {
         delegate!(self, protocol => protocol.check_ask(ask, peer))
     }
 
+    /// Checks that this end, with the capabilities `own`, may send a notice.
     pub(crate) fn check_notice(self, notice: &Notice, own: &Capabilities) -> Result<(), Unfit> {
         match self {
             Self::Mcp(protocol) => protocol.check_notice(notice, own),
@@ -268,7 +271,8 @@ impl Dialect {
         }
     }
 
-    /// The `result` of a handshake request that the owner answers; `None` if the owner of this end answers none.
+    /// The `result` for a handshake request that the owner has accepted. `None` on MCP, where the session answers handshake requests
+    /// itself.
     pub(crate) fn welcome(self, welcome: &tesseron::Welcome, local: &LocalEnd<'_>) -> Option<Json> {
         match self {
             Self::Mcp(_) => None,
@@ -284,7 +288,7 @@ impl Dialect {
         }
     }
 
-    /// Writes the request for the revisions of the peer.
+    /// Writes a probe: the request for the revisions of the peer.
     pub(crate) fn write_probe(self, frames: &mut FrameBuffer, id: u64, local: &LocalEnd<'_>) -> WrittenFrame {
         mcp::write_probe(frames, id, local)
     }
@@ -298,7 +302,7 @@ impl Dialect {
         }
     }
 
-    /// Writes a subscription of ours at a peer with stateless requests.
+    /// Writes the stateless request that subscribes to the notices in `filter`.
     pub(crate) fn write_listen(
         self,
         frames: &mut FrameBuffer,
@@ -311,12 +315,12 @@ impl Dialect {
 
     /// An upper bound on the length of [`Self::write_listen`] in bytes, without the stamp.
     pub(crate) fn listen_size(self, filter: &SubscriptionFilter) -> usize {
-        /// `jsonrpc`, the id, the method, and the names of the members.
+        /// The length of `jsonrpc`, the id, the method, and the names of the members.
         const MEMBERS: usize = 256;
         filter.uris.iter().map(|uri| text_size(uri.as_bytes()).saturating_add(1)).fold(MEMBERS, usize::saturating_add)
     }
 
-    /// Writes a request of ours.
+    /// Writes a request of ours. `observed` is `true` if it asks for progress, and `depth` is its sampling depth.
     pub(crate) fn write_call(
         self,
         frames: &mut FrameBuffer,
@@ -333,7 +337,7 @@ impl Dialect {
         }
     }
 
-    /// Writes the retry of a request of ours, with the answers to its input requests.
+    /// Writes the retry of a request of ours, with the answers to a round of input requests.
     #[allow(clippy::too_many_arguments, reason = "those of a request, and the members of the retry")]
     pub(crate) fn write_retry(
         self,
@@ -351,7 +355,7 @@ impl Dialect {
         }
     }
 
-    /// Reads the input requests that a result asks for. `own` are the capabilities of this end.
+    /// Reads the round of input requests in a result. `own` are the capabilities of this end.
     pub(crate) fn read_round(self, result: &Json, own: &Capabilities) -> Result<InputRound, Violation> {
         match self {
             Self::Mcp(protocol) => protocol.read_round(result, own),
@@ -359,7 +363,8 @@ impl Dialect {
         }
     }
 
-    /// The answer as it is sent in a retry. Returns an error if a retry cannot carry the answer.
+    /// The answer to an input request of a round, as it is sent in a retry. `can_decline` is `true` if the answer is a user's, who can
+    /// decline. Returns an error if a retry cannot contain the answer.
     pub(crate) fn round_answer(self, answer: &Answer, can_decline: bool) -> Result<Json, RpcError> {
         match self {
             Self::Mcp(protocol) => protocol.round_answer(answer, can_decline),
@@ -367,7 +372,7 @@ impl Dialect {
         }
     }
 
-    /// Returns `true` for a request whose result can be input requests, and which is sent again with their answers.
+    /// Returns `true` for a request whose result can be a round of input requests, so that it may be sent again as a retry.
     pub(crate) fn has_rounds(self, op: Op) -> bool {
         match self {
             Self::Mcp(protocol) => protocol.has_rounds(op),
@@ -375,14 +380,14 @@ impl Dialect {
         }
     }
 
-    /// An upper bound on the length of the frame that asks for input, in bytes.
+    /// An upper bound on the length of the frame with a round of input requests, in bytes.
     pub(crate) fn round_size(self, round: &InputRound) -> usize {
-        /// `jsonrpc`, the id, and the names of the members.
+        /// The length of `jsonrpc`, the id, and the names of the members.
         const MEMBERS: usize = 256;
         mcp::round_size(round).saturating_add(MEMBERS)
     }
 
-    /// Writes an input request. `parent` is the peer's id of the call that it belongs to.
+    /// Writes an input request. `parent` is the peer's id of the call that the input request belongs to.
     pub(crate) fn write_ask(self, frames: &mut FrameBuffer, id: u64, ask: &Ask, parent: &WireId, depth: u8) -> WrittenFrame {
         match self {
             Self::Mcp(protocol) => protocol.write_ask(frames, id, ask, parent, depth),
@@ -390,7 +395,7 @@ impl Dialect {
         }
     }
 
-    /// Returns `true` if the protocol has a cancel for such a call.
+    /// Returns `true` if the protocol has a cancel for a request of the kind `op`.
     pub(crate) fn is_cancellable(self, op: Op) -> bool {
         delegate!(self, protocol => protocol.is_cancellable(op))
     }
@@ -451,7 +456,7 @@ impl Dialect {
         frames.error(id, error)
     }
 
-    /// Writes a log record. `invocation` is the peer's id of the call that the record is about.
+    /// Writes a log record. `invocation` is the peer's id of the call that the record belongs to.
     pub(crate) fn write_log(self, frames: &mut FrameBuffer, record: &LogRecord, invocation: Option<&WireId>) -> WrittenFrame {
         match self {
             Self::Mcp(protocol) => protocol.write_log(frames, record),
@@ -473,7 +478,7 @@ impl Dialect {
         mcp::write_published(frames, id, notice)
     }
 
-    // The errors of refusals. Their codes differ by protocol.
+    // The errors of refusals, whose codes differ by protocol.
 
     pub(crate) fn too_deep(self, depth: u8, max: u8) -> RpcError {
         delegate!(self, protocol => protocol.too_deep(depth, max))
@@ -483,17 +488,17 @@ impl Dialect {
         delegate!(self, protocol => protocol.busy(closing))
     }
 
-    /// The answer to an input request of a call that has ended.
+    /// The error for an input request of a call that has ended.
     pub(crate) fn call_is_over(self) -> RpcError {
         delegate!(self, protocol => protocol.call_is_over())
     }
 
-    /// The answer to an input request that belongs to no call of ours.
+    /// The error for an input request that belongs to no call of ours.
     pub(crate) fn no_such_call(self) -> RpcError {
         delegate!(self, protocol => protocol.no_such_call())
     }
 
-    /// The answer to a message that is not allowed yet.
+    /// The error for a message that is not allowed yet.
     pub(crate) fn too_early(self, what: EarlyMessage) -> RpcError {
         delegate!(self, protocol => protocol.too_early(what))
     }
@@ -519,12 +524,12 @@ pub(crate) enum ResultFit {
     Fits,
     /// The result breaks a rule, but is usable.
     Tolerated,
-    /// The result asks for input; see [`Dialect::read_round`].
+    /// The result is a round of input requests; see [`Dialect::read_round`].
     AsksForInput,
     Wrong,
 }
 
-/// An unknown message that the configuration does not list. It is ignored, and not a violation.
+/// A message that is ignored without a violation, such as an unknown notification that the configuration does not list.
 fn ignored_message() -> Message {
     Message::Reject { violation: None, answer: None }
 }

@@ -1,4 +1,4 @@
-//! URLs for the user to open, and their checks (MCP 2025-11-25, "Elicitation", section "URL Mode"). Tesseron has none.
+//! URLs for the user to open, and their checks (MCP 2025-11-25, "Elicitation", section "URL Mode"). Tesseron has no elicitation by URL.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -11,23 +11,24 @@ use crate::json::Json;
 use crate::json::read::{member, string};
 use crate::json::write::Object;
 
-/// A URL for the user to open in a browser, for data that must not pass through the caller: a password, a payment, a sign-in.
+/// A URL for the user to open in a browser. The page asks for data that must not pass through the caller, such as a password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OpenUrl {
     /// The message for the user, with the reason.
     pub message: String,
-    /// An absolute URL (RFC 3986) of a scheme, `://` and a host, at most [`OpenUrl::LONGEST_URL`] bytes of ASCII, without a user name.
+    /// An absolute URL (RFC 3986) that begins with a scheme, `://` and a host, without a user name: at most [`OpenUrl::LONGEST_URL`] bytes
+    /// of ASCII.
     pub url: String,
-    /// The server's id for this request to the user, the same in [`Notice::ElicitationComplete`](super::Notice::ElicitationComplete); 1 to
-    /// [`OpenUrl::LONGEST_ID`] bytes.
+    /// The id that the server gives to this elicitation and repeats in [`Notice::ElicitationComplete`](super::Notice::ElicitationComplete):
+    /// 1 to [`OpenUrl::LONGEST_ID`] bytes. Not sent in MCP 2026-07-28.
     pub id: String,
 }
 
 /// A user's decision on an [`OpenUrl`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Consent {
-    /// The user agrees to open the URL. The outcome of the visit is unknown.
+    /// The user agreed to open the URL. This does not tell what the user did there.
     Accept,
     /// The user declined.
     Decline,
@@ -58,7 +59,7 @@ impl From<OpenUrl> for Ask {
 }
 
 impl OpenUrl {
-    /// The maximum length of a URL, in bytes. Recipients should support at least that (RFC 9110, section 4.1).
+    /// The maximum length of a URL, in bytes. RFC 9110, section 4.1, recommends that every recipient supports this length.
     pub const LONGEST_URL: usize = 8000;
     /// The maximum length of an id, in bytes.
     pub const LONGEST_ID: usize = 1024;
@@ -106,7 +107,7 @@ impl OpenUrl {
         open.check().map(|()| open)
     }
 
-    /// Reads the parameters of an `elicitation/create` in URL mode where URLs have no id (MCP 2026-07-28).
+    /// Reads the parameters of an `elicitation/create` in URL mode, in a revision in which URLs have no id (MCP 2026-07-28).
     pub(super) fn read_without_id(params: &[u8]) -> Result<Self, String> {
         let open = Self::new(text(params, "message")?, text(params, "url")?);
         open.check_url().map(|()| open)
@@ -133,7 +134,7 @@ fn text(params: &[u8], name: &str) -> Result<String, String> {
 
 impl RpcError {
     /// The error for a request that cannot be served before the user has opened `urls`, of which there must be at least one
-    /// ([`RpcError::URL_ELICITATION_REQUIRED`]). Only for a peer that declares [`Capabilities::elicitation_url`], in MCP 2025-11-25.
+    /// ([`RpcError::URL_ELICITATION_REQUIRED`]). Send it only in MCP 2025-11-25, to a peer that declares [`Capabilities::elicitation_url`].
     ///
     /// [`Capabilities::elicitation_url`]: super::Capabilities::elicitation_url
     #[must_use]
@@ -144,8 +145,8 @@ impl RpcError {
         Self::fixed(Self::URL_ELICITATION_REQUIRED, "an address must be opened first").with_data(data)
     }
 
-    /// The URLs that the user must open before the request is repeated, in the order of the peer, without invalid URLs. Empty for any
-    /// other error than [`RpcError::URL_ELICITATION_REQUIRED`].
+    /// The URLs that the user must open before the request is repeated, in the order in which the peer lists them. Invalid URLs are left
+    /// out. Empty for an error with another code than [`RpcError::URL_ELICITATION_REQUIRED`].
     #[must_use]
     pub fn required_urls(&self) -> Vec<OpenUrl> {
         let data = self.data.as_ref().filter(|_| self.code == Self::URL_ELICITATION_REQUIRED);
@@ -156,7 +157,7 @@ impl RpcError {
     }
 }
 
-/// The host in an absolute URL; an error if the URL is not allowed.
+/// The host of an absolute URL, or the reason why the URL is not allowed.
 ///
 /// The check is stricter than RFC 3986, against URLs that deceive a reader: no user name, since it can look like a host; no escapes in the
 /// host; no characters that browsers convert into other characters.

@@ -1,4 +1,4 @@
-//! Requests of ours, as the parts from which a dialect writes the parameters.
+//! Requests of ours, as parts from which a dialect writes the parameters.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -7,14 +7,14 @@ use super::{CompletionOf, CompletionRequest, Level, Op};
 use crate::json::write::{Object, text_size, write_string, write_text};
 use crate::json::{Json, Text, read};
 
-/// A request to write. Its parts are kept as they are, and serialized when the frame is written.
+/// A request to send. Its parts are kept as the owner passed them, and serialized when the frame is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Outgoing {
     pub(crate) op: Op,
     pub(crate) parts: Parts,
     /// The `_meta` that the owner has passed. Ignored on Tesseron.
     pub(crate) meta: Option<Box<Json>>,
-    /// The least severe log record wanted for this request alone. Ignored if the request is not stateless.
+    /// The level of the least severe log record that is wanted for this request alone. Ignored if the request is not stateless.
     pub(crate) log_level: Option<Level>,
 }
 
@@ -23,7 +23,7 @@ pub(crate) struct Outgoing {
 pub(crate) struct Stamp<'a> {
     /// The members that are the same in each request, as JSON, separated by commas.
     pub(crate) caller: &'a [u8],
-    /// The least severe log record that is wanted.
+    /// The level of the least severe log record that is wanted.
     pub(crate) level: Option<Level>,
 }
 
@@ -36,10 +36,10 @@ impl Stamp<'_> {
         Self::size_with(self.caller)
     }
 
-    /// As [`Self::size`], for any level.
+    /// An upper bound on the length of the members in bytes, with any log level.
     #[inline]
     pub(crate) const fn size_with(caller: &[u8]) -> usize {
-        /// The name of the member for the level, and the longest level.
+        /// The length of the member for the log level, at most.
         const LEVEL: usize = 64;
         if caller.is_empty() { 0 } else { caller.len().saturating_add(LEVEL) }
     }
@@ -49,20 +49,20 @@ impl Stamp<'_> {
     }
 }
 
-/// The parts of parameters.
+/// The parts of the parameters of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Parts {
     /// The exact parameters.
     Exact(Json),
     /// No parameters.
     Nothing,
-    /// A tool or a prompt.
+    /// The name of a tool or a prompt, and the arguments.
     Named { name: Text, arguments: Json },
-    /// A resource.
+    /// The URI of a resource, and the name of a subscription (Tesseron).
     Resource { uri: Text, subscription: Option<Text> },
-    /// A page of a list.
+    /// The cursor of a page of a list; `None` for the first page.
     Page(Option<Text>),
-    /// The level of the log.
+    /// The level of the least severe log record that is wanted.
     Level(Level),
     /// An argument to complete.
     Completion(Box<CompletionRequest>),
@@ -75,8 +75,9 @@ impl Outgoing {
         Self { op, parts, meta: None, log_level: None }
     }
 
-    /// Returns `false` for a log level that is unknown, and for a subscription without a URI. With a stateless peer the session sends no such
-    /// request: the level goes into the `_meta` of its requests, and the URI into its `subscriptions/listen`. So it has to know them.
+    /// Returns `true` if the session knows the level in a request that sets the log level, and the URI in a request to subscribe to a
+    /// resource. To a stateless peer the session sends neither request: it writes the level into the `_meta` of every request, and the URI
+    /// into its `subscriptions/listen`. Returns `true` for any other request.
     pub(crate) fn is_understood(&self) -> bool {
         match self.op {
             Op::SetLogLevel => self.level().is_some(),
@@ -85,8 +86,8 @@ impl Outgoing {
         }
     }
 
-    /// Returns `true` if the request can be written: parameters and `_meta` are objects, arguments are an object unless `any_arguments`, and a
-    /// custom method has a name.
+    /// Returns `true` if the request can be written: its parameters and `_meta` are objects, its arguments are an object or `any_arguments`
+    /// is `true`, and it names its method if it is a custom request.
     pub(crate) fn is_proper(&self, any_arguments: bool) -> bool {
         let parts = match &self.parts {
             Parts::Exact(params) => params.is_object() && !matches!(self.op, Op::Custom),
@@ -100,14 +101,14 @@ impl Outgoing {
     /// An upper bound on the length of the parameters in bytes, without the members that a session adds.
     #[inline]
     pub(crate) fn size(&self) -> usize {
-        /// The names of the members.
+        /// The length of the names of the members, at most.
         const NAMES: usize = 64;
         let parts = match &self.parts {
             Parts::Exact(params) | Parts::Custom { params, .. } => params.as_bytes().len(),
             Parts::Nothing => 2,
             Parts::Named { name, arguments } => sum(NAMES, [text_size(name.as_bytes()), arguments.as_bytes().len()]),
             Parts::Resource { uri, subscription } => {
-                // On Tesseron the URI is also the name of a subscription that has none.
+                // On Tesseron, a subscription that the owner gave no name gets the URI as its name.
                 let subscription =
                     subscription.as_ref().map_or_else(|| text_size(uri.as_bytes()), |name| text_size(name.as_bytes()));
                 sum(NAMES, [text_size(uri.as_bytes()), subscription])
@@ -128,13 +129,14 @@ impl Outgoing {
         }
     }
 
-    /// An estimate of the length of the parameters: the length of the JSON that the owner passed, since other members are mostly short.
+    /// An estimate of the length of the parameters in bytes: the length of the JSON that the owner passed, since other members are mostly
+    /// short.
     #[inline]
     pub(crate) fn hint(&self) -> usize {
         self.given().map_or(0, |given| given.as_bytes().len())
     }
 
-    /// The level in a request that sets the log level; `None` if it is unknown, and for any other request.
+    /// The level in a request that sets the log level. `None` if there is no such level, and for any other request.
     #[inline]
     pub(crate) fn level(&self) -> Option<Level> {
         match &self.parts {
@@ -146,7 +148,7 @@ impl Outgoing {
         }
     }
 
-    /// The method, if it is outside the protocol.
+    /// The method of a request outside the protocol; `None` for any other request.
     pub(crate) fn custom_method(&self) -> Option<&str> {
         if let Parts::Custom { method, .. } = &self.parts { Some(&**method) } else { None }
     }
@@ -175,7 +177,7 @@ fn sum(fixed: usize, parts: [usize; 2]) -> usize {
 
 impl CompletionRequest {
     fn size(&self) -> usize {
-        /// The names of the members.
+        /// The length of the names of the members, at most.
         const NAMES: usize = 128;
         let (CompletionOf::Prompt(of) | CompletionOf::Resource(of)) = &self.of;
         let context = self.context.iter().map(|(name, value)| sum(4, [text_size(name.as_bytes()), text_size(value.as_bytes())]));

@@ -1,7 +1,7 @@
-//! Requests of the peer, with a type for each operation, which reads the parameters.
+//! Requests of the peer. Each operation has a type, whose accessors read the parameters.
 //!
-//! A request has the JSON of its parameters, and the ranges of members in it, which were found and checked while the frame was read. So no
-//! accessor fails, and an accessor copies text only if the text has escapes.
+//! A request stores the JSON of its parameters, and the ranges of the members that accessors read. The members were found and checked while
+//! the frame was read, so no accessor fails. An accessor copies text only if the text has escapes.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -16,7 +16,7 @@ use crate::json::read::{self, Kind};
 use crate::json::scan::{IndexedObject, Span};
 use crate::json::{Json, Payload, Text};
 
-/// A request of the peer, in terms that all protocols share.
+/// A request of the peer, in the terms that both protocols share.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Request {
@@ -88,13 +88,13 @@ impl Request {
         &self.spans().json
     }
 
-    /// The answers to an earlier round of input requests, if the request says that it is a retry (MCP 2026-07-28).
+    /// The answers to an earlier round of input requests. `None` if the request does not claim to be a retry (MCP 2026-07-28).
     #[must_use]
     pub fn retry(&self) -> Option<&Retry> {
         self.spans().retry.as_deref()
     }
 
-    /// The name or the URI in the request, for logs; `None` for a request without one.
+    /// The name or the URI in the request, for logs. `None` if the request has neither.
     #[must_use]
     pub fn target(&self) -> Option<Cow<'_, str>> {
         match self {
@@ -108,7 +108,7 @@ impl Request {
     }
 }
 
-/// The JSON of parameters, and the ranges of the members that accessors return.
+/// The JSON of the parameters of a request, and the ranges of the members that accessors return.
 #[derive(Clone)]
 struct ParamSpans {
     json: Json,
@@ -116,7 +116,7 @@ struct ParamSpans {
     target: Span,
     /// The arguments, or the name of a subscription.
     extra: Span,
-    /// Boxed, since most requests are not retries.
+    /// The answers of a retry. Boxed, since most requests are not retries.
     retry: Option<Box<Retry>>,
 }
 
@@ -194,7 +194,7 @@ macro_rules! named {
                 self.0.part(self.0.extra)
             }
 
-            /// The arguments, without a second reference to the frame.
+            /// Takes the arguments out of the request, which no longer refers to the frame then: the arguments have the only reference.
             #[must_use]
             pub fn into_arguments(self) -> Option<Json> {
                 let ParamSpans { json, extra, .. } = self.0;
@@ -207,7 +207,7 @@ macro_rules! named {
 named!(CallTool GetPrompt);
 
 impl List {
-    /// The cursor of the page, from an earlier page; `None` for the first page.
+    /// The cursor of the requested page, which an earlier page named; `None` for the first page.
     #[must_use]
     pub fn cursor(&self) -> Option<Cow<'_, str>> {
         self.0.text(self.0.target)
@@ -229,7 +229,7 @@ impl Subscribe {
         self.0.text(self.0.target).unwrap_or_default()
     }
 
-    /// The name that the peer gives the subscription (Tesseron). MCP has none.
+    /// The name that the peer gives the subscription (Tesseron). `None` on MCP.
     #[must_use]
     pub fn subscription(&self) -> Option<Cow<'_, str>> {
         self.0.text(self.0.extra)
@@ -237,13 +237,13 @@ impl Subscribe {
 }
 
 impl Unsubscribe {
-    /// The URI of the resource (MCP). On Tesseron a request has only the name of the subscription.
+    /// The URI of the resource (MCP). `None` on Tesseron, where the request has only the name of the subscription.
     #[must_use]
     pub fn uri(&self) -> Option<Cow<'_, str>> {
         self.0.text(self.0.target)
     }
 
-    /// The name that the peer gave the subscription (Tesseron).
+    /// The name that the peer gave the subscription (Tesseron). `None` on MCP.
     #[must_use]
     pub fn subscription(&self) -> Option<Cow<'_, str>> {
         self.0.text(self.0.extra)
@@ -270,7 +270,7 @@ impl Complete {
         &self.completion
     }
 
-    /// The argument to complete.
+    /// Takes the argument to complete out of the request.
     #[must_use]
     pub fn into_completion(self) -> CompletionRequest {
         *self.completion
@@ -330,7 +330,7 @@ impl Custom {
         &self.spans.json
     }
 
-    /// The parameters, without a second reference to the frame.
+    /// Takes the parameters out of the request.
     #[must_use]
     pub fn into_params(self) -> Json {
         self.spans.json
@@ -351,14 +351,14 @@ pub struct CompletionRequest {
     pub of: CompletionOf,
     /// The argument's name.
     pub argument: String,
-    /// The text typed so far.
+    /// The text that the user has typed so far.
     pub value: String,
-    /// The arguments that already have a value (MCP 2025-06-18 and later).
+    /// The values of the arguments that already have one, by name (MCP 2025-06-18 and later).
     pub context: BTreeMap<String, String>,
 }
 
 impl CompletionRequest {
-    /// A request for the values of an argument. `value` is the text typed so far.
+    /// A request for the values of an argument. `value` is the text that the user has typed so far.
     #[must_use]
     pub fn new(of: CompletionOf, argument: impl Into<String>, value: impl Into<String>) -> Self {
         Self { of, argument: argument.into(), value: value.into(), context: BTreeMap::new() }
@@ -374,7 +374,7 @@ pub enum CompletionOf {
     Resource(String),
 }
 
-/// A request that is still a part of its frame.
+/// A request that was read, and whose parameters are still a part of the frame.
 #[derive(Debug)]
 pub(crate) struct RawParams {
     op: Op,
@@ -384,7 +384,7 @@ pub(crate) struct RawParams {
     rest: Option<Box<Rest>>,
 }
 
-/// The parts of a request that are stored beside its text.
+/// The parts of a request that are stored in addition to the JSON of its parameters. No request has more than one.
 #[derive(Debug)]
 enum Rest {
     Completion(Box<CompletionRequest>),
@@ -393,7 +393,7 @@ enum Rest {
     Retry(Box<Retry>),
 }
 
-/// A member of parameters, and the type that the protocol demands.
+/// The name of a member of parameters, and the type that the protocol demands for its value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Member {
     name: &'static str,
@@ -424,19 +424,19 @@ impl Member {
         Self { name, demand: Demand::Any }
     }
 
-    /// No member.
+    /// A placeholder, for an operation that has fewer members.
     pub(crate) const fn none() -> Self {
         Self { name: "", demand: Demand::None }
     }
 
-    /// Checks the value at `span`, and returns its range. The contents of a string are not checked: a string with an unpaired surrogate is
-    /// read as empty.
+    /// Checks the type of the value at `span`, and returns its range, or an empty range if the value counts as missing. The contents of a
+    /// string are not checked: a string with an unpaired surrogate is later read as empty.
     #[inline]
     fn check(self, text: &[u8], span: Span) -> Result<Span, Text> {
         let first = span.cut(text).first();
         match (self.demand, first) {
             (Demand::Text | Demand::Optional, Some(b'"')) => Ok(span),
-            // No other value begins with this byte.
+            // Only `null` begins with `n`.
             (Demand::Any | Demand::Optional, None | Some(b'n')) | (Demand::None, _) => Ok(Span::default()),
             (Demand::Any, Some(_)) => Ok(span),
             _ => Err(self.wrong()),
@@ -453,7 +453,8 @@ impl Member {
 }
 
 impl RawParams {
-    /// Reads a request for `op` with the parameters `given`, if there are any. `json` makes their text. The error describes the fault.
+    /// Reads a request for `op` with the parameters `given`, if there are any. `json` makes the payload of the parameters. The error
+    /// describes the fault.
     #[inline]
     pub(crate) fn read(
         op: Op,
@@ -496,7 +497,7 @@ impl RawParams {
         Self { rest: Some(Box::new(Rest::Retry(retry))), ..self }
     }
 
-    /// Adds the kinds of notices that are listened for.
+    /// Adds the kinds of notices that the caller subscribes to.
     pub(crate) fn with_filter(self, filter: SubscriptionFilter) -> Self {
         Self { rest: Some(Box::new(Rest::Filter(Box::new(filter)))), ..self }
     }
@@ -534,13 +535,13 @@ fn with_rest(spans: ParamSpans, rest: Option<Box<Rest>>) -> Request {
         Some(Rest::Filter(filter)) => Request::Listen(Listen { spans, filter }),
         Some(Rest::Completion(completion)) => Request::Complete(Complete { spans, completion }),
         Some(Rest::Method(method)) => Request::Custom(Custom { spans, method }),
-        // No dialect makes such a request.
+        // No dialect makes a request of another kind without its part.
         Some(Rest::Retry(_)) | None => Request::Custom(Custom { spans, method: Box::default() }),
     }
 }
 
-/// Finds members by a second pass over the text, for parameters with many members, with escapes in a name, or with repeated members. Of
-/// repeated members the last one counts.
+/// Finds members by a second pass over the text. This is needed for parameters with many members, with an escape in a name, or with a
+/// repeated member. If a member is repeated, the last one counts.
 #[cold]
 fn look_for(text: &[u8], members: [&Member; 2]) -> Result<[Span; 2], Text> {
     if u32::try_from(text.len()).is_err() {
@@ -549,7 +550,7 @@ fn look_for(text: &[u8], members: [&Member; 2]) -> Result<[Span; 2], Text> {
     let mut spans = [Span::default(); 2];
     read::for_each_key(text, |key, value| {
         for (span, member) in spans.iter_mut().zip(members) {
-            // A `null` that counts as missing does not replace an earlier value.
+            // If `null` counts as missing, it does not replace an earlier value.
             let counts = member.demand == Demand::Text || value != b"null";
             if counts && member.demand != Demand::None && key.is(member.name) {
                 let from = value.as_ptr().addr().wrapping_sub(text.as_ptr().addr());
@@ -560,7 +561,7 @@ fn look_for(text: &[u8], members: [&Member; 2]) -> Result<[Span; 2], Text> {
     Ok(spans)
 }
 
-/// Reads the filter of a subscription of at most `limit` resources. The error names the fault.
+/// Reads the filter of a subscription, which may have at most `limit` resources. The error describes the fault.
 pub(crate) fn read_filter(params: &[u8], limit: usize) -> Result<SubscriptionFilter, Text> {
     let wanted = read::member(params, "notifications").filter(|value| Kind::of(value) == Kind::Object);
     let wanted = wanted.ok_or_else(|| Text::from_static("`notifications` is missing or no object"))?;

@@ -1,4 +1,5 @@
-//! Input rounds: input requests as the result of a request, and their answers in its retry (MCP 2026-07-28, Multi Round-Trip Requests).
+//! Rounds: input requests as the result of a request, and the answers in the retry of that request (MCP 2026-07-28, Multi Round-Trip
+//! Requests).
 
 use alloc::vec::Vec;
 
@@ -6,10 +7,10 @@ use super::mcp::Mcp;
 use super::{Answer, Ask, Capabilities};
 use crate::json::{Json, Text};
 
-/// The input requests that end one exchange of a call. The caller answers them by a retry of its request
-/// ([`Session::finish_round`](crate::Session::finish_round)).
+/// The input requests that end an exchange of a call ([`Session::finish_round`](crate::Session::finish_round)). The caller sends its
+/// answers in a retry of the request.
 ///
-/// At least one input request, or a state, must be present.
+/// A round must have at least one input request, or a state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InputRound {
     pub(crate) inputs: Vec<RoundInput>,
@@ -19,29 +20,29 @@ pub struct InputRound {
 /// One input request of a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RoundInput {
-    /// The name of the answer in the retry.
+    /// The name of the input request, which its answer in the retry has, too.
     pub(crate) name: Text,
     pub(crate) ask: Ask,
-    /// The sampling depth, which is sent as advice to the caller.
+    /// The sampling depth, which the caller may take into account.
     pub(crate) depth: u8,
 }
 
 impl InputRound {
-    /// A round without an input request.
+    /// A round without input requests and without a state.
     #[must_use]
     pub const fn new() -> Self {
         Self { inputs: Vec::new(), state: None }
     }
 
-    /// Adds an input request. Its answer will have the name `name`, which no other input request of the round may have.
+    /// Adds an input request. The answer to it is found by `name` ([`Retry::answer`]), which no other input request of the round may have.
     #[must_use]
     pub fn ask(mut self, name: impl Into<Text>, ask: impl Into<Ask>) -> Self {
         self.inputs.push(RoundInput { name: name.into(), ask: ask.into(), depth: 0 });
         self
     }
 
-    /// Sets the state, which the caller returns unchanged with the answers. The caller can read the state, return it again at any time, and
-    /// give it to others: seal what must not be read, changed or used twice.
+    /// Sets the state, which the caller returns with the answers. A caller may also read the state, change it, return it more than once, or
+    /// give it to others: seal everything that must be protected from that.
     #[must_use]
     pub fn with_state(mut self, state: impl Into<Text>) -> Self {
         self.state = Some(state.into());
@@ -56,24 +57,24 @@ impl InputRound {
     }
 }
 
-/// The answers to an earlier round, in a request that is the retry of another ([`Request::retry`](crate::Request::retry)).
+/// The answers to an earlier round, and its state, as a retry has them ([`Request::retry`](crate::Request::retry)).
 ///
-/// A request that claims to be a retry need not be one: the peer may send any state and any answers.
+/// They may be forged: the peer may send any state and any answers, even if there was no earlier round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retry {
     pub(crate) state: Option<Text>,
-    /// An object.
+    /// The answers by name, a JSON object.
     pub(crate) answers: Option<Json>,
 }
 
 impl Retry {
-    /// The state, as the peer returned it ([`InputRound::with_state`]); `None` if it sent none.
+    /// The state, as the peer returned it ([`InputRound::with_state`]); `None` if the peer sent none.
     #[must_use]
     pub fn state(&self) -> Option<&Text> {
         self.state.as_ref()
     }
 
-    /// The answer with that name as JSON; `None` if it is missing.
+    /// The JSON of the answer with this name; `None` if it is missing.
     #[must_use]
     pub fn answer(&self, name: &str) -> Option<Json> {
         self.answers.as_ref()?.member(name)
@@ -115,7 +116,7 @@ impl Ask {
         required
     }
 
-    /// Returns `true` if a user gives the answer, who can decline or make no decision.
+    /// Returns `true` if a user, who can decline or make no decision, gives the answer.
     pub(crate) fn can_be_declined(&self) -> bool {
         matches!(self, Self::Elicit(_) | Self::OpenUrl(_) | Self::Confirm { .. })
     }

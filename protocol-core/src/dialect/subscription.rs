@@ -1,11 +1,11 @@
-//! The kinds of notices that a subscription brings (MCP 2026-07-28, "Subscriptions").
+//! The kinds of notices that a subscription includes (MCP 2026-07-28, Subscriptions).
 
 use alloc::vec::Vec;
 
 use super::Notice;
 use crate::json::Text;
 
-/// The kinds of notices that a subscription brings.
+/// The kinds of notices that a subscription includes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SubscriptionFilter {
@@ -20,7 +20,7 @@ pub struct SubscriptionFilter {
 }
 
 impl SubscriptionFilter {
-    /// Returns `true` if the notice is of one of these kinds.
+    /// Returns `true` if the filter has the kind of this notice.
     #[must_use]
     pub fn wants(&self, notice: &Notice) -> bool {
         match notice {
@@ -38,7 +38,7 @@ impl SubscriptionFilter {
         !self.tools && !self.prompts && !self.resources && self.uris.is_empty()
     }
 
-    /// The kinds that both filters have. The URIs stay in the order of this filter.
+    /// The filter of the kinds that both filters have. The URIs are in the order of this filter.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         Self {

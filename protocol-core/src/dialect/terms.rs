@@ -29,7 +29,7 @@ impl Identity {
     }
 }
 
-/// The capabilities of one end. Each end declares its own half and leaves the other half `false`.
+/// The capabilities of one end. A client declares those marked *Client* and a server those marked *Server*; the others stay `false`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capabilities {
@@ -73,9 +73,10 @@ pub struct PeerInfo {
     pub identity: Identity,
     /// The agreed revision of the protocol, such as `2025-11-25`.
     pub protocol: Text,
-    /// The capabilities that the peer declared, typed.
+    /// The capabilities that the peer declared, as far as this crate knows them.
     pub capabilities: Capabilities,
-    /// The capabilities that the peer declared, verbatim.
+    /// The capabilities that the peer declared, verbatim: a JSON object. Of a Tesseron app, the parameters of its hello or resume, without
+    /// secrets.
     pub declared: Json,
     /// A server's description of itself, for the model; on Tesseron the description of an app.
     pub instructions: Option<Text>,
@@ -84,24 +85,24 @@ pub struct PeerInfo {
 }
 
 impl PeerInfo {
-    /// The settings, an object, with which the peer declared the extension `identifier` (MCP 2026-07-28, Extensions); `None` if it did not
-    /// declare it.
+    /// The settings, a JSON object, with which the peer declared the extension `identifier` (MCP 2026-07-28, Extensions). `None` if the
+    /// peer did not declare the extension.
     #[must_use]
     pub fn extension(&self, identifier: &str) -> Option<Json> {
         self.declared.member("extensions")?.member(identifier).filter(Json::is_object)
     }
 }
 
-/// The credentials of a Tesseron app, which resume its session and let an agent claim it (Tesseron specification, pages "Handshake" and
-/// "Resume").
+/// The credentials that a Tesseron gateway gives to an app: with them the app can resume its session, and an agent can claim it (Tesseron
+/// specification, pages "Handshake" and "Resume").
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SessionCredentials {
-    /// The id of the session, which stays the same when it is resumed on another channel.
+    /// The id of the session. It stays the same when the session is resumed on another channel.
     pub session_id: Text,
     /// The claim code, which a person reads off the app and gives to an agent; `None` once the session is claimed.
     pub claim_code: Option<Text>,
-    /// The token that resumes the session once. Secret.
+    /// The token that resumes the session. It is secret, and can be used once.
     pub resume_token: Option<Text>,
 }
 
@@ -138,7 +139,8 @@ pub enum Op {
     Complete,
     /// Set the least severe log record that the peer sends.
     SetLogLevel,
-    /// Ping the peer. A ping is never cancelled. If no response comes in time, [`crate::Violation::PingUnanswered`] is reported, too.
+    /// Ping the peer. A ping is never cancelled. If no response comes in time, the call times out, and [`crate::Violation::PingUnanswered`]
+    /// is reported.
     Ping,
     /// Listen for notices, until the subscription ends (MCP 2026-07-28).
     Listen,
@@ -147,14 +149,14 @@ pub enum Op {
 }
 
 impl Op {
-    /// Returns `true` for a request that stays open as long as its caller wants notices of changes: it reports no progress and has no
-    /// deadline.
+    /// Returns `true` for a request that stays open as long as its caller wants notices of changes. Such a request reports no progress and
+    /// has no deadline.
     pub(crate) const fn is_subscription(self) -> bool {
         matches!(self, Self::Listen)
     }
 
-    /// Returns `true` for a ping, which is sent in every phase, is never cancelled, causes no input request, and has a violation of its
-    /// own for a missing response.
+    /// Returns `true` for a ping. A ping may be sent before the handshake is done, is never cancelled, causes no input request, and has a
+    /// violation of its own for a missing response.
     pub(crate) const fn is_ping(self) -> bool {
         matches!(self, Self::Ping)
     }
@@ -170,8 +172,8 @@ pub enum Ask {
     Elicit(Elicit),
     /// Elicitation in URL mode: ask the caller's user to open a URL (MCP 2025-11-25).
     OpenUrl(Box<OpenUrl>),
-    /// Confirmation: ask the caller's user for yes or no. Every error counts as no. The caller receives a confirmation as [`Ask::Elicit`]
-    /// with an empty form.
+    /// Confirmation: ask the caller's user for yes or no. An error counts as no. The caller receives a confirmation as [`Ask::Elicit`] with
+    /// a form without fields.
     Confirm {
         /// The message for the user.
         message: String,
@@ -190,13 +192,14 @@ impl From<Sample> for Ask {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sample {
-    /// The prompt; on arrival the texts of all messages, joined by line feeds.
+    /// The prompt. In a sampling request that arrives, the text of all messages, joined by line feeds.
     pub prompt: String,
     /// The maximum length of the answer, in tokens. If it is `None`, 1024 is sent on MCP, which demands a number.
     pub max_tokens: Option<u64>,
-    /// The JSON Schema that the answer's text should follow. MCP has no field for a schema, so it becomes part of the prompt.
+    /// The JSON Schema that the answer's text should fit. MCP has no field for a schema, so the schema becomes part of the prompt.
     pub schema: Option<Json>,
-    /// The exact parameters: always set on arrival; when sent, they replace the other fields.
+    /// The exact parameters. They are always set in a sampling request that arrives. If they are set in one to send, the other fields are
+    /// ignored.
     pub params: Option<Json>,
 }
 
@@ -212,15 +215,15 @@ impl Sample {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Answer {
-    /// For [`Ask::Sample`].
+    /// The answer to [`Ask::Sample`].
     Sample(Sampled),
-    /// For [`Ask::Elicit`].
+    /// The answer to [`Ask::Elicit`].
     Elicit(Elicited),
-    /// For [`Ask::OpenUrl`].
+    /// The answer to [`Ask::OpenUrl`].
     OpenUrl(Consent),
-    /// For [`Ask::Confirm`], on the callee's side. A caller answers with [`Answer::Elicit`].
+    /// The answer to [`Ask::Confirm`], as the callee gets it. The caller gives an [`Answer::Elicit`].
     Confirm(bool),
-    /// For [`Ask::Roots`]: the array of `{uri, name?}`.
+    /// The answer to [`Ask::Roots`]: an array of `{uri, name?}`.
     Roots(Json),
     /// The caller refuses to answer, with this error. The callee gets [`crate::InputFailed::Refused`].
     Refused(RpcError),
@@ -230,16 +233,16 @@ pub enum Answer {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sampled {
-    /// The text; content of another kind is included as JSON.
+    /// The text. Blocks of content that are not text are included as JSON.
     pub text: String,
     /// The name of the model.
     pub model: String,
-    /// The exact result: always set on arrival; when sent, it replaces the other fields.
+    /// The exact result. It is always set in an answer that arrives. If it is set in one to send, the other fields are ignored.
     pub result: Option<Json>,
 }
 
 impl Sampled {
-    /// An answer of text.
+    /// An answer that is text.
     #[must_use]
     pub fn new(text: impl Into<String>, model: impl Into<String>) -> Self {
         Self { text: text.into(), model: model.into(), result: None }
@@ -267,8 +270,8 @@ pub enum Reply {
     Tool(ToolOutput),
     /// Success without a value.
     Done,
-    /// Input requests, which end the exchange. If they cannot be sent, the reply is an internal error; [`crate::Session::finish_round`] returns the
-    /// reason instead, and the call goes on.
+    /// A round of input requests, which ends the exchange. If the round cannot be sent, the session sends an internal error instead. To get
+    /// the reason, and let the call go on, use [`crate::Session::finish_round`].
     Input(Box<InputRound>),
     /// The contents of a resource, an array of `{uri, mimeType?, text | blob}`, which the session writes in the form of its protocol.
     Contents(Json),
@@ -286,7 +289,7 @@ pub enum Reply {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Completion {
-    /// The values, the best first. If there are more than 100, the first 100 are sent with `hasMore` set.
+    /// The values, the best first. At most 100 are sent; if there are more, `hasMore` is set in the frame.
     pub values: Vec<String>,
     /// The total number of values, if it is known.
     pub total: Option<u64>,
@@ -295,7 +298,7 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// A complete list of values.
+    /// The list of all values.
     pub fn all<S: Into<String>>(values: impl IntoIterator<Item = S>) -> Self {
         Self { values: values.into_iter().map(Into::into).collect(), total: None, has_more: false }
     }
@@ -331,28 +334,29 @@ pub enum NotFound {
 pub struct ToolOutput {
     /// The content for the model, in order.
     pub content: Blocks,
-    /// The result for programs. MCP 2025-06-18 and later.
+    /// The structured content, for programs (MCP 2025-06-18 and later).
     pub structured: Option<Json>,
-    /// `true` if the tool failed. On MCP a failure is a result, not a JSON-RPC error, so that the model can read it and try again.
+    /// `true` if the tool failed. On MCP a failed tool returns a result, not a JSON-RPC error, so that the model can read the result and
+    /// try again.
     pub is_error: bool,
-    /// The JSON-RPC error to send on Tesseron if the tool failed. If it is `None`, an internal error with the text is sent.
+    /// The JSON-RPC error to send on Tesseron if the tool failed. If it is `None`, an internal error with the text of the content is sent.
     pub fault: Option<Box<RpcError>>,
 }
 
 impl ToolOutput {
-    /// One block of text.
+    /// An output of one block of text.
     #[must_use]
     pub fn text(text: impl Into<Text>) -> Self {
         Self { content: Content::Text(text.into()).into(), ..Self::default() }
     }
 
-    /// Several blocks, in order.
+    /// An output of several blocks, in order.
     #[must_use]
     pub fn blocks(content: impl IntoIterator<Item = Content>) -> Self {
         Self { content: content.into_iter().collect(), ..Self::default() }
     }
 
-    /// Structured content, and the same JSON as one block of text, for clients that read only text.
+    /// An output of structured content, which is repeated as one block of text for clients that read only text.
     #[must_use]
     pub fn structured(value: Json) -> Self {
         let mut output = Self::text(value.clone().into_text());
@@ -360,7 +364,7 @@ impl ToolOutput {
         output
     }
 
-    /// Returns `true` if the content is the text of the structured content.
+    /// Returns `true` if the content only repeats the structured content as text.
     pub(crate) fn repeats_structured(&self) -> bool {
         matches!((&*self.content, &self.structured), ([Content::Text(text)], Some(value)) if text.as_bytes() == value.as_bytes())
     }
@@ -382,13 +386,13 @@ impl ToolOutput {
     }
 }
 
-/// One progress update. Any of its members may be missing.
+/// One update of progress. Any of its members may be missing.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// The current value, which only increases. A value that this end sends must be at least 0.
+    /// The current value, which must be higher in each update. A value that this end sends must be at least 0.
     pub value: Option<f64>,
-    /// The value at the end, if it is known. A later update may change or omit it.
+    /// The value at the end of the work, if it is known. A later update may change or omit it.
     pub total: Option<f64>,
     /// The current step, for people.
     pub message: Option<Text>,
@@ -397,25 +401,25 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// The value `current` of `total`.
+    /// An update with the value `current` of `total`.
     #[must_use]
     pub fn count(current: u64, total: u64) -> Self {
         Self { value: Some(current as f64), total: Some(total as f64), ..Self::default() }
     }
 
-    /// The value `percent` of 100.
+    /// An update with the value `percent` of 100.
     #[must_use]
     pub fn percent(percent: f64) -> Self {
         Self { value: Some(percent), total: Some(100.0), ..Self::default() }
     }
 
-    /// A value without a known total.
+    /// An update with a value, without a total.
     #[must_use]
     pub fn value(value: f64) -> Self {
         Self { value: Some(value), ..Self::default() }
     }
 
-    /// A message without a value.
+    /// An update with a message, without a value.
     #[must_use]
     pub fn message(message: impl Into<Text>) -> Self {
         Self { message: Some(message.into()), ..Self::default() }
@@ -497,7 +501,7 @@ impl fmt::Display for Level {
 pub struct LogRecord {
     /// The severity.
     pub level: Level,
-    /// The part of the program that logged it.
+    /// The name of the part of the program that logged the record.
     pub logger: Option<Text>,
     /// The content, any JSON.
     pub data: Json,
@@ -546,8 +550,8 @@ pub enum Notice {
         /// The new value.
         value: Json,
     },
-    /// The server has ended the subscription (MCP 2026-07-28): no notice of a change follows until this end subscribes again. Only received,
-    /// never sent.
+    /// The server has ended the subscription (MCP 2026-07-28): no notice of a change follows until this end subscribes again. This notice
+    /// cannot be sent.
     SubscriptionEnded,
     /// The roots of the client changed.
     RootsChanged,
@@ -556,8 +560,8 @@ pub enum Notice {
         /// The id of the [`OpenUrl`].
         id: Text,
     },
-    /// A notification outside the protocol. Only notifications that [`Config::custom_notifications`](crate::Config::custom_notifications) lists
-    /// become events.
+    /// A notification outside the protocol. One that arrives becomes an event only if
+    /// [`Config::custom_notifications`](crate::Config::custom_notifications) lists its method.
     Custom {
         /// The method.
         method: Text,

@@ -3,7 +3,7 @@
 //! The revisions form two eras. Up to 2025-11-25 a handshake agrees on a revision for the whole session. From 2026-07-28 on every request
 //! is stateless: its `_meta` names its revision, its caller and the caller's capabilities, and it does not depend on earlier requests.
 //!
-//! Comments in this folder cite pages and sections of the specification, of revision 2025-11-25 unless they name another.
+//! Comments in this folder cite pages and sections of the specification. If they name no revision, they mean 2025-11-25.
 
 mod read;
 mod rounds;
@@ -25,9 +25,9 @@ use crate::dialect::{AskUnfit, Capabilities, Dialect, Notice, Op, Rules, Unfit};
 /// An end of MCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Calls tools; answers sampling, elicitation and roots requests.
+    /// The end that calls tools, and answers requests for sampling, elicitation and roots.
     Client,
-    /// Serves tools.
+    /// The end that serves tools.
     Server,
 }
 
@@ -39,11 +39,11 @@ pub enum Revision {
     R2024_11_05,
     /// The only revision with batches.
     R2025_03_26,
-    /// Adds elicitation and structured content.
+    /// The first revision with elicitation and structured content.
     R2025_06_18,
-    /// Adds sampling with tools, and elicitation by URL.
+    /// The first revision with sampling with tools, and with elicitation by URL.
     R2025_11_25,
-    /// Has no handshake, no requests of the server, and no state between requests.
+    /// The first revision without a handshake, without requests of the server, and without state between requests.
     R2026_07_28,
 }
 
@@ -55,7 +55,7 @@ impl Revision {
     /// The newest revision that this crate speaks.
     pub const NEWEST: Self = Self::R2026_07_28;
 
-    /// Returns `true` if a handshake agrees on the revision. Otherwise each request names it.
+    /// Returns `true` if the revision is agreed on by a handshake. Otherwise each request names the revision.
     #[must_use]
     pub const fn has_handshake(self) -> bool {
         !matches!(self, Self::R2026_07_28)
@@ -84,28 +84,28 @@ impl Revision {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Era {
-    /// The revisions with a handshake only.
+    /// Only the revisions with a handshake.
     Legacy,
     /// Both eras. A server serves each request in the era that the request belongs to, in any order. A client first asks the server for its
     /// revisions, and prefers a revision without a handshake.
     Auto,
-    /// The revisions without a handshake only.
+    /// Only the revisions without a handshake.
     Modern,
 }
 
 impl Era {
-    /// Returns `true` if revisions with a handshake are spoken.
+    /// Returns `true` if this includes the revisions with a handshake.
     pub(crate) const fn has_legacy(self) -> bool {
         !matches!(self, Self::Modern)
     }
 
-    /// Returns `true` if revisions without a handshake are spoken.
+    /// Returns `true` if this includes the revisions without a handshake.
     pub(crate) const fn has_modern(self) -> bool {
         !matches!(self, Self::Legacy)
     }
 }
 
-/// The keys of our own members of `_meta`, under a prefix of our own ("Basic", section "_meta").
+/// The keys of the members of `_meta` that are not part of MCP, but this crate's own. They have a prefix ("Basic", section "_meta").
 pub(crate) mod meta {
     /// The number of sampling requests that a request is nested in.
     pub(crate) const DEPTH: &str = "protocol-core/samplingDepth";
@@ -113,22 +113,22 @@ pub(crate) mod meta {
     pub(crate) const PARENT: &str = "protocol-core/parent";
     /// The data of a progress update.
     pub(crate) const DATA: &str = "protocol-core/data";
-    /// The last checkpoint, on progress.
+    /// The last checkpoint, in a progress update.
     pub(crate) const PARTIAL: &str = "protocol-core/partial";
 }
 
-/// The time for which a peer may keep a list or a resource (2026-07-28, Caching).
+/// The time for which a peer may cache a list or a resource, and the permission to share it (2026-07-28, Caching).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheHint {
-    /// The time, in whole milliseconds. Default: zero, so that nothing is kept.
+    /// The time, which is sent in whole milliseconds. Default: zero, so that nothing is cached.
     pub ttl: Duration,
-    /// `true` if the result is the same for every caller, so that callers may share it. Default: `false`.
+    /// `true` if the result is the same for every caller, so that callers may share a cached result. Default: `false`.
     pub public: bool,
 }
 
 impl CacheHint {
-    /// A hint for one caller alone.
+    /// A hint for a result that the caller must not share.
     #[must_use]
     pub const fn private(ttl: Duration) -> Self {
         Self { ttl, public: false }
@@ -150,7 +150,7 @@ pub(crate) struct Mcp {
 }
 
 impl Mcp {
-    /// The rules of this end, in the agreed revision.
+    /// The rules of an end in the agreed revision, or before a handshake if there is none.
     pub(crate) const fn rules(side: Side, agreed: Option<Revision>) -> &'static Rules {
         const fn all(side: Side) -> [Rules; 6] {
             [
@@ -226,13 +226,14 @@ impl Mcp {
         self.agreed.unwrap_or(Revision::R2024_11_05)
     }
 
-    /// Checks a request of ours. `custom` is its method, if it is outside the protocol.
+    /// Checks that a request of ours may be sent. `custom` is the method of a custom request.
     pub(crate) fn check_call(self, op: Op, custom: Option<&str>, peer: &Capabilities) -> Result<(), Unfit> {
         match op {
             Op::Custom => return self.check_custom(custom.unwrap_or_default(), peer),
             Op::Ping if !self.is_stateless() => return Ok(()),
             _ if self.side == Side::Server => return Err(Unfit::WrongEnd),
-            // Stateless revisions have no methods for these: the session replaces them by a member of each request, and by a subscription.
+            // Stateless revisions have no methods for these operations. Instead the session writes the log level into each request, and
+            // subscribes to the resource with `subscriptions/listen`.
             Op::SetLogLevel if self.is_stateless() && peer.logging => return Ok(()),
             Op::Subscribe | Op::Unsubscribe if self.is_stateless() && peer.resources_subscribe => return Ok(()),
             _ => {}
@@ -240,7 +241,7 @@ impl Mcp {
         if offers(peer, op, self.revision()) { Ok(()) } else { Err(Unfit::Unsupported) }
     }
 
-    /// Checks a custom method. A method of the protocol is checked like its operation.
+    /// Checks a custom request. If its method is a method of the protocol after all, the request is checked like that operation.
     fn check_custom(self, method: &str, peer: &Capabilities) -> Result<(), Unfit> {
         match op_of(method.as_bytes()) {
             Some(op) if self.is_stateless() && !offers(peer, op, self.revision()) => Err(Unfit::Unsupported),
@@ -283,7 +284,7 @@ impl Mcp {
             Notice::ResourcesChanged => (Side::Server, own.resources_list_changed),
             Notice::ResourceUpdated { .. } | Notice::ResourceValue { .. } => (Side::Server, own.resources_subscribe),
             Notice::RootsChanged => (Side::Client, own.roots_list_changed && !self.is_stateless()),
-            // Only the client declares the capability, which is not known before the handshake.
+            // The client declares the capability, and before the handshake it is not known.
             Notice::ElicitationComplete { .. } => (Side::Server, self.agreed.is_none() || self.has_urls()),
             Notice::Custom { method, .. } if is_ours(method) || op_of(method.as_bytes()).is_some() => return Err(Unfit::WrongEnd),
             // A client without a handshake sends no notification but a cancel (2026-07-28, Basic, "Notifications").
@@ -332,7 +333,7 @@ const METHODS: [(&str, Op); 13] = [
     ("ping", Op::Ping),
 ];
 
-/// Returns `true` for a method that the session sends by itself.
+/// Returns `true` for a method of the protocol that is not an operation of a caller, so that no custom message may have it.
 fn is_ours(method: &str) -> bool {
     const NOTIFICATIONS: [&str; 11] = [
         "cancelled",

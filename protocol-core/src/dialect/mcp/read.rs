@@ -33,7 +33,7 @@ impl Mcp {
             |element| self.message(element, frame, local, recent),
             |mut all| {
                 for message in &mut all {
-                    // Lifecycle (2025-03-26), "Initialization": never part of a batch.
+                    // A batch must not contain the handshake request (2025-03-26, Lifecycle, "Initialization").
                     if let Message::HandshakeRequest { id, .. } = message {
                         let why = "initialize must not be part of a batch";
                         *message = invalid(Some(Violation::OutOfPhase), id.clone(), RpcError::INVALID_REQUEST, why);
@@ -58,8 +58,8 @@ impl Mcp {
                 Message::Response { number: id.as_ours(), body }
             }
             Err(Malformed { violation, answer }) => {
-                // A client does not answer text without an id, since a server may print anything to its output. A stateless client sends
-                // no answers at all.
+                // A client does not reply to text without an id, since a server may print anything to its output. A stateless client sends
+                // no replies at all.
                 let may_answer = |id: &Option<WireId>| self.side == Side::Server || (id.is_some() && !self.is_stateless_client());
                 let answer = answer.filter(|(id, _)| may_answer(id));
                 Message::Reject { violation: Some(violation), answer }
@@ -76,7 +76,7 @@ impl Mcp {
         local: &LocalEnd<'_>,
         recent: Option<&KnownCaller>,
     ) -> Message {
-        // A server sends no request, and a client no response (2026-07-28, Basic, "Requests").
+        // Without a handshake, a server sends no requests, and a client no responses (2026-07-28, Basic, "Requests").
         if self.is_stateless_client() {
             return Message::Reject { violation: Some(Violation::WrongDirection), answer: None };
         }
@@ -240,12 +240,12 @@ impl Mcp {
         })
     }
 
-    /// Rejects a task as a result (2025-11-25, "Tasks"): we never ask for one.
+    /// Checks a result. Rejects a task (2025-11-25, "Tasks"), since we never ask for one.
     pub(crate) fn check_result(self, _exchange: u64, op: Op, result: &Json) -> ResultFit {
         if self.is_stateless() {
             return Self::check_type(Some(op), result);
         }
-        /// The maximum length of text that is checked for a task, since the check takes time in proportion to the length.
+        /// The maximum length in bytes of a result that is checked for a task, since the check takes time in proportion to the length.
         const TASK: usize = 4096;
         /// The beginning of nearly every result.
         const CONTENT: &[u8] = br#"{"content":"#;
@@ -289,7 +289,7 @@ impl Mcp {
     }
 }
 
-/// Checks the parameters of a request against the schema.
+/// Reads the parameters of a request, and checks the types of the members that accessors return.
 pub(super) fn read_request(op: Op, params: Option<&IndexedObject<'_>>, frame: Frame<'_>) -> Result<RawParams, Text> {
     const NAMED: [Member; 2] = [Member::text("name"), Member::any("arguments")];
     const RESOURCE: [Member; 2] = [Member::text("uri"), Member::none()];
@@ -308,8 +308,8 @@ pub(super) fn read_request(op: Op, params: Option<&IndexedObject<'_>>, frame: Fr
     }
 }
 
-/// Reads a handshake request. The answer has the client's revision if we speak it, else our newest ("Lifecycle", section "Version
-/// Negotiation").
+/// Reads a handshake request. Our answer names the revision that the client has named, if we speak it, and otherwise our newest revision
+/// ("Lifecycle", section "Version Negotiation").
 fn read_handshake_request(params: &Json, local: &LocalEnd<'_>) -> Result<HandshakeRequest, HandshakeRejected> {
     let newest = local.newest();
     let wrong = |what| RpcError::new(RpcError::INVALID_PARAMS, what);
@@ -368,9 +368,10 @@ fn invalid(violation: Option<Violation>, id: WireId, code: i64, why: impl Into<T
 pub(super) struct Meta<'a> {
     /// All of `_meta`.
     pub(super) text: &'a [u8],
-    /// `true` if it has members that the session does not read.
+    /// `true` if `_meta` has members that the session does not read.
     has_others: bool,
     pub(super) token: Option<WireId>,
+    /// The number of the exchange of ours that an input request belongs to.
     parent: Option<u64>,
     pub(super) depth: u8,
     /// The members that make a request stateless.
@@ -378,8 +379,8 @@ pub(super) struct Meta<'a> {
 }
 
 impl<'a> Meta<'a> {
-    /// Reads the members. Members that make a request stateless are read only if this end serves such requests, and are not read again if
-    /// their text is that of the `recent` caller.
+    /// Reads the members. Those that make a request stateless are read only if this end serves stateless requests. If their text is the
+    /// text of the caller `recent`, they are not read again.
     fn read(
         params: &IndexedObject<'a>,
         local: &LocalEnd<'_>,
@@ -405,7 +406,7 @@ impl<'a> Meta<'a> {
                     wrong = Some((Violation::InvalidParams, "progressToken must be text or a whole number"));
                 }
             } else if key.is(meta::DEPTH) {
-                // The peer may send any value: a value that is not a depth counts as the maximum.
+                // The peer may send any value. A value that is not a depth counts as the maximum, so that the limit on depth holds.
                 read.depth = integer(value).unwrap_or(u8::MAX);
             } else if key.is(meta::PARENT) {
                 read.parent = integer(value);
@@ -413,7 +414,7 @@ impl<'a> Meta<'a> {
                 read.has_others = true;
             }
         }
-        if read.caller.is_repeated() {
+        if read.caller.may_be_repeated() {
             return Self::read(params, local, None);
         }
         wrong.map_or(Ok(read), Err)
@@ -429,7 +430,7 @@ impl<'a> Meta<'a> {
 fn read_progress(params: &IndexedObject<'_>, frame: Frame<'_>, max: usize) -> Message {
     let (mut token, mut progress, mut partial, mut is_valid) = (None, Progress::default(), None, true);
     params.for_each(|name, value| {
-        // Not by `match`, which would compare a name byte by byte.
+        // Not a `match`, which would compare a name byte by byte.
         if name == b"progressToken" {
             token = WireId::read(value, max).map(|token| token.as_ours());
         } else if name == b"progress" {
@@ -469,14 +470,14 @@ pub(super) fn read_identity(object: &[u8]) -> Option<Identity> {
     Some(Identity { name: text("name")?, version: text("version")?, title: text("title") })
 }
 
-/// Reads the capabilities of a client or a server. A capability is supported if its member is an object.
+/// Reads the capabilities of a client or a server. A capability is declared if its member is an object.
 pub(super) fn read_capabilities(declared: &Json) -> Capabilities {
     let object = |name: &str| declared.member(name).filter(Json::is_object);
     let part = |of: &Option<Json>, name: &str| of.as_ref().and_then(|of| of.member(name));
     let is_true = |value: Option<Json>| value.is_some_and(|value| value.as_str() == "true");
     let (sampling, elicitation, roots) = (object("sampling"), object("elicitation"), object("roots"));
     let (tools, prompts, resources) = (object("tools"), object("prompts"), object("resources"));
-    // "Elicitation", section "Capabilities": an empty object means form mode only, otherwise each mode is listed.
+    // An empty object means form mode only; any other object lists each mode ("Elicitation", section "Capabilities").
     let by_form = elicitation.is_some() && (part(&elicitation, "form").is_some() || part(&elicitation, "url").is_none());
     Capabilities {
         sampling_tools: part(&sampling, "tools").is_some_and(|tools| tools.is_object()),
@@ -504,7 +505,7 @@ fn read_form(params: &Json, fields: Fields) -> Result<Ask, String> {
     Ok(Ask::Elicit(Elicit { message, schema }))
 }
 
-/// Returns `true` for an array of objects with a file URI ("Roots", section "Data Types").
+/// Returns `true` for an array of objects, each with the URI of a file ("Roots", section "Data Types").
 fn are_roots(roots: &Json) -> bool {
     let is_file = |root: &[u8]| member(root, "uri").and_then(string).is_some_and(|uri| uri.starts_with("file://"));
     Kind::of(roots.as_bytes()) == Kind::Array && elements(roots.as_bytes()).into_iter().all(is_file)

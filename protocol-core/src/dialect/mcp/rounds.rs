@@ -1,4 +1,4 @@
-//! The messages of input rounds (2026-07-28, Multi Round-Trip Requests), at both ends.
+//! The messages of rounds (2026-07-28, Multi Round-Trip Requests), at both ends.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -19,7 +19,7 @@ impl Mcp {
     pub(in crate::dialect) const STATELESS_SERVER: Self = Self { side: Side::Server, agreed: Some(Revision::R2026_07_28) };
 }
 
-/// Returns `true` for a request whose result can be input requests.
+/// Returns `true` for a request whose result can be a round of input requests.
 pub(super) const fn has_rounds(op: Op) -> bool {
     matches!(op, Op::CallTool | Op::GetPrompt | Op::ReadResource)
 }
@@ -40,7 +40,7 @@ pub(super) fn read_retry(params: &IndexedObject<'_>, frame: Frame<'_>) -> Result
     Ok((state.is_some() || answers.is_some()).then(|| Box::new(Retry { state, answers })))
 }
 
-/// Writes the result that asks for input.
+/// Writes the members of a result that is a round.
 pub(super) fn write_round(object: &mut Object<'_>, round: &InputRound, local: &LocalEnd<'_>) {
     object.word("resultType", "input_required");
     if !round.inputs.is_empty() {
@@ -61,9 +61,9 @@ pub(super) fn write_round(object: &mut Object<'_>, round: &InputRound, local: &L
     object.object("_meta", |object| write_server(object, local.identity));
 }
 
-/// An upper bound on the length of the result, without the members that every result has.
+/// An upper bound on the length of a result that is a round, in bytes, without the members that every result has.
 pub(crate) fn round_size(round: &InputRound) -> usize {
-    /// The method, the names of the members, and the depth.
+    /// The length of the method, the names of the members, and the depth.
     const AROUND: usize = 160;
     let state = round.state.as_ref().map_or(0, |state| text_size(state.as_bytes()));
     round.inputs.iter().fold(state.saturating_add(AROUND), |sum, input| {
@@ -88,12 +88,12 @@ impl RpcError {
 // ---- The client's end ----
 
 impl Mcp {
-    /// Returns `true` for a request whose result can be input requests in this revision.
+    /// Returns `true` for a request whose result can be a round of input requests in this revision.
     pub(crate) const fn has_rounds(self, op: Op) -> bool {
         self.is_stateless() && has_rounds(op)
     }
 
-    /// Reads the result that asks for input. This end must have declared the capability for each input request.
+    /// Reads a result that is a round. It is a violation if this end did not declare the capability for one of the input requests.
     pub(crate) fn read_round(self, result: &Json, own: &Capabilities) -> Result<InputRound, Violation> {
         let mut round = InputRound::new();
         if let Some(state) = result.member("requestState") {
@@ -124,17 +124,17 @@ impl Mcp {
             Some(_) => return Err(Violation::InvalidResponse),
         };
         let depth = params.member("_meta").and_then(|meta| meta.member(super::meta::DEPTH));
-        // As in `Meta::read`: a value that is not a depth counts as the maximum.
+        // A value that is not a depth counts as the maximum, as in `Meta::read`.
         let depth = depth.map_or(0, |depth| integer(depth.as_bytes()).unwrap_or(u8::MAX));
         let ask = self.read_ask(&method, params, own);
         let ask = ask.map_err(|refusal| refusal.violation.unwrap_or(Violation::InvalidResponse))?;
         Ok(RoundInput { name: Text::from(name), ask, depth })
     }
 
-    /// The answer as it is sent in a retry. Returns an error if a retry cannot carry the answer.
+    /// The answer to an input request of a round, as it is sent in a retry. Returns an error if a retry cannot contain the answer.
     pub(crate) fn round_answer(self, answer: &Answer, can_decline: bool) -> Result<Json, RpcError> {
         let dismissed = Answer::Elicit(Elicited::Cancel);
-        // An error is not a decision of the user, so it is sent as a dismissed form.
+        // An error is not a decision of the user, so it is sent as if the user had made no decision.
         let answer = if can_decline && matches!(answer, Answer::Refused(_)) { &dismissed } else { answer };
         if let Some(error) = answer_error(answer) {
             return Err(error);
@@ -153,7 +153,7 @@ pub(crate) struct RetryMembers<'a> {
 }
 
 impl RetryMembers<'_> {
-    /// Returns `true` for a member that only a retry has.
+    /// Returns `true` for the name of a member that only retries have.
     pub(super) fn owns(name: &str) -> bool {
         matches!(name, "inputResponses" | "requestState")
     }

@@ -8,7 +8,7 @@ use crate::dialect::{Ask, Sample};
 use crate::json::Json;
 use crate::json::read::{Kind, elements, integer, member, number, string};
 
-/// Checks that `params` may be sent to, or come from, a server. `tools` is `true` if the client declared sampling with tools.
+/// Checks the parameters of a sampling request, ours or the peer's. `tools` is `true` if the client declared sampling with tools.
 pub(super) fn check(params: &Json, tools: bool, revision: Revision) -> Result<(), String> {
     let text = params.as_bytes();
     let messages =
@@ -32,7 +32,7 @@ pub(super) fn check(params: &Json, tools: bool, revision: Revision) -> Result<()
     check_messages(messages, revision)
 }
 
-/// Checks that every `tool_use` of an assistant message is answered by the next user message, one to one, and that a message with tool
+/// Checks that the message after one with `tool_use` blocks has exactly one `tool_result` for each of them, and that a message with tool
 /// results has nothing else (2025-11-25, "Tool Use in Sampling", "Message Content Constraints").
 fn check_messages(messages: &[u8], revision: Revision) -> Result<(), String> {
     let mut waiting: Vec<String> = Vec::new();
@@ -77,7 +77,7 @@ fn check_messages(messages: &[u8], revision: Revision) -> Result<(), String> {
     if waiting.is_empty() { Ok(()) } else { Err(String::from("a tool result is missing")) }
 }
 
-/// Reads parameters that passed [`check`].
+/// Reads the parameters of a sampling request, which passed [`check`].
 pub(super) fn read(params: Json) -> Ask {
     let mut prompt = String::new();
     for message in member(params.as_bytes(), "messages").map(elements).unwrap_or_default() {
@@ -91,7 +91,7 @@ pub(super) fn read(params: Json) -> Ask {
     Sample { prompt, max_tokens, schema: None, params: Some(params) }.into()
 }
 
-/// The text of an answer's content, one block or several; `None` if it is malformed.
+/// The text of the content of an answer, which is one block or an array of blocks. `None` if the content is malformed.
 pub(super) fn answer_text(content: &[u8]) -> Option<String> {
     let is_block = |block: &[u8]| match member(block, "type").and_then(string).as_deref() {
         Some("text") => member(block, "text").and_then(string).is_some(),
@@ -105,7 +105,7 @@ pub(super) fn answer_text(content: &[u8]) -> Option<String> {
     is_valid.then(|| content_text(content))
 }
 
-/// The text of blocks of content, joined by line feeds; blocks of other kinds are included as JSON.
+/// The text of all blocks of content, joined by line feeds. Blocks that are not text are included as JSON.
 fn content_text(content: &[u8]) -> String {
     if Kind::of(content) == Kind::Array {
         return elements(content).into_iter().map(content_text).collect::<Vec<_>>().join("\n");

@@ -1,4 +1,4 @@
-//! The messages of a server in the revision without a handshake (2026-07-28): requests that name their caller, and results that name their
+//! The messages of a server in the revision without a handshake (2026-07-28): requests that name their caller, and results that name the
 //! server.
 
 use super::read::{Meta, not_found, read_capabilities, read_identity, read_request, unknown_method, wrong_params};
@@ -42,14 +42,15 @@ pub(super) struct CallerMembers<'a> {
     capabilities: Option<&'a [u8]>,
     info: Option<&'a [u8]>,
     log_level: Option<&'a [u8]>,
-    /// The range of all of these in `_meta`; empty if another member is between two of them.
+    /// The range of the text of `_meta` that has all of these members. Empty if it would have another member, too.
     range: Range<usize>,
-    /// The caller of an earlier request, whose text was recognized.
+    /// The caller of an earlier request, if the text that named this caller was found in `_meta`.
     known: Option<&'a KnownCaller>,
 }
 
 impl<'a> CallerMembers<'a> {
-    /// Takes a member of `_meta`, which is in `range` of its text. Returns `false` if the member does not name the caller.
+    /// Takes a member of `_meta`; `range` is its range in the text of `_meta`. Returns `false` if the member is none of those that name the
+    /// caller.
     pub(super) fn take(&mut self, key: Key<'a>, value: &'a [u8], range: Range<usize>) -> bool {
         let is_first = self.has_none();
         let member = match () {
@@ -68,14 +69,14 @@ impl<'a> CallerMembers<'a> {
         true
     }
 
-    /// Takes all of the members at once, since their text is that of `known`.
+    /// Takes members whose text is that of `known`.
     pub(super) fn recognize(&mut self, known: &'a KnownCaller) {
         self.known = Some(known);
     }
 
-    /// Returns `true` if members were taken beside a recognized text. They may repeat members of that text, of which the last one counts, so
-    /// each member must be read.
-    pub(super) fn is_repeated(&self) -> bool {
+    /// Returns `true` if [`Self::recognize`] and [`Self::take`] both took members. The same member may then occur twice, and the last one
+    /// counts, so all members must be read one by one.
+    pub(super) fn may_be_repeated(&self) -> bool {
         self.known.is_some() && !self.has_none()
     }
 
@@ -87,8 +88,8 @@ impl<'a> CallerMembers<'a> {
         [self.version, self.capabilities, self.info, self.log_level].iter().all(Option::is_none)
     }
 
-    /// Checks first that the required members are present and all have the right type, then that the version is supported. `meta` is all of
-    /// `_meta`.
+    /// Checks that the required members are present, then that all members have the right type, then that the version is served. `meta` is
+    /// the text of `_meta`.
     fn check(&self, meta: &[u8], frame: Frame<'_>) -> Result<StatelessCaller, (Option<Violation>, RpcError)> {
         if let Some(known) = self.known {
             return Ok(known.caller());
@@ -109,7 +110,7 @@ impl<'a> CallerMembers<'a> {
             let unsupported = RpcError::fixed(RpcError::UNSUPPORTED_VERSION, "this version of the protocol is not served");
             return Err((None, unsupported.with_data(versions(Some(&version)))));
         }
-        // Copied: a caller is kept for longer than its frame.
+        // Copied, since a caller is kept for longer than the frame.
         let declared = Json::written(capabilities.to_vec());
         let peer = PeerInfo {
             identity: identity.flatten().unwrap_or_else(|| Identity::new("", "")),
@@ -128,12 +129,13 @@ impl<'a> CallerMembers<'a> {
     }
 }
 
-/// Returns `true` if a request is to be served without a handshake.
+/// Returns `true` if a request is served as a stateless one.
 pub(super) fn is_stateless(method: &[u8], meta: &Meta<'_>, era: Era) -> bool {
     era.has_modern() && (!era.has_legacy() || !meta.caller.is_empty() || method == DISCOVER || method == LISTEN)
 }
 
-/// Reads a stateless request. Faults are found in this order: the caller, the version, the method, the parameters.
+/// Reads a stateless request. If it has several faults, the error is about the first of: the caller, the version, the method, the
+/// parameters.
 pub(super) fn request(
     id: WireId,
     method: &[u8],
@@ -182,7 +184,8 @@ fn read_listen(params: Option<&IndexedObject<'_>>, frame: Frame<'_>, limit: usiz
     Ok(read_request(Op::Listen, params, frame)?.with_filter(filter))
 }
 
-/// The error for a handshake request if only stateless requests are served. It names the versions that are served (Versioning, "Servers").
+/// The error for a handshake request at a server that serves only stateless requests. It names the versions that are served (Versioning,
+/// "Servers").
 fn no_handshake(params: Option<&IndexedObject<'_>>, meta: &Meta<'_>) -> RpcError {
     let requested = params.and_then(|params| params.member("protocolVersion")).and_then(string);
     let error = match meta.caller.is_empty() {
@@ -192,7 +195,7 @@ fn no_handshake(params: Option<&IndexedObject<'_>>, meta: &Meta<'_>) -> RpcError
     error.with_data(versions(requested.as_deref()))
 }
 
-/// The data of an error about the version.
+/// The data of an error about the version: the versions that are served, and the one that was requested.
 fn versions(requested: Option<&str>) -> Json {
     Object::value(|object| {
         object.array("supported", [REVISION], |out, revision| write_string(out, revision.as_str()));
@@ -215,8 +218,8 @@ fn discovered(local: &LocalEnd<'_>) -> Json {
     })
 }
 
-/// Writes the members of a result, and the members that every result of the revision has; also the cache hint if the result is cacheable, and
-/// the id of the subscription that the result ends.
+/// Writes the members of a result, which `members` writes, and those that every result of the revision has. Writes the cache hint if
+/// `is_cacheable` is `true`, and the id of the subscription if the result ends one.
 pub(super) fn write_result_members(
     object: &mut Object<'_>,
     is_cacheable: bool,
@@ -246,7 +249,7 @@ pub(super) fn write_server(object: &mut Object<'_>, identity: &Identity) {
     object.object(SERVER, |object| write_identity(object, REVISION, identity));
 }
 
-/// Writes a result that is JSON already, with the members that every result of the revision has. Members of the result itself stay as they are.
+/// Writes `result`, and adds the members that every result of the revision has, if `result` does not have them.
 pub(super) fn write_given(out: &mut alloc::vec::Vec<u8>, result: &Json, is_cacheable: bool, local: &LocalEnd<'_>) {
     let (mut has_type, mut has_ttl, mut has_scope, mut given) = (false, false, false, None);
     for_each_key(result.as_bytes(), |key, value| {
@@ -310,7 +313,7 @@ pub(crate) fn write_published(frames: &mut FrameBuffer, id: &WireId, notice: &No
         Notice::ToolsChanged => "notifications/tools/list_changed",
         Notice::PromptsChanged => "notifications/prompts/list_changed",
         Notice::ResourcesChanged => "notifications/resources/list_changed",
-        // `Notice::ResourceUpdated`: no subscription includes any other notice.
+        // Only `Notice::ResourceUpdated` is left, since no subscription includes any other notice.
         _ => "notifications/resources/updated",
     };
     frames.notify(method, |object| {

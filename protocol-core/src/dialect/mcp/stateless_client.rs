@@ -21,7 +21,7 @@ use crate::json::write::Object;
 use crate::json::{Json, Text};
 use crate::wire::{FrameBuffer, WireId, WrittenFrame};
 
-/// Writes the request for the revisions of the server (Discovery).
+/// Writes the probe: the request for the revisions of the server (Discovery).
 pub(crate) fn write_probe(frames: &mut FrameBuffer, id: u64, local: &LocalEnd<'_>) -> WrittenFrame {
     frames.request(id, "server/discover", 256, |out| {
         Object::write(out, |object| object.object("_meta", |object| write_caller(object, local)));
@@ -35,7 +35,7 @@ fn write_caller(object: &mut Object<'_>, local: &LocalEnd<'_>) {
     object.object(CLIENT, |object| write_identity(object, REVISION, local.identity));
 }
 
-/// Writes the members of `_meta` that name the client, and the log level that it wants.
+/// Writes the members of `_meta` that name the client, and the log level that the client wants.
 pub(super) fn write_stamp(object: &mut Object<'_>, stamp: Stamp<'_>) {
     object.append(stamp.caller);
     if let Some(level) = stamp.level.filter(|_| !stamp.is_empty()) {
@@ -43,7 +43,7 @@ pub(super) fn write_stamp(object: &mut Object<'_>, stamp: Stamp<'_>) {
     }
 }
 
-/// Returns `true` for a member of `_meta` that names the client or its log level. Only the session writes these.
+/// Returns `true` for the key of a member of `_meta` that names the client, or the log level that the client wants.
 pub(super) fn names_caller(key: &str) -> bool {
     [VERSION, CAPABILITIES, CLIENT, LOG_LEVEL].contains(&key)
 }
@@ -59,15 +59,15 @@ pub(crate) fn read_probe_answer(body: &ResponseBody, local: &LocalEnd<'_>) -> Pr
             }
             RpcError::UNSUPPORTED_VERSION => ProbeVerdict::Mismatch,
             RpcError::HEADER_MISMATCH | RpcError::MISSING_CAPABILITY => ProbeVerdict::Refused,
-            // Servers with a handshake answer an unknown method with any code.
+            // Servers with a handshake answer an unknown method with various codes.
             _ => ProbeVerdict::Legacy,
         },
         ResponseBody::Malformed => ProbeVerdict::Legacy,
     }
 }
 
-/// Reads the result of `server/discover`. A result of another shape shows that the server does not know this request, so it is a server with a
-/// handshake.
+/// Reads the result of `server/discover`. If the result has another shape, the server does not know this request, and is treated as a
+/// server with a handshake.
 fn read_discovered(result: &Json, local: &LocalEnd<'_>) -> ProbeVerdict {
     let Some(versions) = result.member("supportedVersions").filter(|versions| Kind::of(versions.as_bytes()) == Kind::Array) else {
         return ProbeVerdict::Legacy;
@@ -91,7 +91,7 @@ fn read_discovered(result: &Json, local: &LocalEnd<'_>) -> ProbeVerdict {
     }))
 }
 
-/// Returns `true` for an error that refuses our revision, although it lists our revision among those that the server speaks.
+/// Returns `true` for an error that refuses our revision, although the error lists our revision among those that the server speaks.
 pub(crate) fn names_our_revision(error: &RpcError) -> bool {
     let supported = error.data.as_deref().and_then(supported);
     error.code == RpcError::UNSUPPORTED_VERSION
@@ -122,12 +122,12 @@ pub(crate) fn write_listen(frames: &mut FrameBuffer, id: u64, filter: &Subscript
 }
 
 impl Mcp {
-    /// Returns `true` for a client that first asks the server for its revisions.
+    /// Returns `true` for a client that begins with a probe.
     pub(crate) const fn probes(self, era: Era) -> bool {
         matches!(self.side, Side::Client) && era.has_modern()
     }
 
-    /// The members of `_meta` that name this end in each of its requests.
+    /// The members of `_meta` that name this end in each of its requests. Empty in a revision with a handshake.
     pub(crate) fn stamp(self, local: &LocalEnd<'_>) -> Box<[u8]> {
         if !self.is_stateless() {
             return Box::default();
@@ -137,14 +137,16 @@ impl Mcp {
         out.strip_prefix(b"{").and_then(|members| members.strip_suffix(b"}")).unwrap_or_default().into()
     }
 
-    /// Returns `true` for a client without a handshake: it sends all requests, and no response.
+    /// Returns `true` for a client without a handshake. Such a client receives no request, and so sends no response.
     pub(super) const fn is_stateless_client(self) -> bool {
         self.is_stateless() && matches!(self.side, Side::Client)
     }
 
-    /// Checks the type of a result of `op` (Basic, "Responses"). Any other type belongs to an extension, which is not supported.
+    /// Checks the member `resultType` of a result (Basic, "Responses"). `op` is the kind of the request, `None` for a probe. A type that
+    /// the revision does not define belongs to an extension, and is not supported.
     pub(super) fn check_type(op: Option<Op>, result: &Json) -> ResultFit {
-        /// The beginning of most results. In any other result the member is searched for, in a time in proportion to the length of the result.
+        /// The beginning of most results. In any other result the member is searched for, which takes time in proportion to the length of
+        /// the result.
         const COMPLETE: &[u8] = br#"{"resultType":"complete","#;
         if result.as_bytes().starts_with(COMPLETE) {
             return ResultFit::Fits;
@@ -158,8 +160,8 @@ impl Mcp {
     }
 }
 
-/// Reads a notification that has another meaning in this revision than in earlier ones; `None` for any other notification. `max_uris` is the
-/// maximum number of URIs in a filter, `max_id` the maximum length of an id in bytes.
+/// Reads a notification that is new in this revision, or has another meaning than in earlier ones; `None` for any other notification.
+/// `max_uris` is the maximum number of URIs in a filter, `max_id` the maximum length of an id in bytes.
 pub(super) fn notification(method: &str, params: &IndexedObject<'_>, max_uris: usize, max_id: usize) -> Option<Message> {
     let notice = match method {
         "notifications/tools/list_changed" => Notice::ToolsChanged,
@@ -179,7 +181,7 @@ pub(super) fn notification(method: &str, params: &IndexedObject<'_>, max_uris: u
             let number = params.member("requestId").and_then(|id| WireId::read(id, max_id)).and_then(|id| id.as_ours());
             return Some(Message::SubscriptionCancelled { number });
         }
-        // This revision does not have this notification any more.
+        // This revision no longer has this notification.
         "notifications/elicitation/complete" => return Some(ignored_message()),
         _ => return None,
     };

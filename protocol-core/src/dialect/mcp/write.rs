@@ -23,6 +23,7 @@ use crate::wire::{FrameBuffer, WireId, WrittenFrame};
 
 /// The members that the session adds to `params._meta` of a request.
 pub(super) struct Added<'a> {
+    /// The progress token.
     pub(super) token: Option<u64>,
     pub(super) depth: u8,
     pub(super) parent: Option<&'a WireId>,
@@ -47,12 +48,13 @@ impl Added<'_> {
         }
     }
 
-    /// Returns `true` for a member of `_meta` that only the session writes. Such a member in the owner's `_meta` is dropped.
+    /// Returns `true` for the name of a member of `_meta` that only the session writes. A member of this name that the owner passes is
+    /// dropped.
     fn owns(&self, name: &str) -> bool {
         matches!(name, "progressToken" | meta::DEPTH | meta::PARENT) || (!self.stamp.is_empty() && names_caller(name))
     }
 
-    /// Writes `_meta`: these members, and those of `given`. Writes nothing if there are none.
+    /// Writes `_meta` with these members and those of `given`. Writes no `_meta` if there are none of either.
     fn write_meta(&self, object: &mut Object<'_>, given: Option<&Json>) {
         if self.is_empty() && given.is_none() {
             return;
@@ -65,7 +67,7 @@ impl Added<'_> {
         });
     }
 
-    /// Copies the members that the session does not write.
+    /// Copies the members of `given` that the session does not write itself.
     fn copy_others(&self, object: &mut Object<'_>, given: &[u8]) {
         for_each_key(given, |key, value| {
             if !self.owns(&key.name()) {
@@ -131,7 +133,7 @@ fn write_parts(object: &mut Object<'_>, parts: &Parts) {
     }
 }
 
-/// Returns `false` if `params` cannot contain `_meta`: no string in it begins with `_`, and no escape stands for a letter.
+/// Returns `true` if `params` may contain `_meta`: a string begins with `_`, or there is a `\u` escape, which may stand for a letter.
 fn may_have_meta(params: &Json) -> bool {
     let has_start = |found, (one, next): (&u8, &u8)| found | (*one == b'"') & (*next == b'_') | (*one == b'\\') & (*next == b'u');
     any_part::<33>(params.as_bytes(), 1, |part| part.iter().zip(part.iter().skip(1)).fold(false, has_start))
@@ -184,7 +186,7 @@ impl Mcp {
         })
     }
 
-    /// Writes the retry of a request with the answers to its input requests.
+    /// Writes the retry of a request, with the answers to a round of input requests.
     #[allow(clippy::too_many_arguments, reason = "those of a request, and the members of the retry")]
     pub(crate) fn write_retry(
         self,
@@ -225,7 +227,7 @@ impl Mcp {
         match ask {
             Ask::Sample(sample) => ("sampling/createMessage", sampling_params(sample)),
             Ask::Elicit(form) => ("elicitation/create", form_params(&form.message, &form.schema)),
-            // Without a handshake, an address has no id ("Elicitation", section "URL Mode").
+            // Without a handshake, a URL has no id (2026-07-28, "Elicitation", section "URL Mode").
             Ask::OpenUrl(open) => ("elicitation/create", open.params(!self.is_stateless())),
             Ask::Confirm { message } => ("elicitation/create", form_params(message, &confirmation())),
             Ask::Roots => ("roots/list", Json::empty_object()),
@@ -298,8 +300,8 @@ impl Mcp {
                 let failed = failed.filter(|_| output.is_error);
                 let structured = self.structured(output, failed.as_ref()).map_or(0, |value| value.as_bytes().len());
                 let size = output.content.iter().map(Content::size).fold(structured, usize::saturating_add);
-                // The text of structured content is for clients that read only text ("Tools", "Structured Content"). If it makes a result
-                // too long for a frame, it is omitted.
+                // Structured content is repeated as text for clients that read only text ("Tools", "Structured Content"). The text is
+                // omitted if it would make the result too long for a frame.
                 let is_cut = size > local.limits.frame_bytes && structured > 0 && output.repeats_structured();
                 let size = if is_cut { structured } else { size };
                 self.write_result(frames, id, op, size, local, |object| self.write_output(object, output, failed.as_ref(), is_cut))
@@ -336,7 +338,7 @@ impl Mcp {
         }
     }
 
-    /// Writes a result of `size` bytes whose members `members` writes.
+    /// Writes a result, whose members `members` writes. `size` is the expected length of the members in bytes.
     #[inline]
     fn write_result(
         self,
@@ -361,7 +363,8 @@ impl Mcp {
         })
     }
 
-    /// Replaces the code of a handler's error if this revision reserves that code for other errors (2026-07-28, Basic, "Error Codes").
+    /// Replaces the code of a handler's error if this revision reserves the code for errors of the protocol (2026-07-28, Basic, "Error
+    /// Codes").
     fn sendable(self, error: &RpcError) -> Cow<'_, RpcError> {
         let code = match error.code {
             _ if !self.is_stateless() => return Cow::Borrowed(error),
@@ -373,12 +376,12 @@ impl Mcp {
         Cow::Owned(RpcError { code, ..error.clone() })
     }
 
-    /// The structured content of a result, if this revision has it.
+    /// The structured content of a result; `failed` if there is none. `None` if this revision has no structured content.
     fn structured<'a>(self, output: &'a ToolOutput, failed: Option<&'a Json>) -> Option<&'a Json> {
         output.structured.as_ref().or(failed).filter(|_| self.revision() >= Revision::R2025_06_18)
     }
 
-    /// Writes the members of a result. If `is_cut`, the structured content is not repeated as text.
+    /// Writes the members of a tool's result. If `is_cut` is `true`, the structured content is not repeated as text.
     fn write_output(self, object: &mut Object<'_>, output: &ToolOutput, failed: Option<&Json>, is_cut: bool) {
         const CUT: Content =
             Content::Text(Text::from_static("The result is in the structured content, and too long to be repeated as text."));
@@ -416,7 +419,7 @@ impl Mcp {
         if op == Op::CallTool {
             // An error that the model should read is a result ("Tools", section "Error Handling").
             let Some(partial) = partial else { return Reply::Tool(ToolOutput::error(text)) };
-            // A partial result with processed items is usable; without any the call has failed.
+            // A partial result is usable if at least one item was processed. Otherwise the call has failed.
             let is_useful = partial.member("processed").is_some_and(|done| done.as_str().parse().is_ok_and(|done: u64| done > 0));
             let mut output = ToolOutput::structured(partial);
             output.is_error = !is_useful;
@@ -455,7 +458,7 @@ impl Mcp {
             Notice::PromptsChanged => "notifications/prompts/list_changed",
             Notice::ResourcesChanged => "notifications/resources/list_changed",
             Notice::RootsChanged => "notifications/roots/list_changed",
-            // Refused by `check_notice`.
+            // `check_notice` refuses these.
             Notice::Actions(_) | Notice::Resources(_) | Notice::SubscriptionEnded => "",
             Notice::ResourceUpdated { uri } | Notice::ResourceValue { uri, .. } => {
                 return frames.notify("notifications/resources/updated", |object| object.string("uri", uri));
@@ -479,7 +482,7 @@ impl Mcp {
     }
 
     pub(crate) fn no_such_call(self) -> RpcError {
-        RpcError::fixed(RpcError::INVALID_PARAMS, "it belongs to no call")
+        RpcError::fixed(RpcError::INVALID_PARAMS, "the input request belongs to no call")
     }
 
     pub(crate) fn too_early(self, what: EarlyMessage) -> RpcError {
@@ -495,7 +498,7 @@ impl Mcp {
     }
 }
 
-/// The error that takes the place of an answer: the caller refuses to answer, or the answer has the wrong shape.
+/// The error that is sent instead of an answer, if the caller refuses to answer, or if the answer has the wrong shape.
 pub(super) fn answer_error(answer: &Answer) -> Option<RpcError> {
     let has_shape = match answer {
         Answer::Refused(error) => return Some(error.clone()),
@@ -507,7 +510,7 @@ pub(super) fn answer_error(answer: &Answer) -> Option<RpcError> {
     (!has_shape).then(|| RpcError::fixed(RpcError::INTERNAL, "the answer has the wrong shape"))
 }
 
-/// Writes the answer to an input request, for which [`answer_error`] is `None`.
+/// Writes the answer to an input request. [`answer_error`] must be `None` for this answer.
 pub(super) fn push_answer(out: &mut Vec<u8>, answer: &Answer) {
     if let Answer::Sample(Sampled { result: Some(raw), .. }) = answer {
         return push_json(out, raw.as_bytes());
@@ -583,7 +586,7 @@ pub(super) fn write_capabilities(object: &mut Object<'_>, side: Side, revision: 
     };
     match side {
         Side::Client => {
-            // Without a handshake, the client sends no notification of a change.
+            // Without a handshake, the client does not send the notification that its roots have changed.
             capability("roots", own.roots, &[("listChanged", own.roots_list_changed && revision.has_handshake())]);
             let (by_form, by_url) = (own.elicitation, own.elicitation_url && revision >= Revision::R2025_11_25);
             if (by_form && revision >= Revision::R2025_06_18) || by_url {
@@ -617,7 +620,7 @@ pub(super) fn write_capabilities(object: &mut Object<'_>, side: Side, revision: 
 fn write_completion(object: &mut Object<'_>, Completion { values, total, has_more }: &Completion) {
     const MAX_VALUES: usize = 100;
     let is_cut = values.len() > MAX_VALUES;
-    // If values are dropped and there are no others, the total is known.
+    // If the owner passed all values, and too many to send, the total is known.
     let total = total.or_else(|| (is_cut && !has_more).then_some(values.len() as u64));
     object.object("completion", |object| {
         object.array("values", values.iter().take(MAX_VALUES), |out, value| write_string(out, value));
@@ -628,7 +631,7 @@ fn write_completion(object: &mut Object<'_>, Completion { values, total, has_mor
     });
 }
 
-/// Returns `true` for a request whose result may be kept by the caller (2026-07-28, Caching).
+/// Returns `true` for a request whose result the caller may cache (2026-07-28, Caching).
 const fn is_cacheable(op: Op) -> bool {
     matches!(op, Op::ListTools | Op::ListPrompts | Op::ListResources | Op::ListResourceTemplates | Op::ReadResource)
 }
@@ -646,9 +649,10 @@ impl Content {
         }
     }
 
-    /// An estimate of the length of the block; an upper bound if the block is long text.
+    /// An estimate of the length of the block in bytes. It is an upper bound if the block is long text.
     fn size(&self) -> usize {
-        /// The length from which escapes are counted: counting those of shorter text would take longer than a second allocation.
+        /// The length in bytes from which the escapes of text are counted. For shorter text, counting would take longer than a second
+        /// allocation.
         const LONG: usize = 1024;
         match self {
             Self::Text(text) if text.as_bytes().len() >= LONG => text_size(text.as_bytes()).saturating_add(32),
@@ -658,9 +662,9 @@ impl Content {
     }
 }
 
-/// The parameters of a sampling request. MCP has no field for a schema, which becomes part of the prompt, and demands a maximum number of
-/// tokens.
+/// The parameters of a sampling request. MCP has no field for a schema, so the schema becomes part of the prompt.
 fn sampling_params(sample: &Sample) -> Json {
+    /// The maximum number of tokens if the owner sets none, since MCP demands a number.
     const TOKENS: u64 = 1024;
     if let Some(params) = &sample.params {
         return params.clone();

@@ -1,10 +1,10 @@
-//! App ids, with which the names of an app's tools begin.
+//! App ids. The gateway begins the names of an app's tools with the id of the app.
 
 use core::fmt;
 
 use crate::json::Text;
 
-/// Ids that the gateway and its environment use themselves.
+/// Ids that no app may have, since the gateway and its environment use them.
 const RESERVED: [&str; 3] = ["tesseron", "mcp", "system"];
 
 /// The id of an app: a lower-case letter, then lower-case letters, digits and `_`; at most 128 bytes.
@@ -12,13 +12,13 @@ const RESERVED: [&str; 3] = ["tesseron", "mcp", "system"];
 pub struct AppId(Text);
 
 impl AppId {
-    /// The maximum length of an app id, in bytes. The protocol sets none.
+    /// The maximum length of an app id, in bytes. The protocol itself sets no maximum.
     pub const LONGEST: usize = 128;
 
     /// Parses an id.
     ///
     /// # Errors
-    /// [`AppIdError`] if it is malformed or reserved.
+    /// [`AppIdError`] if the id is too long, malformed or reserved.
     pub fn parse(text: &str) -> Result<Self, AppIdError> {
         if text.len() > Self::LONGEST {
             return Err(AppIdError::TooLong);
@@ -47,13 +47,13 @@ impl fmt::Display for AppId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AppIdError {
-    /// More than 128 bytes.
+    /// The text is longer than 128 bytes.
     #[error("an app id has at most 128 bytes")]
     TooLong,
-    /// Not `^[a-z][a-z0-9_]*$`.
+    /// The text does not match `^[a-z][a-z0-9_]*$`.
     #[error("an app id is a small letter, then small letters, digits and `_`")]
     Malformed,
-    /// `tesseron`, `mcp` or `system`.
+    /// The text is `tesseron`, `mcp` or `system`.
     #[error("this app id is reserved")]
     Reserved,
 }

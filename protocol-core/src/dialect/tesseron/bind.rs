@@ -31,7 +31,7 @@ pub enum BindRequest {
     },
     /// Any other frame.
     Other {
-        /// The id to answer with; `null` if the request has none.
+        /// The id to reply with; `null` if the frame has no id.
         id: WireId,
     },
 }
@@ -49,14 +49,14 @@ pub enum BindReply {
     Other,
 }
 
-/// Returns `true` if a frame may be a bind, without parsing it: a bind is short, and contains its method without escapes.
+/// Returns `true` if a frame may be a bind request. The frame is not parsed: it must be short, and contain the method without escapes.
 #[must_use]
 pub fn may_be_asked(frame: &[u8]) -> bool {
     const LONGEST: usize = 512;
     frame.len() <= LONGEST && core::str::from_utf8(frame).is_ok_and(|text| text.contains(METHOD))
 }
 
-/// Reads a frame of a gateway.
+/// Reads a frame of a gateway, while an app waits for a bind.
 #[must_use]
 pub fn read_asked(frame: &Bytes) -> BindRequest {
     let other = || BindRequest::Other { id: WireId::Null };
@@ -80,7 +80,7 @@ fn method_of(frame: &[u8]) -> Option<Cow<'_, str>> {
     member(frame, "method").and_then(string)
 }
 
-/// Reads a frame of an app.
+/// Reads a frame of an app, after a gateway has sent a bind.
 #[must_use]
 pub fn read_answered(frame: &Bytes) -> BindReply {
     let each = |element: Element<'_>| match element {
@@ -94,7 +94,7 @@ pub fn read_answered(frame: &Bytes) -> BindReply {
     wire::read(frame, OPTIONS, each, |_| BindReply::Other)
 }
 
-/// Writes the gateway's first frame.
+/// Writes the bind request, the first frame of a gateway.
 #[must_use]
 pub fn write_bind(code: &str) -> Bytes {
     let mut out = Vec::new();
@@ -107,13 +107,13 @@ pub fn write_bind(code: &str) -> Bytes {
     out.into()
 }
 
-/// Writes the app's answer to a bind that it accepts.
+/// Writes the reply of an app that accepts a bind.
 #[must_use]
 pub fn write_bound(id: &WireId) -> Bytes {
     FrameBuffer::single(|frames| frames.response(id, 0, |out| Object::write(out, |result| result.boolean("ok", true))))
 }
 
-/// Writes the app's answer to a bind that it refuses, and to any other frame.
+/// Writes the reply of an app that refuses a bind, or that waits for a bind and gets another frame.
 #[must_use]
 pub fn write_refused(id: &WireId, error: &RpcError) -> Bytes {
     FrameBuffer::single(|frames| frames.error(Some(id), error))

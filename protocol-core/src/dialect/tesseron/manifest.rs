@@ -1,4 +1,4 @@
-//! The manifest of an app: its actions and resources, converted from the tools and resources of MCP.
+//! The manifest of an app: the actions and resources in its hello, converted from descriptions of tools and resources in the form of MCP.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -7,7 +7,8 @@ use crate::json::Json;
 use crate::json::read::{for_each_key, for_each_member, member};
 use crate::json::write::{Object, push_json};
 
-/// Converts an MCP tool into an action (`{name, description, inputSchema, ..}`). `timeout` is the longest time that a call may take.
+/// Converts an MCP tool into an action (`{name, description, inputSchema, ..}`). `timeout` is the longest time that a call of the action
+/// may take.
 #[must_use]
 pub fn action(tool: &Json, timeout: Option<Duration>) -> Json {
     let mut out = Vec::new();
@@ -37,7 +38,7 @@ pub fn action(tool: &Json, timeout: Option<Duration>) -> Json {
     Json::written(out)
 }
 
-/// Converts an MCP resource (`{uri, description, ..}`) into a resource, whose name is the URI.
+/// Converts an MCP resource (`{uri, description, ..}`) into a resource of Tesseron, whose name is the URI.
 #[must_use]
 pub fn resource(described: &Json, subscribable: bool) -> Json {
     let mut out = Vec::new();

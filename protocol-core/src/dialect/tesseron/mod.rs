@@ -1,5 +1,5 @@
-//! Tesseron 1.2, both ends. Tesseron is a JSON-RPC protocol by which a running app offers actions and resources to AI agents: a *gateway*
-//! calls them on behalf of an agent.
+//! Tesseron 1.2, both ends. Tesseron is a JSON-RPC protocol by which a running app offers actions and resources to AI agents. A *gateway*
+//! calls the actions and reads the resources on behalf of an agent.
 //!
 //! The session uses the terms of MCP: an action is a tool, its input is the arguments, and the name of a resource is its URI.
 
@@ -37,7 +37,7 @@ pub mod code {
     pub const ACTION_NOT_FOUND: i64 = -32003;
     /// The input does not fit the schema of the action.
     pub const INPUT_VALIDATION: i64 = -32004;
-    /// The result does not fit its schema.
+    /// The result of the action does not fit its schema.
     pub const HANDLER_ERROR: i64 = -32005;
     /// The agent does not serve sampling.
     pub const SAMPLING_NOT_AVAILABLE: i64 = -32006;
@@ -45,9 +45,9 @@ pub mod code {
     pub const ELICITATION_NOT_AVAILABLE: i64 = -32007;
     /// Sampling is nested too deep.
     pub const SAMPLING_TOO_DEEP: i64 = -32008;
-    /// There was no hello, or the session is not claimed, or the named object belongs to another session.
+    /// There was no hello, or the session is not claimed, or the request names a call of another session.
     pub const UNAUTHORIZED: i64 = -32009;
-    /// The channel ended before the response. Never sent.
+    /// The channel ended before the response. This code is never sent.
     pub const TRANSPORT_CLOSED: i64 = -32010;
     /// The session cannot be resumed.
     pub const RESUME_FAILED: i64 = -32011;
@@ -56,9 +56,9 @@ pub mod code {
 /// An end of Tesseron.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Runs actions, and opens the handshake.
+    /// The end that runs actions, and opens the handshake.
     App(Box<App>),
-    /// Calls actions for an agent.
+    /// The end that calls actions on behalf of an agent.
     Gateway(GatewayConfig),
 }
 
@@ -74,12 +74,12 @@ pub struct App {
     pub actions: Json,
     /// The resources: an array of `{name, description, subscribable, ..}`.
     pub resources: Json,
-    /// The session to resume, instead of a new one.
+    /// The credentials of the session to resume; `None` to begin a new session.
     pub resume: Option<ResumeCredentials>,
 }
 
 impl Default for App {
-    /// An app without origin, actions and resources.
+    /// An app of unknown origin, without actions and resources.
     fn default() -> Self {
         let none = || Json::written(alloc::vec::Vec::from(*b"[]"));
         Self { origin: String::from("unknown"), icon_url: None, actions: none(), resources: none(), resume: None }
@@ -98,8 +98,8 @@ impl App {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GatewayConfig {
-    /// The answer to every hello; no session can be resumed then. With `None` the owner answers each hello and each resume by
-    /// [`crate::Session::welcome`].
+    /// The answer to every hello; every request to resume a session is then refused. If it is `None`, the owner answers each hello and each
+    /// resume with [`crate::Session::welcome`].
     pub welcome: Option<Welcome>,
 }
 
@@ -122,7 +122,7 @@ pub fn pending_agent() -> Identity {
 pub struct ResumeCredentials {
     /// The id of the session.
     pub session_id: Text,
-    /// The token, which is secret and can be used once.
+    /// The token that resumes the session. It is secret, and can be used once.
     pub resume_token: Text,
 }
 
@@ -133,12 +133,12 @@ impl fmt::Debug for ResumeCredentials {
     }
 }
 
-/// The answer of a gateway to an app that it accepts.
+/// The answer of a gateway to a hello or a resume that it accepts.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Welcome {
-    /// The id of the session, which stays the same when it is resumed on another channel.
+    /// The id of the session. It stays the same when the session is resumed on another channel.
     pub session_id: Text,
-    /// The token that resumes the session once.
+    /// The token with which the app can resume the session once; `None` if it cannot.
     pub resume_token: Option<Text>,
     /// The state of the session's claim.
     pub standing: ClaimState,
@@ -154,14 +154,15 @@ impl fmt::Debug for Welcome {
 /// The state of a session's claim when its app is accepted.
 #[derive(Clone, PartialEq, Eq)]
 pub enum ClaimState {
-    /// Unclaimed. An agent that knows this code may claim it ([`crate::Session::claim`]).
+    /// The session is not claimed. An agent that knows the claim code may claim it ([`crate::Session::claim`]).
     Unclaimed {
         /// The claim code, which a person reads off the app and gives to an agent.
         claim_code: Text,
     },
-    /// Claimed before its app was accepted: the gateway has connected with the app's claim code. Call [`crate::Session::claim`] next.
+    /// The session was claimed before its app was accepted: the gateway has connected with the app's claim code. Call
+    /// [`crate::Session::claim`] next.
     Bound,
-    /// Claimed on an earlier channel, and claimed again.
+    /// The session was claimed on an earlier channel, and is claimed again.
     Resumed,
 }
 
@@ -216,7 +217,7 @@ impl Tesseron {
         }
     }
 
-    /// Checks a request of ours. `custom` is its method, if it is outside the protocol.
+    /// Checks that a request of ours may be sent. `custom` is the method of a custom request.
     pub(crate) fn check_call(self, op: Op, custom: Option<&str>, peer: &Capabilities) -> Result<(), Unfit> {
         match op {
             Op::Custom if custom.is_none_or(|method| is_ours(method) || op_of(method).is_some()) => Err(Unfit::WrongEnd),
@@ -229,7 +230,7 @@ impl Tesseron {
         }
     }
 
-    /// Returns `true` for a call of an action: no other request has a name, which a cancel needs.
+    /// Returns `true` for a call of an action. No other request has a name, and a cancel must name its call.
     pub(crate) fn is_cancellable(self, op: Op) -> bool {
         op == Op::CallTool
     }
@@ -260,16 +261,16 @@ impl Tesseron {
     }
 }
 
-/// The name of an outbound call, made of the number of its exchange.
+/// The name of an outbound call (`invocationId`), made from the number of its exchange.
 fn invocation_name(exchange: u64) -> String {
     alloc::format!("inv_{exchange}")
 }
 
-/// The exchange of ours with that name; `None` for a name that we never gave.
+/// The number of the exchange of the call with this name; `None` if the name cannot be one of ours.
 fn named_exchange(name: &str) -> Option<u64> {
     let number = name.strip_prefix("inv_")?;
     let exchange: u64 = number.parse().ok()?;
-    // `+5` and `05` parse, too, but are not names that we give.
+    // `+5` and `05` parse as 5, but only `inv_5` is a name of ours.
     (invocation_name(exchange) == name).then_some(exchange)
 }
 
@@ -289,7 +290,7 @@ fn method_of(op: Op) -> &'static str {
     METHODS.iter().find(|(_, other)| *other == op).map_or("", |(method, _)| method)
 }
 
-/// Returns `true` for a method that the session sends by itself.
+/// Returns `true` for a method of the protocol that is not an operation of a caller, so that no custom message may have it.
 fn is_ours(method: &str) -> bool {
     matches!(
         method,
@@ -316,7 +317,7 @@ fn major(version: &str) -> u64 {
     digits.get(..end).and_then(|digits| digits.parse().ok()).unwrap_or(0)
 }
 
-/// Returns `true` for a version that we speak. Minor versions are compatible.
+/// Returns `true` for a version that we speak: one with our major number.
 fn is_compatible(version: &str) -> bool {
     major(version) == major(VERSION)
 }

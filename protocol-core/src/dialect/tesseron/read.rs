@@ -47,8 +47,8 @@ impl Tesseron {
                 Message::Response { number: id.as_ours(), body }
             }
             Err(Malformed { violation, answer }) => {
-                // Text that is not a message is ignored; a request in which only the parameters are invalid is answered (page "Wire
-                // format").
+                // A request in which only the parameters are invalid gets an error reply. Any other text that is not a message is ignored
+                // (page "Wire format").
                 let answer = answer.filter(|_| violation == Violation::InvalidParams);
                 Message::Reject { violation: Some(violation), answer }
             }
@@ -111,7 +111,7 @@ impl Tesseron {
                 name.and_then(|name| WireId::read(name, max)).map(|id| Message::Cancel { id, reason: None })
             }
             (Self::App, "tesseron/claimed") => read_claimed(params, frame),
-            // A request without an id cannot be answered, and a notification of the other end has no effect.
+            // A method of a request, without an id, cannot get a reply. A notification that only this end may send has no effect.
             _ if op_of(method).is_some() || is_ours(method) => return ignored(Violation::WrongDirection),
             _ if !lists(local.custom_notifications, method) => return ignored_message(),
             _ => {
@@ -124,7 +124,7 @@ impl Tesseron {
 
     // ---- The handshake ----
 
-    /// Reads the answer to a hello or a resume. A later claim replaces the agent in it.
+    /// Reads the answer to a hello or a resume. The agent in the answer may be pending, and is replaced when the session is claimed.
     pub(crate) fn read_handshake_answer(self, result: &Json) -> Result<PeerInfo, HandshakeFailed> {
         let text = |name: &str| result.member(name).and_then(|value| value.as_text());
         let protocol = text("protocolVersion").ok_or(HandshakeFailed::Malformed)?;
@@ -146,7 +146,7 @@ impl Tesseron {
 
     // ---- Answers ----
 
-    /// Checks the result of an action: an object that contains its output, which may be missing (page "Actions").
+    /// Checks the result of an action (page "Actions"): an object that names the call. The output may be missing.
     pub(crate) fn check_result(self, exchange: u64, op: Op, result: &Json) -> ResultFit {
         if op != Op::CallTool {
             return ResultFit::Fits;
@@ -154,7 +154,7 @@ impl Tesseron {
         let named = result.member("invocationId");
         match named.as_ref().map(|name| string(name.as_bytes()).as_deref().and_then(named_exchange)) {
             Some(Some(named)) if named == exchange => ResultFit::Fits,
-            // The id of the response identifies the call, so the output is usable.
+            // The name is wrong, but the id of the response identifies the call, so the output is usable.
             Some(_) => ResultFit::Tolerated,
             None if result.member("output").is_some() => ResultFit::Tolerated,
             None => ResultFit::Wrong,
@@ -182,7 +182,7 @@ impl Tesseron {
                 _ => return Err(unknown()),
             }),
             Ask::Confirm { .. } => Answer::Confirm(read_action(result).ok_or_else(unknown)? == "accept"),
-            // Tesseron has no such input requests: `check_ask` refuses both.
+            // Tesseron has neither of these input requests, and `check_ask` refuses both.
             Ask::OpenUrl(_) => return Err(Text::from_static("there are no addresses to open")),
             Ask::Roots => return Err(Text::from_static("there are no roots")),
         })
@@ -266,7 +266,7 @@ fn invalid(violation: Option<Violation>, id: WireId, code: i64, why: impl Into<T
 }
 
 fn not_found(id: WireId, method: &str) -> Message {
-    // A bind precedes the session, on the same channel.
+    // A late bind is not a violation: binds are sent on the same channel, before the session begins.
     let is_known = (op_of(method).is_some() || is_ours(method)) && method != "tesseron/bind";
     let violation = is_known.then_some(Violation::WrongDirection);
     invalid(violation, id, RpcError::METHOD_NOT_FOUND, alloc::format!("Method not found: {}", excerpt(method)))
@@ -276,7 +276,8 @@ fn array(params: &IndexedObject<'_>, name: &str, frame: Frame<'_>) -> Option<Jso
     params.member(name).filter(|value| Kind::of(value) == Kind::Array).map(|value| frame.json(value))
 }
 
-/// Checks the version of a hello (page "Handshake", section "Version negotiation"). The refusal is final for this channel.
+/// Checks the version of a hello (page "Handshake", section "Version negotiation"). If it is refused, the app cannot try again on this
+/// channel.
 fn check_version(params: &IndexedObject<'_>) -> Result<(), HandshakeRejected> {
     let version = params.member("protocolVersion").and_then(string);
     let version = version.ok_or_else(|| RpcError::fixed(RpcError::INVALID_PARAMS, "protocolVersion must be text"))?;
@@ -344,7 +345,8 @@ impl Manifest {
     }
 }
 
-/// Reads a resume. Every refusal except for the version has the same code, so that the app starts a new session (page "Resume").
+/// Reads a resume. Every refusal but that of the version has the code [`code::RESUME_FAILED`], after which the app begins a new session
+/// (page "Resume").
 fn resume(params: &IndexedObject<'_>, frame: Frame<'_>, local: &LocalEnd<'_>) -> Result<HandshakeRequest, HandshakeRejected> {
     let failed = |what: &'static str| HandshakeRejected::from(RpcError::fixed(code::RESUME_FAILED, what));
     let text = |name: &str| params.member(name).and_then(|value| frame.text(value));
@@ -359,7 +361,7 @@ fn resume(params: &IndexedObject<'_>, frame: Frame<'_>, local: &LocalEnd<'_>) ->
     if local.welcome().is_some() {
         return Err(failed("sessions are not resumed here"));
     }
-    // `declared` is public, so it must not contain the secret.
+    // `PeerInfo::declared` is public, so it must not contain the token.
     let mut declared = Vec::new();
     Object::write(&mut declared, |object| {
         for_each_key(params.text(), |key, value| {
@@ -373,7 +375,7 @@ fn resume(params: &IndexedObject<'_>, frame: Frame<'_>, local: &LocalEnd<'_>) ->
 }
 
 impl App {
-    /// The method that resumes a session or begins one.
+    /// The method of the handshake request, which resumes a session or begins one.
     pub(super) fn handshake_method(&self) -> &'static str {
         if self.resume.is_some() { "tesseron/resume" } else { "tesseron/hello" }
     }
@@ -406,15 +408,15 @@ fn read_claimed(params: &IndexedObject<'_>, frame: Frame<'_>) -> Option<Message>
     Some(Message::PeerChanged(Box::new(PeerChange { identity, capabilities })))
 }
 
-/// Reads progress: any of message, percent and data (page "Progress").
+/// Reads progress, which may have a message, a percentage, data, or any of these together (page "Progress").
 fn read_progress(params: &IndexedObject<'_>, frame: Frame<'_>, max: usize) -> Message {
     let (mut token, mut progress, mut is_valid) = (None, Progress::default(), true);
     params.for_each(|name, value| {
-        // Not by `match`, which would compare a name byte by byte.
+        // Not a `match`, which would compare a name byte by byte.
         if name == b"invocationId" && Kind::of(value) == Kind::String {
             token = string(value).and_then(|name| match named_exchange(&name) {
                 None if value.len() > max => None,
-                // `None` for a name that we never gave.
+                // `Some(None)` if the name cannot be one of ours.
                 number => Some(number),
             });
         } else if name == b"percent" && value != b"null" {
@@ -434,7 +436,7 @@ fn read_progress(params: &IndexedObject<'_>, frame: Frame<'_>, max: usize) -> Me
     }
 }
 
-/// Reads a log record. Its fields stay separate from the message (`docs/protocols/tesseron.md`, "Log").
+/// Reads a log record. Its data is an object with the message and the members of `meta` (`docs/protocols/tesseron.md`, "Log").
 fn read_log(params: &IndexedObject<'_>, frame: Frame<'_>) -> Option<LogRecord> {
     let level = params.member("level").and_then(string)?;
     let level = match &*level {
@@ -486,8 +488,8 @@ fn read_tokens(max: Option<&[u8]>) -> Result<Option<u64>, String> {
     }
 }
 
-/// Reads a form (page "Elicitation"). MCP is stricter than Tesseron, and a form that MCP forbids is refused, since the agent could not be
-/// asked.
+/// Reads a form (page "Elicitation"). A form that MCP forbids is refused, although Tesseron allows it, since the gateway passes forms on to
+/// an agent over MCP.
 fn read_form(params: &IndexedObject<'_>, frame: Frame<'_>) -> Result<Ask, String> {
     let message = params.member("question").and_then(string).ok_or("question must be text")?.into_owned();
     let schema = params.member("schema").map(|schema| frame.json(schema)).ok_or("schema is missing")?;

@@ -35,7 +35,7 @@ impl Tesseron {
         })
     }
 
-    /// The `result` for an app that is accepted.
+    /// The `result` for a handshake request that is accepted.
     pub(crate) fn welcome(self, welcome: &Welcome, local: &LocalEnd<'_>) -> Json {
         welcomed(welcome, local)
     }
@@ -68,7 +68,7 @@ impl Tesseron {
                         object.text("subscriptionId", subscription.as_ref().unwrap_or(uri));
                     }
                 }
-                // Other requests are refused by `check_call`.
+                // `check_call` refuses other requests.
                 _ => {}
             }),
         })
@@ -127,14 +127,14 @@ impl Tesseron {
                     },
                     Ask::Elicit(form) => write_form(object, &form.message, &form.schema),
                     Ask::Confirm { message } => write_form(object, message, &confirmation()),
-                    // Refused by `check_ask`.
+                    // `check_ask` refuses these.
                     Ask::OpenUrl(_) | Ask::Roots => {}
                 }
             });
         })
     }
 
-    /// Writes a progress update. The partial result is sent as data, unless there is other data.
+    /// Writes a progress update. The partial result is sent as its data, unless the update has data of its own.
     pub(crate) fn write_progress(
         self,
         frames: &mut FrameBuffer,
@@ -230,7 +230,7 @@ impl Tesseron {
                 invocation.write(object.member("invocationId"));
             }
             object.string("level", level);
-            // Data without text needs an empty message.
+            // `message` is mandatory: it is empty if the record has no text.
             push_json(object.member("message"), text.unwrap_or(br#""""#));
             let mut meta = Vec::new();
             Object::write(&mut meta, |object| {
@@ -263,7 +263,7 @@ impl Tesseron {
                 object.json("value", value);
             }),
             Notice::Custom { method, params } => frames.notify_verbatim(method, params.as_ref()),
-            // Other notices are refused by `check_notice`.
+            // `check_notice` refuses other notices.
             _ => frames.no_frame(),
         }
     }
@@ -324,7 +324,7 @@ fn write_manifest(object: &mut Object<'_>, app: &App, local: &LocalEnd<'_>) {
     write_capabilities(object, "capabilities", own.resources_subscribe, own.sampling, own.elicitation);
 }
 
-/// The `result` for an app that is accepted.
+/// The `result` for a handshake request that is accepted.
 pub(super) fn welcomed(welcome: &Welcome, local: &LocalEnd<'_>) -> Json {
     let own = local.capabilities;
     let mut out = Vec::new();
@@ -370,7 +370,7 @@ fn write_form(object: &mut Object<'_>, message: &str, schema: &Json) {
     object.json("schema", schema);
 }
 
-/// The error of a tool that failed: the error that the handler chose, or an internal error with the text of the output (page "Errors").
+/// The error of a tool that failed: [`ToolOutput::fault`] or, without it, an internal error with the text of the output (page "Errors").
 fn fault(output: &ToolOutput) -> RpcError {
     if let Some(error) = &output.fault {
         return (**error).clone();
@@ -391,7 +391,8 @@ fn fault(output: &ToolOutput) -> RpcError {
     }
 }
 
-/// Writes the structured content; else a single text, as a string; else all blocks in the form of MCP, which an MCP gateway recognises.
+/// Writes the output of an action: the structured content if there is any, a single block of text as a string, or `{content}` with the
+/// blocks in the form of MCP, which a gateway can pass on.
 fn write_output(out: &mut Vec<u8>, output: &ToolOutput) {
     match (&output.structured, &*output.content) {
         (Some(value), _) => push_json(out, value.as_bytes()),
@@ -401,7 +402,8 @@ fn write_output(out: &mut Vec<u8>, output: &ToolOutput) {
     }
 }
 
-/// Writes the value of a resource: a single content of the type JSON as JSON, a single text as a string, other contents as they are.
+/// Writes the value of a resource from its contents. If there is only one, and it is text, the value is the text, parsed if its MIME type
+/// is JSON. Anything else is written in the form of MCP.
 fn write_value(out: &mut Vec<u8>, contents: &Json) {
     let all = elements(contents.as_bytes());
     let &[one] = &*all else { return push_json(out, contents.as_bytes()) };
