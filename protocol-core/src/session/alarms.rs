@@ -1,4 +1,4 @@
-//! Alarms: timers of the owner on the session's clock.
+//! Alarms: timers that the owner sets on the time axis of the session.
 
 use super::Session;
 use super::event::{AlarmId, Event};
@@ -10,7 +10,7 @@ impl Session {
     /// Sets an alarm: [`Event::Alarm`] is queued at `at`, or at once if `at` is not after the greatest `now` seen.
     ///
     /// # Errors
-    /// [`TooManyAlarms`] if [`crate::Limits::alarms`] alarms are set or wait to be polled as events, or the session has closed.
+    /// [`TooManyAlarms`] if [`crate::Limits::alarms`] alarms are set or wait to be polled as events, or if the session has closed.
     pub fn set_alarm(&mut self, at: Instant) -> Result<AlarmId, TooManyAlarms> {
         if self.is_closed() || self.alarms.len().saturating_add(self.events.due_alarms()) >= self.config.limits.alarms {
             return Err(TooManyAlarms);
@@ -26,7 +26,7 @@ impl Session {
         Ok(id)
     }
 
-    /// Clears an alarm. No effect on one that is due or was cleared.
+    /// Clears an alarm. Has no effect if the alarm is due or was cleared before.
     pub fn clear_alarm(&mut self, id: AlarmId) {
         if let Some(mut armed) = self.alarms.remove(&id) {
             self.timers.set(TimerKey::Alarm(id), &mut armed, None);

@@ -23,7 +23,7 @@ use crate::time::Instant;
 use crate::wire::{WireId, WrittenFrame};
 
 impl Session {
-    /// Sets the deadline of an inbound call (counted from its receipt), its rate of progress, and its sampling depth.
+    /// Sets the deadline of an inbound call, its rate of progress, and its sampling depth.
     ///
     /// # Errors
     /// [`NotLive`] if the call is over.
@@ -78,8 +78,8 @@ impl Session {
         })
     }
 
-    /// Stores the partial result of the call; it replaces the previous checkpoint. If the call is cut short, its last checkpoint is sent with
-    /// a `status` that names the reason, if the protocol has a reply for that case.
+    /// Stores a partial result of the call, which replaces the previous checkpoint. If the call is cut short and the protocol has a reply
+    /// for this case, the last checkpoint is sent, with a `status` that names the reason.
     ///
     /// # Errors
     /// [`CheckpointError`]; the previous checkpoint stays.
@@ -145,7 +145,7 @@ impl Session {
         Ok(key)
     }
 
-    /// The way in which the caller of an inbound call can be asked for input.
+    /// The way in which input can be requested from the caller of an inbound call.
     ///
     /// # Errors
     /// [`NotLive`] if the call is over.
@@ -156,14 +156,14 @@ impl Session {
     /// Checks that an input request may be part of [`finish_round`](Self::finish_round). Returns its sampling depth.
     ///
     /// # Errors
-    /// [`AskError`], with the reason why not.
+    /// [`AskError`] if it may not be part of a round.
     pub fn check_round_input(&self, id: InboundId, ask: &Ask) -> Result<u8, AskError> {
         self.admit_ask(id, ask, InputMode::Rounds)
     }
 
-    /// Ends an exchange with input requests, which the caller answers by a retry of its request (MCP 2026-07-28, Multi Round-Trip Requests).
-    /// The retry is a new call, so everything that it must know about this call has to be in the state of the round. A kept progress update
-    /// is sent before the response.
+    /// Ends an exchange with a round of input requests, which the caller answers in a retry of its request (MCP 2026-07-28, Multi
+    /// Round-Trip Requests). The retry is a new inbound call, so everything about this call that its handler will need must be in the state
+    /// of the round. A kept progress update is sent before the response.
     ///
     /// # Errors
     /// [`AskError`]; nothing was sent, and the call goes on. [`AskError::Unsupported`] unless [`input_mode`](Self::input_mode) is
@@ -200,8 +200,8 @@ impl Session {
         Ok(())
     }
 
-    /// Takes back an input request whose answer is no longer needed. No event comes for it. A cancel is sent to the peer if the protocol
-    /// has one.
+    /// Takes back an input request whose answer is no longer needed. No [`Event::Input`] follows. A cancel is sent to the peer if the
+    /// protocol has one.
     ///
     /// # Errors
     /// [`NotLive`] if the input request was answered, or its call is over.
@@ -215,8 +215,8 @@ impl Session {
     /// Ends a call with its reply. A kept progress update is sent before the response, and open input requests are taken back.
     ///
     /// # Errors
-    /// [`NotLive`] if the call is over. After [`Event::Cancelled`] the method returns this error, too, but records that the handler has
-    /// ended, so that the call no longer counts as in flight.
+    /// [`NotLive`] if the call is over. The method also returns this error after [`Event::Cancelled`], but then it records that the handler
+    /// has ended, so that the call no longer counts as in flight.
     pub fn respond(&mut self, id: InboundId, mut reply: Reply, now: Instant) -> Result<(), NotLive> {
         self.advance(now);
         let result = match self.inbound_calls.get(&id).map(InboundCall::end) {
@@ -243,9 +243,9 @@ impl Session {
 impl Session {
     // ---- Progress ----
 
-    /// Sends the kept progress of a call if the windows and the lane allow it, and returns `true` if it was sent. Otherwise the update waits
-    /// for the call's own window, or in the progress queue. `is_first` is `true` if the call is the first in that queue; any other call waits
-    /// until no call in the queue waits for the session's window.
+    /// Sends the kept update of a call if the windows and the lane allow it, and returns `true` if it was sent. Otherwise the update waits
+    /// for the call's own window, or in the progress queue. `is_first` is `true` if the call is the first in that queue. If it is not, the
+    /// update must wait while any call in the queue waits for the session's window.
     pub(super) fn flush(&mut self, id: InboundId, is_first: bool) -> bool {
         let Some(inbound) = self.inbound_calls.get_mut(&id) else { return false };
         if inbound.has_notices() {
@@ -270,7 +270,7 @@ impl Session {
         true
     }
 
-    /// Sends the progress of queued calls, as far as there is room and the session's window allows.
+    /// Sends the progress of calls in the progress queue, as far as there is room and the session's window is open.
     pub(super) fn serve_progress_queue(&mut self) {
         while let Some(first) = self.progress_queue.first() {
             let (id, lane) = first;
@@ -298,7 +298,7 @@ impl Session {
         self.cut_short(id, CutShort::Deadline, CancelReason::Deadline);
     }
 
-    /// Sends kept progress, then the response (`docs/protocols/mcp.md`, "Transitions of an incoming call").
+    /// Sends kept progress, then the response, which may be delayed (`docs/protocols/mcp.md`, "Transitions of an incoming call").
     fn settle_inbound_call(&mut self, id: InboundId, reply: &Reply) {
         let Some(frame) = self.write_last(id, reply) else { return };
         let kind = kind_of(&frame);
@@ -314,7 +314,7 @@ impl Session {
         });
     }
 
-    /// Sends kept progress, stops the timers, takes back input requests, and then writes the response.
+    /// Sends kept progress, stops the timers, takes back input requests, and writes the response, but does not queue it.
     fn write_last(&mut self, id: InboundId, reply: &Reply) -> Option<WrittenFrame> {
         let mut inbound = self.inbound_calls.get_mut(&id)?;
         if let Some(progress) = inbound.take_last_update() {
@@ -360,7 +360,7 @@ impl Session {
         respond(&mut self.outbox, lane);
     }
 
-    /// Ends a call whose lane is gone, without a response.
+    /// Ends a call whose lane is lost, without a response.
     pub(super) fn lose_inbound_call(&mut self, id: InboundId) {
         let timers = &mut self.timers;
         if self.inbound_calls.get_mut(&id).is_some_and(|inbound| inbound.take_delayed_response(id, timers).is_some()) {
@@ -370,7 +370,7 @@ impl Session {
             let was_active = inbound.is_active();
             self.cancel_inbound_call(id, CancelReason::Disconnected);
             if was_active {
-                // The lane's number may be reused by another stream with the same ids while the handler still runs.
+                // While the handler still runs, another stream may get the number of this lane, and use the same ids.
                 self.retire(lane, exchange, token);
             }
         }
@@ -433,7 +433,7 @@ impl Session {
     fn free_orphan(&mut self, id: InboundId) {
         if let Some((lane, exchange)) = self.inbound_calls.end(&id, |inbound| (inbound.lane(), inbound.exchange().clone())) {
             self.orphans = self.orphans.saturating_sub(1);
-            // A new exchange with the same id may have begun meanwhile; it belongs to another call.
+            // Another exchange may have begun with the same id. Then the id now belongs to another call, and stays in use.
             if self.peer_ids.owner(lane, &exchange) == Some(Owner::InboundCall(id)) {
                 self.peer_ids.retire(lane, exchange);
             }
@@ -442,8 +442,8 @@ impl Session {
 
     // ---- Input requests of ours ----
 
-    /// Checks that a call is active and may make this input request, and that its caller is asked in this `mode`. Returns the depth of the
-    /// input request.
+    /// Checks that a call is active and may make this input request, and that the call has this `mode`. Returns the depth of the input
+    /// request.
     fn admit_ask(&self, id: InboundId, ask: &Ask, mode: InputMode) -> Result<u8, AskError> {
         let inbound = self.inbound_calls.get(&id).filter(|inbound| inbound.is_active()).ok_or(AskError::NotLive)?;
         if inbound.input_mode() != mode {
@@ -458,7 +458,7 @@ impl Session {
         if depth::is_allowed(ask, depth, max) { Ok(depth) } else { Err(AskError::TooDeep { depth, max }) }
     }
 
-    /// Held -> Sent. Queues an input request: at once, or when the handshake is complete.
+    /// Held -> Sent. Queues an input request. Called at once, or when the handshake is done.
     pub(super) fn release_outbound_input(&mut self, key: InputKey) {
         let Some(input) = self.outbound_inputs.get_mut(&key) else { return };
         self.held_bytes = self.held_bytes.saturating_sub(input.held_bytes());
@@ -476,7 +476,7 @@ impl Session {
         Some(input)
     }
 
-    /// Takes back an input request that is no longer needed. One that was not polled is never sent.
+    /// Takes back an input request that is no longer needed. If it was not polled, it is never sent.
     pub(super) fn take_outbound_input_back(&mut self, key: InputKey, reason: Option<&str>) -> Option<OutboundInput> {
         let input = self.close_outbound_input(key)?;
         if let Some(ticket) = input.ticket()
@@ -495,7 +495,7 @@ impl Session {
         }
     }
 
-    /// Queues the event with an answer. For a confirmation every error counts as a no.
+    /// Queues the event with an answer. If the answer to a confirmation is an error, it counts as no.
     pub(super) fn deliver_answer(&mut self, key: InputKey, input: &OutboundInput, answer: Result<Answer, InputFailed>) {
         let answer = match (input.ask(), answer) {
             (Ask::Confirm { .. }, Err(_)) => Ok(Answer::Confirm(false)),

@@ -15,9 +15,9 @@ use crate::time::Instant;
 use crate::wire::WireId;
 
 impl Session {
-    /// Starts a call, which ends with exactly one [`Event::Done`] (guarantee G1 of [`Session`]). Before the handshake is done the call is
-    /// held. Its time limits ([`crate::CallTimeouts`]) start when its request is queued; a held call is limited by
-    /// [`crate::Timeouts::handshake`] alone.
+    /// Starts a call, which ends with exactly one [`Event::Done`] (guarantee G1 of [`Session`]). If the handshake is not done yet, the call
+    /// is held. Its time limits ([`crate::CallTimeouts`]) start when its request is queued; until then only [`crate::Timeouts::handshake`]
+    /// limits it.
     ///
     /// # Errors
     /// [`InvokeError`] with the reason and the call. Nothing has changed.
@@ -29,9 +29,9 @@ impl Session {
         }
     }
 
-    /// Cancels a call. It ends with [`Outcome::Cancelled`]: at once, or within [`crate::Timeouts::cancel_grace`] on protocols that answer a
-    /// cancelled call. A request that has not been polled is never sent; otherwise one cancel follows it, with `reason` for the peer's log.
-    /// A late response is dropped.
+    /// Cancels a call. The call ends with [`Outcome::Cancelled`]: at once, or within [`crate::Timeouts::cancel_grace`] on protocols that
+    /// answer a cancelled call. If its request has not been polled, it is never sent. Otherwise one cancel is sent, with `reason` for the
+    /// peer's log, and a late response is dropped.
     ///
     /// # Errors
     /// [`NotLive`] if the call has ended or was cancelled before.
@@ -45,9 +45,9 @@ impl Session {
         Ok(())
     }
 
-    /// Answers an input request of the peer ([`Event::InputRequested`]). If it came with a result (MCP 2026-07-28, Multi Round-Trip Requests),
-    /// the last answer of the round sends the retry. In a round, [`Answer::Refused`] is sent as a dismissed form if a user was asked, and
-    /// otherwise ends the call with [`Outcome::Unanswered`].
+    /// Answers an input request of the peer ([`Event::InputRequested`]). If it came in a round (MCP 2026-07-28, Multi Round-Trip Requests),
+    /// the retry is sent after the last answer of the round. An [`Answer::Refused`] in a round is sent as if the user had made no decision,
+    /// if a user was asked; otherwise it ends the call with [`Outcome::Unanswered`].
     ///
     /// # Errors
     /// [`NotLive`] if the input request was answered before, or no longer needs an answer ([`Event::InputGone`]).
@@ -71,7 +71,7 @@ impl Session {
 impl Session {
     // ---- Calls ----
 
-    /// Checks that a call may be made; returns its depth.
+    /// Checks that a call may be made, and returns its sampling depth.
     fn admit(&self, call: &Invoke) -> Result<u8, Refused> {
         if !self.ending.is_open() {
             return Err(Refused::Closing);
@@ -88,7 +88,7 @@ impl Session {
             let wrong_end = self.rules.dialect.check_call(outgoing, &Capabilities::default()) == Err(Unfit::WrongEnd);
             return Err(if wrong_end { Refused::WrongEnd } else { Refused::NotReady });
         }
-        // Even a ping is a request, and a server sends none to a peer without a handshake.
+        // A ping is a request, too, and a server sends no requests to a peer without a handshake.
         if self.handshake.is_forgone() && call.op().is_ping() {
             return Err(Refused::NotReady);
         }
@@ -114,7 +114,7 @@ impl Session {
         let default = if call.op().is_subscription() { self.config.timeouts.of_listen() } else { self.config.timeouts.call };
         let timeouts = call.timeouts.unwrap_or(default);
         let observed = match self.rules.names_calls {
-            // Where progress names its call by id, and not by a token, the peer may report it without being asked.
+            // If calls have names, progress needs no token, and the peer may report it without being asked.
             true => self.rules.dialect.is_cancellable(call.op()),
             false => call.progress || (timeouts.reset_on_progress && timeouts.idle.is_some()),
         };
@@ -147,7 +147,7 @@ impl Session {
         call.arm(id, &mut self.timers);
     }
 
-    /// Held -> InFlight, or ends a call that the peer or its revision cannot serve, or whose time is over.
+    /// Held -> InFlight. Instead ends a call that the peer or its revision cannot serve, that needs no request, or that has no time to run.
     pub(super) fn release_call(&mut self, id: OutboundId) {
         let Some(call) = self.outbound_calls.get_mut(&id) else { return };
         let Some((request, timeouts)) = call.request() else { return };
@@ -191,7 +191,8 @@ impl Session {
         self.finish_call(id, outcome);
     }
 
-    /// Cancels a call. If the peer answers cancelled calls, a call whose request was polled waits for that answer; any other ends at once.
+    /// Cancels a call. If the peer answers cancelled calls and the request was polled, the call waits for the answer. Otherwise it ends at
+    /// once.
     fn cancel_call(&mut self, id: OutboundId, reason: Option<&str>) {
         let grace = self.config.timeouts.cancel_grace;
         let until = self.now.saturating_add(grace);
@@ -243,7 +244,7 @@ impl Session {
 
     // ---- Input requests of the peer ----
 
-    /// Answers an input request with an error at once: its call is over.
+    /// Ends an input request of a call that is over, with an error as the answer.
     pub(super) fn refuse_inbound_input(&mut self, key: InputKey) {
         let Some(input) = self.withdraw_inbound_input(key) else { return };
         if let Some((lane, exchange)) = input.exchange().filter(|_| self.ending.may_write()) {
@@ -270,7 +271,7 @@ impl Session {
         Some(input)
     }
 
-    /// Closes an input request of a call, and resumes the clocks of the call if it was the last.
+    /// Closes an input request of a call. If it was the last open one, resumes the clocks of the call.
     pub(super) fn close_input_of_call(&mut self, parent: Option<OutboundId>, key: InputKey) {
         let Some(parent) = parent else { return };
         if let Some(call) = self.outbound_calls.get_mut(&parent) {

@@ -13,8 +13,8 @@ use crate::time::Instant;
 
 impl Session {
     /// Closes the session; see [`Close`]. [`Event::Closed`] comes when every call has ended and the last frame was polled, at the latest
-    /// [`crate::Timeouts::close_grace`] after the last call has ended. A second call can only shorten this time. No effect on a session that
-    /// is closed.
+    /// [`crate::Timeouts::close_grace`] after the last call has ended. If this method is called again, it can only shorten the grace. It
+    /// has no effect on a session that is closed.
     pub fn close(&mut self, how: Close, now: Instant) {
         self.advance(now);
         self.begin_end(
@@ -29,7 +29,8 @@ impl Session {
 
     // ---- Causes ----
 
-    /// Handles the end of input: outbound calls are lost, inbound calls are still answered.
+    /// Handles the end of input: outbound calls are lost. Inbound calls are still answered if the rules say so, and are cancelled
+    /// otherwise.
     pub(super) fn end_of_input(&mut self) {
         self.ending.end_of_input();
         self.lose_calls();
@@ -39,7 +40,8 @@ impl Session {
         self.begin_end(CloseReason::Eof, self.config.timeouts.close_grace);
     }
 
-    /// Answers a frame that is too large with an error. A frame on the channel also ends the session, since the framing is lost.
+    /// Replies with an error to a frame that is too large, if the rules say so. On the channel such a frame also ends the session, since
+    /// the beginning of the next frame is not known.
     pub(super) fn refuse_frame(&mut self) {
         self.violation(Violation::FrameTooLarge);
         let lane = self.arriving.lane;
@@ -49,7 +51,7 @@ impl Session {
             self.reply_at_once(ReplyKind::Refused, frame);
         }
         if lane != Lane::CHANNEL {
-            // Each lane has a framing of its own.
+            // Other lanes are not affected: each has a framing of its own.
             return;
         }
         self.lose_calls();
@@ -69,7 +71,7 @@ impl Session {
 
     // ---- Steps ----
 
-    /// Open -> Finishing. A second cause can only shorten the grace.
+    /// Open -> Finishing. If the session is finishing already, a further cause can only shorten the grace.
     fn begin_end(&mut self, reason: CloseReason, grace: Duration) {
         let why = if reason == CloseReason::Local { CancelReason::Closing } else { CancelReason::Disconnected };
         self.end_subscriptions(&why);
@@ -97,7 +99,7 @@ impl Session {
         }
     }
 
-    /// Finishing -> Draining, once nothing runs any longer.
+    /// Open, Finishing -> Draining. No call may run any longer.
     pub(super) fn drain(&mut self, reason: CloseReason) {
         let until = Some(self.now.saturating_add(self.config.timeouts.close_grace)).filter(|until| *until > self.now);
         if !self.ending.stop_work(reason, until, &mut self.timers) {
@@ -112,7 +114,7 @@ impl Session {
         }
     }
 
-    /// Advances the end as far as possible. Called after every method.
+    /// Finishing -> Draining if no call runs any longer, and Draining -> Closed if no frame is left. Called at the end of every method.
     pub(super) fn settle_ending(&mut self) {
         if let Some(reason) = self.ending.finishing() {
             let idle = self.outbound_calls.is_empty() && self.inbound_inputs.is_empty() && self.inbound_calls.len() == self.orphans;
@@ -127,7 +129,7 @@ impl Session {
         }
     }
 
-    /// The last transition; nothing follows it (G4).
+    /// Any state -> Closed. Nothing follows this transition (G4).
     fn close_now(&mut self, reason: CloseReason) {
         if !self.ending.close(&mut self.timers) {
             return;
@@ -147,7 +149,7 @@ impl Session {
 
     // ---- Lanes ----
 
-    /// Ends the exchanges that live with a lane that is gone. Everything else goes on.
+    /// Handles the loss of a lane: exchanges that end with their lane are lost, and everything else goes on.
     pub(super) fn lose_lane(&mut self, lane: Lane) {
         self.lose_inbound_by(lane, |rules| rules.lane_bound);
         self.outbox.set_writable(lane, true);
@@ -170,7 +172,7 @@ impl Session {
         self.push_event(Event::LaneClosed { lane, reason: CloseReason::Overload });
     }
 
-    /// Ends the exchanges of the peer that came by a lane, if their rules say so.
+    /// Ends the exchanges of the peer that came by a lane, if `is_lost` is `true` for their rules.
     fn lose_inbound_by(&mut self, lane: Lane, is_lost: impl Fn(&Rules) -> bool) {
         let inbound_calls = self.inbound_calls.iter().filter(|(_, inbound)| inbound.lane() == lane && is_lost(inbound.rules()));
         let mut inbound_calls: Vec<_> = inbound_calls.map(|(id, _)| id).collect();
@@ -186,8 +188,8 @@ impl Session {
         }
     }
 
-    /// Forgets a handshake request that waits for the owner and came by a lane that is gone: the number of the lane may belong to another
-    /// peer when the owner decides.
+    /// Forgets a handshake request that waits for the owner and came by a lane that is lost: when the owner decides, the number of the lane
+    /// may belong to another peer.
     fn lose_handshake_request(&mut self, lane: Lane) {
         if self.handshake.forget_asked(lane) {
             self.outbox.settle(lane);
@@ -204,7 +206,7 @@ impl Session {
 
     // ---- All calls and input requests ----
 
-    /// Ends every outbound call as lost, and every input request on both sides.
+    /// Ends every outbound call as lost, and every input request in both directions.
     fn lose_calls(&mut self) {
         for key in self.outbound_inputs.keys().copied().collect::<Vec<_>>() {
             if let Some(input) = self.close_outbound_input(key) {
@@ -223,7 +225,7 @@ impl Session {
         }
     }
 
-    /// Cancels every inbound call, with a reply if the peer can still take one.
+    /// Cancels every inbound call. If `answer` is `Some`, a reply is sent for each.
     fn cancel_inbound_calls(&mut self, answer: Option<CutShort>, why: &CancelReason) {
         for id in self.inbound_calls.ids() {
             match answer {

@@ -1,18 +1,18 @@
-//! The depth at which sampling is nested.
+//! The rules of sampling depth.
 //!
-//! A call that is not made to answer a sampling request has depth 0. A sampling request is one deeper than the call that it belongs to. A
-//! call that is made to answer a sampling request has the depth of that request. Elicitation and roots requests have the depth of their
-//! call.
+//! A call that is not made on behalf of a sampling request has depth 0. A sampling request has a depth one greater than its call. A call
+//! that is made on behalf of a sampling request has the depth of that sampling request. Any other input request has the depth of its call.
 
 use crate::dialect::Ask;
 
-/// The depth of an input request of a call at depth `parent`. `claimed` is the depth in the message, which can only raise it.
+/// The depth of an input request, whose call has the depth `parent`. `claimed` is the depth that the message states; it counts if it is
+/// greater.
 pub(super) fn of_input(ask: &Ask, parent: u8, claimed: u8) -> u8 {
     let own = if matches!(ask, Ask::Sample(_)) { parent.saturating_add(1) } else { parent };
     own.max(claimed)
 }
 
-/// Returns `true` if an input request of that depth may be made or answered. Only sampling nests.
+/// Returns `true` if an input request of this depth may be made or answered. Only sampling requests are bounded.
 pub(super) fn is_allowed(ask: &Ask, depth: u8, max: u8) -> bool {
     !matches!(ask, Ask::Sample(_)) || depth <= max
 }

@@ -7,9 +7,9 @@
 //! | `Draining` | stays | stays | `Closed` |
 //! | `Closed` | stays | stays | stays |
 //!
-//! `finish` is called for a close with a grace, and at the end of input. `stop_work` is called when nothing runs any longer or the grace is
-//! over, and at once if the framing is lost or the two ends have no version in common. `close` is called when the outbox is empty or the
-//! time is over, and at once if the transport or the handshake fails, or too much output is queued.
+//! `finish` is called when the owner closes the session, and at the end of input. `stop_work` is called when no call runs any longer or the
+//! grace is over, and at once if a frame on the channel is too large or the two ends have no version in common. `close` is called when the
+//! outbox is empty or the time for polling it is over, and at once if the transport or the handshake fails, or too much output is queued.
 
 use crate::session::CloseReason;
 use crate::session::timers::{TimerKey, Timers};
@@ -27,9 +27,9 @@ pub(super) struct Ending {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Open,
-    /// Running calls continue; no call starts.
+    /// Running calls continue, and no call starts.
     Finishing(CloseReason),
-    /// Nothing runs; queued frames are polled.
+    /// No call runs, and queued frames can still be polled.
     Draining(CloseReason),
     Closed,
 }
@@ -46,7 +46,8 @@ impl Ending {
         self.peer_ended = true;
     }
 
-    /// Open -> Finishing. The first reason stays, and a later call can only shorten the grace. Returns `true` if there is no grace.
+    /// Open -> Finishing. If this method is called again, the first reason stays, and the grace can only become shorter. Returns `true` if
+    /// there is no grace.
     pub(super) fn finish(&mut self, reason: CloseReason, until: Instant, now: Instant, timers: &mut Timers) -> bool {
         match self.state {
             State::Open => self.state = State::Finishing(reason),
@@ -61,7 +62,7 @@ impl Ending {
         false
     }
 
-    /// Open, Finishing -> Draining, at most until `until`. `false`, and no change, in any other state.
+    /// Open, Finishing -> Draining, at most until `until`. In any other state, changes nothing and returns `false`.
     pub(super) fn stop_work(&mut self, reason: CloseReason, until: Option<Instant>, timers: &mut Timers) -> bool {
         let is_first = self.may_write();
         if is_first {
@@ -71,7 +72,7 @@ impl Ending {
         is_first
     }
 
-    /// Any state -> Closed. `false` if it was closed before.
+    /// Any state -> Closed. Returns `false` if the session was closed before.
     pub(super) fn close(&mut self, timers: &mut Timers) -> bool {
         let is_first = !self.is_closed();
         self.state = State::Closed;

@@ -17,8 +17,8 @@ macro_rules! ids {
         pub struct $name(pub(crate) u64);
 
         impl $name {
-            /// Makes the id with that number, for tests and for owners that store ids as numbers. A method that takes an id which the
-            /// session has not returned reports it as not live.
+            /// Makes the id with this number, for tests and for owners that store ids as numbers. If the session has not returned this id,
+            /// its methods treat the id as one that has ended.
             #[must_use]
             pub const fn from_number(number: u64) -> Self {
                 Self(number)
@@ -42,9 +42,10 @@ macro_rules! ids {
 ids! {
     /// The id of an outbound call, the same for all exchanges of the call. Never reused.
     OutboundId, "out-";
-    /// The id of an inbound call. Never reused, unlike the JSON-RPC id that the peer chose.
+    /// The id of an inbound call. Never reused, although the peer may reuse the JSON-RPC id of the request.
     InboundId, "in-";
-    /// The number of a request of ours on the wire. A call has one or more exchanges, one after the other. Never reused.
+    /// The number of an exchange of ours, which is the JSON-RPC id of its request. A call has one or more exchanges, one after the other.
+    /// Never reused.
     ExchangeId, "exchange-";
     /// The key of an input request, ours or the peer's. Unique in the session, and never reused.
     InputKey, "input-";
@@ -52,19 +53,20 @@ ids! {
     AlarmId, "alarm-";
 }
 
-/// An event of a session. Events are queued in the order in which they occur; those of a call come before its [`Event::Done`].
+/// An event of a session. Events are polled in the order in which they occur. All events of an outbound call come before its
+/// [`Event::Done`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
-    /// The peer has sent its half of the handshake. The peer's requests are served from now on. Requests of ours may still be held, until
-    /// the peer has confirmed the handshake: see [`Session::is_ready`](crate::Session::is_ready).
+    /// The peer has sent its handshake request, or its answer to ours. The peer's requests are served from now on. Requests of ours may
+    /// still be held, until the peer has confirmed the handshake: see [`Session::is_ready`](crate::Session::is_ready).
     Ready(Box<PeerInfo>),
-    /// An app has sent its hello, and the owner must accept or refuse it with [`crate::Session::welcome`]. Only for a Tesseron gateway
-    /// whose configuration has no welcome.
+    /// An app has sent its hello or its resume, and the owner must accept or refuse it with [`crate::Session::welcome`]. This event comes
+    /// only at a Tesseron gateway whose configuration has no welcome.
     HandshakeRequest {
-        /// The app that sent it.
+        /// The app that has sent the handshake request.
         peer: Box<PeerInfo>,
-        /// The earlier session that the app asks to resume.
+        /// The credentials of the earlier session that the app asks to resume.
         resume: Option<ResumeCredentials>,
     },
     /// The identity or the capabilities of the peer have changed: a Tesseron session was claimed.
@@ -75,7 +77,7 @@ pub enum Event {
         id: InboundId,
         /// The request.
         request: Request,
-        /// The peer at the time of the request, and the metadata of the request.
+        /// The caller of the request, and the metadata of the request.
         caller: Caller,
         /// The number of sampling requests that the call is nested in.
         depth: u8,
@@ -104,7 +106,7 @@ pub enum Event {
     InputRequested {
         /// The key of the input request, for [`crate::Session::provide_input`].
         key: InputKey,
-        /// The outbound call that it belongs to, if that is known.
+        /// The outbound call that the input request belongs to, if this is known.
         parent: Option<OutboundId>,
         /// The input request.
         ask: Ask,
@@ -129,7 +131,7 @@ pub enum Event {
         id: OutboundId,
         /// The outcome.
         outcome: Outcome,
-        /// The partial result, if the call has no result and the peer sent a partial one.
+        /// The last partial result that the peer has sent, if the call has no result.
         partial: Option<Json>,
         /// The last progress update that was accepted.
         last: Option<Box<Progress>>,
@@ -144,8 +146,8 @@ pub enum Event {
     Violation(Violation),
     /// The peer answered our handshake request with this error. [`Event::Closed`] follows.
     HandshakeRefused(RpcError),
-    /// The session has closed a lane other than the channel, and cancelled the calls and dropped the input requests that came by it. No
-    /// frame is sent on the lane any longer. The session goes on.
+    /// The session has closed a lane other than the channel. The calls that came by the lane are cancelled, and the input requests dropped.
+    /// No frame is sent on the lane any longer. The session goes on.
     LaneClosed {
         /// The lane, which the transport should close.
         lane: Lane,
@@ -160,24 +162,24 @@ pub enum Event {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// The peer sent a result: the exact JSON object.
+    /// The peer sent this result, which is exactly as it arrived.
     Result(Json),
     /// The peer sent an error.
     Error(RpcError),
     /// This end cancelled the call.
     Cancelled,
-    /// The call ran into a time limit, and a cancel was sent.
+    /// The call reached a time limit, and a cancel was sent.
     TimedOut(TimeoutKind),
     /// The channel ended first. It is unknown whether the peer did the work.
     Lost,
     /// The call could not be sent, or its response could not be read.
     Invalid(Invalid),
-    /// The peer asked for input by a result, and no retry was sent (MCP 2026-07-28): this end refused to sample or to list its roots, which a
-    /// retry cannot express, or the answers are longer than a frame may be. The error is that of this end.
+    /// The peer asked for input in a round, and no retry was sent (MCP 2026-07-28): this end refused to sample or to list its roots, and a
+    /// retry cannot contain a refusal, or the retry would be longer than a frame may be. The error is this end's own.
     Unanswered(RpcError),
 }
 
-/// The time limit that a call ran into; see [`crate::CallTimeouts`].
+/// The time limit that a call reached; see [`crate::CallTimeouts`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeoutKind {
     /// No progress was accepted for [`crate::CallTimeouts::idle`].
@@ -192,11 +194,11 @@ pub enum TimeoutKind {
 pub enum Invalid {
     /// The response is neither a result object nor a valid error.
     Response,
-    /// The call was held for the handshake, and never sent: the peer did not declare the capability that the call needs, or the handshake
-    /// chose a revision that has no room for the call ([`Refused::TooLarge`](crate::Refused::TooLarge)). Or the peer does not agree to a
-    /// subscription to the resource.
+    /// The call was held for the handshake and then not sent: the peer did not declare the capability that the call needs, or the call is
+    /// too large in the revision that the handshake chose ([`Refused::TooLarge`](crate::Refused::TooLarge)). Or the call was sent, and the
+    /// peer did not agree to a subscription to the resource.
     Unsupported,
-    /// The peer asked for input once more than [`crate::Limits::input_rounds`] times (MCP 2026-07-28).
+    /// The peer asked for input in more rounds than [`crate::Limits::input_rounds`] (MCP 2026-07-28).
     TooManyRounds,
     /// The peer asked for sampling that would be nested deeper than [`crate::DepthPolicy::max`] (MCP 2026-07-28).
     TooDeep,
@@ -206,7 +208,7 @@ pub enum Invalid {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CancelReason {
-    /// The caller cancelled the call, with a reason if it gave one.
+    /// The caller cancelled the call, with this reason if it gave one.
     Peer(Option<Text>),
     /// The deadline of the call has passed.
     Deadline,
@@ -222,8 +224,8 @@ pub enum CancelReason {
 pub enum InputFailed {
     /// The caller answered with an error.
     Refused(RpcError),
-    /// The answer has the wrong shape. The text names the field of the form and what is wrong with it; a name that the caller chose is
-    /// escaped and cut to 64 characters.
+    /// The answer has the wrong shape. The text names the field of the form and its fault. A name that the caller chose is escaped and cut
+    /// to 64 characters.
     Invalid(Text),
     /// No answer came within [`crate::Timeouts::input`].
     TimedOut,
@@ -249,8 +251,8 @@ pub enum CloseReason {
     VersionMismatch,
     /// The peer sent a frame over the size limit.
     FrameTooLarge,
-    /// The peer does not read the replies to its own requests: [`crate::Limits::unsolicited_replies`] or
-    /// [`crate::Limits::output_bytes_hard`] was exceeded.
+    /// The peer does not read: [`crate::Limits::unsolicited_replies`] replies were queued for too long, or more than
+    /// [`crate::Limits::output_bytes_hard`] bytes were queued.
     Overload,
 }
 

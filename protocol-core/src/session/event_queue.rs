@@ -7,9 +7,9 @@
 //! | the end of a lane | `closed_lanes` + 1 | `closed_lanes` - 1 |
 //! | any other | | |
 //!
-//! Until they are polled, `settled` counts against the limits on calls and input requests and `due_alarms` against that on alarms, so an
-//! owner that starts calls and does not poll cannot make the queue grow without bound. A lane whose `Event::LaneClosed` has not been polled
-//! takes no frames.
+//! The limits on calls and on input requests also count the events in `settled`, and the limit on alarms those in `due_alarms`. So the
+//! queue has a bound, even if an owner starts calls and does not poll. Frames of a lane are dropped until the `Event::LaneClosed` of that
+//! lane is polled.
 
 use alloc::collections::VecDeque;
 
@@ -56,14 +56,14 @@ impl EventQueue {
         self.settled
     }
 
-    /// Returns `true` if an `Event::LaneClosed` of that lane has not been polled.
+    /// Returns `true` if there is an `Event::LaneClosed` of this lane that has not been polled.
     #[inline]
     pub(super) fn closes(&self, lane: Lane) -> bool {
         let is_its_end = |event: &Event| matches!(event, Event::LaneClosed { lane: closed, .. } if *closed == lane);
         self.closed_lanes > 0 && self.events.iter().any(is_its_end)
     }
 
-    /// The number of queued alarms.
+    /// The number of queued events of alarms.
     pub(super) fn due_alarms(&self) -> usize {
         self.due_alarms
     }

@@ -14,7 +14,7 @@ impl Session {
     /// Answers [`crate::Event::HandshakeRequest`]: accepts the app, or refuses it with an error. An app that was refused may send another hello.
     ///
     /// # Errors
-    /// [`NotLive`] if no handshake request is waiting for an answer, or the session is closing.
+    /// [`NotLive`] if no handshake request waits for an answer, or if the session is closing or closed.
     pub fn welcome(&mut self, answer: Result<Welcome, RpcError>, now: Instant) -> Result<(), NotLive> {
         self.advance(now);
         if !self.ending.is_open() {
@@ -39,9 +39,9 @@ impl Session {
         Ok(())
     }
 
-    /// Records that `agent`, which has these capabilities, has claimed the session. A notification informs the app, and actions of the app
-    /// may be called from now on. `at_millis` is the time of the claim, in milliseconds since 1970 (Tesseron specification, page "Handshake",
-    /// section "Claim"). No effect on a session that is already claimed.
+    /// Records that `agent`, which has these capabilities, has claimed the session. A notification tells the app, and actions of the app
+    /// may be called from now on. `at_millis` is the time of the claim, in milliseconds since 1970 (Tesseron specification, page
+    /// "Handshake", section "Claim"). Has no effect on a session that is already claimed.
     ///
     /// # Errors
     /// [`Refused::WrongEnd`] if this end is not a gateway, [`Refused::NotReady`] before an app was accepted, [`Refused::Closing`] if the
@@ -60,7 +60,7 @@ impl Session {
         if !self.handshake.serves() {
             return Err(Refused::NotReady);
         }
-        // Changes a copy if other sessions share the configuration.
+        // If other sessions share the configuration, this session gets a copy, and only the copy is changed.
         let config = Arc::make_mut(&mut self.config);
         (config.identity, config.capabilities) = (agent, capabilities);
         if let Some(frame) = self.rules.dialect.write_claimed(self.outbox.frames(), at_millis, &self.config.local_end()) {

@@ -15,7 +15,8 @@
 //! ```
 //!
 //! In `Answered` the peer's requests are already served (MCP, "Lifecycle": only the *server's* requests wait for the confirmation). `Asked`
-//! exists only for a Tesseron gateway whose owner decides on each handshake request. For a Tesseron gateway `complete` is a claim.
+//! exists only for a Tesseron gateway whose owner decides on each handshake request. A Tesseron gateway gets no confirmation: `complete` is
+//! called when the session is claimed.
 
 use alloc::boxed::Box;
 
@@ -30,7 +31,7 @@ pub(super) struct Handshake {
     state: State,
     /// The deadline of the handshake, as it is armed in the session's timers.
     armed: Option<Instant>,
-    /// `true` if the peer may never make a handshake: it sends stateless requests, or this end serves only these.
+    /// `true` if the peer may never make a handshake, since it sends stateless requests, or since this end serves only stateless requests.
     is_optional: bool,
 }
 
@@ -50,18 +51,18 @@ enum State {
         /// The probe that was not answered in time. A late answer to it can still choose the era.
         late_probe: Option<u64>,
     },
-    /// The peer has sent its handshake request; the owner has not decided.
+    /// The peer has sent its handshake request, and the owner has not decided yet.
     Asked { lane: Lane, request: WireId, peer: Box<PeerInfo> },
-    /// The peer's handshake request was answered; the confirmation has not come.
+    /// The peer's handshake request was answered, and the confirmation has not come yet.
     Answered { lane: Lane, request: WireId },
     /// The handshake is done.
     Ready,
 }
 
-/// A request with which this end opens the handshake.
+/// A request of ours that opens the handshake or chooses the era.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opening {
-    /// The request for the revisions of the peer.
+    /// The probe.
     Probe {
         /// `true` if no other probe and no handshake may follow.
         is_last: bool,
@@ -106,7 +107,7 @@ impl Handshake {
         self.state = State::Asked { lane, request, peer };
     }
 
-    /// Asked -> Fresh. Returns the handshake request that the owner has decided on; `None`, and no change, in any other state.
+    /// Asked -> Fresh. Returns the handshake request that the owner has decided on. In any other state, changes nothing and returns `None`.
     pub(super) fn take_asked(&mut self) -> Option<(Lane, WireId, Box<PeerInfo>)> {
         match core::mem::replace(&mut self.state, State::Fresh) {
             State::Asked { lane, request, peer } => Some((lane, request, peer)),
@@ -149,7 +150,7 @@ impl Handshake {
 
     // ---- State ----
 
-    /// Returns `true` if the peer has made no handshake, and sends stateless requests instead.
+    /// Returns `true` if the peer has made no handshake and may never make one.
     pub(super) fn is_forgone(&self) -> bool {
         self.is_optional && self.is_fresh()
     }
@@ -158,12 +159,12 @@ impl Handshake {
         matches!(self.state, State::Fresh)
     }
 
-    /// The number of our requests that wait for their response. A late probe is not counted.
+    /// The number of our requests in [`Opening`] that wait for a response. A late probe is not counted.
     pub(super) fn open_exchanges(&self) -> usize {
         usize::from(matches!(self.state, State::Opened { .. } | State::Probing { .. }))
     }
 
-    /// The request of ours that has this number and waits for its response.
+    /// The request of ours that has this number and waits for a response.
     pub(super) fn awaits(&self, number: u64) -> Option<Opening> {
         match self.state {
             State::Probing { exchange, is_last } if exchange == number => Some(Opening::Probe { is_last }),
@@ -173,7 +174,7 @@ impl Handshake {
         }
     }
 
-    /// The probe that waits for its response, unless it is the last request of the handshake.
+    /// The number of the probe that waits for a response; `None` if no handshake request may follow it.
     pub(super) fn open_probe(&self) -> Option<u64> {
         match self.state {
             State::Probing { exchange, is_last: false } => Some(exchange),
@@ -181,17 +182,17 @@ impl Handshake {
         }
     }
 
-    /// Returns `true` if the era is to be decided by the answer to a probe.
+    /// Returns `true` if a probe waits for a response, so that the era is not chosen yet.
     pub(super) fn is_probing(&self) -> bool {
         matches!(self.state, State::Probing { .. })
     }
 
-    /// Returns `true` if `id` on that lane is the handshake request that waits for the owner.
+    /// Returns `true` if `id` on the lane `by` is the handshake request that waits for the owner.
     pub(super) fn is_asked_by(&self, by: Lane, id: &WireId) -> bool {
         matches!(&self.state, State::Asked { lane, request, .. } if *lane == by && request == id)
     }
 
-    /// Returns `true` if `id` on that lane is the handshake request that was answered and waits for its confirmation.
+    /// Returns `true` if `id` on the lane `by` is the handshake request that was answered, and is not confirmed yet.
     pub(super) fn is_answer_to(&self, by: Lane, id: &WireId) -> bool {
         matches!(&self.state, State::Answered { lane, request } if *lane == by && request == id)
     }

@@ -13,9 +13,9 @@
 //!   Cancelled ---------------------------------------------------+   respond: the handler has ended
 //! ```
 //!
-//! The gap is [`crate::Timeouts::response_gap`]. Once a call is no longer `Active`, no frame is sent for it except the delayed response of
-//! `Answered`, which neither a cancel nor a deadline can stop. A `Cancelled` call stays in the table until its handler has ended, so the
-//! table bounds the number of handlers that do not end.
+//! The gap is [`crate::Timeouts::response_gap`]. Frames are sent only for an `Active` call, except for the delayed response of an
+//! `Answered` call, which is sent even if a cancel comes or the deadline passes. A `Cancelled` call stays in the table until its handler
+//! has ended, so the bound on the table also bounds the number of handlers that run on after a cancel.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -44,15 +44,15 @@ pub(super) struct InboundCall {
     /// The peer's id of the exchange.
     exchange: WireId,
     op: Op,
-    /// The peer's progress token; `None` if the peer did not ask for progress.
+    /// The peer's progress token or, on Tesseron, the name of the call; `None` if the peer did not ask for progress.
     token: Option<WireId>,
     /// The number of sampling requests that the call is nested in.
     depth: u8,
     /// The rules of the exchange.
     rules: &'static Rules,
-    /// The capabilities that the request declares, in revisions where each request declares its own.
+    /// The capabilities of the caller when the request arrived. Used only if the request is stateless.
     capabilities: Capabilities,
-    /// The minimum level of log records that the request asks for, in revisions where each request sets its own.
+    /// The level of the least severe log record that the request asks for. Used only if the request is stateless.
     log_level: Option<Level>,
     /// `true` once a log record was queued on behalf of the call.
     has_logged: bool,
@@ -78,7 +78,7 @@ struct CalleeProgress {
     reporter: Reporter,
     /// The last progress update, acknowledgement or notice that was queued for this call, and the time when it was written.
     last_progress: Option<(Ticket, Instant)>,
-    /// The timer that sends the kept update, or releases the response.
+    /// The time at which the kept update or the delayed response is sent, as it is armed in the session's timers.
     armed: Option<Instant>,
     /// The ticket in the progress queue, while the call waits in it.
     queue_ticket: Option<QueueTicket>,
@@ -90,7 +90,7 @@ struct CalleeProgress {
     listener: Option<Box<Listener>>,
 }
 
-/// The effect of [`Session::respond`](super::Session::respond), by the state of the call.
+/// The effect of [`Session::respond`](super::Session::respond), which depends on the state of the call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum HandlerEnd {
     /// The call is active: the reply is sent.
@@ -170,7 +170,7 @@ impl InboundCall {
 
     // ---- Progress ----
 
-    /// The progress state, allocated with the rate `rate` if there is none yet.
+    /// The progress of the call, allocated with the rate `rate` if it is not yet.
     #[inline]
     fn callee_progress_mut(&mut self, rate: RateWindow) -> &mut CalleeProgress {
         self.callee_progress.get_or_insert_with(|| Box::new(CalleeProgress::new(rate)))
@@ -193,15 +193,15 @@ impl InboundCall {
         }
     }
 
-    /// The next step for the kept update, before the session's window and the room on the lane are considered; `None` if the call is not
-    /// active, or has no progress state.
+    /// The next step for the kept update, without regard to the session's window and the room on the lane. `None` if the call is not
+    /// active, or has reported no progress.
     #[inline]
     pub(super) fn next_update(&self, now: Instant) -> Option<UpdateStep> {
         let callee_progress = self.callee_progress.as_ref().filter(|_| self.is_active())?;
         Some(callee_progress.reporter.next(now, self.rules))
     }
 
-    /// Makes the kept update wait for the call's own window, or in the progress queue, as `next` says.
+    /// Makes the kept update wait: for the call's own window, or in the progress queue, depending on the step `next`.
     pub(super) fn keep_update(&mut self, id: InboundId, next: UpdateStep, progress_queue: &mut ProgressQueue, timers: &mut Timers) {
         let Some(callee_progress) = &mut self.callee_progress else { return };
         let opens = if let UpdateStep::Waits(at) = next { at } else { None };
@@ -232,14 +232,14 @@ impl InboundCall {
         callee_progress.reporter.release(next, now)
     }
 
-    /// Takes the kept update just before the response, whether or not the windows are open.
+    /// Takes the kept update to be sent just before the response, even if the windows are closed.
     #[inline]
     pub(super) fn take_last_update(&mut self) -> Option<Progress> {
         let callee_progress = self.callee_progress.as_mut().filter(|_| self.token.is_some())?;
         callee_progress.reporter.release_last(self.rules)
     }
 
-    /// Writes an update that was taken.
+    /// Writes an update that was taken, and queues the frame.
     pub(super) fn push_progress(&mut self, id: InboundId, progress: &Progress, now: Instant, outbox: &mut Outbox, config: &Config) {
         let (Some(token), Some(callee_progress)) = (&self.token, &mut self.callee_progress) else { return };
         let partial = callee_progress.checkpoint.as_ref().filter(|_| config.progress.partial_on_progress);
@@ -301,7 +301,7 @@ impl InboundCall {
         self.callee_progress.as_mut()?.listener.as_deref_mut()
     }
 
-    /// Accepts the subscription, and sends the acknowledgement. `None` if the call is no subscription, or was accepted before.
+    /// Accepts the subscription, and sends the acknowledgement. Returns `None` if the call is not a subscription, or was accepted before.
     pub(super) fn accept_subscription(
         &mut self,
         id: InboundId,
@@ -326,7 +326,8 @@ impl InboundCall {
         self.callee_progress.as_ref().and_then(|progress| progress.listener.as_ref()).is_some_and(|listener| listener.has_waiting())
     }
 
-    /// Sends waiting notices while the lane has room; if any are left, the call waits in the progress queue. Returns `true` if one was sent.
+    /// Sends waiting notices while the lane has room. If any are left, the call waits in the progress queue. Returns `true` if at least one
+    /// notice was sent.
     pub(super) fn flush_notices(
         &mut self,
         id: InboundId,
@@ -353,7 +354,7 @@ impl InboundCall {
 
     // ---- Deadline ----
 
-    /// Arms the deadline, counted from the receipt of the call. Returns `false`, and arms none, if the deadline has already passed.
+    /// Arms the deadline, counted from the receipt of the call. If it has already passed, arms nothing and returns `false`.
     pub(super) fn arm(&mut self, id: InboundId, deadline: Duration, now: Instant, timers: &mut Timers) -> bool {
         let at = Some(self.received.saturating_add(deadline)).filter(|at| *at > now);
         timers.set(TimerKey::InboundCall(id), &mut self.armed, at);
@@ -379,7 +380,7 @@ impl InboundCall {
         matches!(self.state, State::Active)
     }
 
-    /// The effect of the end of the handler in this state.
+    /// The effect that the end of the handler has in this state.
     #[inline]
     pub(super) fn end(&self) -> HandlerEnd {
         match self.state {
@@ -406,13 +407,13 @@ impl InboundCall {
         self.op
     }
 
-    /// The peer's token for progress.
+    /// The peer's progress token or, on Tesseron, the name of the call.
     #[inline]
     pub(super) fn token(&self) -> Option<&WireId> {
         self.token.as_ref()
     }
 
-    /// Returns the peer's id of the exchange, and takes the peer's token for progress, when the call ends.
+    /// Returns the peer's id of the exchange, and takes the token. Called when the call ends.
     #[inline]
     pub(super) fn take_names(&mut self) -> (WireId, Option<WireId>) {
         (self.exchange.clone(), self.token.take())
@@ -430,7 +431,8 @@ impl InboundCall {
         self.rules
     }
 
-    /// The minimum level of log records on behalf of the call; `of_session` is the session's minimum. `None` if no records are sent.
+    /// The level of the least severe log record that is sent on behalf of the call; `of_session` is that of the session. `None` if no
+    /// records are sent.
     pub(super) fn log_level(&self, of_session: Level) -> Option<Level> {
         if self.rules.stateless { self.log_level } else { Some(of_session) }
     }
@@ -440,7 +442,7 @@ impl InboundCall {
         self.depth
     }
 
-    /// Raises the number of sampling requests that the call is nested in.
+    /// Raises the sampling depth of the call to `depth`, unless it is higher already.
     pub(super) fn raise_depth(&mut self, depth: u8) {
         self.depth = self.depth.max(depth);
     }
@@ -450,7 +452,7 @@ impl InboundCall {
         if self.rules.stateless { self.capabilities } else { of_session.unwrap_or_default() }
     }
 
-    /// The way in which the caller can be asked for input.
+    /// The way in which input can be requested from the caller.
     pub(super) fn input_mode(&self) -> InputMode {
         match self.rules.stateless {
             false => InputMode::Nested,
@@ -502,8 +504,8 @@ impl CalleeProgress {
     }
 }
 
-/// The transition table of the machine, made by bringing a real session into every state and giving it every input. `docs/model.md` draws
-/// it.
+/// The transition table of the machine, recorded from a real session, which is brought into every state and given every input.
+/// `docs/model.md` shows it as a diagram.
 #[cfg(test)]
 mod transitions {
     use core::time::Duration;

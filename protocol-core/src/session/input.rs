@@ -28,6 +28,7 @@ use crate::wire::WireId;
 /// An input request of ours.
 #[derive(Clone, Debug)]
 pub(super) struct OutboundInput {
+    /// The call that it belongs to.
     asker: InboundId,
     /// The lane of its call.
     lane: Lane,
@@ -43,9 +44,9 @@ pub(super) struct OutboundInput {
 
 #[derive(Clone, Debug)]
 enum State {
-    /// Encoded, and waiting for the peer to confirm the handshake.
+    /// Its frame is written, and waits until the peer has confirmed the handshake.
     Held(Bytes),
-    /// Its frame is queued in the outbox, which knows whether it was polled.
+    /// Its frame was queued in the outbox, which tells with this ticket if it was polled.
     Sent(Ticket),
 }
 
@@ -61,7 +62,7 @@ impl OutboundInput {
         }
     }
 
-    /// Moves its deadline to `at`.
+    /// Sets its deadline to `at`, or clears it.
     pub(super) fn arm(&mut self, key: InputKey, at: Option<Instant>, timers: &mut Timers) {
         timers.set(TimerKey::OutboundInput(key), &mut self.armed, at);
     }
@@ -103,7 +104,7 @@ impl OutboundInput {
         }
     }
 
-    /// The bytes of its frame while it is held; 0 afterwards.
+    /// The length of its frame in bytes while it is held; 0 afterwards.
     pub(super) fn held_bytes(&self) -> usize {
         match &self.state {
             State::Held(frame) => frame.len(),
@@ -126,12 +127,13 @@ pub(super) struct InboundInput {
     rules: &'static Rules,
 }
 
-/// The message that brought an input request, which decides how it is answered.
+/// The message in which an input request came. It determines the message in which the answer is sent.
 #[derive(Clone, Debug)]
 enum Carrier {
-    /// A request of the peer. A response answers it.
+    /// A request of the peer. The answer is sent in the response.
     Request { lane: Lane, exchange: WireId },
-    /// The result of an exchange of ours. The retry of its call answers it. `can_be_declined` is `true` if a user gives the answer.
+    /// The result of an exchange of ours. The answer is sent in the retry of the call. `can_be_declined` is `true` if a user gives the
+    /// answer.
     Result { can_be_declined: bool },
 }
 
@@ -146,7 +148,7 @@ impl InboundInput {
         Self { carrier: Carrier::Result { can_be_declined }, parent: Some(parent), depth, rules }
     }
 
-    /// The lane and the peer's id of its exchange; `None` if the input request came with a result.
+    /// The lane and the peer's id of the request; `None` if the input request came with a result.
     pub(super) fn exchange(&self) -> Option<(Lane, &WireId)> {
         match &self.carrier {
             Carrier::Request { lane, exchange } => Some((*lane, exchange)),

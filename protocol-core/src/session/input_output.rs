@@ -41,8 +41,8 @@ impl Session {
         Ok(Received { replies: self.arriving.replies })
     }
 
-    /// Takes a frame that came by the stream of `exchange`, a request of ours, as over HTTP. An input request in the frame that names no call
-    /// belongs to the call of `exchange`, and not to the newest call. Everything else is as in [`handle_frame`](Self::handle_frame).
+    /// Takes a frame that came on the stream of `exchange`, a request of ours, as over HTTP. If the frame is an input request that names no
+    /// call, the input request belongs to the call of `exchange`. Everything else is as in [`handle_frame`](Self::handle_frame).
     ///
     /// # Errors
     /// [`Full`], as for [`handle_frame`](Self::handle_frame).
@@ -59,10 +59,13 @@ impl Session {
         received
     }
 
-    /// Returns `true` if [`handle_frame`](Self::handle_frame) takes frames of a lane. It is `false` while [`crate::Limits::events`] events
-    /// or, on that lane, [`crate::Limits::unsolicited_replies`] unsolicited replies wait to be polled; for a new lane while
-    /// [`crate::Limits::lanes`] are open; and once the session has closed. Other queued output does not stop input: otherwise two peers
-    /// could wait for each other to read for ever.
+    /// Returns `true` if [`handle_frame`](Self::handle_frame) takes frames of a lane. Returns `false`
+    /// * while [`crate::Limits::events`] events wait to be polled;
+    /// * while [`crate::Limits::unsolicited_replies`] unsolicited replies on the lane wait to be polled;
+    /// * for a lane that is not open, while [`crate::Limits::lanes`] lanes are open;
+    /// * once the session has closed.
+    ///
+    /// Other queued output does not stop input: if it did, two peers could wait for ever, each for the other to read.
     #[must_use]
     #[inline]
     pub fn wants_input(&self, lane: Lane) -> bool {
@@ -77,18 +80,20 @@ impl Session {
         self.outbox.lanes() < self.config.limits.lanes || self.outbox.is_open(lane)
     }
 
-    /// The number of requests that came by a lane and are still to be answered. Once it is 0 and no frame of the lane is left to poll, no
-    /// reply will follow. A cancelled request is not counted if the protocol sends no reply to it.
+    /// The number of requests that came by a lane and will still get a reply. Once it is 0 and no frame of the lane is left to poll, no
+    /// reply follows. A cancelled request is not counted if the protocol sends no reply to it.
     #[must_use]
     pub fn replies_owed(&self, lane: Lane) -> usize {
         self.outbox.queue(lane).map_or(0, LaneQueue::owed)
     }
 
-    /// Stops a lane while its peer does not read (`false`), or resumes it. No frame of a stopped lane is polled: its progress is merged,
-    /// its log records are dropped, and beyond [`crate::Limits::output_bytes`] calls and input requests on it are refused. Other lanes are
-    /// not affected. Two bounds close a lane ([`Event::LaneClosed`]). If more than [`crate::Limits::output_bytes_hard`] are queued on all
-    /// lanes together, the lane with the longest queue is closed. A lane is also closed if [`crate::Limits::unsolicited_replies`]
-    /// unsolicited replies are queued on it, and none of them is polled for [`crate::Timeouts::close_grace`].
+    /// Stops a lane while its peer does not read (`false`), or resumes it (`true`). No frame of a stopped lane is polled: its progress is
+    /// merged, its log records are dropped, and calls and input requests on it are refused once [`crate::Limits::output_bytes`] bytes are
+    /// queued. Other lanes are not affected.
+    ///
+    /// Two bounds close a lane ([`Event::LaneClosed`]). If more than [`crate::Limits::output_bytes_hard`] bytes are queued on all lanes
+    /// together, the lane with the longest queue is closed. A lane is also closed if [`crate::Limits::unsolicited_replies`] unsolicited
+    /// replies are queued on it, and none of them is polled for [`crate::Timeouts::close_grace`].
     ///
     /// # Errors
     /// [`NotLive`] for a lane that is not open. The channel is open until the session has closed.
@@ -108,14 +113,14 @@ impl Session {
 
     /// Handles the loss of a part of the transport. For the loss of the whole transport call [`handle_end`](Self::handle_end).
     ///
-    /// | | an exchange that lives with its lane (Tesseron) | any other (MCP with a handshake) |
+    /// | | an exchange that ends with its lane (Tesseron, MCP without a handshake) | any other exchange (MCP with a handshake) |
     /// |---|---|---|
-    /// | [`Gone::Lane`] | it is cancelled ([`CancelReason::Disconnected`](crate::CancelReason::Disconnected)), and no frame is sent for it any longer | it goes on: its frames are polled as before, and the transport may deliver them later or drop them |
-    /// | [`Gone::Exchange`] | [`Outcome::Lost`] | it goes on: the response may come by another stream |
-    /// | [`Gone::Response`] | [`Outcome::Lost`] | [`Outcome::Lost`] |
+    /// | [`Gone::Lane`] | the exchange is cancelled ([`CancelReason::Disconnected`](crate::CancelReason::Disconnected)), and no frame is sent for it any longer | the exchange goes on: its frames are polled as before, and the transport may deliver them later or drop them |
+    /// | [`Gone::Exchange`] | the call ends with [`Outcome::Lost`] | the exchange goes on: the response may come on another stream |
+    /// | [`Gone::Response`] | the call ends with [`Outcome::Lost`] | the call ends with [`Outcome::Lost`] |
     ///
-    /// If the lane was stopped, it counts as writable again, so that the frames that are kept for it can be polled. If exchanges live with their
-    /// lanes, its output is dropped, except on the channel.
+    /// A lost lane counts as writable, even if it was stopped, so that its frames can be polled. If exchanges end with their lanes, the
+    /// output of the lane is dropped, unless the lane is the channel.
     ///
     /// # Errors
     /// [`NotLive`] for a lane that is not open, or an exchange that is over.
@@ -142,9 +147,9 @@ impl Session {
         Ok(())
     }
 
-    /// Handles the end of the transport. [`TransportEnd::Eof`]: outbound calls are lost at once; inbound calls are still answered within
-    /// [`crate::Timeouts::close_grace`]. [`TransportEnd::Failed`]: everything ends at once, and queued output is discarded. No effect on a
-    /// session that is closed.
+    /// Handles the end of the transport. At [`TransportEnd::Eof`], outbound calls are lost at once. On MCP, inbound calls may still be
+    /// answered within [`crate::Timeouts::close_grace`]; on Tesseron they are cancelled. At [`TransportEnd::Failed`], everything ends at
+    /// once, and queued output is discarded. Has no effect on a session that is closed.
     pub fn handle_end(&mut self, end: TransportEnd, now: Instant) {
         self.advance(now);
         if self.is_closed() {
@@ -157,7 +162,7 @@ impl Session {
         self.tidy();
     }
 
-    /// Handles every deadline that is not after `now`. Harmless if called early or repeatedly.
+    /// Handles every deadline up to and including `now`. Does nothing else, so it may be called at any time.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.advance(now);
         while let Some(key) = self.timers.take_due(self.now) {
@@ -168,8 +173,8 @@ impl Session {
 
     // ---- Out ----
 
-    /// The next frame to write, and its [route](Transmit::route). The frames of one lane come in the order in which they were queued; lanes
-    /// take turns.
+    /// The next frame to write, and its [route](Transmit::route). The frames of one lane come in the order in which they were queued;
+    /// frames of several lanes come in turn.
     #[must_use = "a frame that is polled and not written is lost"]
     pub fn poll_transmit(&mut self) -> Option<Transmit> {
         let transmit = self.outbox.pop()?;
@@ -178,13 +183,13 @@ impl Session {
     }
 
     /// Frees the memory of the last long frame (32 KiB or more), which is kept for the next long frame. The memory is also freed after 64
-    /// shorter frames. For a session that has been idle for a while; [`crate::drive::Driver`] calls this method.
+    /// shorter frames. Call this method when a session has been idle for a while; [`crate::drive::Driver`] does so.
     pub fn release_memory(&mut self) {
         self.outbox.release_memory();
     }
 
     /// Pushes the next frames of the channel into `into`, up to 64 frames or until `into` holds 32 KiB. Returns `true` if there may be
-    /// more. For transports with no other lane: cheaper than [`poll_transmit`](Self::poll_transmit).
+    /// more. A transport without other lanes can call this method instead of [`poll_transmit`](Self::poll_transmit), which is slower.
     pub fn poll_transmits(&mut self, into: &mut impl FrameSink) -> bool {
         into.fill(|into| {
             let Some(length) = self.outbox.pop_into(into) else { return false };
@@ -207,7 +212,7 @@ impl Session {
 
     // ---- Steps of every method ----
 
-    /// Advances the session's time, which never runs backwards, whatever the owner passes.
+    /// Advances the session's time to `now`. If `now` is earlier, the time stays as it is.
     pub(super) fn advance(&mut self, now: Instant) {
         if now < self.now {
             self.stats.clock_went_back = self.stats.clock_went_back.saturating_add(1);
@@ -215,8 +220,8 @@ impl Session {
         self.now = self.now.max(now);
     }
 
-    /// Bounds the output, serves the progress queue, removes idle lanes, and closes the session if its end is reached. Runs at the end of
-    /// every method: if the session closed earlier, the events of the method would be lost.
+    /// Bounds the output, serves the progress queue, removes idle lanes, and closes the session if nothing is left to do. Runs at the end
+    /// of every method: if the session were closed in the middle of a method, later events of the method would be lost.
     #[inline]
     pub(super) fn tidy(&mut self) {
         if self.has_too_much_output() || self.progress_queue.is_busy() || self.outbox.has_idle() || !self.ending.is_open() {
@@ -232,7 +237,7 @@ impl Session {
         self.settle_ending();
     }
 
-    /// Closes the lane with the longest queue, while all lanes together hold more than the limit.
+    /// Closes lanes, the one with the longest queue first, until all lanes together hold no more output than the limit.
     #[inline]
     pub(super) fn bound_output(&mut self) {
         while self.has_too_much_output() {
@@ -344,7 +349,7 @@ impl Session {
         self.tidy();
     }
 
-    /// Unblocks the calls that wait for room on a lane, if there is room. Called wherever frames of a lane are polled or withdrawn.
+    /// Unblocks the calls that wait for room on a lane, if there is room. Called whenever frames of a lane were polled or withdrawn.
     pub(super) fn serve_lane(&mut self, lane: Lane) {
         if self.progress_queue.is_blocked(lane) && self.outbox.has_room(lane) {
             self.progress_queue.unblock(lane);
@@ -355,7 +360,7 @@ impl Session {
         self.push_cancel_as(Lane::CHANNEL, Class::Cancel(exchange), exchange.0, reason);
     }
 
-    /// Sends the cancel of an exchange of ours.
+    /// Sends the cancel of a request of ours, without the reason if the frame would be too long with it.
     pub(super) fn push_cancel_as(&mut self, lane: Lane, class: Class, number: u64, reason: Option<&str>) {
         let mut frame = self.rules.dialect.write_cancel(self.outbox.frames(), number, reason);
         if frame.len() > self.config.limits.frame_bytes {
@@ -381,7 +386,7 @@ impl Session {
         }
     }
 
-    /// Restarts the time in which the peer must read another unsolicited reply.
+    /// Restarts the time in which the peer must read another unsolicited reply, or stops it if fewer than the limit are queued.
     fn restart_overload(&mut self, lane: Lane) {
         let (is_overrun, grace) = (self.is_overrun(lane), self.config.timeouts.close_grace);
         if let Some(queue) = self.outbox.queue_mut(lane) {

@@ -17,8 +17,8 @@ impl Session {
         self.handshake.asks()
     }
 
-    /// The era that the handshake of a client of MCP has chosen; `None` until then, and for any other end. The era is a property of the
-    /// server: a client that connects again may set it as [`Config::era`](crate::Config::era) to save the probe (MCP 2026-07-28, Versioning).
+    /// The era that a client of MCP has chosen; `None` until then, and at any other end. The era is a property of the server, so a client
+    /// that connects again may set it as [`Config::era`](crate::Config::era) to save the probe (MCP 2026-07-28, Versioning).
     #[must_use]
     pub fn era(&self) -> Option<Era> {
         let is_client = self.rules.opens && matches!(self.config.protocol, Protocol::Mcp { .. });
@@ -32,13 +32,13 @@ impl Session {
         self.ending.is_closed()
     }
 
-    /// The peer, after [`Event::Ready`](crate::Event::Ready).
+    /// The peer; `None` before [`Event::Ready`](crate::Event::Ready).
     #[must_use]
     pub fn peer(&self) -> Option<&PeerInfo> {
         self.peer.as_deref()
     }
 
-    /// The configuration that the session was created with, or as a [claim](Self::claim) has changed it.
+    /// The configuration of the session: the one that it was created with, with the agent of a [claim](Self::claim).
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
@@ -83,7 +83,7 @@ impl Session {
         self.now
     }
 
-    /// Returns `true` if any outbound call has not settled.
+    /// Returns `true` if at least one outbound call has not settled.
     #[must_use]
     pub fn has_calls(&self) -> bool {
         !self.outbound_calls.is_empty()

@@ -16,18 +16,18 @@ use crate::session::overload::Overload;
 use crate::session::{ExchangeId, InboundId, InputKey, ReplyKind, RouteKind};
 use crate::wire::{FrameBuffer, QueuedFrame};
 
-/// The kind of a frame, which decides the bounds that count it, and its route.
+/// The kind of a frame. It determines the bounds that apply to the frame, and its route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
-    /// The reply to an exchange of the peer that is in a table.
+    /// The reply to an exchange of the peer that was in a table.
     Reply(ReplyKind),
-    /// A reply to an exchange that is in no table. [`crate::Limits::unsolicited_replies`] bounds their number.
+    /// A reply to an exchange that was in no table. [`crate::Limits::unsolicited_replies`] bounds the number of these replies.
     Unsolicited(ReplyKind),
     /// Progress of an inbound call, or a notice of a subscription.
     Progress(InboundId),
     /// An input request on behalf of an inbound call, or its cancel.
     InputRequest,
-    /// A log record, perhaps on behalf of a call. The oldest records make room for the newest.
+    /// A log record, and the call that it belongs to, if there is one. The oldest records are dropped to make room for the newest.
     Log(Option<InboundId>),
     /// A request of ours.
     Request(ExchangeId),
@@ -57,21 +57,23 @@ struct Waiting {
     number: u64,
     class: Class,
     frame: QueuedFrame,
-    /// `true` if the frame was withdrawn, and is never sent. `sweep` removes such entries when there are many; until then `frame` has the
-    /// number of bytes that it occupies in the shared buffer.
+    /// `true` if the frame was withdrawn, and is never sent. `sweep` removes withdrawn entries when there are many. Until then `frame` has
+    /// the number of bytes that the entry occupies in the shared buffer.
     withdrawn: bool,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct LaneQueue {
-    /// Ordered by number.
+    /// The frames, and withdrawn entries, ordered by number.
     queue: VecDeque<Waiting>,
+    /// The number of bytes of all frames.
     bytes: usize,
-    /// Bytes of log records among them.
+    /// The number of bytes of log records.
     log_bytes: usize,
     unsolicited_replies: usize,
+    /// The number of withdrawn entries.
     withdrawn: usize,
-    /// Bytes of withdrawn frames in the shared buffer.
+    /// The number of bytes of withdrawn frames in the shared buffer.
     withdrawn_bytes: usize,
     /// `true` while the owner has stopped the lane.
     is_stopped: bool,
@@ -99,7 +101,7 @@ impl LaneQueue {
     }
 
     /// The next frame, and its kind.
-    // Inlined: the call is 3 % of a frame that is polled alone.
+    // Inlined: otherwise the call takes 3 % of the time in which a single frame is polled.
     #[inline(always)]
     pub(super) fn next(&mut self, frames: &mut FrameBuffer) -> Option<(Class, QueuedFrame)> {
         loop {
@@ -121,7 +123,7 @@ impl LaneQueue {
         }
     }
 
-    /// Withdraws a frame, and returns its length; `None` if it has been polled.
+    /// Withdraws a frame, and returns its length; `None` if it was polled or withdrawn before.
     pub(super) fn withdraw(&mut self, number: u64, frames: &mut FrameBuffer) -> Option<usize> {
         let place = self.queue.binary_search_by_key(&number, |waiting| waiting.number).ok()?;
         let withdrawn = self.withdraw_at(place);
@@ -135,7 +137,8 @@ impl LaneQueue {
         self.queue.front().is_some_and(|first| first.number <= number)
     }
 
-    /// Withdraws the oldest frames of a kind until `bytes` are free, in one pass. Returns their number and their total length.
+    /// Withdraws the oldest frames of a kind until `bytes` bytes are freed, in one pass. Returns the number of withdrawn frames and their
+    /// total length.
     pub(super) fn withdraw_first(
         &mut self,
         bytes: usize,
@@ -170,8 +173,8 @@ impl LaneQueue {
         Some(length)
     }
 
-    /// Removes withdrawn frames once they are more than half of the queue or of its memory, so that the cost is amortised over the
-    /// withdrawals.
+    /// Removes withdrawn entries once they are more than half of the queue or of its memory. So each withdrawal has a constant cost on
+    /// average.
     fn sweep(&mut self, frames: &mut FrameBuffer) {
         let are_many = self.withdrawn > self.queue.len().saturating_div(2).saturating_add(16);
         if are_many || self.withdrawn_bytes > self.bytes.saturating_add(KEPT_CAPACITY) {
@@ -184,7 +187,7 @@ impl LaneQueue {
         }
     }
 
-    /// Subtracts a frame of `length` bytes from the counters.
+    /// Subtracts a frame of `length` bytes, which was polled or withdrawn, from the counters.
     #[inline]
     fn uncount(&mut self, class: Class, length: usize) {
         self.bytes = self.bytes.saturating_sub(length);
@@ -204,13 +207,13 @@ impl LaneQueue {
         self.is_stopped = is_stopped;
     }
 
-    /// Adds an exchange of the peer to the number of those that wait for a reply.
+    /// Counts an exchange of the peer that waits for a reply.
     #[inline]
     pub(super) fn owe(&mut self) {
         self.owed = self.owed.saturating_add(1);
     }
 
-    /// Subtracts an exchange that has its reply, or never gets one.
+    /// Counts an exchange of the peer no longer, since it has its reply or will get none.
     #[inline]
     pub(super) fn settle(&mut self) {
         self.owed = self.owed.saturating_sub(1);
@@ -220,7 +223,7 @@ impl LaneQueue {
         &mut self.overload
     }
 
-    /// Records that the lane is in the outbox's list of lanes. Returns `false` if it already was.
+    /// Records that the lane is in the outbox's list of lanes that are polled in turn. Returns `false` if it was in the list before.
     pub(super) fn enter_rotation(&mut self) -> bool {
         !core::mem::replace(&mut self.is_in_rotation, true)
     }
@@ -229,7 +232,7 @@ impl LaneQueue {
         self.is_in_rotation
     }
 
-    /// Records that the lane is no longer in the outbox's list of lanes.
+    /// Records that the lane is no longer in the outbox's list of lanes that are polled in turn.
     pub(super) fn leave_rotation(&mut self) {
         self.is_in_rotation = false;
     }
@@ -249,7 +252,7 @@ impl LaneQueue {
         self.queue.len() == self.withdrawn
     }
 
-    /// Returns `true` if the lane can be removed: no frame is queued, no reply is owed, and it is not stopped.
+    /// Returns `true` if the lane can be removed: no frame is queued, no reply is owed, and the lane is not stopped.
     pub(super) fn is_idle(&self) -> bool {
         self.is_empty() && self.owed == 0 && !self.is_stopped
     }
@@ -268,7 +271,7 @@ impl LaneQueue {
         self.unsolicited_replies
     }
 
-    /// Returns `true` if the peer's time to read an unsolicited reply is running.
+    /// Returns `true` while the time in which the peer must read an unsolicited reply runs.
     #[inline]
     pub(super) fn is_overload_timed(&self) -> bool {
         self.overload.is_counting()

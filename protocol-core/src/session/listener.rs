@@ -4,8 +4,8 @@
 //!   receipt ---> Requested --- accept: the acknowledgement is sent ---> Listening --- publish ---> Listening
 //! ```
 //!
-//! While the lane has no room, notices wait. A notice that waits already is not added again, so at most one notice waits for each kind and
-//! each resource in the filter. The end of the subscription is the end of its call.
+//! While the lane has no room, notices wait. A notice that waits already is not added again, so at most one notice waits for each list and
+//! each resource in the filter. The subscription ends with its call.
 
 use alloc::collections::VecDeque;
 
@@ -13,7 +13,7 @@ use crate::dialect::{Notice, SubscriptionFilter};
 
 #[derive(Clone, Debug)]
 pub(super) struct Listener {
-    /// The kinds of notices that the caller wants; in `Listening`, the kinds that it gets.
+    /// In `Requested`, the kinds of notices that the caller wants; in `Listening`, the kinds that the caller gets.
     filter: SubscriptionFilter,
     state: State,
 }
@@ -32,7 +32,8 @@ impl Listener {
         Self { filter, state: State::Requested }
     }
 
-    /// Requested -> Listening, for the wanted kinds that are offered. Returns these; `None` if the subscription was accepted before.
+    /// Requested -> Listening, for the wanted kinds that are offered. Returns these kinds, or `None` if the subscription was accepted
+    /// before.
     pub(super) fn accept(&mut self, offered: &SubscriptionFilter) -> Option<&SubscriptionFilter> {
         let State::Requested = self.state else { return None };
         self.filter = self.filter.and(offered);

@@ -7,12 +7,12 @@ use crate::dialect::{CutShort, Notice, SubscriptionFilter};
 use crate::time::Instant;
 
 impl Session {
-    /// Accepts a subscription ([`crate::Request::Listen`]) for those of its kinds that are in `offered`. The caller is sent the
-    /// acknowledgement, and from now on the notices that are [published](Self::publish). This end ends the subscription by
-    /// [`respond`](Self::respond) with [`crate::Reply::Done`], the caller by a cancel ([`crate::Event::Cancelled`]).
+    /// Accepts a subscription ([`crate::Request::Listen`]) for those of its kinds that are in `offered`. Sends the acknowledgement to the
+    /// caller, and from now on the notices that are [published](Self::publish). To end the subscription, call [`respond`](Self::respond)
+    /// with [`crate::Reply::Done`]. The caller ends it with a cancel ([`crate::Event::Cancelled`]).
     ///
     /// # Errors
-    /// [`NotLive`] if `id` is over, is no subscription, or was accepted before.
+    /// [`NotLive`] if the call `id` is over, is not a subscription, or was accepted before.
     pub fn accept_subscription(&mut self, id: InboundId, offered: &SubscriptionFilter, now: Instant) -> Result<(), NotLive> {
         self.advance(now);
         let inbound = self.inbound_calls.get_mut(&id).filter(|inbound| inbound.is_active()).ok_or(NotLive)?;
@@ -22,7 +22,7 @@ impl Session {
     }
 
     /// Sends a notice to every accepted subscription that includes it, and returns the number of these subscriptions. While a lane has no
-    /// room, the notice waits; the same notice does not wait twice. For a peer that has made a handshake, use [`notify`](Self::notify).
+    /// room, the notice waits; the same notice waits only once. For a peer that has made a handshake, use [`notify`](Self::notify).
     pub fn publish(&mut self, notice: &Notice, now: Instant) -> usize {
         self.advance(now);
         let mut reached: usize = 0;
@@ -39,13 +39,13 @@ impl Session {
 }
 
 impl Session {
-    /// Sends the waiting notices of a subscription while its lane has room. Returns `true` if one was sent.
+    /// Sends the waiting notices of a subscription while its lane has room. Returns `true` if at least one was sent.
     pub(super) fn flush_notices(&mut self, id: InboundId) -> bool {
         let Some(inbound) = self.inbound_calls.get_mut(&id).filter(|inbound| inbound.is_active()) else { return false };
         inbound.flush_notices(id, self.now, &mut self.outbox, &mut self.progress_queue)
     }
 
-    /// Ends every subscription with its result: the session takes no more requests.
+    /// Ends every subscription with a result, since the session is ending.
     pub(super) fn end_subscriptions(&mut self, why: &CancelReason) {
         for id in self.inbound_calls.ids() {
             if self.inbound_calls.get(&id).is_some_and(|inbound| inbound.op().is_subscription()) {

@@ -172,15 +172,15 @@ pub struct Session {
     ending: Ending,
     /// The frame that is being read.
     arriving: Arriving,
-    /// The exchange of ours on whose stream that frame came, if the owner has named one.
+    /// The exchange of ours on whose stream the frame came, if the owner has named one.
     within: Option<ExchangeId>,
 
-    /// The number of our next id, of any kind. No number is used twice.
+    /// The number of the next id that the session makes: of a call, an exchange, an input request or an alarm. No number is used twice.
     next: u64,
     outbound_calls: Table<OutboundId, OutboundCall>,
     /// The calls whose current exchange is a retry, by the number of the exchange. An index of `outbound_calls`.
     retries: BTreeMap<ExchangeId, OutboundId>,
-    /// Bytes of calls and of input requests that wait for the handshake.
+    /// The number of bytes of held calls and held input requests.
     held_bytes: usize,
     /// The peer's ids of exchanges that wait for a response.
     peer_ids: PeerIds,
@@ -189,7 +189,7 @@ pub struct Session {
     inbound_calls: Table<InboundId, InboundCall>,
     /// The members of `_meta` that name this end in each stateless request of ours; empty unless our requests are stateless.
     stamp: Box<[u8]>,
-    /// The least severe log record that a stateless request of ours asks for.
+    /// The level of the least severe log record that a stateless request of ours asks for.
     wanted_level: Option<Level>,
     /// Our subscription at a peer with stateless requests.
     subscriber: Subscriber,
@@ -207,13 +207,13 @@ pub struct Session {
 
     /// Calls whose progress waits for the session's rate window or for room on their lane.
     progress_queue: ProgressQueue,
-    /// The least severe log record that is sent.
+    /// The level of the least severe log record that is sent.
     log_level: Level,
 
     outbox: Outbox,
     timers: Timers,
     events: EventQueue,
-    /// The end of the time in which progress that belongs to no call is counted, but not reported as a violation.
+    /// The end of the time in which progress that belongs to no call is only counted as a violation, and not reported.
     quiet_until: Instant,
     stats: Stats,
 }

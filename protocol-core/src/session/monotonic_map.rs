@@ -1,17 +1,17 @@
 //! A map for keys that nearly always come in rising order: the ids of a peer that numbers its requests, the deadlines of calls with the
 //! same timeout.
 //!
-//! Rising keys are stored in a queue: a new one is appended, and a search guesses the index from the distance of the keys, if they have
-//! one, and otherwise bisects. Keys out of order are stored in a tree. So a peer that chooses the keys can make the map as slow as a tree,
-//! and no slower.
+//! Rising keys are stored in a queue. A new key is appended. If keys are numbers, a search first guesses the index of a key from its
+//! distance to the first key; if the guess is wrong, the search bisects the queue. Keys that come out of order are stored in a tree. So a
+//! peer that chooses the keys can make the map as slow as a tree, and no slower.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use core::fmt;
 
 /// The key of a [`MonotonicMap`].
 pub(super) trait MonotonicKey: Ord {
-    /// The distance from `_other` up to this key, for keys that are consecutive numbers. It is also their distance in the queue if no
-    /// number between them is missing.
+    /// The number of steps from `_other` up to this key, if keys are whole numbers. It is also the distance of the two keys in the queue,
+    /// if the queue has every number between them.
     fn steps_above(&self, _other: &Self) -> Option<usize> {
         None
     }
@@ -21,17 +21,17 @@ impl MonotonicKey for u128 {}
 
 #[derive(Clone)]
 pub(super) struct MonotonicMap<K, V> {
-    /// Ascending. An entry that is removed from the middle leaves a gap; there is no gap at either end.
+    /// The entries, ascending. An entry that is removed from the middle leaves a gap, which is `None`. There is no gap at either end.
     queue: VecDeque<(K, Option<V>)>,
     gaps: usize,
     /// Entries that were inserted out of order.
     rest: BTreeMap<K, V>,
 }
 
-/// The queue is not compacted while it has at most this many gaps.
+/// The number of gaps up to which the queue is not compacted.
 const GAPS: usize = 16;
 
-/// The capacity that is never freed.
+/// The capacity, in entries, up to which no memory is freed.
 const MIN_CAPACITY: usize = 4;
 
 impl<K: MonotonicKey, V> MonotonicMap<K, V> {
@@ -82,7 +82,7 @@ impl<K: MonotonicKey, V> MonotonicMap<K, V> {
     }
 
     pub(super) fn remove(&mut self, key: &K) -> Option<V> {
-        // Rising keys are often removed in the order in which they were inserted.
+        // Entries are often removed in the order in which they were inserted.
         if self.queue.front().is_some_and(|(first, _)| first == key) {
             let (_, value) = self.queue.pop_front()?;
             self.trim();
@@ -114,7 +114,7 @@ impl<K: MonotonicKey, V> MonotonicMap<K, V> {
         guess.or_else(|| self.queue.binary_search_by(|(other, _)| other.cmp(key)).ok())
     }
 
-    /// Removes gaps at the front, and in the middle if there are many, and frees capacity that exceeds the need more than fourfold.
+    /// Removes gaps at the front, and gaps in the middle if there are many. Frees capacity if less than a quarter of it is used.
     fn trim(&mut self) {
         while self.gaps > 0 && self.queue.front().is_some_and(|(_, value)| value.is_none()) {
             self.queue.pop_front();
@@ -131,7 +131,7 @@ impl<K: MonotonicKey, V> MonotonicMap<K, V> {
     }
 }
 
-/// Shows the entries without their layout.
+/// Shows the entries in rising order.
 impl<K: MonotonicKey + fmt::Debug, V: fmt::Debug> fmt::Debug for MonotonicMap<K, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map().entries(self.iter()).finish()

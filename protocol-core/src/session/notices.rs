@@ -11,8 +11,9 @@ use crate::time::Instant;
 
 impl Session {
     /// Sends a log record, on behalf of the inbound call `id` if there is one. If too much output is queued, the oldest queued records are
-    /// dropped to make room, or else this record is. On behalf of a stateless request, a record is sent if it is at least as severe as the
-    /// level that the request asks for. A peer that sends only stateless requests gets no records that belong to no request.
+    /// dropped to make room; if that does not make enough room, this record is dropped. On behalf of a stateless request, a record is sent
+    /// if it is at least as severe as the level that the request asks for. A peer that sends only stateless requests gets only records that
+    /// belong to a request.
     ///
     /// # Errors
     /// [`NotLive`] if the call `id` is over.

@@ -1,8 +1,8 @@
 //! The steps of the handshake at both ends, and the choice of an era by a client of MCP.
 //!
-//! A client that speaks revisions without a handshake asks the server for its revisions first: it *probes* (MCP 2026-07-28, Versioning).
-//! The answer decides between stateless requests and the handshake. If a server does not answer in time, the client makes the handshake, as
-//! with a server of the legacy era; a late answer can still choose stateless requests.
+//! A client that speaks revisions without a handshake first sends a *probe*: it asks the server for its revisions (MCP 2026-07-28,
+//! Versioning). The answer decides between stateless requests and the handshake. If a server does not answer in time, the client makes the
+//! handshake, as with a server of the legacy era. Even then, a late answer can choose stateless requests.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -51,7 +51,7 @@ impl Session {
         self.limit_handshake();
     }
 
-    /// Starts the deadline of the current request of the handshake.
+    /// Starts the deadline of the probe or the handshake, from now on.
     fn limit_handshake(&mut self) {
         let timeouts = &self.config.timeouts;
         let probe = timeouts.probe.filter(|_| self.probe_before_handshake().is_some());
@@ -62,12 +62,12 @@ impl Session {
         }
     }
 
-    /// The open probe, if the handshake request may follow it.
+    /// The number of the open probe, if a handshake request may follow the probe.
     fn probe_before_handshake(&self) -> Option<u64> {
         self.handshake.open_probe().filter(|_| self.config.era.has_legacy())
     }
 
-    /// Handles the deadline of the handshake. A server that has not answered a probe is treated as one of the legacy era.
+    /// Handles the deadline of the handshake. A server that has not answered a probe is treated as a server of the legacy era.
     pub(super) fn expire_handshake(&mut self) {
         match self.probe_before_handshake() {
             Some(probe) => self.open_handshake(Some(probe)),
@@ -75,8 +75,8 @@ impl Session {
         }
     }
 
-    /// Handles an error that names no request. While the probe is open it is our only request, so the peer has failed to read it: the
-    /// handshake follows at once, as after the time for the probe.
+    /// Handles an error that names no request. While a probe is open, it is our only request, so the error means that the peer could not
+    /// read the probe. The handshake then follows at once, without waiting for the deadline of the probe.
     pub(super) fn handle_error_without_id(&mut self) {
         if self.ending.may_write()
             && let Some(probe) = self.probe_before_handshake()
@@ -85,7 +85,7 @@ impl Session {
         }
     }
 
-    /// Stops the deadline of a handshake that may never come: the peer sends stateless requests.
+    /// Stops the deadline of the handshake, since the peer sends stateless requests and may never make a handshake.
     #[inline]
     pub(super) fn stop_awaiting_handshake(&mut self) {
         if self.handshake.is_fresh() {
@@ -137,7 +137,7 @@ impl Session {
         self.release_held();
     }
 
-    /// Applies a change that the peer announces. If the peer's half of the handshake has not arrived yet, the change is stored until then.
+    /// Applies a change that the peer announces. If the peer is not known yet, the change is stored until the handshake is done.
     pub(super) fn handle_change(&mut self, change: Box<PeerChange>) {
         let Some(peer) = &self.peer else {
             self.change = Some(change);
@@ -165,7 +165,8 @@ impl Session {
 
     /// Handles the response to a request that opened the handshake.
     pub(super) fn handle_opening_answer(&mut self, opening: Opening, body: ResponseBody) {
-        // A session that is finishing still completes the handshake, for the calls that are held for it. One that is draining does not.
+        // A session that is finishing still completes the handshake, for the calls that are held for it. A session that is draining does
+        // not.
         if !self.ending.may_write() {
             self.stats.late_frames = self.stats.late_frames.saturating_add(1);
             return;
@@ -183,7 +184,7 @@ impl Session {
         }
     }
 
-    /// Chooses the era.
+    /// Handles the response to a probe, which chooses the era.
     fn handle_probe_answer(&mut self, is_last: bool, body: ResponseBody) {
         match self.rules.dialect.read_probe_answer(&body, &self.config.local_end()) {
             ProbeVerdict::Modern(peer) => self.begin_stateless(peer),
@@ -211,7 +212,7 @@ impl Session {
     fn handle_handshake_answer(&mut self, body: ResponseBody) {
         let answer = match body {
             ResponseBody::Result(result) => self.rules.dialect.read_handshake_answer(&result, &self.config.local_end()),
-            // The server speaks no revision with a handshake, and says so.
+            // The error says that the server speaks only revisions without a handshake.
             ResponseBody::Error(error) if self.rules.dialect.asks_for_probe(&error, &self.config.local_end()) => {
                 return self.probe(true);
             }

@@ -21,8 +21,8 @@
 //! If the peer answers cancelled calls, a cancel moves a call from `InFlight` to `GivenUp`, where it waits for a partial result. The call
 //! ends as cancelled, with or without a partial result.
 //!
-//! No record of a call stays after its end. This end numbers its exchanges, so a frame is late if its number has been used and is in no
-//! table.
+//! Nothing about a call is stored after its end. This end numbers its exchanges, so a frame is late if its number was used before and is in
+//! no table.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -40,7 +40,7 @@ use crate::time::Instant;
 #[derive(Clone, Debug)]
 pub(super) struct OutboundCall {
     op: Op,
-    /// The current exchange: the first one or the last retry. Open in the states `InFlight` and `GivenUp`.
+    /// The current exchange: the first one or the last retry. It is open in the states `InFlight` and `GivenUp`.
     exchange: ExchangeId,
     /// The request, if it may have to be sent again. Boxed to keep all other calls small.
     repeatable: Option<Box<Repeatable>>,
@@ -59,15 +59,15 @@ pub(super) struct OutboundCall {
 enum State {
     /// Waits for the handshake, and has no deadline of its own. Boxed to keep the state of all other calls small.
     Held(Box<Held>),
-    /// The request is queued in the outbox, which knows whether it was polled.
+    /// The request was queued in the outbox. With `ticket` the outbox tells if it was polled.
     InFlight { ticket: Ticket, observed: bool, clocks: Clocks },
-    /// The peer has asked for input, and the exchange has ended. Boxed to keep the state of all other calls small.
+    /// The peer has ended the exchange with a round of input requests. Boxed to keep the state of all other calls small.
     Asked(Box<Asked>),
-    /// Cancelled. The peer has until `until` to send a partial result; then the call is gone.
+    /// The call was cancelled. The peer has until `until` to send a partial result; then the call is gone.
     GivenUp { until: Instant },
 }
 
-/// The request of a call, if the peer may answer it with input requests.
+/// The request of a call to which the peer may respond with a round of input requests.
 #[derive(Clone, Debug)]
 struct Repeatable {
     request: Outgoing,
@@ -75,12 +75,12 @@ struct Repeatable {
     rounds: u8,
 }
 
-/// A call whose peer has asked for input.
+/// The round of a call whose peer has asked for input.
 #[derive(Clone, Debug)]
 struct Asked {
     observed: bool,
     clocks: Clocks,
-    /// The input requests of the round, with the names of their answers.
+    /// The input requests of the round that have no answer yet, with their names.
     inputs: Vec<(InputKey, Text)>,
     /// The answers so far.
     answers: Vec<(Text, Json)>,
@@ -121,7 +121,7 @@ struct Held {
 pub(super) struct Clocks {
     /// The longest time without accepted progress.
     idle: Option<Duration>,
-    /// The time at which the limit on the whole call is reached.
+    /// The time at which the call has taken as long as it may in all.
     latest: Option<Instant>,
     /// The time at which the clocks were started, or at which progress was last accepted.
     activity: Instant,
@@ -134,7 +134,7 @@ pub(super) struct Clocks {
 pub(super) struct CallerProgress {
     /// The open input requests of the peer.
     open_inputs: Vec<InputKey>,
-    /// The time since which at least one of them is open.
+    /// The time since which at least one input request is open.
     asked_since: Instant,
     watcher: Watcher,
     /// The newest partial result that came with progress.
@@ -174,16 +174,16 @@ impl Clocks {
         }
     }
 
-    /// The clock that has run out by `now`.
+    /// The clock that has run out by `now`; `None` if both still run.
     #[inline]
     pub(super) fn expired(&self, now: Instant) -> Option<TimeoutKind> {
         self.deadline().filter(|(at, _)| *at <= now).map(|(_, clock)| clock)
     }
 
-    /// Resumes the clocks, which paused at `since`: the idle clock from zero, the clock of the whole call with the time that was left. If no
-    /// time was left, the next `handle_timeout` ends the call (G7).
+    /// Resumes the clocks, which paused at `since`. The idle clock restarts from zero, and the other clock continues with the time that it
+    /// had left. If it had none left, the next `handle_timeout` ends the call (G7).
     fn resume(&mut self, since: Instant, now: Instant) {
-        /// The shortest time after `now`.
+        /// The shortest time that can be left after `now`.
         const TICK: Duration = Duration::from_micros(1);
         self.activity = now;
         self.latest = self.latest.map(|latest| now.saturating_add(latest.saturating_duration_since(since).max(TICK)));
@@ -236,7 +236,7 @@ impl OutboundCall {
         self.exchange
     }
 
-    /// Returns `true` if `exchange` is the current exchange, and open.
+    /// Returns `true` if `exchange` is the current exchange, and is open.
     #[inline]
     pub(super) fn is_open_as(&self, exchange: ExchangeId) -> bool {
         self.exchange == exchange && self.has_exchange()
@@ -291,7 +291,7 @@ impl OutboundCall {
         }
     }
 
-    /// Asked -> Asked: takes the answer to an input request. Returns `true` if no other answer is missing.
+    /// Asked -> Asked: takes the answer to an input request. Returns `true` if it was the last answer that was missing.
     pub(super) fn answer(&mut self, key: InputKey, answer: Json) -> bool {
         let State::Asked(asked) = &mut self.state else { return false };
         let Some(at) = asked.inputs.iter().position(|(input, _)| *input == key) else { return false };
@@ -362,7 +362,7 @@ impl OutboundCall {
         }
     }
 
-    /// The bytes of the request while the call is held; 0 afterwards.
+    /// The size of the request in bytes while the call is held; 0 afterwards.
     pub(super) fn held_bytes(&self) -> usize {
         match &self.state {
             State::Held(held) => held.request.size(),
@@ -374,7 +374,7 @@ impl OutboundCall {
         self.caller_progress.get_or_insert_default()
     }
 
-    /// InFlight -> InFlight. Accepted progress restarts the idle clock.
+    /// InFlight -> InFlight: accepts an update of progress or drops it. Accepted progress restarts the idle clock.
     pub(super) fn judge(
         &mut self,
         progress: Progress,
@@ -397,21 +397,21 @@ impl OutboundCall {
         verdict
     }
 
-    /// Stops the idle clock of a subscription, which is acknowledged.
+    /// Stops the idle clock. Called when the peer has acknowledged a subscription.
     pub(super) fn stop_idle_clock(&mut self) {
         if let State::InFlight { clocks, .. } = &mut self.state {
             clocks.idle = None;
         }
     }
 
-    /// Keeps a newer partial result in place of the last one.
+    /// Stores a newer partial result, if there is one, in place of the last one.
     pub(super) fn note_partial(&mut self, partial: Option<Json>) {
         if partial.is_some() {
             self.caller_progress().partial = partial;
         }
     }
 
-    /// Opens an input request. The first one pauses the clocks.
+    /// Opens an input request. The first open input request pauses the clocks.
     pub(super) fn open_inbound_input(&mut self, key: InputKey, now: Instant) {
         let caller_progress = self.caller_progress();
         if caller_progress.open_inputs.is_empty() {
@@ -420,7 +420,7 @@ impl OutboundCall {
         caller_progress.open_inputs.push(key);
     }
 
-    /// Closes an input request. The last one resumes the clocks.
+    /// Closes an input request. If no other is open, the clocks resume.
     pub(super) fn close_inbound_input(&mut self, key: InputKey, now: Instant) {
         let caller_progress = self.caller_progress();
         caller_progress.open_inputs.retain(|open| *open != key);
@@ -488,8 +488,8 @@ impl OutboundCall {
     }
 }
 
-/// The transition table of the machine, made by bringing a real session into every state and giving it every input. `docs/model.md` draws
-/// it.
+/// The transition table of the machine, recorded from a real session, which is brought into every state and given every input.
+/// `docs/model.md` shows it as a diagram.
 #[cfg(test)]
 pub(super) mod transitions {
     use core::time::Duration;

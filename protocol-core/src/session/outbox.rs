@@ -9,10 +9,11 @@
 //!      `----------------------------------------------------------'
 //! ```
 //!
-//! The channel is always open. Frames of one lane are polled in the order in which they were queued; lanes are polled in turn. There are three
-//! kinds of frames. Those that must be sent (responses, cancels, the handshake) are always queued: the tables of exchanges bound their
-//! number. Calls and input requests are refused while their lane is [congested](Outbox::is_congested). Progress is merged and log records
-//! are dropped while their lane has no [room](Outbox::has_room).
+//! The channel is always open. Frames of one lane are polled in the order in which they were queued; lanes are polled in turn.
+//!
+//! There are three kinds of frames. Frames that must be sent (responses, cancels, the handshake) are always queued: the tables of exchanges
+//! bound the number of these frames. Calls and input requests are refused while their lane is [congested](Outbox::is_congested). Progress
+//! is merged and log records are dropped while their lane has no [room](Outbox::has_room).
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -24,7 +25,8 @@ use crate::session::{InboundId, Lane, Route, Transmit};
 use crate::sink::FrameSink;
 use crate::wire::{FrameBuffer, QueuedFrame, WrittenFrame};
 
-/// Identifies a queued frame, by its lane and its number among all frames of the session. A later frame has the greater ticket.
+/// Identifies a queued frame, by its lane and its number among all frames of the session. A frame that is queued later has a greater
+/// ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Ticket {
     number: u64,
@@ -40,14 +42,15 @@ pub(super) struct Outbox {
     others: BTreeMap<Lane, LaneQueue>,
     /// Lanes that may be removed at the end of the running method.
     idle: Vec<Lane>,
-    /// Lanes other than the channel that may have a frame to poll, each once. The first is polled next, and then appended if it has more frames.
+    /// Lanes other than the channel that may have a frame to poll, each once. The first lane is polled next, and is then moved to the end
+    /// if it has more frames.
     rotation: VecDeque<Lane>,
-    /// `true` if the other lanes came first at the last poll, so that the channel comes first at the next poll.
+    /// `true` if the last poll preferred the other lanes to the channel, so that the next poll prefers the channel.
     others_were_first: bool,
     next: u64,
-    /// Bytes of all lanes.
+    /// The number of bytes that are queued on all lanes together.
     bytes: usize,
-    /// The number of bytes at which a lane is congested.
+    /// The number of bytes from which a lane is congested.
     limit: usize,
 }
 
@@ -78,14 +81,14 @@ impl Outbox {
 
     // ---- Frames ----
 
-    /// Queues the frame that was written last; drops it if the lane is not open.
+    /// Queues the frame that was written last. If the lane is not open, drops the frame.
     #[inline]
     pub(super) fn push(&mut self, lane: Lane, class: Class, frame: WrittenFrame) -> Ticket {
         let frame = if lane == Lane::CHANNEL { self.frames.queue(frame) } else { QueuedFrame::Separate(self.frames.take(frame)) };
         self.add(lane, class, frame)
     }
 
-    /// Queues a frame that was taken from the writer before, and so is not in the shared buffer.
+    /// Queues a frame that was taken from the writer earlier, so that it is not in the shared buffer.
     pub(super) fn push_taken(&mut self, lane: Lane, class: Class, frame: Bytes) -> Ticket {
         self.add(lane, class, QueuedFrame::Separate(frame))
     }
@@ -114,7 +117,7 @@ impl Outbox {
         if self.rotation.is_empty() { self.pop_channel() } else { self.pop_alternately() }
     }
 
-    /// The next frame if other lanes than the channel have frames: the channel and the other lanes are polled first by turns.
+    /// The next frame if other lanes than the channel may have frames. One poll prefers the channel, the next poll the other lanes.
     #[cold]
     fn pop_alternately(&mut self) -> Option<Transmit> {
         self.others_were_first = !self.others_were_first;
@@ -190,8 +193,8 @@ impl Outbox {
         self.queue(ticket.lane).is_some_and(|queue| queue.is_unpolled(ticket.number))
     }
 
-    /// Withdraws the progress and the log records of the call `id`, which came by `lane`. `last` is the ticket of its newest progress;
-    /// `has_logged` is `true` if log records were queued for it.
+    /// Withdraws the progress and the log records of the call `id`, which came by `lane`. `last` is the ticket of the newest progress of
+    /// the call, and `has_logged` is `true` if log records were queued on its behalf.
     pub(super) fn withdraw_reports(&mut self, id: InboundId, lane: Lane, last: Option<Ticket>, has_logged: bool) {
         let holds_logs = has_logged && self.queue(lane).is_some_and(|queue| queue.log_bytes() > 0);
         if holds_logs || last.is_some_and(|last| self.is_unpolled(last)) {
@@ -199,7 +202,8 @@ impl Outbox {
         }
     }
 
-    /// Withdraws the oldest log records of a lane until at least `bytes` are free, and returns their number; 0 if the lane has too few.
+    /// Withdraws the oldest log records of a lane until at least `bytes` bytes are freed, and returns the number of these records. If the
+    /// lane has too few log records, withdraws none and returns 0.
     pub(super) fn drop_oldest_logs(&mut self, lane: Lane, bytes: usize) -> usize {
         match self.queue(lane) {
             Some(queue) if queue.log_bytes() >= bytes => self.withdraw_first(lane, bytes, |class| matches!(class, Class::Log(_))),
@@ -220,7 +224,7 @@ impl Outbox {
 
     // ---- Lanes ----
 
-    /// Opens a lane, unless it is open.
+    /// Opens a lane, if it is not open already.
     #[inline]
     pub(super) fn open(&mut self, lane: Lane) {
         if lane != Lane::CHANNEL {
@@ -237,7 +241,7 @@ impl Outbox {
         }
     }
 
-    /// Adds an exchange that arrived on a lane to those that wait for a reply.
+    /// Counts an exchange of the peer that came by a lane and waits for a reply.
     #[inline]
     pub(super) fn owe(&mut self, lane: Lane) {
         if let Some((queue, _)) = self.parts(lane) {
@@ -245,7 +249,7 @@ impl Outbox {
         }
     }
 
-    /// Removes an exchange from those that wait for a reply: it has its reply, or never gets one.
+    /// Counts an exchange of the peer no longer, since it has its reply or will get none.
     #[inline]
     pub(super) fn settle(&mut self, lane: Lane) {
         if let Some((queue, _)) = self.parts(lane) {
@@ -253,7 +257,7 @@ impl Outbox {
         }
     }
 
-    /// Marks a lane for removal if it is idle. It stays open until [`Self::forget_idle`], since the running method may still use it.
+    /// Marks a lane for removal if it is idle. The lane stays open until [`Self::forget_idle`], since the running method may still use it.
     #[inline]
     pub(super) fn note_idle(&mut self, lane: Lane) {
         if lane != Lane::CHANNEL && self.others.get(&lane).is_some_and(LaneQueue::is_idle) {
@@ -285,7 +289,7 @@ impl Outbox {
         }
     }
 
-    /// The open lane with the longest queue in bytes; the channel if no other has more.
+    /// The open lane with the longest queue in bytes. The channel if no other lane has a longer queue.
     pub(super) fn longest(&self) -> Lane {
         let others = self.others.iter().max_by_key(|(_, queue)| queue.bytes());
         match others {
@@ -294,7 +298,7 @@ impl Outbox {
         }
     }
 
-    /// The number of open lanes beside the channel.
+    /// The number of open lanes, not counting the channel.
     pub(super) fn lanes(&self) -> usize {
         self.others.len()
     }
@@ -310,7 +314,7 @@ impl Outbox {
         if lane == Lane::CHANNEL { Some(&self.channel) } else { self.others.get(&lane) }
     }
 
-    /// The queue of a lane, if it is open, to change it.
+    /// A mutable reference to the queue of a lane, if it is open.
     #[inline]
     pub(super) fn queue_mut(&mut self, lane: Lane) -> Option<&mut LaneQueue> {
         self.parts(lane).map(|(queue, _)| queue)
@@ -325,7 +329,7 @@ impl Outbox {
 
     // ---- State ----
 
-    /// Returns `true` if no frame waits on any lane.
+    /// Returns `true` if no frame is queued on any lane.
     pub(super) fn is_empty(&self) -> bool {
         self.channel.is_empty() && self.others.values().all(LaneQueue::is_empty)
     }
@@ -342,13 +346,13 @@ impl Outbox {
         self.queue(lane).is_some_and(|queue| queue.bytes() < self.limit && !queue.is_stopped())
     }
 
-    /// Bytes of all lanes.
+    /// The number of bytes that are queued on all lanes together.
     #[inline]
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Bytes of one lane.
+    /// The number of bytes that are queued on one lane.
     #[inline]
     pub(super) fn bytes_of(&self, lane: Lane) -> usize {
         self.queue(lane).map_or(0, LaneQueue::bytes)

@@ -1,5 +1,5 @@
-//! The time in which a peer must read an unsolicited reply. It runs on a lane while the number of queued unsolicited
-//! replies has reached its limit.
+//! The time in which a peer must read an unsolicited reply. The time runs on a lane while as many unsolicited replies are queued as the
+//! limit allows.
 //!
 //! ```text
 //!   Calm --- the limit is reached ---------> Counting --- the time is over ---> the lane is closed
@@ -27,7 +27,7 @@ impl Overload {
         self.armed.is_some()
     }
 
-    /// Restarts the time if the limit is reached (`is_overrun`), else stops it.
+    /// Restarts the time if `is_overrun` is `true`: the limit is reached. Otherwise stops the time.
     pub(super) fn restart(&mut self, lane: Lane, is_overrun: bool, grace: Duration, now: Instant, timers: &mut Timers) {
         let grace = grace.max(Duration::from_millis(1));
         let at = is_overrun.then(|| now.saturating_add(grace)).filter(|at| *at > now);
@@ -39,7 +39,7 @@ impl Overload {
         timers.set(TimerKey::Overload(lane), &mut self.armed, None);
     }
 
-    /// Records that its deadline was removed from the timers.
+    /// Records that the deadline was removed from the timers.
     pub(super) fn forget_armed(&mut self) {
         self.armed = None;
     }

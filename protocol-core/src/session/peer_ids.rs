@@ -1,5 +1,5 @@
-//! The ids of the peer's exchanges, by lane: the same id on two lanes identifies two exchanges. Past ids are remembered for the channel
-//! alone.
+//! The ids of the peer's exchanges, by lane: the same id on two lanes identifies two exchanges. Past ids are remembered only for the
+//! channel.
 //!
 //! ```text
 //!             insert              retire                   `remembered` more ids were retired
@@ -14,7 +14,7 @@ use crate::session::monotonic_map::{MonotonicKey, MonotonicMap};
 use crate::session::{InboundId, InputKey, Lane};
 use crate::wire::WireId;
 
-/// The owner of an exchange of the peer.
+/// The call or the input request that an exchange of the peer belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     InboundCall(InboundId),
@@ -33,11 +33,12 @@ impl MonotonicKey for WireId {
 /// Live ids by lane, and a bounded number of past ids of the channel.
 #[derive(Clone, Debug)]
 pub(super) struct PeerIds {
-    /// Live ids of the channel. Most peers number their requests.
+    /// Live ids of the channel. They mostly rise, since most peers number their requests.
     channel: MonotonicMap<WireId, Owner>,
-    /// Live ids of other lanes; no map is empty.
+    /// Live ids of other lanes. An empty map is removed.
     others: BTreeMap<Lane, BTreeMap<WireId, Owner>>,
     past: VecDeque<WireId>,
+    /// The maximum number of past ids.
     remembered: usize,
     /// The highest number so far. A higher number cannot be a past id.
     highest: Option<i64>,

@@ -1,4 +1,5 @@
-//! Progress that only increases: `Reporter` decides which updates a callee sends and when, `Watcher` which updates a caller accepts.
+//! Progress, whose value must increase. A `Reporter` chooses the updates that a callee sends, and the time of each. A `Watcher` chooses the
+//! updates that a caller accepts.
 //!
 //! ```text
 //!   Reporter:  nothing kept --- report: something new ---> kept --- release: a window allows it; release_last: the response ---> sent
@@ -32,11 +33,11 @@ fn increases(value: f64, last: Option<f64>, epsilon: f64) -> bool {
 #[derive(Clone, Debug)]
 pub(super) struct Window {
     rate: RateWindow,
-    /// Ascending; at most [`Self::max_updates`] times.
+    /// The times, ascending; at most [`Self::max_updates`] of them.
     sent: VecDeque<Instant>,
 }
 
-/// The time at which a window lets the next update through.
+/// The time from which a window allows the next update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum WindowOpening {
     Now,
@@ -58,7 +59,7 @@ impl Window {
             return WindowOpening::Now;
         }
         let Some(excess) = self.sent.len().checked_sub(self.max_updates()) else { return WindowOpening::Now };
-        // The oldest of the updates that still fill the window.
+        // The oldest of the newest `max_updates` updates. There is room when it leaves the window.
         match self.sent.get(excess) {
             None => WindowOpening::Never,
             Some(oldest) => {
@@ -79,31 +80,32 @@ impl Window {
     }
 }
 
-/// The next step for the kept update of a call, before the session's window and the room on its lane are considered.
+/// The next step for the kept update of a call, without regard to the session's window and the room on the lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UpdateStep {
-    /// Nothing is kept, or only a message that waits for the next increase.
+    /// There is no kept update, or only a message that waits for the next increase of the value.
     Nothing,
-    /// The update waits for the call's own window, which opens at that time, or never.
+    /// The update waits for the call's own window, which opens at this time, or never if there is none.
     Waits(Option<Instant>),
     /// The update may be sent. It counts in the windows.
     Ready,
-    /// The value has reached its total for the first time. The update is sent whether or not the windows are open, and does not count in them.
+    /// The value has reached its total for the first time. The update may be sent even if the windows are closed, and does not count in
+    /// them.
     Final,
 }
 
-/// The sending half, for one inbound call.
+/// The progress that this end sends for one inbound call.
 #[derive(Clone, Debug)]
 pub(super) struct Reporter {
-    /// The last value that was accepted, sent or kept. The next value must be above it.
+    /// The greatest value that was reported and not dropped. The next value must be greater.
     floor: Option<f64>,
     /// The last value that was sent.
     sent: Option<f64>,
-    /// The last message that was accepted, sent or kept; only with [`ProgressPolicy::repeat_value_for_message`].
+    /// The last message that was reported and not dropped. Set only with [`ProgressPolicy::repeat_value_for_message`].
     message: Option<Text>,
     /// `true` once an update was sent as [`UpdateStep::Final`].
     final_passed: bool,
-    /// The update that waits for the window, for room in the outbox, or for the next increase.
+    /// The update that waits for a window, for room on the lane, or for the next increase of the value.
     kept: Option<Progress>,
     window: Window,
 }
@@ -148,8 +150,8 @@ impl Reporter {
         Ok(update)
     }
 
-    /// Keeps an update that passed [`Self::check`], merged with the update that was kept before. Returns `false` if there is nothing
-    /// new in it. [`Self::next`] returns the next step for the kept update.
+    /// Keeps an update that passed [`Self::check`], merged with the update that was kept before. If the update has nothing new, drops it
+    /// and returns `false`. [`Self::next`] returns the next step for the kept update.
     pub(super) fn report(&mut self, mut update: Progress, rules: &Rules, policy: &ProgressPolicy) -> bool {
         if update.value.is_some_and(|value| !increases(value, self.floor, policy.epsilon)) {
             update.value = None;
@@ -212,7 +214,7 @@ impl Reporter {
         self.take()
     }
 
-    /// Takes the kept update just before the response, whether or not the windows are open.
+    /// Takes the kept update to be sent just before the response, even if the windows are closed.
     pub(super) fn release_last(&mut self, rules: &Rules) -> Option<Progress> {
         let can_go = self.kept.as_ref().is_some_and(|kept| kept.value.is_some() || rules.lone_messages);
         if can_go { self.take() } else { None }
@@ -226,8 +228,8 @@ impl Reporter {
         Some(update)
     }
 
-    /// Merges an update with the kept one, member by member; newer members win. A new value also replaces the total, even if
-    /// it comes without one.
+    /// Merges an update with the kept one, member by member; newer members replace older ones. A new value also replaces the total, even if
+    /// the new update has no total.
     fn keep(&mut self, newer: Progress) {
         let Some(kept) = &mut self.kept else {
             self.kept = Some(newer);
@@ -247,15 +249,15 @@ impl Reporter {
     }
 }
 
-/// Converts a value to `100 * value / total`, within 0 to 100; without a total the value is the percentage.
+/// Converts a value to the percentage `100 * value / total`, from 0 to 100. A value without a total is a percentage already.
 fn as_percent(update: Progress) -> Progress {
     let percent = match (update.value, update.total) {
         (Some(value), Some(total)) if total > 0.0 => {
-            // Multiplied first, so that whole percentages come out exact, unless the product overflows.
+            // Multiplied first, so that whole percentages are exact. If the product overflows, divided first.
             let hundredfold = 100.0 * value;
             Some(if hundredfold.is_finite() { hundredfold / total } else { 100.0 * (value / total) })
         }
-        // With a total of 0 there is nothing to do: 100 percent.
+        // With a total of 0 there is no work to do, so all of it is done.
         (Some(_), Some(_)) => Some(100.0),
         (value, _) => value,
     };
@@ -263,26 +265,26 @@ fn as_percent(update: Progress) -> Progress {
     Progress { value: percent, total: percent.map(|_| 100.0), ..update }
 }
 
-/// The verdict of a caller on an update that arrived.
+/// The verdict on an update that arrived.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum UpdateVerdict {
     /// The update becomes an event. `advances` is `true` if the update restarts the idle clock, and `false` if it only repeats the last
     /// value with another message.
     Accepted { progress: Progress, advances: bool },
-    /// The update is dropped, and breaks no rule: an earlier exchange of the call has reported a value at least as great.
+    /// The update is dropped, but breaks no rule: the value is not above one that an earlier exchange of the call has reported.
     Repeated,
     /// The update is dropped, and breaks a rule. `is_reported` is `true` if the violation becomes an event, and `false` if it is only
     /// counted, because another violation became an event in the same window.
     Dropped { is_reported: bool },
 }
 
-/// Returns `true` if the message or data of an update that does not increase is worth an event. Tesseron does not demand an increase (page
-/// "Progress"), so data counts there, too.
+/// Returns `true` if an update whose value does not increase may still become an event: it has a message or, on Tesseron, data. Tesseron
+/// does not demand that the value increases (page "Progress").
 fn is_worth_an_event(progress: &Progress, rules: &Rules) -> bool {
     progress.message.is_some() || (rules.percent && progress.data.is_some())
 }
 
-/// The receiving half, for one call.
+/// The progress that arrives for one outbound call.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watcher {
     /// The last value of the current exchange.
@@ -301,7 +303,7 @@ impl Watcher {
         self.last.take()
     }
 
-    /// Begins another exchange of the call, which may report from zero on.
+    /// Begins another exchange of the call, in which the peer may report values from zero on again.
     pub(super) fn begin_exchange(&mut self) {
         if self.earlier.is_none_or(|earlier| self.floor.is_some_and(|floor| floor > earlier)) {
             self.earlier = self.floor;
@@ -309,7 +311,8 @@ impl Watcher {
         self.floor = None;
     }
 
-    /// Accepts an update whose value is greater than the last one, by any amount: only the sender allows for rounding errors.
+    /// Accepts an update or drops it. A value is accepted if it is greater than the last value, by any amount: only a sender takes rounding
+    /// errors into account.
     pub(super) fn judge(
         &mut self,
         mut progress: Progress,

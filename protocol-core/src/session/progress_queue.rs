@@ -1,16 +1,16 @@
-//! The queue of calls whose progress waits for the session's rate window, or only for room on their lane.
+//! The queue of calls whose progress waits for the session's rate window and room on their lane, or only for room.
 //!
-//! | QueueTicket | `join` for the window | `join` for room | `leave` |
+//! | Ticket of the call | `join` for the window | `join` for room | `leave` |
 //! |---|---|---|---|
-//! | none | the last of those for the window | the last of those for room | none |
-//! | for the window | stays | the last of those for room | none |
-//! | for room | the last of those for the window | stays | none |
+//! | none | a new ticket for the window | a new ticket for room | none |
+//! | for the window | stays | a new ticket for room | none |
+//! | for room | a new ticket for the window | stays | none |
 //!
-//! The queue is first come, first served, so that a call which reports often cannot starve one that reports rarely. Final updates wait for
-//! room alone, in a queue of their own.
+//! Calls are served in the order of their tickets, so that a call that reports rarely is served even if another reports often. Final
+//! updates wait only for room, and come before all others.
 //!
-//! Each lane has such a queue, and the tickets of all lanes are numbered together. A lane without room is skipped until it has room again
-//! (`block`, `unblock`), so that a peer which reads one lane slowly delays no other.
+//! Each lane has a queue, and the tickets of all lanes are numbered together. A lane without room is skipped until it has room again
+//! (`block`, `unblock`), so that a peer that reads one lane slowly delays no other lane.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 
@@ -23,20 +23,20 @@ use crate::time::Instant;
 /// The condition that a ticket waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum WaitFor {
-    /// Room on the lane alone.
+    /// Only room on the lane.
     Room,
-    /// Room on the lane and the session's window.
+    /// Room on the lane, and the session's window.
     Window,
 }
 
-/// A ticket in a queue. Tickets that wait for room alone come first.
+/// A ticket in a queue. Tickets that wait only for room come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct QueueTicket(WaitFor, u64);
 
 #[derive(Clone, Debug)]
 pub(super) struct ProgressQueue {
     window: Window,
-    /// The queues of lanes; none is empty.
+    /// The queues of the lanes. An empty queue is removed.
     lanes: BTreeMap<Lane, BTreeMap<QueueTicket, InboundId>>,
     /// The first ticket of each lane that is not blocked.
     heads: BTreeMap<QueueTicket, Lane>,
@@ -59,13 +59,14 @@ impl ProgressQueue {
         }
     }
 
-    /// Returns `true` if the queue must be served or its timer updated: a call of a lane with room waits, or the timer is armed.
+    /// Returns `true` if a call waits on a lane that is not blocked, or the timer is armed: then the queue must be served, or its timer
+    /// updated.
     #[inline]
     pub(super) fn is_busy(&self) -> bool {
         !self.heads.is_empty() || self.armed.is_some()
     }
 
-    /// Returns `true` if no call of a lane with room waits for the window.
+    /// Returns `true` if no call on a lane that is not blocked waits for the window.
     pub(super) fn is_free(&self) -> bool {
         self.heads.last_key_value().is_none_or(|(ticket, _)| ticket.0 == WaitFor::Room)
     }
@@ -116,7 +117,7 @@ impl ProgressQueue {
         }
     }
 
-    /// Skips a lane without room.
+    /// Skips a lane from now on, since it has no room.
     pub(super) fn block(&mut self, lane: Lane) {
         if let Some((first, _)) = self.lanes.get(&lane).and_then(BTreeMap::first_key_value) {
             self.heads.remove(first);
@@ -124,7 +125,7 @@ impl ProgressQueue {
         }
     }
 
-    /// Serves a lane with room again.
+    /// Serves a lane again, since it has room.
     pub(super) fn unblock(&mut self, lane: Lane) {
         if self.blocked.remove(&lane)
             && let Some((first, _)) = self.lanes.get(&lane).and_then(BTreeMap::first_key_value)
@@ -144,7 +145,7 @@ impl ProgressQueue {
         self.blocked.contains(&lane)
     }
 
-    /// The time at which the session's window lets the next update through.
+    /// The time from which the session's window allows the next update.
     pub(super) fn opens(&self, now: Instant) -> WindowOpening {
         self.window.opens(now)
     }

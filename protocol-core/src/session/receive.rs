@@ -24,7 +24,7 @@ use crate::json::{Json, Text};
 use crate::shared::Arc;
 use crate::wire::{WireId, WrittenFrame};
 
-/// The target of a response to an exchange of ours.
+/// The machine that a response to an exchange of ours is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ResponseTarget {
     Opening(Opening),
@@ -88,7 +88,8 @@ impl Session {
 
     // ---- Exchanges of ours ----
 
-    /// The target of the response to an exchange of ours. A response is late if its number is below `next` and in no table.
+    /// The machine that the response to an exchange of ours is for. `None` if no exchange has this number; the response is then late if the
+    /// number is below `next`, since the exchange has ended.
     fn response_target(&self, number: u64) -> Option<ResponseTarget> {
         let (call, key) = (self.call_of(number), InputKey(number));
         if self.outbound_calls.get(&call).is_some_and(|call| call.is_open_as(ExchangeId(number))) {
@@ -188,7 +189,7 @@ impl Session {
         }
     }
 
-    /// Drops progress that belongs to no call. This violation, too, is reported at most once in a rate window.
+    /// Drops progress that belongs to no call. The violation is reported at most once in a rate window.
     fn drop_unknown_progress(&mut self, rule: Violation) {
         let is_reported = self.now >= self.quiet_until;
         if is_reported {
@@ -208,7 +209,8 @@ impl Session {
 
     // ---- Exchanges of the peer ----
 
-    /// The terms of a request: its own if it is stateless, else those of the handshake; `None` if it came before the handshake.
+    /// The terms of a request: those that a stateless request states, or those of the handshake for any other request. `None` if a request
+    /// that is not stateless came before the handshake.
     #[inline]
     fn terms(&mut self, caller: Option<StatelessCaller>, frame: &[u8]) -> Option<Terms> {
         match caller {
@@ -282,7 +284,7 @@ impl Session {
         }
     }
 
-    /// Counts a request in the rate of the peer's requests. Returns `true` if the request exceeds the rate.
+    /// Counts a request of the peer. Returns `true` if it exceeds the allowed rate.
     #[inline]
     fn is_too_fast(&mut self) -> bool {
         self.config.limits.requests_per_second.is_some_and(|max| !self.request_rate.admit(max, self.now))
@@ -302,7 +304,8 @@ impl Session {
         }
     }
 
-    /// Returns `true` if this is the number of an exchange of ours that is over, or of a cancelled call that only waits for the peer's reply.
+    /// Returns `true` if this is the number of an exchange of ours that has ended, or of a cancelled call that still waits for the peer's
+    /// reply.
     fn was_ours(&self, number: u64) -> bool {
         let is_over = match self.response_target(number) {
             Some(ResponseTarget::OutboundCall(id)) => self.outbound_calls.get(&id).is_some_and(OutboundCall::is_given_up),
@@ -330,7 +333,7 @@ impl Session {
         };
         let parent = self.parent_of_ask(named);
         if parent.is_none() && self.rules.names_calls {
-            // An input request that was sent before the peer learned of the end of its call is not a violation.
+            // The peer may have sent the input request before it learned that the call had ended. That is not a violation.
             let is_late = named.is_some_and(|number| self.was_ours(number));
             self.stats.late_frames = self.stats.late_frames.saturating_add(u64::from(is_late));
             let violation = (!is_late).then_some(Violation::UndeclaredInput);
@@ -360,8 +363,8 @@ impl Session {
         self.push_event(Event::InputRequested { key, parent, ask, depth });
     }
 
-    /// The call that an input request belongs to: the call that it names; else the call on whose stream it came; else the call in flight with
-    /// the greatest sampling depth, and of several such calls the newest.
+    /// The call that an input request belongs to: the call that it names; if it names none, the call on whose stream it came; if it came on
+    /// the stream of none, the call in flight with the greatest sampling depth, and of several such calls the newest.
     fn parent_of_ask(&self, named: Option<u64>) -> Option<OutboundId> {
         // A request that has not been polled cannot have caused an input request.
         let may_ask = |op: Op| !op.is_ping() && (!self.rules.names_calls || self.rules.dialect.is_cancellable(op));
@@ -394,7 +397,7 @@ impl Session {
                     self.close_input_of_call(input.parent(), key);
                 }
             }
-            // An id that is unknown, finished or of the other direction is ignored. Only a cancel of the handshake is a violation.
+            // A cancel of an unknown or finished request, or of one of ours, is ignored. Only a cancel of the handshake is a violation.
             None => {
                 if self.handshake.is_answer_to(lane, id) {
                     self.violation(Violation::CancelledHandshake);
@@ -403,8 +406,8 @@ impl Session {
         }
     }
 
-    /// Records that an id of the peer is in use. Returns `false` if it was in use before; then no reply may be sent, since a reply would end
-    /// the first request.
+    /// Records that an id of the peer is in use. Returns `false` if it was in use already. In that case no reply may be sent, since it
+    /// would end the first request with this id.
     fn take_id(&mut self, id: &WireId, owner: Owner, rules: &Rules) -> bool {
         let lane = self.arriving.lane;
         if self.peer_ids.owner(lane, id).is_some() {
@@ -418,7 +421,7 @@ impl Session {
         true
     }
 
-    /// Queues an event for a log record, unless it belongs to a call that is over.
+    /// Queues an event for a log record, unless the record belongs to a call that is over.
     fn handle_log(&mut self, record: LogRecord, invocation: Option<u64>) {
         let is_live = |number: u64| self.response_target(number).is_some() && !self.was_ours(number);
         if invocation.is_none_or(is_live) {
@@ -470,7 +473,7 @@ impl Session {
         }
     }
 
-    /// Refuses a request with an error. No state is kept for it.
+    /// Refuses a request: replies with an error, and keeps no call for the request.
     pub(super) fn refuse(&mut self, id: WireId, violation: Option<Violation>, error: impl FnOnce(&Self) -> RpcError) {
         if let Some(rule) = violation {
             self.violation(rule);

@@ -1,6 +1,7 @@
-//! The caller of the last stateless request. Most requests of a channel name the same caller, which is then not read again.
+//! The caller of the last stateless request. Most requests on a channel name the same caller, which then need not be read again.
 //!
-//! Nothing of an earlier request applies to a later one: the caller is read again unless its text is the same, byte for byte.
+//! This never makes a request depend on an earlier one: the stored caller is used only if the text that names it is the same, byte for
+//! byte.
 
 use crate::dialect::{KnownCaller, StatelessCaller};
 
@@ -15,7 +16,7 @@ impl RecentCaller {
         self.known.as_ref()
     }
 
-    /// Notes the caller of the request in `frame`.
+    /// Stores the caller of the request in `frame`, if it can be remembered.
     pub(super) fn note(&mut self, caller: &StatelessCaller, frame: &[u8]) {
         if let Some(known) = KnownCaller::new(caller, frame) {
             self.known = Some(known);

@@ -6,7 +6,7 @@
 //!   time:       one token is refilled in each 1/rate of a second
 //! ```
 //!
-//! The state is one instant, at which the bucket is full again.
+//! The state is one instant: the time at which the bucket will be full again.
 
 use core::time::Duration;
 
@@ -21,11 +21,11 @@ pub(super) struct RequestRate {
 impl RequestRate {
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// Takes a token for a request, of `max` in a second. Returns `false` if none is left.
+    /// Takes a token for a request from a bucket of `max` tokens. Returns `false` if none is left.
     // Cold: the bound is off by default.
     #[cold]
     pub(super) fn admit(&mut self, max: u32, now: Instant) -> bool {
-        // The time to refill one token, in microseconds as the session's time; rounded down, so that `max` tokens are refilled in a second.
+        // The time in which one token is refilled, in whole microseconds. It is rounded down, so that `max` tokens take at most a second.
         let Some(share) = 1_000_000_u64.checked_div(max.into()).map(Duration::from_micros) else { return false };
         let free_at = self.free_at.max(now).saturating_add(share);
         let is_free = free_at.saturating_duration_since(now) <= Self::SECOND;

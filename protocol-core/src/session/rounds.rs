@@ -1,5 +1,4 @@
-//! The steps of a caller whose peer asks for input by a result (MCP 2026-07-28, Multi Round-Trip Requests): the input requests of a round, their
-//! answers, and the retry of the call.
+//! The rounds of outbound calls (MCP 2026-07-28, Multi Round-Trip Requests): the input requests of a round, their answers, and the retry.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -14,11 +13,11 @@ use crate::dialect::{Answer, InputRound, Stamp};
 use crate::error::Violation;
 use crate::json::Json;
 
-/// The times to wait before a retry if the round has no input requests: in the first round of a call, and in later rounds.
+/// The times to wait before the retry if a round has no input requests: in the first round of a call, and in each later round.
 const WAITS: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(250)];
 
 impl Session {
-    /// The call that may have an open exchange of this number. The first exchange of a call has the number of the call.
+    /// The only call that can have an open exchange with this number. The first exchange of a call has the number of the call.
     #[inline]
     pub(super) fn call_of(&self, number: u64) -> OutboundId {
         match self.retries.is_empty() {
@@ -27,7 +26,7 @@ impl Session {
         }
     }
 
-    /// Takes a result that asks for input, which ends the exchange of a call: InFlight -> Asked, or the end of the call.
+    /// Handles a result that is a round, which ends the exchange of a call: InFlight -> Asked, or the end of the call.
     pub(super) fn handle_round(&mut self, id: OutboundId, result: &Json) {
         let Some(call) = self.outbound_calls.get(&id) else { return };
         let (rules, parent_depth, rounds) = (call.rules(), call.depth(), call.rounds());
@@ -75,7 +74,8 @@ impl Session {
         }
     }
 
-    /// Takes an answer to an input request of a round. The last answer sends the retry; an answer that a retry cannot carry ends the call.
+    /// Takes an answer to an input request of a round. After the last answer, sends the retry. If a retry cannot contain the answer, ends
+    /// the call.
     pub(super) fn handle_round_answer(&mut self, key: InputKey, input: &InboundInput, answer: &Answer) {
         let Some(parent) = input.parent() else { return };
         self.close_input_of_call(Some(parent), key);

@@ -16,10 +16,10 @@ use super::event::{ExchangeId, InputKey};
 pub struct Lane(u32);
 
 impl Lane {
-    /// The lane that is always open, with the number 0. Requests of ours are sent on it, and all frames that belong to no other lane.
+    /// The lane with the number 0, which is always open. Requests of ours are sent on it, and all frames that belong to no other lane.
     pub const CHANNEL: Self = Self(0);
 
-    /// The lane with that number. 0 is the channel.
+    /// The lane with this number. 0 is the channel.
     #[must_use]
     pub const fn new(number: u32) -> Self {
         Self(number)
@@ -44,7 +44,7 @@ impl fmt::Display for Lane {
 pub struct Transmit {
     /// One JSON-RPC message, without a line feed.
     pub frame: Bytes,
-    /// Its destination.
+    /// The destination of the frame.
     pub route: Route,
 }
 
@@ -72,7 +72,8 @@ pub struct Route {
 pub enum RouteKind {
     /// The one reply to a request of the peer that came by the lane.
     Reply(ReplyKind),
-    /// A frame on behalf of a request of the peer before its reply: progress, an input request, a log record.
+    /// A frame on behalf of a request of the peer that comes before the reply: progress, an input request or its cancel, a log record, a
+    /// notice of a subscription.
     Within,
     /// A request of ours.
     Request(ExchangeId),
@@ -84,7 +85,7 @@ pub enum RouteKind {
     Notice,
 }
 
-/// The kind of a reply, for transports that treat kinds differently: HTTP has another status for a refusal than for an error of a handler.
+/// The kind of a reply, for transports on which it matters: over HTTP a refusal has another status than an error of a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ReplyKind {
     /// A result.
@@ -100,9 +101,8 @@ pub enum ReplyKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Received {
-    /// The number of requests in the frame that will be answered on its lane, now or later. 0 for a notification, a response, and a message
-    /// that is ignored. A request that the peer cancels may get no reply after all; see
-    /// [`Session::replies_owed`](crate::Session::replies_owed).
+    /// The number of replies that the frame causes on its lane, now or later. 0 for a notification, a response, and a message that is
+    /// ignored. A request that the peer cancels may get no reply after all; see [`Session::replies_owed`](crate::Session::replies_owed).
     pub replies: usize,
 }
 

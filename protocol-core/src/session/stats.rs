@@ -2,17 +2,17 @@
 
 use crate::error::Violation;
 
-/// Counters of a session since its creation, and gauges of its current state.
+/// Counters of a session since its creation, and gauges, which show its current state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Frames read.
+    /// Frames that arrived.
     pub frames_in: u64,
-    /// Bytes read.
+    /// Bytes of frames that arrived.
     pub bytes_in: u64,
-    /// Frames polled.
+    /// Frames that were polled.
     pub frames_out: u64,
-    /// Bytes polled.
+    /// Bytes of frames that were polled.
     pub bytes_out: u64,
     /// Progress updates of ours that were merged into a later update.
     pub progress_coalesced: u64,
@@ -28,7 +28,7 @@ pub struct Stats {
     pub clock_went_back: u64,
     /// Gauge: outbound calls that have not settled.
     pub outbound_calls: usize,
-    /// Gauge: inbound calls, including cancelled ones whose handler has not ended.
+    /// Gauge: inbound calls, including cancelled calls whose handler has not ended.
     pub inbound_calls: usize,
     /// Gauge: cancelled inbound calls whose handler has not ended.
     pub orphans: usize,

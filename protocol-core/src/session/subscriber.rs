@@ -8,9 +8,10 @@
 //!                                                                   `-----------'
 //! ```
 //!
-//! One subscription brings all the kinds of notices that are wanted. To change them, a successor is requested, and the current one is ended
-//! only once the successor is acknowledged, so that no notice is missed. Each change is a call of the owner, and the exchange of that call
-//! becomes the successor: if the call fails or is cancelled, the current subscription stays as it is.
+//! One subscription includes all the kinds of notices that are wanted. To change these kinds, a *successor* is requested: another
+//! subscription. The current subscription is ended only once the successor is acknowledged, so that no notice is missed. Each change is a
+//! call of the owner, and the exchange of that call is the successor. If the call fails or is cancelled, the current subscription stays as
+//! it is.
 
 use alloc::vec::Vec;
 
@@ -23,21 +24,21 @@ use crate::time::Instant;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Subscriber {
-    /// The kinds that are wanted, without changes that are not acknowledged.
+    /// The kinds that are wanted. Changes that are not acknowledged yet are not included.
     wanted: SubscriptionFilter,
     current: Option<Subscription>,
-    /// The time by which the peer must acknowledge `current`, as it is armed in the session's timers. Set only while `current` is requested.
+    /// The time by which the peer must acknowledge `current`, as it is armed in the session's timers. `None` once it is acknowledged.
     armed: Option<Instant>,
     /// The changes whose call has not ended, oldest first.
     changes: Vec<PendingChange>,
 }
 
-/// A change whose call waits for the acknowledgement of the successor.
+/// A change, whose call waits for the acknowledgement of the successor.
 #[derive(Clone, Debug)]
 struct PendingChange {
     call: OutboundId,
     change: Change,
-    /// `true` if a later change of the same resource has taken effect: then this change has no effect, whatever its outcome.
+    /// `true` if a later change of the same resource has taken effect. This change then has no effect, even if it is acknowledged.
     is_superseded: bool,
 }
 
@@ -47,16 +48,16 @@ pub(super) struct Subscription {
     ticket: Ticket,
     /// The kinds that the peer has agreed to; `None` until it has acknowledged the subscription.
     agreed: Option<SubscriptionFilter>,
-    /// The agreed kinds that are wanted.
-    brought: SubscriptionFilter,
+    /// The kinds that the peer has agreed to and that are wanted.
+    included: SubscriptionFilter,
 }
 
 impl Subscription {
     pub(super) fn requested(exchange: ExchangeId, ticket: Ticket) -> Self {
-        Self { exchange, ticket, agreed: None, brought: SubscriptionFilter::default() }
+        Self { exchange, ticket, agreed: None, included: SubscriptionFilter::default() }
     }
 
-    /// Requested -> acknowledged, for the kinds `agreed`, of which those in `wanted` count.
+    /// Requested -> acknowledged. The peer has agreed to the kinds in `agreed`; of these, the subscription includes those in `wanted`.
     fn acknowledge(&mut self, agreed: &SubscriptionFilter, wanted: &SubscriptionFilter) {
         self.agreed = Some(agreed.clone());
         self.want(wanted);
@@ -66,9 +67,9 @@ impl Subscription {
         self.agreed.as_ref().is_some_and(|agreed| !agreed.uris.is_empty())
     }
 
-    /// Updates the agreed kinds that are wanted.
+    /// Updates the included kinds after a change of the wanted kinds.
     fn want(&mut self, wanted: &SubscriptionFilter) {
-        self.brought = self.agreed.as_ref().map(|agreed| agreed.and(wanted)).unwrap_or_default();
+        self.included = self.agreed.as_ref().map(|agreed| agreed.and(wanted)).unwrap_or_default();
     }
 
     pub(super) fn exchange(&self) -> ExchangeId {
@@ -81,7 +82,7 @@ impl Subscription {
     }
 }
 
-/// A change of the wanted kinds.
+/// A change of the wanted kinds: a resource is added or removed.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
     Add(Text),
@@ -103,7 +104,7 @@ impl Change {
         }
     }
 
-    /// Returns `true` if the peer has agreed to it.
+    /// Returns `true` if the peer has agreed to the change, since it has accepted the kinds in `accepted`.
     pub(super) fn is_accepted(&self, accepted: &SubscriptionFilter) -> bool {
         match self {
             Self::Add(uri) => accepted.uris.contains(uri),
@@ -126,7 +127,8 @@ impl Subscriber {
         timers.set(TimerKey::Acknowledgement, &mut self.armed, until);
     }
 
-    /// Requested -> acknowledged. `false`, and no change, if `exchange` is not a current subscription that was requested.
+    /// Current, requested -> Current, acknowledged. If `exchange` is not a current subscription that is requested, changes nothing and
+    /// returns `false`.
     pub(super) fn acknowledge(&mut self, exchange: ExchangeId, accepted: &SubscriptionFilter, timers: &mut Timers) -> bool {
         let current = self.current.as_mut().filter(|current| current.exchange == exchange && current.agreed.is_none());
         let Some(current) = current else { return false };
@@ -147,7 +149,7 @@ impl Subscriber {
         timers.set(TimerKey::Acknowledgement, &mut self.armed, None);
     }
 
-    /// The kinds that a successor with `change` asks for: those that are wanted, with all changes that are not acknowledged.
+    /// The kinds that a successor with `change` asks for: the wanted kinds, with all changes that are not acknowledged yet, and `change`.
     pub(super) fn with_change(&self, change: &Change) -> SubscriptionFilter {
         let mut filter = self.wanted.clone();
         let pending = self.changes.iter().filter(|pending| !pending.is_superseded).map(|pending| &pending.change);
@@ -155,7 +157,7 @@ impl Subscriber {
         filter
     }
 
-    /// Notes that the exchange of a call is the successor with this change.
+    /// Records that the exchange of a call is a successor with this change.
     pub(super) fn change(&mut self, id: OutboundId, change: Change) {
         self.changes.push(PendingChange { call: id, change, is_superseded: false });
     }
@@ -182,8 +184,8 @@ impl Subscriber {
     }
 
     /// Handles the acknowledgement of the successor that a call has requested: the successor becomes the current subscription. Returns the
-    /// subscription to end: the previous one; or the successor itself, if a newer successor was acknowledged before it, or if a later change
-    /// of its resource has taken effect.
+    /// subscription to end. This is the previous one, or the successor itself if a newer successor was acknowledged earlier, or if a later
+    /// change of the same resource has taken effect.
     pub(super) fn replace(
         &mut self,
         id: OutboundId,
@@ -203,7 +205,8 @@ impl Subscriber {
             older.is_superseded = true;
         }
         match &mut self.current {
-            // By ticket and not by exchange: a call that was held has a lower number than the first subscription, but was sent after it.
+            // Tickets are compared, and not exchanges: a call that was held has a lower number than the first subscription, but was sent
+            // later.
             Some(current) if current.ticket > successor.ticket => {
                 current.want(&self.wanted);
                 Some(successor)
@@ -215,7 +218,8 @@ impl Subscriber {
         }
     }
 
-    /// Current -> None: the last change, with all those that are not acknowledged, leaves no kind. Returns the subscription to end.
+    /// Current -> None: with the last change, and all changes that are not acknowledged yet, no kind is left. Returns the subscription to
+    /// end.
     pub(super) fn stop(&mut self, timers: &mut Timers) -> Option<Subscription> {
         self.disarm(timers);
         self.wanted = SubscriptionFilter::default();
@@ -234,7 +238,7 @@ impl Subscriber {
         ended.is_some_and(|ended| ended.agreed.is_some())
     }
 
-    /// Forgets everything: the session has closed.
+    /// Forgets everything, since the session has closed.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
@@ -249,19 +253,20 @@ impl Subscriber {
         self.current.as_ref().filter(|current| current.exchange == exchange).map(Subscription::ticket)
     }
 
-    /// The number of exchanges of ours beside those of calls.
+    /// The number of exchanges of the subscription that belong to no call.
     pub(super) fn open_exchanges(&self) -> usize {
         usize::from(self.current.is_some())
     }
 
-    /// The meaning of a notice of the current subscription. Its URI is not compared, since it may name a part of a resource.
+    /// The meaning of a notice for the subscription `exchange`. The URI in the notice is not compared, since it may name a part of a
+    /// resource.
     pub(super) fn fit(&self, exchange: ExchangeId, notice: &Notice) -> NoticeFit {
         let Some(current) = self.current.as_ref().filter(|current| current.exchange == exchange) else { return NoticeFit::Late };
-        let (brings, may_bring) = match notice {
-            Notice::ResourceUpdated { .. } => (!current.brought.uris.is_empty(), current.has_agreed_on_resources()),
-            notice => (current.brought.wants(notice), false),
+        let (is_included, is_agreed) = match notice {
+            Notice::ResourceUpdated { .. } => (!current.included.uris.is_empty(), current.has_agreed_on_resources()),
+            notice => (current.included.wants(notice), false),
         };
-        match (brings, may_bring) {
+        match (is_included, is_agreed) {
             (true, _) => NoticeFit::Wanted,
             (false, true) => NoticeFit::Late,
             (false, false) => NoticeFit::Unknown,
@@ -269,12 +274,12 @@ impl Subscriber {
     }
 }
 
-/// The meaning of a notice of a subscription.
+/// The meaning of a notice for a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoticeFit {
     Wanted,
-    /// It belongs to no current subscription, or to resources of a change that is not acknowledged or has failed.
+    /// The subscription is no longer current, or the notice is about a resource that is no longer wanted.
     Late,
-    /// The peer has not agreed on it.
+    /// The peer has not agreed to notices of this kind.
     Unknown,
 }

@@ -1,5 +1,5 @@
-//! The steps of a caller whose peer serves stateless requests. A call that subscribes to a resource becomes a change of the one subscription,
-//! and a call that sets the log level adds a member to every later request (MCP 2026-07-28, Subscriptions and Logging).
+//! The steps of a caller whose peer serves stateless requests. A call that subscribes to a resource changes the one subscription of the
+//! session. A call that sets the log level adds a member to every later request (MCP 2026-07-28, Subscriptions and Logging).
 
 use core::time::Duration;
 
@@ -13,8 +13,8 @@ use crate::dialect::{Notice, Op, Outgoing, Stamp, SubscriptionFilter};
 use crate::error::Violation;
 use crate::json::{Json, Text};
 
-/// The shortest time in which a subscription of ours must be acknowledged, so that its deadline is after the time of the method that sets
-/// it (G7).
+/// The shortest time that a peer has to acknowledge a subscription, so that the deadline is later than the `now` of the method that sets it
+/// (G7).
 const SHORTEST_WAIT: Duration = Duration::from_micros(1);
 
 impl Session {
@@ -23,7 +23,8 @@ impl Session {
         self.stamp = self.rules.dialect.stamp(&self.config.local_end());
     }
 
-    /// Subscribes to the changes of all lists for which the peer declares notifications. A peer with a handshake sends them unasked.
+    /// Subscribes to the changes of all lists for which the peer declares notifications. Without this subscription a stateless peer would
+    /// not send them.
     pub(super) fn listen_for_lists(&mut self) {
         let is_wanted = self.config.list_changes && self.ending.is_open();
         let Some(peer) = self.peer.as_ref().filter(|_| is_wanted) else { return };
@@ -48,7 +49,7 @@ impl Session {
         self.outbox.push(Lane::CHANNEL, Class::Request(exchange), frame)
     }
 
-    /// Does the work of a call that needs no request to a stateless peer. Returns `false`, and does nothing, for any other call.
+    /// Handles a call for which a stateless peer needs no request. For any other call, does nothing and returns `false`.
     pub(super) fn serve_locally(&mut self, call: &Outgoing) -> bool {
         if let Some(level) = call.level() {
             self.wanted_level = Some(level);
@@ -64,7 +65,8 @@ impl Session {
         true
     }
 
-    /// Returns `false` for a call that adds a resource beyond [`crate::Limits::subscriptions`], or beyond the length of a frame.
+    /// Returns `false` for a call with which the subscription would have more resources than [`crate::Limits::subscriptions`], or would be
+    /// longer than a frame may be.
     pub(super) fn may_subscribe(&self, call: &Outgoing) -> bool {
         if !self.rules.stateless || call.op != Op::Subscribe {
             return true;
@@ -75,8 +77,8 @@ impl Session {
         filter.uris.len() <= limits.subscriptions && length <= limits.frame_bytes
     }
 
-    /// Returns `false` for a change of the subscription while too much output is queued. Each change repeats all kinds, so the frames of
-    /// held calls can be much longer than the calls were while they were held for the handshake.
+    /// Returns `false` for a held call that changes the subscription, while too much output is queued. Each change repeats all kinds, so
+    /// its frame can be much longer than the bytes that were counted while the call was held.
     pub(super) fn has_room_for(&self, call: &Outgoing) -> bool {
         let is_change = self.rules.stateless && change_of(call).is_some();
         !is_change || self.outbox.bytes_of(Lane::CHANNEL) < self.config.limits.output_bytes
@@ -115,7 +117,7 @@ impl Session {
 
     // ---- From the peer ----
 
-    /// Handles the acknowledgement of a subscription, which ends the call that asked for it.
+    /// Handles the acknowledgement of a subscription. If a call has changed the subscription, the acknowledgement ends this call.
     pub(super) fn handle_acknowledged(&mut self, number: Option<u64>, accepted: &SubscriptionFilter) {
         let Some(exchange) = number.map(ExchangeId).filter(|exchange| exchange.0 < self.next) else {
             return self.violation(Violation::UnknownSubscription);
@@ -152,7 +154,7 @@ impl Session {
         self.finish_call(id, Outcome::Result(Json::empty_object()));
     }
 
-    /// Handles a notice of a subscription.
+    /// Handles a notice for a subscription.
     pub(super) fn handle_published(&mut self, number: Option<u64>, notice: Notice) {
         let Some(exchange) = number.map(ExchangeId).filter(|exchange| exchange.0 < self.next) else {
             return self.violation(Violation::UnknownSubscription);
@@ -173,7 +175,7 @@ impl Session {
         }
     }
 
-    /// Returns `true` for the current subscription if its request was not polled: the peer guessed its number.
+    /// Returns `true` if `exchange` is the current subscription and its request was not polled, so that the peer has guessed its number.
     fn is_unsent_subscription(&self, exchange: ExchangeId) -> bool {
         self.subscriber.ticket_of(exchange).is_some_and(|ticket| self.outbox.is_unpolled(ticket))
     }
@@ -193,8 +195,8 @@ impl Session {
         }
     }
 
-    /// Handles a cancel of a peer that serves stateless requests. Such a peer sends no requests, so it can only cancel a subscription of ours.
-    /// A cancel of anything else, or of a request that was not polled, is ignored.
+    /// Handles a cancel from a peer that serves stateless requests. Such a peer sends no requests, so it can only cancel a subscription of
+    /// ours. A cancel of anything else, or of a request that was not polled, is ignored.
     pub(super) fn handle_subscription_cancel(&mut self, number: Option<u64>) {
         let Some(number) = number else { return };
         let id = OutboundId(number);
@@ -211,7 +213,7 @@ impl Session {
     }
 }
 
-/// The change of the subscription that a call asks for.
+/// The change of the subscription that a call asks for; `None` for a call that asks for none.
 fn change_of(call: &Outgoing) -> Option<Change> {
     let uri = || call.target().map(|uri| Text::from(&*uri));
     match call.op {

@@ -1,4 +1,5 @@
-//! The terms under which a request of the peer is served: its own if it is stateless, else those of the handshake.
+//! The terms under which a request of the peer is served: the rules, the capabilities and the log level. A stateless request states its own
+//! terms; for any other request they are those of the handshake.
 
 use alloc::boxed::Box;
 
@@ -13,7 +14,7 @@ pub(super) struct Terms {
 }
 
 impl Terms {
-    /// Terms for a request of `peer`, which wants log records from `log_level` on, or none.
+    /// Terms for a request of `peer`. `log_level` is the level of the least severe log record that the peer wants; `None` if it wants none.
     #[inline]
     pub(super) fn new(peer: Arc<PeerInfo>, rules: &'static Rules, log_level: Option<Level>) -> Self {
         Self { peer, rules, log_level }

@@ -7,8 +7,8 @@
 //!     `--- set(None) ---'  `--- set(another)
 //! ```
 //!
-//! The machine that a deadline belongs to stores the time for which the deadline is armed; the entry is found by this time. Deadlines at the
-//! same time are due in the order of [`TimerKey`], so that equal input gives equal output.
+//! The machine that a deadline belongs to stores the time for which the deadline is armed. The entry in the table is found by this time and
+//! the [`TimerKey`]. Deadlines at the same time are due in the order of their keys, so that equal input gives equal output.
 
 use core::fmt;
 
@@ -16,7 +16,7 @@ use crate::session::monotonic_map::MonotonicMap;
 use crate::session::{AlarmId, InboundId, InputKey, Lane, OutboundId};
 use crate::time::Instant;
 
-/// The machine that a deadline belongs to, which decides what happens when the deadline is due.
+/// The kind of a deadline and the machine that it belongs to. Together they determine what happens when the deadline is due.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum TimerKey {
     /// Ends the handshake.
@@ -31,11 +31,11 @@ pub(super) enum TimerKey {
     OutboundInput(InputKey),
     /// Ends an inbound call that has taken too long.
     InboundCall(InboundId),
-    /// Serves the queue for the session's rate window.
+    /// Serves the progress queue, since the session's rate window opens.
     ProgressQueue,
-    /// Sends a kept update.
+    /// Sends the kept update of a call.
     Flush(InboundId),
-    /// Sends a delayed response.
+    /// Sends the delayed response of a call.
     Release(InboundId),
     /// Queues the event of an alarm.
     Alarm(AlarmId),
@@ -59,7 +59,7 @@ impl TimerKey {
             Self::Alarm(id) => (9, id.0),
             Self::Acknowledgement => (10, 0),
         };
-        // The numbers of ids never reach the four bits of the kind.
+        // The number takes the lowest 60 bits: no session uses so many ids that it needs more.
         u128::from(at.as_micros()) << 64 | kind << 60 | u128::from(number)
     }
 }
@@ -75,7 +75,7 @@ impl Timers {
         Self { armed: MonotonicMap::new() }
     }
 
-    /// Moves the deadline of `key` from the time in `armed`, which is updated, to `at`.
+    /// Moves the deadline of `key` from the time in `armed` to `at`, and stores `at` in `armed`.
     pub(super) fn set(&mut self, key: TimerKey, armed: &mut Option<Instant>, at: Option<Instant>) {
         if *armed == at {
             return;
@@ -92,7 +92,7 @@ impl Timers {
         self.armed.first().map(|(_, (at, _))| *at)
     }
 
-    /// Takes the earliest deadline that is not after `now`. The machine that it belongs to must then forget that it was armed.
+    /// Takes the earliest deadline up to and including `now`. The machine that it belongs to must then clear the time that it has stored.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<TimerKey> {
         let (rank, (at, _)) = self.armed.first()?;
         if *at > now {
@@ -107,7 +107,7 @@ impl Timers {
     }
 }
 
-/// Shows the deadlines, the earliest first, without their ranks.
+/// Shows the deadlines, the earliest first.
 impl fmt::Debug for Timers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.armed.values()).finish()

@@ -19,14 +19,14 @@ use crate::session::InputKey;
 #[non_exhaustive]
 pub struct Invoke {
     outgoing: Outgoing,
-    /// The input request of the peer that the call is made for, from which it inherits its sampling depth.
+    /// The input request of the peer on whose behalf the call is made. The call inherits its sampling depth.
     pub parent: Option<InputKey>,
-    /// The number of sampling requests that the call is nested in, if that is more than `parent` implies. A gateway sets it for the calls
-    /// that it passes on.
+    /// The sampling depth of the call, if it is greater than the depth that the call inherits from `parent`. A gateway sets it for the
+    /// calls that it passes on.
     pub depth: u8,
     /// The time limits of the call; `None` for [`crate::Timeouts::call`].
     pub timeouts: Option<CallTimeouts>,
-    /// `true` to ask the peer for progress. The peer is asked in any case if progress restarts the idle clock
+    /// `true` to ask the peer for progress. If it is `false`, the peer is still asked if progress restarts the idle clock
     /// ([`CallTimeouts::reset_on_progress`]).
     pub progress: bool,
 }
@@ -101,14 +101,14 @@ impl Invoke {
         Self::of(Op::Complete, Parts::Completion(Box::new(completion)))
     }
 
-    /// Sets the least severe log record that the peer sends.
+    /// Sets the level of the least severe log record that the peer sends.
     #[must_use]
     pub fn set_log_level(level: Level) -> Self {
         Self::of(Op::SetLogLevel, Parts::Level(level))
     }
 
-    /// Sends a ping. A server whose peer has made no handshake, and sends stateless requests instead, refuses it with
-    /// [`Refused::NotReady`] (MCP 2026-07-28).
+    /// Sends a ping. The session of a server refuses the call with [`Refused::NotReady`] if its peer has made no handshake, but sends
+    /// stateless requests (MCP 2026-07-28).
     #[must_use]
     pub fn ping() -> Self {
         Self::of(Op::Ping, Parts::Nothing)
@@ -150,7 +150,7 @@ impl Invoke {
     }
 
     /// Names a subscription ([`Invoke::subscribe`], [`Invoke::unsubscribe`]) on Tesseron, where subscriptions have names. By default the
-    /// name is the URI. No effect on other requests.
+    /// name is the URI. Has no effect on other requests.
     #[must_use]
     pub fn with_subscription(mut self, name: impl Into<Text>) -> Self {
         if let Parts::Resource { subscription, .. } = &mut self.outgoing.parts {
@@ -167,8 +167,8 @@ impl Invoke {
         self
     }
 
-    /// Asks for log records of this call from `level` on (MCP 2026-07-28, Logging), in place of the level of the last
-    /// [`Invoke::set_log_level`]. No effect on a peer with a handshake, where the level is that of the connection.
+    /// Asks for log records of this call that are at least as severe as `level` (MCP 2026-07-28, Logging), in place of the level of the
+    /// last [`Invoke::set_log_level`]. Has no effect after a handshake, since one level then holds for the whole channel.
     #[must_use]
     pub fn with_log_level(mut self, level: Level) -> Self {
         self.outgoing.log_level = Some(level);
@@ -182,7 +182,7 @@ impl Invoke {
         self
     }
 
-    /// Does not ask the peer for progress, unless the idle clock needs it.
+    /// Sets [`Invoke::progress`] to `false`.
     #[must_use]
     pub fn without_progress(mut self) -> Self {
         self.progress = false;
@@ -204,7 +204,7 @@ impl Invoke {
     }
 }
 
-/// A call that was not made. Nothing has changed, and the call is handed back.
+/// The error of a call that was not made. Nothing has changed, and the call is handed back.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct InvokeError {
@@ -221,8 +221,8 @@ pub enum Refused {
     /// The session is closing or closed.
     #[error("the session is closing")]
     Closing,
-    /// Too many calls in flight ([`crate::Limits::in_flight`]), or too much output queued ([`crate::Limits::output_bytes`]). A later try
-    /// may succeed.
+    /// Too many calls are in flight ([`crate::Limits::in_flight`]), or too much output is queued ([`crate::Limits::output_bytes`]). The
+    /// same call may succeed later.
     #[error("too many calls in flight or too much output waiting")]
     Full,
     /// The peer did not declare the capability.
@@ -234,12 +234,12 @@ pub enum Refused {
     /// Only the other end of the protocol may send this request or notification.
     #[error("only the other end of the protocol may send this")]
     WrongEnd,
-    /// The parameters, the arguments or the `_meta` are not an object, or a custom method has an empty name. If requests are stateless, also:
-    /// the log level is unknown, or a subscription has no URI.
+    /// The parameters, the arguments or the `_meta` are not an object, or [`Invoke::new`] was used for [`Op::Custom`]. If requests are
+    /// stateless, this is also the error for an unknown log level, and for a subscription without a URI.
     #[error("parameters, arguments and _meta must be JSON objects")]
     Params,
-    /// The frame would be longer than [`crate::Limits::frame_bytes`]. If one request subscribes to all resources (MCP 2026-07-28,
-    /// Subscriptions), also: there would be more resources than [`crate::Limits::subscriptions`].
+    /// The frame would be longer than [`crate::Limits::frame_bytes`]. Where one request subscribes to all resources (MCP 2026-07-28,
+    /// Subscriptions), this is also the error for more resources than [`crate::Limits::subscriptions`].
     #[error("longer than a frame may be")]
     TooLarge,
     /// The input request in [`Invoke::parent`] is not open.
@@ -247,13 +247,13 @@ pub enum Refused {
     NoParent,
 }
 
-/// The call, input request, lane or handshake has ended, or never existed. Nothing has changed.
+/// The error for a call, input request, lane or handshake that has ended or never existed. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not live: it has ended or never was")]
 pub struct NotLive;
 
-/// A frame that was not taken: too many events or refusals wait to be polled, or too many lanes are open. The frame is handed back; poll,
-/// then pass it again.
+/// The error for a frame that was not taken: too many events or unsolicited replies wait to be polled, or too many lanes are open. The
+/// frame is handed back: poll, then pass it again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("events or refusals wait to be polled, or too many lanes are open")]
 pub struct Full(pub Bytes);
@@ -271,21 +271,21 @@ pub struct ServeOptions {
     pub deadline: Option<Duration>,
     /// The rate of the call's progress updates.
     pub window: Option<RateWindow>,
-    /// The number of sampling requests that the call is nested in, if the owner knows a greater number than the request has, from an earlier
-    /// round. The depth of a call never falls.
+    /// The sampling depth of the call, if the owner knows from an earlier round that it is greater than the request states. The depth of a
+    /// call can only rise.
     pub depth: Option<u8>,
 }
 
-/// The way in which the caller of an inbound call can be asked for input.
+/// The way in which input can be requested from the caller of an inbound call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InputMode {
-    /// By requests while the call runs ([`Session::request_input`](crate::Session::request_input)).
+    /// Input requests are sent as requests while the call runs ([`Session::request_input`](crate::Session::request_input)).
     Nested,
-    /// By a result that ends this exchange ([`Session::finish_round`](crate::Session::finish_round)); the answers come with another request
-    /// ([`Request::retry`](crate::Request::retry)).
+    /// Input requests are sent in the result that ends the exchange ([`Session::finish_round`](crate::Session::finish_round)). The answers
+    /// come in a retry, which is another call ([`Request::retry`](crate::Request::retry)).
     Rounds,
-    /// Not at all.
+    /// No input can be requested.
     Unsupported,
 }
 
@@ -318,12 +318,12 @@ impl ServeOptions {
 pub enum Reported {
     /// The update is queued as a frame, to be polled.
     Sent,
-    /// The update is kept, merged with the update that was kept before, until the rate window opens or the response is sent.
+    /// The update is kept, and merged with an update that was kept before, until the rate window opens or the response is sent.
     Kept,
-    /// The update is kept, merged with the update that was kept before, because too much output is queued on its lane. It is sent when
-    /// there is room again.
+    /// The update is kept, and merged with an update that was kept before, because its lane is stopped or too much output is queued on it.
+    /// The update is sent when there is room again.
     Coalesced,
-    /// The update was dropped: its value does not increase, and it has no message or data.
+    /// The update was dropped: its value does not increase, and it has neither a message nor data.
     NotIncreasing,
     /// The update was dropped: the peer did not ask for progress.
     Unobserved,
@@ -347,17 +347,17 @@ pub enum ProgressError {
     AboveTotal,
 }
 
-/// The reason why a checkpoint was not stored. The previous one stays.
+/// The reason why a checkpoint was not stored. The previous checkpoint stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckpointError {
     /// The call is over.
     #[error("the call is over")]
     NotLive,
-    /// Not a JSON object.
+    /// The checkpoint is not a JSON object.
     #[error("a checkpoint must be a JSON object")]
     NotAnObject,
-    /// Longer than [`crate::Limits::checkpoint_bytes`].
+    /// The checkpoint is longer than [`crate::Limits::checkpoint_bytes`].
     #[error("a checkpoint over the size limit")]
     TooLarge,
 }
@@ -372,24 +372,24 @@ pub enum AskError {
     /// The peer has ended its side of the channel, so no answer would come.
     #[error("the peer has ended the connection")]
     Disconnected,
-    /// The caller did not declare the capability to answer the input request, or cannot be asked in this way ([`InputMode`]).
+    /// The caller did not declare the capability to answer the input request, or the call has another [`InputMode`].
     #[error("the peer does not offer this")]
     Unsupported,
     /// Sampling would be nested deeper than [`crate::DepthPolicy::max`].
     #[error("sampling would be nested {depth} deep, {max} is the most")]
     TooDeep {
-        /// The depth that the request would have.
+        /// The depth that the input request would have.
         depth: u8,
-        /// The maximum.
+        /// The maximum depth.
         max: u8,
     },
     /// The form, the input request or the round has a shape that the protocol forbids.
     #[error("{0}")]
     Invalid(String),
-    /// Longer than [`crate::Limits::frame_bytes`].
+    /// The frame would be longer than [`crate::Limits::frame_bytes`].
     #[error("longer than a frame may be")]
     TooLarge,
-    /// Too many input requests open ([`crate::Limits::in_flight`]), or too much output queued ([`crate::Limits::output_bytes`]).
+    /// Too many input requests are open ([`crate::Limits::in_flight`]), or too much output is queued ([`crate::Limits::output_bytes`]).
     #[error("too many input requests open or too much output waiting")]
     Full,
 }
@@ -406,11 +406,11 @@ pub enum Logged {
     Dropped,
 }
 
-/// A way to close.
+/// A way to close a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Close {
-    /// Refuses new calls, lets running ones continue for `grace`, then cancels them.
+    /// Refuses new calls, lets running calls continue for `grace`, then cancels them.
     Graceful {
         /// The time that running calls have.
         grace: Duration,
@@ -423,7 +423,7 @@ pub enum Close {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TransportEnd {
-    /// The peer ended its side; frames that we write may still reach it.
+    /// The peer has ended its side. Frames that we write may still reach the peer.
     Eof,
     /// Nothing can be written any longer.
     Failed,
