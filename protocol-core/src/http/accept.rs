@@ -1,25 +1,26 @@
-//! Media types, and the ranges of them that a client accepts (RFC 9110, sections 8.3 and 12.5.1).
+//! Media types, and the ranges of media types that a client accepts (RFC 9110, sections 8.3 and 12.5.1).
 
-/// The media type of one frame.
+/// The media type of a body that is one frame.
 pub const JSON: &str = "application/json";
-/// The media type of a stream of frames.
+/// The media type of a body that is a stream of events.
 pub const EVENT_STREAM: &str = "text/event-stream";
-/// The value that clients send, which is not parsed: that would be an eighth of the work for a short request.
+/// The value that nearly all clients send. It is recognized without parsing, which would be an eighth of the work for a short request.
 const BOTH: &[u8] = b"application/json, text/event-stream";
 
 /// The forms of a response that a client accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Accepted {
-    /// One frame as JSON.
+    /// `true` if the client accepts one frame as JSON.
     pub json: bool,
-    /// A stream of events.
+    /// `true` if the client accepts a stream of events.
     pub event_stream: bool,
 }
 
 impl Accepted {
-    /// Reads the values of all `Accept` fields. Without any, everything is accepted. Ranges with wildcards count, and those with the weight
-    /// zero exclude; the most specific range for a type decides. A range that is not well-formed is ignored.
+    /// Reads the values of all `Accept` fields. If there are none, everything is accepted. For each media type, the most specific range
+    /// that contains it counts; a range with the weight zero means that the type is not accepted. A range that is not well-formed is
+    /// ignored.
     #[must_use]
     pub fn read<'a>(values: impl Iterator<Item = &'a [u8]>) -> Self {
         let (mut json, mut event_stream) = (Verdict::default(), Verdict::default());
@@ -39,14 +40,14 @@ impl Accepted {
     }
 }
 
-/// Returns `true` if a value of `Content-Type` is `media_type`, whatever its parameters.
+/// Returns `true` if a value of `Content-Type` is `media_type`, with any parameters.
 #[must_use]
 pub fn is_media_type(value: &[u8], media_type: &str) -> bool {
     let essence = split_list(value, b';').next().unwrap_or_default();
     essence.eq_ignore_ascii_case(media_type.as_bytes())
 }
 
-/// The decision of the most specific range so far.
+/// The most specific range so far that contains a media type.
 #[derive(Default)]
 struct Verdict {
     specificity: u8,
@@ -97,7 +98,7 @@ impl<'a> Range<'a> {
         Some(Self { main, sub, is_accepted })
     }
 
-    /// A rank for how exactly the range names a media type; `None` if it does not contain it.
+    /// The rank of the range: the higher, the more exactly it names the media type. `None` if it does not contain the media type.
     fn specificity(&self, media_type: &str) -> Option<u8> {
         let (main, sub) = media_type.split_once('/')?;
         match (self.main, self.sub) {
@@ -110,7 +111,7 @@ impl<'a> Range<'a> {
     }
 }
 
-/// Reads a weight: 0 to 1, with at most three digits after the point. `None` if it is not one.
+/// Reads a weight: 0 to 1, with at most three digits after the point. Returns `true` if it is above 0, and `None` if it is malformed.
 fn is_positive(weight: &[u8]) -> Option<bool> {
     let (whole, decimals) = match weight {
         [whole] => (whole, &[][..]),
@@ -126,7 +127,7 @@ fn is_positive(weight: &[u8]) -> Option<bool> {
     }
 }
 
-/// The elements of a list, without white space around them. Separators within quotes do not separate.
+/// The elements of a list, without white space around them. A separator within quotes is a part of its element.
 fn split_list(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     let (mut is_quoted, mut is_escaped) = (false, false);
     let is_separator = move |byte: &u8| {

@@ -1,7 +1,7 @@
-//! The era of a request: one server serves both on one path (Versioning 2026-07-28, "Servers").
+//! The era of a request: a server can serve both eras on one path (Versioning 2026-07-28, "Servers").
 //!
-//! The body decides, and the version header only where the body says nothing. No request decides about another: some clients probe with a
-//! request of one era and then use the other.
+//! The era follows from the body of the request, and only if the body leaves it open, from the version header. It never follows from an
+//! earlier request: some clients probe with a request of one era and then use the other.
 
 use core::fmt;
 
@@ -10,14 +10,14 @@ use crate::mcp::{self, Revision};
 /// The era of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Era {
-    /// The revisions with a handshake, and a session over many requests.
+    /// The revisions with a handshake, in which a session lasts for many requests.
     Legacy,
-    /// The revisions without: each request names its caller, and has a session of its own.
+    /// The revisions without a handshake, in which each request names its caller, and has a session of its own.
     Modern,
 }
 
 impl Era {
-    /// The configuration of a session that serves this era alone.
+    /// The configuration of a session that serves only this era.
     #[must_use]
     pub const fn config(self) -> mcp::Era {
         match self {
@@ -40,13 +40,13 @@ impl fmt::Display for Era {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NamedVersion {
-    /// There is no such header.
+    /// The header is missing.
     Absent,
     /// A revision that is served over this transport.
     Known(Revision),
-    /// A date after the newest revision with a handshake, of a revision that is not served.
+    /// A date that is later than the newest revision with a handshake, but is not a revision that is served.
     Newer,
-    /// Anything else: an unknown version, the first revision (which has another transport), or several.
+    /// Anything else: an unknown version, the first revision (which has another transport), or several versions.
     Unknown,
 }
 
@@ -63,7 +63,7 @@ impl NamedVersion {
         }
     }
 
-    /// Returns `true` if only a revision without a handshake can be meant.
+    /// Returns `true` if the version can only be one without a handshake.
     const fn is_modern(self) -> bool {
         match self {
             Self::Known(revision) => !revision.has_handshake(),
@@ -78,20 +78,20 @@ fn is_date(name: &str) -> bool {
         && name.bytes().enumerate().all(|(at, byte)| if matches!(at, 4 | 7) { byte == b'-' } else { byte.is_ascii_digit() })
 }
 
-/// A posted message, as far as the era depends on it.
+/// The kind of a message in a POST, on which its era depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Posted {
-    /// `initialize`. `named` is `true` if its `_meta` names a version, as every request of the modern era does.
+    /// The request `initialize`.
     Initialize {
-        /// Its `_meta` names a version.
+        /// `true` if its `_meta` names a version, as every request of the modern era does.
         named: bool,
     },
     /// A request that only the modern era has: `server/discover`, `subscriptions/listen`.
     ModernRequest,
-    /// Any other request. `named` is `true` if its `_meta` names a version.
+    /// Any other request.
     Request {
-        /// Its `_meta` names a version.
+        /// `true` if its `_meta` names a version, as every request of the modern era does.
         named: bool,
     },
     /// A notification.
@@ -102,19 +102,19 @@ pub enum Posted {
     Batch,
 }
 
-/// The part of the server that a message goes to.
+/// The way in which a server treats a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Destination {
-    /// The part that serves this era.
+    /// The message is served in this era.
     Serve(Era),
-    /// None: a notification of the modern era. It is accepted and has no effect, since that era has no notification of clients over HTTP;
-    /// to act on its id alone would let any client cancel the work of another.
+    /// The message is a notification of the modern era. It is accepted and has no effect, since clients of this era send no notifications
+    /// over HTTP. If a cancel had an effect, any client could cancel the work of another by its id.
     Drop,
 }
 
 /// The destination of a message, on a server that speaks the eras `spoken`. `knows_session` is `true` if the request names a session that
-/// lives.
+/// has not ended.
 #[must_use]
 pub fn classify(posted: Posted, version: NamedVersion, knows_session: bool, spoken: mcp::Era) -> Destination {
     let is_modern = match spoken {

@@ -1,4 +1,4 @@
-//! The heads of HTTP requests and responses, as far as MCP has a use for them.
+//! The heads of HTTP requests and responses: the parts that MCP uses.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -17,19 +17,19 @@ pub struct Headers<'a> {
     fields: Vec<(Cow<'a, str>, Cow<'a, [u8]>)>,
 }
 
-/// A field that must not be repeated stands in a head more than once, or its value is not text.
+/// The error for a field that occurs more than once although it must not be repeated, or whose value is not text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the header is repeated, or is not text")]
 pub struct AmbiguousHeader;
 
 impl<'a> Headers<'a> {
-    /// No fields.
+    /// A list without fields.
     #[must_use]
     pub const fn new() -> Self {
         Self { fields: Vec::new() }
     }
 
-    /// Adds a field after those that are there. Neither the name nor the value is checked.
+    /// Adds a field at the end. The name and the value are not checked.
     pub fn push(&mut self, name: impl Into<Cow<'a, str>>, value: impl Into<Cow<'a, str>>) {
         let value = match value.into() {
             Cow::Borrowed(value) => Cow::Borrowed(value.as_bytes()),
@@ -43,15 +43,15 @@ impl<'a> Headers<'a> {
         self.fields.iter().map(|(name, value)| (&**name, &**value))
     }
 
-    /// The values of all fields of a name, in order, without spaces and tabs around them.
+    /// The values of all fields with a name, in order, without spaces and tabs around the values.
     pub fn get_all(&self, name: &str) -> impl Iterator<Item = &[u8]> {
         self.iter().filter(move |(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| trim(value))
     }
 
-    /// The value of the only field of a name, without spaces and tabs around it; `None` if there is none.
+    /// The value of the only field with a name, without spaces and tabs around the value; `None` if there is no such field.
     ///
     /// # Errors
-    /// [`AmbiguousHeader`] if there are several, or the value is not UTF-8.
+    /// [`AmbiguousHeader`] if there are several such fields, or the value is not UTF-8.
     pub fn only(&self, name: &str) -> Result<Option<&str>, AmbiguousHeader> {
         let mut values = self.get_all(name);
         let Some(value) = values.next() else { return Ok(None) };
@@ -92,12 +92,12 @@ pub enum Method {
     Post,
     /// Ends a session.
     Delete,
-    /// Any other.
+    /// Any other method.
     Other,
 }
 
 impl Method {
-    /// The method with that name. Names are case-sensitive.
+    /// The method with this name. Names are case-sensitive.
     #[must_use]
     pub fn from_name(name: &str) -> Self {
         match name {
@@ -120,15 +120,15 @@ impl Method {
     }
 }
 
-/// The head of a request to the endpoint. The path is not a part of it: routing has matched it already.
+/// The head of a request to the MCP endpoint. It does not contain the path, which is the same for all requests to the endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RequestHead<'a> {
     /// The method.
     pub method: Method,
-    /// The authority that the request was made to, if it does not stand in the header `Host`: `:authority` of HTTP/2.
+    /// The authority that the request was made to, if it is not in the header `Host`: `:authority` of HTTP/2.
     pub authority: Option<Cow<'a, str>>,
-    /// The fields.
+    /// The header fields.
     pub headers: Headers<'a>,
 }
 
@@ -146,12 +146,12 @@ impl<'a> RequestHead<'a> {
 pub struct ResponseHead<'a> {
     /// The status code.
     pub status: u16,
-    /// The fields, without those that frame the body, such as `Content-Length`.
+    /// The header fields, without those that frame the body, such as `Content-Length`.
     pub headers: Headers<'a>,
 }
 
 impl<'a> ResponseHead<'a> {
-    /// A head of these parts.
+    /// A head with this status and these header fields.
     #[must_use]
     pub const fn new(status: u16, headers: Headers<'a>) -> Self {
         Self { status, headers }

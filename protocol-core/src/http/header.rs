@@ -1,8 +1,8 @@
 //! The header fields of Streamable HTTP: their names, and the values that repeat a part of the body (Streamable HTTP 2026-07-28, "Standard
 //! Headers" and "Custom Headers").
 //!
-//! `Mcp-Name` and `Mcp-Param-NAME` carry text of the body. Text that a field cannot carry as it is stands there in base64, as
-//! `=?base64?DIGITS?=`.
+//! `Mcp-Name` and `Mcp-Param-NAME` repeat text of the body. Text that the value of a field cannot contain as it is, is encoded in base64,
+//! as `=?base64?DIGITS?=`.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -17,7 +17,7 @@ use crate::json::{Json, Text};
 pub const ACCEPT: &str = "accept";
 /// The methods that the endpoint has.
 pub const ALLOW: &str = "allow";
-/// Instructions for caches.
+/// The instructions for caches.
 pub const CACHE_CONTROL: &str = "cache-control";
 /// The media type of the body.
 pub const CONTENT_TYPE: &str = "content-type";
@@ -31,11 +31,11 @@ pub const LOCATION: &str = "location";
 pub const METHOD: &str = "mcp-method";
 /// The tool, prompt, resource or task that the request in the body names.
 pub const NAME: &str = "mcp-name";
-/// The page that made the request.
+/// The origin of the page that made the request.
 pub const ORIGIN: &str = "origin";
 /// The beginning of the name of a field that repeats an argument.
 pub const PARAM_PREFIX: &str = "mcp-param-";
-/// The seconds after which a client may try again.
+/// The time in seconds after which a client may try again.
 pub const RETRY_AFTER: &str = "retry-after";
 /// The id of the session.
 pub const SESSION_ID: &str = "mcp-session-id";
@@ -55,12 +55,12 @@ pub fn is_session_id(text: &str) -> bool {
     (1..=MAX_SESSION_ID).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// The value of a field is neither visible ASCII nor proper base64 of UTF-8.
+/// The error for the value of a field that is neither visible ASCII nor valid base64 of UTF-8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the value of the header cannot be decoded")]
 pub struct Undecodable;
 
-/// Encodes text as the value of a field: as it is, or in base64 if a field cannot carry it, or if it looks like base64 itself.
+/// Encodes text as the value of a field: as it is, or in base64 if a field cannot contain it, or if it looks like a value in base64.
 ///
 /// ```
 /// use protocol_core::http::header::{decode, encode};
@@ -82,10 +82,10 @@ pub fn encode(text: &str) -> Cow<'_, str> {
     Cow::Owned(value)
 }
 
-/// Decodes the value of a field, which has no white space around it.
+/// Decodes the value of a field. There must be no white space around the value.
 ///
 /// # Errors
-/// [`Undecodable`].
+/// [`Undecodable`] if it is neither visible ASCII nor valid base64 of UTF-8.
 pub fn decode(value: &[u8]) -> Result<Cow<'_, str>, Undecodable> {
     match digits_of(value) {
         Some(digits) => {
@@ -100,7 +100,7 @@ pub fn decode(value: &[u8]) -> Result<Cow<'_, str>, Undecodable> {
 const BEGIN: &str = "=?base64?";
 const END: &str = "?=";
 
-/// The digits of a value in base64. A value with only the beginning or only the end of that form is plain text.
+/// The digits of a value in base64; `None` for plain text. A value with only the beginning or only the end of that form is plain text.
 fn digits_of(value: &[u8]) -> Option<&[u8]> {
     value.strip_prefix(BEGIN.as_bytes())?.strip_suffix(END.as_bytes())
 }
@@ -109,7 +109,7 @@ fn is_plain(value: &[u8]) -> bool {
     value.iter().all(|byte| byte.is_ascii_graphic() || matches!(byte, b' ' | b'\t'))
 }
 
-/// Decodes base64 with padding (RFC 4648, section 4). Bits that stand for nothing must be zero, so each text has one form.
+/// Decodes base64 with padding (RFC 4648, section 4). Unused bits at the end must be zero, so that each text has only one form.
 fn from_base64(digits: &[u8]) -> Option<Vec<u8>> {
     let (groups, rest) = digits.as_chunks::<4>();
     if !rest.is_empty() {
@@ -147,7 +147,7 @@ fn value_of(digit: u8) -> Option<u8> {
     Some(offset)
 }
 
-/// A header does not say what the body says (MCP 2026-07-28, error -32020).
+/// The error for a header field that contradicts the body (MCP 2026-07-28, error -32020).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Mismatch {
@@ -162,10 +162,10 @@ pub enum Mismatch {
     Different(Text),
 }
 
-/// The decoded value of the only field of a name.
+/// The decoded value of the only field with a name; `None` if there is no such field.
 ///
 /// # Errors
-/// [`Mismatch::Unreadable`] if there are several, or the value cannot be decoded.
+/// [`Mismatch::Unreadable`] if there are several such fields, or the value cannot be decoded.
 pub fn decoded<'h>(headers: &'h Headers<'_>, name: &str) -> Result<Option<Cow<'h, str>>, Mismatch> {
     let mut values = headers.get_all(name);
     match (values.next(), values.next()) {
@@ -177,7 +177,7 @@ pub fn decoded<'h>(headers: &'h Headers<'_>, name: &str) -> Result<Option<Cow<'h
 
 // ---- Arguments in headers ----
 
-/// The type of an argument that a header repeats.
+/// The type of an argument that a header field repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ParamKind {
@@ -189,44 +189,45 @@ pub enum ParamKind {
     Boolean,
 }
 
-/// An argument that a header repeats.
+/// An argument that a header field repeats.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Param {
     /// The name of the field.
     field: Text,
-    /// The names that lead to the argument, from the outermost object on.
+    /// The names of the members that lead to the argument, from the outermost object on.
     path: Vec<Text>,
     kind: ParamKind,
 }
 
-/// The arguments of one tool that headers repeat: the properties of its input schema with the annotation `x-mcp-header`.
+/// The arguments of one tool that header fields repeat: the properties of its input schema with the annotation `x-mcp-header`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ParamHeaders {
     params: Vec<Param>,
 }
 
-/// An annotation that is not allowed. A client leaves such a tool out of its list.
+/// The error for an annotation `x-mcp-header` that is not allowed. A client leaves a tool with this error out of its list.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidAnnotation {
     /// The name is not a token (RFC 9110, section 5.6.2).
     #[error("x-mcp-header is not a token")]
     Name,
-    /// Two names are equal but for their case.
+    /// Two names are equal, apart from upper and lower case.
     #[error("two properties have the header {0}")]
     Repeated(Text),
     /// The property is neither text, nor an integer, nor a boolean.
     #[error("the property of the header {0} is neither a string, nor an integer, nor a boolean")]
     Type(Text),
-    /// There are more than 100 annotations, more than servers accept fields.
+    /// There are more than 100 annotations. Servers accept no more header fields than about that many.
     #[error("more than {MAX_PARAMS} properties have x-mcp-header")]
     TooMany,
-    /// The annotation is not on a property, or on one that is reached by more than `properties`.
+    /// The annotation is not on a property, or on a property that is not always at the same place, since keywords other than `properties`
+    /// lead to it.
     #[error("x-mcp-header is not on a property that is always at the same place")]
     Place,
 }
 
-/// An argument has another type than its annotated property. The call must not be sent.
+/// The error for an argument that has another type than its annotated property. The call must not be sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the argument of the header {0} has the wrong type")]
 pub struct WrongArgument(pub Text);
@@ -260,7 +261,7 @@ impl ParamHeaders {
     /// Reads the annotations of an input schema.
     ///
     /// # Errors
-    /// [`InvalidAnnotation`].
+    /// [`InvalidAnnotation`] if an annotation is not allowed.
     pub fn of_schema(schema: &Json) -> Result<Self, InvalidAnnotation> {
         let mut found = Self::default();
         found.read_schema(schema.as_bytes(), Some(&mut Vec::new()))?;
@@ -273,7 +274,7 @@ impl ParamHeaders {
         self.params.is_empty()
     }
 
-    /// Reads one schema. `path` leads to it; it is `None` if the place of its values is not fixed.
+    /// Reads one schema. `path` leads to the values that the schema describes; it is `None` if they are not always at the same place.
     fn read_schema(&mut self, schema: &[u8], mut path: Option<&mut Vec<Text>>) -> Result<(), InvalidAnnotation> {
         for (key, value) in Members::of(schema).into_iter().flatten() {
             let name = key.name();
@@ -325,10 +326,10 @@ impl ParamHeaders {
         Ok(())
     }
 
-    /// Adds the fields for these arguments of a call. An argument that is absent or `null` has no field.
+    /// Adds the fields that repeat these arguments of a call. An argument that is missing or `null` has no field.
     ///
     /// # Errors
-    /// [`WrongArgument`]; some fields may have been added.
+    /// [`WrongArgument`] if an argument has the wrong type; some fields may have been added by then.
     pub fn write(&self, arguments: &Json, headers: &mut Headers<'_>) -> Result<(), WrongArgument> {
         for param in &self.params {
             let Some(value) = argument(arguments.as_bytes(), &param.path) else { continue };
@@ -344,11 +345,11 @@ impl ParamHeaders {
         Ok(())
     }
 
-    /// Checks the fields against the arguments of a call: there is a field exactly for each argument that is neither absent nor `null`, and
-    /// they agree. Whole numbers are compared by value. `arguments` is checked JSON.
+    /// Checks the fields against the arguments of a call: each argument must have a field that agrees with it, unless it is missing or
+    /// `null`, and then it must have none. Whole numbers are compared by value. `arguments` must be JSON that was checked.
     ///
     /// # Errors
-    /// [`Mismatch`].
+    /// [`Mismatch`] if the fields contradict the arguments.
     pub fn check(&self, arguments: &[u8], headers: &Headers<'_>) -> Result<(), Mismatch> {
         for param in &self.params {
             let field = decoded(headers, &param.field)?;
@@ -368,7 +369,7 @@ fn argument<'a>(arguments: &'a [u8], path: &[Text]) -> Option<&'a [u8]> {
     path.iter().try_fold(arguments, |value, name| member(value, name)).filter(|value| *value != b"null")
 }
 
-/// Returns `true` if a field says the same as an argument of any type.
+/// Returns `true` if the value of a field equals an argument of any type.
 fn agrees(argument: &[u8], field: &str) -> bool {
     match Kind::of(argument) {
         Kind::String => string(argument).as_deref() == Some(field),
@@ -405,7 +406,7 @@ fn whole_number(text: &[u8]) -> Option<i128> {
         [_, b'+', digits @ ..] | [_, digits @ ..] if is_number(digits) => core::str::from_utf8(digits).ok()?.parse::<i64>().ok()?,
         _ => return None,
     };
-    // Zeros at the end are dropped first, so that the rest is whole only if the power of ten that is left is not negative.
+    // Zeros at the end are moved into the power of ten. The number is whole only if that power is not negative then.
     let mut value: i128 = 0;
     let mut power = exponent;
     let mut zeros: u32 = 0;

@@ -1,4 +1,4 @@
-//! The bounds and the times of an HTTP server and of an HTTP client.
+//! The bounds and the time limits of an HTTP server and of an HTTP client.
 
 use core::time::Duration;
 
@@ -6,27 +6,29 @@ use core::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HttpLimits {
-    /// The longest body of a request, in bytes. A longer one is answered with 413. Default: 4 MiB.
+    /// The longest body of a request, in bytes. A longer body is answered with 413. Default: 4 MiB.
     pub body_bytes: usize,
     /// The maximum number of messages in a batch (MCP 2025-03-26 only). Default: 64, as in [`crate::Limits::batch`].
     pub batch: usize,
-    /// The maximum number of HTTP exchanges at the same time. More are answered with 503. Default: 16 384.
+    /// The maximum number of HTTP exchanges at the same time. Further requests are answered with 503. Default: 16 384.
     pub exchanges: usize,
-    /// The maximum number of sessions with a handshake. An `initialize` beyond it is answered with 503. Default: 10 000.
+    /// The maximum number of sessions with a handshake. A further `initialize` is answered with 503. Default: 10 000.
     pub sessions: usize,
-    /// The maximum number of `subscriptions/listen` at the same time. More are answered with 503. Default: 1024.
+    /// The maximum number of `subscriptions/listen` at the same time. Further ones are answered with 503. Default: 1024.
     pub listens: usize,
-    /// The maximum number of open GET streams of one session. One more ends the oldest: its client is most likely gone. Default: 4.
+    /// The maximum number of open GET streams of one session. A further one ends the oldest, whose client has most likely disconnected.
+    /// Default: 4.
     pub get_streams: usize,
-    /// The number of frames of a session that wait for a GET stream at which its channel is stopped. Default: 64.
+    /// The number of frames of a session that wait for a GET stream, from which the channel of the session is stopped. Default: 64.
     pub waiting_frames: usize,
-    /// The number of bytes that wait on one exchange at which the lane is stopped, until half of them were read. Default: 256 KiB.
+    /// The number of bytes that wait on one HTTP exchange, above which its lane is stopped, until at most half as many wait. Default: 256
+    /// KiB.
     pub output_bytes: usize,
-    /// The maximum number of events of one stream that are kept for replay. The oldest are dropped. Default: 256.
+    /// The maximum number of events of one stream that are kept for replay. Beyond it the oldest event is dropped. Default: 256.
     pub replay_events: usize,
-    /// The maximum number of streams of one session that are kept for replay alone. The oldest are forgotten. Default: 256.
+    /// The maximum number of streams of one session that are kept only for replay. Beyond it the oldest stream is dropped. Default: 256.
     pub replay_streams: usize,
-    /// The maximum number of bytes of one session that are kept for replay, over all its streams. Default: 4 MiB.
+    /// The maximum number of bytes that are kept for replay, over all streams of one session. Default: 4 MiB.
     pub replay_bytes: usize,
 }
 
@@ -48,22 +50,24 @@ impl Default for HttpLimits {
     }
 }
 
-/// The times of an [`HttpServer`](super::HttpServer).
+/// The time limits of an [`HttpServer`](super::HttpServer).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HttpTimeouts {
     /// The time without output after which a comment is sent on a stream, and after which a response that has not begun becomes a stream.
     /// Default: 15 s.
     pub keep_alive: Duration,
-    /// The time after which a session ends that has no open stream and no request at work. Default: 30 min.
+    /// The time after which a session ends if it has no open stream and owes no reply. Default: 30 min.
     pub session_idle: Duration,
-    /// The time from the response to `initialize` within which the client must send something more. Default: 60 s.
+    /// The time within which the client must make another request after the response to `initialize`; otherwise the session ends. Default:
+    /// 60 s.
     pub initialized: Duration,
-    /// The time for which the events of a stream without an exchange are kept after its last response. Default: 2 min.
+    /// The time for which a stream without an HTTP exchange is kept once no reply is owed on it. Default: 2 min.
     pub replay: Duration,
-    /// The time for which the events of a stream without an exchange are kept while a request on it is at work. Default: 30 min.
+    /// The time for which a stream without an HTTP exchange is kept while a reply is owed on it. Default: 30 min.
     pub detached: Duration,
-    /// The time after which a client is told to come back, when the server closes a stream that goes on. Default: 1 s.
+    /// The time after which a client should resume a stream that the server has closed with [`suspend`](super::HttpServer::suspend).
+    /// Default: 1 s.
     pub retry: Duration,
 }
 
@@ -84,34 +88,39 @@ impl Default for HttpTimeouts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HttpClientLimits {
-    /// The maximum number of requests of the session that wait for a response. One more is given up at once. It is above
-    /// [`crate::Limits::in_flight`], so that a session never meets it. Default: 2048.
+    /// The maximum number of requests of the session that wait for a response. A further request is lost at once. The default is above that
+    /// of [`crate::Limits::in_flight`], so that no session reaches it. Default: 2048.
     pub calls: usize,
-    /// The maximum number of notifications and answers whose POST is not acknowledged. More wait; answers do from twice as many on, since the
-    /// server may wait for one before it acknowledges anything, and are dropped while as many as [`calls`](Self::calls) wait. Default: 64.
+    /// The maximum number of notifications and answers that are posted and not acknowledged. Further notifications wait. Further answers
+    /// wait only from twice this number on, since the server may wait for an answer before it acknowledges anything; they are dropped while
+    /// [`calls`](Self::calls) answers wait. Default: 64.
     pub messages: usize,
-    /// The number of frames that wait to be posted at which the channel of the session is stopped, until half of them are left. Default: 256.
+    /// The number of frames that wait to be posted, from which the channel of the session is stopped, until at most half as many wait.
+    /// Default: 256.
     pub waiting_frames: usize,
-    /// The number of bytes of such frames at which the channel is stopped. Default: 4 MiB.
+    /// The number of bytes of frames that wait to be posted, from which the channel of the session is stopped, until at most half as many
+    /// wait. Default: 4 MiB.
     pub waiting_bytes: usize,
-    /// The longest frame that is read: a body in JSON, or the data of one event. Default: 16 MiB.
+    /// The longest frame that is read, in bytes: a body in JSON, or the data of one event. Default: 16 MiB.
     pub frame_bytes: usize,
-    /// The longest body of a response with an error status that is read. Default: 64 KiB.
+    /// The longest body of a response with an error status that is read, in bytes. Default: 64 KiB.
     pub error_bytes: usize,
     /// The longest session id and the longest id of an event, in bytes. Default: 1024.
     pub id_bytes: usize,
-    /// The number of attempts, one after another and without anything new, after which a stream is not resumed any longer. Default: 5.
+    /// The number of attempts without a new event, one after another, after which a stream is no longer resumed. Default: 5.
     pub attempts: u32,
     /// The maximum number of redirections that one request follows. Default: 3.
     pub redirects: u8,
-    /// The maximum number of tools whose arguments are repeated in headers; further ones are called without. Default: 1024.
+    /// The maximum number of tools whose arguments are repeated in headers. Further tools are called without these headers. Default: 1024.
     pub tools: usize,
-    /// The maximum number of pages of the list of tools that are read to find one that a server wants headers for. Default: 32.
+    /// The maximum number of pages of the list of tools that the client reads by itself, after a server has missed a header of a tool.
+    /// Default: 32.
     pub pages: u32,
-    /// The maximum number of results that are kept ([`HttpClientConfig::cache`](super::HttpClientConfig::cache)). Beyond it the one is
-    /// dropped that would be first. Default: 256.
+    /// The maximum number of cached results ([`HttpClientConfig::cache`](super::HttpClientConfig::cache)). Beyond it the result that would
+    /// expire first is dropped. Default: 256.
     pub cache_results: usize,
-    /// The maximum number of bytes of such results and of the parameters that they belong to. A longer result is not kept. Default: 4 MiB.
+    /// The maximum number of bytes of all cached results and of the parameters of their requests. A longer result is not cached. Default: 4
+    /// MiB.
     pub cache_bytes: usize,
 }
 
@@ -135,32 +144,32 @@ impl Default for HttpClientLimits {
     }
 }
 
-/// The times of an [`HttpClient`](super::HttpClient). Those of a call are the session's ([`crate::CallTimeouts`]).
+/// The time limits of an [`HttpClient`](super::HttpClient). The session has the time limits of calls ([`crate::CallTimeouts`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HttpClientTimeouts {
     /// The longest time that a server may take to acknowledge a notification or an answer. Default: 30 s.
     pub acknowledge: Duration,
-    /// The longest time that the handshake takes that is repeated since the server has forgotten the session, and that a server of
-    /// 2024-11-05 takes to name the address for messages. Default: 10 s.
+    /// The longest time that a handshake may take that is repeated since the server has forgotten the HTTP session. Also the longest time
+    /// that a server of 2024-11-05 may take to name the address for messages. Default: 10 s.
     pub reopen: Duration,
-    /// The longest time for which requests wait, once the handshake is made, for the server to open the stream of messages that belong to no
-    /// call. Default: 250 ms.
+    /// The longest time for which requests wait after the handshake until the server has opened the news stream, which has the messages
+    /// that belong to no call ([`HttpClientConfig::news`](super::HttpClientConfig::news)). Default: 250 ms.
     pub news: Duration,
-    /// The time for which a stream is left open whose response has come; the server is to end it. Default: 1 s.
+    /// The time for which a stream is left open once its response has come, so that the server can end it. Default: 1 s.
     pub linger: Duration,
-    /// The time after which a stream that broke is resumed for the first time, if the server names none. It doubles with each further
-    /// attempt, and a quarter of it at most is added by chance. Default: 1 s.
+    /// The time after which a stream that broke is resumed for the first time, if the server names no time. It doubles with each further
+    /// attempt. A random part of at most a quarter is added to each wait. Default: 1 s.
     pub retry: Duration,
-    /// The longest time between two attempts, unless the server names a longer one. A stream that lived as long has not failed. Default:
-    /// 30 s.
+    /// The longest time between two attempts, unless the server names a longer time. If a stream was open for at least this time, its break
+    /// counts as the first failure again. Default: 30 s.
     pub retry_max: Duration,
-    /// The longest time for which a server can put the next attempt off by `Retry-After`. Default: 5 min.
+    /// The longest time by which a server can delay the next attempt with `Retry-After`. Default: 5 min.
     pub retry_after_max: Duration,
-    /// The longest time for which a result is kept ([`HttpClientConfig::cache`](super::HttpClientConfig::cache)), whatever the server allows.
-    /// Default: 1 h.
+    /// The longest time for which a result is cached ([`HttpClientConfig::cache`](super::HttpClientConfig::cache)), even if the server
+    /// allows more. Default: 1 h.
     pub cache_max: Duration,
-    /// The longest time that the server may take to end the session, when the client closes. Default: 2 s.
+    /// The longest time that the server may take to end the HTTP session, when the client closes. Default: 2 s.
     pub close: Duration,
 }
 

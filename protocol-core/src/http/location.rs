@@ -1,4 +1,4 @@
-//! The address of an endpoint, and references to others of the same origin (RFC 3986, section 5).
+//! The address of an endpoint, and references to other addresses of the same origin (RFC 3986, section 5).
 
 use alloc::format;
 use alloc::string::String;
@@ -10,7 +10,7 @@ use crate::json::Text;
 /// The longest reference that is followed, in bytes.
 const MAX_REFERENCE: usize = 8 * 1024;
 
-/// A text is not a URL of HTTP.
+/// The error for text that is not a URL of HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not an address of the form http://HOST/PATH or https://HOST/PATH")]
 pub struct InvalidUrl;
@@ -20,6 +20,7 @@ pub struct InvalidUrl;
 pub(super) struct Location {
     /// Scheme, host and port, as they were written.
     origin: Text,
+    /// The path and the query.
     target: Text,
 }
 
@@ -30,7 +31,7 @@ impl Location {
         Ok(Self { origin: origin.into(), target: rooted(rest).into() })
     }
 
-    /// The path and the query, which is what a request names.
+    /// The path and the query, as a request names them.
     pub(super) fn target(&self) -> &Text {
         &self.target
     }
@@ -40,7 +41,7 @@ impl Location {
         self.target = target;
     }
 
-    /// The target that a reference leads to, from the target `base`; `None` if it is malformed, or leads to another origin.
+    /// Resolves a reference relative to the target `base`; `None` if the reference is malformed, or leads to another origin.
     pub(super) fn resolve(&self, base: &str, reference: &str) -> Option<Text> {
         if !is_proper(reference) {
             return None;
@@ -63,7 +64,7 @@ impl Location {
             None => String::from(base),
             Some(b'/') => String::from(reference),
             Some(b'?') => format!("{path}{reference}"),
-            // The first segment of a relative path has no colon: with one it is a scheme.
+            // With a colon in its first segment, the reference is not a relative path: it begins with a scheme.
             Some(_) if reference.split(['/', '?']).next()?.contains(':') => return None,
             Some(_) => format!("{}/{reference}", path.rsplit_once('/').map_or("", |(folder, _)| folder)),
         };
@@ -76,7 +77,7 @@ fn is_proper(reference: &str) -> bool {
     reference.len() <= MAX_REFERENCE && reference.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\')
 }
 
-/// Splits a URL after its host and port. `None` if it has no scheme.
+/// Splits a URL after its host and port. `None` if the URL has no scheme.
 fn split_origin(url: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = url.split_once("://")?;
     if scheme.is_empty() || !scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
@@ -86,7 +87,7 @@ fn split_origin(url: &str) -> Option<(&str, &str)> {
     url.split_at_checked(url.len().saturating_sub(rest.len()).saturating_add(host))
 }
 
-/// A path and a query that begin at the root, without a fragment and without the segments `.` and `..`.
+/// Makes a path and a query from a reference: begins the path with `/`, drops the fragment, and resolves the segments `.` and `..`.
 fn rooted(reference: &str) -> String {
     let reference = reference.split('#').next().unwrap_or_default();
     let end = reference.find('?').unwrap_or(reference.len());

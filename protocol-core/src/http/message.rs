@@ -1,4 +1,4 @@
-//! The body of a POST, as far as HTTP depends on it: the kind of message, and the parts of a request that headers repeat.
+//! The parts of a message on which HTTP depends: its kind, the number of a request, and the members that headers repeat.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -13,19 +13,19 @@ use crate::json::write::{Object, push_json, write_integer};
 use crate::json::{Frame, Json, Text};
 use crate::wire::{self, Element, Envelope, Malformed, WireId};
 
-/// The key of `_meta` that every request without a handshake has.
+/// The key in `_meta` of the version, which every request without a handshake names.
 const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-/// The other one.
+/// The key in `_meta` of the capabilities of the client, which every request without a handshake names.
 const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 /// The beginning of the keys of `_meta` that the protocol defines.
 const META_PREFIX: &str = "io.modelcontextprotocol/";
 /// The keys of `_meta` on which no result depends.
 const META_NEUTRAL: [&str; 5] = ["progressToken", "traceparent", "tracestate", "baggage", "io.modelcontextprotocol/logLevel"];
-/// The maximum number of messages in a batch of a server, that of [`crate::Limits::batch`].
+/// The maximum number of messages in a batch of a server: the default of [`crate::Limits::batch`].
 const MAX_BATCH: usize = 64;
-/// The deepest nesting of a body, that of [`crate::Limits::json_depth`].
+/// The deepest nesting of a body: the default of [`crate::Limits::json_depth`].
 const DEPTH: u8 = 128;
-/// The longest id, that of [`crate::Limits::id_bytes`].
+/// The longest id in bytes: the default of [`crate::Limits::id_bytes`].
 const ID_BYTES: usize = 1024;
 
 /// The contents of a body.
@@ -33,7 +33,7 @@ const ID_BYTES: usize = 1024;
 pub(super) enum Body {
     Message(Message),
     Batch(Batch),
-    /// Neither, with the id and the error to answer it with.
+    /// Neither, with the error to reply with, and the id if it could be read.
     Malformed(Option<WireId>, RpcError),
 }
 
@@ -47,7 +47,7 @@ pub(super) enum Message {
 /// An array of messages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Batch {
-    /// The number of elements that are answered: requests, and those that are not well-formed.
+    /// The number of elements that get a reply: requests, and malformed elements with an id.
     pub(super) replies: usize,
 }
 
@@ -65,25 +65,25 @@ impl Request {
         Self { id, method, params }
     }
 
-    /// The version that `_meta` names, if it does, even if not by text.
     fn meta(&self) -> Option<&[u8]> {
         member(self.params.as_bytes(), "_meta")
     }
 
+    /// Returns `true` if `_meta` names a version, even if the version is not text.
     pub(super) fn names_version(&self) -> bool {
         self.meta().is_some_and(|meta| member(meta, META_VERSION).is_some())
     }
 
-    /// The version that `_meta` names, if `_meta` has both members that are required, with the right types. Otherwise the session refuses
-    /// the request, before its headers are compared.
+    /// The version that `_meta` names; `None` if one of the two required members of `_meta` is missing or has the wrong type. In that case
+    /// the headers are not compared, and the session refuses the request.
     pub(super) fn version(&self) -> Option<Cow<'_, str>> {
         let meta = self.meta()?;
         member(meta, META_CAPABILITIES).filter(|value| Kind::of(value) == Kind::Object)?;
         string(member(meta, META_VERSION)?)
     }
 
-    /// The member of the parameters that `Mcp-Name` repeats, if the method has one: its text, `None` if the session will refuse the request
-    /// for lack of it.
+    /// The member of the parameters that `Mcp-Name` repeats. `None` if the method has no such member, and `Some(None)` if the member is
+    /// missing or not text, so that the session will refuse the request.
     pub(super) fn name(&self) -> Option<Option<Cow<'_, str>>> {
         let key = match &*self.method {
             "tools/call" | "prompts/get" => "name",
@@ -106,12 +106,12 @@ impl Request {
         &*self.method == "subscriptions/listen"
     }
 
-    /// The arguments of a call of a tool, as a value of its own.
+    /// The arguments of a call of a tool, as owned JSON.
     pub(super) fn arguments_json(&self) -> Json {
         self.params.member("arguments").unwrap_or_else(Json::empty_object)
     }
 
-    /// The members of `_meta` that name the caller, as they are written.
+    /// Copies the members of `_meta` that name the caller, exactly as they are written.
     pub(super) fn write_caller(&self, object: &mut Object<'_>) {
         for (key, value) in self.meta().and_then(Members::of).into_iter().flatten() {
             if key.name().starts_with(META_PREFIX) {
@@ -120,8 +120,8 @@ impl Request {
         }
     }
 
-    /// The parameters on which the result depends, as they are written. `None` if the request repeats another one with answers, since its
-    /// result depends on that, too.
+    /// The parameters on which the result depends, exactly as they are written. `None` for a retry, whose result also depends on its
+    /// answers.
     pub(super) fn identity(&self) -> Option<Bytes> {
         let mut out = Vec::new();
         let mut is_retry = false;
@@ -157,7 +157,7 @@ impl Request {
     }
 }
 
-/// Reads a body that has at most `batch` messages.
+/// Reads the body of a POST, in which a batch may have at most `batch` messages.
 pub(super) fn read(body: &Bytes, batch: usize) -> Body {
     let frame = Frame::new(body);
     wire::read(
@@ -192,10 +192,11 @@ fn invalid(violation: Violation) -> RpcError {
 /// The id in the body of a refusal.
 #[derive(Clone, Debug)]
 pub(super) enum ErrorId {
-    /// No member `id`, as MCP 2026-07-28 has it where no request is meant.
+    /// No member `id`: in MCP 2026-07-28, an error that belongs to no request.
     Absent,
-    /// `null`, as JSON-RPC has it.
+    /// `null`: in earlier revisions and in JSON-RPC, an error that belongs to no request.
     Null,
+    /// The id of the request.
     Of(WireId),
 }
 
@@ -220,7 +221,7 @@ pub(super) fn error(id: &ErrorId, error: &RpcError) -> Bytes {
     out.into()
 }
 
-/// A frame of the session of a client.
+/// A frame that the session of a client sends.
 pub(super) enum Outgoing {
     /// A request, with its number.
     Request(u64, Request),
@@ -234,7 +235,7 @@ pub(super) enum Outgoing {
     Unknown,
 }
 
-/// Reads a frame of the session of a client.
+/// Reads a frame that the session of a client sends.
 pub(super) fn outgoing(frame: &Bytes) -> Outgoing {
     let text = Frame::new(frame);
     let one = |element: Element<'_>| match element {
@@ -254,14 +255,14 @@ pub(super) fn outgoing(frame: &Bytes) -> Outgoing {
     wire::read(frame, options(None), one, |_| Outgoing::Unknown)
 }
 
-/// A frame of a server, as far as it ends requests of the client.
+/// A frame of a server, and the requests of the client that it ends.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Incoming {
-    /// It is not well-formed.
+    /// The frame is not a valid message.
     Malformed,
-    /// It ends no request.
+    /// A request or a notification, which ends no request.
     Message,
-    /// The response to the request with that number, if it can be one of ours.
+    /// The response to the request with this number; `None` if the id cannot be one of ours.
     Response(Option<u64>),
     /// An error that names no request.
     Error,
@@ -281,7 +282,7 @@ pub(super) fn incoming(frame: &Bytes) -> Incoming {
     wire::read(frame, options(Some(MAX_BATCH)), one, |all| Incoming::Batch(all.into_iter().filter_map(number).collect()))
 }
 
-/// Writes the error of a response once more, as the response to the request with this number. `None` if there is no error.
+/// Writes the error of a response as the error response to the request with this number. `None` if the response has no error.
 pub(super) fn readdressed(frame: &[u8], number: u64) -> Option<Bytes> {
     let error = member(frame, "error").filter(|error| Kind::of(error) == Kind::Object)?;
     let mut out = Vec::new();

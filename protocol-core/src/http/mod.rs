@@ -1,7 +1,7 @@
-//! MCP over Streamable HTTP, as sans-IO machines: everything between the head and the body of an HTTP request and the frames of a session.
+//! MCP over Streamable HTTP, as sans-IO machines: they convert between the heads and bodies of HTTP messages and the frames of sessions.
 //!
-//! [`HttpServer`] is the server's end, and [`HttpClient`] the client's. Parsing HTTP and keeping its connections is left to a library. Every
-//! other module takes values and returns values:
+//! [`HttpServer`] is the server's end, and [`HttpClient`] the client's. An HTTP library must parse HTTP and keep the connections. The parts
+//! of the protocol that can be used alone are in modules of their own:
 //!
 //! | Module | Contents |
 //! |---|---|

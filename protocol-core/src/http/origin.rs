@@ -1,9 +1,9 @@
-//! The checks of `Host` and `Origin`, which keep web pages from reaching a server on the machine of their reader (Transports 2025-11-25,
-//! "Security Warning").
+//! The checks of `Host` and `Origin`. They prevent that a web page in a browser reaches a server on the same machine (Transports
+//! 2025-11-25, "Security Warning").
 //!
-//! A page can make the browser send requests to any address, and by rebinding the name of its own host even read the replies. The browser
-//! says in `Host` which name it believes to talk to, and in `Origin` which page is asking. The checks come before everything else: a
-//! request that was refused has had no effect.
+//! A page can make its browser send requests to any address. If the page also rebinds the name of its own host to that address, it can even
+//! read the replies. `Host` has the name of the host that the browser asks for, and `Origin` the origin of the page. The checks come before
+//! everything else, so a request that fails them has no effect.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -16,22 +16,22 @@ use crate::json::Text;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Allowed {
-    /// Those of this machine, with any port: `localhost`, `127.0.0.1` and `[::1]`. The default.
+    /// This machine, with any port: `localhost`, `127.0.0.1` and `[::1]`. This is the default.
     #[default]
     Loopback,
-    /// Those that are listed, beside those of this machine if `loopback` is `true`.
+    /// The entries of a list and, if `loopback` is `true`, this machine.
     Listed {
         /// Hosts such as `example.com` (any port) or `example.com:8443`; origins such as `https://example.com`, or `null`.
         list: Vec<Text>,
         /// `true` to accept this machine, too.
         loopback: bool,
     },
-    /// All: there is no check. For servers whose proxy checks, and for servers that no browser can reach.
+    /// Everything, without a check. Use it only if a proxy makes the check, or if no browser can reach the server.
     Any,
 }
 
 impl Allowed {
-    /// Accepts these alone.
+    /// Accepts only the entries of `list`.
     pub fn only(list: impl IntoIterator<Item = impl Into<Text>>) -> Self {
         Self::Listed { list: list.into_iter().map(Into::into).collect(), loopback: false }
     }
@@ -49,18 +49,18 @@ impl Allowed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Forbidden {
-    /// No host is named, several are, or one that is not accepted.
+    /// The request names no host, several hosts, or a host that is not accepted.
     #[error("this host is not served")]
     Host,
-    /// Several origins are named, or one that is not accepted.
+    /// The request names several origins, or an origin that is not accepted.
     #[error("this origin is not allowed")]
     Origin,
 }
 
-/// Checks the host and the origin of a request. A request without an origin does not come from a page, and passes.
+/// Checks the host and the origin of a request. A request without an origin does not come from a page, and passes the check of the origin.
 ///
 /// # Errors
-/// [`Forbidden`].
+/// [`Forbidden`] if the host or the origin is not accepted.
 pub fn check(head: &RequestHead<'_>, hosts: &Allowed, origins: &Allowed) -> Result<(), Forbidden> {
     check_host(head, hosts)?;
     check_origin(&head.headers, origins)
@@ -133,7 +133,7 @@ impl<'a> Host<'a> {
         matches!(&*self.name, "localhost" | "127.0.0.1" | "[::1]")
     }
 
-    /// Returns `true` if this entry of a list names `host`: with its port, if the entry has one.
+    /// Returns `true` if this entry of a list accepts `host`. If the entry has a port, the port must be equal, too.
     fn admits(&self, host: &Host<'_>) -> bool {
         self.name == host.name && (self.port.is_none() || self.port == host.port)
     }
@@ -147,7 +147,7 @@ pub(super) struct Origin<'a> {
 }
 
 impl<'a> Origin<'a> {
-    /// Reads an origin, with the default port of its scheme filled in. `None` for `null` and for anything else that is not an origin.
+    /// Reads an origin, and adds the default port of its scheme if it has none. `None` for `null` and any other text that is not an origin.
     pub(super) fn parse(text: &'a str) -> Option<Self> {
         let (scheme, host) = text.split_once("://")?;
         let mut host = Host::parse(host)?;
@@ -165,7 +165,7 @@ impl<'a> Origin<'a> {
         Some(Self { scheme, host })
     }
 
-    /// Returns `true` for an origin of HTTP.
+    /// Returns `true` for an origin with the scheme `http` or `https`.
     pub(super) fn is_web(&self) -> bool {
         matches!(&*self.scheme, "http" | "https")
     }

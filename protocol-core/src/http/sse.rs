@@ -1,8 +1,8 @@
-//! Server-sent events (HTML Living Standard, "Server-sent events"), the form in which HTTP carries a stream of frames.
+//! Server-sent events (HTML Living Standard, "Server-sent events"), the form in which a stream of frames is sent over HTTP.
 //!
-//! An event is a block of lines that a blank line ends. The line `data: TEXT` carries a frame, `id: TEXT` names the point in the stream
-//! that is reached with the event, `retry: DIGITS` is the time in milliseconds after which a client may reconnect, and a line that begins
-//! with a colon is a comment, a sign of life.
+//! An event is a block of lines that a blank line ends. The line `data: TEXT` contains a frame. `id: TEXT` identifies the event, so that a
+//! client can resume the stream after it. `retry: DIGITS` is the time in milliseconds after which a client may reconnect. A line that
+//! begins with a colon is a comment, which only shows that the connection is alive.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -18,22 +18,22 @@ use crate::sink::FrameSink;
 
 /// The byte order mark that may stand at the beginning of a stream.
 const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
-/// The longest addition to the data in a line that carries data: the mark, the name of the field, a colon and a space.
+/// The maximum number of bytes before the data in a line of data: the byte order mark, the name of the field, a colon and a space.
 const MAX_PREFIX: usize = BYTE_ORDER_MARK.len() + "data: ".len();
-/// The longest time that a server can ask a client to wait before it reconnects.
+/// The longest time that a server can ask a client to wait before the client reconnects.
 const MAX_RETRY: Duration = Duration::from_secs(5 * 60);
-/// Data that is a smaller part of a piece of the stream than one in so many is copied, so that it does not keep the piece alive.
+/// Data that is shorter than 1/`MIN_PART` of its piece of the stream is copied, so that it does not keep the piece alive.
 const MIN_PART: usize = 8;
-/// The largest piece of which any part may keep it alive.
+/// The length in bytes up to which a piece may be kept alive by any data in it, so that this data is not copied.
 const SMALL_PIECE: usize = 4 * 1024;
-/// Frames of at least this length are written from their own memory; shorter ones are copied together.
+/// The length in bytes from which a frame is written from its own memory. Shorter frames are copied into one piece.
 const GATHERED: usize = 4 * 1024;
 
-/// Bounds of a [`Decoder`].
+/// The bounds of a [`Decoder`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DecoderLimits {
-    /// The longest data of one event, in bytes, and nearly the longest line of any kind. Default: 16 MiB.
+    /// The longest data of one event, in bytes. It also bounds lines of any kind, which may be a few bytes longer. Default: 16 MiB.
     pub event_bytes: usize,
     /// The longest id and the longest name of an event, in bytes. Default: 1024.
     pub id_bytes: usize,
@@ -64,15 +64,15 @@ pub enum DecodeError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Event {
-    /// The name; empty if it has none.
+    /// The name; empty if the event has none.
     pub name: Text,
-    /// The data: the lines that carry it, joined by line feeds. UTF-8, possibly empty.
+    /// The data: all lines of data, joined by line feeds. It is UTF-8, and may be empty.
     pub data: Bytes,
 }
 
 impl Event {
-    /// Returns `true` if the data is a frame: the event has no name or the name `message`, and is not empty. An event with an id and empty
-    /// data only gives a client the id to resume from (Transports 2025-11-25, "Sending Messages to the Server").
+    /// Returns `true` if the data is a frame: the event has no name or the name `message`, and its data is not empty. An event with an id
+    /// and empty data only gives a client an id to resume from (Transports 2025-11-25, "Sending Messages to the Server").
     #[must_use]
     pub fn is_message(&self) -> bool {
         (self.name.is_empty() || self.name == "message") && !self.data.is_empty()
@@ -93,25 +93,25 @@ pub enum Item {
     Comment,
 }
 
-/// Splits a stream of bytes into events, however the bytes are split into pieces.
+/// Splits a stream of bytes into events. The events do not depend on how the bytes were split into pieces.
 ///
-/// [`feed`](Self::feed) it a piece and take [`next_item`](Self::next_item) until there is none. Data that arrives in one line within one
-/// piece is a slice of the piece. A decoder holds at most one incomplete event and the piece that was fed last.
+/// Pass each piece to [`feed`](Self::feed), and call [`next_item`](Self::next_item) until it returns `None`. Data that arrives in one line
+/// within one piece is a slice of the piece. A decoder holds at most one incomplete event and the piece that was fed last.
 ///
-/// A line ends with a line feed, a carriage return, or both. A block that the stream breaks off in is dropped with its id, so there is
-/// nothing to do at the end of a stream.
+/// A line ends with a line feed, a carriage return, or both. If the stream ends within a block, the block is dropped together with its id,
+/// so there is nothing to do at the end of a stream.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     limits: DecoderLimits,
     /// Bytes that are not yet read.
     input: Bytes,
-    /// The length of the piece that `input` is the rest of.
+    /// The length of the whole piece, of which `input` is the rest.
     piece: usize,
     /// The beginning of the line that `input` continues.
     line: Vec<u8>,
     /// `true` until the first line, which may begin with a byte order mark, is complete.
     is_first_line: bool,
-    /// `true` after a carriage return: a line feed that follows belongs to it.
+    /// `true` after a carriage return: a line feed that follows belongs to the same line end.
     after_return: bool,
     block: Block,
     last_event_id: Option<Text>,
@@ -123,7 +123,7 @@ pub struct Decoder {
 struct Block {
     name: Text,
     data: Data,
-    /// The last id in the block. The inner option is `None` for an empty one.
+    /// The last id in the block. The inner option is `None` if this id is empty.
     id: Option<Option<Text>>,
 }
 
@@ -181,14 +181,14 @@ impl Decoder {
         }
     }
 
-    /// A decoder at the beginning of a stream that continues another one, whose last id was `last_event_id`. A stream that breaks before
-    /// its first id is resumed from there once more.
+    /// A decoder at the beginning of a stream that continues another stream, whose last id was `last_event_id`. If the new stream breaks
+    /// before its first id, it can be resumed from `last_event_id` again.
     #[must_use]
     pub fn resumed(limits: DecoderLimits, last_event_id: Option<Text>) -> Self {
         Self { last_event_id, ..Self::new(limits) }
     }
 
-    /// Adds a piece of the stream. Take all items of the last piece first; what is left of it is copied otherwise.
+    /// Adds a piece of the stream. Take all items of the last piece first: a rest of that piece would be copied.
     pub fn feed(&mut self, piece: Bytes) {
         if self.input.is_empty() {
             self.piece = piece.len();
@@ -201,8 +201,8 @@ impl Decoder {
         }
     }
 
-    /// The id that the stream has reached: that of the last complete block that had one, unless it was empty. It changes only in
-    /// [`next_item`](Self::next_item), with the item that is returned.
+    /// The id of the last complete block that had an id; `None` if there was none, or if that id was empty. It changes only in
+    /// [`next_item`](Self::next_item), together with the item that is returned.
     #[must_use]
     pub fn last_event_id(&self) -> Option<&str> {
         self.last_event_id.as_deref()
@@ -211,7 +211,7 @@ impl Decoder {
     /// The next item; `None` if it is not complete yet.
     ///
     /// # Errors
-    /// [`DecodeError`], from then on each time. Every item before the fault was returned first.
+    /// [`DecodeError`] once all items before the fault were returned, and then each time.
     pub fn next_item(&mut self) -> Result<Option<Item>, DecodeError> {
         if let Some(error) = self.error {
             return Err(error);
@@ -245,7 +245,7 @@ impl Decoder {
         }
         let max = self.limits.event_bytes.saturating_add(MAX_PREFIX);
         let Some(end) = find_line_end(&self.input) else {
-            // Checked also here, so that a line that never ends is not stored.
+            // The length is checked here, too, so that a line without an end is not stored without a bound.
             if self.line.len().saturating_add(self.input.len()) > max {
                 return Err(DecodeError::EventTooLong);
             }
@@ -299,7 +299,7 @@ impl Decoder {
                 self.block.id = Some((!value.is_empty()).then(|| Text::from(value)));
             }
             "retry" if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) => {
-                // Only a number beyond 64 bits cannot be parsed.
+                // Parsing fails only for a number beyond 64 bits.
                 let wait = value.parse().map_or(MAX_RETRY, Duration::from_millis);
                 return Ok(Some(Item::Retry(wait.min(MAX_RETRY))));
             }
@@ -312,7 +312,7 @@ impl Decoder {
         if value.len() > self.limits.id_bytes { Err(DecodeError::IdTooLong) } else { Ok(()) }
     }
 
-    /// The line from `start` on: a slice of it, or a copy if it would keep alive a piece that is much larger.
+    /// The line from `start` on: a slice, or a copy if the slice would keep alive a piece that is much larger.
     fn part(&self, line: &Bytes, start: usize) -> Bytes {
         let part = line.slice(start..);
         let is_small_part = self.piece > SMALL_PIECE && part.len().saturating_mul(MIN_PART) < self.piece;
@@ -333,8 +333,8 @@ impl Decoder {
     }
 }
 
-/// Finds the first line feed or carriage return. Most bytes are checked thirty-two at a time: the inner loop has no exit, so that the
-/// compiler vectorizes it.
+/// Returns the offset of the first line feed or carriage return. Most bytes are checked thirty-two at a time: the inner loop has no exit,
+/// so that the compiler vectorizes it.
 fn find_line_end(bytes: &[u8]) -> Option<usize> {
     let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
     let mut rest = bytes;
@@ -348,13 +348,13 @@ fn find_line_end(bytes: &[u8]) -> Option<usize> {
     Some(bytes.len().saturating_sub(rest.len()).saturating_add(within))
 }
 
-/// The id of an event, written `STREAM-NUMBER`: no two events of a session have the same.
+/// The id of an event, written as `STREAM-NUMBER`. No two events of a session have the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub struct EventId {
     /// The stream of the event.
     pub stream: Lane,
-    /// Its number on the stream.
+    /// The number of the event on the stream.
     pub number: u64,
 }
 
@@ -365,7 +365,7 @@ impl EventId {
         Self { stream, number }
     }
 
-    /// Reads an id. `None` for text that is not written exactly as an id is.
+    /// Reads an id. `None` for text that is not exactly the form in which an id is written.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         fn number<T: core::str::FromStr>(digits: &str) -> Option<T> {
@@ -385,16 +385,16 @@ impl fmt::Display for EventId {
 
 /// Joins frames into a stream of events to write.
 ///
-/// As a [`FrameSink`] it writes each frame as an event without an id, as MCP 2026-07-28 wants it;
-/// [`Session::poll_transmits`](crate::Session::poll_transmits) fills it. Take the bytes with [`next_chunk`](Self::next_chunk). It is not
-/// bounded: stop pushing while [`held`](FrameSink::held) is too large.
+/// As a [`FrameSink`], which [`Session::poll_transmits`](crate::Session::poll_transmits) fills, it writes each frame as an event without an
+/// id, as MCP 2026-07-28 demands. Take the bytes with [`next_chunk`](Self::next_chunk). The size of the encoder is not bounded: stop
+/// pushing while [`held`](FrameSink::held) is too large.
 #[derive(Clone, Debug, Default)]
 pub struct Encoder {
-    /// Written first.
+    /// The pieces that are written first.
     pieces: VecDeque<Bytes>,
-    /// Bytes of `pieces`.
+    /// The number of bytes in `pieces`.
     in_pieces: usize,
-    /// Written after `pieces`.
+    /// The short events that are written after `pieces`.
     gathered: Vec<u8>,
 }
 
@@ -405,7 +405,7 @@ impl Encoder {
         Self::default()
     }
 
-    /// Writes a frame as an event, with an id if it can be resumed from.
+    /// Writes a frame as an event. Pass an id if the stream can be resumed after this event.
     pub fn event(&mut self, id: Option<EventId>, frame: Bytes) {
         self.id(id);
         self.gathered.extend_from_slice(b"data: ");
@@ -418,15 +418,15 @@ impl Encoder {
         self.gathered.extend_from_slice(b"\n\n");
     }
 
-    /// Writes an event with an id and empty data, from which a client can resume a stream that breaks before its first frame (Transports
-    /// 2025-11-25). Clients of earlier revisions take the empty data for a frame.
+    /// Writes an event with an id and empty data. If the stream breaks before its first frame, a client can resume it from this id
+    /// (Transports 2025-11-25). Do not write it for clients of earlier revisions, which would read the empty data as a frame.
     pub fn prime(&mut self, id: EventId) {
         self.id(Some(id));
         self.gathered.extend_from_slice(b"data:\n\n");
     }
 
-    /// Writes the time after which a client is to reconnect, rounded up to milliseconds. Only for a stream that is about to be closed: many
-    /// clients reconnect just because they saw it.
+    /// Writes the time after which a client should reconnect, rounded up to milliseconds. Write it only on a stream that is about to be
+    /// closed: many clients reconnect as soon as they have read it.
     pub fn retry(&mut self, wait: Duration) {
         use alloc::string::ToString as _;
         let millis = wait.as_nanos().div_ceil(1_000_000);
@@ -435,7 +435,7 @@ impl Encoder {
         self.gathered.extend_from_slice(b"\n\n");
     }
 
-    /// Writes an empty comment, which keeps proxies from closing a stream that says nothing.
+    /// Writes an empty comment, so that proxies do not close a stream without output.
     pub fn comment(&mut self) {
         self.gathered.extend_from_slice(b":\n\n");
     }
@@ -464,7 +464,7 @@ impl Encoder {
         }
     }
 
-    /// Writes text that may have several lines, each as a line of data.
+    /// Writes the rest of a line of data. If the text has several lines, each becomes a line of data.
     fn data(&mut self, text: &[u8]) {
         let mut rest = text;
         while let Some(end) = find_line_end(rest) {
@@ -476,7 +476,7 @@ impl Encoder {
         self.gathered.extend_from_slice(rest);
     }
 
-    /// Turns the gathered bytes into a piece, so that a piece of its own may follow.
+    /// Moves the gathered bytes to the end of `pieces`, so that another piece can follow them.
     fn end_gathering(&mut self) {
         let gathered = mem::take(&mut self.gathered);
         if !gathered.is_empty() {

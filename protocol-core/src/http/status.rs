@@ -1,4 +1,4 @@
-//! The status of a response by the frame in it (Streamable HTTP 2026-07-28, "Error Handling").
+//! The status of a response, which depends on the frame in it (Streamable HTTP 2026-07-28, "Error Handling").
 
 use super::era::Era;
 use crate::error::RpcError;
@@ -7,9 +7,11 @@ use crate::session::ReplyKind;
 
 /// The status of a response whose first frame is this reply.
 ///
-/// In the era of the handshake it is always 200. In the other it is 404 if a session does not know the method, 400 if a session refuses a
-/// request for another reason, or if a handler needs a capability that its caller lacks, and 200 for everything else: an error of a handler
-/// is an answer, and clients take a 4xx for a sign of another era and a 5xx for a reason to repeat the request.
+/// In the era with a handshake the status is always 200. In the era without a handshake it is
+/// * 404 if a session does not know the method;
+/// * 400 if a session refuses a request as invalid, or if a handler needs a capability that its caller lacks;
+/// * 200 for everything else, also for an error of a handler: clients read a 4xx as a sign of the other era, and a 5xx as a reason to
+///   repeat the request.
 #[must_use]
 pub fn of_reply(era: Era, kind: ReplyKind, frame: &[u8]) -> u16 {
     match (era, kind) {

@@ -1,14 +1,14 @@
-//! The deadlines of a machine, of which the next is known at once.
+//! The deadlines of a machine, in one ordered set.
 
 use alloc::collections::BTreeSet;
 
 use crate::time::Instant;
 
-/// The deadline of one owner, as it stands in [`Timers`].
+/// The deadline of one part of the machine, as it is armed in [`Timers`].
 #[derive(Debug, Default)]
 pub(super) struct Armed(Option<Instant>);
 
-/// All deadlines, each with the key of its owner.
+/// All deadlines of the machine, each with the key of the part that it belongs to.
 #[derive(Debug)]
 pub(super) struct Timers<K> {
     all: BTreeSet<(Instant, K)>,
@@ -21,6 +21,7 @@ impl<K> Default for Timers<K> {
 }
 
 impl<K: Copy + Ord> Timers<K> {
+    /// Moves the deadline of `key` from the time in `armed` to `at`, and stores `at` in `armed`.
     pub(super) fn set(&mut self, armed: &mut Armed, key: K, at: Option<Instant>) {
         if armed.0 == at {
             return;
@@ -38,7 +39,8 @@ impl<K: Copy + Ord> Timers<K> {
         self.all.first().map(|(at, _)| *at)
     }
 
-    /// Removes a deadline that is not after `now`. Its owner must forget it.
+    /// Removes the earliest deadline up to and including `now`, and returns its key. Call [`Armed::forget`] for the part that it belongs
+    /// to.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<K> {
         let first = self.all.first().filter(|(at, _)| *at <= now)?;
         let key = first.1;
@@ -48,6 +50,7 @@ impl<K: Copy + Ord> Timers<K> {
 }
 
 impl Armed {
+    /// Records that the deadline was removed from the timers.
     pub(super) fn forget(&mut self) {
         self.0 = None;
     }

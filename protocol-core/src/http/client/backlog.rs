@@ -7,13 +7,17 @@ use bytes::Bytes;
 use crate::http::limits::HttpClientLimits;
 use crate::session::ExchangeId;
 
-/// The requests that wait for the HTTP session to open, and the notifications and answers that wait for it or for others to be acknowledged.
+/// The requests and notifications that wait for the HTTP session to open, and the notifications and answers that wait until earlier ones
+/// are acknowledged. A *message* is a notification or an answer.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
+    /// Requests that wait, each with the length of its frame in bytes.
     calls: VecDeque<(ExchangeId, usize)>,
+    /// Notifications that wait. Over the transport of 2024-11-05, all frames.
     messages: VecDeque<Bytes>,
-    /// Answers that wait for others to be acknowledged. They are for the current HTTP session alone.
+    /// Answers that wait until others are acknowledged. They are only for the current HTTP session.
     answers: VecDeque<Bytes>,
+    /// The number of bytes of all frames that wait.
     bytes: usize,
     /// The number of messages that were posted and are not acknowledged.
     posted: usize,
@@ -33,7 +37,7 @@ impl Backlog {
         Some(exchange)
     }
 
-    /// Drops a call that is cancelled.
+    /// Drops a request that is cancelled.
     pub(super) fn withdraw(&mut self, exchange: ExchangeId) {
         if let Some(at) = self.calls.iter().position(|(call, _)| *call == exchange)
             && let Some((_, size)) = self.calls.remove(at)
@@ -58,7 +62,7 @@ impl Backlog {
         Some(frame)
     }
 
-    /// Adds an answer. Returns `false`, and drops it, if too many wait already: the server asks, and does not read.
+    /// Adds an answer. If too many answers wait already, since the server asks but does not read, drops this one and returns `false`.
     pub(super) fn push_answer(&mut self, frame: Bytes, limits: &HttpClientLimits) -> bool {
         let has_room = self.answers.len() < limits.calls;
         if has_room {
@@ -68,8 +72,8 @@ impl Backlog {
         has_room
     }
 
-    /// The next answer, if it may be posted. It does not wait for as many messages as the others do, since the server may wait for it before
-    /// it acknowledges any of them.
+    /// The next answer, if it may be posted. More messages may be posted and not acknowledged than for a notification, since the server may
+    /// wait for the answer before it acknowledges any of them.
     pub(super) fn pop_answer(&mut self, limits: &HttpClientLimits) -> Option<Bytes> {
         if self.posted >= limits.messages.saturating_mul(2) {
             return None;
@@ -80,18 +84,18 @@ impl Backlog {
         Some(frame)
     }
 
-    /// Drops the answers, since the server has forgotten what it has asked.
+    /// Drops the answers, since the server has forgotten its input requests.
     pub(super) fn clear_answers(&mut self) {
         let bytes: usize = self.answers.drain(..).map(|frame| frame.len()).sum();
         self.bytes = self.bytes.saturating_sub(bytes);
     }
 
-    /// A message is posted once more.
+    /// Counts a message that is posted again.
     pub(super) fn post(&mut self) {
         self.posted = self.posted.saturating_add(1);
     }
 
-    /// A message was acknowledged, or its exchange is over for another reason.
+    /// Counts a posted message no longer, since it was acknowledged, or its exchange is over for another reason.
     pub(super) fn acknowledge(&mut self) {
         self.posted = self.posted.saturating_sub(1);
     }
@@ -114,7 +118,8 @@ impl Backlog {
         !self.messages.is_empty() || !self.answers.is_empty()
     }
 
-    /// Stops or resumes the channel by what waits. Returns the new state if it has changed: `true` for stopped.
+    /// Stops or resumes the channel, depending on the frames that wait. If the state has changed, returns the new state: `true` for
+    /// stopped.
     pub(super) fn judge(&mut self, limits: &HttpClientLimits) -> Option<bool> {
         let frames = self.calls.len().saturating_add(self.messages.len()).saturating_add(self.answers.len());
         let is_stopped = match self.is_stopped {

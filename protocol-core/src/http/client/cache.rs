@@ -1,7 +1,7 @@
-//! Results that are kept for as long as the server allows (MCP 2026-07-28, Caching).
+//! The cache of results (MCP 2026-07-28, Caching).
 //!
-//! Kept are the lists of tools, of prompts, of resources and of templates, page by page, and the contents of resources. The server says for
-//! how long (`ttlMs`). A client is one caller at one server, so `cacheScope` makes no difference to it.
+//! It keeps the lists of tools, of prompts, of resources and of templates, page by page, and the contents of resources, each for the time
+//! that the server allows (`ttlMs`). A client is one caller at one server, so `cacheScope` does not matter.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -19,9 +19,9 @@ use crate::time::Instant;
 #[derive(Debug, Default)]
 pub(super) struct Cache {
     kept: BTreeMap<Key, Kept>,
-    /// The bytes of all keys and results.
+    /// The number of bytes of all keys and results.
     bytes: usize,
-    /// The number of times that results were dropped because they have changed.
+    /// The number of times that results were dropped because they may have changed.
     changes: u64,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Cache {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     subject: Subject,
-    /// The parameters on which the result depends, as they are written.
+    /// The parameters on which the result depends, exactly as they are written.
     params: Bytes,
 }
 
@@ -48,7 +48,7 @@ struct Kept {
     until: Instant,
 }
 
-/// The right to keep the result of a request that was sent, unless something has changed since.
+/// The right to cache the result of a request that was sent. It ends when any cached result is dropped because it may have changed.
 #[derive(Clone, Debug)]
 pub(super) struct Claim {
     key: Key,
@@ -70,7 +70,7 @@ impl Key {
 }
 
 impl Cache {
-    /// The response to a request, if its result is kept and still fresh.
+    /// The response to a request, if its result is cached and has not expired.
     pub(super) fn response(&self, exchange: ExchangeId, request: &Request, now: Instant) -> Option<Bytes> {
         let kept = self.kept.get(&Key::of(request)?).filter(|kept| kept.until > now)?;
         let mut out = Vec::with_capacity(kept.result.len().saturating_add(64));
@@ -91,12 +91,12 @@ impl Cache {
         Some(out.into())
     }
 
-    /// The right to keep the result of a request that is sent now; `None` if its result cannot be kept.
+    /// The right to cache the result of a request that is sent now; `None` if results of such requests are not cached.
     pub(super) fn claim(&self, request: &Request) -> Option<Claim> {
         Key::of(request).map(|key| Claim { key, changes: self.changes })
     }
 
-    /// Keeps the result in a response, if the server allows it and there is room.
+    /// Caches the result in a response, if the server allows it and there is room.
     pub(super) fn keep(
         &mut self,
         claim: Claim,
@@ -130,7 +130,7 @@ impl Cache {
         self.kept.insert(claim.key, kept);
     }
 
-    /// Drops what a notification of the server says has changed.
+    /// Drops the results that have changed according to a notification of the server.
     pub(super) fn notice(&mut self, frame: &[u8]) {
         let Some(method) = member(frame, "method").and_then(string) else { return };
         match &*method {
@@ -141,7 +141,7 @@ impl Cache {
             }
             "notifications/resources/updated" => {
                 let uri = member(frame, "params").and_then(|params| member(params, "uri")).and_then(string).unwrap_or_default();
-                // The resource may be a part of the one that was read.
+                // The resource in the notification may be a part of the one that was read.
                 self.drop_if(|key| {
                     let read = member(&key.params, "uri").and_then(string);
                     key.subject == Subject::Contents && read.is_none_or(|read| uri.starts_with(&*read))
@@ -151,7 +151,7 @@ impl Cache {
         }
     }
 
-    /// Drops the list of tools, which a server contradicts.
+    /// Drops the list of tools, since the server has missed a header that the list does not ask for.
     pub(super) fn drop_tools(&mut self) {
         self.drop_of(&[Subject::Tools]);
     }

@@ -11,8 +11,8 @@
 //!                                                    `---------------- broke -----------------'
 //! ```
 //!
-//! A call is gone with its response, with its cancel, and when it is lost: its exchange broke in an era without sessions or before the first
-//! id, or its stream was not resumed after some attempts.
+//! A call is removed when its response has come, when it is cancelled, and when it is lost: its exchange broke in the era without a
+//! handshake or before the first id of an event, or all attempts to resume its stream have failed.
 
 use bytes::Bytes;
 
@@ -30,31 +30,31 @@ pub(super) struct Call {
     kind: Kind,
     /// The frame, as long as it may be sent again.
     frame: Bytes,
-    /// The number of HTTP sessions before the one that it was sent in.
+    /// The generation of the HTTP session that it was sent in: the number of HTTP sessions before that one.
     generation: u32,
-    /// `true` once it was sent again, because the server had forgotten the HTTP session.
+    /// `true` once it was held to be sent again, because the server had forgotten the HTTP session.
     was_moved: bool,
-    /// `true` once the list of tools was read for it.
+    /// `true` once it was held until the list of tools is read.
     was_looked_up: bool,
-    /// The right to keep its result.
+    /// The right to cache its result.
     claim: Option<Claim>,
     state: State,
     resumption: Resumption,
     timer: Armed,
 }
 
-/// The requests that are treated in their own way.
+/// The kinds of requests that are treated differently.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The request for the revisions of the server.
+    /// The probe: the request for the revisions of the server.
     Probe,
-    /// The handshake.
+    /// The handshake request.
     Initialize,
     /// A call of this tool.
     Tool(Text),
-    /// A page of the list of tools.
+    /// A request for a page of the list of tools.
     Tools,
-    /// A ping, which a session cancels without a word.
+    /// A ping, for which a session sends no cancel when it has waited long enough.
     Ping,
     /// A subscription.
     Listen,
@@ -124,7 +124,7 @@ impl Call {
         self.state = State::Resuming(request);
     }
 
-    /// Sent -> Held, for another HTTP session. `false`, and no change, if it was moved before.
+    /// Sent -> Held, until there is a new HTTP session. If the call was held for this reason before, changes nothing and returns `false`.
     pub(super) fn hold_for_session(&mut self) -> bool {
         let may_move = !self.was_moved;
         if may_move {
@@ -133,7 +133,8 @@ impl Call {
         may_move
     }
 
-    /// Sent -> Held, until the list of tools was read. `false`, and no change, if it was read before, or no tool is called.
+    /// Sent -> Held, until the list of tools is read. If the call was held for this reason before, or is not a call of a tool, changes
+    /// nothing and returns `false`.
     pub(super) fn hold_for_tools(&mut self) -> bool {
         let may_look_up = !self.was_looked_up && matches!(self.kind, Kind::Tool(_));
         if may_look_up {
@@ -142,7 +143,7 @@ impl Call {
         may_look_up
     }
 
-    /// The right to keep its result, once.
+    /// Takes the right to cache its result.
     pub(super) fn take_claim(&mut self) -> Option<Claim> {
         self.claim.take()
     }
@@ -173,7 +174,7 @@ impl Call {
         self.generation
     }
 
-    /// Returns `true` if it was sent again because the server had forgotten the HTTP session.
+    /// Returns `true` if it was held to be sent again because the server had forgotten the HTTP session.
     pub(super) fn was_moved(&self) -> bool {
         self.was_moved
     }
@@ -182,12 +183,12 @@ impl Call {
         self.state == State::Held
     }
 
-    /// Returns `true` if its stream is broken, and not yet read again.
+    /// Returns `true` if its stream broke, and is not resumed yet.
     pub(super) fn is_broken(&self) -> bool {
         matches!(self.state, State::Waiting | State::Resuming(_))
     }
 
-    /// Its current exchange.
+    /// Its current HTTP request; `None` while it is held, or waits to be resumed.
     pub(super) fn request(&self) -> Option<HttpRequestId> {
         match self.state {
             State::Sent(request) | State::Streaming(request) | State::Resuming(request) => Some(request),

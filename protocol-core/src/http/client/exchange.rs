@@ -8,7 +8,7 @@
 //!    `----------------------------------> Events ---------------------------> Rest ---- end, linger is over ----> (gone)
 //! ```
 //!
-//! The loss of the connection, and an abort, lead from every state to the end.
+//! If the connection is lost, or the owner is told to abort the request, the exchange is removed in any state.
 
 use alloc::vec::Vec;
 
@@ -30,44 +30,48 @@ pub(super) struct Exchange {
 /// The reason why a request is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// It carries a request of the session.
+    /// Sends a request of the session.
     Call(ExchangeId),
-    /// It carries a notification or an answer of the session, in the HTTP session of that generation.
+    /// Sends a notification or an answer of the session, in the HTTP session of this generation.
     Message(u32),
-    /// It carries the confirmation of the handshake.
+    /// Sends the confirmation of the handshake.
     Confirmation,
-    /// It resumes the stream of a call.
+    /// Resumes the stream of a call.
     Resume(ExchangeId),
-    /// It opens or resumes the stream of messages that belong to no call.
+    /// Opens or resume the news stream.
     News,
-    /// It carries the handshake once more.
+    /// Repeats the handshake.
     Reopening,
-    /// It asks for a page of the list of tools.
+    /// Reads a page of the list of tools.
     Lookup,
-    /// It ends the HTTP session.
+    /// Ends the HTTP session.
     Delete,
-    /// It opens the stream of the transport of 2024-11-05.
+    /// Opens the stream of the transport of 2024-11-05.
     OldStream,
-    /// It carries a frame over that transport: the request with that number, or none.
+    /// Sends a frame over the transport of 2024-11-05: the request with this number or, for `None`, another frame.
     OldMessage(Option<ExchangeId>),
 }
 
 #[derive(Debug)]
 enum State {
-    /// The head of the response has not come. The request is kept for a redirect.
+    /// The head of the response has not come. The request is kept, since a redirection may repeat it.
     Sent(HttpClientRequest),
+    /// The body is read as a whole.
     Text {
         status: u16,
-        /// The fault of the status.
+        /// The fault if the body has no response.
         fault: HttpFault,
         body: Vec<u8>,
+        /// The maximum length of the body in bytes.
         limit: usize,
     },
+    /// The body is a stream of events.
     Events(Decoder),
+    /// The response to the request has come, and the rest of the body is ignored.
     Rest,
 }
 
-/// A body is longer than the limit.
+/// The error for a body that is longer than the limit.
 pub(super) struct TooLong;
 
 impl Exchange {
@@ -87,12 +91,12 @@ impl Exchange {
         self.state = State::Events(decoder);
     }
 
-    /// Any -> Rest.
+    /// Any state -> Rest.
     pub(super) fn rest(&mut self) {
         self.state = State::Rest;
     }
 
-    /// Adds a piece of the body of a text.
+    /// Text -> Text: adds a piece of the body.
     pub(super) fn add_text(&mut self, piece: &[u8]) -> Result<(), TooLong> {
         if let State::Text { body, limit, .. } = &mut self.state {
             if body.len().saturating_add(piece.len()) > *limit {
@@ -103,7 +107,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// The whole body of a text, with its status and the fault of that.
+    /// The status, the fault and the whole body; `None` if the body is not read as a whole.
     pub(super) fn into_text(self) -> Option<(u16, HttpFault, Bytes)> {
         match self.state {
             State::Text { status, fault, body, .. } => Some((status, fault, body.into())),
@@ -121,17 +125,17 @@ impl Exchange {
         self.purpose
     }
 
-    /// Returns `true` if the rest of its response has no meaning.
+    /// Returns `true` if the rest of the response is ignored.
     pub(super) fn is_resting(&self) -> bool {
         matches!(self.state, State::Rest)
     }
 
-    /// The number of redirections that were followed for it.
+    /// The number of redirections that were followed.
     pub(super) fn redirects(&self) -> u8 {
         self.redirects
     }
 
-    /// The request, until the head of the response comes.
+    /// The request; `None` once the head of the response has come.
     pub(super) fn request(&self) -> Option<&HttpClientRequest> {
         match &self.state {
             State::Sent(request) => Some(request),
@@ -139,7 +143,7 @@ impl Exchange {
         }
     }
 
-    /// The decoder of a stream of events.
+    /// The decoder, if the body is a stream of events.
     pub(super) fn events(&mut self) -> Option<&mut Decoder> {
         match &mut self.state {
             State::Events(decoder) => Some(decoder),

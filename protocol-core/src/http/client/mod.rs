@@ -1,22 +1,22 @@
 //! The client's end of Streamable HTTP.
 //!
 //! ```text
-//!   Running ------------------- fail: there is nothing to talk to -------------------> Failed
+//!   Running ------------------- fail: the server cannot be used ---------------------> Failed
 //!    |   | use_old_transport: the server refuses both eras      ^                        |
 //!    |   v                                                      | its stream has ended   |
 //!    |  Old ----------------------------------------------------'                        |
 //!    |   |                                                                               |
 //!    `---+---------------- close -------------> Closing <---------- close ---------------'
 //!                                                  |
-//!                                                  | what was under way is acknowledged,
+//!                                                  | posted messages are acknowledged,
 //!                                                  v and the HTTP session is ended
 //!                                               Closed
 //! ```
 //!
 //! | Files | |
 //! |---|---|
-//! | `exchange`, `call`, `session`, `news` | the machines of one HTTP request, of one request of the session, of the HTTP session, and of the stream of messages that belong to no call |
-//! | `resumption`, `backlog`, `tools`, `cache` | the waits before a stream is resumed, the frames that wait, the headers of tools, and results that are kept |
+//! | `exchange`, `call`, `session`, `news` | the machines of one HTTP request, of one request of the session, of the HTTP session, and of the news stream: the stream of messages that belong to no call |
+//! | `resumption`, `backlog`, `tools`, `cache` | the waits before a stream is resumed, the frames that wait, the headers of tools, and cached results |
 //! | `verdict` | the meaning of a response |
 //! | `requests`, `responses` | the steps that make requests, and those that read responses |
 
@@ -78,20 +78,21 @@ impl fmt::Display for HttpRequestId {
 pub struct HttpClientConfig {
     /// The address of the endpoint, such as `https://example.com/mcp`.
     pub url: Text,
-    /// `true` if a client with a handshake opens a stream for messages of the server that belong to no call. Default: `true`.
+    /// `true` if a client opens a *news stream* after a handshake: a stream for messages of the server that belong to no call. Default:
+    /// `true`.
     pub news: bool,
-    /// `true` if a server that speaks neither era over Streamable HTTP is tried with the transport of 2024-11-05. Default: `true`.
+    /// `true` if the client tries the transport of 2024-11-05 with a server that speaks neither era over Streamable HTTP. Default: `true`.
     pub old_transport: bool,
-    /// `true` if lists and the contents of resources are kept for as long as a server without a handshake allows (`ttlMs`), and are then not
-    /// asked for again. They are dropped earlier if a notification says that they have changed, if a subscription ends, if a server misses a
-    /// header of a tool (the list of tools), and after a 401 or 403. Otherwise all requests of a client must be made for the same caller.
-    /// Default: `false`.
+    /// `true` if lists and the contents of resources are cached for the time that a server without a handshake allows (`ttlMs`). They are
+    /// dropped earlier if a notification says that they have changed, if a subscription ends, and after a 401 or 403; the list of tools
+    /// also if the server misses a header of a tool. With a cache, all requests of a client must be made for the same caller. Default:
+    /// `false`.
     pub cache: bool,
-    /// A number that differs between clients, so that those of one server do not come back to it at the same time. Default: 0.
+    /// A number that differs between clients, so that the clients of one server do not reconnect at the same time. Default: 0.
     pub seed: u64,
-    /// The bounds.
+    /// The bounds on memory and concurrency.
     pub limits: HttpClientLimits,
-    /// The times.
+    /// The time limits.
     pub timeouts: HttpClientTimeouts,
 }
 
@@ -115,13 +116,13 @@ impl HttpClientConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HttpClientRequest {
-    /// Its number.
+    /// The number of the request.
     pub id: HttpRequestId,
     /// The method.
     pub method: Method,
-    /// The path and the query. The scheme, the host and the port are those of [`HttpClientConfig::url`], for redirections, too.
+    /// The path and the query. The scheme, the host and the port are those of [`HttpClientConfig::url`], even after a redirection.
     pub target: Text,
-    /// The fields, without those that name the host or the length of the body.
+    /// The header fields, without those that name the host or the length of the body.
     pub headers: Headers<'static>,
     /// The body; empty for a request without one.
     pub body: Bytes,
@@ -131,16 +132,16 @@ pub struct HttpClientRequest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HttpClientEvent {
-    /// Make the request, and pass on its response. Follow no redirection.
+    /// Make the request, and pass its response to the client. Do not follow redirections.
     Send(HttpClientRequest),
-    /// Give up the request and its response, so that the server sees its stream close. It is not mentioned again.
+    /// Give up the request and its response, so that the stream is closed at the server, too. No further event names the request.
     Abort(HttpRequestId),
     /// Pass the frame to the session ([`Session::handle_frame_within`](crate::Session::handle_frame_within)).
     Frame {
         /// The frame.
         frame: Bytes,
-        /// The lane: one for each HTTP session, so that the ids of requests of the server do not mix, and that no answer reaches another
-        /// session than it is for.
+        /// The lane. Each HTTP session has a lane of its own, since a server may use the same ids for requests in two HTTP sessions, and an
+        /// answer must be sent in the HTTP session of its request.
         lane: Lane,
         /// The request of the session on whose stream the frame came.
         exchange: Option<ExchangeId>,
@@ -149,38 +150,42 @@ pub enum HttpClientEvent {
     Lost(ExchangeId),
     /// Stop or resume the channel of the session ([`Session::set_writable`](crate::Session::set_writable)).
     Writable(bool),
-    /// The server had forgotten the HTTP session, and there is a new one. Requests that the server had not accepted go on in it. What the
-    /// server knew of the session is lost: subscriptions, the log level.
+    /// The server had forgotten the HTTP session, and there is a new one. Requests that the server had not accepted are repeated in it.
+    /// Subscriptions and the log level, which the server kept for the old HTTP session, are lost.
     Reopened,
-    /// The server broke a rule, or has not accepted a request. For the log: whatever follows from it comes as an event of its own.
+    /// The server broke a rule, or has not accepted a request. This event is only for logs: if the fault has consequences, other events
+    /// follow.
     Fault {
-        /// The request of the session that it is about.
+        /// The request of the session that the fault is about; `None` if it is about no single request.
         exchange: Option<ExchangeId>,
         /// The reason.
         fault: HttpFault,
     },
-    /// There is nothing to talk to. End the session ([`Session::handle_end`](crate::Session::handle_end)), then close the client.
+    /// The server cannot be used, or no longer. End the session ([`Session::handle_end`](crate::Session::handle_end)), then close the
+    /// client.
     Failed(HttpFailure),
-    /// The client is closed. Nothing follows.
+    /// The client is closed. No event follows.
     Closed,
 }
 
-/// The reason why a response is not what it should be.
+/// The fault of a response, or of an HTTP exchange without one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HttpFault {
     /// The status is an error.
     #[error("the server answers with the status {0}")]
     Status(u16),
-    /// The server has too much to do, and says when it may be asked again. A call is not repeated for it: that is for its caller to decide.
+    /// The server has too much to do, and names the time after which a request may be made again. A call is not repeated: its caller must
+    /// decide.
     #[error("the server is overloaded (status {status}), and may be asked again after {} s", .retry_after.as_secs())]
     Overloaded {
         /// 429 or 503.
         status: u16,
-        /// The value of `Retry-After`, in whole seconds. A date there is not read; the fault is then [`Status`](Self::Status).
+        /// The value of `Retry-After`, in whole seconds. If the header has a date, it is not read, and the fault is
+        /// [`Status`](Self::Status).
         retry_after: Duration,
     },
-    /// The caller must prove who it is, or may not do this.
+    /// The caller must authenticate itself, or may not make this request.
     #[error("the server wants an authorization (status {status})")]
     Unauthorized {
         /// 401 or 403.
@@ -196,7 +201,7 @@ pub enum HttpFault {
         /// The value of `Location`.
         location: Option<Text>,
     },
-    /// The response has ended without the response to the request in it.
+    /// The HTTP response has ended, and did not contain the response to the request.
     #[error("the response ends without an answer")]
     NoResponse,
     /// The server has not acknowledged a message in time.
@@ -214,10 +219,10 @@ pub enum HttpFault {
     /// The response to another request came on the stream of this one. It was dropped.
     #[error("a response comes on the stream of another request")]
     ForeignResponse,
-    /// The id of the HTTP session is not visible ASCII, or too long. It was ignored.
+    /// The id of the HTTP session is not visible ASCII, or is too long. The id was ignored.
     #[error("the id of the session is malformed")]
     SessionId,
-    /// The annotations of a tool are invalid. It was left out of the list.
+    /// The annotations of a tool are invalid. The tool was left out of the list.
     #[error("the tool {name} is left out of the list: {why}")]
     Tool {
         /// The name of the tool.
@@ -225,7 +230,7 @@ pub enum HttpFault {
         /// The reason.
         why: InvalidAnnotation,
     },
-    /// Too many requests wait for a response, or too many answers for the server to read those before.
+    /// Too many requests wait for a response, or too many answers wait until the server has read earlier ones.
     #[error("too many requests at once")]
     TooMany,
 }
@@ -235,7 +240,7 @@ impl HttpFault {
         matches!(self, Self::Unauthorized { .. })
     }
 
-    /// Returns `true` if the owner is told of it whatever the body of the response says.
+    /// Returns `true` if the owner is told of the fault even if the body of the response has an error.
     const fn says_more_than_body(&self) -> bool {
         self.is_unauthorized() || matches!(self, Self::Overloaded { .. })
     }
@@ -245,7 +250,7 @@ impl HttpFault {
         matches!(self, Self::Disconnected | Self::Overloaded { .. } | Self::Status(429 | 500..))
     }
 
-    /// The time that the server wants to be left alone.
+    /// The time for which the server asks clients to make no request.
     const fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Overloaded { retry_after, .. } => Some(*retry_after),
@@ -254,20 +259,21 @@ impl HttpFault {
     }
 }
 
-/// The reason why there is nothing to talk to.
+/// The reason why the server cannot be used, or no longer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HttpFailure {
-    /// The request that opens the session was not accepted, or got no response. After an authorization a new client may try again.
+    /// The probe or the handshake was not accepted, or got no response. If the fault is [`HttpFault::Unauthorized`], a new client may try
+    /// again once the caller is authorized.
     #[error("{0}")]
     Refused(HttpFault),
-    /// The session has given up the request for the revisions of the server, which has not answered.
+    /// The server has not answered the probe, and the session no longer waits for the answer.
     #[error("the server does not answer")]
     NoAnswer,
     /// The server does not speak MCP at this address.
     #[error("the server does not speak MCP at this address")]
     NotMcp,
-    /// The server has forgotten the HTTP session, and opens no other one like it.
+    /// The server has forgotten the HTTP session, and the handshake could not be repeated with the same version.
     #[error("the server has ended the session")]
     SessionLost,
     /// The stream of the transport of 2024-11-05 has ended.
@@ -277,35 +283,34 @@ pub enum HttpFailure {
 
 /// The client's end of Streamable HTTP, for both eras, and of the transport of 2024-11-05.
 ///
-/// It joins a session of a client of MCP with HTTP requests. It owns neither: its owner has the [`Session`](crate::Session) and an HTTP
-/// library. The session chooses the era, by the requests that it makes ([`Config::era`](crate::Config::era)); over HTTP it should be
-/// [`Auto`](crate::mcp::Era::Auto).
+/// It connects the session of a client of MCP with HTTP requests. Its owner has the [`Session`](crate::Session) and an HTTP library. The
+/// session chooses the era ([`Config::era`](crate::Config::era)); over HTTP, configure [`Auto`](crate::mcp::Era::Auto).
 ///
-/// * Every frame that the session returns goes in by [`handle_transmit`](Self::handle_transmit).
-/// * The head of a response, the pieces of its body and its end go in by [`handle_head`](Self::handle_head),
-///   [`handle_chunk`](Self::handle_chunk) and [`handle_end`](Self::handle_end), or [`handle_loss`](Self::handle_loss) if the connection
-///   fails or breaks. Poll all events before the next piece.
-/// * [`poll_event`](Self::poll_event) tells the owner which requests to make and to give up, and which frames to pass to the session. Poll
-///   the events of the session first, so that it [takes](crate::Session::wants_input) the frame.
-/// * [`poll_timeout`](Self::poll_timeout) returns the next deadline.
+/// * Pass each frame that the session returns to [`handle_transmit`](Self::handle_transmit).
+/// * Pass the head of each response, the pieces of its body and its end to [`handle_head`](Self::handle_head),
+///   [`handle_chunk`](Self::handle_chunk) and [`handle_end`](Self::handle_end). If the connection fails or breaks, call
+///   [`handle_loss`](Self::handle_loss). Poll all events before the next piece.
+/// * Poll events ([`poll_event`](Self::poll_event)): they are instructions to make requests, to give requests up, and to pass frames to the
+///   session. Before you pass a frame, poll the events of the session, so that it [takes](crate::Session::wants_input) the frame.
+/// * Poll the next deadline ([`poll_timeout`](Self::poll_timeout)).
 ///
-/// # What it does by itself
+/// # Its own actions
 ///
-/// | | with a handshake | without |
+/// | Cause | Action with a handshake | Action without a handshake |
 /// |---|---|---|
 /// | a call is cancelled | the cancel is posted, then the stream is closed | the stream is closed |
-/// | a stream breaks before its response | it is resumed after its last event; without an id of one the call is lost | the call is lost |
-/// | the server wants to be left alone for a while (`Retry-After`) | no stream is resumed and no handshake repeated before | |
-/// | the server has forgotten the HTTP session | the handshake is repeated, and the request that was not accepted for it, once | |
-/// | the server wants a header of a tool | | the list of tools is read, and the call repeated, once |
-/// | a result may be kept, and [`HttpClientConfig::cache`] is on | | it answers equal requests |
+/// | a stream breaks before its response | the stream is resumed after its last event; if no event had an id, the call is lost | the call is lost |
+/// | the server asks for time (`Retry-After`) | until then no stream is resumed and no handshake is repeated | |
+/// | the server has forgotten the HTTP session | the handshake is repeated, and then, once, each request that was not accepted for this reason | |
+/// | the server misses a header of a tool | | the list of tools is read, and the call is repeated once |
+/// | the server allows caching, and [`HttpClientConfig::cache`] is on | | later requests for the same result get the cached one |
 /// | the client is closed | the HTTP session is ended | |
 ///
-/// A server has forgotten the HTTP session if it answers with 404. Old ones answer with 400 and an error that names no request: for a call,
-/// that counts as well if the message of the error has the word "session".
+/// A server that has forgotten the HTTP session answers with 404. Old servers answer with 400 and an error that names no request: a call
+/// that gets this answer is treated in the same way if the message of the error contains the word "session".
 ///
-/// A call that the server has not accepted, and that has no error in the body of the response, gets the error
-/// [`RpcError::INTERNAL`](crate::RpcError::INTERNAL), which names the status.
+/// If the server has not accepted a call, and the body of its response has no error, the call ends with the error
+/// [`RpcError::INTERNAL`](crate::RpcError::INTERNAL), whose message names the status.
 ///
 /// # Example
 ///
@@ -350,7 +355,7 @@ pub struct HttpClient {
     backlog: Backlog,
     cache: Cache,
     chance: Chance,
-    /// The deadline of what is under way when the client closes.
+    /// The deadline for posted messages while the client closes.
     closing: Armed,
     timers: Timers<TimerKey>,
     events: VecDeque<HttpClientEvent>,
@@ -360,10 +365,11 @@ pub struct HttpClient {
 #[derive(Debug)]
 enum Phase {
     Running,
-    /// The transport of 2024-11-05: its stream, and the target of messages once the server has named it. What follows `confirming`, the
-    /// confirmation of the handshake, waits until it is acknowledged.
+    /// The transport of 2024-11-05.
     Old {
+        /// The target of messages, once the server has named it.
         target: Option<Text>,
+        /// The request with the confirmation of the handshake, until it is acknowledged. Until then later messages wait.
         confirming: Option<HttpRequestId>,
     },
     Failed,
@@ -371,18 +377,18 @@ enum Phase {
     Closed,
 }
 
-/// The owner of a deadline.
+/// The kind of a deadline, and the part of the client that it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum TimerKey {
-    /// An exchange has taken too long.
+    /// Ends an exchange that has taken too long.
     Exchange(HttpRequestId),
-    /// The stream of a call is to be resumed.
+    /// Resumes the stream of a call.
     Resume(ExchangeId),
-    /// The stream of messages that belong to no call is to be opened again.
+    /// Opens the news stream again.
     News,
-    /// The handshake is to be repeated, since its last attempt was lost; or requests wait no longer for the stream of news.
+    /// Repeats the handshake, if its last attempt was lost. Otherwise lets the requests go that wait for the news stream.
     Session,
-    /// The client is closing, and does not wait any longer for what is under way.
+    /// Ends the wait for posted messages while the client closes.
     Close,
 }
 
@@ -390,7 +396,7 @@ impl HttpClient {
     /// A client that has made no request.
     ///
     /// # Errors
-    /// [`InvalidUrl`].
+    /// [`InvalidUrl`] if [`HttpClientConfig::url`] is not a URL of HTTP.
     pub fn new(config: impl Into<Arc<HttpClientConfig>>, now: Instant) -> Result<Self, InvalidUrl> {
         let config = config.into();
         Ok(Self {
@@ -415,7 +421,7 @@ impl HttpClient {
 
     // ---- In ----
 
-    /// Takes a frame of the session. No effect after a failure, and on a client that is closing.
+    /// Takes a frame of the session. Has no effect on a client that has failed, is closing or is closed.
     pub fn handle_transmit(&mut self, transmit: Transmit, now: Instant) {
         self.advance(now);
         let Transmit { frame, route } = transmit;
@@ -429,33 +435,34 @@ impl HttpClient {
         }
     }
 
-    /// Takes the head of a response. No effect for a request that is over.
+    /// Takes the head of a response. Has no effect for a request that is over.
     pub fn handle_head(&mut self, request: HttpRequestId, head: &ResponseHead<'_>, now: Instant) {
         self.advance(now);
         self.read_head(request, head);
     }
 
-    /// Takes a piece of the body of a response, however it is split. No effect for a request that is over.
+    /// Takes a piece of the body of a response, of any length. Has no effect for a request that is over.
     pub fn handle_chunk(&mut self, request: HttpRequestId, chunk: Bytes, now: Instant) {
         self.advance(now);
         self.read_chunk(request, chunk);
     }
 
-    /// Handles the proper end of a response. No effect for a request that is over.
+    /// Handles the end of a complete response. Has no effect for a request that is over.
     pub fn handle_end(&mut self, request: HttpRequestId, now: Instant) {
         self.advance(now);
         self.read_end(request);
     }
 
-    /// Handles the loss of an exchange: the connection could not be made, or broke before the end of the response. No effect for a request
-    /// that is over.
+    /// Handles the loss of an exchange: the connection could not be made, or broke before the end of the response. Has no effect for a
+    /// request that is over.
     pub fn handle_loss(&mut self, request: HttpRequestId, now: Instant) {
         self.advance(now);
         self.lose_exchange(request);
     }
 
-    /// Gives up all calls, waits for the notifications and answers that are under way, and ends the HTTP session; then comes
-    /// [`HttpClientEvent::Closed`]. Each of the two takes at most [`HttpClientTimeouts::close`]. No effect on a client that is closing.
+    /// Closes the client: gives up all calls, waits until notifications and answers are acknowledged, and ends the HTTP session. Then comes
+    /// [`HttpClientEvent::Closed`]. The wait and the end of the HTTP session each take at most [`HttpClientTimeouts::close`]. Has no effect
+    /// on a client that is closing or closed.
     pub fn close(&mut self, now: Instant) {
         self.advance(now);
         if matches!(self.phase, Phase::Closing | Phase::Closed) {
@@ -468,7 +475,7 @@ impl HttpClient {
         self.flush();
     }
 
-    /// Handles every deadline that is not after `now`. Harmless if called early or repeatedly.
+    /// Handles every deadline up to and including `now`. Does nothing else, so it may be called at any time.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.advance(now);
         while let Some(key) = self.timers.take_due(self.now) {
@@ -548,7 +555,7 @@ impl HttpClient {
         }
     }
 
-    /// Ends the HTTP session of a client that is closing, once nothing is under way.
+    /// Ends the HTTP session of a client that is closing, once no exchange is open and no message waits.
     fn end_session(&mut self) {
         if !matches!(self.phase, Phase::Closing) || !self.exchanges.is_empty() || self.backlog.has_messages() {
             return;
@@ -595,7 +602,7 @@ impl HttpClient {
         self.backlog.clear();
     }
 
-    /// Gives up everything but notifications and answers.
+    /// Gives up all exchanges and waiting frames, except for notifications and answers.
     fn give_calls_up(&mut self) {
         let is_message = |purpose| matches!(purpose, Purpose::Message(_) | Purpose::OldMessage(None));
         let calls = self.exchanges.iter().filter(|(_, exchange)| !is_message(exchange.purpose()));
@@ -612,9 +619,9 @@ impl HttpClient {
         self.tools.end_lookup();
     }
 
-    // ---- What everything needs ----
+    // ---- Common steps ----
 
-    /// Advances the time, which never runs backwards.
+    /// Advances the time to `now`. If `now` is earlier, the time stays as it is.
     fn advance(&mut self, now: Instant) {
         self.now = self.now.max(now);
     }
@@ -623,12 +630,12 @@ impl HttpClient {
         self.events.push_back(HttpClientEvent::Fault { exchange, fault });
     }
 
-    /// Passes a frame to the session, that came in the HTTP session of that generation.
+    /// Passes a frame to the session, which came in the HTTP session of this generation.
     fn pass(&mut self, frame: Bytes, exchange: Option<ExchangeId>, generation: u32) {
         self.events.push_back(HttpClientEvent::Frame { frame, lane: Lane::new(generation), exchange });
     }
 
-    /// Forgets a request of the session, which has ended.
+    /// Removes a request of the session that has ended.
     fn forget_call(&mut self, exchange: ExchangeId) -> Option<Call> {
         let mut call = self.calls.remove(&exchange)?;
         self.timers.set(call.timer(), TimerKey::Resume(exchange), None);

@@ -1,4 +1,5 @@
-//! The stream of messages that belong to no call, which a GET opens (Transports 2025-11-25, "Listening for Messages from the Server").
+//! The news stream: the stream of messages that belong to no call, which a GET opens (Transports 2025-11-25, "Listening for Messages from
+//! the Server").
 //!
 //! ```text
 //!          ask            2xx with events
@@ -6,7 +7,7 @@
 //!    ^              |  ^                      |
 //!    |      refused |  | ask: the wait is     | wait: it ended
 //!    `--------------'  | over                 v
-//!                      `--------------- Waiting ---- after some attempts ----> Off
+//!                      `--------------- Waiting ---- too many attempts ------> Off
 //! ```
 
 use super::HttpRequestId;
@@ -16,7 +17,7 @@ use crate::http::timers::Armed;
 #[derive(Debug, Default)]
 pub(super) struct News {
     state: State,
-    /// `true` once it was live in this HTTP session.
+    /// `true` once the stream was `Live` in this HTTP session.
     was_live: bool,
     resumption: Resumption,
     timer: Armed,
@@ -47,7 +48,7 @@ impl News {
         self.state = State::Waiting;
     }
 
-    /// Any -> Off. Returns the exchange that carried it. The stream of another HTTP session begins anew.
+    /// Any state -> Off. Returns the HTTP request of the stream, if it is open. In another HTTP session the stream begins anew.
     pub(super) fn stop(&mut self) -> Option<HttpRequestId> {
         let request = self.request();
         (self.state, self.was_live, self.resumption) = (State::Off, false, Resumption::default());

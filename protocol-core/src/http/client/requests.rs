@@ -1,4 +1,4 @@
-//! The making of requests: for the frames of the session, and those of the client itself.
+//! The steps that make requests: for the frames of the session, and for the client itself.
 
 use alloc::format;
 use alloc::string::String;
@@ -23,7 +23,7 @@ use crate::wire::WireId;
 
 /// The confirmation of a handshake that the client repeats.
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
-/// The id of the requests of the client itself, which no request of a session has.
+/// The id of the requests for the list of tools that the client makes by itself. No request of a session has this id.
 const LOOKUP_ID: &str = "http-client/tools";
 
 impl HttpClient {
@@ -38,9 +38,9 @@ impl HttpClient {
                 let request = self.send(Purpose::Confirmation, Method::Post, headers, frame);
                 self.limit(request, self.config.timeouts.acknowledge);
             }
-            // Without a handshake a client sends requests alone.
+            // Without a handshake a client sends only requests.
             _ if self.session.is_unopened() => {}
-            // The server has forgotten in the meantime that it has asked.
+            // In the meantime the server has forgotten its input request.
             Outgoing::Answer if lane.number() != self.session.generation() => {}
             Outgoing::Answer => self.queue_answer(frame),
             Outgoing::Notification | Outgoing::Unknown => self.queue_message(frame),
@@ -56,7 +56,7 @@ impl HttpClient {
         let era = if request.names_version() { Era::Modern } else { Era::Legacy };
         let is_opening = kind == Kind::Initialize;
         if is_opening {
-            // The session takes a silent server for an old one, which over HTTP would have answered.
+            // The session treats a silent server as an old one. But over HTTP an old server would have answered.
             if self.calls.values().any(|call| *call.kind() == Kind::Probe) {
                 return self.fail(HttpFailure::NoAnswer);
             }
@@ -83,7 +83,7 @@ impl HttpClient {
         let call = self.forget_call(exchange);
         self.backlog.withdraw(exchange);
         self.tools.withdraw(exchange);
-        // A server with a handshake takes a stream that closes for an accident. It may still be at work on a call that is lost.
+        // A server with a handshake does not treat the end of a stream as a cancel. It may also still work on a call that is lost here.
         let is_told = match &call {
             Some(call) => call.era() == Era::Legacy && !call.is_held(),
             None => !self.session.is_unopened(),
@@ -96,7 +96,7 @@ impl HttpClient {
         }
     }
 
-    /// Sends the request of a call. `request` is what its frame says, if it was read.
+    /// Sends the request of a call. `request` is the contents of its frame, if the frame was read already.
     pub(super) fn send_call(&mut self, exchange: ExchangeId, request: Option<&Request>) {
         let Some(call) = self.calls.get(&exchange) else { return };
         let (frame, kind) = (call.frame().clone(), call.kind().clone());
@@ -135,7 +135,8 @@ impl HttpClient {
         self.flush();
     }
 
-    /// Posts an answer, whatever else waits: the server may wait for it before it responds to anything. It waits only for other answers.
+    /// Posts an answer, even if notifications wait, since the server may wait for the answer before it responds to anything. An answer
+    /// waits only if too many messages are not acknowledged.
     fn queue_answer(&mut self, frame: Bytes) {
         if !self.backlog.push_answer(frame, &self.config.limits) {
             self.fault(None, HttpFault::TooMany);
@@ -149,7 +150,8 @@ impl HttpClient {
         self.limit(request, self.config.timeouts.acknowledge);
     }
 
-    /// Sends what waits, as far as it may be sent, stops or resumes the channel of the session, and ends a client that is closing once it may.
+    /// Sends the frames that wait and may be sent, stops or resumes the channel of the session, and ends the HTTP session of a client that
+    /// is closing if nothing is left to wait for.
     pub(super) fn flush(&mut self) {
         while matches!(self.phase, Phase::Running | Phase::Closing)
             && let Some(frame) = self.backlog.pop_answer(&self.config.limits)
@@ -179,7 +181,7 @@ impl HttpClient {
         if let Some(is_stopped) = self.backlog.judge(&self.config.limits) {
             self.events.push_back(HttpClientEvent::Writable(!is_stopped));
         }
-        // Last, since nothing may follow the end.
+        // This is the last step, since no event may follow the end.
         self.end_session();
     }
 
@@ -200,7 +202,7 @@ impl HttpClient {
 
     // ---- Requests of the client itself ----
 
-    /// Opens the stream of messages that belong to no call, or resumes it.
+    /// Opens the news stream, or resumes it.
     pub(super) fn ask_for_news(&mut self) {
         if !self.config.news || !self.session.is_confirmed() {
             return;
@@ -222,7 +224,7 @@ impl HttpClient {
         }
     }
 
-    /// The server has forgotten an HTTP session of that generation: repeats the handshake, unless that was done already.
+    /// Handles that the server has forgotten the HTTP session of this generation: repeats the handshake, unless it was repeated already.
     pub(super) fn reopen(&mut self, generation: u32) {
         if generation != self.session.generation() || !matches!(self.phase, Phase::Running) {
             return;
@@ -242,21 +244,22 @@ impl HttpClient {
         self.repeat_handshake();
     }
 
-    /// Repeats the handshake, whose last attempt may have been lost.
+    /// Repeats the handshake. Called again if an attempt is lost.
     pub(super) fn repeat_handshake(&mut self) {
         let (headers, initialize) = (self.post_headers(), self.session.initialize().clone());
         let request = self.send(Purpose::Reopening, Method::Post, headers, initialize);
         self.limit(request, self.config.timeouts.reopen);
     }
 
-    /// Confirms a handshake that was repeated.
+    /// Sends the confirmation of a repeated handshake.
     pub(super) fn confirm_again(&mut self) {
         let headers = self.legacy_headers();
         let request = self.send(Purpose::Confirmation, Method::Post, headers, Bytes::from_static(INITIALIZED.as_bytes()));
         self.limit(request, self.config.timeouts.acknowledge);
     }
 
-    /// Asks for a page of the list of tools, in the name of the caller of this call. Returns `false` if there is no such call.
+    /// Requests a page of the list of tools, with the members of `_meta` that name the caller copied from the request of this call. Returns
+    /// `false` if there is no such call.
     pub(super) fn ask_for_tools(&mut self, exchange: ExchangeId, cursor: Option<&str>) -> bool {
         let Some(call) = self.calls.get(&exchange) else { return false };
         let Outgoing::Request(_, request) = message::outgoing(call.frame()) else { return false };
@@ -355,7 +358,7 @@ impl HttpClient {
         id
     }
 
-    /// Limits the time of an exchange from now on.
+    /// Sets the time that an exchange may take from now on.
     pub(super) fn limit(&mut self, request: HttpRequestId, span: Duration) {
         let at = self.now.saturating_add(span);
         if let Some(exchange) = self.exchanges.get_mut(&request) {

@@ -1,4 +1,4 @@
-//! The reading of responses: heads, bodies, streams of events, and exchanges that break.
+//! The steps that read responses: heads, bodies, streams of events, and exchanges that break.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -23,14 +23,14 @@ use crate::json::read::{member, string};
 use crate::mcp::Revision;
 use crate::session::ExchangeId;
 
-/// The maximum number of challenges of which an owner is told.
+/// The maximum number of challenges in a fault.
 const MAX_CHALLENGES: usize = 8;
 
-/// A head, as far as it decides how the response is read.
+/// The parts of a head that determine how the response is read.
 struct Head {
     status: u16,
     form: Form,
-    /// The fault, unless the body says more.
+    /// The fault if the body has no response.
     fault: HttpFault,
 }
 
@@ -76,7 +76,7 @@ fn location<'h>(headers: &'h Headers<'_>) -> Option<&'h str> {
     headers.only(header::LOCATION).ok().flatten()
 }
 
-/// The time after which the server may be asked again. A date is not read: there is no calendar here.
+/// The time after which a request may be made again. A date is not read, since the client has no calendar.
 fn retry_after(headers: &Headers<'_>) -> Option<Duration> {
     let value = headers.only(header::RETRY_AFTER).ok().flatten()?;
     let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
@@ -100,7 +100,7 @@ impl HttpClient {
         let Some(purpose) = self.exchanges.get(&request).map(Exchange::purpose) else { return };
         let response = Head::of(head);
         if response.fault.is_unauthorized() {
-            // Whoever calls from now on may see something else.
+            // From now on requests may be made for another caller, who may get other results.
             self.cache.clear();
         }
         match purpose {
@@ -223,8 +223,8 @@ impl HttpClient {
         DecoderLimits { event_bytes: limits.frame_bytes, id_bytes: limits.id_bytes }
     }
 
-    /// Sends a request once more, to where its response redirects it: only to the same origin, and only as it is. Returns `false`, and does
-    /// nothing, if that is not so.
+    /// Follows a redirection: sends the same request again, to another target of the same origin. If the redirection leads to another
+    /// origin or would change the request, does nothing and returns `false`.
     fn follow(&mut self, request: HttpRequestId, head: &ResponseHead<'_>) -> bool {
         let Some(exchange) = self.exchanges.get(&request) else { return false };
         let may_follow = matches!(head.status, 307 | 308) && exchange.redirects() < self.config.limits.redirects;
@@ -232,7 +232,7 @@ impl HttpClient {
         let target = location(&head.headers).and_then(|location| self.location.resolve(&sent.target, location));
         let Some(target) = target else { return false };
         let (sent, purpose, redirects) = (sent.clone(), exchange.purpose(), exchange.redirects().saturating_add(1));
-        // The address that an old server names is relative to that of its stream.
+        // The address for messages that an old server names is relative to the address of its stream.
         if purpose == Purpose::OldStream || (head.status == 308 && sent.target == *self.location.target()) {
             self.location.move_to(target.clone());
         }
@@ -272,7 +272,7 @@ impl HttpClient {
         true
     }
 
-    /// Takes the id of the HTTP session out of the response to a handshake.
+    /// Reads the id of the HTTP session from the head of the response to a handshake.
     fn take_session_id(&mut self, head: &ResponseHead<'_>) {
         let id = head.headers.only(header::SESSION_ID);
         let is_proper = id.is_ok_and(|id| id.is_none_or(header::is_session_id));
@@ -293,7 +293,7 @@ impl HttpClient {
             let purpose = exchange.purpose();
             let text = self.abort(request).and_then(Exchange::into_text);
             match (purpose, text) {
-                // An error with a body that is too long is an error without one.
+                // If the body of an error is too long, the error is handled without the body.
                 (Purpose::Call(exchange), Some((status @ 300.., fault, _))) => {
                     self.conclude(exchange, status, &fault, Answer::None);
                 }
@@ -322,7 +322,7 @@ impl HttpClient {
         }
     }
 
-    /// An exchange has taken too long.
+    /// Handles the deadline of an exchange.
     pub(super) fn expire_exchange(&mut self, request: HttpRequestId) {
         if let Some(exchange) = self.abort(request).filter(|exchange| !exchange.is_resting()) {
             self.lose(exchange.purpose(), HttpFault::NoAnswer);
@@ -416,7 +416,7 @@ impl HttpClient {
         }
     }
 
-    /// Takes a frame on the stream of messages that belong to no call. Some servers send responses there all the same.
+    /// Takes a frame on the news stream. Some servers send responses on it, although they should not.
     fn take_news(&mut self, frame: Bytes) {
         match message::incoming(&frame) {
             Incoming::Response(number) => self.take_responses(number.as_slice(), &frame),
@@ -437,7 +437,8 @@ impl HttpClient {
         }
     }
 
-    /// The rest of a response has no meaning any longer. Its server ends it soon, so that its connection can be used again.
+    /// Ignores the rest of a response from now on. The exchange stays open for a short time, so that the server can end the response, and
+    /// the connection can be used again.
     fn rest(&mut self, request: HttpRequestId) {
         if let Some(exchange) = self.exchanges.get_mut(&request) {
             exchange.rest();
@@ -447,7 +448,7 @@ impl HttpClient {
 
     // ---- Responses ----
 
-    /// Draws the consequence of a response to a call.
+    /// Handles the whole response to a call: passes it to the session, or does what the verdict demands.
     fn conclude(&mut self, exchange: ExchangeId, status: u16, fault: &HttpFault, answer: Answer) {
         let Some(call) = self.calls.get_mut(&exchange) else { return };
         let subject = match (call.kind(), call.era()) {
@@ -475,7 +476,7 @@ impl HttpClient {
                 }
                 self.refuse(exchange, &RpcError::internal(format!("{fault}")));
             }
-            // The owner was told of it with the head.
+            // The owner was told of the fault when the head came.
             Verdict::Lose if fault.says_more_than_body() => self.drop_call(exchange, fault.clone(), false),
             Verdict::Lose => self.lose_call(exchange, fault.clone()),
             Verdict::TakeForLegacy => {
@@ -518,7 +519,7 @@ impl HttpClient {
         match (call.kind(), call.era()) {
             (Kind::Initialize, _) => {
                 if member(frame, "result").is_some() {
-                    // Only a handshake that is repeated can lead to another version.
+                    // This cannot fail: only a repeated handshake can lead to another version.
                     let _ = self.session.agree(agreed_revision(frame));
                 } else {
                     self.session.forget();
@@ -536,14 +537,14 @@ impl HttpClient {
         }
     }
 
-    /// Drops the results that are kept if a subscription has ended: from now on changes may be missed.
+    /// Drops all cached results if the call was a subscription: from now on the client may miss changes.
     fn miss_changes(&mut self, call: &Call) {
         if *call.kind() == Kind::Listen {
             self.cache.clear();
         }
     }
 
-    /// The confirmation of the handshake was acknowledged, or will not be.
+    /// Handles the acknowledgement of the confirmation of the handshake, or the end of the wait for it.
     fn confirm(&mut self) {
         if self.session.confirm() {
             if self.session.was_reopened() {
@@ -558,7 +559,7 @@ impl HttpClient {
         }
     }
 
-    /// The stream of messages that belong to no call is open, or is not waited for any longer.
+    /// Sends the requests that wait for the news stream: it is open, or they no longer wait for it.
     pub(super) fn begin(&mut self) {
         if self.session.begin() {
             self.timers.set(self.session.timer(), TimerKey::Session, None);
@@ -574,11 +575,11 @@ impl HttpClient {
         }
     }
 
-    /// Takes a page of the list of tools that the client has asked for.
+    /// Takes a page of the list of tools that the client has requested by itself.
     fn take_page(&mut self, frame: &Bytes) {
         let Some(result) = member(frame, "result") else { return self.end_lookup(false) };
         let cursor = member(result, "nextCursor").and_then(string);
-        // The tools that are left out are named when the session reads the list.
+        // Faults of tools are not reported here, but when the session reads the list.
         self.tools.learn(frame, self.config.limits.tools);
         let next = cursor.and_then(|cursor| Some((self.tools.next_page(self.config.limits.pages)?, cursor)));
         if !next.is_some_and(|(call, cursor)| self.ask_for_tools(call, Some(&cursor))) {
@@ -615,7 +616,7 @@ impl HttpClient {
 
     // ---- Losses ----
 
-    /// An exchange is over without what it was for.
+    /// Handles an exchange that has ended without the response that it was made for.
     fn lose(&mut self, purpose: Purpose, fault: HttpFault) {
         match purpose {
             Purpose::Call(exchange) | Purpose::Resume(exchange) => self.break_call(exchange, fault),
@@ -631,7 +632,7 @@ impl HttpClient {
                 self.fault(None, fault);
                 self.confirm();
             }
-            // A server that is just starting again.
+            // The server may be restarting.
             Purpose::Reopening if fault.is_temporary() => self.break_reopening(&fault),
             Purpose::Reopening => self.fail(HttpFailure::SessionLost),
             Purpose::Lookup => self.end_lookup(false),
@@ -648,7 +649,7 @@ impl HttpClient {
         }
     }
 
-    /// A stream cannot be read. It would be the same if it were resumed.
+    /// Handles a stream that cannot be read. It is not resumed, since the same events would come again.
     fn lose_unreadable(&mut self, purpose: Purpose, fault: HttpFault) {
         match purpose {
             Purpose::Call(exchange) | Purpose::Resume(exchange) => self.lose_call(exchange, fault),
@@ -660,7 +661,7 @@ impl HttpClient {
         }
     }
 
-    /// The exchange of a call broke: its stream is resumed if it can be, and the call is lost otherwise.
+    /// Handles the break of the exchange of a call: the stream is resumed if possible, and otherwise the call is lost.
     fn break_call(&mut self, exchange: ExchangeId, fault: HttpFault) {
         let Some(call) = self.calls.get_mut(&exchange) else { return };
         let is_current = call.generation() == self.session.generation() && self.session.is_open();
@@ -677,7 +678,7 @@ impl HttpClient {
         }
     }
 
-    /// Ends a call of which no response will come.
+    /// Ends a call that will get no response.
     pub(super) fn lose_call(&mut self, exchange: ExchangeId, fault: HttpFault) {
         self.drop_call(exchange, fault, true);
     }
@@ -697,7 +698,7 @@ impl HttpClient {
         self.events.push_back(HttpClientEvent::Lost(exchange));
     }
 
-    /// The server could not be reached to repeat the handshake, which is tried again after a while.
+    /// Handles the loss of an attempt to repeat the handshake. It is tried again after a while.
     fn break_reopening(&mut self, fault: &HttpFault) {
         let chance = self.chance.next();
         let (limits, timeouts) = (&self.config.limits, &self.config.timeouts);
@@ -708,7 +709,7 @@ impl HttpClient {
         }
     }
 
-    /// The stream of messages that belong to no call broke, and is opened again after a while.
+    /// Handles the break of the news stream. It is opened again after a while.
     fn break_news(&mut self, fault: &HttpFault) {
         let chance = self.chance.next();
         let (limits, timeouts) = (&self.config.limits, &self.config.timeouts);

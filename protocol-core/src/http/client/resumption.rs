@@ -7,18 +7,18 @@ use crate::http::limits::{HttpClientLimits, HttpClientTimeouts};
 use crate::json::Text;
 use crate::time::Instant;
 
-/// The shortest wait, whatever the server asks for: a deadline is never at the time at which it is set.
+/// The shortest wait, even if the server asks for a shorter one. So a deadline is always later than the time at which it is set.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// The place that a stream has reached, over all its exchanges.
+/// The point that a stream has reached, and the waits of its attempts, over all its exchanges.
 #[derive(Debug, Default)]
 pub(super) struct Resumption {
     last_event_id: Option<Text>,
     /// The wait that the server has asked for.
     retry: Option<Duration>,
-    /// The time before which the server does not want the next attempt.
+    /// The time for which the server asks the client to make no further attempt.
     pause: Duration,
-    /// The number of attempts since there was something new.
+    /// The number of attempts since the last new event.
     failures: u32,
     /// The time at which the current exchange began to be read.
     began: Option<Instant>,
@@ -29,12 +29,12 @@ impl Resumption {
         self.last_event_id.as_ref()
     }
 
-    /// A new exchange is read.
+    /// Records that the response of a new exchange has begun.
     pub(super) fn begin(&mut self, now: Instant) {
         self.began = Some(now);
     }
 
-    /// Something new has come, and the stream has reached this id. One that a header cannot carry is none.
+    /// Records a new event, after which the stream has reached `id`. An id that a header cannot contain counts as none.
     pub(super) fn reach(&mut self, id: Option<&str>) {
         self.failures = 0;
         if self.last_event_id.as_deref() != id {
@@ -46,12 +46,12 @@ impl Resumption {
         self.retry = Some(wait);
     }
 
-    /// The server wants to be left alone for this time, from the next wait on.
+    /// Makes the next wait at least as long as the server asks for.
     pub(super) fn pause(&mut self, wait: Option<Duration>, timeouts: &HttpClientTimeouts) {
         self.pause = wait.unwrap_or_default().min(timeouts.retry_after_max);
     }
 
-    /// The time of the next attempt; `None` after too many.
+    /// The time of the next attempt; `None` after too many attempts.
     pub(super) fn next_attempt(
         &mut self,
         limits: &HttpClientLimits,
@@ -75,7 +75,7 @@ impl Resumption {
     }
 }
 
-/// Numbers for the extra waits, so that the clients of one server do not come back at the same time. A generator of the kind SplitMix64.
+/// A generator of random numbers (SplitMix64) for the extra waits, so that the clients of one server do not reconnect at the same time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chance(u64);
 

@@ -8,9 +8,11 @@
 //!        forget: its error                            `-------------------- Reopening <----------------------' has forgotten it
 //! ```
 //!
-//! Requests and notifications wait until the session is open. In `Confirmed` the stream of messages that belong to no call is being opened:
-//! most servers lose a message for that stream, such as an input request, as long as there is none. In `Reopening` the client repeats the handshake with the frame of the first
-//! one, unknown to the session of its owner, which has agreed on a version for good: so the new version must be the same.
+//! Requests and notifications wait until the HTTP session is open. In `Confirmed` the news stream is being opened: before it is open, most
+//! servers lose messages for it, such as input requests.
+//!
+//! In `Reopening` the client repeats the handshake with the frame of the first one. The [`Session`](crate::Session) is not told, and keeps
+//! the version that it has agreed on, so the new handshake must lead to the same version.
 
 use bytes::Bytes;
 
@@ -26,7 +28,7 @@ pub(super) struct HttpSession {
     version: Option<Revision>,
     /// The frame of the handshake.
     initialize: Bytes,
-    /// The number of sessions before this one.
+    /// The number of HTTP sessions before this one.
     generation: u32,
     /// The attempts to repeat the handshake.
     attempts: Resumption,
@@ -44,7 +46,7 @@ enum State {
     Reopening,
 }
 
-/// The handshake was repeated with another result than before.
+/// The error for a repeated handshake that leads to another version than before.
 pub(super) struct AnotherVersion;
 
 impl HttpSession {
@@ -60,7 +62,8 @@ impl HttpSession {
         (self.state, self.id, self.version, self.initialize) = (State::Unopened, None, None, Bytes::new());
     }
 
-    /// Opening, Reopening -> Agreed, on the version in the result. A session does not go on with one that it does not know.
+    /// Opening, Reopening -> Agreed, on the version in the result; `None` if this crate does not know the version. In `Reopening` it must
+    /// be the same version as before.
     pub(super) fn agree(&mut self, version: Option<Revision>) -> Result<(), AnotherVersion> {
         if self.state == State::Reopening && version != self.version {
             return Err(AnotherVersion);
@@ -69,7 +72,7 @@ impl HttpSession {
         Ok(())
     }
 
-    /// Agreed -> Confirmed. Returns `true` if it was.
+    /// Agreed -> Confirmed. In any other state, changes nothing and returns `false`.
     pub(super) fn confirm(&mut self) -> bool {
         let was_agreed = self.state == State::Agreed;
         if was_agreed {
@@ -78,7 +81,7 @@ impl HttpSession {
         was_agreed
     }
 
-    /// Confirmed -> Open. Returns `true` if it was.
+    /// Confirmed -> Open. In any other state, changes nothing and returns `false`.
     pub(super) fn begin(&mut self) -> bool {
         let was_confirmed = self.state == State::Confirmed;
         if was_confirmed {
@@ -87,7 +90,7 @@ impl HttpSession {
         was_confirmed
     }
 
-    /// Open -> Reopening. `false`, and no change, in any other state.
+    /// Open -> Reopening. In any other state, changes nothing and returns `false`.
     pub(super) fn reopen(&mut self) -> bool {
         let was_open = self.state == State::Open;
         if was_open {
@@ -105,7 +108,7 @@ impl HttpSession {
         &mut self.timer
     }
 
-    /// Sets the id, which comes with the head of the response to the handshake.
+    /// Sets the id of the HTTP session, which comes in the head of the response to the handshake.
     pub(super) fn set_id(&mut self, id: Option<Text>) {
         if matches!(self.state, State::Opening | State::Reopening) {
             self.id = id;
@@ -123,7 +126,7 @@ impl HttpSession {
         self.id.as_ref()
     }
 
-    /// The version that was agreed on; while the handshake is repeated, that of the last one.
+    /// The version that was agreed on. While the handshake is repeated, the version of the last handshake.
     pub(super) fn version(&self) -> Option<Revision> {
         self.version
     }

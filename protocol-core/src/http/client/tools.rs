@@ -1,4 +1,5 @@
-//! The arguments that headers repeat, by tool, as the last list of tools has named them (Streamable HTTP 2026-07-28, "Custom Headers").
+//! The arguments of each tool that headers repeat, as the last list of tools has annotated them (Streamable HTTP 2026-07-28, "Custom
+//! Headers").
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -14,23 +15,23 @@ use crate::session::ExchangeId;
 
 #[derive(Debug, Default)]
 pub(super) struct Tools {
-    /// Only those with such arguments.
+    /// The arguments that headers repeat, by the name of the tool. Tools without such arguments are left out.
     headers: BTreeMap<Text, ParamHeaders>,
     lookup: Option<Lookup>,
 }
 
-/// A reading of the whole list, because a server has missed a header.
+/// A lookup: the client reads the whole list of tools, because the server has missed a header.
 #[derive(Debug)]
 pub(super) struct Lookup {
-    /// The number of pages that were asked for.
+    /// The number of pages that were requested.
     pages: u32,
-    /// The calls that wait for it, each with the error that it got.
+    /// The calls that wait for the end of the lookup, each with the error response that it got.
     calls: Vec<(ExchangeId, Bytes)>,
 }
 
 /// One page of the list.
 pub(super) struct Page {
-    /// The response without the tools that cannot be called, if there are any.
+    /// The response without the tools whose annotations are invalid; `None` if there are none.
     pub(super) without_invalid: Option<Bytes>,
     pub(super) faults: Vec<HttpFault>,
 }
@@ -40,7 +41,7 @@ impl Tools {
         self.headers.get(&Text::from(tool))
     }
 
-    /// Reads the response with a page. Of more than `most` tools with such arguments, only the first are kept.
+    /// Reads the response with a page. Stores the arguments of at most `most` tools.
     pub(super) fn learn(&mut self, response: &Bytes, most: usize) -> Page {
         let mut page = Page { without_invalid: None, faults: Vec::new() };
         let tools = member(response, "result").and_then(|result| member(result, "tools")).map(elements).unwrap_or_default();
@@ -72,7 +73,7 @@ impl Tools {
 
     // ---- The lookup ----
 
-    /// Adds a call to the lookup. Returns `true` if there was none, and its first page is to be asked for.
+    /// Adds a call to the lookup. If there was no lookup, begins one and returns `true`: its first page must be requested.
     pub(super) fn look_up(&mut self, call: ExchangeId, error: Bytes) -> bool {
         match &mut self.lookup {
             Some(lookup) => {
@@ -86,7 +87,7 @@ impl Tools {
         }
     }
 
-    /// The call whose frame the next page is asked with; `None` if `most` pages were asked for, or no call waits any longer.
+    /// The call on whose behalf the next page is requested; `None` if `most` pages were requested, or if no call waits any longer.
     pub(super) fn next_page(&mut self, most: u32) -> Option<ExchangeId> {
         let lookup = self.lookup.as_mut().filter(|lookup| lookup.pages < most)?;
         lookup.pages = lookup.pages.saturating_add(1);

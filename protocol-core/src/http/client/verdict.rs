@@ -1,5 +1,5 @@
-//! The meaning of a response by its status and its body: for the choice of an era, for a handshake, and for any other request (MCP
-//! 2026-07-28, Versioning; Transports 2025-11-25, "Backwards Compatibility").
+//! The meaning of a response to a probe, to a handshake or to any other request, which depends on its status and its body (MCP 2026-07-28,
+//! Versioning; Transports 2025-11-25, "Backwards Compatibility").
 
 use bytes::Bytes;
 
@@ -8,57 +8,60 @@ use crate::error::RpcError;
 use crate::http::message::{self, Incoming};
 use crate::session::ExchangeId;
 
-/// The request that is answered.
+/// The kind of the request that a response answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Subject {
-    /// The request for the revisions of the server.
+    /// The probe: the request for the revisions of the server.
     Probe,
-    /// The handshake.
+    /// The handshake request.
     Initialize,
     /// A request without a handshake.
     Modern,
-    /// A request after a handshake, in an HTTP session or not. `was_moved` if it was sent again because an HTTP session was forgotten.
+    /// A request after a handshake. `has_session` is `true` if it was sent in an HTTP session, and `was_moved` if it was sent again because
+    /// the server had forgotten an HTTP session.
     Legacy { has_session: bool, was_moved: bool },
 }
 
 /// The body of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// A frame with the response to the request.
+    /// The body is a frame with the response to the request.
     Ours(Bytes),
-    /// An error that names no request, or not this one, and whose message is about a session. Old servers answer so, with 400, if they have
-    /// forgotten the HTTP session. The frame is the error as the response to the request; `None` if the error is not one of JSON-RPC.
+    /// The body is an error that names no request or another one, and whose message is about a session. Old servers send such an error,
+    /// with 400, if they have forgotten the HTTP session. The frame has the error as the response to the request. `None` if the body is not
+    /// JSON-RPC.
     OfSession(Option<Bytes>),
-    /// Another frame.
+    /// The body is another frame.
     Foreign(Bytes),
-    /// No frame.
+    /// The body is not a frame.
     None,
 }
 
 /// The consequence of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The session gets the frame, which ends the request.
+    /// Pass the frame to the session. It ends the request.
     Pass(Bytes),
-    /// The frame says that a header is missing or wrong. The request may be repeated with the headers of the current list of tools.
+    /// Read the list of tools, and repeat the request with the headers that the list asks for. The frame is the error of the server: a
+    /// header is missing or wrong.
     LookUp(Bytes),
-    /// The server has not accepted the request, and has not said so in a frame: the session gets an error.
+    /// End the request with an error of the client: the server has not accepted it, and has sent no error in a frame.
     Refuse,
-    /// It is unknown what became of the request.
+    /// Lose the request: the server may have done the work or not.
     Lose,
-    /// The server does not know the probe: it is of the era with a handshake.
+    /// Treat the server as one of the era with a handshake, since it does not know the probe.
     TakeForLegacy,
-    /// The server may speak the transport of 2024-11-05.
+    /// Try the transport of 2024-11-05, which the server may speak.
     TryOldTransport,
-    /// The server has forgotten the HTTP session.
+    /// Repeat the handshake, since the server has forgotten the HTTP session.
     Reopen,
-    /// There is nothing to talk to.
+    /// Fail: the server cannot be used.
     Fail(HttpFailure),
 }
 
 impl Answer {
-    /// Reads the body of a response to the request with this number. A body with an error status answers its request, whatever it says
-    /// that it answers.
+    /// Reads the body of a response to the request with this number. If the status is an error, an error in the body belongs to this
+    /// request, even if its id names another request or none.
     pub(super) fn read(body: Bytes, exchange: ExchangeId, status: u16) -> Self {
         let number = exchange.0;
         let readdressed = |body: Bytes| match message::readdressed(&body, number) {
@@ -82,12 +85,12 @@ impl Answer {
     }
 }
 
-/// Returns `true` if a text has the word `session`, in any case.
+/// Returns `true` if a text contains `session`, in upper or lower case.
 fn names_session(text: &[u8]) -> bool {
     text.windows(7).any(|word| word.eq_ignore_ascii_case(b"session"))
 }
 
-/// Judges the response to a request. `fault` is that of the status.
+/// The verdict on the response to a request. `fault` is the fault if the body has no response.
 pub(super) fn judge(subject: Subject, status: u16, fault: &HttpFault, answer: Answer) -> Verdict {
     use Subject::{Initialize, Legacy, Modern, Probe};
     match (subject, status, answer) {

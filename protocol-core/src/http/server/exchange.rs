@@ -9,8 +9,8 @@
 //!      `------------------------------------------'  (gone)
 //! ```
 //!
-//! A head is made by `open` or `complete` and in no other place, and each leaves `Pending`: so there is exactly one. The end is polled once
-//! everything before it was, and the exchange is gone with it.
+//! Only `open` and `complete` make a head, and both lead out of `Pending`: so there is exactly one head. The end is polled after everything
+//! else, and is the end of the exchange, too.
 
 use alloc::borrow::Cow;
 
@@ -29,18 +29,19 @@ use crate::time::Instant;
 #[derive(Debug)]
 pub(super) struct Exchange {
     state: State,
-    /// The head and its body, or the length of a stream: none.
+    /// The head until it is polled, with the length of the body in bytes; for a stream of events the length is `None`.
     head: Option<(ResponseHead<'static>, Option<usize>)>,
     body: Option<Bytes>,
     events: Encoder,
-    /// The session and the stream that the response comes from; none for one that is refused, or only acknowledged.
+    /// The session and the stream that the response comes from; `None` if the request was refused, or is only acknowledged.
     source: Option<(SessionKey, Lane)>,
-    /// The session that has not taken the frame yet, if the response only acknowledges it.
+    /// The session that must take the frame before the frame is acknowledged; `None` once it has taken the frame, and for any other
+    /// response.
     receiver: Option<SessionKey>,
     /// The time of the last output.
     last_output: Instant,
     keep_alive: Armed,
-    /// `true` once the owner was told that there is something to poll.
+    /// `true` once the owner was told to poll, until everything was polled.
     is_announced: bool,
 }
 
@@ -96,12 +97,12 @@ impl Exchange {
         self.last_output
     }
 
-    /// Bytes of events that wait to be polled.
+    /// The number of bytes of events that wait to be polled.
     pub(super) fn held(&self) -> usize {
         self.events.held()
     }
 
-    /// Makes the whole response, if none was begun.
+    /// Makes the whole response, if no response was begun.
     pub(super) fn complete(&mut self, status: u16, mut headers: Headers<'static>, body: Option<Bytes>) {
         if self.state != State::Pending {
             return;
@@ -145,13 +146,13 @@ impl Exchange {
         }
     }
 
-    /// Returns `true` if something became pollable of which the owner was not told.
+    /// Returns `true` if there is something to poll and the owner was not told yet, and records that it is told now.
     pub(super) fn announce(&mut self) -> bool {
         let has_output = self.state == State::Ending || self.head.is_some() || self.events.held() > 0;
         has_output && !core::mem::replace(&mut self.is_announced, true)
     }
 
-    /// The next part of the response. The exchange is over after its end.
+    /// The next part of the response. The exchange is over once [`ResponsePart::End`] was returned.
     pub(super) fn poll(&mut self) -> Option<ResponsePart> {
         if let Some((head, length)) = self.head.take() {
             return Some(ResponsePart::Head { head, length });

@@ -1,26 +1,26 @@
 //! The server's end of Streamable HTTP.
 //!
-//! A stream of a POST with a request, in a session with a handshake (Transports 2025-11-25, "Sending Messages to the Server" and
-//! "Resumability and Redelivery"):
+//! The states of the stream of a POST with a request, in a session with a handshake (Transports 2025-11-25, "Sending Messages to the
+//! Server" and "Resumability and Redelivery"):
 //!
-//! | State | On | Effect |
-//! |---|---|---|
-//! | waiting | a result or an error | the response is JSON, with 200; the stream is gone |
-//! | | any other frame, or nothing for [`HttpTimeouts::keep_alive`] | the response is a stream of events, primed from 2025-11-25 on; live |
-//! | | the client is gone | detached |
-//! | live | a frame | it is written, and kept if the stream can be resumed |
-//! | | nothing for [`HttpTimeouts::keep_alive`] | a comment |
-//! | | the last reply | it is written, the response ends; done |
-//! | | the client is gone | detached |
-//! | | [`HttpServer::suspend`] | the time to come back is written, the response ends; detached |
-//! | detached | a frame | it is kept, or dropped if the stream cannot be resumed |
-//! | | a GET with an id of it | what was missed is written; live |
-//! | | the last reply | it is kept; done |
-//! | | [`HttpTimeouts::detached`] is over | the stream is gone, and later frames of it are dropped |
-//! | done | a GET with an id of it | the rest is written, the response ends |
-//! | | [`HttpTimeouts::replay`] is over | the stream is gone |
+//! | State | Input | Effect | Next state |
+//! |---|---|---|---|
+//! | waiting | a result or an error | the response is JSON, with 200 | removed |
+//! | | any other frame, or nothing for [`HttpTimeouts::keep_alive`] | the response is a stream of events; from 2025-11-25 on it begins with an event without a frame | live |
+//! | | the exchange is lost | | detached |
+//! | live | a frame | the frame is written, and kept if the stream can be resumed | live |
+//! | | nothing for [`HttpTimeouts::keep_alive`] | a comment is written | live |
+//! | | the last reply | the reply is written, and the response ends | done |
+//! | | the exchange is lost | | detached |
+//! | | [`HttpServer::suspend`] | the time after which to resume is written, and the response ends | detached |
+//! | detached | a frame | the frame is kept, or dropped if the stream cannot be resumed | detached |
+//! | | a GET with the id of an event of the stream | the events after this one are written | live |
+//! | | the last reply | the reply is kept | done |
+//! | | [`HttpTimeouts::detached`] is over | later frames of the stream are dropped | removed |
+//! | done | a GET with the id of an event of the stream | the events after this one are written, and the response ends | done |
+//! | | [`HttpTimeouts::replay`] is over | | removed |
 //!
-//! Without a handshake, the client that is gone ends the request and its session, and there are no ids.
+//! Without a handshake, events have no ids, and the loss of the exchange ends the request and its session.
 
 mod exchange;
 mod refusal;
@@ -68,7 +68,7 @@ impl fmt::Display for HttpExchangeId {
     }
 }
 
-/// The number of a session of a server. No number is used twice; it is not the id that the client knows.
+/// The number of a session of a server. It differs from the id that the client knows. No number is used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionKey(u64);
 
@@ -84,15 +84,15 @@ impl fmt::Display for SessionKey {
 pub struct HttpServerConfig {
     /// The eras that are served. Default: both.
     pub era: mcp::Era,
-    /// The hosts that requests may be made to. Default: this machine.
+    /// The hosts that requests may be made to. Default: only this machine.
     pub hosts: Allowed,
-    /// The origins of pages that may make requests. Default: this machine.
+    /// The origins of pages that may make requests. Default: only this machine.
     pub origins: Allowed,
     /// `true` if streams of sessions with a handshake can be resumed. Default: `true`.
     pub resumable: bool,
-    /// The bounds.
+    /// The bounds on memory and concurrency.
     pub limits: HttpLimits,
-    /// The times.
+    /// The time limits.
     pub timeouts: HttpTimeouts,
 }
 
@@ -110,8 +110,8 @@ impl Default for HttpServerConfig {
 }
 
 impl HttpServerConfig {
-    /// Returns `true` if the body of a request is needed. Otherwise the request has none, or will be refused whatever the body is, and
-    /// [`HttpServer::handle_request`] takes an empty one. Read at most [`HttpLimits::body_bytes`] and one more byte.
+    /// Returns `true` if the body of a request is needed; read at most [`HttpLimits::body_bytes`] and one more byte of it. Returns `false`
+    /// if the request has no body, or will be refused with any body; pass an empty body to [`HttpServer::handle_request`] then.
     #[must_use]
     pub fn wants_body(&self, head: &RequestHead<'_>) -> bool {
         head.method == Method::Post && check_head(head, self).is_ok()
@@ -126,22 +126,23 @@ pub struct HttpRequest<'a> {
     pub head: RequestHead<'a>,
     /// The body. It may be cut off after [`HttpLimits::body_bytes`] and one more byte.
     pub body: Bytes,
-    /// The name of the authenticated caller, if there is one. A session belongs to the caller that opened it; for any other it does not
-    /// exist.
+    /// The name of the authenticated caller, if there is one. A session belongs to the caller that opened it. A request of any other caller
+    /// that names the session is answered as if there were no such session.
     pub principal: Option<&'a str>,
-    /// The contents of `body`, if they were read before.
+    /// The contents of `body`, if [`read_body`](Self::read_body) has read it.
     contents: Option<Body>,
 }
 
 impl<'a> HttpRequest<'a> {
-    /// A request of nobody in particular.
+    /// A request without an authenticated caller.
     #[must_use]
     pub const fn new(head: RequestHead<'a>, body: Bytes) -> Self {
         Self { head, body, principal: None, contents: None }
     }
 
-    /// Reads the body now, which [`HttpServer::handle_request`] does otherwise: for a server under a lock, which is then not held
-    /// meanwhile. The body must not be replaced afterwards. No effect on a body that is too long, and without a POST.
+    /// Reads the body now. Otherwise [`HttpServer::handle_request`] reads it; if that method is called under a lock, read the body before,
+    /// so that the lock is held for a shorter time. The body must not be replaced afterwards. Has no effect if the body is too long, or if
+    /// the request is not a POST.
     pub fn read_body(&mut self, limits: &HttpLimits) {
         if self.head.method == Method::Post && self.body.len() <= limits.body_bytes {
             self.contents = Some(message::read(&self.body, limits.batch));
@@ -149,31 +150,31 @@ impl<'a> HttpRequest<'a> {
     }
 }
 
-/// The knowledge of the owner that a request may need.
+/// The values that the owner provides for a request.
 pub trait HttpContext {
-    /// Bytes of a cryptographically secure generator, for the id of a new session.
+    /// Returns bytes of a cryptographically secure generator, for the id of a new session.
     fn random(&mut self) -> [u8; 16];
 
-    /// The arguments of a tool that headers repeat, for the tool as this caller sees it. `None` if there is no such tool.
+    /// Returns the arguments of a tool that headers repeat, in the list of tools that this caller gets. `None` if there is no such tool.
     fn param_headers(&mut self, tool: &str) -> Option<Arc<ParamHeaders>> {
         let _ = tool;
         None
     }
 }
 
-/// A part of a response. Each exchange has one head, then any number of chunks, then one end; if it is [lost](HttpServer::handle_lost),
-/// nothing more.
+/// A part of a response. Each exchange has one head, then any number of chunks, then one end. Once an exchange is
+/// [lost](HttpServer::handle_lost), no further part comes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ResponsePart {
-    /// The head, and the length of the body if it is known: then the body is one chunk, or none if the length is 0.
+    /// The head. If the length of the body is known, the body is one chunk, or no chunk if the length is 0.
     Head {
         /// The head.
         head: ResponseHead<'static>,
         /// The length of the body in bytes; `None` for a stream of events.
         length: Option<usize>,
     },
-    /// A part of the body. It is not empty.
+    /// A part of the body, which is never empty.
     Chunk(Bytes),
     /// The end of the response. The exchange is over.
     End,
@@ -183,69 +184,70 @@ pub enum ResponsePart {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HttpEvent {
-    /// Create the session: an MCP server whose era is [`Era::config`].
+    /// Create the session: an MCP server with the configuration [`Era::config`].
     Open {
-        /// Its number.
+        /// The number of the session.
         session: SessionKey,
-        /// Its era.
+        /// The era of the session.
         era: Era,
     },
-    /// Pass the frame to the session, and the result to [`HttpServer::handle_received`] or [`HttpServer::handle_full`]. Drop it if the session
-    /// has closed: its exchange is ended then.
+    /// Pass the frame to the session, and the result to [`HttpServer::handle_received`] or [`HttpServer::handle_full`]. If the session has
+    /// closed, drop the frame: [`HttpServer::handle_closed`] ends its exchange.
     Frame {
         /// The session.
         session: SessionKey,
-        /// The exchange that brought it.
+        /// The exchange in whose request the frame came.
         exchange: HttpExchangeId,
-        /// The lane that it came by.
+        /// The lane to pass to the session.
         lane: Lane,
         /// The frame.
         frame: Bytes,
     },
-    /// Stop or resume the lane of the session ([`Session::set_writable`](crate::Session::set_writable)); it may be closed already.
+    /// Stop or resume the lane of the session ([`Session::set_writable`](crate::Session::set_writable)). The lane may be closed already.
     Writable {
         /// The session.
         session: SessionKey,
         /// The lane.
         lane: Lane,
-        /// `false` to stop it.
+        /// `false` to stop the lane, `true` to resume it.
         is_writable: bool,
     },
-    /// Drop the session, and so cancel what it is doing. It is not mentioned again.
+    /// Drop the session, and cancel its calls. No further event names the session.
     Close {
         /// The session.
         session: SessionKey,
     },
-    /// There is something to poll of this exchange. It comes once until [`HttpServer::poll_response`] has returned `None`.
+    /// Poll the response of this exchange. The event is not repeated until [`HttpServer::poll_response`] has returned `None`.
     Readable {
         /// The exchange.
         exchange: HttpExchangeId,
     },
 }
 
-/// The client cannot come back to this exchange: it has ended, it is not the stream of a POST, or its session has no ids of events or is
-/// older than 2025-11-25.
+/// The error for an exchange whose stream cannot be resumed: the exchange has ended, or is not that of a POST, or the session has no ids of
+/// events, or has a revision before 2025-11-25.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the stream of this exchange cannot be resumed")]
 pub struct NotResumable;
 
 /// The server's end of Streamable HTTP, for both eras on one path.
 ///
-/// It joins HTTP exchanges with the lanes of sessions. It owns neither: its owner has a [`Session`](crate::Session) for each
-/// [`SessionKey`], and an HTTP library.
+/// It connects HTTP exchanges with the lanes of sessions. Its owner has an HTTP library, and a [`Session`](crate::Session) for each
+/// [`SessionKey`].
 ///
-/// * A request goes in by [`handle_request`](Self::handle_request), with its whole body; [`HttpServerConfig::wants_body`] says if the body
-///   is needed. If a client disconnects, or drops a response, that is [`handle_lost`](Self::handle_lost).
-/// * [`poll_event`](Self::poll_event) tells the owner to open sessions, to pass frames to them, and to drop them.
-/// * Every frame that a session returns goes in by [`handle_transmit`](Self::handle_transmit).
-/// * [`poll_response`](Self::poll_response) returns the parts of a response, and [`poll_timeout`](Self::poll_timeout) the next deadline.
+/// * Pass each request, with its whole body, to [`handle_request`](Self::handle_request); [`HttpServerConfig::wants_body`] tells if the
+///   body is needed. If a client disconnects, or drops a response, call [`handle_lost`](Self::handle_lost).
+/// * Poll events ([`poll_event`](Self::poll_event)): they are instructions to open sessions, to pass frames to them, and to drop them.
+/// * Pass each frame that a session returns to [`handle_transmit`](Self::handle_transmit).
+/// * Poll the parts of each response ([`poll_response`](Self::poll_response)), and the next deadline
+///   ([`poll_timeout`](Self::poll_timeout)).
 ///
-/// After each method, poll events, and after the method of a session, its frames and events. If an event of a session says that a request
-/// was cancelled, call [`handle_settled`](Self::handle_settled) for the [lanes](Self::lanes_at_work) that the session owes no reply any
-/// longer; if a session has closed, call [`handle_closed`](Self::handle_closed).
+/// Poll events after each method, and the frames and events of a session after each method of that session. After an event that a request
+/// was cancelled, call [`handle_settled`](Self::handle_settled) for those [lanes](Self::lanes_at_work) of the session on which it no longer
+/// owes a reply. Once a session has closed, call [`handle_closed`](Self::handle_closed).
 ///
-/// A request without a handshake gets a session of its own, which lives as long as its response is being made. So no such request needs
-/// anything but its own exchange.
+/// A request without a handshake gets a session of its own, which ends with its response. So nothing of such a request is stored beyond its
+/// exchange.
 ///
 /// # What always holds
 ///
@@ -307,14 +309,14 @@ pub struct HttpServer {
     sessions: BTreeMap<SessionKey, HttpSession>,
     /// Sessions by the id that the client knows. An index of `sessions`.
     ids: BTreeMap<Text, SessionKey>,
-    /// The number of sessions with a handshake, those that are opening included.
+    /// The number of sessions with a handshake, including those whose handshake is not done.
     legacy_sessions: usize,
     /// The number of sessions that serve a `subscriptions/listen`.
     listens: usize,
     next_number: u64,
     timers: Timers,
     events: VecDeque<HttpEvent>,
-    /// No session and no GET stream is opened any longer.
+    /// `true` once [`Self::stop`] was called: no session and no GET stream is opened any longer.
     is_stopped: bool,
 }
 
@@ -339,7 +341,7 @@ impl HttpServer {
 
     // ---- In ----
 
-    /// Takes a request. The response is polled by the number that is returned.
+    /// Takes a request, and returns the number of its exchange, by which the response is polled.
     pub fn handle_request(&mut self, request: &HttpRequest<'_>, context: &mut dyn HttpContext, now: Instant) -> HttpExchangeId {
         self.advance(now);
         let id = HttpExchangeId(self.number());
@@ -351,8 +353,8 @@ impl HttpServer {
         id
     }
 
-    /// Takes the number of replies that a frame will cause ([`Received::replies`](crate::Received::replies)). Call it before the frames of
-    /// the session are polled. No effect on an exchange that is over.
+    /// Takes the number of replies that a frame will cause ([`Received::replies`](crate::Received::replies)). Call this method before the
+    /// frames of the session are polled. Has no effect on an exchange that is over.
     pub fn handle_received(&mut self, exchange: HttpExchangeId, replies: usize, now: Instant) {
         self.advance(now);
         let Some(found) = self.exchanges.get_mut(&exchange).filter(|found| found.is_pending()) else { return };
@@ -376,7 +378,7 @@ impl HttpServer {
         }
     }
 
-    /// Answers an exchange with 503, since the session did not take its frame ([`Full`](crate::Full)). No effect on an exchange that is
+    /// Answers an exchange with 503, since the session did not take its frame ([`Full`](crate::Full)). Has no effect on an exchange that is
     /// over.
     pub fn handle_full(&mut self, exchange: HttpExchangeId, now: Instant) {
         self.advance(now);
@@ -390,13 +392,13 @@ impl HttpServer {
         }
     }
 
-    /// Takes a frame that a session returned. A frame of a lane that is over is dropped.
+    /// Takes a frame that a session returned. If the stream of its lane was removed, the frame is dropped.
     pub fn handle_transmit(&mut self, session: SessionKey, transmit: Transmit, now: Instant) {
         self.advance(now);
         let Transmit { frame, route } = transmit;
         let Some(found) = self.sessions.get(&session) else { return };
         if route.lane == Lane::CHANNEL {
-            // A session without a handshake says nothing that belongs to no request.
+            // Frames that belong to no request are sent only in a session with a handshake.
             if found.is_open() {
                 self.transmit_on_channel(session, frame);
             }
@@ -419,8 +421,8 @@ impl HttpServer {
         }
     }
 
-    /// Ends the response on a lane that the session owes no reply any longer, because the client has cancelled the request. Poll the frames
-    /// of the lane first.
+    /// Ends the response on a lane on which the session no longer owes a reply, because the client has cancelled the request. Poll the
+    /// frames of the lane first.
     pub fn handle_settled(&mut self, session: SessionKey, lane: Lane, now: Instant) {
         self.advance(now);
         let Some(stream) = self.sessions.get(&session).and_then(|session| session.stream(lane)) else { return };
@@ -433,8 +435,8 @@ impl HttpServer {
         self.end_stream(session, lane);
     }
 
-    /// Handles the loss of an exchange: the client has disconnected or reset the stream, or the response was dropped, before its head or
-    /// after. Without a handshake, that cancels the request. No effect on an exchange that is over.
+    /// Handles the loss of an exchange, before or after its head: the client has disconnected or reset the stream, or the response was
+    /// dropped. Without a handshake, the loss cancels the request. Has no effect on an exchange that is over.
     pub fn handle_lost(&mut self, exchange: HttpExchangeId, now: Instant) {
         self.advance(now);
         let Some(source) = self.remove_exchange(exchange) else { return };
@@ -443,35 +445,37 @@ impl HttpServer {
         }
     }
 
-    /// Handles a session that has closed by itself: its exchanges end, and its id is forgotten. No effect on a session that is gone.
+    /// Handles the end of a session that has closed by itself: its exchanges end, and its id is forgotten. Has no effect on a session that
+    /// has ended.
     pub fn handle_closed(&mut self, session: SessionKey, now: Instant) {
         self.advance(now);
         self.close(session, false);
     }
 
-    /// Ends a session: its exchanges end, its id is forgotten, and the owner is told to drop it. No effect on a session that is gone.
+    /// Ends a session: its exchanges end, its id is forgotten, and the owner is told to drop it. Has no effect on a session that has ended.
     pub fn close_session(&mut self, session: SessionKey, now: Instant) {
         self.advance(now);
         self.close(session, true);
     }
 
-    /// Refuses everything new from now on, with 503: requests without a handshake, `initialize`, and GET streams that resume nothing. The
-    /// sessions that there are go on, so that their owner can close them gracefully.
+    /// Refuses new work from now on, with 503: requests without a handshake, `initialize`, and GET streams that resume no stream. The
+    /// existing sessions go on, so that the owner can close them gracefully.
     pub fn stop(&mut self) {
         self.is_stopped = true;
     }
 
-    /// The exchange that carries the stream of `lane` now. `None` if the client is away, or all replies on that lane were made.
+    /// The exchange in whose response the stream of `lane` is sent now. `None` if the client has disconnected, or if all replies on this
+    /// lane were made.
     #[must_use]
     pub fn carrier(&self, session: SessionKey, lane: Lane) -> Option<HttpExchangeId> {
         self.sessions.get(&session)?.stream(lane)?.exchange()
     }
 
-    /// Ends the response of a stream that goes on, so that the client comes back for the rest after [`HttpTimeouts::retry`]: for work that
-    /// takes longer than a connection should be held.
+    /// Ends the response of a stream that goes on, and asks the client to resume the stream after [`HttpTimeouts::retry`]. This is for work
+    /// that takes longer than a connection should be kept open.
     ///
     /// # Errors
-    /// [`NotResumable`]; nothing has changed.
+    /// [`NotResumable`] if the stream cannot be resumed; nothing has changed.
     pub fn suspend(&mut self, exchange: HttpExchangeId, now: Instant) -> Result<(), NotResumable> {
         self.advance(now);
         let (key, lane) = self.exchanges.get(&exchange).and_then(Exchange::source).ok_or(NotResumable)?;
@@ -492,7 +496,7 @@ impl HttpServer {
         Ok(())
     }
 
-    /// Handles every deadline that is not after `now`. Harmless if called early or repeatedly.
+    /// Handles every deadline up to and including `now`. Does nothing else, so it may be called at any time.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.advance(now);
         while let Some(key) = self.timers.take_due(self.now) {
@@ -503,7 +507,7 @@ impl HttpServer {
                     session.with_stream(lane, |stream| stream.retention().forget());
                     let was_active = session.is_active();
                     session.remove_stream(lane, &mut self.timers);
-                    // A stream that was kept for replay alone did not keep the session from being idle.
+                    // A stream that was kept only for replay was not active, so the session was idle before, and its clock runs already.
                     if was_active && !session.is_active() {
                         self.arm_idle(key);
                     }
@@ -526,7 +530,7 @@ impl HttpServer {
         self.events.pop_front()
     }
 
-    /// The next part of the response of an exchange; `None` if there is none yet, or the exchange is over.
+    /// The next part of the response of an exchange; `None` if no part is ready, or if the exchange is over.
     #[must_use = "a part that is polled and not written is lost"]
     pub fn poll_response(&mut self, exchange: HttpExchangeId, now: Instant) -> Option<ResponsePart> {
         self.advance(now);
@@ -553,12 +557,12 @@ impl HttpServer {
         self.sessions.get(&session).into_iter().flat_map(HttpSession::lanes_at_work)
     }
 
-    /// All sessions: those with a handshake, and one for each request without.
+    /// All sessions: those with a handshake, and one for each request without a handshake.
     pub fn session_keys(&self) -> impl Iterator<Item = SessionKey> {
         self.sessions.keys().copied()
     }
 
-    /// The number of sessions: those with a handshake, and one for each request without.
+    /// The number of sessions: those with a handshake, and one for each request without a handshake.
     #[must_use]
     pub fn sessions(&self) -> usize {
         self.sessions.len()
@@ -570,7 +574,7 @@ impl HttpServer {
         self.exchanges.len()
     }
 
-    /// Advances the time, which never runs backwards.
+    /// Advances the time to `now`. If `now` is earlier, the time stays as it is.
     fn advance(&mut self, now: Instant) {
         self.now = self.now.max(now);
     }

@@ -1,4 +1,4 @@
-//! Responses of the server itself, without a session.
+//! The error responses that the server makes by itself, without a session.
 
 use alloc::format;
 use alloc::string::ToString as _;
@@ -9,12 +9,12 @@ use crate::http::header;
 use crate::json::Text;
 use crate::wire::WireId;
 
-/// A response that no session has made: a status, and an error for the body.
+/// An error response that the server makes by itself: a status, and an error for the body.
 #[derive(Debug)]
 pub(super) struct Refusal {
     pub(super) status: u16,
     pub(super) error: RpcError,
-    /// The id of the request, if it is known and its error may name it.
+    /// The id of the request; `None` if it is not known, or if the error must not name it.
     pub(super) id: Option<WireId>,
     pub(super) headers: Headers<'static>,
 }
@@ -24,14 +24,14 @@ impl Refusal {
         Self { status, error: RpcError::new(RpcError::INVALID_REQUEST, why), id: None, headers: Headers::new() }
     }
 
-    /// The method is not served.
+    /// The refusal of a method that is not served; `allowed` lists those that are.
     pub(super) fn method(allowed: &'static str) -> Self {
         let mut refusal = Self::new(405, format!("only {allowed} is served here"));
         refusal.headers.push(header::ALLOW, allowed);
         refusal
     }
 
-    /// A limit is reached. The client may try again after a second.
+    /// The refusal of a request because a limit is reached. The client may try again after a second.
     pub(super) fn overloaded(why: &'static str) -> Self {
         let mut refusal = Self { error: RpcError::fixed(RpcError::INTERNAL, why), ..Self::new(503, "") };
         refusal.headers.push(header::RETRY_AFTER, 1.to_string());

@@ -1,4 +1,4 @@
-//! The effect of a request: its checks in their order, and the start of its response.
+//! The effect of a request: its checks, and the start of its response.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -26,7 +26,7 @@ use crate::mcp::{self, Revision};
 use crate::session::Lane;
 
 impl HttpServer {
-    /// Checks a request, in the order in which faults are to be reported, and starts it.
+    /// Checks a request and starts it. If it has several faults, the first check that fails determines the refusal.
     pub(super) fn dispatch(
         &mut self,
         id: HttpExchangeId,
@@ -86,7 +86,7 @@ impl HttpServer {
         }
     }
 
-    /// Starts a request without a handshake in a session of its own, unless its headers contradict it.
+    /// Starts a request without a handshake in a session of its own, unless its headers contradict its body.
     fn serve_modern(
         &mut self,
         id: HttpExchangeId,
@@ -118,7 +118,7 @@ impl HttpServer {
     ) -> Result<(), Refusal> {
         let opens = matches!(body, Body::Message(Message::Request(message)) if message.opens_session());
         let key = match session {
-            // A second handshake: the session refuses it.
+            // If this is another handshake, the session refuses it.
             Ok(key) => Some(key),
             Err(_) if opens => None,
             Err(refusal) => return Err(refusal),
@@ -168,7 +168,7 @@ impl HttpServer {
         Ok(())
     }
 
-    /// Passes a frame on to a session, by a lane of its own if it causes replies.
+    /// Passes a frame to a session: on a new lane if it causes replies, otherwise on the channel.
     fn deliver(&mut self, key: SessionKey, id: HttpExchangeId, frame: Bytes, replies: usize, is_single: bool) {
         let Some(session) = self.sessions.get_mut(&key) else { return };
         session.confirm();
@@ -235,8 +235,8 @@ impl HttpServer {
         self.send_waiting(key);
     }
 
-    /// Continues a stream after an event, on another exchange. If that is not possible, the response is a stream that ends at once: clients
-    /// take an error for a reason to try again.
+    /// Resumes a stream after the event `last`, in another exchange. If the stream cannot be resumed, the response is a stream that ends at
+    /// once, and not an error, after which clients would try again.
     fn resume(&mut self, key: SessionKey, id: HttpExchangeId, last: Option<EventId>) {
         let Some(exchange) = self.exchanges.get_mut(&id) else { return };
         exchange.open(self.now);
@@ -275,7 +275,7 @@ impl HttpServer {
         if self.is_stopped { Err(Refusal::overloaded("the server is stopping")) } else { Ok(()) }
     }
 
-    /// The session that a request names, if it lives and belongs to the caller.
+    /// The session that a request names, if the session has not ended and belongs to the caller.
     fn session_of(&self, request: &HttpRequest<'_>) -> Result<SessionKey, Refusal> {
         let id = request.head.headers.only(header::SESSION_ID);
         let id = id.map_err(|_| Refusal::new(400, "the header Mcp-Session-Id is repeated or not text"))?;
@@ -286,7 +286,7 @@ impl HttpServer {
     }
 }
 
-/// The checks that need neither the body nor a session.
+/// Makes the checks of a request that need neither the body nor a session.
 pub(super) fn check_head(head: &RequestHead<'_>, config: &HttpServerConfig) -> Result<(), Refusal> {
     origin::check(head, &config.hosts, &config.origins).map_err(|forbidden| Refusal::new(403, format!("{forbidden}")))?;
     let accepted = || Accepted::read(head.headers.get_all(header::ACCEPT));
@@ -316,7 +316,8 @@ pub(super) fn names_modern(headers: &Headers<'_>) -> bool {
     matches!(named_version(headers), NamedVersion::Known(revision) if !revision.has_handshake())
 }
 
-/// Checks the version of a request within a session. Any that is served will do; that of the session counts.
+/// Checks the version of a request within a session. The header may name any version that is served, but the version of the session
+/// applies.
 fn check_version(headers: &Headers<'_>) -> Result<(), Refusal> {
     match named_version(headers) {
         NamedVersion::Absent | NamedVersion::Known(_) => Ok(()),
@@ -326,19 +327,20 @@ fn check_version(headers: &Headers<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// Refuses a request whose headers do not repeat it.
+/// The refusal of a request whose headers contradict its body.
 fn contradiction(message: &message::Request, mismatch: &Mismatch) -> Refusal {
     let error = RpcError::new(RpcError::HEADER_MISMATCH, format!("{mismatch}"));
     Refusal::with_error(400, error, Some(message.id.clone()))
 }
 
-/// Checks the headers that repeat a part of a request with a handshake. It needs none of them, but a proxy believes those that it has.
+/// Checks the headers that repeat a part of a request with a handshake. None of them is required, but those that are there must be right,
+/// since a proxy may rely on them.
 fn check_unneeded_mirrors(message: &message::Request, headers: &Headers<'_>) -> Result<(), Mismatch> {
     let method = headers.only(header::METHOD).map_err(|_| Mismatch::Unreadable(Text::from_static(header::METHOD)))?;
     if method.is_some_and(|method| method != &*message.method) {
         return Err(Mismatch::Different(Text::from_static(header::METHOD)));
     }
-    // Without a name in the body, the session refuses its parameters.
+    // If the body has no name, the session refuses the request.
     let Some(expected) = message.name().flatten() else { return Ok(()) };
     match header::decoded(headers, header::NAME)? {
         Some(name) if name != expected => Err(Mismatch::Different(Text::from_static(header::NAME))),
@@ -346,8 +348,8 @@ fn check_unneeded_mirrors(message: &message::Request, headers: &Headers<'_>) -> 
     }
 }
 
-/// Checks the headers that repeat a part of a request without a handshake. Headers that are missing come first, then members of `_meta`
-/// that are missing, which the session reports, and then headers that say something else.
+/// Checks the headers that repeat a part of a request without a handshake. A missing header is reported first, then a missing member of
+/// `_meta`, which the session reports, and then a header that contradicts the body.
 fn check_mirrors(message: &message::Request, headers: &Headers<'_>, context: &mut dyn HttpContext) -> Result<(), Mismatch> {
     let plain = |name: &'static str| match headers.only(name) {
         Ok(Some(value)) => Ok(value),
@@ -369,7 +371,7 @@ fn check_mirrors(message: &message::Request, headers: &Headers<'_>, context: &mu
     if method != &*message.method {
         return differs(header::METHOD);
     }
-    // Without a name in the body, the session refuses its parameters.
+    // If the body has no name, the session refuses the request.
     let expected: Option<Cow<'_, str>> = expected.flatten();
     if expected.is_some() && expected != name {
         return differs(header::NAME);

@@ -1,4 +1,4 @@
-//! The making of responses: streams that begin, go on and end, sessions that end, back-pressure and deadlines.
+//! The steps that make responses: the beginning and end of streams, the end of sessions, back-pressure and deadlines.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -20,6 +20,7 @@ use crate::mcp::Revision;
 use crate::session::{Lane, ReplyKind};
 
 impl HttpServer {
+    /// Makes a refusal the whole response, if no response was begun. If the refusal has no id, the error has the id `otherwise`.
     pub(super) fn refuse(&mut self, id: HttpExchangeId, refusal: Refusal, otherwise: ErrorId) {
         let Refusal { status, error, id: named, headers } = refusal;
         let body = message::error(&named.map_or(otherwise, ErrorId::Of), &error);
@@ -30,7 +31,7 @@ impl HttpServer {
         self.announce(id);
     }
 
-    /// The id of an error that belongs to no request of a session.
+    /// The id in an error that belongs to no request of this session.
     pub(super) fn no_id(&self, key: SessionKey) -> ErrorId {
         self.sessions.get(&key).map_or(ErrorId::Null, |session| no_id(session.era()))
     }
@@ -111,7 +112,7 @@ impl HttpServer {
         }
     }
 
-    /// Sends what waits for a GET stream, now that there is one.
+    /// Sends the frames that wait for a GET stream, if there is one.
     pub(super) fn send_waiting(&mut self, key: SessionKey) {
         while let Some(session) = self.sessions.get_mut(&key) {
             let Some(lane) = session.newest_get() else { return };
@@ -121,7 +122,7 @@ impl HttpServer {
         self.fit_channel(key);
     }
 
-    /// Ends the exchange of a stream that needs no other one.
+    /// Ends the response of an exchange whose stream has ended or was detached.
     pub(super) fn finish_exchange(&mut self, id: HttpExchangeId) {
         self.disarm_keep_alive(id);
         if let Some(exchange) = self.exchanges.get_mut(&id) {
@@ -130,9 +131,9 @@ impl HttpServer {
         self.announce(id);
     }
 
-    /// Ends a stream that will have no further frame, and of which no event is kept.
+    /// Ends a stream that will have no further frame, and removes it without keeping events for replay.
     pub(super) fn end_stream(&mut self, key: SessionKey, lane: Lane) {
-        // A lane that stays stopped would stay open in its session.
+        // If the lane stayed stopped, the session would keep it open.
         self.set_stopped(key, lane, false);
         let Some(session) = self.sessions.get_mut(&key) else { return };
         let exchange = session.stream(lane).and_then(Stream::exchange);
@@ -143,9 +144,9 @@ impl HttpServer {
         self.leave(key);
     }
 
-    /// Keeps a stream whose last reply was made for replay, or forgets it.
+    /// Handles the last reply on a stream: keeps the stream for replay if it can be resumed, and removes it otherwise.
     fn retire(&mut self, key: SessionKey, lane: Lane) {
-        // A lane that stays stopped would stay open in its session.
+        // If the lane stayed stopped, the session would keep it open.
         self.set_stopped(key, lane, false);
         let Some(session) = self.sessions.get_mut(&key) else { return };
         if session.stream(lane).is_some_and(Stream::can_resume) {
@@ -160,7 +161,8 @@ impl HttpServer {
         self.leave(key);
     }
 
-    /// Closes a session that was there for the stream that has just ended; otherwise it may be idle now.
+    /// Handles the end of a stream of a session: closes a session that has no handshake, or none yet, and starts the idle clock of any
+    /// other session if it is idle now.
     fn leave(&mut self, key: SessionKey) {
         if self.sessions.get(&key).is_some_and(HttpSession::is_open) {
             self.arm_idle(key);
@@ -169,7 +171,7 @@ impl HttpServer {
         }
     }
 
-    /// Takes a stream off its exchange, which is over.
+    /// Detaches a stream from its exchange, which was lost or has ended.
     pub(super) fn detach(&mut self, key: SessionKey, lane: Lane) {
         let Some(session) = self.sessions.get_mut(&key) else { return };
         if !session.is_open() {
@@ -201,7 +203,7 @@ impl HttpServer {
         self.arm_idle(key);
     }
 
-    /// Forgets a session with its streams. A response that has not begun becomes an error, any other one ends.
+    /// Removes a session and its streams. A response that has not begun becomes an error, and any other response of the session ends.
     pub(super) fn close(&mut self, key: SessionKey, tells_owner: bool) {
         let Some(mut session) = self.sessions.remove(&key) else { return };
         self.timers.set(session.idle(), TimerKey::Idle(key), None);
@@ -221,7 +223,7 @@ impl HttpServer {
                     true => Refusal::new(404, "the session has ended"),
                     false => Refusal::overloaded("the request was given up"),
                 };
-                // No effect on a response that has begun.
+                // This has no effect on a response that has begun.
                 self.refuse(exchange, refusal, no_id(session.era()));
                 self.finish_exchange(exchange);
             }
@@ -232,7 +234,7 @@ impl HttpServer {
         }
     }
 
-    /// Notes that a session has taken the frame of an exchange without a stream, or need not any longer.
+    /// Records that a session has taken the frame of an exchange without a stream, or need not take it any longer.
     pub(super) fn note_taken(&mut self, id: HttpExchangeId) {
         let session = self.exchanges.get_mut(&id).and_then(Exchange::take_receiver);
         if let Some(session) = session.and_then(|key| self.sessions.get_mut(&key)) {
@@ -240,14 +242,14 @@ impl HttpServer {
         }
     }
 
-    /// Removes an exchange, and returns the stream that it carried. `None` if it is over.
+    /// Removes an exchange, and returns the stream that its response came from, if there was one. `None` if the exchange is over.
     pub(super) fn remove_exchange(&mut self, id: HttpExchangeId) -> Option<Option<(SessionKey, Lane)>> {
         self.disarm_keep_alive(id);
         self.note_taken(id);
         self.exchanges.remove(&id).map(|exchange| exchange.source())
     }
 
-    /// Tells the owner that there is something to poll.
+    /// Tells the owner that there is something to poll, unless it was told already.
     pub(super) fn announce(&mut self, id: HttpExchangeId) {
         if self.exchanges.get_mut(&id).is_some_and(Exchange::announce) {
             self.events.push_back(HttpEvent::Readable { exchange: id });
@@ -256,7 +258,8 @@ impl HttpServer {
 
     // ---- Back-pressure ----
 
-    /// Tells the owner to stop or to resume the lane of a stream. That of a GET is the channel, if it is the newest.
+    /// Tells the owner to stop or to resume the lane of a stream. The lane of the newest GET stream is the channel; older GET streams have
+    /// no lane.
     pub(super) fn set_stopped(&mut self, key: SessionKey, lane: Lane, is_stopped: bool) {
         let Some(session) = self.sessions.get_mut(&key) else { return };
         let Some(stream) = session.stream(lane) else { return };
@@ -269,7 +272,7 @@ impl HttpServer {
         }
     }
 
-    /// Stops or resumes the channel, now that another GET stream is the newest, or none is.
+    /// Stops or resumes the channel after a change of the newest GET stream.
     fn fit_channel(&mut self, key: SessionKey) {
         let Some(session) = self.sessions.get(&key) else { return };
         let exchange = session.newest_get().and_then(|lane| session.stream(lane)).and_then(Stream::exchange);
@@ -286,7 +289,8 @@ impl HttpServer {
 
     // ---- Deadlines ----
 
-    /// Nothing was sent for a while: a response that has not begun becomes a stream, and a stream gets a comment.
+    /// Handles the deadline of an exchange that has sent nothing for a while: a response that has not begun becomes a stream, and on a
+    /// stream a comment is written.
     pub(super) fn keep_alive(&mut self, id: HttpExchangeId) {
         let Some(exchange) = self.exchanges.get_mut(&id) else { return };
         exchange.keep_alive().forget();
@@ -294,7 +298,7 @@ impl HttpServer {
         match exchange.source() {
             Some((key, lane)) if is_due && exchange.is_pending() => {
                 self.begin_stream(key, lane);
-                // An unprimed stream has no byte yet.
+                // Without an event at its beginning, the new stream has no byte yet.
                 self.comment(id);
             }
             Some(_) if is_due => self.comment(id),
@@ -303,7 +307,7 @@ impl HttpServer {
         self.arm_keep_alive(id);
     }
 
-    /// Writes a comment, unless something waits to be polled.
+    /// Writes a comment, unless other output waits to be polled.
     fn comment(&mut self, id: HttpExchangeId) {
         let Some(exchange) = self.exchanges.get_mut(&id) else { return };
         let is_empty = exchange.held() == 0;
@@ -315,8 +319,8 @@ impl HttpServer {
         self.announce(id);
     }
 
-    /// Arms the clock of an exchange that has a stream. That of `initialize` has none: its response has the id of the session only if it
-    /// waits for the result.
+    /// Arms the deadline for keeping an exchange with a stream alive. The exchange of `initialize` has no such deadline: if its response
+    /// began before the result, the head would not have the id of the session.
     pub(super) fn arm_keep_alive(&mut self, id: HttpExchangeId) {
         let Some(exchange) = self.exchanges.get_mut(&id) else { return };
         let Some((key, _)) = exchange.source() else { return };
@@ -333,7 +337,7 @@ impl HttpServer {
         }
     }
 
-    /// Arms the clock of a session if it is idle, and stops it otherwise.
+    /// Arms the idle deadline of a session if it is idle, and disarms it otherwise.
     pub(super) fn arm_idle(&mut self, key: SessionKey) {
         let Some(session) = self.sessions.get_mut(&key) else { return };
         let timeouts = &self.config.timeouts;
@@ -346,6 +350,7 @@ impl HttpServer {
     }
 }
 
+/// The id in an error that belongs to no request.
 pub(super) const fn no_id(era: Era) -> ErrorId {
     match era {
         Era::Legacy => ErrorId::Null,

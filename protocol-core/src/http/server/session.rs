@@ -1,4 +1,4 @@
-//! The part of a session that HTTP knows: its id, its revision and its streams.
+//! The HTTP side of a session: its id, its revision and its streams.
 //!
 //! ```text
 //!   Opening --- initialize has a result ---> Open --- DELETE, idle for too long, ended by the owner ---> (gone)
@@ -30,15 +30,15 @@ pub(super) struct HttpSession {
     state: State,
     principal: Option<Box<str>>,
     streams: BTreeMap<Lane, Stream>,
-    /// The number of streams that an exchange carries, or that owe a reply.
+    /// The number of streams that have an exchange, or on which a reply is owed.
     active: usize,
-    /// The lanes of streams that are kept for replay alone, oldest first.
+    /// The lanes of streams that are kept only for replay, oldest first.
     ended: VecDeque<Lane>,
-    /// Bytes of all events that are kept.
+    /// The number of bytes of all events that are kept.
     kept_bytes: usize,
-    /// The lanes of GET streams that an exchange carries, newest last.
+    /// The lanes of GET streams that have an exchange, newest last.
     gets: Vec<Lane>,
-    /// The exchanges without a stream whose frame was not taken yet.
+    /// The exchanges without a stream whose frames the session has not taken yet.
     untaken: BTreeSet<HttpExchangeId>,
     /// Frames that wait for a GET stream.
     waiting: VecDeque<Bytes>,
@@ -52,9 +52,9 @@ pub(super) struct HttpSession {
 enum State {
     /// `initialize` has no reply yet.
     Opening { id: Text },
-    /// The client knows the id.
+    /// The client has been sent the id. `is_confirmed` is `true` once the client has used it.
     Open { id: Text, revision: Revision, is_confirmed: bool },
-    /// It serves one request, and has no id.
+    /// The session serves one request without a handshake, and has no id.
     Stateless { listens: bool },
 }
 
@@ -129,14 +129,14 @@ impl HttpSession {
 
     // ---- Transitions ----
 
-    /// `Opening` becomes `Open`.
+    /// Opening -> Open.
     pub(super) fn open(&mut self, revision: Revision) {
         if let State::Opening { id } = &self.state {
             self.state = State::Open { id: id.clone(), revision, is_confirmed: false };
         }
     }
 
-    /// The client has used its id.
+    /// Open -> Open: records that the client has used the id.
     pub(super) fn confirm(&mut self) {
         if let State::Open { is_confirmed, .. } = &mut self.state {
             *is_confirmed = true;
@@ -145,7 +145,7 @@ impl HttpSession {
 
     // ---- Exchanges without a stream ----
 
-    /// Adds an exchange that is acknowledged once its frame was taken.
+    /// Adds an exchange that is acknowledged once the session has taken its frame.
     pub(super) fn add_untaken(&mut self, exchange: HttpExchangeId) {
         self.untaken.insert(exchange);
     }
@@ -154,7 +154,7 @@ impl HttpSession {
         self.untaken.remove(&exchange);
     }
 
-    /// Removes the exchanges whose frame was not taken.
+    /// Removes and returns the exchanges whose frames the session has not taken.
     pub(super) fn take_untaken(&mut self) -> BTreeSet<HttpExchangeId> {
         core::mem::take(&mut self.untaken)
     }
@@ -180,7 +180,7 @@ impl HttpSession {
         self.streams.keys().copied()
     }
 
-    /// Lanes that owe a reply.
+    /// The lanes on which a reply is owed.
     pub(super) fn lanes_at_work(&self) -> impl Iterator<Item = Lane> {
         self.streams.iter().filter(|(_, stream)| stream.is_at_work()).map(|(lane, _)| *lane)
     }
@@ -197,7 +197,7 @@ impl HttpSession {
         self.streams.insert(lane, stream);
     }
 
-    /// Changes a stream by one of its transitions.
+    /// Calls `change`, which changes a stream by one of its transitions, and updates the counts and lists of streams.
     pub(super) fn with_stream<T>(&mut self, lane: Lane, change: impl FnOnce(&mut Stream) -> T) -> Option<T> {
         let stream = self.streams.get_mut(&lane)?;
         let was_active = stream.is_active();
@@ -236,8 +236,8 @@ impl HttpSession {
         self.gets.retain(|get| *get != lane);
     }
 
-    /// Keeps a frame for replay, if the stream can be resumed; drops the oldest events of the session that exceed the limits: those of
-    /// streams that have ended first, and then those of this stream.
+    /// Keeps a frame for replay, if the stream can be resumed, and returns the id of its event. While the limits are exceeded, drops
+    /// streams that are kept only for replay, oldest first, and then the oldest events of this stream.
     pub(super) fn keep(&mut self, lane: Lane, frame: &Bytes, limits: &HttpLimits, timers: &mut Timers) -> Option<EventId> {
         let stream = self.streams.get_mut(&lane)?;
         let id = stream.keep(frame)?;
@@ -264,7 +264,7 @@ impl HttpSession {
         self.kept_bytes = self.kept_bytes.saturating_sub(before.saturating_sub(stream.kept_bytes()));
     }
 
-    /// Removes streams that are kept for replay alone, oldest first, until `most` are left.
+    /// Removes streams that are kept only for replay, oldest first, until `most` are left.
     pub(super) fn bound_ended(&mut self, most: usize, timers: &mut Timers) {
         while self.ended.len() > most {
             let Some(oldest) = self.ended.front().copied() else { return };
@@ -274,17 +274,18 @@ impl HttpSession {
 
     // ---- The channel ----
 
-    /// The newest GET stream.
+    /// The lane of the newest GET stream that has an exchange.
     pub(super) fn newest_get(&self) -> Option<Lane> {
         self.gets.last().copied()
     }
 
-    /// The oldest GET stream, if there are `most` or more.
+    /// The lane of the oldest GET stream that has an exchange, if there are `most` or more.
     pub(super) fn surplus_get(&self, most: usize) -> Option<Lane> {
         self.gets.first().copied().filter(|_| self.gets.len() >= most)
     }
 
-    /// Keeps a frame until there is a GET stream. Beyond twice the limit the oldest is dropped: the owner was told to stop long before.
+    /// Keeps a frame until there is a GET stream. Beyond twice the limit `most` the oldest frame is dropped, since the owner was told at
+    /// the limit to stop the channel.
     pub(super) fn wait(&mut self, frame: Bytes, most: usize) {
         self.waiting.push_back(frame);
         if self.waiting.len() > most.saturating_mul(2) {
@@ -300,12 +301,13 @@ impl HttpSession {
         self.waiting.len() >= most
     }
 
-    /// Returns `true` if the owner is to be told that the channel is writable or not.
+    /// Records that the channel is stopped or resumed. Returns `true` if this is a change, of which the owner must be told.
     pub(super) fn set_channel_stopped(&mut self, is_stopped: bool) -> bool {
         core::mem::replace(&mut self.is_channel_stopped, is_stopped) != is_stopped
     }
 
-    /// Returns `true` if a lane can be resumed from by a client: an event of it may have been sent.
+    /// Returns `true` if a client can resume the stream of a lane after event `number`: the stream has begun, and all later events are
+    /// kept.
     pub(super) fn is_resumable(&self, lane: Lane, number: u64) -> bool {
         self.streams
             .get(&lane)

@@ -1,5 +1,5 @@
-//! One stream of frames to a client: that of a POST, or one that a GET has opened. It outlives its HTTP exchange if its session has a
-//! handshake.
+//! One stream of frames to a client: the stream of a POST, or one that a GET has opened. In a session with a handshake, a stream outlives
+//! its HTTP exchange.
 //!
 //! ```text
 //!              first frame is no reply, or nothing for a while
@@ -16,8 +16,8 @@
 //!                             `---------------> (gone) <--------------'  kept for long enough
 //! ```
 //!
-//! A stream of a GET begins as `Live`, and never gets a reply. Without replay, what arrives in `Detached` is dropped, and `Done` is gone at
-//! once.
+//! The stream of a GET begins as `Live`, and never gets a reply. If a stream cannot be resumed, frames that arrive in `Detached` are
+//! dropped, and the stream is removed as soon as it is `Done`.
 
 use alloc::collections::VecDeque;
 
@@ -37,27 +37,29 @@ pub(super) struct Stream {
     replay: Option<Replay>,
     /// `true` if the owner was told to stop the lane.
     is_stopped: bool,
+    /// The time until which the stream is kept without an exchange.
     retention: Armed,
 }
 
-/// The state of a stream, and the exchange that carries it.
+/// The state of a stream, and the exchange in whose response it is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// No response has begun.
     Waiting(HttpExchangeId),
     /// Frames are written as they come.
     Live(HttpExchangeId),
-    /// No exchange carries it, and replies are owed.
+    /// The stream has no exchange, and replies are owed or, on the stream of a GET, further frames may come.
     Detached,
-    /// All replies were made. The exchange, if there is one, is about to end.
+    /// All replies were made. If the stream had an exchange, the response ends.
     Done,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A POST with that many requests whose replies are still owed. More than one come in a stream, and never as JSON.
+    /// The stream of a POST, on which `owed` replies are owed. `is_single` is `true` if the body was not a batch, so that the reply may be
+    /// sent as JSON.
     Post { owed: usize, is_single: bool },
-    /// A GET.
+    /// The stream of a GET.
     Get,
 }
 
@@ -86,7 +88,7 @@ impl Stream {
         self.state
     }
 
-    /// Returns `true` while an exchange carries the stream, or a reply is owed.
+    /// Returns `true` while the stream has an exchange, or a reply is owed.
     pub(super) fn is_active(&self) -> bool {
         self.exchange().is_some() || self.is_at_work()
     }
@@ -107,7 +109,7 @@ impl Stream {
         matches!(self.kind, Kind::Post { owed, .. } if owed > 0)
     }
 
-    /// Returns `true` if the next reply can be the whole response.
+    /// Returns `true` if the next reply can be the whole response, as JSON.
     pub(super) fn fits_json(&self) -> bool {
         self.kind == Kind::Post { owed: 1, is_single: true } && matches!(self.state, State::Waiting(_))
     }
@@ -122,21 +124,21 @@ impl Stream {
         }
     }
 
-    /// Returns `true` if the owner is to be told that the lane is writable or not.
+    /// Records that the lane is stopped or resumed. Returns `true` if this is a change, of which the owner must be told.
     pub(super) fn set_stopped(&mut self, is_stopped: bool) -> bool {
         core::mem::replace(&mut self.is_stopped, is_stopped) != is_stopped
     }
 
     // ---- Transitions ----
 
-    /// `Waiting` becomes `Live`.
+    /// Waiting -> Live.
     pub(super) fn begin(&mut self) {
         if let State::Waiting(exchange) = self.state {
             self.state = State::Live(exchange);
         }
     }
 
-    /// Counts a reply. Returns `true` if it was the last one; then the stream is `Done`.
+    /// Counts a reply. If it was the last one: any state -> Done, and returns `true`.
     pub(super) fn count_reply(&mut self) -> bool {
         let Kind::Post { owed, .. } = &mut self.kind else { return false };
         *owed = owed.saturating_sub(1);
@@ -147,14 +149,14 @@ impl Stream {
         is_last
     }
 
-    /// The exchange is lost, or was ended on purpose.
+    /// Waiting, Live -> Detached: the exchange was lost, or the response was ended.
     pub(super) fn detach(&mut self) {
         if matches!(self.state, State::Waiting(_) | State::Live(_)) {
             self.state = State::Detached;
         }
     }
 
-    /// Another exchange carries the stream on. Returns `false` if only the rest is left.
+    /// Waiting, Live, Detached -> Live, in another exchange. Returns `false` if the stream is `Done`, so that only kept events are sent.
     pub(super) fn resume(&mut self, exchange: HttpExchangeId) -> bool {
         let goes_on = self.state != State::Done;
         if goes_on {
@@ -165,18 +167,18 @@ impl Stream {
 
     // ---- Events ----
 
-    /// The id of the next event, and keeps its frame.
+    /// Keeps the frame of the next event, and returns the id of the event; `None` if the stream cannot be resumed.
     pub(super) fn keep(&mut self, frame: &Bytes) -> Option<EventId> {
         let number = self.replay.as_mut()?.push(frame.clone());
         Some(EventId::new(self.lane, number))
     }
 
-    /// The id to begin with: that of an event without a frame, before the first one.
+    /// The id of the event without a frame with which the stream begins.
     pub(super) fn first_id(&self) -> EventId {
         EventId::new(self.lane, 0)
     }
 
-    /// Returns `true` if every event after `number` is kept, and `number` was given to an event.
+    /// Returns `true` if an event had the number `number`, and every event after it is kept.
     pub(super) fn has_all_after(&self, number: u64) -> bool {
         self.replay.as_ref().is_some_and(|replay| replay.has_all_after(number))
     }
@@ -203,13 +205,14 @@ impl Stream {
     }
 }
 
-/// The newest events of a stream. They have consecutive numbers from 1 on.
+/// The newest events of a stream, kept for replay. Events are numbered from 1 on.
 #[derive(Debug, Default)]
 struct Replay {
+    /// The frames of the events, oldest first.
     events: VecDeque<Bytes>,
-    /// Bytes of `events`.
+    /// The number of bytes in `events`.
     bytes: usize,
-    /// The number of the newest event; 0 before the first.
+    /// The number of the newest event; 0 if there was none.
     newest: u64,
 }
 
@@ -227,7 +230,7 @@ impl Replay {
         }
     }
 
-    /// The number of the event before the oldest one that is kept.
+    /// The number of the last event that was dropped; 0 if none was.
     fn dropped(&self) -> u64 {
         self.newest.saturating_sub(self.events.len() as u64)
     }

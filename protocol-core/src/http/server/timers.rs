@@ -5,14 +5,14 @@ use crate::http::timers;
 pub(super) use crate::http::timers::Armed;
 use crate::session::Lane;
 
-/// The owner of a deadline.
+/// The kind of a deadline, and the part of the server that it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum TimerKey {
-    /// An exchange has sent nothing for a while.
+    /// Keeps an exchange alive that has sent nothing for a while.
     KeepAlive(HttpExchangeId),
-    /// The events of a stream have been kept for long enough.
+    /// Removes a stream without an exchange that was kept for long enough.
     Retention(SessionKey, Lane),
-    /// A session is idle.
+    /// Ends a session that was idle for too long.
     Idle(SessionKey),
 }
 
