@@ -51,7 +51,7 @@ pub struct Config {
     pub progress: ProgressPolicy,
     /// The rules for sampling depth.
     pub depth: DepthPolicy,
-    /// The least severe log record that is sent until the peer sets a level of its own.
+    /// The least severe level of which log records are sent, until the peer sets a level of its own.
     pub log_level: Level,
     /// Methods outside the protocol whose requests become events ([`crate::Request::Custom`]). A request for any other unknown method is
     /// answered with [`crate::RpcError::METHOD_NOT_FOUND`]. Listing a method of the protocol has no effect. Default: none.

@@ -8,10 +8,10 @@
 //! # A turn
 //! [`Driver::poll_event`] takes one turn:
 //! 1. If the machine wants input, the driver reads up to 64 frames or 1 MiB.
-//! 2. It calls [`Machine::turn`], and repeats the call while the machine has more output than one call returns. The machine reads the
-//!    clock, takes the frames, and returns frames to write, an event and the next deadline. Since the machine reads the clock in each turn,
-//!    a timeout is handled even while frames keep arriving, although some runtimes then never report that the timer is due. Frames that the
-//!    machine has no room for are passed again in the next turn, and no other frame is read before the machine has taken them.
+//! 2. It calls [`Machine::turn`], and calls it again while the machine has more output. The machine reads the clock, takes the frames, and
+//!    returns frames to write, an event and the next deadline. Some runtimes do not report that a timer is due while frames keep arriving;
+//!    timeouts are handled even then, since the machine reads the clock in each turn. Frames that the machine has no room for are passed
+//!    again in the next turn, and no other frame is read before the machine has taken them.
 //! 3. It writes up to 1 MiB while the transport is ready, and flushes once. While the transport is not ready, the driver still reads: if
 //!    both peers read only when they can write, they may wait for each other for ever.
 //! 4. If there is an event, it returns the event.
@@ -56,7 +56,7 @@ use crate::time::{Instant, earlier};
 
 /// The maximum number of frames read in one turn.
 const FRAMES_PER_TURN: usize = 64;
-/// The number of bytes after which a turn reads no further frame, and the number after which it writes none.
+/// The number of bytes after which a turn reads no further frames. After the same number of bytes it writes no further frames.
 const BYTES_PER_TURN: usize = 1 << 20;
 /// The time by which a timer may wake the task too early. A timer that is due within this time is polled in each turn.
 const NEAR: Duration = Duration::from_secs(1);
@@ -95,7 +95,7 @@ pub trait Machine {
     /// have no effect.
     fn handle_end(&mut self, end: TransportEnd, now: Instant);
 
-    /// Handles the deadlines up to and including `now`. If there is none, it does nothing.
+    /// Handles the deadlines up to and including `now`. If there is none, only tells the machine the time.
     fn handle_timeout(&mut self, now: Instant);
 
     /// The next frame to write. It must not contain a line feed, since the driver buffers frames as lines, also for a transport that does
@@ -126,7 +126,7 @@ pub trait Machine {
         Limits::default().frame_bytes
     }
 
-    /// Frees memory that is kept only for the next long frame. The driver calls it after a time without such a frame.
+    /// Frees memory that is kept only for the next long frame. The driver calls this method two seconds after the last long frame.
     fn release_memory(&mut self) {}
 
     /// Stores `waker`, in place of an earlier one; the driver calls this method in each turn. A method that changes the machine without
@@ -137,8 +137,8 @@ pub trait Machine {
     /// Runs the machine's part of a turn: registers `waker`, reads `clock`, takes `frames`, which have arrived, and pushes frames to write
     /// into `room`, which is `None` while the transport is not ready.
     ///
-    /// A machine under a lock may implement this method, so that it takes the lock once and also reads the clock under it. Such a machine
-    /// wakes `waker` itself if it needs another turn at once.
+    /// The default calls the other methods. A machine under a lock may implement this method, to take the lock once for all of them, and
+    /// read the clock under it. Such a machine wakes `waker` itself if it needs another turn at once.
     fn turn(
         &mut self,
         waker: &Waker,
@@ -295,7 +295,7 @@ pub trait FrameIo {
         let _ = bytes;
     }
 
-    /// Frees memory that is kept only for the next long frame. The driver calls it after a time without such a frame.
+    /// Frees memory that is kept only for the next long frame. The driver calls this method two seconds after the last long frame.
     fn release_memory(&mut self) {}
 
     /// Returns `true` if [`Self::poll_ready`], [`Self::start_send`], [`Self::start_sends`] and [`Self::poll_flush`] may also be called

@@ -27,11 +27,11 @@ impl RpcError {
     pub const INVALID_REQUEST: i64 = -32600;
     /// There is no such method, or this end does not offer it.
     pub const METHOD_NOT_FOUND: i64 = -32601;
-    /// Parameters of the wrong shape; an unknown tool, prompt or cursor.
+    /// Parameters that have the wrong shape, or that name an unknown tool, prompt or cursor.
     pub const INVALID_PARAMS: i64 = -32602;
     /// An internal error.
     pub const INTERNAL: i64 = -32603;
-    /// No such resource (MCP up to 2025-11-25; later revisions use [`RpcError::INVALID_PARAMS`]).
+    /// There is no such resource. Used in MCP up to 2025-11-25; later revisions use [`RpcError::INVALID_PARAMS`].
     pub const RESOURCE_NOT_FOUND: i64 = -32002;
     /// The user must open URLs first (MCP 2025-11-25): see [`RpcError::required_urls`].
     pub const URL_ELICITATION_REQUIRED: i64 = -32042;
@@ -126,7 +126,7 @@ violations! {
     InvalidResponse = "a response of the wrong shape",
     /// An error response without an id: the peer could not read a frame of ours.
     ErrorWithoutId = "an error that names no request",
-    /// A request with the id of a request that is still being served. It is not answered, since an answer would settle the first request.
+    /// A request with the id of a request that is still being served. It gets no reply, since a reply would settle the first request.
     DuplicateRequest = "a request with the id of one in flight",
     /// A request with an id that is still remembered from an earlier exchange ([`crate::Limits::tombstones`]). It is served.
     ReusedId = "a request with an id that was used before",
@@ -154,7 +154,7 @@ violations! {
     UnknownSubscription = "a notice for a subscription that was not agreed on",
     /// Progress that does not increase. Dropped, and reported at most once per rate window of a call.
     ProgressNotIncreasing = "progress that does not increase",
-    /// A ping that was not answered in time: the peer may be gone.
+    /// A ping that was not answered in time. The peer may have stopped.
     PingUnanswered = "a ping that was not answered in time",
     /// A subscription to the changes of lists that was not acknowledged within [`crate::Timeouts::acknowledgement`]. It is cancelled.
     SubscriptionUnacknowledged = "a subscription that was not acknowledged in time",

@@ -1,6 +1,6 @@
 //! The bounds of a session on memory and concurrency.
 
-/// The bounds of a session, which hold whatever the peer and the owner do.
+/// The bounds of a session. Neither the peer nor the owner can make a session exceed them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {

@@ -167,7 +167,7 @@ impl LineDecoder {
     }
 
     fn change_buffer(&mut self, least: usize, held: usize, room: usize) {
-        let (max_kept, plain) =
+        let (max_kept, usual) =
             if self.quiet_reads < QUIET_READS { (BURST, BURST.saturating_sub(held)) } else { (BASE_KEPT, BASE_CAPACITY) };
         let too_large = self.full_capacity > max_kept && held <= BASE_CAPACITY;
         if !too_large && room >= least {
@@ -179,7 +179,7 @@ impl LineDecoder {
         }
         // Doubles, so that each byte of a long line is copied a constant number of times on average.
         let max = self.limit.saturating_add(TRIMMED).saturating_add(BASE_CAPACITY);
-        let wanted = held.saturating_add(held.max(plain)).min(max).max(held.saturating_add(least));
+        let wanted = held.saturating_add(held.max(usual)).min(max).max(held.saturating_add(least));
         let (mut memory, full_capacity) = match self.take_kept(wanted) {
             Some(kept) => kept,
             None => (BytesMut::with_capacity(wanted), wanted),

@@ -90,7 +90,7 @@ impl OpenUrl {
         }
     }
 
-    /// Checks the URL alone.
+    /// Checks only the URL.
     pub(super) fn check_url(&self) -> Result<(), String> {
         authority(&self.url).map(drop)
     }

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-/// The bounds of an [`HttpServer`](super::HttpServer), which hold whatever clients do.
+/// The bounds of an [`HttpServer`](super::HttpServer). No client can make a server exceed them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HttpLimits {
@@ -84,7 +84,7 @@ impl Default for HttpTimeouts {
     }
 }
 
-/// The bounds of an [`HttpClient`](super::HttpClient), which hold whatever the server does.
+/// The bounds of an [`HttpClient`](super::HttpClient). No server can make a client exceed them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HttpClientLimits {

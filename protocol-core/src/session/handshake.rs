@@ -9,7 +9,7 @@
 //!
 //!   answering end:  Fresh --- answer ---> Answered --- complete: the confirmation ---> Ready
 //!                   |   ^
-//!         ask_owner |   | take_asked: the owner has decided; forget_asked: its lane is gone
+//!         ask_owner |   | take_asked: the owner has decided; forget_asked: its lane is lost
 //!                   v   |
 //!                   Asked
 //! ```

@@ -5,12 +5,12 @@
 //! | `outbound_call`, `inbound_call`, `input`, `listener`, `subscriber` | the machines of outbound calls, of inbound calls, of input requests, of the peer's subscriptions, and of our subscription |
 //! | `handshake`, `ending`, `overload` | the machines of the handshake, of closing, and of a lane whose peer does not read |
 //! | `outbox`, `lane_queue`, `event_queue`, `timers`, `progress_queue` | the queues of frames, events and progress, and the deadlines |
-//! | `progress`, `depth`, `request_rate`, `peer_ids`, `recent_caller`, `terms`, `stats`, `monotonic_map` | the rules of progress, of sampling depth and of the rate of requests; the peer's ids and callers; the terms under which a request is served; counters; a map |
+//! | `progress`, `depth`, `request_rate`, `peer_ids`, `recent_caller`, `terms`, `stats`, `monotonic_map` | the rules of progress, of sampling depth and of the rate of requests; the peer's ids; the caller of the last stateless request; the terms under which a request is served; counters; a map for keys that rise |
 //! | `caller`, `rounds`, `callee`, `gateway`, `notices`, `listening`, `subscribing`, `alarms`, `closing`, `input_output`, `inspect` | the methods of [`Session`], with their private steps |
 //! | `receive`, `opening` | the effect of each message of the peer, and the steps of the handshake |
 //! | `verbs`, `event`, `route` | the types that methods take, return and poll |
 //!
-//! The state of a machine is private to its file and changes by its methods alone; its transitions are drawn at the top of the file. The
+//! The state of a machine is private to its file, and only its methods change it. Its transitions are drawn at the top of the file. The
 //! methods of the session connect the machines.
 
 mod alarms;

@@ -1,5 +1,5 @@
-//! The messages of a client in the revision without a handshake (2026-07-28): the probe that finds out whether a server speaks this revision,
-//! the members that name the client in each request, and subscriptions. Names in parentheses are pages and sections of the specification.
+//! The messages of a client in the revision without a handshake (2026-07-28): the probe, which asks a server for its revisions, the members
+//! that name the client in each request, and subscriptions. Names in parentheses are pages and sections of the specification.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -120,7 +120,7 @@ impl Backlog {
 
     /// Stops or resumes the channel, depending on the frames that wait. If the state has changed, returns the new state: `true` for
     /// stopped.
-    pub(super) fn judge(&mut self, limits: &HttpClientLimits) -> Option<bool> {
+    pub(super) fn update_stopped(&mut self, limits: &HttpClientLimits) -> Option<bool> {
         let frames = self.calls.len().saturating_add(self.messages.len()).saturating_add(self.answers.len());
         let is_stopped = match self.is_stopped {
             false => frames >= limits.waiting_frames || self.bytes >= limits.waiting_bytes,

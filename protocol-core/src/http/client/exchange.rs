@@ -4,7 +4,7 @@
 //!          read_text: a body that is read as a whole
 //!   Sent ------------------------------------------> Text ---- end ----> (gone)
 //!    |
-//!    | read_events: a stream of events           rest: its response has come
+//!    | read_events: a stream of events         ignore_rest: the response has come
 //!    `----------------------------------> Events ---------------------------> Rest ---- end, linger is over ----> (gone)
 //! ```
 //!
@@ -92,7 +92,7 @@ impl Exchange {
     }
 
     /// Any state -> Rest.
-    pub(super) fn rest(&mut self) {
+    pub(super) fn ignore_rest(&mut self) {
         self.state = State::Rest;
     }
 
@@ -126,7 +126,7 @@ impl Exchange {
     }
 
     /// Returns `true` if the rest of the response is ignored.
-    pub(super) fn is_resting(&self) -> bool {
+    pub(super) fn ignores_rest(&self) -> bool {
         matches!(self.state, State::Rest)
     }
 

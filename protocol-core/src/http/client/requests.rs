@@ -178,7 +178,7 @@ impl HttpClient {
             Phase::Closing => self.backlog.clear(),
             _ => {}
         }
-        if let Some(is_stopped) = self.backlog.judge(&self.config.limits) {
+        if let Some(is_stopped) = self.backlog.update_stopped(&self.config.limits) {
             self.events.push_back(HttpClientEvent::Writable(!is_stopped));
         }
         // This is the last step, since no event may follow the end.

@@ -304,9 +304,9 @@ impl HttpClient {
 
     pub(super) fn read_end(&mut self, request: HttpRequestId) {
         let Some(exchange) = self.remove(request) else { return };
-        let (purpose, is_resting) = (exchange.purpose(), exchange.is_resting());
+        let (purpose, ignores_rest) = (exchange.purpose(), exchange.ignores_rest());
         match (purpose, exchange.into_text()) {
-            _ if is_resting => {}
+            _ if ignores_rest => {}
             (Purpose::Call(exchange), Some((status, fault, body))) => {
                 self.conclude(exchange, status, &fault, Answer::read(body, exchange, status));
             }
@@ -317,14 +317,14 @@ impl HttpClient {
     }
 
     pub(super) fn lose_exchange(&mut self, request: HttpRequestId) {
-        if let Some(exchange) = self.remove(request).filter(|exchange| !exchange.is_resting()) {
+        if let Some(exchange) = self.remove(request).filter(|exchange| !exchange.ignores_rest()) {
             self.lose(exchange.purpose(), HttpFault::Disconnected);
         }
     }
 
     /// Handles the deadline of an exchange.
     pub(super) fn expire_exchange(&mut self, request: HttpRequestId) {
-        if let Some(exchange) = self.abort(request).filter(|exchange| !exchange.is_resting()) {
+        if let Some(exchange) = self.abort(request).filter(|exchange| !exchange.ignores_rest()) {
             self.lose(exchange.purpose(), HttpFault::NoAnswer);
         }
     }
@@ -368,14 +368,14 @@ impl HttpClient {
             Purpose::News => self.take_news(event.data),
             Purpose::Reopening => match message::incoming(&event.data) {
                 Incoming::Response(_) => {
-                    self.rest(request);
+                    self.ignore_rest(request);
                     self.take_repeated_handshake(&event.data);
                 }
                 _ => self.pass(event.data, None, self.session.generation()),
             },
             Purpose::Lookup => {
                 if let Incoming::Response(_) = message::incoming(&event.data) {
-                    self.rest(request);
+                    self.ignore_rest(request);
                     self.take_page(&event.data);
                 }
             }
@@ -390,7 +390,7 @@ impl HttpClient {
         let (era, generation) = (call.era(), call.generation());
         match message::incoming(&frame) {
             Incoming::Response(Some(number)) if number == exchange.0 => {
-                self.rest(request);
+                self.ignore_rest(request);
                 self.answer(exchange, frame);
             }
             Incoming::Response(_) | Incoming::Batch(_) if era == Era::Modern => {
@@ -402,7 +402,7 @@ impl HttpClient {
             }
             Incoming::Batch(numbers) => {
                 if numbers.contains(&exchange.0) {
-                    self.rest(request);
+                    self.ignore_rest(request);
                 }
                 self.take_responses(&numbers, &frame);
                 self.pass(frame, Some(exchange), generation);
@@ -431,7 +431,7 @@ impl HttpClient {
         for answered in numbers.iter().copied().map(ExchangeId) {
             let request = self.calls.get(&answered).and_then(|call| call.request());
             self.settle(answered, frame);
-            if let Some(request) = request.filter(|request| self.exchanges.get(request).is_some_and(|open| !open.is_resting())) {
+            if let Some(request) = request.filter(|request| self.exchanges.get(request).is_some_and(|open| !open.ignores_rest())) {
                 self.abort(request);
             }
         }
@@ -439,9 +439,9 @@ impl HttpClient {
 
     /// Ignores the rest of a response from now on. The exchange stays open for a short time, so that the server can end the response, and
     /// the connection can be used again.
-    fn rest(&mut self, request: HttpRequestId) {
+    fn ignore_rest(&mut self, request: HttpRequestId) {
         if let Some(exchange) = self.exchanges.get_mut(&request) {
-            exchange.rest();
+            exchange.ignore_rest();
         }
         self.limit(request, self.config.timeouts.linger);
     }
@@ -515,7 +515,7 @@ impl HttpClient {
     /// Ends a call whose response is in the frame. Returns a frame to pass to the session instead.
     fn settle(&mut self, exchange: ExchangeId, frame: &Bytes) -> Option<Bytes> {
         let call = self.forget_call(exchange)?;
-        self.miss_changes(&call);
+        self.drop_cache_after_subscription(&call);
         match (call.kind(), call.era()) {
             (Kind::Initialize, _) => {
                 if member(frame, "result").is_some() {
@@ -538,7 +538,7 @@ impl HttpClient {
     }
 
     /// Drops all cached results if the call was a subscription: from now on the client may miss changes.
-    fn miss_changes(&mut self, call: &Call) {
+    fn drop_cache_after_subscription(&mut self, call: &Call) {
         if *call.kind() == Kind::Listen {
             self.cache.clear();
         }
@@ -688,7 +688,7 @@ impl HttpClient {
         if let Some(request) = call.request() {
             self.abort(request);
         }
-        self.miss_changes(&call);
+        self.drop_cache_after_subscription(&call);
         if matches!(call.kind(), Kind::Probe | Kind::Initialize) {
             return self.fail(HttpFailure::Refused(fault));
         }

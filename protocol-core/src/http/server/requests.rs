@@ -308,10 +308,12 @@ pub(super) fn check_head(head: &RequestHead<'_>, config: &HttpServerConfig) -> R
     }
 }
 
+/// The version that the header `MCP-Protocol-Version` names.
 fn named_version(headers: &Headers<'_>) -> NamedVersion {
     headers.only(header::VERSION).map_or(NamedVersion::Unknown, NamedVersion::of)
 }
 
+/// Returns `true` if the header `MCP-Protocol-Version` names a revision without a handshake.
 pub(super) fn names_modern(headers: &Headers<'_>) -> bool {
     matches!(named_version(headers), NamedVersion::Known(revision) if !revision.has_handshake())
 }

@@ -258,8 +258,8 @@ impl HttpServer {
 
     // ---- Back-pressure ----
 
-    /// Tells the owner to stop or to resume the lane of a stream. The lane of the newest GET stream is the channel; older GET streams have
-    /// no lane.
+    /// Tells the owner to stop or to resume the lane of a stream. For the newest GET stream this is the channel; for an older GET stream
+    /// nothing is done.
     pub(super) fn set_stopped(&mut self, key: SessionKey, lane: Lane, is_stopped: bool) {
         let Some(session) = self.sessions.get_mut(&key) else { return };
         let Some(stream) = session.stream(lane) else { return };
