@@ -412,17 +412,17 @@ fn a_filled_in_form_must_match_the_schema_that_was_sent() {
         (
             r#"{"type":"array","items":{"type":"string","enum":["a","b"]},"minItems":1,"maxItems":1}"#,
             r#"{"f":[]}"#,
-            Some("f has too few"),
+            Some("f has too few elements"),
         ),
         (
             r#"{"type":"array","items":{"type":"string","enum":["a","b"]},"minItems":1,"maxItems":1}"#,
             r#"{"f":["a","b"]}"#,
-            Some("f has too many"),
+            Some("f has too many elements"),
         ),
         (
             r#"{"type":"array","items":{"type":"string","enum":["a","b"]}}"#,
             r#"{"f":["c"]}"#,
-            Some("f has what is none of the choices"),
+            Some("f has an element that is none of the choices"),
         ),
         (r#"{"type":"array","items":{"type":"string","enum":["a","b"]}}"#, r#"{"f":"a"}"#, Some("f must be an array")),
     ] {
