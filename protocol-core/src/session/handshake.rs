@@ -159,7 +159,7 @@ impl Handshake {
         matches!(self.state, State::Fresh)
     }
 
-    /// The number of our requests in [`Opening`] that wait for a response. A late probe is not counted.
+    /// The number of our opening requests ([`Opening`]) that wait for a response. A late probe is not counted.
     pub(super) fn open_exchanges(&self) -> usize {
         usize::from(matches!(self.state, State::Opened { .. } | State::Probing { .. }))
     }
