@@ -4,6 +4,7 @@
 //! before. Rounds of all servers take turns, and a number is the median of its rounds.
 
 mod floor;
+mod hostile;
 mod ours;
 
 use std::env;
@@ -13,6 +14,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
+use hostile::Latencies;
 use indicatif::ProgressBar;
 use programs::adapter::Adapter;
 use serde_json::json;
@@ -77,6 +79,14 @@ const ROWS: [Row; 4] = [
     ("connections with one call each", connections),
 ];
 
+/// A row of latencies: its title, and what it measures of a server for a time.
+type LatencyRow = (&'static str, fn(&ServerProcess, Duration) -> Result<Latencies, Failure>);
+
+const LATENCIES: [LatencyRow; 2] = [
+    ("a call alone, median and 99th percentile, in microseconds", hostile::latencies),
+    ("the same beside 300 hostile clients", hostile::latencies_beside_hostile_clients),
+];
+
 fn run(line: &Line, name: &str) -> Result<(), Failure> {
     let own = env::current_exe()?.to_string_lossy().into_owned();
     let mut servers = vec![Server::start("floor", &own, &["--serve", "floor"])?, Server::start(name, &own, &["--serve", "ours"])?];
@@ -84,7 +94,7 @@ fn run(line: &Line, name: &str) -> Result<(), Failure> {
         servers.push(Server::start(name, program, &[])?);
     }
     let span = Duration::from_secs_f64(line.seconds);
-    let bar = ProgressBar::new((ROWS.len() * servers.len() * line.rounds) as u64);
+    let bar = ProgressBar::new(((ROWS.len() + LATENCIES.len()) * servers.len() * line.rounds) as u64);
     let mut table = vec![vec![String::from("per second")]];
     table[0].extend(servers.iter().map(|server| server.name.clone()));
     for (title, measure) in ROWS {
@@ -98,6 +108,20 @@ fn run(line: &Line, name: &str) -> Result<(), Failure> {
         let medians: Vec<f64> = measured.into_iter().map(median).collect();
         let cell = |number: &f64| format!("{number:.0} ({:.2})", number / medians[0]);
         table.push([title.to_owned()].into_iter().chain(medians.iter().map(cell)).collect());
+    }
+    for (title, measure) in LATENCIES {
+        let mut row = vec![title.to_owned()];
+        for server in &servers {
+            let mut rounds = Vec::new();
+            for _ in 0..line.rounds {
+                rounds.push(measure(&server.process, span).map_err(|error| format!("{}, {title}: {error}", server.name))?);
+                bar.inc(1);
+            }
+            let micros =
+                |which: fn(&Latencies) -> Duration| median(rounds.iter().map(|each| which(each).as_secs_f64() * 1e6).collect());
+            row.push(format!("{:.0}, {:.0}", micros(|each| each.median), micros(|each| each.percentile_99)));
+        }
+        table.push(row);
     }
     bar.finish_and_clear();
     for (number, row) in table.iter().enumerate() {
