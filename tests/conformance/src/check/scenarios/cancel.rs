@@ -35,14 +35,14 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "cancel-of-nothing",
             Must,
             SECTION,
-            "A cancel of an unknown request, of one that is done, or of none is ignored, and never answered.",
+            "A cancel of an unknown request, of one that is done, or without a request id is ignored, and never answered.",
             |s| Box::pin(of_nothing(s)),
         ),
         Scenario::new(
             "cancel-at-once",
             Must,
             SECTION,
-            "A call and its cancel that arrive together leave the server as it was.",
+            "After a call and its cancel that arrive together, the server goes on.",
             |s| Box::pin(at_once(s)),
         ),
         Scenario::new(

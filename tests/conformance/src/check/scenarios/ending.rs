@@ -22,7 +22,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         }),
         on(
             "exit-when-unread",
-            "The process exits within 5 seconds when its client is gone, pipes and all, while a slow call runs.",
+            "The process exits within 5 seconds after its client has closed all pipes while a slow call runs.",
             |s| Box::pin(when_unread(s)),
         ),
         on("exit-on-sigterm", "The process exits within 5 seconds of SIGTERM.", |s| Box::pin(on_sigterm(s))),

@@ -25,24 +25,24 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "http-resume",
             Should,
             "basic/transports, Resumability and Redelivery",
-            "A call whose connection was closed goes on, and its result is got with GET and the id of the last event.",
+            "A call whose connection was closed goes on, and a GET with the id of the last event brings its result.",
             |s| Box::pin(resume(s)),
         )
         .only(Revision::Handshake),
         on("http-half-request", Must, SECTION, "After a connection that ends within a request, the server goes on.", |s| {
             Box::pin(half_request(s))
         }),
-        on("http-idle-connections", Must, SECTION, "While 100 connections say nothing, a request is answered.", |s| {
+        on("http-idle-connections", Must, SECTION, "While 100 connections are open and silent, a request is answered.", |s| {
             Box::pin(idle_connections(s))
         }),
-        on("http-bad-body", Should, SECTION, "A body that is no message is refused with a status of 4xx.", |s| {
+        on("http-bad-body", Should, SECTION, "A body that is not a message is refused with a status of 4xx.", |s| {
             Box::pin(bad_body(s))
         }),
         on(
             "http-content-type",
             Should,
             SECTION,
-            "A body that does not say that it is JSON is refused with a status of 4xx.",
+            "A request whose Content-Type is not JSON is refused with a status of 4xx.",
             |s| Box::pin(content_type(s)),
         ),
         on(
@@ -71,7 +71,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "http-version",
             Must,
             "basic/transports, Protocol Version Header",
-            "A version header that is no version is answered with 400.",
+            "A version header with an invalid value is answered with 400.",
             |s| Box::pin(version(s)),
         ),
         on(

@@ -13,12 +13,12 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "request-before-initialize",
             Must,
             "basic/lifecycle, Initialization",
-            "A request ahead of the handshake is answered, with an error or not, and the handshake works after it.",
+            "A request before the handshake is answered, with a result or an error, and the handshake works after it.",
             |s| Box::pin(request_before_initialize(s)),
         )
         .over(Over::Stdio)
         .only(Revision::Handshake),
-        Scenario::new("ping-before-initialize", Must, "basic/utilities/ping", "A ping ahead of the handshake is answered.", |s| {
+        Scenario::new("ping-before-initialize", Must, "basic/utilities/ping", "A ping before the handshake is answered.", |s| {
             Box::pin(ping_before_initialize(s))
         })
         .over(Over::Stdio)
@@ -27,7 +27,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "second-initialize",
             Must,
             "basic/lifecycle, Initialization",
-            "A second handshake is answered, with an error or not, and the session goes on.",
+            "A second handshake is answered, with a result or an error, and the session goes on.",
             |s| Box::pin(second_initialize(s)),
         )
         .only(Revision::Handshake),

@@ -25,14 +25,14 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "ids-beyond-doubles",
             Should,
             "basic, Responses",
-            "An id that a double cannot hold comes back as it was sent, 1.0 as 1.0 or 1; or the request is refused.",
+            "An id that a double cannot hold comes back as it was sent, and 1.0 as 1.0 or 1; or the request is refused.",
             |s| Box::pin(ids_beyond_doubles(s)),
         ),
         Scenario::new(
             "unknown-method",
             Must,
             JSON_RPC,
-            "A request with an unknown method is answered with an error, in 2026-07-28 with -32601, which it should be in 2025-11-25, too.",
+            "A request with an unknown method is answered with an error. Its code must be -32601 in 2026-07-28, and should be in 2025-11-25.",
             |s| Box::pin(unknown_method(s)),
         ),
         Scenario::new(
@@ -86,7 +86,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "batch-goes-unharmed",
             Must,
             "2025-06-18 changelog, 1",
-            "After a batch, which the revision has not, the server goes on.",
+            "After a batch, which the revision does not have, the server goes on.",
             |s| Box::pin(batch_goes_unharmed(s)),
         ),
         Scenario::new(
@@ -145,7 +145,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "output-is-frames",
             Must,
             "basic/transports, stdio",
-            "Standard output has nothing but messages, one in each line.",
+            "Standard output contains only messages, one in each line.",
             |s| Box::pin(output_is_frames(s)),
         )
         .over(Over::Stdio),
