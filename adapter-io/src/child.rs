@@ -14,8 +14,8 @@ use protocol_core::time::Instant;
 /// The default for the time that a child has to exit after its input was closed.
 const EXIT_GRACE: Duration = Duration::from_secs(5);
 
-/// The time for which the output of a child is still read after its exit. Its own output has arrived by then, but processes that it has
-/// started may keep the pipe open.
+/// The time for which the output of a child is still read after its exit. The child's own output has arrived by then, but processes that it
+/// has started may keep the pipe open.
 const LAST_OUTPUT_GRACE: Duration = Duration::from_millis(100);
 
 /// The maximum number of frames that are discarded before the task yields.
@@ -23,30 +23,30 @@ const MAX_FRAMES_IN_A_ROW: usize = 64;
 
 /// A child process of one runtime. Dropping it kills the process.
 pub trait Process {
-    /// The pipe of its standard error.
+    /// The pipe of the standard error.
     type Stderr;
 
-    /// Polls for its exit status. Once it is ready, the process has been reaped. Not called again after that.
+    /// Polls for the exit status. Once this is ready, the process has been reaped, and the method is not called again.
     fn poll_exit(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<ExitStatus>>;
 
-    /// Its process id; `None` if it is no longer known.
+    /// The process id; `None` if it is no longer known.
     fn id(&self) -> Option<u32>;
 
-    /// Kills it, without waiting for its exit.
+    /// Kills the process, without waiting for its exit.
     fn kill(&mut self) -> io::Result<()>;
 
-    /// Takes the pipe of its standard error, if there is one and it was not taken before.
+    /// Takes the pipe of the standard error, if there is one and it was not taken before.
     fn take_stderr(&mut self) -> Option<Self::Stderr>;
 }
 
 /// A child process as a transport, over its standard input and output.
 ///
-/// Closing the transport closes the input of the child, on which a server exits by itself. If it does not exit within a grace
+/// Closing the transport closes the input of the child, at which a server exits by itself. If the child does not exit within a grace
 /// (default: 5 s), it is killed. Then its exit status is read, so that no zombie remains. If the transport is dropped instead, the child is
 /// killed at once, and its runtime reaps it.
 ///
-/// The exit of the child also ends its output, once the bytes that it has written were read. Processes that it has started, and that share
-/// the pipe, do not keep the connection open.
+/// The exit of the child also ends the input of the transport, after the bytes that the child has written. Processes that the child has started,
+/// and that share the pipe, do not keep the connection open.
 #[derive(Debug)]
 pub struct Child<P, I, T> {
     process: P,
@@ -54,9 +54,9 @@ pub struct Child<P, I, T> {
     timer: T,
     exit: Exit,
     grace: Duration,
-    /// The time after which no more of its output is read. Set once it has exited.
+    /// The time after which no more output of the child is read. Set once the child has exited.
     read_by: Option<Instant>,
-    /// The time at which it is killed, unless it has exited before. Set once its input is closed.
+    /// The time at which the child is killed, unless it has exited before. Set once its input is closed.
     kill_at: Option<Instant>,
     killed: bool,
 }
@@ -81,8 +81,8 @@ impl<P: Process, I: FrameIo<Error = io::Error>, T: Timer> Child<P, I, T> {
         self.exit.clone()
     }
 
-    /// Takes the pipe of its standard error. `None` if its command did not ask for a pipe, or the pipe was taken before. The pipe must be read:
-    /// the child blocks when it is full.
+    /// Takes the pipe of the child's standard error. `None` if its command did not ask for a pipe, or the pipe was taken before. The pipe must
+    /// be read: the child blocks when the pipe is full.
     pub fn take_stderr(&mut self) -> Option<P::Stderr> {
         self.process.take_stderr()
     }
@@ -161,8 +161,8 @@ impl<P: Process, I: FrameIo<Error = io::Error>, T: Timer> FrameIo for Child<P, I
             self.killed = true;
             self.process.kill()?;
         }
-        // Its further output is discarded, since a full pipe would keep it from exiting. The loop is limited, so that a child that writes
-        // without end does not keep the timer from being polled.
+                        // Further output of the child is discarded, since a full pipe would keep it from exiting. The loop is limited, so that the
+                // timer is polled even if the child writes without end.
         for _ in 0..MAX_FRAMES_IN_A_ROW {
             if !matches!(self.io.poll_recv(cx), Poll::Ready(Ok(Some(_)))) {
                 return Poll::Pending;
@@ -194,7 +194,7 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
     use std::rc::Rc;
 
-    /// A process, its transport and its timer. It exits only when it is killed, and either writes without end or writes nothing.
+    /// A process, its transport and its timer. The process exits only when it is killed, and either writes without end or writes nothing.
     #[derive(Clone, Default)]
     struct Stubborn {
         is_silent: Rc<Cell<bool>>,

@@ -31,7 +31,7 @@ pub enum Error {
         /// The error of the system.
         source: io::Error,
     },
-    /// The path at which a socket was to be made exists. It is not removed, since another program may be listening there.
+    /// The path at which a socket was to be made exists. The file is not removed, since another program may be listening there.
     #[error("cannot listen on {}: it exists already; remove it if nobody listens there", path.display())]
     PathExists {
         /// The path of the socket.

@@ -1,4 +1,4 @@
-//! Standard input and output that are pipes, opened a second time in non-blocking mode, so that no thread is needed. Setting the mode of the
+//! Standard input and output that are pipes, opened a second time in non-blocking mode, so that no thread is needed. To set the mode of the
 //! existing file descriptors instead would change it for all other processes that share them.
 
 use std::fs::{File, Metadata, OpenOptions, metadata, read_link};
@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 
 /// `O_NONBLOCK`. Without it, opening would also wait for the other end.
 const O_NONBLOCK: i32 = 0o4000;
-/// The value of [`O_NONBLOCK`] is right on this target, and opening a path below `/proc/self/fd` makes a new open file.
+/// `true` on targets on which [`O_NONBLOCK`] has this value, and on which opening a path below `/proc/self/fd` makes a new open file.
 const IS_SUPPORTED: bool = cfg!(all(
     target_os = "linux",
     not(any(
@@ -32,8 +32,8 @@ pub fn fifo_stdout() -> Option<File> {
     open("/proc/self/fd/1", OpenOptions::new().write(true))
 }
 
-/// Opens a file only if it is an anonymous pipe. Opening a terminal or a device can have side effects. A named pipe may have lost its last
-/// writer meanwhile; opened again, it would wait for another writer instead of being at its end.
+/// Opens a file only if it is an anonymous pipe. Opening a terminal or a device can have side effects. If a named pipe has lost its last
+/// writer, reading it after a second opening would wait for another writer instead of reaching the end.
 fn open(path: &str, options: &mut OpenOptions) -> Option<File> {
     let is_pipe = |file: Metadata| file.file_type().is_fifo();
     let is_nameless = || read_link(path).is_ok_and(|name| name.as_os_str().as_encoded_bytes().starts_with(b"pipe:["));

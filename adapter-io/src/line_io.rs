@@ -45,7 +45,7 @@ pub trait Ends {
     /// The writer; `None` after [`Ends::end`].
     fn writer(&mut self) -> Option<&mut Self::Writer>;
 
-    /// Called after the write direction was closed ([`ByteIo::poll_close`]). Drops the writer, if only that ends it.
+    /// Called after the write direction was closed ([`ByteIo::poll_close`]). Drops the writer if its write direction ends only by that.
     fn end(&mut self);
 }
 
@@ -53,7 +53,7 @@ pub trait Ends {
 #[derive(Debug)]
 pub struct Halves<R, W> {
     reader: R,
-    /// `None` once it is closed: some pipes end only when they are dropped.
+    /// `None` once the write direction is closed, since some pipes end only when they are dropped.
     writer: Option<W>,
 }
 
@@ -74,10 +74,9 @@ impl<R, W> Ends for Halves<R, W> {
     }
 }
 
-/// One stream that is both read and written, such as a socket. It needs no lock between two halves.
+/// One stream that is both read and written, such as a socket. Unlike two halves of a stream, it needs no lock.
 ///
-/// Shutting the stream down must end its write direction. A stream of which that direction ends only when it is dropped must be used as
-/// [`Halves`].
+/// Shutting the stream down must end its write direction. If only dropping the stream ends that direction, split it and use [`Halves`].
 #[derive(Debug)]
 pub struct Whole<S> {
     stream: S,
@@ -101,8 +100,8 @@ impl<S> Ends for Whole<S> {
     }
 }
 
-/// A transport of frames over a stream of bytes, one frame in each line. The bytes are read from and written to `E` ([`Ends`]), by means of
-/// the runtime that `B` implements.
+/// A transport of frames over a stream of bytes, one frame in each line. `E` has the reader and the writer ([`Ends`]), and `B` implements reading and
+/// writing for a runtime.
 ///
 /// Frames are collected, and written with as few writes as the writer allows.
 #[derive(Debug)]
@@ -138,14 +137,14 @@ impl<B: ByteIo<E::Reader, E::Writer>, E: Ends> LineIo<B, E> {
         Self { ends, decoder, encoder: LineEncoder::new(), ended: false, sends_anywhere: false, bytes: PhantomData }
     }
 
-    /// Allows the writer to be written and flushed outside of the task that reads ([`FrameIo::sends_anywhere`]).
+    /// Allows writing and flushing on any thread, also outside of the task that reads ([`FrameIo::sends_anywhere`]).
     #[must_use]
     pub fn sending_anywhere(mut self) -> Self {
         self.sends_anywhere = true;
         self
     }
 
-    /// Writes until at most `max` bytes wait.
+    /// Writes until at most `max` bytes wait to be written.
     #[inline]
     fn poll_write_down_to(&mut self, cx: &mut Context<'_>, max: usize) -> Poll<io::Result<()>> {
         // Mostly there is nothing to write.
@@ -157,7 +156,7 @@ impl<B: ByteIo<E::Reader, E::Writer>, E: Ends> LineIo<B, E> {
         while self.encoder.remaining() > max {
             let Some(writer) = self.ends.writer() else { return Poll::Ready(Err(io::ErrorKind::NotConnected.into())) };
             let chunk = self.encoder.chunk();
-            // Nearly always there is one buffer, and no array for several is needed.
+            // Nearly always there is only one buffer; then the array for several is not filled.
             let written = if chunk.len() == self.encoder.remaining() {
                 ready!(B::poll_write(writer, cx, &[IoSlice::new(chunk)]))?
             } else {
@@ -239,7 +238,7 @@ mod tests {
     use super::*;
     use std::collections::VecDeque;
 
-    /// The input of a reader, piece by piece. At a `None`, one read is pending.
+    /// The input of a reader, piece by piece. At a `None`, the read is pending once.
     type Pieces = VecDeque<Option<&'static [u8]>>;
 
     #[derive(Default)]

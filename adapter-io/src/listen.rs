@@ -22,7 +22,7 @@ pub trait ListenTcp<L>: Accept<L> {
     /// Listens on `address`, a host and a port. Returns the listener and the address that it listens on.
     ///
     /// # Cancel safety
-    /// An implementation must be cancel safe: if the future is dropped, nothing listens any more.
+    /// An implementation must be cancel safe: if the future is dropped, no listener remains.
     fn bind(address: &str) -> impl Future<Output = io::Result<(L, SocketAddr)>> + Send;
 }
 
@@ -37,7 +37,7 @@ impl<B: ListenTcp<L>, L> TcpListener<B, L> {
     /// Listens on `address`, a host and a port. Port 0 stands for any free port; see [`local_addr`](Self::local_addr).
     ///
     /// # Cancel safety
-    /// Cancel safe: if the future is dropped, nothing listens.
+    /// Cancel safe: if the future is dropped, no listener remains.
     ///
     /// # Errors
     /// [`Error::Listen`].
@@ -46,7 +46,7 @@ impl<B: ListenTcp<L>, L> TcpListener<B, L> {
         Ok(Self { listener, address: bound, by: PhantomData })
     }
 
-    /// The address that it listens on.
+    /// The address of the listener.
     #[must_use]
     pub fn local_addr(&self) -> SocketAddr {
         self.address
@@ -108,7 +108,7 @@ mod unix {
             Ok(Self { listener, file, by: PhantomData })
         }
 
-        /// The path that it listens on.
+        /// The path of the socket.
         #[must_use]
         pub fn path(&self) -> &Path {
             self.file.path()

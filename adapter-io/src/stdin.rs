@@ -9,8 +9,9 @@ const READ_BYTES: usize = 64 * 1024;
 
 /// Standard input, read by a thread of its own.
 ///
-/// A blocking read of a terminal or a pipe cannot be interrupted. With the standard input of most runtimes, a pending read delays their
-/// shutdown until the next line arrives. This thread does not: it ends with the process. It reads one piece of up to 64 KiB ahead.
+/// A blocking read of a terminal or a pipe cannot be interrupted, and with the standard input of most runtimes a pending read delays the
+/// shutdown of the runtime until the next line arrives. The thread of this type delays nothing: it ends with the process. It reads one piece of up
+/// to 64 KiB ahead.
 #[derive(Debug)]
 pub struct Stdin {
     inbox: Arc<Inbox>,
@@ -18,7 +19,7 @@ pub struct Stdin {
     piece: Bytes,
 }
 
-/// The buffer through which the thread passes the bytes that it has read: at most one piece.
+/// The buffer through which the thread passes on the bytes that it has read. It holds at most one piece.
 #[derive(Debug, Default)]
 struct Inbox {
     state: Mutex<State>,
@@ -40,7 +41,7 @@ impl Inbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the previous piece was taken, and stores a piece, or the end. Returns `false` if no more pieces are wanted.
+    /// Waits until the previous piece was taken, and stores a piece, or the end (`None`). Returns `false` once the [`Stdin`] was dropped.
     fn put(&self, piece: Option<io::Result<Bytes>>) -> bool {
         let state = self.emptied.wait_while(self.lock(), |state| state.piece.is_some() && !state.abandoned);
         let mut state = state.unwrap_or_else(PoisonError::into_inner);
@@ -55,7 +56,7 @@ impl Inbox {
 }
 
 impl Stdin {
-    /// Starts the thread that reads the standard input of this process. To be called once in a process: a second reader would take some of
+    /// Starts the thread that reads the standard input of this process. Call this only once in a process: a second reader would take some of
     /// the input.
     #[must_use]
     pub fn start() -> Self {

@@ -22,7 +22,7 @@ const READ_BYTES: usize = 16 * 1024;
 const MAX_IN_A_ROW: usize = 32;
 /// The maximum number of pings that are read before their answers are written.
 const MAX_PINGS: usize = 1024;
-/// The maximum length of a message, whatever the frame limit is: memory for a whole message is reserved as soon as its header has arrived.
+/// The maximum length of a message in bytes, whatever the frame limit is: memory for a whole message is reserved as soon as its header has arrived.
 const MAX_MESSAGE_BYTES: usize = 1 << 30;
 /// The close frame of an orderly end.
 const GOODBYE: CloseFrame = close_frame(CloseCode::Normal, "the session is over");
@@ -31,17 +31,16 @@ const fn close_frame(code: CloseCode, reason: &'static str) -> CloseFrame {
     CloseFrame { code, reason: Utf8Bytes::from_static(reason) }
 }
 
-/// A transport of frames over a WebSocket, one frame in each message. `S` is its stream, which is read and written by means of the runtime that
-/// `B` implements.
+/// A transport of frames over a WebSocket, one frame in each message. `S` is its stream, and `B` implements reading and writing for a runtime.
 ///
-/// Frames are sent as text messages, without fragments and compression. Text and binary messages are accepted, and pings are answered. A close
-/// frame of the peer, with any code, ends the connection, and so does the end of the stream. Frames that are sent after that are dropped.
+/// Frames are sent as text messages, without fragments and without compression. Text and binary messages are accepted, and pings are answered. A
+/// close frame of the peer, with any code, ends the connection, and so does the end of the stream. Frames that are sent after that are dropped.
 ///
-/// Closing it at this end sends a close frame and does not wait for the answer. The code is 1000, or names the error of the peer: 1002 for
+/// Closing the transport sends a close frame and does not wait for the answer. The code is 1000, or the one for the error of the peer: 1002 for
 /// broken framing, 1007 for text that is not UTF-8, 1009 for a message over the frame limit.
 ///
-/// Instead of a message over the frame limit, the session receives one frame of zeros that is one byte longer than the limit, and then the end.
-/// So it closes with the same reason as on every other transport.
+/// Instead of a message over the frame limit, the session receives one frame of zeros that is one byte longer than the limit, and then the end of
+/// input. So the session closes with the same reason as on every other transport.
 #[derive(Debug)]
 pub struct WebSocket<B, S> {
     stream: S,
@@ -53,7 +52,7 @@ pub struct WebSocket<B, S> {
     pings: usize,
     /// `true` if the last write could not be completed.
     blocked: bool,
-    /// `true` once the close frame was written, or the attempt has failed.
+    /// `true` once the close frame was written, or writing it has failed.
     closing: bool,
     /// The close frame to send.
     goodbye: CloseFrame,
@@ -90,7 +89,7 @@ impl<B: StreamIo<S>, S> WebSocket<B, S> {
         socket
     }
 
-    /// Calls the library with the stream. The call is pending if the stream is.
+    /// Calls the library with the stream. Returns `Pending` if the stream is pending.
     fn poll<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -104,10 +103,10 @@ impl<B: StreamIo<S>, S> WebSocket<B, S> {
     }
 }
 
-/// A stream during one call of the library, as `Read` and `Write` that fail with `WouldBlock` when the stream is pending.
+/// A stream during one call of the library: it implements `Read` and `Write`, which fail with `WouldBlock` when the stream is pending.
 struct Ready<'a, 'b, B, S> {
     stream: &'a mut S,
-    /// `None` if there is no task to wake: then the stream is not used, and every operation is pending.
+    /// `None` if there is no task to wake. Then the stream is not used, and every operation fails with `WouldBlock`.
     cx: Option<&'a mut Context<'b>>,
     /// The number of reads that remain.
     reads: usize,
@@ -219,7 +218,7 @@ impl<B: StreamIo<S>, S> FrameIo for WebSocket<B, S> {
         let text = Utf8Bytes::try_from(transmit.frame).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         let mut stream = Ready::<B, S> { stream: &mut self.stream, cx: None, reads: 0, io: PhantomData };
         match self.context.write(&mut stream, Message::Text(text)) {
-            // The library has put the message into its buffer nevertheless.
+            // The library has put the message into its buffer although it reports an error.
             Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => self.blocked = true,
             result => result.map_err(broken)?,
         }
@@ -398,7 +397,7 @@ mod tests {
     fn a_read_takes_sixteen_kibibytes_of_a_long_message() {
         let mut socket = server([masked(TEXT, &[b' '; 64 << 10])]);
         assert_eq!(received(&mut socket).len(), 1);
-        // The last read takes the bytes for which the head of the message left no room.
+                    // The last read takes the rest of the message, since the head of the message took some of the room of the first.
         assert_eq!(socket.stream.reads, 5);
     }
 

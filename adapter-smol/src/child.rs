@@ -30,10 +30,10 @@ pub fn child(command: impl Into<Command>) -> Result<Child, Error> {
 
 /// A process of smol.
 ///
-/// `Send`, but not `Sync`, and so is a [`Child`]: it contains the future of smol that waits for the exit of the process.
+/// This type and [`Child`] are `Send`, but not `Sync`, since they contain smol's future of the exit of the process.
 pub struct Process {
     process: process::Child,
-    /// The future of its exit, once it has been polled.
+    /// The future of the exit, once the exit has been polled for.
     exit: Option<Pin<Box<dyn Future<Output = io::Result<ExitStatus>> + Send>>>,
 }
 

@@ -9,13 +9,13 @@ use protocol_core::Instant;
 use protocol_core::drive::Timer;
 use smol::Executor;
 
-/// The [`Runtime`] of an endpoint on smol: the system's monotonic clock, counted from the creation of this value, and an executor. Everything
-/// that belongs to one connection must use clones of one `Clock`.
+/// The [`Runtime`] of an endpoint on smol: the system's monotonic clock, whose time is counted from the creation of this value, and an executor. All
+/// values that belong to one connection must use clones of one `Clock`.
 #[derive(Clone, Debug)]
 pub struct Clock {
     origin: std::time::Instant,
-    /// `None` is smol's global executor. Weak, since the tasks of the executor hold this clock: otherwise they would keep the executor, and so
-    /// themselves, alive forever.
+    /// `None` for smol's global executor. The reference is weak, since the tasks of the executor hold this clock: with a strong one they would keep
+    /// the executor, and so themselves, alive forever.
     executor: Option<Weak<Executor<'static>>>,
 }
 
@@ -26,13 +26,13 @@ impl Clock {
         Self { origin: std::time::Instant::now(), executor: None }
     }
 
-    /// A clock that starts now, with tasks on `executor`. The owner must run the executor. When it is dropped, its tasks are dropped, too.
+    /// A clock that starts now, with tasks on `executor`, which the caller must run. When the executor is dropped, its tasks are dropped, too.
     #[must_use]
     pub fn start_on(executor: &Arc<Executor<'static>>) -> Self {
         Self { executor: Some(Arc::downgrade(executor)), ..Self::start() }
     }
 
-    /// An alarm on this clock, for one driver.
+    /// A timer on this clock, for one driver.
     #[must_use]
     pub fn alarm(&self) -> Alarm {
         Alarm { clock: self.clone(), timer: smol::Timer::never(), at: None }
@@ -40,7 +40,7 @@ impl Clock {
 }
 
 impl Runtime for Clock {
-    /// Rounded down to a microsecond, so that no deadline is reached too early.
+    /// The time, rounded down to a microsecond, so that no deadline is handled too early.
     fn now(&self) -> Instant {
         let elapsed = self.origin.elapsed();
         Instant::from_micros(elapsed.as_secs() * 1_000_000 + u64::from(elapsed.subsec_micros()))
@@ -100,7 +100,7 @@ impl Timer for Alarm {
         }
         let fired = Pin::new(&mut self.timer).poll(cx);
         if fired.is_ready() {
-            // A timer that has fired does not fire again, so it must be set anew.
+            // A timer that has fired does not fire again, so the next poll must set it.
             self.at = None;
         }
         fired.map(drop)
@@ -117,7 +117,7 @@ mod tests {
     use super::Clock;
     use endpoint::Runtime;
 
-    /// A deadline that has already passed is ready at once, each time that it is polled. It replaces the deadline that was set before.
+    /// A deadline that has already passed is ready at once, each time that it is polled, and replaces a later deadline that was set before.
     #[test]
     fn a_deadline_that_has_passed_is_ready_at_once_also_after_a_later_deadline_was_set() {
         let mut alarm = Clock::start().alarm();

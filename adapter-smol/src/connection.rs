@@ -9,7 +9,7 @@ use smol::{Executor, Task};
 
 use crate::{Clock, Error};
 
-/// An error of a transport, of whatever type.
+/// An error of a transport, of any type.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Serves `service` to the peer at the other end of `transport`, in a new task.
@@ -20,7 +20,7 @@ where
     Connection::start(None, transport, |runtime| Endpoint::server(service, runtime))
 }
 
-/// Serves as [`serve`] does, in a task on `executor`.
+/// Serves `service` as [`serve`] does, in a task on `executor`.
 pub fn serve_on<I>(executor: &Arc<Executor<'static>>, service: Arc<Service>, transport: I) -> Connection
 where
     I: FrameIo<Error: Into<BoxError> + Send> + Send + 'static,
@@ -28,7 +28,7 @@ where
     Connection::start(Some(executor), transport, |runtime| Endpoint::server(service, runtime))
 }
 
-/// Serves `service` with the configuration `config`, in a new task; for example as a Tesseron app, with that of [`Service::app`].
+/// Serves `service` with the configuration `config`, in a new task; for example as a Tesseron app, with the configuration of [`Service::app`].
 pub fn serve_as<I>(service: Arc<Service>, config: Config, transport: I) -> Connection
 where
     I: FrameIo<Error: Into<BoxError> + Send> + Send + 'static,
@@ -36,7 +36,7 @@ where
     Connection::start(None, transport, |runtime| Endpoint::serving(service, config, runtime))
 }
 
-/// Serves as [`serve_as`] does, in a task on `executor`.
+/// Serves `service` as [`serve_as`] does, in a task on `executor`.
 pub fn serve_as_on<I>(executor: &Arc<Executor<'static>>, service: Arc<Service>, config: Config, transport: I) -> Connection
 where
     I: FrameIo<Error: Into<BoxError> + Send> + Send + 'static,
@@ -60,14 +60,14 @@ where
     Connection::start(Some(executor), transport, |runtime| Endpoint::client(client, config, runtime))
 }
 
-/// A connection that runs in a task of its own, and a future of its end.
+/// A connection that runs in a task of its own. It is also a future of the end of the connection.
 ///
-/// It is ready when all frames are written, all handlers have ended, and the transport is closed. The value is the reason for which the session
-/// closed, or [`Error::Broken`] if the transport failed. [`Peer::close`] closes the session gracefully.
+/// The future is ready when all frames are written, all handlers have ended, and the transport is closed. Its output is the reason for which the
+/// session closed, or [`Error::Broken`] if the transport failed. [`Peer::close`] can close the session gracefully.
 ///
 /// # Cancel safety
 /// Not cancel safe: dropping it ends the connection at once. Calls end as lost, handlers are cancelled and dropped at their next await
-/// point, and a child process is killed. To stop waiting and to continue later, await `&mut connection` instead.
+/// point, and a child process is killed. To be able to stop waiting and to continue later, await `&mut connection`.
 #[derive(Debug)]
 #[must_use = "dropping it ends the connection"]
 pub struct Connection {

@@ -7,9 +7,10 @@ use crate::Error;
 use crate::socket::Socket;
 
 /// Serves `service` to all clients that connect to `address`, a host and a port, over HTTP/1.1 and HTTP/2. Port 0 stands for any free port;
-/// see [`HttpListener::local_addr`]. Every path is answered by the service. Connections are tasks of the runtime of the service.
+/// see [`HttpListener::local_addr`]. The service answers requests for every path. Connections are tasks of the runtime of the service.
 ///
-/// Clients on other machines need an address of this one, and a service that accepts it as a host: by default only loopback addresses are.
+/// To serve clients on other machines, listen on an address that they can reach, and let the service accept its host name: by default it accepts only
+/// loopback addresses as hosts.
 ///
 /// # Cancel safety
 /// Cancel safe: if the future is dropped, nothing listens.
@@ -44,7 +45,7 @@ impl Acceptor for Sockets {
 
     async fn accept(&self) -> io::Result<Socket> {
         let (stream, _) = self.0.accept().await?;
-        // Responses are collected before they are written. That it fails tells of a client that has left already.
+        // Switches Nagle's algorithm off, since responses are collected before they are written. Fails if the client has already disconnected.
         let _ = stream.set_nodelay(true);
         Ok(Socket(stream))
     }

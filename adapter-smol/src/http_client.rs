@@ -21,11 +21,11 @@ use crate::{Clock, Connection, Error};
 
 /// Connects to an MCP server over Streamable HTTP as a caller, in a new task. `client` answers the input requests of the server.
 ///
-/// The era is that of [`Config::era`]; with [`Auto`](protocol_core::mcp::Era::Auto) the server is asked which it speaks. Nothing is sent
-/// before this function returns: a server that cannot be reached, or does not speak MCP, ends the connection with [`Error::Broken`]. A call
-/// that the server has not accepted ends with an error that names the status.
+/// The era is that of [`Config::era`]; with [`Auto`](protocol_core::mcp::Era::Auto) the server is asked which era it speaks. This function only starts
+/// the task: if the server cannot be reached, or does not speak MCP, the connection ends later with [`Error::Broken`]. A call that the server refuses
+/// with an HTTP status ends with an error that names the status.
 ///
-/// Over TLS the requests share a connection over HTTP/2, if the server speaks it. Otherwise each has one of its own while it runs.
+/// Over TLS, if the server speaks HTTP/2, the requests share a connection. Otherwise each request has a connection of its own while it runs.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -51,7 +51,7 @@ pub fn http_connect(client: Arc<dyn Client>, config: Config, server: HttpServerA
     Ok(Connection::of(None, peer, driven))
 }
 
-/// Connects as [`http_connect`] does, with tasks on `executor`.
+/// Connects to a server as [`http_connect`] does, with tasks on `executor`.
 ///
 /// # Errors
 /// As [`http_connect`].
@@ -89,10 +89,10 @@ impl Connectable for Socket {
     }
 }
 
-/// Connects to the host and the port of an address. The addresses of the host are tried one after another, each for its share of the time.
+/// Connects to the host and the port of an address. The IP addresses of the host are tried one after another, each for an equal part of the time.
 async fn open(address: Uri) -> io::Result<Socket> {
     let host = address.host().ok_or(io::ErrorKind::InvalidInput)?;
-    // IPv6 addresses stand in brackets.
+    // A URL has an IPv6 address in brackets.
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     let usual = if address.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 };
     let port = address.port_u16().unwrap_or(usual);
@@ -115,7 +115,7 @@ async fn first_of(addresses: &[SocketAddr]) -> io::Result<Socket> {
     Err(last)
 }
 
-/// The value of a future, if it comes within this time.
+/// Awaits a future for at most `time`.
 async fn within<T>(time: Duration, wait: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     let late = async {
         Timer::after(time).await;

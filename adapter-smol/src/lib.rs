@@ -2,12 +2,12 @@
 //!
 //! # Which layer do you need?
 //!
-//! | You want to | Take |
+//! | You want to | Use |
 //! |---|---|
 //! | own the event loop, test in virtual time, run without std | `protocol-core` |
 //! | write tools or clients | `endpoint`, and `adapter-tokio` or `adapter-smol` |
-//! | serve tools over HTTP, with axum, hyper or alone | `http-service`, and an adapter with the feature `http` |
-//! | put a transport or a runtime of your own under an endpoint | `endpoint`, `engine`, `adapter-io` |
+//! | serve tools over HTTP, with axum, with hyper or with neither | `http-service`, and an adapter with the feature `http` |
+//! | connect an endpoint to a transport or a runtime of your own | `endpoint`, `engine`, `adapter-io` |
 //! | be a Tesseron app, or the gateway to such apps | `tesseron`, and an adapter with the feature `tesseron` |
 //! | call tools from a terminal | `programs` |
 //!
@@ -15,9 +15,10 @@
 //!
 //! Open a transport with `stdio`, `child`, `tcp_connect`, `TcpListener`, `unix_connect`, `UnixListener` or [`duplex`], for Tesseron with
 //! `tesseron_listen` or `tesseron_dial`, or make one of any other stream with [`LineIo`]. Then either
-//! * run an endpoint over it with [`serve`] or [`connect`], which start a task and return a [`Connection`] (over HTTP `http_connect` does
-//!   both), or
-//! * run a bare session over it with a [`protocol_core::drive::Driver`] and its timer, an [`Alarm`] of [`Clock::alarm`].
+//! * run an endpoint over the transport with [`serve`] or [`connect`], which start a task and return a [`Connection`]; or
+//! * run a session without an endpoint over it, with a [`protocol_core::drive::Driver`] and the timer [`Clock::alarm`].
+//!
+//! Over HTTP, `http_connect` and `http_listen` do both steps.
 //!
 //! Tasks run on smol's global executor, which has one thread unless the environment variable `SMOL_THREADS` sets more. [`serve_on`],
 //! [`connect_on`], `http_connect_on` and `tesseron_listen_on` take an executor of your own.
@@ -48,9 +49,9 @@
 //! | `validate`, `tracing` | on | the features of `endpoint` with these names |
 //! | `http` | off | servers over HTTP/1.1 and HTTP/2 (`http_listen`) |
 //! | `http-client` | off | a client of Streamable HTTP: `http_connect` |
-//! | `http-client-tls` | off | the same over TLS, and with HTTP/2; enables `http-client` |
+//! | `http-client-tls` | off | the same client, also over TLS and HTTP/2; enables `http-client` |
 //! | `tesseron` | off | Tesseron over Unix sockets |
-//! | `websocket` | off | Tesseron over WebSockets, too; enables `tesseron` |
+//! | `websocket` | off | Tesseron also over WebSockets; enables `tesseron` |
 
 #[cfg(feature = "child")]
 mod child;

@@ -10,7 +10,7 @@ use smol::net::TcpStream;
 #[derive(Debug)]
 pub(crate) struct Socket(pub(crate) TcpStream);
 
-/// The number of bytes that are read at once. They are copied, since memory that is not initialized cannot be passed on without `unsafe`.
+/// The maximum number of bytes of one read. They are read into a buffer and copied, since writing into uninitialized memory needs `unsafe`.
 const READ: usize = 8 << 10;
 
 impl Read for Socket {

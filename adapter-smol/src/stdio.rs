@@ -12,10 +12,10 @@ use smol::io::{AsyncRead, AsyncWrite};
 
 use crate::{Halves, LineIo};
 
-/// The maximum number of bytes that wait for the thread that writes.
+/// The maximum number of bytes that may wait for the thread that writes.
 const MAX_WAITING_BYTES: usize = 64 * 1024;
 
-/// Standard input and output as a transport, for a server that is started by its client. The process must not use them otherwise; log to
+/// Standard input and output as a transport, for a server that is started by its client. The process must not use them for anything else; log to
 /// standard error.
 ///
 /// On Linux, pipes are read and written in non-blocking mode. Other input, such as a terminal or a file, is read by a thread that ends with
@@ -26,10 +26,10 @@ pub fn stdio() -> LineIo<Halves<Stdin, Stdout>> {
     LineIo::new(Stdin::open(), Stdout::open()).sending_anywhere()
 }
 
-/// Waits until standard output has no reader any more. Only pipes on Linux report that; for anything else, this waits forever.
+/// Waits until standard output has no reader any more. Only pipes on Linux report this; if standard output is anything else, this waits forever.
 ///
 /// # Cancel safety
-/// Cancel safe: nothing is lost, and it can be called again at any time.
+/// Cancel safe: nothing is lost, and the function can be called again at any time.
 pub async fn stdout_unread() {
     #[cfg(unix)]
     // The writing end of a pipe becomes readable, with an error, only when the pipe has no reader any more.

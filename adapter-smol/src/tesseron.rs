@@ -14,7 +14,7 @@ use smol::net::{TcpListener, TcpStream};
 
 use crate::{Alarm, Clock, SmolIo};
 
-/// Listens for Tesseron gateways as an app, and writes a manifest by which they find it.
+/// Listens for Tesseron gateways as an app, and writes a manifest by which gateways find the app.
 ///
 /// # Cancel safety
 /// Cancel safe: if the future is dropped, nothing listens, and there is no manifest.
@@ -25,7 +25,7 @@ pub async fn tesseron_listen(options: TesseronOptions) -> Result<TesseronListene
     ::tesseron::net::listen(Clock::start(), options).await
 }
 
-/// Listens as [`tesseron_listen`] does, with tasks on `executor`.
+/// Listens for gateways as [`tesseron_listen`] does, with tasks on `executor`.
 ///
 /// # Cancel safety
 /// Cancel safe: if the future is dropped, nothing listens, and there is no manifest.
@@ -39,10 +39,10 @@ pub async fn tesseron_listen_on(
     ::tesseron::net::listen(Clock::start_on(executor), options).await
 }
 
-/// Connects to an app as a Tesseron gateway, with the claim code that the app has issued, if there is one.
+/// Connects to an app as a Tesseron gateway, with the app's claim code if the app makes its own.
 ///
 /// # Cancel safety
-/// Not cancel safe: the connection is closed, and if the app has accepted `code` already, that code is used up.
+/// Not cancel safe: if the future is dropped, the connection is closed, and if the app has already accepted `code`, the code is used up.
 ///
 /// # Errors
 /// As [`::tesseron::net::dial`].
@@ -68,7 +68,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> StreamIo<S> for SmolIo {
     }
 }
 
-/// Switches Nagle's algorithm off, since frames are collected before they are written.
+/// Switches Nagle's algorithm off, since a driver already collects the frames of a turn and writes them together.
 fn tcp(stream: TcpStream) -> io::Result<TcpStream> {
     stream.set_nodelay(true)?;
     Ok(stream)

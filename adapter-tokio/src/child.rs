@@ -30,7 +30,7 @@ pub fn child(command: impl Into<Command>) -> Result<Child, Error> {
         Error::Start { program, source }
     })?;
     let io = LineIo::new(stdout, stdin);
-    // On other systems each write starts a blocking task, which needs the context of the runtime.
+    // On systems other than Unix each write starts a blocking task, which needs the context of the runtime.
     let io = if cfg!(unix) { io.sending_anywhere() } else { io };
     Ok(Child::new(Process(process), io, Clock::start().alarm()))
 }

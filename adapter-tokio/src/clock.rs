@@ -11,12 +11,13 @@ use tokio::runtime::Handle;
 use tokio::task::unconstrained;
 use tokio::time::Sleep;
 
-/// The distance at which an alarm is set if its deadline is further away, since tokio's clock has a limited range.
+/// The longest time for which an alarm is set, since tokio's clock has a limited range. An alarm with a later deadline wakes its task after this time,
+/// and is set again.
 const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// The [`Runtime`] of an endpoint on tokio: tokio's clock, counted from the creation of this value, and the tasks of the tokio runtime in which
-/// it was created. Tests can pause and advance that clock (`tokio::time::pause`). Everything that belongs to one connection must use clones of
-/// one `Clock`.
+/// The [`Runtime`] of an endpoint on tokio: tokio's clock, whose time is counted from the creation of this value, and the tasks of the tokio runtime
+/// in which it was created. Tests can pause and advance tokio's clock (`tokio::time::pause`). All values that belong to one connection must use
+/// clones of one `Clock`.
 #[derive(Clone, Debug)]
 pub struct Clock {
     origin: tokio::time::Instant,
@@ -71,7 +72,7 @@ impl TimedRuntime for Clock {
     }
 }
 
-/// A timer for one driver. Tokio rounds its deadlines up to the next millisecond.
+/// A timer for one driver. Tokio rounds deadlines up to the next millisecond.
 #[derive(Debug)]
 pub struct Alarm {
     clock: Clock,
@@ -96,7 +97,7 @@ impl Timer for Alarm {
         if sleep.deadline() != at {
             sleep.as_mut().reset(at);
         }
-        // Without tokio's cooperative budget: a sleep that yields because the budget of the task is used up is not set.
+                    // Polled without tokio's cooperative budget: if the budget of the task is used up, polling a sleep does not set it.
         pin!(unconstrained(sleep.as_mut())).poll(cx)
     }
 }
@@ -119,7 +120,7 @@ mod tests {
         }
     }
 
-    /// The bug: the alarm was not set. It woke the task at once, which then did not poll it again.
+    /// The bug: if the budget was used up, polling the alarm did not set it, but woke the task at once. The task did not poll it again, and hung.
     #[tokio::test(start_paused = true)]
     async fn regression_an_alarm_is_set_by_a_task_that_has_used_up_its_budget() {
         let (sender, mut receiver) = mpsc::unbounded_channel();

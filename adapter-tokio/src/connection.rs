@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 use crate::{Clock, Error};
 
-/// An error of a transport, of whatever type.
+/// An error of a transport, of any type.
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Serves `service` to the peer at the other end of `transport`, in a new task.
@@ -26,7 +26,7 @@ where
     Connection::start(transport, |runtime| Endpoint::server(service, runtime))
 }
 
-/// Serves `service` with the configuration `config`, in a new task; for example as a Tesseron app, with that of [`Service::app`].
+/// Serves `service` with the configuration `config`, in a new task; for example as a Tesseron app, with the configuration of [`Service::app`].
 ///
 /// # Panics
 /// Outside of a tokio runtime.
@@ -50,14 +50,14 @@ where
     Connection::start(transport, |runtime| Endpoint::client(client, config, runtime))
 }
 
-/// A connection that runs in a task of its own, and a future of its end.
+/// A connection that runs in a task of its own. It is also a future of the end of the connection.
 ///
-/// It is ready when all frames are written, all handlers have ended, and the transport is closed. The value is the reason for which the session
-/// closed, or [`Error::Broken`] if the transport failed. [`Peer::close`] closes the session gracefully.
+/// The future is ready when all frames are written, all handlers have ended, and the transport is closed. Its output is the reason for which the
+/// session closed, or [`Error::Broken`] if the transport failed. [`Peer::close`] can close the session gracefully.
 ///
 /// # Cancel safety
 /// Not cancel safe: dropping it ends the connection at once. Calls end as lost, handlers are cancelled and dropped at their next await
-/// point, and a child process is killed. To stop waiting and to continue later, await `&mut connection` instead.
+/// point, and a child process is killed. To be able to stop waiting and to continue later, await `&mut connection`.
 #[derive(Debug)]
 #[must_use = "dropping it ends the connection"]
 pub struct Connection {
@@ -99,7 +99,7 @@ impl Future for Connection {
         Poll::Ready(match ready!(Pin::new(&mut self.task).poll(cx)) {
             Ok(end) => end,
             Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
-            // The runtime is shutting down.
+            // The task was dropped, since the runtime is shutting down.
             Err(_) => Ok(CloseReason::Failed),
         })
     }

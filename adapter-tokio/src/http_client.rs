@@ -10,11 +10,11 @@ use crate::{Clock, Connection, Error};
 
 /// Connects to an MCP server over Streamable HTTP as a caller, in a new task. `client` answers the input requests of the server.
 ///
-/// The era is that of [`Config::era`]; with [`Auto`](protocol_core::mcp::Era::Auto) the server is asked which it speaks. Nothing is sent
-/// before this function returns: a server that cannot be reached, or does not speak MCP, ends the connection with [`Error::Broken`]. A call
-/// that the server has not accepted ends with an error that names the status.
+/// The era is that of [`Config::era`]; with [`Auto`](protocol_core::mcp::Era::Auto) the server is asked which era it speaks. This function only starts
+/// the task: if the server cannot be reached, or does not speak MCP, the connection ends later with [`Error::Broken`]. A call that the server refuses
+/// with an HTTP status ends with an error that names the status.
 ///
-/// Over TLS the requests share a connection over HTTP/2, if the server speaks it. Otherwise each has one of its own while it runs.
+/// Over TLS, if the server speaks HTTP/2, the requests share a connection. Otherwise each request has a connection of its own while it runs.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -44,7 +44,7 @@ pub fn http_connect(client: Arc<dyn Client>, config: Config, server: HttpServerA
     let mut connector = HttpConnector::new();
     connector.set_connect_timeout(Some(HTTP_CONNECT));
     connector.set_nodelay(true);
-    // Connections over TLS are made of its own.
+    // Also connect for addresses that begin with `https://`: TLS is made over these connections.
     connector.enforce_http(false);
     let (peer, driven) = http_client(client, config, server, Arc::new(clock), connector, TokioTimer::new())?;
     Ok(Connection::of(peer, tokio::spawn(driven)))

@@ -13,15 +13,15 @@ use tokio::runtime::Handle;
 
 use crate::{Halves, LineIo};
 
-/// Standard input and output as a transport, for a server that is started by its client. The process must not use them otherwise; log to
+/// Standard input and output as a transport, for a server that is started by its client. The process must not use them for anything else; log to
 /// standard error.
 ///
-/// On Linux, if called within a runtime, pipes are read and written in non-blocking mode. Other input, such as a terminal or a file, is
+/// On Linux, if this is called within a runtime, pipes are read and written in non-blocking mode. Other input, such as a terminal or a file, is
 /// read by a thread that ends with the process; so `main` can return when the session has closed, even if the input is still open. That
 /// thread reads ahead, so open this transport only once in a process. Other output is written by a thread of the runtime.
 ///
-/// If such other output is blocked, because its reader neither reads nor closes it, dropping the runtime waits for that thread. Use
-/// `Runtime::shutdown_background` or [`std::process::exit`] if that matters.
+/// If the thread that writes is blocked, because the reader of the output neither reads nor closes it, dropping the runtime waits for this thread.
+/// `Runtime::shutdown_background` and [`std::process::exit`] do not wait.
 ///
 /// # Panics
 /// If standard input or output is a pipe, and the runtime was built without `enable_io`.
@@ -30,14 +30,14 @@ pub fn stdio() -> LineIo<Halves<Stdin, Stdout>> {
     let stdout = Stdout::open();
     let is_pipe = stdout.is_pipe();
     let stdio = LineIo::new(Stdin::open(), stdout);
-    // Otherwise each write starts a blocking task, which needs the context of the runtime.
+            // A write to anything but a pipe starts a blocking task, which needs the context of the runtime.
     if is_pipe { stdio.sending_anywhere() } else { stdio }
 }
 
-/// Waits until standard output has no reader any more. Only pipes on Linux report that; for anything else, this waits forever.
+/// Waits until standard output has no reader any more. Only pipes on Linux report this; if standard output is anything else, this waits forever.
 ///
 /// # Cancel safety
-/// Cancel safe: nothing is lost, and it can be called again at any time.
+/// Cancel safe: nothing is lost, and the function can be called again at any time.
 ///
 /// # Panics
 /// If standard output is a pipe, and the runtime was built without `enable_io`.

@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::{Alarm, Clock, TokioIo};
 
-/// Listens for Tesseron gateways as an app, and writes a manifest by which they find it.
+/// Listens for Tesseron gateways as an app, and writes a manifest by which gateways find the app.
 ///
 /// # Cancel safety
 /// Cancel safe: if the future is dropped, nothing listens, and there is no manifest.
@@ -26,10 +26,10 @@ pub async fn tesseron_listen(options: TesseronOptions) -> Result<TesseronListene
     ::tesseron::net::listen(Clock::start(), options).await
 }
 
-/// Connects to an app as a Tesseron gateway, with the claim code that the app has issued, if there is one.
+/// Connects to an app as a Tesseron gateway, with the app's claim code if the app makes its own.
 ///
 /// # Cancel safety
-/// Not cancel safe: the connection is closed, and if the app has accepted `code` already, that code is used up.
+/// Not cancel safe: if the future is dropped, the connection is closed, and if the app has already accepted `code`, the code is used up.
 ///
 /// # Errors
 /// As [`::tesseron::net::dial`].
@@ -60,7 +60,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> StreamIo<S> for TokioIo {
     }
 }
 
-/// Switches Nagle's algorithm off, since frames are collected before they are written.
+/// Switches Nagle's algorithm off, since a driver already collects the frames of a turn and writes them together.
 fn tcp(stream: TcpStream) -> io::Result<TcpStream> {
     stream.set_nodelay(true)?;
     Ok(stream)

@@ -1,4 +1,4 @@
-//! The service as a route of axum: what its layers attach reaches handlers, and what they refuse reaches none.
+//! The service as a route of axum: handlers get the extensions that layers attach to a request, and no request that a layer refuses.
 #![cfg(feature = "http")]
 
 use std::io::{Read as _, Write as _};
@@ -75,7 +75,7 @@ async fn handlers_see_what_layers_attach_and_nothing_that_they_refuse() {
     serving.abort();
 }
 
-/// A layer for CORS alone lets every page call, and only leaves out the headers that let one read the response.
+/// A layer for CORS alone would let every page call the service, and only keep a page of another origin from reading the response.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_of_a_listed_origin_may_call_and_another_does_not_reach_the_service() {
     const PAGE: &str = "https://app.example.com";

@@ -1,4 +1,4 @@
-//! Bare sessions over byte streams of tokio, in virtual time: the driver, the framing and the clock together.
+//! Sessions without endpoints over byte streams of tokio, in virtual time: the driver, the framing and the clock together.
 
 use std::io;
 use std::pin::Pin;
@@ -129,7 +129,7 @@ async fn two_ends_that_both_send_more_than_their_buffers_hold_do_not_block_each_
     let mut client = client(one);
     let text = "y".repeat(100_000);
     let begin = Instant::now();
-    // The frames of either direction are larger than its buffer.
+    // The frames of each direction are together larger than its buffer.
     for _ in 0..8 {
         invoke(&mut client, call(&text));
     }

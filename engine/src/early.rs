@@ -2,11 +2,11 @@
 //!
 //! Normally a verb wakes the task of the driver, whose next turn writes all queued frames together. If there is only one frame, such as a call
 //! when no other call is open, that turn would only write this frame. So the verb uses the driver between two turns to write the frame itself,
-//! on its own thread. If the driver is in a turn, or has something else to do, its task is woken as usual. An early send saves one wake at
-//! each end of a round trip, and 5.6 to 6.6 % of the instructions of a round trip over pipes and sockets.
+//! on the thread of the verb. If the driver is in a turn, or has something else to do, its task is woken as usual. An early send saves one wake at
+//! each end of a round trip, and 5.6 to 6.6 % of the processor instructions of a round trip over pipes and sockets.
 //!
 //! The driver is in a slot. Its task locks the slot for a turn, and a verb locks it for an early send. Neither waits for the other: a verb
-//! that finds the slot locked wakes the task, and a task that finds it locked stores a request, which the verb executes after it has released
+//! that finds the slot locked wakes the task; a task that finds the slot locked stores a request, which the verb executes after it has released
 //! the slot.
 
 use core::task::{Context, Poll};
@@ -28,7 +28,7 @@ struct Slot<M, I: FrameIo, T> {
     /// Locked for a turn and for an early send. `None` once the driver has ended.
     installed: Mutex<Option<Box<Installed<M, I, T>>>>,
     /// `true` if a request is stored. Changed only by swaps: by the task after it has stored the request, and by a verb after it has released
-    /// the slot. So whichever swaps second sees the changes of the other.
+    /// the slot. So the second of the two to swap sees the changes of the first.
     has_request: AtomicBool,
     /// While this is locked, no other lock is taken and no code of users runs.
     request: Mutex<Option<Request>>,
@@ -36,7 +36,7 @@ struct Slot<M, I: FrameIo, T> {
 
 struct Installed<M, I: FrameIo, T> {
     driver: Driver<M, I, T>,
-    /// A panic of the transport or the clock during an early send. It is resumed by the task.
+    /// A panic of the transport or the clock during an early send. The task resumes it.
     panicked: Option<Box<dyn Any + Send>>,
 }
 
@@ -74,7 +74,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Slot<M, I, T> {
             drop(before);
             self.has_request.swap(true, Ordering::AcqRel);
             let locked = self.try_lock()?;
-            // The verb has released the slot meanwhile. The request is removed, since its waker would live as long as the slot.
+            // The verb has released the slot meanwhile. The request is removed, since otherwise its waker would live as long as the slot.
             self.has_request.swap(false, Ordering::AcqRel);
             let request = self.request().take();
             drop(request);
@@ -86,7 +86,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Slot<M, I, T> {
         self.request.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the driver out of the slot. If a verb has locked the slot, requests the verb to do so, and returns `None`.
+    /// Takes the driver out of the slot. If a verb has locked the slot, requests the verb to take the driver out, and returns `None`.
     fn end(&self) -> Option<Box<Installed<M, I, T>>> {
         self.lock_or_request(|| Request::End)?.take()
     }
@@ -100,8 +100,8 @@ impl<M: Machine, I: FrameIo, T: Timer> Slot<M, I, T> {
         installed.driver.poll_event(cx)
     }
 
-    /// Writes the queued frames. Returns `true` if nothing is left to do, and `false` if the driver has to take a turn for what is left. If the
-    /// driver cannot write now, does nothing, and returns `state` as the error.
+    /// Writes the queued frames. Returns `true` if nothing is left to do, and `false` if the driver has to take a turn for the rest. If the
+    /// driver cannot write now, writes nothing, and returns `state` as the error.
     fn try_send<'a, S>(&self, engine: &Engine<S>, mut state: MutexGuard<'a, S>, now: Instant) -> Result<bool, MutexGuard<'a, S>>
     where
         S: SendsEarly<Event = M::Event>,
@@ -114,7 +114,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Slot<M, I, T> {
                 let outcome = state.finish_turn(now, Some(into));
                 // Taking the last frame may have closed the session.
                 engine.note_closed(&state);
-                // Released before the transport is called.
+                // The lock is released before the transport is called.
                 drop(state);
                 outcome
             })
@@ -141,7 +141,7 @@ where
         match request? {
             Request::Turn(waker) => Some(waker),
             Request::End => {
-                // A new task drops the transport, since its `Drop` is code of the user, and the caller of the verb may hold locks. Only if the
+                // A new task drops the transport, since its `Drop` is code of users, and the caller of the verb may hold locks. Only if the
                 // runtime starts no more tasks, the transport is dropped here.
                 if let Some(installed) = self.end() {
                     engine.runtime().spawn(Box::pin(async move { drop(installed) }));
@@ -173,7 +173,7 @@ where
     }
 }
 
-/// The task's end of the slot. When the task ends, this drops the driver.
+/// The task's reference to the slot. When the task ends, this drops the driver.
 struct Driven<M: Machine, I: FrameIo, T: Timer>(Arc<Slot<M, I, T>>);
 
 impl<M: Machine, I: FrameIo, T: Timer> Drop for Driven<M, I, T> {
@@ -183,16 +183,16 @@ impl<M: Machine, I: FrameIo, T: Timer> Drop for Driven<M, I, T> {
 }
 
 /// Drives `machine` over `transport` to its end: until all frames are written, all events were returned, and the transport is closed.
-/// `machine` must be the one whose state `engine` holds. If an engine is driven a second time, there are no early sends for that driver.
+/// `machine` must be the machine whose state `engine` holds. Only the first driver of an engine has early sends.
 ///
 /// If the transport allows it ([`FrameIo::sends_anywhere`]), verbs that call [`After::output_alone`](crate::After::output_alone) write their
-/// frames themselves, on their own threads; see [early sends](self). If the transport panics in such a write, this future panics when it is
+/// frames themselves, on their own threads; see [early sends](self). If the transport panics during an early send, this future panics when it is
 /// polled next. If the transport must stay on one thread, use a [`Driver`] instead.
 ///
 /// # Cancel safety
 /// Not cancel safe: dropping the future drops the machine and the transport, and frames that are not written are lost. If an early send is
-/// under way on another thread at that moment, they are dropped by a new task of the runtime, or by that send if the runtime starts no more
-/// tasks.
+/// under way on another thread at that moment, machine and transport are dropped by a new task of the runtime after the early send, or on the thread
+/// of the early send if the runtime starts no more tasks.
 ///
 /// # Errors
 /// The first error of the transport.

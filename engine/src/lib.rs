@@ -2,32 +2,32 @@
 //!
 //! # Which layer do you need?
 //!
-//! | You want to | Take |
+//! | You want to | Use |
 //! |---|---|
 //! | own the event loop, test in virtual time, run without std | `protocol-core` |
 //! | write tools or clients | `endpoint`, and `adapter-tokio` or `adapter-smol` |
-//! | serve tools over HTTP, with axum, hyper or alone | `http-service`, and an adapter with the feature `http` |
-//! | put a transport or a runtime of your own under an endpoint | `endpoint`, `engine`, `adapter-io` |
+//! | serve tools over HTTP, with axum, with hyper or with neither | `http-service`, and an adapter with the feature `http` |
+//! | connect an endpoint to a transport or a runtime of your own | `endpoint`, `engine`, `adapter-io` |
 //! | be a Tesseron app, or the gateway to such apps | `tesseron`, and an adapter with the feature `tesseron` |
 //! | call tools from a terminal | `programs` |
 //!
 //! # This crate
 //!
-//! An [`Engine`] holds some [`Guarded`] state under one lock. The state contains a machine
+//! An [`Engine`] holds state under one lock. The type of the state implements [`Guarded`]. The state contains a machine
 //! ([`Machine`](protocol_core::drive::Machine)), and is changed in two ways:
 //!
 //! * by a *turn* of the machine's driver: one pass of the event loop, which reads, handles deadlines and writes;
 //! * by a *verb*: a method of a handle, from any thread. A verb reads the clock, locks, changes the state, takes the wakers of the tasks that
 //!   now have something to do, unlocks, and only then wakes them ([`Engine::verb`]).
 //!
-//! So no waker, no future of a user and no `Drop` of a user's type ever runs under the lock. `endpoint` uses an engine for a session, and the
-//! gateway of `tesseron` one for its bridge. Use this crate to write an adapter for another runtime ([`Runtime`]), or to share a machine of
-//! your own.
+//! So no code of users, such as a waker, a future or a `Drop`, ever runs under the lock. `endpoint` uses an engine for a session, and the
+//! gateway of `tesseron` uses one for its bridge. Use this crate to write an adapter for another runtime ([`Runtime`]), or to share a machine of
+//! your own between threads.
 //!
 //! * [`Runtime`] and [`TimedRuntime`]: the tasks, the clock, the random bytes and the timers that an adapter provides.
 //! * [`DriverSlot`]: the waker of the driver, and the deadline that it waits for.
-//! * [`Waiters`], [`AbortHandle`] and [`park`]: wakers that are stored under a lock, but cloned, woken and dropped outside of it.
-//! * [`Task`]: a future of a user that runs as a task, and reports its end exactly once, also if it panics or is dropped.
+//! * [`Waiters`], [`AbortHandle`] and [`park`]: wakers that are stored under a lock, but cloned, woken and dropped without it.
+//! * [`Task`]: a future of a user that runs as a task, and reports its end exactly once, even if it panics or is dropped.
 //! * [`drive`]: runs a driver, and lets verbs use it to write frames ([early sends](early)).
 #![forbid(unsafe_code)]
 #![cfg_attr(

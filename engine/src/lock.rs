@@ -25,23 +25,23 @@ pub trait Guarded: Send + 'static {
     /// for, and tasks that wait for events.
     fn take_wakers(&mut self, after: &After) -> Self::Wakers;
 
-    /// The slot of the driver that verbs may use to write frames ([`SendsEarly`]), if there is one.
+    /// The slot of the driver that verbs may use for early sends ([`SendsEarly`]), if there is one.
     fn early_slot(&mut self) -> Option<&mut DriverSlot> {
         None
     }
 }
 
-/// State whose verbs may write frames with the driver; see [early sends](crate::early).
+/// State whose verbs may write frames themselves; see [early sends](crate::early).
 pub trait SendsEarly: Guarded {
     /// The event that the driver returns.
     type Event: Send;
 
-    /// Ends a turn of the driver, or an early send: moves queued frames into `room`, and returns the outcome of the turn, which includes the
-    /// deadline and the input that the driver waits for next. The second value is `true` if there are events to handle.
+    /// Ends a turn of the driver, or an early send: moves queued frames into `room`, and returns the outcome of the turn. The outcome includes the
+    /// deadline that the driver waits for next, and tells if it reads. The second value is `true` if there are events to handle.
     fn finish_turn(&mut self, now: Instant, room: Option<&mut LineEncoder>) -> (TurnOutcome<Self::Event>, bool);
 }
 
-/// A driver that verbs can use to write frames.
+/// A driver that verbs can use for early sends.
 pub(crate) trait Early<S: Guarded>: Send + Sync {
     /// Writes the queued frames. Wakes the driver's task if that is not possible now, or if there is more to do.
     fn send(&self, engine: &Engine<S>, state: MutexGuard<'_, S>, now: Instant);
@@ -60,7 +60,7 @@ impl After {
         self.output = true;
     }
 
-    /// Notes that the machine has a new frame or event. `is_alone` means that the frame should be written at once, since no other frame is
+    /// Notes that the machine has a new frame or event. `is_alone` is `true` if the frame should be written at once, since no other frame is
     /// expected soon that could be written together with it.
     pub fn output_alone(&mut self, is_alone: bool) {
         self.output = true;
@@ -91,7 +91,8 @@ impl DriverSlot {
         park(&mut self.waker, waker, spare)
     }
 
-    /// Notes whether the driver is in a turn, and will see all changes of the state before it waits, so that it need not be woken.
+    /// Notes that the driver is in a turn (`true`), so that it need not be woken, since it will see all changes of the state before it waits; or
+    /// that it is not.
     pub fn set_polling(&mut self, polling: bool) {
         self.polling = polling;
     }
@@ -118,16 +119,16 @@ impl DriverSlot {
         self.waker.is_some()
     }
 
-    /// Takes the driver's waker, to be woken or dropped outside of the lock.
+    /// Takes the driver's waker, to be woken or dropped after the lock is released.
     pub fn take(&mut self) -> Option<Waker> {
         self.waker.take()
     }
 }
 
-/// Some [`Guarded`] state under one lock, and its runtime.
+/// State under one lock, and its runtime. See the [documentation of the crate](crate).
 pub struct Engine<S: Guarded> {
     state: Mutex<S>,
-    /// The driver that verbs may use to write frames, if there is one.
+    /// The driver that verbs may use for early sends, if there is one.
     early: OnceLock<Arc<dyn Early<S>>>,
     /// `true` once a verb has closed the machine. Written under the lock, and read by the driver without it.
     closed: AtomicBool,
@@ -135,7 +136,7 @@ pub struct Engine<S: Guarded> {
 }
 
 impl<S: Guarded> Engine<S> {
-    /// An engine of `state`, whose machine must use the clock of `runtime`.
+    /// An engine with `state`, whose machine must use the clock of `runtime`.
     #[must_use]
     pub fn new(state: S, runtime: Arc<dyn Runtime>) -> Self {
         Self { state: Mutex::new(state), early: OnceLock::new(), closed: AtomicBool::new(false), runtime }
@@ -179,7 +180,7 @@ impl<S: Guarded> Engine<S> {
         value
     }
 
-    /// Locks and calls `look`, which reads the state, or changes a part of it that no driver depends on: no task is woken afterwards. The
+    /// Locks the state and calls `look`, which reads it, or changes a part of it that no driver depends on: no task is woken afterwards. The
     /// rules for the closure of [`verb`](Self::verb) apply.
     pub fn look<T>(&self, look: impl FnOnce(&mut S) -> T) -> T {
         look(&mut self.lock())
@@ -192,7 +193,8 @@ impl<S: Guarded> Engine<S> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes whether the machine is closed. Must be called after each change that may have closed it, except in a turn of its driver.
+    /// Stores for the driver that the machine is closed, if it is. Must be called after each change that may have closed it, except in a turn of
+    /// the driver.
     pub fn note_closed(&self, state: &S) {
         if state.is_closed() {
             self.closed.store(true, Ordering::Release);
@@ -205,7 +207,7 @@ impl<S: Guarded> Engine<S> {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Lets verbs use this driver to write frames, if it is the first driver. The engine and the driver keep each other alive until the driver's
+    /// Lets verbs use this driver for early sends, if it is the first driver. The engine and the driver keep each other alive until the driver's
     /// task ends.
     pub(crate) fn set_early(&self, early: Arc<dyn Early<S>>) {
         let _ = self.early.set(early);

@@ -18,11 +18,11 @@ pub trait Runtime: Send + Sync + 'static {
     /// the engine, nor wait for a thread that calls the engine.
     fn now(&self) -> Instant;
 
-    /// Runs `task` to its end, concurrently with other tasks. Called on any thread. A runtime that is shutting down drops the task instead; a
+    /// Runs `task` to its end, concurrently with other tasks. May be called on any thread. A runtime that is shutting down drops the task instead; a
     /// call that the task serves is then answered with an internal error.
     fn spawn(&self, task: BoxFuture<'static, ()>);
 
-    /// Runs `job` on a thread that it may block. A runtime that is shutting down drops the job instead, as it drops a task.
+    /// Runs `job` on a thread that the job may block. A runtime that is shutting down drops the job instead, as it drops a task.
     fn spawn_blocking(&self, job: Box<dyn FnOnce() + Send>);
 
     /// The time since 1970-01-01 00:00 UTC, for values that must expire at the same time in all processes. The default implementation returns

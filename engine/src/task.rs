@@ -21,7 +21,7 @@ pub trait TaskOwner: Send + Sync + 'static {
     /// The handle that aborts the task.
     fn abort_handle(&self) -> &AbortHandle;
 
-    /// Called before code of the user runs. The returned guard is dropped when that code returns. For spans of a tracing library.
+    /// Called before code of the user runs. The returned guard is dropped when that code returns, so that it can be a span of a tracing library.
     fn enter(&self) -> impl Sized + '_;
 
     /// Called when code of the user has panicked, with the payload of the panic.
@@ -75,8 +75,8 @@ impl<D: TaskOwner, F> Task<D, F> {
         Self { owner, future: Some(future), registered: None }
     }
 
-    /// Runs `begin`, which polls a future once, in place. If the future is ready, no task is needed. If `begin` returns the pending future, this
-    /// returns a task that continues it.
+    /// Calls `begin`, which polls a future once. If the future is ready, its end is passed to `owner`, and no task is needed. If `begin` returns the
+    /// pending future, this returns a task that continues it.
     pub fn begin_in_place(owner: &Arc<D>, begin: impl FnOnce() -> Result<D::Output, F>) -> Option<Self> {
         if owner.abort_handle().is_aborted() {
             owner.settle(End::Dropped);
@@ -90,7 +90,7 @@ impl<D: TaskOwner, F> Task<D, F> {
         None
     }
 
-    /// Drops the future, and then passes `end` to the owner, so that the cleanup of the future is complete by then.
+    /// Drops the future, and then passes `end` to the owner, so that the owner gets it after the cleanup of the future.
     fn settle(self: Pin<&mut Self>, end: End<D::Output>) {
         let mut this = self.project();
         if this.future.is_none() {
@@ -101,7 +101,7 @@ impl<D: TaskOwner, F> Task<D, F> {
             drop_with(|| this.future.set(None));
         }
         if this.registered.take().is_some() {
-            // A waker that is not released would keep the task in memory as long as its owner exists.
+            // Otherwise the waker would keep the task in memory as long as its owner exists.
             drop(this.owner.abort_handle().release());
         }
         this.owner.settle(end);
@@ -297,8 +297,8 @@ mod tests {
                 self.0.settle(end);
             }
         }
-        // The last case is a regression: another thread gave the reason for the early end after the first poll and before the waker was
-        // stored, so it woke nothing.
+        // The last case is a regression test: another thread gave the reason for the early end after the first poll and before the waker was
+        // stored, so no task was woken.
         for (times, polls) in [(0, 1), (1, 1), (2, 2)] {
             let early = Arc::new(Early(Owner::default(), std::sync::atomic::AtomicUsize::new(0), times));
             let mut task = Task::new(Arc::clone(&early), Box::pin(core::future::pending()));

@@ -1,5 +1,5 @@
-//! Wakers that are stored under a lock. Their code never runs under the lock: they are cloned before it is taken, and woken and dropped
-//! after it is released.
+//! Wakers that are stored under a lock. Their code never runs under the lock: a waker is cloned before the lock is taken, and woken or dropped
+//! after the lock is released.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,14 +24,14 @@ pub fn park(slot: &mut Option<Waker>, waker: &Waker, spare: &mut Option<Waker>) 
     true
 }
 
-/// Returns a clone of `waker` for [`park`], to be made before a lock is taken: `kept`, if it wakes the same task, and otherwise a new one.
+/// Returns a clone of `waker` for [`park`]: `kept` if it wakes the same task, otherwise a new clone. Call this before the lock is taken.
 #[must_use]
 pub fn spare(kept: Option<Waker>, waker: &Waker) -> Option<Waker> {
     kept.filter(|kept| kept.will_wake(waker)).or_else(|| Some(waker.clone()))
 }
 
 /// Calls `act`, which may run code of users, with each of `things`, even after a call has panicked. After the last call, the panic is resumed
-/// (the last one, if there were several), or discarded if the thread is panicking already.
+/// (if there were several, the last one). If the thread was already panicking, the panics are discarded.
 pub fn each<T>(things: impl IntoIterator<Item = T>, mut act: impl FnMut(T)) {
     let mut panicked = None;
     for thing in things {
@@ -76,14 +76,14 @@ impl Waiters {
         true
     }
 
-    /// Removes a waiter by its key, and returns its waker, to be dropped outside of the lock.
+    /// Removes a waiter by its key, and returns its waker, to be dropped after the lock is released.
     #[must_use]
     pub fn leave(&mut self, waiter: u64) -> Option<Waker> {
         let at = self.waiting.iter().position(|(key, _)| *key == waiter)?;
         Some(self.waiting.swap_remove(at).1)
     }
 
-    /// Takes all wakers, to be woken outside of the lock.
+    /// Takes all wakers, to be woken after the lock is released.
     pub fn take(&mut self) -> impl Iterator<Item = Waker> + use<> {
         core::mem::take(&mut self.waiting).into_iter().map(|(_, waker)| waker)
     }
@@ -104,7 +104,7 @@ impl AbortHandle {
         self.aborted.load(Ordering::Acquire)
     }
 
-    /// Aborts the task, and returns its waker, to be woken outside of every lock.
+    /// Aborts the task, and returns its waker, to be woken while no lock is held.
     #[must_use]
     pub fn abort(&self) -> Option<Waker> {
         self.aborted.store(true, Ordering::Release);
@@ -118,7 +118,7 @@ impl AbortHandle {
         !self.is_aborted()
     }
 
-    /// A clone of the task's waker, to be woken outside of every lock. Waking it has the task polled once more. `None` before the first poll.
+    /// A clone of the task's waker, to be woken while no lock is held. Waking it causes one more poll of the task. `None` before the first poll.
     #[must_use]
     pub fn waker(&self) -> Option<Waker> {
         self.task().clone()

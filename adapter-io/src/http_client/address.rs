@@ -17,7 +17,7 @@ pub struct HttpServerAddress {
 }
 
 impl HttpServerAddress {
-    /// An endpoint at an address of the form `http://HOST/PATH`, or with the feature `http-client-tls` `https://HOST/PATH`.
+    /// An endpoint at an address of the form `http://HOST/PATH`, or, with the feature `http-client-tls`, `https://HOST/PATH`.
     #[must_use]
     pub fn new(url: &str) -> Self {
         Self {
@@ -28,21 +28,20 @@ impl HttpServerAddress {
         }
     }
 
-    /// Adds a field to every request, such as `Authorization`. It follows redirections, which never leave the origin.
+    /// Adds a field to every request, such as `Authorization`. It is also sent after a redirection, which never leaves the origin.
     ///
     /// # Errors
-    /// [`Error::Connect`] if the name or the value cannot stand in a head.
+    /// [`Error::Connect`] if the name or the value is not allowed in a head.
     pub fn header(mut self, name: &str, value: &str) -> Result<Self, Error> {
         let name = HeaderName::try_from(name).map_err(|_| self.invalid("a header has an invalid name"))?;
         let mut value = HeaderValue::try_from(value).map_err(|_| self.invalid("a header has an invalid value"))?;
-        // It is not shown by `Debug`.
+        // `Debug` does not show a sensitive value.
         value.set_sensitive(true);
         self.headers.append(name, value);
         Ok(self)
     }
 
-    /// Trusts servers whose certificate these root certificates vouch for, beside those of the system: one certificate in DER, or any number
-    /// of them in PEM. May be called several times.
+    /// Adds root certificates to those of the system: one in DER, or any number in PEM. May be called several times.
     ///
     /// # Errors
     /// [`Error::Connect`] if there is no certificate, or one that cannot be a root.

@@ -1,4 +1,4 @@
-//! Connections that a server cannot keep waiting for ever: neither while they are made, nor by reading nothing.
+//! Connections with time limits: for making them, and for a server that reads nothing.
 
 use core::time::Duration;
 use std::error::Error as StdError;
@@ -19,7 +19,7 @@ use tower_service::Service;
 
 use super::HTTP_CONNECT;
 
-/// The longest time that a connection takes to be made: that of the connector, and as long for TLS.
+/// The longest time that it takes to make a connection: [`HTTP_CONNECT`] for the connector, and the same again for TLS.
 const MAKING: Duration = HTTP_CONNECT.saturating_mul(2);
 /// The longest time for which a server reads nothing of what is written to it.
 const UNREAD: Duration = Duration::from_secs(30);
@@ -65,12 +65,12 @@ where
     }
 }
 
-/// A connection that breaks if the server reads nothing for too long. A request that is given up closes its connection only once what is
-/// written has left, so that the connection would stay open otherwise.
+/// A connection that breaks if the server reads nothing for too long. When a request is given up, its connection closes only after all written
+/// bytes were sent; without this limit it could stay open for ever.
 pub(super) struct Watched<T> {
     connection: T,
     runtime: Arc<dyn TimedRuntime>,
-    /// The end of the wait for the server to read, if it has to.
+    /// The time until which the server must read, while bytes wait to be sent.
     wait: Option<(Box<dyn Timer + Send + Sync>, Instant)>,
 }
 

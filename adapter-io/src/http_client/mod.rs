@@ -1,7 +1,8 @@
 //! A client of Streamable HTTP: an endpoint, an [`HttpClient`] and pools of connections, driven by one task.
 //!
-//! Each HTTP request runs in a task of its own, which ends when it is given up; that closes its connection over HTTP/1.1, and resets its stream
-//! over HTTP/2. The parts of all responses come by one queue, which is bounded, so that a server is read no faster than its frames are handled.
+//! Each HTTP request runs in a task of its own. When the request is given up, the task ends, which closes its connection over HTTP/1.1, and resets
+//! its stream over HTTP/2. The parts of all responses come by one queue. It is bounded, so that responses are read no faster than their frames are
+//! handled.
 
 mod address;
 mod limited;
@@ -40,10 +41,10 @@ pub use self::address::HttpServerAddress;
 use self::pools::{Pools, Taken, chain};
 use crate::Error;
 
-/// The longest time that the connector of an [`http_client`] lets a connection take to be made: 10 s for all addresses of a host together.
-/// With the handshake over TLS it takes at most twice as long.
+/// The time limit of the connector of an [`http_client`] for making a connection: 10 s for all addresses of a host together. With the handshake
+/// of TLS it is twice as long.
 pub const HTTP_CONNECT: Duration = Duration::from_secs(10);
-/// The number of parts of responses that wait to be handled, beside one of each request.
+/// The number of parts of responses that may wait to be handled, in addition to one for each request.
 const PARTS: usize = 16;
 /// The number of parts that are handled in one turn.
 const PARTS_PER_TURN: usize = 64;
@@ -76,11 +77,11 @@ impl<C> HttpConnector for C where
 }
 
 /// Makes a client of an MCP server over Streamable HTTP, with connections of `connector` and tasks of `runtime`. `client` answers the input
-/// requests of the server. `timer` tells when a connection over HTTP/2 is tested, and when one that nobody uses is closed. A connection breaks
-/// if the server reads nothing of what is written to it for 30 s.
+/// requests of the server. `timer` makes the timers of hyper, by which connections over HTTP/2 are tested and unused connections are closed. A
+/// connection breaks if the server reads nothing for 30 s while bytes wait to be sent.
 ///
-/// The future runs the client, and its value is that of a connection: the reason of the end, or [`Error::Broken`]. If it is dropped, all
-/// requests are given up.
+/// The future runs the client. Its output is the reason for which the session closed, or [`Error::Broken`]. If the future is dropped, all requests
+/// are given up.
 ///
 /// # Errors
 /// [`Error::Connect`] if the address is malformed, or if there are no root certificates for one that begins with `https://`.
@@ -166,7 +167,7 @@ fn over_tls<C>(connector: C, _server: &HttpServerAddress, is_wanted: bool) -> st
 #[cfg(feature = "http-client-tls")]
 use tls::over as over_tls;
 
-/// The task of a request that is not over, and the place of its pool.
+/// The task of a request that has not ended, and the place of its pool.
 struct Running {
     task: AbortHandle,
     pool: usize,
@@ -188,7 +189,7 @@ struct Driver<C> {
     waiting: Option<Arrived>,
     end: Option<CloseReason>,
     failure: Option<Error>,
-    /// The reason of the last loss of a connection.
+    /// The reason for which a connection was lost last.
     last_loss: String,
 }
 
@@ -197,7 +198,7 @@ impl<C: HttpConnector> Driver<C> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<CloseReason, Error>> {
         let mut parts: usize = 0;
         loop {
-            // First, so that a change by another thread after the endpoint was read causes a wake.
+            // Called before the endpoint is read, so that a later change by another thread wakes this task.
             self.endpoint.register(cx.waker());
             let now = self.alarm.now();
             self.endpoint.handle_timeout(now);
@@ -230,7 +231,7 @@ impl<C: HttpConnector> Driver<C> {
                 return Poll::Ready(self.failure.take().map_or(Ok(reason), Err));
             }
             if parts >= PARTS_PER_TURN {
-                // A server that is never silent leaves the thread to other tasks, too.
+                // Lets other tasks run even if the server is never silent.
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -259,11 +260,11 @@ impl<C: HttpConnector> Driver<C> {
             }
             HttpClientEvent::Frame { frame, lane, exchange } => self.pass(Arrived { frame, lane, exchange }, now),
             HttpClientEvent::Lost(exchange) => {
-                // The session may have ended the call by itself.
+                // Fails if the session has already ended the call.
                 let _ = self.endpoint.handle_gone(Gone::Response(exchange), now);
             }
             HttpClientEvent::Writable(is_writable) => {
-                // Fails only on a session that is closed.
+                // Fails only if the session is closed.
                 let _ = self.endpoint.set_writable(Lane::CHANNEL, is_writable, now);
             }
             HttpClientEvent::Failed(failure) => {
@@ -295,17 +296,17 @@ impl<C: HttpConnector> Driver<C> {
                 Some(request) => exchange(taken, request, id, &mut parts).await,
                 None => Part::Loss("the request is malformed".to_owned()),
             };
-            // The driver is gone, or has read all.
+            // Fails if the driver is gone.
             let _ = send(&mut parts, id, last).await;
         });
         self.runtime.spawn(Box::pin(async move {
-            // Given up or done.
+            // An error means that the request was given up.
             let _ = task.await;
         }));
         self.requests.insert(id, Running { task: handle, pool });
     }
 
-    /// The request as hyper takes it. `None` if it cannot stand in a head, which the client has checked.
+    /// The request as a value of hyper. `None` if its fields are not allowed in a head, which the client has checked before.
     fn request_of(&self, request: HttpClientRequest) -> Option<Request<Full<Bytes>>> {
         let uri = Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone()).path_and_query(&*request.target);
         let method = Method::from_bytes(request.method.as_str().as_bytes()).ok()?;
@@ -337,7 +338,7 @@ impl<C: HttpConnector> Driver<C> {
         }
     }
 
-    /// Forgets a request, and returns its task, unless it was over before.
+    /// Forgets a request, and returns its task, unless the request had already ended.
     fn over(&mut self, request: HttpRequestId) -> Option<AbortHandle> {
         let Running { task, pool } = self.requests.remove(&request)?;
         self.pools.give_back(pool);
@@ -351,13 +352,13 @@ impl<C> Drop for Driver<C> {
     }
 }
 
-/// Passes on a part of a response, when there is room. Fails if the driver is gone.
+/// Puts a part of a response into the queue, when there is room. Fails if the driver is gone.
 async fn send(parts: &mut Parts, id: HttpRequestId, part: Part) -> Result<(), mpsc::SendError> {
     poll_fn(|cx| parts.poll_ready(cx)).await?;
     parts.start_send((id, part))
 }
 
-/// Makes a request, and passes on the parts of its response but for the last, which is returned.
+/// Makes a request, puts all parts of its response but the last into the queue, and returns the last.
 async fn exchange<C: HttpConnector>(pool: Taken<C>, request: Request<Full<Bytes>>, id: HttpRequestId, parts: &mut Parts) -> Part {
     let response = match pool.response(request).await {
         Ok(response) => response,
@@ -373,7 +374,7 @@ async fn exchange<C: HttpConnector>(pool: Taken<C>, request: Request<Full<Bytes>
             None => break,
             Some(Err(error)) => return Part::Loss(causes(&error)),
             Some(Ok(frame)) => {
-                // Trailers mean nothing here.
+                // Trailers are ignored.
                 let Ok(chunk) = frame.into_data() else { continue };
                 if !chunk.is_empty() && send(parts, id, Part::Chunk(chunk)).await.is_err() {
                     return Part::End;
@@ -384,7 +385,7 @@ async fn exchange<C: HttpConnector>(pool: Taken<C>, request: Request<Full<Bytes>
     Part::End
 }
 
-/// An error with its causes, in a line. Those of hyper name no cause by themselves.
+/// An error with its causes, in one line. The text of hyper's errors does not contain their causes.
 fn causes(error: &(dyn StdError + 'static)) -> String {
     chain(error).map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

@@ -1,4 +1,4 @@
-//! Pools of connections, by which requests are made.
+//! Pools of connections for requests.
 
 use core::time::Duration;
 use std::collections::HashMap;
@@ -23,12 +23,12 @@ use protocol_core::Bytes;
 use super::limited::Limited;
 use super::{HttpConnector, OverTls};
 
-/// The number of requests that share a pool. Over HTTP/2 a pool is one connection, and a request that the server has no stream for waits,
-/// with all that follow. It is the smallest limit of streams that servers should have (RFC 9113, section 6.5.2).
+/// The number of requests that share a pool. Over HTTP/2 a pool is one connection, where a request above the server's limit of streams would wait,
+/// and so would all later ones. A server's limit should not be smaller than this number (RFC 9113, section 6.5.2).
 const STREAMS: usize = 100;
 /// The time for which requests wait for the connection that the first of them makes.
 const OPENING: Duration = Duration::from_secs(1);
-/// The number of attempts to get a connection, where those of other requests that are given up come between.
+/// The number of attempts to get a connection. An attempt fails if it waits for the connection of another request that is given up.
 const ATTEMPTS: usize = 3;
 
 /// Tasks of a runtime, for connections.
@@ -50,16 +50,16 @@ fn builder(tasks: Tasks, timer: impl Timer + Clone + Send + Sync + 'static) -> l
     builder
 }
 
-/// The settings of HTTP/2, where a connection is shared, and must not fail for what happens to one of its streams.
+/// The settings of HTTP/2, where requests share a connection, which must not fail because of one of its streams.
 #[cfg(feature = "http-client-tls")]
 fn http_2(builder: &mut legacy::Builder) {
-    /// The time without a sign of the server after which a connection with requests is tested.
+    /// The time without a frame of the server after which a connection with requests is tested by a ping.
     const PING: Duration = Duration::from_secs(30);
-    /// The time that a test may take. Otherwise new requests would be made of a connection that is dead.
+    /// The time in which the ping must be answered. Otherwise the connection is closed, since new requests on a dead one would hang.
     const PONG: Duration = Duration::from_secs(20);
     /// The number of streams whose late frames are ignored for a second after their reset.
     const RESETS: usize = 1024;
-    /// The number of frames that may arrive later than that in the life of a connection: a server may write a while before it reads a reset.
+    /// The number of frames that may arrive even later, in the whole life of a connection: a server may write for a while before it reads a reset.
     const LATE: usize = 1 << 16;
     builder.http2_keep_alive_interval(PING).http2_keep_alive_timeout(PONG);
     builder.http2_max_concurrent_reset_streams(RESETS).http2_max_local_error_reset_streams(LATE);
@@ -67,7 +67,7 @@ fn http_2(builder: &mut legacy::Builder) {
 
 type Web<C> = legacy::Client<Limited<OverTls<C>>, Full<Bytes>>;
 
-/// Pools of connections, each for so many requests that none waits for another.
+/// Pools of connections. Each has at most [`STREAMS`] requests, so that none waits for another.
 pub(super) struct Pools<C> {
     builder: legacy::Builder,
     connector: Limited<OverTls<C>>,
@@ -79,21 +79,21 @@ pub(super) struct Pools<C> {
 
 struct Pool<C> {
     web: Web<C>,
-    /// The number of requests that are not over.
+    /// The number of requests that have not ended.
     requests: usize,
-    /// Ready once the first of these requests has a connection, or is over.
+    /// Ready once the first of these requests has a connection, or has ended.
     opened: Shared<oneshot::Receiver<()>>,
 }
 
-/// A pool for a request.
+/// The place of one request in a pool.
 pub(super) struct Taken<C> {
     web: Web<C>,
     pub(super) place: usize,
     turn: Turn,
 }
 
-/// The turn of a request that needs a connection. The others wait for that of the first, since they may share it: otherwise each would make
-/// one of its own, before it is known whether the server speaks HTTP/2.
+/// The order in which the requests of a pool get connections. Later requests wait until the first has its connection, since they may share it.
+/// Otherwise each would make a connection of its own before it is known if the server speaks HTTP/2.
 enum Turn {
     First(oneshot::Sender<()>),
     Later(Shared<oneshot::Receiver<()>>, Arc<dyn TimedRuntime>),
@@ -101,7 +101,7 @@ enum Turn {
 }
 
 impl<C: HttpConnector> Pools<C> {
-    /// Pools of connections that `connector` makes. `are_shared` is `true` if those may be ones over HTTP/2.
+    /// Pools of connections that `connector` makes. `are_shared` is `true` if these may use HTTP/2.
     pub(super) fn new(
         connector: OverTls<C>,
         are_shared: bool,
@@ -114,7 +114,7 @@ impl<C: HttpConnector> Pools<C> {
         Self { builder, connector, are_shared, runtime, pools: HashMap::new() }
     }
 
-    /// Takes a pool for a request, until it is given back.
+    /// Takes a place in a pool for a request, until it is given back.
     pub(super) fn take(&mut self) -> Taken<C> {
         let has_room = |place: &usize| self.pools.get(place).is_none_or(|pool| pool.requests < STREAMS);
         let place = (0..).find(has_room).unwrap_or_default();
@@ -136,7 +136,7 @@ impl<C: HttpConnector> Pools<C> {
         Taken { web: pool.web.clone(), place, turn }
     }
 
-    /// Gives the pool at a place back, since a request is over.
+    /// Gives a place back after the end of its request.
     pub(super) fn give_back(&mut self, place: usize) {
         if let Some(pool) = self.pools.get_mut(&place) {
             pool.requests = pool.requests.saturating_sub(1);
@@ -145,7 +145,7 @@ impl<C: HttpConnector> Pools<C> {
 }
 
 impl<C: HttpConnector> Taken<C> {
-    /// Makes the request when it is its turn, and returns its response once the head is there.
+    /// Makes the request in its turn, and returns the response once its head has arrived.
     pub(super) async fn response(self, mut request: Request<Full<Bytes>>) -> Result<Response<Incoming>, legacy::Error> {
         let web = &self.web;
         match self.turn {
@@ -169,11 +169,11 @@ impl<C: HttpConnector> Taken<C> {
     }
 }
 
-/// Makes a request, and returns its response once the head is there.
+/// Makes a request, and returns the response once its head has arrived.
 async fn response<C: HttpConnector>(web: &Web<C>, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, legacy::Error> {
     for _ in 1..ATTEMPTS {
         match web.request(request.clone()).await {
-            // The request may have waited for the connection of another one, which was given up.
+            // The request may have waited for the connection of another request that was given up.
             Err(error) if error.is_connect() && !is_of_system(&error) => {}
             result => return result,
         }
@@ -208,7 +208,7 @@ mod tests {
     use super::super::{HttpServerAddress, over_tls};
     use super::*;
 
-    /// A connection on which nothing moves.
+    /// A connection whose reads and writes stay pending.
     struct Stuck {
         is_http_2: bool,
         _open: Arc<()>,
@@ -264,7 +264,7 @@ mod tests {
 
     impl Sleep for Never {}
 
-    /// Opens two connections, and no more.
+    /// Opens two connections, and refuses all others.
     #[derive(Clone, Default)]
     struct Two(Arc<AtomicUsize>);
 
@@ -297,12 +297,12 @@ mod tests {
         let (mut one, mut other) = (ask(), ask());
         assert!(one.as_mut().poll(&mut cx).is_pending() && other.as_mut().poll(&mut cx).is_pending());
         drop(one);
-        // Nobody answers: the third connection is refused.
+        // The third connection is refused.
         let Poll::Ready(Err(error)) = other.as_mut().poll(&mut cx) else { panic!("it waits") };
         assert!(is_of_system(&error), "{error:?}");
     }
 
-    /// Opens connections on which nothing moves. They share `open` as long as they are open.
+    /// Opens connections whose reads and writes stay pending. Each holds a clone of `open` while it is open.
     #[derive(Clone)]
     struct Stall {
         is_http_2: bool,

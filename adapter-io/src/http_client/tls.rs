@@ -12,7 +12,7 @@ use super::HttpServerAddress;
 
 /// Reads a certificate in DER, or several in PEM.
 pub(super) fn read(certificates: &[u8]) -> Result<Vec<CertificateDer<'static>>, &'static str> {
-    // A sequence with a long length, which no text begins with.
+    // The first bytes of a long ASN.1 sequence, with which no text begins.
     let is_der = matches!(certificates, [0x30, 0x80..=0xFF, ..]);
     let read = if is_der {
         vec![CertificateDer::from(certificates.to_vec())]
@@ -28,7 +28,7 @@ pub(super) fn read(certificates: &[u8]) -> Result<Vec<CertificateDer<'static>>, 
     if are_roots { Ok(read) } else { Err("a root certificate is malformed") }
 }
 
-/// Makes TLS connections over those of `connector`, for addresses that want it.
+/// Makes connections of `connector`, with TLS for addresses that begin with `https://`.
 pub(super) fn over<C>(connector: C, server: &HttpServerAddress, is_wanted: bool) -> io::Result<HttpsConnector<C>> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().map_err(io::Error::other)?;
@@ -42,7 +42,7 @@ pub(super) fn over<C>(connector: C, server: &HttpServerAddress, is_wanted: bool)
 fn roots(more: &[CertificateDer<'static>]) -> io::Result<RootCertStore> {
     let system = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
-    // Systems have some that are malformed or of a kind that is not known.
+    // Some certificates of a system may be malformed or of an unknown kind; these are left out.
     roots.add_parsable_certificates(system.certs);
     roots.add_parsable_certificates(more.iter().cloned());
     if roots.is_empty() {
