@@ -14,7 +14,8 @@ use crate::server::Exchange;
 
 /// The body of a response: one piece of JSON, a stream of events, or nothing.
 ///
-/// Dropping a stream before its end is the loss of the client: a request without a handshake is cancelled, and one with a handshake goes on.
+/// Dropping a stream before its end means that the client has disconnected: a request without a handshake is cancelled, and one with a handshake
+/// goes on.
 pub struct HttpBody {
     kind: Kind,
 }
@@ -34,7 +35,7 @@ impl HttpBody {
         Self { kind: Kind::Stream(Box::new(exchange)) }
     }
 
-    /// The next piece of the body, for servers that take no [`Body`]. `None` at its end.
+    /// Returns the next piece of the body, for servers that do not take a [`Body`]. `None` at the end of the body.
     ///
     /// # Cancel safety
     /// Cancel safe: no piece is lost.
@@ -44,7 +45,7 @@ impl HttpBody {
     }
 }
 
-/// The body of a request that was read already.
+/// The body of a request that was already read.
 #[derive(Debug)]
 pub(crate) struct ReadBody(Option<Bytes>);
 
@@ -73,7 +74,7 @@ impl Body for HttpBody {
             Kind::Stream(exchange) if exchange.is_over() => Poll::Ready(None),
             Kind::Stream(exchange) => Poll::Ready(match ready!(exchange.poll_part(cx)) {
                 ResponsePart::Chunk(chunk) => Some(Ok(Frame::data(chunk))),
-                // The head was taken before.
+                // A head is not part of a body, and was returned before.
                 _ => None,
             }),
         }

@@ -25,7 +25,8 @@ pin_project! {
     /// The future of the response to one request, which [`HttpService`](crate::HttpService) returns.
     ///
     /// # Cancel safety
-    /// Not cancel safe: dropping it is the loss of the client. A request without a handshake is cancelled, and one with a handshake goes on.
+    /// Not cancel safe: dropping it means that the client has disconnected. A request without a handshake is cancelled, and one with a handshake
+    /// goes on.
     #[must_use = "nothing is served until it is polled"]
     pub struct HttpFuture<B> {
         #[pin]
@@ -36,9 +37,9 @@ pin_project! {
 pin_project! {
     #[project = StateProjection]
     enum State<B> {
-        /// The body is read, if `is_wanted`.
+        /// The body is being read, if `is_wanted`.
         Reading { owner: Arc<Owner>, parts: Option<Parts>, #[pin] body: B, is_wanted: bool, read: PartialBody },
-        /// There is no head yet. The exchange is taken once there is.
+        /// There is no head yet. The exchange is taken out with the head.
         Waiting { exchange: Option<Exchange> },
     }
 }
@@ -84,7 +85,7 @@ impl<B: Body> Future for HttpFuture<B> {
     }
 }
 
-/// The body after a head. One whose length is known is there already.
+/// The body after a head. If its length is known, the whole body is already available.
 fn body_of(mut exchange: Exchange, length: Option<usize>, cx: &mut Context<'_>) -> HttpBody {
     if length.is_none() {
         exchange.hand_over();
@@ -111,7 +112,7 @@ fn response(head: ResponseHead<'static>, body: HttpBody) -> Response<HttpBody> {
     response
 }
 
-/// No session can be opened, since there are no random bytes for its id.
+/// The response if no session can be opened, since there are no random bytes for its id.
 fn unavailable() -> Response<HttpBody> {
     let mut response = Response::new(HttpBody::whole(None));
     *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;

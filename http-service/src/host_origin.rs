@@ -1,4 +1,4 @@
-//! The checks of `Host` and `Origin` as a layer.
+//! A layer that checks `Host` and `Origin`.
 
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
@@ -15,23 +15,23 @@ use tower_service::Service;
 
 use crate::request::head;
 
-/// Refuses requests to other hosts and from pages of other origins with 403, before anything else sees them.
+/// Refuses requests to other hosts and from pages of other origins with 403, before any inner layer gets them.
 ///
-/// [`HttpService`](crate::HttpService) makes these checks itself. The layer is for applications with layers that have effects, such as
-/// authentication, and for their other routes: put it outermost. With it, the service can be configured with [`Allowed::Any`].
+/// [`HttpService`](crate::HttpService) makes the same checks. Use this layer, as the outermost, if an application has other layers with effects, such
+/// as authentication, or other routes to protect. Then the service itself can be configured with [`Allowed::Any`].
 #[derive(Clone, Debug)]
 pub struct HostOriginLayer {
     allowed: Arc<(Allowed, Allowed)>,
 }
 
 impl HostOriginLayer {
-    /// Lets requests pass to `hosts`, and of them those from `origins` or without an origin.
+    /// Lets requests pass whose host is in `hosts`, and whose origin is in `origins` or absent.
     #[must_use]
     pub fn new(hosts: Allowed, origins: Allowed) -> Self {
         Self { allowed: Arc::new((hosts, origins)) }
     }
 
-    /// Lets requests pass to this machine, and of them those from pages of this machine or without an origin.
+    /// Lets requests pass whose host is this machine, and whose origin is this machine or absent.
     #[must_use]
     pub fn loopback() -> Self {
         Self::new(Allowed::Loopback, Allowed::Loopback)
@@ -79,7 +79,7 @@ pin_project! {
     /// The future of a [`HostOriginService`].
     ///
     /// # Cancel safety
-    /// As cancel safe as the future of the inner service.
+    /// Cancel safe if the future of the inner service is.
     #[derive(Debug)]
     pub struct HostOriginFuture<F> {
         #[pin]
@@ -109,7 +109,7 @@ where
 }
 
 pin_project! {
-    /// The body of a response of a [`HostOriginService`]: that of the inner service, or one line of text that says what is refused.
+    /// The body of a response of a [`HostOriginService`]: the body of the inner service, or one line of text with the reason of the refusal.
     #[derive(Debug)]
     pub struct HostOriginBody<R> {
         #[pin]

@@ -1,5 +1,5 @@
-//! MCP over Streamable HTTP: a [`Service`](endpoint::Service) of `endpoint` as a service of tower, for axum, hyper and whatever else takes one,
-//! on any runtime.
+//! MCP over Streamable HTTP: a [`Service`](endpoint::Service) of `endpoint` as a tower service, for axum, hyper and other HTTP servers, on any
+//! runtime.
 //!
 //! # Which layer do you need?
 //!
@@ -14,8 +14,8 @@
 //!
 //! # This crate
 //!
-//! An [`HttpService`] answers requests to one path. It serves both eras of MCP there: revisions with a handshake in sessions, and the others
-//! without. It needs a [`TimedRuntime`], such as the clock of an adapter:
+//! An [`HttpService`] answers requests to one path, in both eras of MCP: revisions with a handshake in HTTP sessions, and revisions without one in a
+//! session for each request. It needs a [`TimedRuntime`], such as the clock of an adapter:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -31,26 +31,26 @@
 //! # let _ = mcp;
 //! ```
 //!
-//! # The way of a request
+//! # The path of a request
 //!
 //! 1. [`HttpService::call`](tower_service::Service::call) takes the request. Its future reads the body, at most
 //!    [`HttpLimits::body_bytes`](protocol_core::http::HttpLimits::body_bytes) of it, and only if the head is acceptable.
 //! 2. The [`HttpServer`](protocol_core::http::HttpServer) of the core checks the request, opens a session if it needs a new one, and passes
 //!    its frame on to the [`Endpoint`](endpoint::Endpoint) of the session.
-//! 3. A session with a handshake is driven by a task. One without is driven by the future of its response, and by a task once that has become
-//!    a stream of events.
-//! 4. Frames of the endpoint go back to the server, which makes a head and a body of them. The future returns the head as soon as there is
-//!    one; the body, [`HttpBody`], is polled for the rest.
+//! 3. A session with a handshake is driven by a task. A session without a handshake is driven by the future of the response, and, once the response
+//!    has become a stream of events, by a task.
+//! 4. The frames of the endpoint are passed back to the server, which makes the head and the body of the response from them. The future returns the
+//!    head as soon as there is one; the body, an [`HttpBody`], is polled for the rest.
 //!
 //! # Disconnects
 //!
-//! If the future or the body is dropped before its end, the client is gone. Without a handshake, its request is cancelled. With one it goes
-//! on, and the client can fetch the response by a GET.
+//! If the future or the body is dropped before its end, the client has disconnected. Without a handshake, its request is cancelled. With a
+//! handshake the request goes on, and the client can fetch the rest of the response by a GET.
 //!
 //! # Back-pressure
 //!
-//! If a body is not polled, at most [`HttpLimits::output_bytes`](protocol_core::http::HttpLimits::output_bytes) are collected for it; then its
-//! lane is stopped: progress is merged, log records are dropped. No other request is affected.
+//! If a body is not polled, at most [`HttpLimits::output_bytes`](protocol_core::http::HttpLimits::output_bytes) are queued for it. Then its
+//! lane is stopped: progress is merged, and log records are dropped. No other request is affected.
 //!
 //! # Sessions without an endpoint
 //!
@@ -59,14 +59,14 @@
 //!
 //! # Long calls
 //!
-//! A handler that works for longer than a connection should be held ends the response with [`ResponseStream::suspend`], and the client comes
-//! back for the rest.
+//! A handler that works for a long time can end the response early with [`ResponseStream::suspend`], so that no connection is held. The client
+//! reconnects for the rest.
 //!
 //! # Authentication
 //!
-//! A layer verifies the caller, and puts values into the extensions of the request. Handlers read the whole head with
-//! [`Context::extensions`](endpoint::Context::extensions), as [`http::request::Parts`]. If the layer puts a [`Principal`] there, sessions
-//! belong to the principal that has opened them: for any other they do not exist.
+//! A layer can verify the caller, and put values into the extensions of the request. Handlers get the whole head, with these extensions, from
+//! [`Context::extensions`](endpoint::Context::extensions), as [`http::request::Parts`]. If the layer adds a [`Principal`], a session belongs to the
+//! principal that has opened it: a request of any other principal to the session is answered with 404.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),

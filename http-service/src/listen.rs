@@ -1,4 +1,4 @@
-//! Listening for HTTP connections: what adapters share of it.
+//! Listening for HTTP connections, for any runtime.
 //!
 //! ```text
 //!   Accepting --- close ---> Closing --- no connection is open, or the grace is over ---> Closed
@@ -32,22 +32,22 @@ use protocol_core::drive::Timer;
 
 use crate::{HttpBody, HttpFuture, HttpService};
 
-/// The time to wait after no connection could be accepted: most likely there are no file descriptors until clients disconnect.
+/// The time to wait after a connection could not be accepted. The usual reason is that there are no free file descriptors until clients disconnect.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The bounds of an [`HttpListener`], beside those of its service ([`HttpLimits`](crate::HttpLimits)).
+/// The limits of an [`HttpListener`], in addition to those of its service ([`HttpLimits`](crate::HttpLimits)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConnectionLimits {
-    /// The maximum number of open connections. More wait in the queue of the system. Default: 4096.
+    /// The maximum number of open connections. Further connections wait in the queue of the system. Default: 4096.
     pub connections: usize,
-    /// The time after which a connection is closed on which no request is being served. So the head of a request may take that long, and
-    /// then its body once more. Default: 60 s.
+    /// The time after which a connection without a request that is being served is closed. A request is being served once its body was read, so
+    /// the head of a request may take this long to arrive, and then its body once more. Default: 60 s.
     pub idle: Duration,
-    /// The maximum number of header fields of a request over HTTP/1.1. More are answered with 431. Default: 128.
+    /// The maximum number of header fields of a request over HTTP/1.1. A request with more is answered with 431. Default: 128.
     pub headers: usize,
-    /// The maximum length of the head of a request, in bytes: over HTTP/1.1 of the buffer that it is read into, which is at least 8 KiB.
-    /// A longer one is refused. Default: 64 KiB.
+    /// The maximum length of the head of a request, in bytes. A request with a longer head is refused. Over HTTP/1.1 this is the size of the buffer
+    /// that the head is read into, which is at least 8 KiB. Default: 64 KiB.
     pub head_bytes: usize,
     /// The maximum number of requests at the same time on one connection over HTTP/2. Default: 128.
     pub streams: u32,
@@ -91,17 +91,17 @@ impl HttpListener {
         Self { address, service, listening }
     }
 
-    /// The address that it listens on.
+    /// The address of the listener.
     #[must_use]
     pub const fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// Accepts no more connections, and [closes](HttpService::close) the service: requests that are being served have `grace` to end, and the
-    /// connections end with them. A second call can only shorten the time.
+    /// Stops accepting connections, and [closes](HttpService::close) the service: requests that are being served have `grace` to end, and a
+    /// connection ends after its last response. A second call can only shorten the time.
     pub fn close(&self, grace: Duration) {
         self.service.close(grace);
-        // A second more, in which the last replies are written.
+        // One more second is for writing the last replies.
         let grace = grace.saturating_add(Duration::from_secs(1));
         self.listening.verb(|listening, now, _| listening.close(now.saturating_add(grace)));
     }
@@ -109,7 +109,7 @@ impl HttpListener {
     /// Waits until all connections have ended, which happens only after [`close`](Self::close).
     ///
     /// # Cancel safety
-    /// Cancel safe: nothing is lost, and it can be called again at any time.
+    /// Cancel safe: nothing is lost, and the method can be called again at any time.
     pub async fn closed(&self) {
         let mut watch = Watch::new(&self.listening);
         poll_fn(|cx| match watch.look(cx, |listening| listening.phase) {
@@ -138,7 +138,7 @@ struct Listening {
     /// The number of open connections.
     open: usize,
     limit: usize,
-    /// The task that accepts, and those that wait for the end.
+    /// The task that accepts connections, and the tasks that wait for the end.
     watchers: Waiters,
     /// The tasks of connections.
     connections: Waiters,
@@ -149,7 +149,7 @@ struct Listening {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Accepting,
-    /// Connections end with their last response, at the latest at this time.
+    /// A connection ends after its last response, at the latest at this time.
     Closing(Instant),
     Closed,
 }
@@ -201,7 +201,7 @@ impl Listening {
         self.open = self.open.saturating_add(1);
     }
 
-    /// Removes a connection. Returns its waker, to be dropped outside of the lock.
+    /// Removes a connection. Returns its waker, to be dropped after the lock is released.
     fn remove_connection(&mut self, waiter: Option<u64>) -> Option<Waker> {
         let was_full = self.is_full();
         self.open = self.open.saturating_sub(1);
@@ -216,7 +216,7 @@ impl Listening {
     }
 }
 
-/// Everything that the tasks of connections share.
+/// The values that the tasks of connections share.
 struct Connections {
     listening: Arc<Engine<Listening>>,
     service: HttpService,
@@ -233,7 +233,7 @@ impl Connections {
         limits: ConnectionLimits,
     ) -> Self {
         let mut builder = auto::Builder::new(Tasks(Arc::clone(&runtime)));
-        // The idle time of the connection takes the place of a time for the head alone.
+        // hyper's own time limit for heads is off, since the idle time of the connection includes it.
         builder.http1().header_read_timeout(None).max_headers(limits.headers).max_buf_size(limits.head_bytes.max(8 << 10));
         let list_bytes = u32::try_from(limits.head_bytes).unwrap_or(u32::MAX);
         builder.http2().max_concurrent_streams(limits.streams).max_header_list_size(list_bytes);
@@ -281,12 +281,13 @@ async fn accept_all<A: Acceptor>(acceptor: A, connections: Connections) {
     drop(end);
 }
 
-/// Returns `true` for an error of the connection that came, and not of the socket that accepts: a client that leaves early delays no other.
+/// Returns `true` for an error of one incoming connection, and `false` for an error of the listening socket. After the former the next connection is
+/// accepted without a pause, so that a client that disconnects early delays no other.
 fn is_of_connection(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::ConnectionRefused)
 }
 
-/// Ends all connections when the task that accepts has ended, or was dropped by its runtime.
+/// Ends all connections when the task that accepts connections has ended, or was dropped by its runtime.
 struct EndOnDrop(Arc<Engine<Listening>>);
 
 impl Drop for EndOnDrop {
@@ -295,7 +296,7 @@ impl Drop for EndOnDrop {
     }
 }
 
-/// A task that waits for changes of the state. Its waker is forgotten with this.
+/// The registration of a task that waits for changes of the state. Dropping it removes the waker of the task.
 struct Watch<'a> {
     listening: &'a Engine<Listening>,
     waiter: Option<u64>,
@@ -307,7 +308,7 @@ impl<'a> Watch<'a> {
         Self { listening, waiter: None, spare: None }
     }
 
-    /// Reads the state, and has the task woken when it changes.
+    /// Reads the state, and stores the waker of the task, which is woken when the state changes.
     fn look<T>(&mut self, cx: &Context<'_>, look: impl FnOnce(&Listening) -> T) -> T {
         self.spare = spare(self.spare.take(), cx.waker());
         self.listening.look(|listening| {
@@ -324,7 +325,7 @@ impl Drop for Watch<'_> {
     }
 }
 
-/// An open connection. It is counted until this is dropped.
+/// An open connection. Dropping it decreases the number of open connections.
 struct Open {
     listening: Arc<Engine<Listening>>,
     waiter: Option<u64>,
@@ -348,7 +349,7 @@ impl Drop for Open {
     }
 }
 
-/// Serves one connection to its end. Errors of it are the client's.
+/// Serves one connection to its end. Its errors are ignored, since they are the client's.
 async fn serve<I>(io: I, mut open: Open, connections: Arc<Connections>)
 where
     I: Read + Write + Unpin + Send + 'static,
@@ -383,7 +384,7 @@ where
             } else if core::mem::replace(&mut is_closing, true) {
                 return Poll::Ready(());
             } else {
-                // Over HTTP/2 the client is told. A connection that does not end by that is dropped in the next round.
+                // Over HTTP/2 this sends GOAWAY to the client. A connection that does not end by this is dropped in the next round of the loop.
                 connection.as_mut().graceful_shutdown();
             }
         }
@@ -395,7 +396,7 @@ where
 struct Activity {
     runtime: Arc<dyn TimedRuntime>,
     served: AtomicUsize,
-    /// The time of the last head of a request or end of a response, at first of the start of the connection, in microseconds.
+    /// The time of the last event, in microseconds: the start of the connection, the head of a request, or the end of a response.
     last: AtomicU64,
 }
 
@@ -405,12 +406,12 @@ impl Activity {
         Self { runtime, served: AtomicUsize::new(0), last }
     }
 
-    /// Notes that something has happened now.
+    /// Records an event at the current time.
     fn touch(&self) {
         self.last.store(self.runtime.now().as_micros(), Ordering::Release);
     }
 
-    /// The time since which no request is being served; `None` if one is.
+    /// The time since which no request is being served; `None` while one is.
     fn idle_since(&self) -> Option<Instant> {
         (self.served.load(Ordering::Acquire) == 0).then(|| Instant::from_micros(self.last.load(Ordering::Acquire)))
     }
@@ -433,7 +434,7 @@ impl Drop for Served {
     }
 }
 
-/// The service of one connection, which notes the requests that are being served.
+/// The service of one connection, which counts the requests that are being served.
 struct ConnectionService {
     service: HttpService,
     activity: Arc<Activity>,

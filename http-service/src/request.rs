@@ -1,4 +1,4 @@
-//! A request: its head as the core reads it, and its body.
+//! The head of a request in the form of the core, and reading its body.
 
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
@@ -20,15 +20,15 @@ pub(crate) fn head(parts: &Parts) -> RequestHead<'_> {
 /// The part of a body that was read.
 #[derive(Debug, Default)]
 pub(crate) struct PartialBody {
-    /// The first piece. Most bodies have one, which is not copied.
+    /// The first piece. Most bodies have only one piece, which is not copied.
     first: Bytes,
     /// All pieces, if there are several.
     all: Vec<u8>,
 }
 
 impl PartialBody {
-    /// Reads `body` to its end, or until it has more than `limit` bytes. A body that breaks is returned as an empty one, which is no message:
-    /// nothing of it may have an effect.
+    /// Reads `body` to its end, or until it has more than `limit` bytes. Of a body that breaks off an empty one is returned, so that the part that
+    /// was read has no effect.
     pub(crate) fn poll_read<B: Body>(&mut self, mut body: Pin<&mut B>, limit: usize, cx: &mut Context<'_>) -> Poll<Bytes> {
         while self.len() <= limit {
             match ready!(body.as_mut().poll_frame(cx)) {

@@ -1,4 +1,4 @@
-//! The service.
+//! The HTTP service.
 
 use core::convert::Infallible;
 use core::fmt;
@@ -17,13 +17,13 @@ use crate::body::{HttpBody, ReadBody};
 use crate::future::HttpFuture;
 use crate::server::{OtherMachine, Owner};
 
-/// MCP over Streamable HTTP, as a [`tower_service::Service`]: always ready, without an error, for requests with any body.
+/// MCP over Streamable HTTP, as a [`tower_service::Service`] for requests with any type of body. It is always ready, and never returns an error.
 ///
-/// It answers whatever the path of a request is: routing is the task of its owner. Clones share the sessions. When the last clone, the last
+/// It answers requests for every path: routing is up to the application. Clones share the sessions. When the last clone, the last
 /// future and the last body are dropped, the sessions end.
 ///
-/// By default it serves only requests to this machine by pages of this machine, so that a page in a browser cannot reach it
-/// ([`HttpServerConfig::hosts`], [`HttpServerConfig::origins`]).
+/// By default it serves only requests whose host is this machine, and whose origin is this machine or absent, so that other pages in a browser cannot
+/// use it ([`HttpServerConfig::hosts`], [`HttpServerConfig::origins`]).
 #[derive(Clone)]
 pub struct HttpService {
     owner: Arc<Owner>,
@@ -31,21 +31,21 @@ pub struct HttpService {
 
 impl HttpService {
     /// Serves `service` with the default configuration. Sessions and handlers run as tasks of `runtime`, which also provides the random bytes
-    /// for the ids of sessions: as long as there are none, a POST without a session is answered with 503.
+    /// for the ids of sessions. If it has no random bytes, a POST without a session is answered with 503.
     #[must_use]
     pub fn new(service: Arc<Service>, runtime: Arc<dyn TimedRuntime>) -> Self {
         Self::with_config(service, runtime, HttpServerConfig::default())
     }
 
-    /// Serves `service` with the configuration `config`. Its era takes the place of the one that `service` is configured with.
+    /// Serves `service` with the configuration `config`. The era of `config` replaces the era that `service` is configured with.
     #[must_use]
     pub fn with_config(service: Arc<Service>, runtime: Arc<dyn TimedRuntime>, config: HttpServerConfig) -> Self {
         Self { owner: Arc::new(Owner::of_service(service, runtime, config)) }
     }
 
-    /// Serves sessions by machines of your own, such as the agent's leg of a gateway: `open` makes one for each session, or refuses it with
-    /// `None`. Set [`HttpServerConfig::era`] to the eras that the machines speak. Their frames come by
-    /// [`LaneMachine::handle_lane_frame`]; extensions of requests are dropped.
+    /// Serves sessions by machines of your own, such as the agent's leg of a gateway: `open` makes a machine for each session, or refuses the session
+    /// with `None`. Set [`HttpServerConfig::era`] to the era that the machines speak. They get frames by [`LaneMachine::handle_lane_frame`];
+    /// extensions of requests are dropped.
     #[must_use]
     pub fn with_machines<M: LaneMachine<Event = Infallible> + Send + Sync + 'static>(
         open: impl Fn() -> Option<M> + Send + Sync + 'static,
@@ -56,21 +56,21 @@ impl HttpService {
         Self { owner: Arc::new(Owner::of_machines(open, runtime, config)) }
     }
 
-    /// Answers one request, for servers without tower: a head and a body in, a head and a [body in pieces](HttpBody::next_chunk) out.
+    /// Answers one request, for servers without tower: takes a head and a body, and returns a head and a [body in pieces](HttpBody::next_chunk).
     ///
-    /// A server that keeps nothing from one request to the next, such as a function in a cloud, serves
-    /// [`Era::Modern`](protocol_core::mcp::Era::Modern) alone, with keys that all its processes have
+    /// A server that keeps no state from one request to the next, such as a cloud function, should serve only
+    /// [`Era::Modern`](protocol_core::mcp::Era::Modern), with the same keys in all its processes
     /// ([`Service::seal_keys`](endpoint::Service::seal_keys)).
     ///
     /// # Cancel safety
-    /// Not cancel safe: dropping the future, or later the body, is the loss of the client, as for an [`HttpFuture`].
+    /// Not cancel safe: dropping the future, or later the body, means that the client has disconnected, as for an [`HttpFuture`].
     pub async fn respond(&self, request: Request<Bytes>) -> Response<HttpBody> {
         let request = request.map(ReadBody::new);
         let Ok(response) = HttpFuture::new(Arc::clone(&self.owner), request).await;
         response
     }
 
-    /// Ends the service gracefully: nothing new is opened, which is answered with 503, and every session closes. Requests that are being
+    /// Ends the service gracefully: new requests are answered with 503, and every session closes. Requests that are being
     /// served have `grace` to end. Subscriptions and GET streams end at once, if no call of their session runs. A second call can only
     /// shorten the time.
     pub fn close(&self, grace: Duration) {
@@ -82,13 +82,13 @@ impl HttpService {
         self.owner.runtime()
     }
 
-    /// The number of sessions: those with a handshake, and one for each request without that is being served.
+    /// The number of open sessions: those with a handshake, and one for each request without a handshake that is being served.
     #[must_use]
     pub fn sessions(&self) -> usize {
         self.owner.counts().0
     }
 
-    /// The number of requests whose response has not ended, open streams included.
+    /// The number of requests whose responses have not ended, including open streams.
     #[must_use]
     pub fn exchanges(&self) -> usize {
         self.owner.counts().1

@@ -59,7 +59,7 @@ impl Body for Whole {
     }
 }
 
-/// What has happened to handlers.
+/// Counters of what has happened to handlers.
 #[derive(Default)]
 struct Seen {
     cancelled: AtomicUsize,
@@ -125,7 +125,7 @@ fn service(seen: &Arc<Seen>) -> Service {
         }))
 }
 
-/// A tool that notes what happens to it.
+/// A tool whose handler counts its steps, its cancel and its cleanup.
 fn seeing<F, Fut>(name: &str, seen: &Arc<Seen>, handler: F) -> Tool
 where
     F: Fn(Arc<Seen>, Context) -> Fut + Send + Sync + 'static,
@@ -626,7 +626,7 @@ fn annotated_arguments_must_be_repeated_by_headers() {
 
 // ---- Locks and ends ----
 
-/// A handler that is polled under the lock of the service would wait for itself.
+/// If a handler were polled under the lock of the service, its own request to the service would wait for this lock for ever.
 #[test]
 fn a_handler_can_call_its_own_service() {
     let slot = Arc::new(Mutex::new(None::<HttpService>));
@@ -712,7 +712,7 @@ fn a_subscription_is_told_of_changes_and_ends_with_its_result() {
     assert_eq!(counts(&bench), (0, 0));
 }
 
-/// Its stream once stayed open for ever.
+/// Regression: the stream of such a subscription stayed open for ever.
 #[test]
 fn a_subscription_that_can_say_nothing_ends_at_once_with_its_result() {
     let mut bench = Bench::new();
@@ -773,13 +773,13 @@ mod listening {
     use super::*;
     use crate::{Acceptor, ConnectionLimits, HttpListener};
 
-    /// A socket that accepts nothing, and fails so many times.
+    /// A listening socket that fails so many times, and then never accepts a connection.
     struct Failing {
         kind: ErrorKind,
         left: AtomicUsize,
     }
 
-    /// No connection.
+    /// The type of a connection that never exists.
     enum Nothing {}
 
     impl Read for Nothing {
@@ -831,9 +831,9 @@ mod listening {
     }
 }
 
-// ---- Responses that end before their call ----
+// ---- Responses that end before their calls ----
 
-/// A tool that suspends its stream twice, the second time once its client is back, and notes what `suspend` returned.
+/// A tool that suspends its stream twice, the second time after the client has reconnected, and records the results of `suspend`.
 fn patient(returned: &Arc<Mutex<Vec<bool>>>) -> Tool {
     let returned = Arc::clone(returned);
     Tool::new("patient", move |context: Context, (): ()| {
@@ -866,7 +866,7 @@ fn a_handler_lets_its_client_come_back_for_the_result() {
     bench.run(400);
     resumed.poll(&bench.executor);
     assert_eq!((resumed.has_ended, resumed.events()), (true, 0), "{}", resumed.received);
-    // It is away now, and a stream without a client cannot be suspended.
+    // The client is disconnected now, and a stream without a client cannot be suspended.
     bench.run(400);
     assert_eq!(*returned.lock().unwrap(), [true, true, false]);
     let last = bench.send("GET", &[("mcp-session-id", &session), ("last-event-id", &id)], "");
@@ -890,9 +890,9 @@ fn a_stream_that_its_client_cannot_come_back_to_is_not_suspended() {
     }
 }
 
-// ---- Machines of the owner's ----
+// ---- Machines of the application ----
 
-/// A service whose sessions are the agents' legs of gateways, and these gateways. It refuses more than two.
+/// A service whose sessions are the agents' legs of gateways, and these gateways. The service refuses a third session.
 fn gateways() -> (Bench, Arc<Mutex<Vec<SharedBridge>>>) {
     let executor = Executor::new();
     let runtime: Arc<dyn TimedRuntime> = Arc::new(executor.clone());

@@ -20,7 +20,7 @@ use crate::claims::{BoundDial, ChannelId, OpenRefused, Pending};
 
 /// A [`Bridge`] with a driver for each leg. A clone is another handle to the same bridge.
 ///
-/// Its state is under the one lock of an [`Engine`]. A verb takes the lock, changes the bridge, releases the lock, and then wakes the
+/// The bridge is under the one lock of an [`Engine`]. A verb takes the lock, changes the bridge, releases the lock, and then wakes the
 /// drivers of the legs that have changed. A turn of a leg takes the lock once.
 #[derive(Clone)]
 pub struct SharedBridge {
@@ -40,7 +40,7 @@ struct State {
 
 impl State {
     /// The deadline that the driver of `leg` waits for. The agent's driver waits for the deadlines of all legs. Once the agent's leg has closed,
-    /// every driver waits for them, since it may still have a last frame to write.
+    /// each of the other drivers waits for them, since the leg of an app may still have a last frame to write.
     fn deadline(&self, leg: Leg) -> Option<Instant> {
         if self.has_alarm(leg) { self.bridge.poll_timeout() } else { None }
     }
@@ -127,7 +127,7 @@ impl SharedBridge {
         Self { engine: Arc::new(Engine::new(state, runtime)) }
     }
 
-    /// One leg, for a [`Driver`](protocol_core::drive::Driver). The agent's leg must be driven as long as any other, since its timer serves
+    /// One leg, for a [`Driver`](protocol_core::drive::Driver). The agent's leg must be driven as long as any other leg is, since its timer serves
     /// the deadlines of all legs.
     #[must_use]
     pub fn leg(&self, leg: Leg) -> BridgeLeg {
@@ -228,7 +228,7 @@ impl BridgeLeg {
 }
 
 impl Machine for BridgeLeg {
-    /// None: [`SharedBridge::next_event`] returns the events of all legs.
+    /// A leg returns no events: [`SharedBridge::next_event`] returns those of all legs.
     type Event = Infallible;
 
     fn handle_frame(&mut self, frame: Bytes, now: Instant) -> Result<(), Full> {
@@ -248,7 +248,7 @@ impl Machine for BridgeLeg {
     }
 
     fn poll_transmit(&mut self) -> Option<Transmit> {
-        // Polling a frame does not need the time.
+        // Polling a frame does not depend on the time.
         self.driven(Instant::ZERO, |state| state.bridge.poll_transmit(self.leg))
     }
 
@@ -313,7 +313,7 @@ impl Machine for BridgeLeg {
     }
 }
 
-/// Only for the agent's leg, since the leg of an app has one lane.
+/// These methods are only for the agent's leg, since the leg of an app has one lane.
 impl LaneMachine for BridgeLeg {
     fn handle_lane_frame(&mut self, frame: Bytes, lane: Lane, now: Instant) -> Result<Received, Full> {
         self.driven(now, |state| state.bridge.handle_lane_frame(frame, lane, now))
@@ -430,7 +430,7 @@ mod tests {
         assert_eq!(locking_wake.wakes.load(Ordering::Relaxed), 1, "a driver that was woken is not woken again before it runs");
     }
 
-    /// A regression: the clone that was kept for the next poll belonged to a task that no longer polls.
+    /// The bug: the waker that was kept for the next poll belonged to a task that no longer polls.
     #[test]
     fn regression_an_owner_that_moves_to_another_task_is_woken_there() {
         let bridge = bridge();

@@ -1,5 +1,5 @@
-//! Tesseron beyond one session: claims, and gateways. Tesseron is a protocol by which an app that is already running offers actions and
-//! resources to AI agents. The app listens on its machine; a *gateway* connects to it, *claims* it for an agent with the claim code that a
+//! Claims and gateways of Tesseron, the parts of the protocol that go beyond one session. By Tesseron, an app that is already running offers actions
+//! and resources to AI agents. The app listens on its machine; a *gateway* connects to the app, *claims* it for an agent with the claim code that a
 //! person reads off the app, and acts as an MCP server toward the agent.
 //!
 //! # Which layer do you need?
@@ -16,15 +16,15 @@
 //! # This crate
 //!
 //! Without features this crate does no I/O and needs no `std`, like [`protocol_core::Session`]:
-//! * [`claims`] decides who may use an app: claim codes, the channel that an app is bound to, sessions that are resumed on a new channel.
-//! * [`bridge`] is a gateway as a state machine with the methods of a session. Most of them also take the leg, which is the channel to the
-//!   agent or to an app.
+//! * [`claims`] decides which gateway may use an app: claim codes, the channel that an app is bound to, sessions that are resumed on a new channel.
+//! * [`bridge`] is a gateway as a state machine with the methods of a session. Most of the methods also take a leg: the bridge's end of the channel to
+//!   the agent, or of the channel to an app.
 //!
 //! ```
 //! use protocol_core::{Identity, Instant};
 //! use tesseron::bridge::{Bridge, BridgeConfig, Leg};
 //!
-//! let random = Box::new(|bytes: &mut [u8]| bytes.fill(7)); // use random bytes of the operating system
+//! let random = Box::new(|bytes: &mut [u8]| bytes.fill(7)); // a real gateway uses random bytes of the operating system
 //! let mut bridge = Bridge::new(BridgeConfig::new(Identity::new("gateway", "1.0"), 0), random, Instant::ZERO);
 //! assert!(bridge.wants_input(Leg::Agent));
 //! assert!(bridge.poll_transmit(Leg::Agent).is_none(), "the agent sends the first frame");

@@ -1,4 +1,4 @@
-//! The task that waits for the deadlines of the HTTP server. It lives as long as there are any.
+//! The task that waits for the deadlines of the HTTP server. It runs while there are deadlines.
 
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
@@ -13,7 +13,7 @@ use super::Shared;
 /// Waits for the deadlines of the HTTP server, and handles them.
 ///
 /// # Cancel safety
-/// Cancel safe: another one is started when it is needed.
+/// Cancel safe: another such task is started when there is a deadline again.
 pub(super) struct Deadlines {
     shared: Arc<Shared>,
     timer: Box<dyn Timer + Send + Sync>,

@@ -22,10 +22,10 @@ use super::machine::Machine;
 use super::state::{Order, Report};
 use super::{ResponseStream, Shared};
 
-/// The number of turns in one poll, after which other tasks have their turn.
+/// The maximum number of turns in one poll, after which the task yields.
 const MAX_TURNS: usize = 16;
 
-/// Drives the machine of a session until it is over.
+/// Drives the machine of a session until the session has ended.
 ///
 /// # Cancel safety
 /// Not cancel safe: dropping it ends the session at once, without the grace of its handlers.
@@ -33,17 +33,17 @@ pub(super) struct SessionDriver {
     shared: Arc<Shared>,
     key: SessionKey,
     machine: Machine,
-    /// Its client can come back to a stream.
+    /// `true` if the client can resume streams.
     can_resume: bool,
-    /// Made when the first deadline has to be waited for: most requests without a handshake are over before.
+    /// Made for the first deadline that has to be waited for. Most requests without a handshake end without one.
     timer: Option<Box<dyn Timer + Send + Sync>>,
-    /// Orders that the machine has not been given.
+    /// Orders that were not yet passed to the machine.
     orders: VecDeque<Order>,
-    /// Reports that the server has not been given.
+    /// Reports that were not yet passed to the server.
     reports: Vec<Report>,
-    /// The server was told that the session has closed by itself.
+    /// `true` once the server has the report that the machine has closed the session.
     has_closed: bool,
-    /// The server has forgotten the session.
+    /// `true` once the server has forgotten the session.
     is_ended: bool,
     spare: Option<Waker>,
 }
@@ -64,7 +64,7 @@ impl SessionDriver {
         }
     }
 
-    /// Gives the reports to the server, and takes its orders. The task is woken when there are more.
+    /// Passes the reports to the server, and takes its orders. The task is woken when there are further orders.
     fn pass_reports(&mut self, cx: &Context<'_>) {
         if self.is_ended {
             self.reports.clear();
@@ -74,7 +74,7 @@ impl SessionDriver {
         self.shared.pass_reports(self.key, &mut self.reports, &mut self.orders, cx.waker(), &mut self.spare);
     }
 
-    /// Gives the orders to the machine, and collects reports for the server.
+    /// Passes the orders to the machine, and collects reports for the server.
     fn take_turn(&mut self, cx: &Context<'_>) {
         let now = self.shared.runtime().now();
         let mut settled = Vec::new();
@@ -91,7 +91,7 @@ impl SessionDriver {
                     });
                 }
                 Order::Writable { lane, is_writable } => {
-                    // A lane that has no frame left may be closed already.
+                    // No effect if the lane is already closed.
                     self.machine.set_writable(lane, is_writable, now);
                 }
                 Order::Settle(lanes) => {
@@ -111,7 +111,7 @@ impl SessionDriver {
         while let Some(transmit) = self.machine.poll_transmit() {
             self.reports.push(Report::Transmit(transmit));
         }
-        // After the frames of these lanes.
+        // These reports follow the frames of their lanes.
         settled.extend(core::iter::from_fn(|| self.machine.poll_closed_lane()));
         self.reports.extend(settled.into_iter().map(Report::Settled));
         if self.machine.take_cancelled() {

@@ -1,4 +1,4 @@
-//! The handle on one HTTP exchange: it polls the response, and notes the loss of the client when it is dropped.
+//! The handle on one HTTP exchange, by which its response is polled.
 
 use core::pin::Pin;
 use core::task::{Context, Poll};
@@ -11,11 +11,11 @@ use protocol_core::http::{HttpExchangeId, ResponsePart};
 use super::Owner;
 use super::driver::SessionDriver;
 
-/// One HTTP exchange that is not over. Dropping it before its end is the loss of the client.
+/// A handle on one HTTP exchange. Dropping it before the end of the response means that the client has disconnected.
 pub(crate) struct Exchange {
     owner: Arc<Owner>,
     id: HttpExchangeId,
-    /// The driver of the session of a request without a handshake, as long as this polls it.
+    /// The driver of the session of a request without a handshake, while this handle polls it.
     driver: Option<SessionDriver>,
     is_over: bool,
     spare: Option<Waker>,
@@ -50,8 +50,8 @@ impl Exchange {
         self.is_over
     }
 
-    /// Starts a task for the driver. The response goes on as a stream, which may not be polled for long: the deadlines of the session must
-    /// pass all the same.
+    /// Starts a task for the driver. From now on the response is a stream, which the client may leave unpolled for a long time, while the deadlines
+    /// of the session must still be handled.
     pub(crate) fn hand_over(&mut self) {
         if let Some(driver) = self.driver.take() {
             self.owner.shared().runtime().spawn(Box::pin(driver));
@@ -64,7 +64,7 @@ impl Drop for Exchange {
         if !self.is_over {
             self.owner.shared().lose(self.id);
         }
-        // The handler that is cancelled now has its grace.
+        // The task drives the session on, so that the cancelled handler has its grace.
         self.hand_over();
     }
 }

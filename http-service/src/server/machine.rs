@@ -1,4 +1,4 @@
-//! The machine that serves one session: an endpoint, or one of the owner's.
+//! The machine that serves one session: an endpoint, or a machine of the application.
 
 use core::convert::Infallible;
 use std::boxed::Box;
@@ -9,7 +9,7 @@ use endpoint::{Endpoint, Extensions};
 use protocol_core::drive::{LaneMachine, Machine as _};
 use protocol_core::{Close, Full, Instant, Lane, Received, Transmit, TransportEnd};
 
-/// A machine that is no endpoint. Its events, if it has any, are returned elsewhere.
+/// A machine that is not an endpoint. It returns no events to its driver.
 pub(crate) type OtherMachine = Box<dyn LaneMachine<Event = Infallible> + Send + Sync>;
 
 pub(super) enum Machine {
@@ -34,7 +34,7 @@ impl Machine {
         }
     }
 
-    /// Returns `true` if the session has closed. An endpoint is closed only after the grace of its handlers, but tells it before, once.
+    /// Returns `true` if the session has closed; for an endpoint once, before the grace of its handlers, after which the endpoint itself is closed.
     pub(super) fn poll_end(&mut self) -> bool {
         match self {
             Self::Endpoint(endpoint) => endpoint.poll_event().is_some(),

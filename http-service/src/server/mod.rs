@@ -1,4 +1,4 @@
-//! The HTTP server of the core, shared by all handles and tasks of a service, with its verbs.
+//! The HTTP server of the core under one lock, with the verbs by which the handles and tasks of a service use it.
 
 mod deadlines;
 mod driver;
@@ -34,7 +34,7 @@ use driver::SessionDriver;
 use machine::Machine;
 use state::{Order, Report, State};
 
-/// The HTTP server of a service, under the lock of an [`Engine`], with what it serves.
+/// The HTTP server of a service, under the lock of an [`Engine`], and the source of its sessions.
 struct Shared {
     engine: Engine<State>,
     source: Source,
@@ -44,15 +44,16 @@ struct Shared {
 
 /// The source of the machines that serve sessions.
 enum Source {
-    /// Endpoints of a service, with the configuration of sessions with a handshake, and that of those without.
+    /// Endpoints of a service, with the configurations of sessions with a handshake and of sessions without.
     Service { service: Arc<Service>, sessions: [CoreArc<Config>; 2] },
-    /// Machines of the owner's. `None` refuses a session.
+    /// Machines of the application, made by this function. It returns `None` to refuse a session.
     Machines(Box<dyn Fn() -> Option<OtherMachine> + Send + Sync>),
 }
 
 impl Source {
     fn of(service: Arc<Service>) -> Self {
-        // A service that is shared does not change but for its catalog, and then it declares all lists whatever they hold.
+        // Once a service is shared, only its catalog can change. A service with a catalog declares all lists, whatever they contain, so the
+        // configurations stay right.
         let sessions = [Era::Legacy, Era::Modern].map(|era| {
             let mut config = service.config();
             config.era = era.config();
@@ -75,10 +76,10 @@ impl Source {
     }
 }
 
-/// The handle that keeps the sessions alive: when the last one is dropped, they end. Services and exchanges have one, tasks have not.
+/// A handle that keeps the sessions alive: when the last handle is dropped, the sessions end. Services and exchanges have one; tasks do not.
 pub(crate) struct Owner(Arc<Shared>);
 
-/// The system has no random bytes now, so no session can be opened.
+/// The error of a runtime that has no random bytes now, so that no session can be opened.
 #[derive(Debug)]
 pub(crate) struct NoRandomBytes;
 
@@ -121,7 +122,7 @@ impl Owner {
         self.0.config.wants_body(&head(parts))
     }
 
-    /// Takes a request with its body, and starts the driver of the session that it opens.
+    /// Takes a request with its body, and starts the driver of the session if the request opens one.
     pub(crate) fn begin(self: &Arc<Self>, parts: Parts, body: Bytes) -> Result<Exchange, NoRandomBytes> {
         let shared = &self.0;
         let parts = Arc::new(parts);
@@ -130,7 +131,7 @@ impl Owner {
             extensions = extensions.with(principal.clone());
         }
         let mut request = HttpRequest::new(head(&parts), body);
-        // Here, and not under the lock.
+        // Parsed here, and not under the lock.
         request.read_body(&shared.config.limits);
         request.principal = parts.extensions.get::<Principal>().map(Principal::as_str);
         let mut context = RequestContext { random: shared.random_for(&request.head)?, source: &shared.source };
@@ -140,7 +141,7 @@ impl Owner {
             (id, opened, extensions)
         });
         drop(unused);
-        // Before the machine is made, which may panic.
+        // Made before the machine, since making that may panic.
         let mut exchange = Exchange::new(Arc::clone(self), id);
         if let Some((key, era)) = opened
             && let Some(driver) = shared.driver(key, era)
@@ -153,12 +154,12 @@ impl Owner {
         Ok(exchange)
     }
 
-    /// Opens nothing new, and closes every session gracefully.
+    /// Refuses new sessions and exchanges from now on, and closes every session gracefully.
     pub(crate) fn stop(&self, grace: Duration) {
         self.0.verb(|state, _| state.stop(grace));
     }
 
-    /// The numbers of sessions and of exchanges that are not over.
+    /// The numbers of open sessions and of open exchanges.
     pub(crate) fn counts(&self) -> (usize, usize) {
         self.0.engine.look(|state| state.counts())
     }
@@ -171,7 +172,7 @@ impl Drop for Owner {
 }
 
 impl Shared {
-    /// Changes the state with `change`, passes on what follows from that, and wakes the tasks that have something to do. `change` must not
+    /// Changes the state with `change`, distributes the events of the HTTP server, and wakes the tasks that have something to do. `change` must not
     /// drop wakers or values of users, but return them.
     fn verb<T>(self: &Arc<Self>, change: impl FnOnce(&mut State, Instant) -> T) -> T {
         let (value, starts_deadlines) = self.engine.verb(|state, now, _| {
@@ -189,7 +190,7 @@ impl Shared {
         &self.runtime
     }
 
-    /// The driver of a new session. `None` if the owner refuses it; then it has ended.
+    /// The driver of a new session. `None` if the application refuses the session, which then has ended.
     fn driver(self: &Arc<Self>, key: SessionKey, era: Era) -> Option<SessionDriver> {
         let mut unserved = Unserved { shared: Some(self), key };
         let machine = self.source.open(era, Arc::clone(&self.runtime) as _)?;
@@ -219,7 +220,7 @@ impl Shared {
 
     // ---- Verbs of drivers ----
 
-    /// Passes the reports of a driver to the HTTP server, and moves the orders that follow from them, and all others, into `orders`.
+    /// Passes the reports of a driver to the HTTP server, and moves all orders of the session into `orders`.
     fn pass_reports(
         self: &Arc<Self>,
         session: SessionKey,
@@ -264,9 +265,9 @@ impl fmt::Debug for Owner {
     }
 }
 
-/// A session without a machine. Dropping it ends the session, also if a panic does.
+/// A session whose machine is being made. Dropping it before that is done, for example because of a panic, ends the session.
 struct Unserved<'a> {
-    /// `None` once there is a machine.
+    /// `None` once the machine is made.
     shared: Option<&'a Arc<Shared>>,
     key: SessionKey,
 }
@@ -279,7 +280,7 @@ impl Drop for Unserved<'_> {
     }
 }
 
-/// The knowledge that the HTTP server asks for while it takes a request.
+/// Answers the questions of the HTTP server while it takes a request.
 struct RequestContext<'a> {
     random: [u8; 16],
     source: &'a Source,

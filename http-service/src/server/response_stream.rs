@@ -1,4 +1,4 @@
-//! The end of an HTTP response before the call that it answers.
+//! Ending an HTTP response before its call has ended.
 
 use core::fmt;
 use std::sync::{Arc, Weak};
@@ -8,7 +8,7 @@ use protocol_core::http::{NotResumable, SessionKey};
 
 use super::Shared;
 
-/// The stream of events by which a handler's progress and reply reach the client. Handlers find it in
+/// A handle on the stream of events by which progress and reply of a call are sent to the client. Handlers get it from
 /// [`Context::extensions`](endpoint::Context::extensions).
 ///
 /// ```
@@ -17,7 +17,7 @@ use super::Shared;
 ///
 /// let backup = Tool::new("backup", async |context: Context, ()| {
 ///     if let Some(stream) = context.extensions().get::<ResponseStream>() {
-///         // It takes an hour: let the client come back for the result. If the client cannot come back, nothing changes.
+///         // The work takes an hour, so let the client reconnect for the result. An error means that the client cannot do that.
 ///         let _ = stream.suspend();
 ///     }
 ///     Ok("done")
@@ -35,13 +35,14 @@ impl ResponseStream {
         Self { shared: Arc::downgrade(shared), session, lane }
     }
 
-    /// Ends the HTTP response while the call goes on, so that it holds no connection. The client is told to come back after
+    /// Ends the HTTP response while the call goes on, so that the call holds no connection. The client is told to reconnect after
     /// [`HttpTimeouts::retry`](protocol_core::http::HttpTimeouts::retry) (MCP 2025-11-25, Transports, "Sending Messages to the Server"); until
-    /// then events are kept for it. It can be called again each time that the client has come back.
+    /// then the events of the call are kept. May be called again each time that the client has reconnected.
     ///
     /// # Errors
-    /// [`NotResumable`]; nothing has changed. The client is away already, or cannot come back: the request was made without a handshake, or
-    /// in a revision before 2025-11-25, or streams of the service are not [`resumable`](protocol_core::http::HttpServerConfig::resumable).
+    /// [`NotResumable`]; the response has not changed. The client has already disconnected, or cannot reconnect: the request was made without a
+    /// handshake, or in a revision before 2025-11-25, or streams of the service are not
+    /// [`resumable`](protocol_core::http::HttpServerConfig::resumable).
     pub fn suspend(&self) -> Result<(), NotResumable> {
         let shared = self.shared.upgrade().ok_or(NotResumable)?;
         shared.verb(|state, now| state.suspend(self.session, self.lane, now))

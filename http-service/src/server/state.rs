@@ -1,5 +1,5 @@
-//! The state of a service under its one lock: the HTTP server of the core, and what waits for the tasks that drive its sessions and poll its
-//! responses.
+//! The state of a service under its one lock: the HTTP server of the core, the orders for the drivers of its sessions, and the wakers of the tasks
+//! that wait for responses.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
@@ -14,15 +14,15 @@ use protocol_core::http::{
 };
 use protocol_core::{Instant, Lane, Transmit};
 
-/// Everything under the lock.
+/// The state under the lock.
 pub(super) struct State {
     server: HttpServer,
     sessions: BTreeMap<SessionKey, SessionSlot>,
-    /// The exchanges that are not over, each with the waker of the task that waits for its response.
+    /// The open exchanges, each with the waker of the task that waits for its response.
     exchanges: BTreeMap<HttpExchangeId, Option<Waker>>,
     /// The task that waits for the deadlines of `server`.
     deadlines: DriverSlot,
-    /// There is such a task, or it is about to be started.
+    /// `true` if the task that waits for deadlines runs, or is about to be started.
     has_deadlines: bool,
     /// Wakers of tasks that have something to do after this verb.
     woken: Vec<Waker>,
@@ -41,15 +41,15 @@ pub(super) enum Order {
     Frame { exchange: HttpExchangeId, lane: Lane, frame: Bytes, extensions: Extensions },
     /// Stop or resume a lane.
     Writable { lane: Lane, is_writable: bool },
-    /// Report those of these lanes that are owed no reply.
+    /// Report those of these lanes on which no reply is still to come.
     Settle(Vec<Lane>),
     /// Close the session gracefully, within this time.
     Finish(Duration),
-    /// End the session at once. The last order.
+    /// End the session at once. No order follows.
     Close,
 }
 
-/// Something that the driver of a session tells the HTTP server.
+/// A message of the driver of a session to the HTTP server.
 pub(super) enum Report {
     /// A frame was taken, and causes that many replies.
     Received { exchange: HttpExchangeId, replies: usize },
@@ -57,11 +57,11 @@ pub(super) enum Report {
     Full { exchange: HttpExchangeId },
     /// A frame to send.
     Transmit(Transmit),
-    /// A call was cancelled, so some lanes may be owed no reply any longer.
+    /// A call was cancelled, so that on some lanes no reply may be still to come.
     Cancelled,
-    /// No further frame comes by this lane.
+    /// No further frame will come by this lane.
     Settled(Lane),
-    /// The session has closed by itself.
+    /// The machine has closed the session.
     Closed,
 }
 
@@ -95,7 +95,7 @@ impl State {
 
     // ---- Requests ----
 
-    /// Takes a request. The session that it opens, if it does, needs a driver. `extensions` are taken with its frame.
+    /// Takes a request. Returns the session that it opens, if it opens one; that session needs a driver. `extensions` are passed on with the frame.
     pub(super) fn begin(
         &mut self,
         request: &HttpRequest<'_>,
@@ -127,13 +127,13 @@ impl State {
         part
     }
 
-    /// Handles the loss of an exchange. Returns the waker that waited for it, to be dropped outside of the lock.
+    /// Handles the loss of an exchange. Returns the waker of the task that waited for it, to be dropped after the lock is released.
     pub(super) fn lose(&mut self, exchange: HttpExchangeId, now: Instant) -> Option<Waker> {
         self.server.handle_lost(exchange, now);
         self.exchanges.remove(&exchange).flatten()
     }
 
-    /// Ends the response that carries a stream now, so that the client comes back for the rest.
+    /// Ends the response that carries the stream of `lane` now, so that the client reconnects for the rest.
     pub(super) fn suspend(&mut self, session: SessionKey, lane: Lane, now: Instant) -> Result<(), NotResumable> {
         let exchange = self.server.carrier(session, lane).ok_or(NotResumable)?;
         self.server.suspend(exchange, now)
@@ -155,8 +155,8 @@ impl State {
         }
     }
 
-    /// Moves the orders of a session into `orders`, and keeps `spare` to wake its driver when there are more. The session is forgotten with
-    /// its last order.
+    /// Moves the orders of a session into `orders`, and keeps `spare` to wake its driver when there are further orders. The session is forgotten
+    /// with its last order.
     pub(super) fn take_orders(
         &mut self,
         session: SessionKey,
@@ -173,13 +173,13 @@ impl State {
         }
     }
 
-    /// Forgets a session whose driver is gone. Returns what waited for it, to be dropped outside of the lock.
+    /// Forgets a session whose driver was dropped. Returns its orders and its waker, to be dropped after the lock is released.
     pub(super) fn forget(&mut self, session: SessionKey, now: Instant) -> impl Sized + use<> {
         self.server.handle_closed(session, now);
         self.sessions.remove(&session)
     }
 
-    /// Opens nothing new, and closes every session gracefully.
+    /// Refuses new sessions and exchanges from now on, and closes every session gracefully.
     pub(super) fn stop(&mut self, grace: Duration) {
         self.server.stop();
         for session in self.server.session_keys().collect::<Vec<_>>() {
@@ -193,7 +193,7 @@ impl State {
         for session in self.server.session_keys().collect::<Vec<_>>() {
             self.server.close_session(session, now);
         }
-        // Nothing is left to wait for, so its task ends.
+        // No deadline is left, so the task that waits for deadlines ends.
         self.woken.extend(self.deadlines.take());
     }
 
@@ -204,7 +204,7 @@ impl State {
         }
     }
 
-    /// Passes the events of the server on to those that they are for. Returns the session that was opened.
+    /// Distributes the events of the server to the sessions and to the tasks that wait for responses. Returns the session that was opened.
     pub(super) fn distribute(&mut self, extensions: &mut Option<Extensions>) -> Option<(SessionKey, Era)> {
         let mut opened = None;
         while let Some(event) = self.server.poll_event() {
@@ -230,15 +230,15 @@ impl State {
 
     // ---- Deadlines ----
 
-    /// Returns `true` if a task must be started that waits for deadlines.
+    /// Returns `true` if the task that waits for deadlines must be started.
     pub(super) fn starts_deadlines(&mut self) -> bool {
         let starts = !self.has_deadlines && self.server.poll_timeout().is_some();
         self.has_deadlines |= starts;
         starts
     }
 
-    /// Handles the deadlines that are due. Returns the next one, and keeps `spare` to wake the task when there is an earlier one. If there is
-    /// none, the task ends.
+    /// Handles the deadlines that are due. Returns the next deadline, and keeps `spare` to wake the task when there is an earlier one. If there is
+    /// no next deadline, the task ends.
     pub(super) fn expire(&mut self, now: Instant, waker: &Waker, spare: &mut Option<Waker>) -> Option<Instant> {
         self.server.handle_timeout(now);
         let next = self.deadlines.arm(self.server.poll_timeout());
@@ -251,7 +251,7 @@ impl State {
         next
     }
 
-    /// Notes that the task has ended. Returns its waker, to be dropped outside of the lock.
+    /// Notes that the task that waits for deadlines has ended. Returns its waker, to be dropped after the lock is released.
     pub(super) fn end_deadlines(&mut self) -> Option<Waker> {
         self.has_deadlines = false;
         self.deadlines.take()

@@ -40,7 +40,7 @@ impl Bridge {
     }
 
     /// Stores the name and capabilities of the agent for apps that are claimed from now on. Sessions that were claimed before keep the
-    /// stand-in.
+    /// placeholder.
     fn on_agent_ready(&mut self, peer: &PeerInfo) {
         self.agent_profile.update(peer);
         self.emit(BridgeEvent::AgentReady(alloc::boxed::Box::new(peer.clone())));
@@ -97,7 +97,7 @@ impl Bridge {
 
     /// Handles the agent's cancel of a call: cancels the call at its app. Later frames of the app about the call are dropped.
     fn on_cancelled(&mut self, id: InboundId, why: &CancelReason) {
-        // Frees the id: no handler runs here that would reply.
+        // Frees the id. A bridge has no handler that would do so at its end.
         let _ = self.agent.respond(id, Reply::Done, self.now);
         match self.routes.remove(&id) {
             Some(Route::App(channel, call)) => {

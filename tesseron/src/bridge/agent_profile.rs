@@ -1,6 +1,6 @@
 //! The name and the capabilities of the agent, as the apps see them.
 //!
-//! A stand-in is used until the agent has completed its handshake. Sessions that are claimed before then keep the stand-in.
+//! A placeholder is used until the agent has completed its handshake. Sessions that are claimed before then keep the placeholder.
 
 use protocol_core::dialect::tesseron::pending_agent;
 use protocol_core::dialect::{Capabilities, Identity, PeerInfo};
@@ -9,12 +9,12 @@ use protocol_core::dialect::{Capabilities, Identity, PeerInfo};
 #[derive(Clone, Debug)]
 pub(super) struct AgentProfile {
     identity: Identity,
-    /// Its capabilities that matter to apps: sampling and elicitation.
+    /// The capabilities of the agent that matter to apps: sampling and elicitation.
     capabilities: Capabilities,
 }
 
 impl AgentProfile {
-    /// The stand-in before the agent's handshake.
+    /// The placeholder before the agent's handshake.
     pub(super) fn pending() -> Self {
         Self { identity: pending_agent(), capabilities: Capabilities::default() }
     }

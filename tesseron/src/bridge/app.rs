@@ -95,7 +95,7 @@ impl Bridge {
 
     fn on_app_closed(&mut self, channel: ChannelId, reason: CloseReason) {
         self.unroute(channel);
-        // Its calls have already ended, and its input requests were withdrawn.
+        // The calls at the app have already ended, and its input requests were withdrawn.
         self.apps.remove(&channel);
         self.subscriptions.retain(|_, subscription| subscription.channel() != Some(channel));
         let has_timed_out = reason == CloseReason::HandshakeTimeout;

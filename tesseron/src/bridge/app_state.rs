@@ -25,11 +25,11 @@ use protocol_core::time::Instant;
 /// One app, from the connection to the end of its session.
 pub(super) struct App {
     session: Session,
-    /// Its actions and resources; `None` until its hello or resume is accepted.
+    /// The actions and resources of the app; `None` until its hello or resume is accepted.
     manifest: Option<Manifest>,
     /// Our requests to the app, each with its purpose.
     calls: BTreeMap<OutboundId, Purpose>,
-    /// Its input requests that were passed on to the agent, with their keys in the agent's session.
+    /// The app's input requests that were passed on to the agent, with their keys in the agent's session.
     inputs: BTreeMap<InputKey, InputKey>,
     /// The URIs that the agent has subscribed to and that are still to be renewed after a resume.
     renewals: VecDeque<Text>,
@@ -64,48 +64,48 @@ impl App {
 
     // ---- Identity ----
 
-    /// Returns `true` once its hello or resume was accepted.
+    /// Returns `true` once the app's hello or resume was accepted.
     pub(super) fn is_accepted(&self) -> bool {
         self.manifest.is_some()
     }
 
-    /// Its actions and resources; `None` until its hello or resume is accepted.
+    /// The actions and resources of the app; `None` until its hello or resume is accepted.
     pub(super) fn manifest(&self) -> Option<&Manifest> {
         self.manifest.as_ref()
     }
 
-    /// Its name, for people.
+    /// The name of the app, for people.
     pub(super) fn name(&self) -> Option<&str> {
         self.session.peer().map(|peer| &*peer.identity.name)
     }
 
-    /// Accepts its hello or resume.
+    /// Accepts the app's hello or resume.
     pub(super) fn accept(&mut self, manifest: Manifest, welcome: Welcome, now: Instant) {
         self.manifest = Some(manifest);
         // An error means that the session is closing.
         let _ = self.session.welcome(Ok(welcome), now);
     }
 
-    /// Refuses its hello or resume.
+    /// Refuses the app's hello or resume.
     pub(super) fn refuse(&mut self, error: RpcError, now: Instant) {
         // An error means that the session is closing.
         let _ = self.session.welcome(Err(error), now);
     }
 
-    /// Records in its session that `agent` claimed it at the time `at`, in milliseconds since 1970.
+    /// Records in the session that `agent` has claimed the app at the time `at`, in milliseconds since 1970.
     pub(super) fn claim(&mut self, agent: &AgentProfile, at: u64, now: Instant) {
         // An error means that the session is closing. The claim fails when the session has closed.
         let _ = self.session.claim(agent.identity().clone(), agent.capabilities(), at, now);
     }
 
-    /// Replaces its actions. No effect before it was accepted.
+    /// Replaces the app's actions. No effect before the app was accepted.
     pub(super) fn set_actions(&mut self, list: &Json) {
         if let Some(manifest) = &mut self.manifest {
             manifest.set_actions(list);
         }
     }
 
-    /// Replaces its resources. No effect before it was accepted.
+    /// Replaces the app's resources. No effect before the app was accepted.
     pub(super) fn set_resources(&mut self, list: &Json) {
         if let Some(manifest) = &mut self.manifest {
             manifest.set_resources(list);
@@ -155,19 +155,19 @@ impl App {
         if self.renewing < MAX_RENEWALS { self.renewals.pop_front() } else { None }
     }
 
-    /// Puts back a subscription whose renewal the session had no room for.
+    /// Puts back a subscription for whose renewal the session had no room.
     pub(super) fn put_renewal_back(&mut self, uri: Text) {
         self.renewals.push_front(uri);
     }
 
     // ---- Input requests ----
 
-    /// Records that its input request `key` is open in the agent's session as `at_agent`.
+    /// Records that the app's input request `key` is open in the agent's session under the key `at_agent`.
     pub(super) fn open_input(&mut self, key: InputKey, at_agent: InputKey) {
         self.inputs.insert(key, at_agent);
     }
 
-    /// Removes an input request. Returns its key in the agent's session, if it is open there.
+    /// Removes an input request of the app. Returns its key in the agent's session, if it is open there.
     pub(super) fn withdraw_input(&mut self, key: InputKey) -> Option<InputKey> {
         self.inputs.remove(&key)
     }

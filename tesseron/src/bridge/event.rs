@@ -68,7 +68,7 @@ pub enum BridgeEvent {
         /// The code that the agent sent.
         code: ClaimCode,
     },
-    /// The agent no longer waits for a claim. A connection that is being made for the claim can be dropped.
+    /// The agent no longer waits for a claim. Drop a connection that is being made for the claim.
     ClaimGone {
         /// The claim.
         claim: ClaimId,

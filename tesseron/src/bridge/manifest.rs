@@ -10,7 +10,7 @@ use protocol_core::dialect::PeerInfo;
 use protocol_core::json::Json;
 use protocol_core::json::read::{member, string};
 
-/// The actions and resources of an app, as it listed them.
+/// The actions and resources of an app, as the app has listed them.
 #[derive(Clone, Debug)]
 pub(super) struct Manifest {
     /// The id of the app.
@@ -46,7 +46,7 @@ impl Action {
         &self.tool
     }
 
-    /// A member of its description by the app.
+    /// The member `name` of the app's description of the action, as JSON.
     pub(super) fn part(&self, name: &str) -> Option<&[u8]> {
         member(self.described.as_bytes(), name)
     }
@@ -83,12 +83,12 @@ impl Manifest {
         &self.origin
     }
 
-    /// Its actions, in its own order.
+    /// The actions, in the order of the app.
     pub(super) fn actions(&self) -> &[Action] {
         &self.actions
     }
 
-    /// Its resources with their names, in its own order.
+    /// The resources with their names, in the order of the app.
     pub(super) fn resources(&self) -> &[(String, Json)] {
         &self.resources
     }

@@ -20,9 +20,9 @@ use protocol_core::session::{Close, InboundId, Invoke};
 pub enum Surface {
     /// A tool for each action, and the tool that claims an app.
     Dynamic,
-    /// Only the bridge's own tools, for clients that ignore changes of the list of tools.
+    /// Only the bridge's own tools, which are enough for clients that ignore changes of the list of tools.
     Meta,
-    /// Both.
+    /// The tools of both other variants.
     #[default]
     Both,
 }

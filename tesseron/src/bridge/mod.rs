@@ -1,5 +1,5 @@
 //! A gateway between one MCP client, called the agent, and any number of Tesseron apps. It is a sans-IO state machine with the methods of a
-//! [`Session`], most of which also take the [`Leg`].
+//! [`Session`], most of which also take a [`Leg`].
 //!
 //! A bridge owns the sessions of its legs. An event on one leg has its effect on another leg before the method returns, so there is no queue
 //! between the legs. The messages correspond as follows:
@@ -17,8 +17,8 @@
 //! Payloads are passed on as bytes; ids, tokens and names of calls are replaced. Progress for a slow agent is merged in the agent's session
 //! and delays no app. If an app disconnects, the agent gets one error for each call that ran there.
 //!
-//! The [`SessionRegistry`] decides which apps are accepted, and which one a call goes to. A [`BridgeEvent`] asks the owner for everything
-//! that needs I/O, such as to connect to the app with a claim code.
+//! The [`SessionRegistry`] decides which apps are accepted, and which app a call is passed to. All I/O is the owner's: a [`BridgeEvent`] tells it, for
+//! example, to connect to the app with a claim code.
 
 mod agent;
 mod agent_profile;
@@ -70,7 +70,7 @@ pub enum Leg {
     App(ChannelId),
 }
 
-/// A source of random bytes that cannot be guessed, for codes and tokens. It fills the whole slice.
+/// A function that fills the whole slice with random bytes that cannot be guessed, for codes and tokens.
 pub type Random = Box<dyn FnMut(&mut [u8]) + Send>;
 
 /// The configuration of a bridge.
@@ -88,11 +88,11 @@ pub struct BridgeConfig {
     pub agent_limits: Limits,
     /// The limits of the session of each app. Of each app only the first 4096 actions and the first 4096 resources are used.
     pub app_limits: Limits,
-    /// The time limits of each call to an app. Default: none, since the app has its own.
+    /// The time limits of each call to an app. Default: none, since the app has deadlines.
     pub call: CallTimeouts,
     /// The time in which an app must send its hello once it is connected. Default: 5 s.
     pub hello: Duration,
-    /// The sampling depth of a call that the agent makes while sampling for an app, which MCP does not transmit. Default:
+    /// The rule for the sampling depth of a call that the agent makes while sampling for an app, since MCP does not transmit the depth. Default:
     /// [`DepthInference::DeepestOpen`].
     pub inference: DepthInference,
     /// The wall-clock time at the creation of the bridge, in milliseconds since 1970. It is used only for display.
@@ -121,8 +121,8 @@ impl BridgeConfig {
 
     fn agent(&self) -> Config {
         let mut config = Config::mcp_server(self.identity.clone());
-        // An app cannot run an action again for each round of input requests, so the agent must make a handshake: then it can be asked while the
-        // call runs.
+        // An app cannot run an action again for each round of input requests. So the agent must make a handshake, after which it gets input
+        // requests while the call runs.
         config.era = Era::Legacy;
         let can = &mut config.capabilities;
         (can.tools, can.tools_list_changed) = (true, true);
@@ -130,7 +130,7 @@ impl BridgeConfig {
         config.limits = self.agent_limits;
         // Until the agent sets a level, every record is sent, as by the reference implementation.
         config.log_level = Level::Debug;
-        // The app limits the rate. As in the reference implementation, a new message is sent with the last value again.
+        // No limit here, since the app limits the rate. As in the reference implementation, a new message is sent with the last value again.
         config.progress.window = RateWindow::UNLIMITED;
         config.progress.repeat_value_for_message = true;
         config.depth.inference = self.inference;
@@ -149,8 +149,8 @@ impl BridgeConfig {
     }
 }
 
-/// The number of request ids that are reserved for each channel, since a resumed app may still refer to calls of its previous channel. The ids
-/// stay below 2^53 for sixteen million channels.
+/// The number of request ids that are reserved for each channel, since a resumed app may still send frames about calls of its previous channel. The
+/// ids stay below 2^53 for 2^25 channels.
 const IDS_PER_CHANNEL: u64 = 1 << 28;
 
 /// An input request of an app that was passed on to the agent and has no answer yet.
@@ -174,10 +174,10 @@ enum Route {
 
 /// A gateway, which owns the sessions of its legs; see the [module](self).
 ///
-/// The methods that take a [`Leg`] have the effects of those of [`Session`]; on a leg that has ended they do nothing. After [`Leg::Agent`]
-/// has closed, the sessions of all apps are closed, too.
+/// The methods that take a [`Leg`] have the effects of the methods of [`Session`] with the same names; on a leg that has ended they do nothing. After
+/// [`Leg::Agent`] has closed, the sessions of all apps are closed, too.
 ///
-/// `Send` and not `Sync`, as [`Random`] need not be. With the feature `std`, `legs::SharedBridge` is both.
+/// A bridge is `Send`, but not `Sync`, since [`Random`] need not be `Sync`. With the feature `std`, `legs::SharedBridge` is both.
 pub struct Bridge {
     config: BridgeConfig,
     random: Random,
@@ -195,7 +195,7 @@ pub struct Bridge {
     subscriptions: BTreeMap<Text, Subscription>,
     /// The number of subscriptions since the bridge was created.
     subscribed: u64,
-    /// Claims that the owner has to look up.
+    /// Claims for which the owner looks for the app, or the bridge waits for the app's hello.
     claiming: BTreeMap<InboundId, Claiming>,
     /// The code of the last failed claim, unless another claim has succeeded since.
     last_refused: Option<ClaimCode>,
@@ -214,7 +214,7 @@ pub struct Bridge {
     deadlines: BTreeSet<(Instant, Leg)>,
     /// Lanes of the agent's leg that its session has closed, until [`Self::poll_closed_lane`] returns them.
     closed_lanes: BTreeSet<Lane>,
-    /// A request of the agent was cancelled since the last [`Self::take_cancelled`].
+    /// `true` if a request of the agent was cancelled since the last [`Self::take_cancelled`].
     has_cancelled: bool,
     events: VecDeque<BridgeEvent>,
 }
@@ -284,7 +284,7 @@ impl Bridge {
             return Err(OpenRefused::Full);
         }
         let channel = self.registry.open(dial)?;
-        // Removes the legs of apps that have ended: an owner that drives all legs in one loop never polls them.
+        // Removes the legs of apps that have ended, since an owner that drives all legs in one loop does not poll `touched`.
         let apps = &self.apps;
         self.touched.retain(|leg| matches!(leg, Leg::App(known) if apps.contains_key(known)) || *leg == Leg::Agent);
         let session = Session::new(self.config.app(&self.agent_profile, channel), self.now);
@@ -350,7 +350,7 @@ impl Bridge {
     /// Stops the output of a lane of the agent's leg, or resumes it; see [`Session::set_writable`]. No effect on a lane that is not open.
     pub fn set_writable(&mut self, lane: Lane, is_writable: bool, now: Instant) {
         self.advance(now);
-        // It fails only for a lane that is not open.
+        // Fails only for a lane that is not open.
         let _ = self.agent.set_writable(lane, is_writable, self.now);
         self.mark_unprocessed(Leg::Agent);
         self.process_events();
@@ -464,7 +464,7 @@ impl Bridge {
     #[must_use = "an event that is polled is not repeated"]
     pub fn poll_event(&mut self) -> Option<BridgeEvent> {
         if self.is_full() {
-            // While too many events were unpolled, no leg could take input. From now on each leg can.
+            // While too many events were unpolled, no leg could take input. Now each leg can, so all drivers must run.
             self.touched.insert(Leg::Agent);
             self.touched.extend(self.apps.keys().copied().map(Leg::App));
         }

@@ -70,7 +70,7 @@ impl Bridge {
         subscription.leave(id);
         if subscription.waiting() == 0 {
             let uri = uri.clone();
-            // If the app's session has no room for the request, the agent may get notifications that it does not want.
+            // An error means that the app's session has no room for the request. Then the agent may still get notifications.
             let _ = self.drop_subscription(&uri);
         }
     }
@@ -124,7 +124,7 @@ impl Bridge {
 
     // ---- Apps that disconnect and reconnect ----
 
-    /// Handles the end of a channel: subscriptions that its app has agreed to lapse until their session is resumed.
+    /// Handles the end of a channel: the subscriptions to which its app has agreed become `Lapsed`, until their session is resumed.
     pub(super) fn lapse_subscriptions(&mut self, channel: ChannelId) {
         for subscription in self.subscriptions.values_mut().filter(|subscription| subscription.channel() == Some(channel)) {
             subscription.lapse();
@@ -138,7 +138,7 @@ impl Bridge {
         self.subscriptions.retain(|_, subscription| subscription.channel().is_some() || registry.knows(subscription.session()));
     }
 
-    /// Renews the subscriptions of the session on `channel`, which was resumed: an app forgets its subscriptions with its channel.
+    /// Renews the subscriptions of the session on `channel`, which was resumed, since an app forgets its subscriptions at the end of a channel.
     pub(super) fn renew_subscriptions(&mut self, channel: ChannelId) {
         let (Some(session), Some(app)) = (self.registry.session_on(channel), self.apps.get_mut(&channel)) else { return };
         let waits = |subscription: &Subscription| subscription.channel().is_none() && subscription.session() == session;

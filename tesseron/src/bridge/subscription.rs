@@ -31,8 +31,8 @@ use protocol_core::session::InboundId;
 #[derive(Clone, Debug)]
 pub(super) struct Subscription {
     session: SessionId,
-    /// Its name at the app, which is the same on all channels of the session. So an app that has kept the subscription does not have two
-    /// after the renewal.
+    /// The name of the subscription at the app. It is the same on all channels of the session, so that an app that has kept the subscription does
+    /// not have it twice after the renewal.
     name: Text,
     state: State,
 }
@@ -43,7 +43,7 @@ enum State {
     Asked(ChannelId, Vec<InboundId>),
     Agreed(ChannelId),
     Lapsed,
-    /// Lapsed, and the agent has unsubscribed: it is ended at the app once the app is connected again.
+    /// Lapsed, and the agent has unsubscribed: the subscription is ended at the app once the app is connected again.
     Unwanted,
     /// The app was asked again.
     Renewing(ChannelId),
@@ -63,12 +63,12 @@ impl Subscription {
         }
     }
 
-    /// The session that it belongs to.
+    /// The session that the subscription belongs to.
     pub(super) fn session(&self) -> &SessionId {
         &self.session
     }
 
-    /// Its name at the app.
+    /// The name of the subscription at the app.
     pub(super) fn name(&self) -> &Text {
         &self.name
     }
@@ -77,7 +77,7 @@ impl Subscription {
         matches!(self.state, State::Unwanted)
     }
 
-    /// The number of requests of the agent that wait for it.
+    /// The number of requests of the agent that wait for the app's response.
     pub(super) fn waiting(&self) -> usize {
         if let State::Asked(_, waiting) = &self.state { waiting.len() } else { 0 }
     }
@@ -108,7 +108,7 @@ impl Subscription {
         }
     }
 
-    /// Records that the app on `channel` has agreed. Returns the requests that waited for it.
+    /// Records that the app on `channel` has agreed. Returns the requests that waited for its response.
     pub(super) fn agree(&mut self, channel: ChannelId) -> Vec<InboundId> {
         match core::mem::replace(&mut self.state, State::Agreed(channel)) {
             State::Asked(_, waiting) => waiting,
@@ -116,28 +116,28 @@ impl Subscription {
         }
     }
 
-    /// Records the end of its channel. A subscription that the app has not agreed to ends with the call that requested it.
+    /// Records the end of the channel. A subscription to which the app has not agreed is not changed: it ends with the call that requested it.
     pub(super) fn lapse(&mut self) {
         if let State::Agreed(_) | State::Renewing(_) = self.state {
             self.state = State::Lapsed;
         }
     }
 
-    /// Marks it as unwanted, if its app is disconnected.
+    /// Marks the subscription as unwanted, if its app is disconnected.
     pub(super) fn mark_unwanted(&mut self) {
         if let State::Lapsed = self.state {
             self.state = State::Unwanted;
         }
     }
 
-    /// Records that the app has reconnected on `channel`, and is asked again.
+    /// Records that the app has reconnected on `channel`, and that it is asked to subscribe again.
     pub(super) fn renew(&mut self, channel: ChannelId) {
         if let State::Lapsed = self.state {
             self.state = State::Renewing(channel);
         }
     }
 
-    /// Ends it, and returns the requests that still wait.
+    /// Ends the subscription, and returns the requests that still wait.
     pub(super) fn end(self) -> Vec<InboundId> {
         if let State::Asked(_, waiting) = self.state { waiting } else { Vec::new() }
     }

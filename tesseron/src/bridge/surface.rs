@@ -74,7 +74,7 @@ impl Bridge {
     }
 
     /// Finds the app and the action of a tool: the app with the longest matching id that lists such an action. If no app lists it, the app with
-    /// the longest matching id is used, since it may have added the action after it sent its list. An alias stands only for the action that it
+    /// the longest matching id is used, since the app may have added the action after it sent its list. An alias leads only to the action that it
     /// was made for.
     pub(super) fn resolve<'a>(&'a self, name: &'a str) -> Option<(ChannelId, &'a str)> {
         if tool_name::is_alias(name) {
@@ -210,7 +210,7 @@ fn decoded(name: &str) -> String {
     }
     match String::from_utf8_lossy(&bytes) {
         Cow::Borrowed(text) => String::from(text),
-        // Bytes that are not UTF-8 cannot be a name in a manifest.
+        // No name in a manifest can have bytes that are not UTF-8.
         Cow::Owned(_) => String::from(name),
     }
 }

@@ -1,7 +1,7 @@
 //! The names by which the agent calls the actions of apps.
 //!
 //! An action is the tool `<app>__<action>`. MCP allows 1 to 128 letters, digits, `_`, `-` and `.` in the name of a tool (2025-11-25,
-//! "Tools", section "Tool Names"), while the name of an action may be any text. If that name does not fit, the tool is listed under an
+//! "Tools", section "Tool Names"), while the name of an action may be any text. If the name of the tool is not allowed, the tool is listed under an
 //! alias:
 //!
 //! ```text
@@ -10,7 +10,7 @@
 //!             action's name      action's name
 //! ```
 //!
-//! An alias depends only on the app and the action. A name that looks like an alias is replaced by one, too. The aliases of two apps differ
+//! An alias depends only on the app and the action. A name that looks like an alias is also replaced by an alias. The aliases of two apps differ
 //! before the last `__`, which the words never contain. So two tools have the same alias only if they are actions of the same app whose
 //! names have the same digest, which practically happens only on purpose.
 
@@ -42,7 +42,7 @@ pub(super) fn is_alias(tool: &str) -> bool {
     bytes.split_last_chunk::<DIGITS>().is_some_and(|(rest, last)| rest.ends_with(MARK.as_bytes()) && digits(last))
 }
 
-/// The stand-in for the app in the alias of each of its actions.
+/// The text that stands for the app in the alias of each of its actions.
 pub(super) fn app_in_alias(app: &str) -> String {
     match app.get(..PART_OF_APP) {
         Some(part) if app.len() > WHOLE_APP => alloc::format!("{part}{MARK}{:016x}", digest(app)),

@@ -170,7 +170,7 @@ fn as_text(value: &Json) -> (Text, &'static str) {
     value.as_text().map_or_else(|| (value.as_str().into(), "application/json"), |text| (text, "text/plain"))
 }
 
-/// Translates an input request of an app. Its exact parameters are dropped, since they have the form of Tesseron.
+/// Translates an input request of an app for the agent. The exact parameters are dropped, since they have the form of Tesseron.
 pub(super) fn ask(ask: Ask) -> Ask {
     match ask {
         Ask::Sample(mut sample) => {
@@ -210,7 +210,7 @@ pub(super) fn answer(answer: Result<Answer, InputFailed>, unavailable: i64, clie
     match answer {
         Ok(Answer::Sample(sampled)) => Answer::Sample(Sampled::new(sampled.text, sampled.model)),
         Ok(answer) => answer,
-        // The codes of MCP have other meanings on Tesseron.
+        // The codes of MCP have other meanings on Tesseron, so they are not passed on.
         Err(InputFailed::Refused(error)) => Answer::Refused(if error.code == RpcError::METHOD_NOT_FOUND {
             not_offered(unavailable, client)
         } else {

@@ -9,7 +9,7 @@ use protocol_core::error::RpcError;
 #[error("{}", self.text())]
 #[non_exhaustive]
 pub enum BindRefused {
-    /// The connection is from another user of this machine; or its user is unknown, and no code protects the app.
+    /// The connection is from another user of this machine, or its user is unknown and no code protects the app.
     Foreign,
     /// The upgrade request does not offer the subprotocol of a gateway.
     NoGateway,
@@ -53,7 +53,7 @@ impl BindRefused {
         Self::Occupied,
     ];
 
-    /// The refusal in the answer to an upgrade, by its status and its text. `None` for a text that this crate does not write.
+    /// Finds the refusal in the answer to an upgrade, by status and text. `None` for a text that this crate does not write.
     #[must_use]
     pub fn from_answer(status: u16, text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|refused| refused.http_status() == Some(status) && refused.text() == text)

@@ -9,14 +9,14 @@ use super::draw::draw;
 /// The symbols, without letters and digits that look alike.
 const ALPHABET: &[u8] = b"ABCDEFGHJKMNPQRSTUVWXYZ23456789";
 
-/// A claim code, with which an agent claims an app. Our codes have six symbols, `XXXX-XX`; codes of a peer have up to 64. Secret until it
+/// A claim code, with which an agent claims an app. Our codes have six symbols, `XXXX-XX`; codes of a peer have up to 64. A code is a secret until it
 /// is used.
 ///
 /// A code is stored in upper case, and consists of `A` to `Z`, digits, `_` and `-`, so that it is safe as a file name
 /// (`docs/protocols/tesseron.md`, "Faults of the reference implementation", code as a path).
 #[derive(Clone)]
 pub struct ClaimCode {
-    /// Upper case, padded with zeros, so that comparing takes the same time for all lengths.
+    /// The symbols in upper case, padded with zeros, so that comparing takes the same time for all lengths.
     symbols: [u8; Self::LONGEST],
     length: usize,
 }
@@ -35,7 +35,7 @@ impl ClaimCode {
     /// Parses a code, in upper or lower case.
     ///
     /// # Errors
-    /// [`ClaimCodeError`] unless it is 1 to 64 of `A` to `Z`, `a` to `z`, digits, `_` and `-`.
+    /// [`ClaimCodeError`] unless `text` has 1 to 64 characters, each a letter from `A` to `Z` or `a` to `z`, a digit, `_` or `-`.
     pub fn parse(text: &str) -> Result<Self, ClaimCodeError> {
         if text.is_empty() || text.len() > Self::LONGEST {
             return Err(ClaimCodeError::Length);
@@ -84,10 +84,10 @@ impl fmt::Debug for ClaimCode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClaimCodeError {
-    /// Empty, or longer than 64 bytes.
+    /// The text is empty, or longer than 64 bytes.
     #[error("a claim code has 1 to 64 symbols")]
     Length,
-    /// Characters other than letters, digits, `_` and `-`.
+    /// The text has characters other than letters, digits, `_` and `-`.
     #[error("a claim code consists of letters, digits, `_` and `-`")]
     Symbol,
 }

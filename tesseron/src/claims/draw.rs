@@ -2,7 +2,7 @@
 
 use core::slice;
 
-/// The maximum number of times that a rejected byte is drawn again. A random source exceeds it with a probability of 2^-300. Without the
+/// The maximum number of times that a rejected byte is drawn again. A random source needs more with a probability of only 2^-300. Without this
 /// maximum, a source that repeats a single byte would cause an endless loop.
 const REDRAWS: usize = 64;
 

@@ -16,8 +16,8 @@
 //!       `bind_wait` is over            Open: the session's      Open: the session's
 //! ```
 //!
-//! At the app no frame may arrive while the check of a code is delayed. After the bind, the gate refuses further binds and keeps the
-//! channel; all other frames are for the session. At the gateway the frames before the answer are dropped.
+//! At the app, a frame that arrives while the check of a code is delayed closes the socket. After the bind, the gate refuses further binds and keeps
+//! the channel; all other frames are for the session. At the gateway the frames before the answer are dropped.
 
 use alloc::string::String;
 use core::time::Duration;
@@ -63,9 +63,9 @@ pub(super) type BindCode = Option<Result<ClaimCode, ClaimCodeError>>;
 /// The steps that the owner of a [`HostGate`] must take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostStep {
-    /// First, write this frame.
+    /// The frame to write first, if there is one.
     pub reply: Option<Bytes>,
-    /// Then, do this.
+    /// The step after that.
     pub next: HostNext,
 }
 
@@ -168,7 +168,7 @@ impl HostGate {
 ///
 /// Send the frame of [`poll_transmit`](Self::poll_transmit) first. Pass every frame that arrives to [`handle_frame`](Self::handle_frame)
 /// until the channel is open, and call [`handle_timeout`](Self::handle_timeout) at the time of [`poll_timeout`](Self::poll_timeout), since
-/// a silent app must not delay a claim for ever (`docs/protocols/tesseron.md`, "Faults of the reference implementation", unanswered bind).
+/// otherwise a silent app would delay the claim for ever (`docs/protocols/tesseron.md`, "Faults of the reference implementation", unanswered bind).
 #[derive(Debug)]
 pub struct DialGate {
     bind: Option<Bytes>,
@@ -215,7 +215,7 @@ impl DialGate {
     /// The usual maximum time for the answer.
     pub const WAIT: Duration = Duration::from_secs(5);
 
-    /// Starts a bind with `code`. Its answer may take at most `wait`.
+    /// Starts a bind with `code`. The answer of the app may take at most `wait`.
     #[must_use]
     pub fn new(code: &ClaimCode, wait: Duration, now: Instant) -> Self {
         Self { bind: Some(bind::write_bind(code.reveal())), state: Dialling::Waiting { deadline: now.saturating_add(wait) } }

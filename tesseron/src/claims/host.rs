@@ -17,12 +17,12 @@
 //! | when Held, not known | `Taken`       | `Mismatch`; on a Unix socket `Taken` | `Unbound` |
 //! | when Held, known     | `Spent`       | `Mismatch`; on a Unix socket `Spent` | `Unbound` |
 //!
-//! The reference implementation has one claim for ever: it still shows the claim when it is spent, and admits any gateway once the first
-//! one has disconnected. Here a claim is valid for one channel, and a host with claims never admits a gateway without a code.
+//! (*Known* means that the gateway has named its agent.) In the reference implementation a host has one claim for ever: its manifest still shows the
+//! claim when it is spent, and after the first gateway has disconnected, any gateway is admitted. Here a claim is valid for one channel, and a host
+//! with claims never admits a gateway without a code.
 //!
 //! A plain host has no claim: while it is Free, it admits a gateway without a code; while it is Held, it answers `Occupied`. It answers a code
-//! with `Mismatch`, since the gateway is looking for another app. On a Unix socket a plain host answers every bind with `Occupied` while it is
-//! Held.
+//! with `Mismatch`, since the code must be that of another app; but on a Unix socket, while the host is Held, every bind is answered with `Occupied`.
 //!
 //! A connection from another user is refused first, unless the host is for any user. A connection from an unknown user is refused if no code
 //! protects the app. All other connections get a place in the backlog ([`Arrival`]), and must bind within a short time. A code is checked
@@ -53,7 +53,7 @@ pub struct HostPolicy {
     pub failure_window: Duration,
     /// The delay of a code after one wrong code within [`Self::failure_window`]. Each further wrong code doubles it. Default: 125 ms.
     pub first_delay: Duration,
-    /// The maximum delay of a code. Default: 2 s, reached by the fifth wrong code within a minute.
+    /// The maximum delay of a code. Default: 2 s, which is reached after five wrong codes within a minute.
     pub longest_delay: Duration,
     /// The maximum number of connections in the backlog. A further connection evicts another one. Zero counts as one. Default: 64.
     pub places: usize,
@@ -102,8 +102,8 @@ impl Agent {
 }
 
 impl From<Identity> for Agent {
-    /// Converts the identity that a gateway has sent. Its name becomes the id, and its title, or its name if it has no title, the name for
-    /// people.
+    /// Converts the identity that a gateway has sent. The name of the identity becomes the id; the title, or the name if there is no title, becomes
+    /// the name for people.
     fn from(identity: Identity) -> Self {
         let Identity { name, title, .. } = identity;
         Self { name: title.unwrap_or_else(|| name.clone()).into(), id: name.into() }
@@ -273,7 +273,7 @@ impl Host {
 
     /// The time at which a code that arrives now from the connection at `place` is checked.
     pub(super) fn check_time(&self, place: Place, now: Instant) -> Instant {
-        // Without a claim there is no code to guess.
+        // Without a claim there is no code that could be guessed, so no check is delayed.
         let delay = self.claim.as_ref().map(|_| self.slow_down.delay(&self.policy, place.peer(), now));
         now.saturating_add(delay.unwrap_or_default())
     }

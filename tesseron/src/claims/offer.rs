@@ -10,7 +10,7 @@ pub const SUBPROTOCOL: &str = "tesseron-gateway";
 /// The prefix of the claim code, in the second subprotocol that a gateway offers.
 const BIND: &str = "tesseron-bind.";
 
-/// The subprotocols in an upgrade request that matter here.
+/// The subprotocols of Tesseron in an upgrade request.
 #[derive(Clone, Debug)]
 pub struct Offer {
     gateway: bool,

@@ -1,13 +1,13 @@
 //! The user at the other end of a connection.
 
-/// The user at the other end of a connection, if the system tells.
+/// The user at the other end of a connection, if the system reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Peer {
     /// The user who runs this program.
     ThisUser,
     /// Another user of this machine, with the user id.
     OtherUser(u32),
-    /// Unknown, since the system does not tell.
+    /// Unknown, since the system does not report the user.
     Unknown,
 }
 

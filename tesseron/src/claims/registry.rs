@@ -1,4 +1,5 @@
-//! The gateway's side: the channels to apps and their sessions, from the hello until they are forgotten.
+//! The gateway's side of claims: the channels to apps and their sessions. A *Pending* session waits to be claimed, a *Live* session is claimed and
+//! has a channel, and a *Zombie* is claimed, has lost its channel, and may be resumed:
 //!
 //! ```text
 //!                              its code                    its channel closes
@@ -15,10 +16,10 @@
 //! | its code                                | Live       | found, on the channel that sent that code   | unknown               |
 //! | resume with its token                   | refused    | Live, moved to the new channel              | Live                  |
 //! | hello when bound, its id and token      | refused    | the same, claimed anew                      | Live, claimed anew    |
-//! | either, with another token              | refused    | refused                                     | refused               |
+//! | resume or such a hello, another token   | refused    | refused                                     | refused               |
 //! | the first frame after the welcome       |            | the token that was used is spent            |                       |
 //! | its channel closes                      | forgotten  | Zombie                                      |                       |
-//! | a channel that it had before closes     |            |                                             |                       |
+//! | an earlier channel of it closes         |            |                                             |                       |
 //! | `resume_ttl` is over                    |            |                                             | forgotten             |
 //!
 //! A session has at most one channel, and a channel at most one session; every transition changes both together. So the end of a channel
@@ -45,7 +46,7 @@ use protocol_core::time::Instant;
 
 pub use refused::{ClaimMissed, HelloRefused, OpenRefused, ResumeRefused};
 
-/// The maximum number of times that a code or an id is drawn again because it is in use. A random source never exceeds it.
+/// The maximum number of times that a code or an id is drawn again because it is in use. A random source does not need that many.
 const REDRAWS: usize = 16;
 
 /// The time limits and bounds of a [`SessionRegistry`].
@@ -97,7 +98,7 @@ pub enum Dial {
 /// The claim in the manifest with which a channel was bound.
 #[derive(Clone, Debug)]
 pub struct BoundDial {
-    /// The code. Claiming it again finds the session.
+    /// The code. A claim with this code finds the session.
     pub code: ClaimCode,
     /// The id of the session.
     pub session_id: SessionId,
@@ -144,7 +145,7 @@ pub enum Departure {
     Unclaimed,
     /// The session was claimed, and may be resumed. The tools have changed.
     Kept,
-    /// The session was claimed, and is forgotten because of the policy. The tools have changed.
+    /// The session was claimed, and is forgotten, since [`RegistryPolicy`] keeps no sessions. The tools have changed.
     Forgotten,
 }
 
@@ -193,7 +194,7 @@ pub struct Resolved<'a> {
 /// Call [`open`](Self::open) for a new channel, and [`handle_closed`](Self::handle_closed) when it has ended. Call [`hello`](Self::hello)
 /// or [`resume`](Self::resume) for the first frame of the app, and [`confirm`](Self::confirm) for every later one.
 ///
-/// All tables are bounded by [`RegistryPolicy`], the same sequence of methods has the same results, and only
+/// [`RegistryPolicy`] bounds all tables. The same sequence of method calls has the same results. Only
 /// [`handle_timeout`](Self::handle_timeout) expires a session. A `now` before the latest one counts as the latest one.
 #[derive(Clone, Debug)]
 pub struct SessionRegistry {
@@ -224,9 +225,9 @@ struct Session {
     app: AppId,
     /// The time of the session's first admission, in milliseconds since 1970, and the value of [`SessionRegistry::order`] then.
     minted: (u64, u64),
-    /// The time of its claim, in milliseconds since 1970, and the value of [`SessionRegistry::order`] then.
+    /// The time of the claim, in milliseconds since 1970, and the value of [`SessionRegistry::order`] then.
     claimed: Option<(u64, u64)>,
-    /// The code with which it was or can be claimed. `None` once the session has moved from the channel on which the code was sent.
+    /// The code with which the session was or can be claimed. `None` once the session has moved from the channel on which the code was sent.
     code: Option<ClaimCode>,
     token: ResumeToken,
     /// The previous token, until the app is known to have the new token.
@@ -244,7 +245,7 @@ enum State {
 type Expiry = (Instant, u64);
 
 impl Session {
-    /// Returns `true` if `token` resumes the session. It is always compared with both tokens, so that the time is constant.
+    /// Returns `true` if `token` resumes the session. `token` is always compared with both tokens, so that the time is constant.
     fn accepts(&self, token: &ResumeToken) -> bool {
         let previous = self.previous.as_ref().map_or_else(|| Choice::from(0), |previous| previous.ct_eq(token));
         (self.token.ct_eq(token) | previous).into()
@@ -372,11 +373,12 @@ impl SessionRegistry {
         Ok(self.admit(channel, session_id, session, ClaimState::Bound))
     }
 
-    /// Handles a resume: moves a claimed session to this channel, whether or not its previous channel has ended. The session gets a new token.
+    /// Handles a resume: moves a claimed session to this channel, even if its previous channel has not ended. The session gets a new token.
     /// The token that was used stays valid until [`Self::confirm`], in case the answer is lost.
     ///
     /// # Errors
-    /// [`ResumeRefused`]; the first reason in its order. Nothing has changed, and a hello on the same channel is still possible.
+    /// [`ResumeRefused`]; if there are several reasons, the first in the order of its variants. Nothing has changed, and a hello on the same channel is
+    /// still possible.
     pub fn resume(
         &mut self,
         channel: ChannelId,
@@ -476,7 +478,7 @@ impl SessionRegistry {
         }
     }
 
-    /// Returns `true` if the session on a channel is claimed. Only then calls and input requests are allowed.
+    /// Returns `true` if the session on a channel is claimed. Calls and input requests are allowed only then.
     #[must_use]
     pub fn is_claimed(&self, channel: ChannelId) -> bool {
         matches!(self.channels.get(&channel), Some(Channel::Attached(id))
@@ -501,14 +503,14 @@ impl SessionRegistry {
         self.find_code(code).is_some()
     }
 
-    /// The channel for calls to an app. If several claimed sessions of the app have a channel, that of the session which was claimed last.
+    /// The channel for calls to an app. If several claimed sessions of the app have a channel, it is the channel of the session that was claimed last.
     #[must_use]
     pub fn route(&self, app: &str) -> Option<ChannelId> {
         let serving = self.serving().filter(|(_, session, _, _)| session.app.as_str() == app);
         serving.max_by_key(|(_, _, _, order)| *order).map(|(_, _, channel, _)| channel)
     }
 
-    /// For every app that serves calls, its session as [`Self::route`] finds it, in the order of app ids.
+    /// The session of every app that serves calls, as [`Self::route`] finds it, in the order of app ids.
     #[must_use]
     pub fn routed(&self) -> Vec<Routed> {
         let mut newest: BTreeMap<&AppId, (u64, ChannelId, &SessionId)> = BTreeMap::new();

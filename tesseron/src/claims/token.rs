@@ -9,7 +9,7 @@ use protocol_core::json::Text;
 
 const BASE64_URL: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// The token with which an app can resume its session once. Secret.
+/// The secret token with which an app can resume its session once.
 #[derive(Clone)]
 pub struct ResumeToken(Text);
 

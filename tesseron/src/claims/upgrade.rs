@@ -16,7 +16,7 @@ use protocol_core::time::Instant;
 
 /// The app's end of a TCP connection, until its upgrade to a WebSocket is answered. Made by [`Host::accept_web_socket`].
 ///
-/// Pass the upgrade request to [`handle_upgrade`](Self::handle_upgrade), once, and call [`handle_timeout`](Self::handle_timeout) at the
+/// Pass the upgrade request to [`handle_upgrade`](Self::handle_upgrade) once, and call [`handle_timeout`](Self::handle_timeout) at the
 /// time of [`poll_timeout`](Self::poll_timeout).
 #[derive(Clone, Debug)]
 pub struct UpgradeGate {
@@ -177,7 +177,7 @@ mod tests {
         assert!(took == 0 && matches!(step, UpgradeStep::Open(_)), "{took} {step:?}");
     }
 
-    /// If the right code were answered at once, an attacker could close each connection without an immediate answer, and so guess without
+    /// If the right code were answered at once, an attacker could close each connection that gets no immediate answer, and so guess without
     /// delay.
     #[test]
     fn the_right_code_takes_as_long_as_a_wrong_one() {

@@ -41,7 +41,7 @@ enum Next<C> {
 pub(super) async fn serve<D: Acceptor, S: Sockets>(acceptor: D, guard: AcceptorGuard, sockets: S) {
     let shared = &guard.0;
     let mut alarm = sockets.alarm();
-    // A refresh does not drop this future: it may have accepted a connection, and be looking up the user of that connection.
+    // This future is kept over a refresh of the claim, since it may have accepted a connection, and be looking up its user.
     let mut accepting = pin!(acceptor.accept());
     loop {
         let next = poll_fn(|cx| {
@@ -109,11 +109,11 @@ mod tcp {
     use adapter_io::{Error as TransportError, ListenTcp};
     use protocol_core::drive::Timer;
 
-    /// Any free port, reachable only from this machine.
+    /// An address with any free port, which can be reached only from this machine.
     const ANY_PORT: &str = "127.0.0.1:0";
 
-    /// The maximum number of connections whose users are looked up at once. One look-up takes as long for many as for one: up to seconds,
-    /// if another user has made the tables long. The number is a quarter of the usual limit on open files.
+    /// The maximum number of connections whose users are looked up at once. A look-up of many connections takes as long as one of a single
+    /// connection: up to seconds, if another user has made the tables long. The number is a quarter of the usual limit on open files.
     const MAX_LOOKUPS: usize = 256;
 
     pub(crate) struct TcpAcceptor<S: Sockets> {
@@ -139,7 +139,7 @@ mod tcp {
                 let mut next = pin!(S::accept_tcp(&self.listener));
                 match poll_fn(|cx| Poll::Ready(next.as_mut().poll(cx))).await {
                     Poll::Ready(Ok(one)) => all.push(one),
-                    // A persistent error is returned by the next call again.
+                    // If an error persists, the next call returns it.
                     Poll::Ready(Err(_)) | Poll::Pending => break,
                 }
             }
@@ -153,14 +153,14 @@ mod tcp {
                 return unknown;
             }
             let local = self.address;
-            // This runs in a blocking task, since the tables of a busy machine are long. If the runtime does not run the task, the users stay
+            // The look-up is a blocking task, since the tables of a busy machine are long. If the runtime does not run the task, the users stay
             // unknown.
             let found = run_blocking(&self.sockets, move || peer::find_all(local, &remotes));
             in_time(&mut self.sockets.alarm(), found).await.flatten().unwrap_or(unknown)
         }
     }
 
-    /// Returns `true` for an error of a single connection, which its peer can cause. Any other error is one of the listener.
+    /// Returns `true` for an error of a single connection, which a peer can cause, and `false` for an error of the listener.
     fn is_of_one_connection(error: &io::Error) -> bool {
         matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset)
     }
@@ -190,8 +190,8 @@ mod tcp {
             }
             match step {
                 UpgradeStep::Open(channel) => {
-                    // The app is occupied from here on, so the guard that frees it is made at once.
-                    let guard = ChannelGuard::new(shared, channel);
+                                    // The app is occupied from here on, so the guard that frees it again is made at once.
+                let guard = ChannelGuard::new(shared, channel);
                     let socket = in_time(alarm, upgrade::accept::<S::Io, _>(incoming, request)).await?.ok()?;
                     Some(TesseronTransport::guarded(Box::new(socket), guard))
                 }

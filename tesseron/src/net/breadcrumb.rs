@@ -1,8 +1,8 @@
-//! Breadcrumbs: files in which a gateway announces each unclaimed code that it has made. Another gateway of the same user, if its agent
-//! sends it such a code, can then name the right gateway (`docs/protocols/tesseron.md`, "Files").
+//! Breadcrumbs: files in which a gateway announces each unclaimed code that it has made. Another gateway of the same user that gets such a code from
+//! its agent can then name the gateway that the code belongs to (`docs/protocols/tesseron.md`, "Files").
 //!
 //! The name of the file is the code. Only this user can read the file. It is removed when its session is claimed or has ended; other gateways
-//! remove it some time after its process has died. A breadcrumb gives no access to an app: its contents are only shown to people.
+//! remove it some time after the process of its gateway has died. A breadcrumb gives no access to an app: its contents are only shown to people.
 
 use std::borrow::Cow;
 use std::format;
@@ -20,11 +20,11 @@ use crate::net::{FolderRefused, Home, instance};
 
 /// The version of breadcrumbs that is written and read.
 const VERSION: u32 = 1;
-/// The maximum size of a breadcrumb that is read, in bytes. Our breadcrumbs have less than 1 KiB, since names and ids are bounded.
+/// The maximum size of a breadcrumb that is read, in bytes. Our own breadcrumbs have less than 1 KiB, since names and ids are bounded.
 const LARGEST: usize = 4 * 1024;
 /// The maximum number of files that one sweep reads.
 const MAX_FILES: usize = 1024;
-/// The time for which a breadcrumb is valid, in milliseconds: 24 h. After that its process id may belong to another process.
+/// The time for which a breadcrumb is valid, in milliseconds: 24 h. Later, the process id in the breadcrumb may belong to another process.
 const LIFE_MS: u64 = 24 * 60 * 60 * 1000;
 /// The time for which the breadcrumb of a dead process is kept, in milliseconds: 1 h, during which its code is still recognised.
 const STALE_MS: u64 = 60 * 60 * 1000;
@@ -102,7 +102,7 @@ pub(super) fn sweep(home: &Home, epoch_ms: u64) -> Result<(), TesseronError> {
             && (!found.is_current(epoch_ms) || found.is_stale(epoch_ms))
             && home::is_at(&found.file, &path)
         {
-            // A file that cannot be removed now is found again in the next sweep.
+            // If the file cannot be removed now, the next sweep finds it again.
             let _ = fs::remove_file(&path);
         }
     }

@@ -22,7 +22,7 @@ pub(super) type AnyIo = Box<dyn FrameIo<Error = io::Error> + Send>;
 /// At the app's end the next gateway may connect as soon as the peer has closed the channel, or this transport is closed or dropped. Frames
 /// that are sent after that may be lost.
 ///
-/// `Send` and not `Sync`: a single driver polls it, and the sockets of a runtime need not be `Sync`.
+/// A transport is `Send`, but not `Sync`: a single driver polls it, and the sockets of a runtime need not be `Sync`.
 pub struct TesseronTransport {
     io: AnyIo,
     /// The guard of the app's end: while it exists, no other gateway can connect. `None` at the gateway's end.
@@ -76,7 +76,7 @@ impl TesseronTransport {
         Poll::Ready(Ok(()))
     }
 
-    /// Receives the next frame for the session. Frames for the gate are answered meanwhile.
+    /// Receives the next frame for the session. Frames for the gate that arrive before it are answered.
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
         for _ in 0..MAX_IN_A_ROW {
             ready!(self.poll_reply(cx))?;

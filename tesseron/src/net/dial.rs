@@ -12,7 +12,7 @@ use adapter_io::Error as TransportError;
 /// for the answer to a bind take at most 5 seconds each.
 ///
 /// # Cancel safety
-/// Not cancel safe: the connection is closed, and if the app has already accepted `code`, that code is spent.
+/// Not cancel safe: if the future is dropped, the connection is closed, and if the app has already accepted `code`, that code is spent.
 ///
 /// # Errors
 /// [`adapter_io::Error::Connect`] if there is no valid answer in time, or the Unix socket belongs to another user.
@@ -44,7 +44,7 @@ pub async fn dial<S: Sockets>(
 #[derive(Debug)]
 pub(super) enum Failed {
     Io(io::Error),
-    /// The upgrade was answered with this HTTP status, and this reason if its text is a known one.
+    /// The app refused the upgrade with this HTTP status, and with this reason, if the text of the answer is a known one.
     #[cfg(feature = "websocket")]
     Refused(u16, Option<BindRefused>),
     /// The bind failed.

@@ -33,7 +33,7 @@ pub enum TesseronError {
         /// The error of the system.
         source: io::Error,
     },
-    /// The file that announces a code of this gateway to others was not written.
+    /// A breadcrumb, the file that announces a code of this gateway to other gateways, was not written.
     #[error("cannot write {}: {source}", path.display())]
     Breadcrumb {
         /// The path of the file.
@@ -72,7 +72,7 @@ pub enum TesseronError {
     Transport(#[from] adapter_io::Error),
 }
 
-/// The meaning of a status. An unknown text of an app is not repeated.
+/// The meaning of a status, for people. A text of the app is used only if it is a known one.
 fn meaning(status: u16, refused: Option<BindRefused>) -> &'static str {
     match status {
         400 => "it cannot read the claim code",

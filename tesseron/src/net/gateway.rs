@@ -23,7 +23,7 @@ use protocol_core::session::Close;
 /// A gateway between one MCP client and the apps of this user. A clone is another handle to the same gateway.
 ///
 /// [`Gateway::serve`] serves the agent. Meanwhile call [`Gateway::next_event`] in a loop, and [`Gateway::rescan`] whenever manifests may
-/// have changed, at least every few seconds. `rescan` connects to the apps that have made no code, and reads the codes of all other apps. It
+/// have changed, at least every few seconds. `rescan` connects to the apps that make no codes of their own, and reads the codes of all other apps. It
 /// connects again to an app whose channel has ended and whose manifest still exists, so that the app can resume.
 pub struct Gateway<S: Sockets> {
     sockets: S,
@@ -37,7 +37,7 @@ struct Shared {
     apps: Mutex<Apps>,
     /// `true` once the breadcrumbs of dead gateways were removed.
     has_swept: AtomicBool,
-    /// `true` once the system had no random bytes: codes and tokens that were made after that are not secret.
+    /// `true` once the system has failed to provide random bytes: codes and tokens that were made after that can be guessed.
     unsafe_codes: AtomicBool,
 }
 
@@ -49,7 +49,7 @@ struct Apps {
     channels: BTreeMap<ChannelId, String>,
     /// The app id in the last hello of an instance.
     app_ids: BTreeMap<String, String>,
-    /// The files that announce unclaimed sessions to other gateways.
+    /// The breadcrumbs of unclaimed sessions.
     breadcrumbs: BTreeMap<ChannelId, Breadcrumb>,
     /// The last error of writing a breadcrumb since the last scan.
     unannounced: Option<TesseronError>,
@@ -104,10 +104,10 @@ impl<S: Sockets> Gateway<S> {
         Ok(Self { sockets, bridge, home, shared })
     }
 
-    /// Drives the agent's leg to its end. Then the channels to all apps are closed.
+    /// Drives the agent's leg to its end, and then closes the channels to all apps.
     ///
     /// # Cancel safety
-    /// Not cancel safe: the transport is dropped, the agent's session ends, and the channels to all apps are closed.
+    /// Not cancel safe: if the future is dropped, the transport is dropped, the agent's session ends, and the channels to all apps are closed.
     ///
     /// # Errors
     /// [`adapter_io::Error::Broken`].
@@ -115,7 +115,7 @@ impl<S: Sockets> Gateway<S> {
         drive(self.bridge.leg(Leg::Agent), transport, self.sockets.alarm()).await
     }
 
-    /// The agent's leg, for a transport with several lanes, in place of [`Gateway::serve`]: `http-service` serves it as one session over HTTP.
+    /// The agent's leg. Drive it instead of calling [`Gateway::serve`] if the transport has several lanes; `http-service` serves it as an HTTP session.
     /// The driver must use the clock of the gateway's [`Sockets`]. Dropping the leg ends the agent's session, and closes the channels to all
     /// apps.
     #[must_use]
@@ -128,13 +128,13 @@ impl<S: Sockets> Gateway<S> {
         self.bridge.close(how);
     }
 
-    /// The next event. The gateway has handled it already; the owner may show it. Call this method from one task at a time.
+    /// The next event. The gateway has already handled the event; the caller may show it. Call this method from one task at a time.
     ///
     /// # Cancel safety
     /// Cancel safe: no event is lost.
     ///
     /// # Errors
-    /// [`TesseronError::Random`] once the system has no random bytes: the gateway is closing.
+    /// [`TesseronError::Random`] once the system has failed to provide random bytes; the gateway then closes.
     pub async fn next_event(&self) -> Result<BridgeEvent, TesseronError> {
         let event = self.bridge.next_event().await;
         if self.shared.unsafe_codes.load(Ordering::Relaxed) {
@@ -189,7 +189,7 @@ impl<S: Sockets> Gateway<S> {
         }
     }
 
-    /// Reads the manifests, connects to apps that have made no code, each in a new task, and removes the files of dead processes.
+    /// Reads the manifests, connects to the apps that make no codes of their own, each in a new task, and removes the files of dead processes.
     ///
     /// # Errors
     /// [`TesseronError::Folder`] for a folder that does not belong to this user.
@@ -205,10 +205,10 @@ impl<S: Sockets> Gateway<S> {
             match read {
                 Ok(instance) if instance.claim.is_some() => advertised.extend(self.advertise(&instance)),
                 Ok(instance) if !instance.hello_handled_by_host => self.dial_once(instance),
-                // The app waits for a bind, but its manifest has no code for the bind.
+                // The app requires a bind, but its manifest has no code for it.
                 Ok(_) => {}
                 Err(refused) => {
-                    // A manifest that cannot be removed now is found again by the next scan.
+                    // If the manifest cannot be removed now, the next scan finds it again.
                     let _ = refused.remove_if_dead();
                     scan.refused.push(refused);
                 }
@@ -231,7 +231,7 @@ impl<S: Sockets> Gateway<S> {
             app_name: instance.app_name.clone(),
             instance_id: instance.id.clone(),
             minted_at: claim.minted_at,
-            // `u64::MAX` stands for a code that does not expire.
+            // `u64::MAX` means that the code does not expire.
             expires_at: Some(claim.expires_at).filter(|at| *at != u64::MAX),
         })
     }

@@ -53,16 +53,16 @@ impl Home {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FolderRefused {
-    /// It is not a folder.
+    /// The path is not that of a folder.
     #[error("it is no folder")]
     NotAFolder,
-    /// It belongs to another user.
+    /// The folder belongs to another user.
     #[error("it belongs to somebody else")]
     Foreign,
     /// Other users have access. Contains its permissions.
     #[error("it is open to others (mode {0:o}, should be 700)")]
     Open(u32),
-    /// It cannot be created or read.
+    /// The folder cannot be created or read.
     #[error(transparent)]
     System(#[from] io::Error),
 }
@@ -79,7 +79,7 @@ pub(super) fn make_private_folder(path: &Path) -> Result<(), TesseronError> {
 
 /// All permissions of other users.
 const OTHERS: u32 = 0o077;
-/// The permissions of other users to write.
+/// The permissions to write of other users.
 pub(super) const WRITABLE: u32 = 0o022;
 
 /// Checks that `path` is a folder, belongs to this user, and has none of `permissions`. A symbolic link is refused.
@@ -113,7 +113,7 @@ pub(super) fn mode(file: &fs::Metadata) -> u32 {
     return if file.is_dir() { 0o700 } else { 0o600 };
 }
 
-/// Returns `true` if a process is alive, or if that cannot be known.
+/// Returns `true` if a process is alive, or if the system does not report this.
 pub(super) fn is_alive(process: u32) -> bool {
     #[cfg(unix)]
     {
@@ -167,7 +167,7 @@ impl PrivateFile {
     /// Writes the file with these bytes.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let new_file = self.path.with_extension("new");
-        // The names of temporary files are unique, so an existing file of this name was left by a process that has died.
+        // The names of temporary files are unique, so a process that has died has left an existing file of this name.
         let _ = fs::remove_file(&new_file);
         let written = create(&new_file, bytes).and_then(|file| fs::rename(&new_file, &self.path).map(|()| file));
         if written.is_err() {

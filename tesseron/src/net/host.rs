@@ -1,4 +1,4 @@
-//! The state that an app's listener, its task and its channels share: the claim, its manifest, and accepted channels.
+//! The state that an app's listener, its task and its channels share: the claim, the manifest, and accepted channels.
 
 use core::future::poll_fn;
 use core::pin::pin;
@@ -67,7 +67,7 @@ impl<S: Sockets> Sources for S {
     }
 }
 
-/// The host of an app, shared.
+/// The host of an app, shared by its listener, its task and its channels.
 pub(super) struct Shared {
     sources: Box<dyn Sources>,
     address: Address,
@@ -90,7 +90,7 @@ struct State {
     shown: Option<ClaimCode>,
     /// Connections that are not accepted as channels yet.
     diallers: BTreeMap<Place, Dialling>,
-    /// `true` once no connection is accepted any longer.
+    /// `true` once no more connections are accepted.
     over: bool,
     /// The task that accepts connections.
     task: Option<Waker>,
@@ -129,7 +129,7 @@ impl State {
 /// The maximum number of stored wakers, some of whose tasks may no longer wait.
 const MAX_WAITING: usize = 1024;
 
-/// Stores `waker`, which the next change wakes. Releases the lock before it runs code of a waker.
+/// Stores `waker`, which the next change wakes. The lock is released before code of a waker runs.
 fn wait(mut state: MutexGuard<'_, State>, waker: Waker) {
     let too_many = if state.waiting.len() < MAX_WAITING { Vec::new() } else { core::mem::take(&mut state.waiting) };
     let known = state.waiting.iter().any(|waiting| waiting.will_wake(&waker));
@@ -299,7 +299,7 @@ impl Shared {
             let mut random = Random::of(&*self.sources);
             state.host.handle_closed(channel, now, epoch_ms, &mut |bytes| random.fill(bytes));
             if let Err(error) = random.check() {
-                // A code that was not made of random bytes must not be shown.
+                // A code that was not made from random bytes must not be shown.
                 state.error_to_report = Some(error);
                 state.end();
             }
@@ -350,7 +350,7 @@ impl Shared {
     }
 }
 
-/// A connection in the backlog. Dropping it removes it from there.
+/// A connection in the backlog. Dropping this removes the connection from the backlog.
 pub(super) struct Dialler {
     shared: Arc<Shared>,
     place: Place,

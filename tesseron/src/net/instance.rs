@@ -35,11 +35,11 @@ pub struct Instance {
     pub id: String,
     /// The name of the app for people, without control characters.
     pub app_name: String,
-    /// The time of its start, in milliseconds since 1970.
+    /// The time when the app was started, in milliseconds since 1970.
     pub added_at: u64,
-    /// The id of its process.
+    /// The id of the app's process.
     pub process: Option<u32>,
-    /// The address that it listens on.
+    /// The address that the app listens on.
     pub address: Address,
     /// `true` if the app has made its own claim and waits for a bind with its code.
     pub hello_handled_by_host: bool,
@@ -194,19 +194,19 @@ pub enum RefusedFor {
     /// A member is missing or has another type.
     #[error("it is malformed")]
     Malformed,
-    /// Its id is not the name of the file, or has characters other than letters, digits, `_`, `-` and `.`.
+    /// The id is not the name of the file, or has characters other than letters, digits, `_`, `-` and `.`.
     #[error("its id is not the name of the file")]
     Id,
-    /// Its name is empty, has over 256 bytes, or a control character.
+    /// The name of the app is empty, has over 256 bytes, or has a control character.
     #[error("its name is unfit to be shown")]
     Name,
-    /// Its claim has an invalid code, session id or token.
+    /// The claim has an invalid code, session id or token.
     #[error("its claim is malformed")]
     Claim,
-    /// Its URL does not lead to this machine.
+    /// The URL does not lead to this machine.
     #[error(transparent)]
     NotLoopback(#[from] NotLoopback),
-    /// The path of its socket is not absolute, has over 103 bytes, or contains `..` or a control character.
+    /// The path of the socket is not absolute, has over 103 bytes, or contains `..` or a control character.
     #[error("its path is unfit for a socket")]
     Path,
     /// The process that wrote it is dead.
@@ -242,7 +242,7 @@ fn read(path: &Path) -> Result<Instance, ManifestRefused> {
 
 /// Reads a regular file that only this user can have written, of at most `largest` bytes.
 pub(super) fn read_file(path: &Path, largest: usize) -> Result<(File, Vec<u8>), RefusedFor> {
-    // Checked before opening, since opening a pipe or a device may have effects. A link is not followed.
+    // The kind of the file is checked before it is opened, since opening a pipe or a device may have effects. A link is not followed.
     if !fs::symlink_metadata(path)?.is_file() {
         return Err(RefusedFor::NotAFile);
     }
@@ -280,7 +280,7 @@ fn parse(bytes: &[u8], id: &str) -> Result<Instance, RefusedFor> {
         Transport::Uds { .. } => return Err(RefusedFor::Path),
     };
     let claim = document.host_minted_claim.map(|claim| claim.read().ok_or(RefusedFor::Claim)).transpose()?;
-    // Checked last, so that only a valid manifest is ever removed as dead.
+    // The process is checked last, so that only a valid manifest can be removed as that of a dead process.
     if let Some(process) = document.pid.filter(|process| !home::is_alive(*process)) {
         return Err(RefusedFor::Dead(process));
     }

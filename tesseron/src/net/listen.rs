@@ -73,7 +73,7 @@ impl Default for ClaimMode {
 /// Listens for gateways, and writes a manifest.
 ///
 /// # Cancel safety
-/// Cancel safe: if the future is dropped, nothing listens and there is no manifest.
+/// Cancel safe: if the future is dropped, no listener and no manifest remain.
 ///
 /// # Errors
 /// [`TesseronError::AppName`], [`TesseronError::NoHome`], [`TesseronError::Folder`], [`adapter_io::Error::Listen`],
@@ -155,14 +155,14 @@ impl TesseronListener {
     ///
     /// # Errors
     /// [`adapter_io::Error::Accept`] if a connection could not be accepted, [`TesseronError::Manifest`] if the manifest could not be
-    /// written. Both may succeed later. [`TesseronError::Random`] if no new code can be made; no connection is accepted any longer then.
-    /// After that, and once the runtime has ended, [`adapter_io::Error::Accept`] each time.
+    /// written; a later call may succeed. [`TesseronError::Random`] if no new code can be made; then no more connections are accepted.
+    /// After that, and once the runtime has ended, every call returns [`adapter_io::Error::Accept`].
     pub async fn accept(&self) -> Result<TesseronTransport, TesseronError> {
         poll_fn(|cx| self.shared.poll_accept(cx)).await
     }
 
     /// Waits for the next code to show to a person: first the current code, then each new code. `None` in [`ClaimMode::GatewayMinted`], and
-    /// once no connection is accepted any longer.
+    /// once no more connections are accepted.
     ///
     /// # Cancel safety
     /// Cancel safe: a code that was not returned is returned by the next call.

@@ -48,8 +48,7 @@ pub use instance::{Address, Instance, ManifestRefused, RefusedFor};
 pub use listen::{Binding, ClaimMode, TesseronListener, TesseronOptions, listen};
 pub use url::{LoopbackUrl, NotLoopback};
 
-/// The maximum time for writing the answer to an upgrade (at the app), and for connecting, with the upgrade on a WebSocket (at the
-/// gateway).
+/// The maximum time at the app for writing the answer to an upgrade, and at the gateway for connecting, on a WebSocket with the upgrade.
 const IO_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The maximum length of a line before a Unix socket is bound, in bytes.

@@ -44,11 +44,11 @@ mod linux {
     /// sockets, the users in later lines stay unknown.
     const LARGEST: u64 = 32 * 1024 * 1024;
 
-    /// The number of times that a table is read until all sockets are found. Reading a table is not atomic: sockets that are opened and closed
-    /// meanwhile can hide other ones.
+    /// The maximum number of times that a table is read, until all sockets are found. Reading a table is not atomic: sockets that are opened and
+    /// closed meanwhile can hide other ones.
     const PASSES: usize = 2;
 
-    /// The number for all users that this user namespace does not map.
+    /// The user id that stands for all users that this user namespace does not map.
     const OVERFLOW: u32 = 65534;
 
     /// Returns `true` if this system reports which user has connected.
@@ -64,7 +64,7 @@ mod linux {
         for _ in 0..PASSES {
             for table in [TABLE, TABLE_OF_IPV6] {
                 if let (true, Ok(table)) = (wanted.is_incomplete(), File::open(table)) {
-                    // The sockets found before an unreadable line are still used.
+                    // The sockets that were found before an error are used.
                     let _ = wanted.read(BufReader::new(table.take(LARGEST)));
                 }
             }
@@ -82,7 +82,7 @@ mod linux {
     impl Socket {
         pub(super) fn peer(self, this_user: u32) -> Option<Peer> {
             match self {
-                // No process has the socket any longer, so its user is unknown.
+                // No process has the socket any longer, so the connection has ended.
                 Self { inode: 0, .. } => None,
                 Self { user, .. } if user != this_user => Some(Peer::OtherUser(user)),
                 Self { user: OVERFLOW, .. } => Some(Peer::Unknown),

@@ -1,4 +1,4 @@
-//! The upgrade of a TCP connection to a WebSocket, at both ends of it.
+//! The upgrade of a TCP connection to a WebSocket, at both ends.
 
 use core::future::poll_fn;
 use std::format;
@@ -28,7 +28,7 @@ fn invalid(why: impl Into<std::boxed::Box<dyn core::error::Error + Send + Sync>>
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-/// Reads a head, and returns it with the bytes that followed.
+/// Reads a head, and returns it with the bytes that were read after it.
 async fn read_head<B: StreamIo<S>, S, H: TryParse>(stream: &mut S) -> io::Result<(H, Vec<u8>)> {
     let mut read = Vec::new();
     let mut piece = [0; READ_BYTES];
@@ -94,7 +94,7 @@ pub(super) async fn accept<B: StreamIo<S>, S>(mut stream: S, request: UpgradeReq
     Ok(WebSocket::server(stream, request.after))
 }
 
-/// Refuses a gateway, with the reason if it has an HTTP status.
+/// Refuses a gateway: sends the reason, if it has an HTTP status.
 pub(super) async fn refuse<B: StreamIo<S>, S>(stream: &mut S, refused: BindRefused) -> io::Result<()> {
     let status = refused.http_status().ok_or(io::ErrorKind::PermissionDenied)?;
     let why = refused.to_string();
@@ -164,6 +164,6 @@ fn upgrades(answer: &Answer, key: &str) -> bool {
         && header("Connection").split(',').any(|option| option.trim().eq_ignore_ascii_case("upgrade"))
         && header("Sec-WebSocket-Accept") == derive_accept_key(key.as_bytes())
         && header(PROTOCOL) == SUBPROTOCOL
-        // No extension was offered.
+        // No extension was offered, so none may be selected.
         && !headers.contains_key("Sec-WebSocket-Extensions")
 }

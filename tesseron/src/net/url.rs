@@ -15,7 +15,7 @@ pub struct LoopbackUrl {
     /// The number of bytes of `url` before its path.
     authority_end: usize,
     port: u16,
-    /// `None` is `localhost`.
+    /// `None` for `localhost`.
     address: Option<IpAddr>,
 }
 
@@ -69,7 +69,7 @@ impl LoopbackUrl {
         self.address.map_or_else(|| vec![here(Ipv4Addr::LOCALHOST.into()), here(Ipv6Addr::LOCALHOST.into())], |one| vec![here(one)])
     }
 
-    /// The host in a request.
+    /// The value of the header `Host` in a request.
     #[cfg(feature = "websocket")]
     pub(super) fn authority(&self) -> &str {
         self.url.get(SCHEME.len()..self.authority_end).unwrap_or_default()

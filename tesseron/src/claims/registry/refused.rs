@@ -82,7 +82,7 @@ pub enum ResumeRefused {
 }
 
 impl ResumeRefused {
-    /// The JSON-RPC error for the resume. It does not tell an attacker which part was wrong.
+    /// The JSON-RPC error for the resume. It is the same for each reason, so that an attacker does not learn which part was wrong.
     #[must_use]
     pub fn error(self) -> RpcError {
         match self {

@@ -293,7 +293,7 @@ fn a_manifest_cannot_take_a_session_that_is_not_its_own() {
     }
     assert_eq!(gateway.registry.route("ledger"), Some(channel));
 
-    // Nor a session whose app is disconnected.
+    // A session whose app is disconnected cannot be taken, either.
     gateway.registry.handle_closed(channel, at(0));
     assert_eq!(gateway.bound(&manifest("s_host", "guess"), "ledger").unwrap_err(), HelloRefused::SessionTaken);
     let (back, admission) = gateway.bound(&claim, "ledger").unwrap();
@@ -476,7 +476,7 @@ fn item_109_bug_11_the_late_end_of_an_old_channel_does_not_end_the_session() {
     assert_eq!(gateway.registry.route("ledger"), Some(new));
     assert_eq!(gateway.registry.poll_timeout(), None);
 
-    // The same with an app whose session of the manifest was bound twice.
+    // The same for an app that was bound twice with the session of its manifest.
     let claim = manifest("s_host", "token");
     let (old, _) = gateway.bound(&claim, "notes").unwrap();
     let (new, admission) = gateway.bound(&claim, "notes").unwrap();
