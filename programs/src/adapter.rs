@@ -24,7 +24,7 @@ pub type End = Box<dyn FrameIo<Error = io::Error> + Send>;
 
 /// The functions of an adapter, with the same names for every runtime.
 pub trait Adapter: Clone + Send + Sync + 'static {
-    /// The name of its crate.
+    /// The name of the adapter's crate.
     const NAME: &'static str;
 
     /// Runs a program on the runtime, with `threads` threads for its tasks; `None` for the runtime's default. Tasks that still run at the
@@ -34,7 +34,7 @@ pub trait Adapter: Clone + Send + Sync + 'static {
     /// The runtime that Tesseron uses.
     type Sockets: Sockets + TimedRuntime;
 
-    /// Its sockets, and its clock, which starts now.
+    /// The sockets of the adapter, with a clock that starts now.
     fn sockets(&self) -> Self::Sockets;
 
     /// The runtime that tasks start on.
@@ -49,48 +49,48 @@ pub trait Adapter: Clone + Send + Sync + 'static {
     /// Cancel safe: a new call waits for the whole span.
     fn sleep(&self, span: Duration) -> BoxFuture<'static, ()>;
 
-    /// `serve`.
+    /// Calls the adapter's `serve`.
     fn serve(&self, service: Arc<Service>, transport: End) -> Link;
 
-    /// `serve_as`.
+    /// Calls the adapter's `serve_as`.
     fn serve_as(&self, service: Arc<Service>, config: Config, transport: End) -> Link;
 
-    /// `connect`.
+    /// Calls the adapter's `connect`.
     fn connect(&self, client: Arc<dyn Client>, config: Config, transport: End) -> Link;
 
-    /// `http_connect`.
+    /// Calls the adapter's `http_connect`.
     ///
     /// # Errors
-    /// The same as of the adapter's function.
+    /// As the adapter's function.
     fn http_connect(&self, client: Arc<dyn Client>, config: Config, server: HttpServerAddress) -> Result<Link, Error>;
 
-    /// `stdio`.
+    /// Calls the adapter's `stdio`.
     fn stdio(&self) -> End;
 
-    /// `stdout_unread`.
+    /// Calls the adapter's `stdout_unread`.
     ///
     /// # Cancel safety
-    /// As cancel safe as the adapter's function.
+    /// Cancel safe if the adapter's function is.
     fn stdout_unread(&self) -> BoxFuture<'static, ()>;
 
-    /// `child`.
+    /// Calls the adapter's `child`.
     ///
     /// # Errors
-    /// The same as of the adapter's function.
+    /// As the adapter's function.
     fn child(&self, command: Command) -> Result<(End, Exit), Error> {
         self.child_with_grace(command, Duration::from_secs(5))
     }
 
-    /// `child`, with `grace` for the process to exit at the end.
+    /// Calls the adapter's `child`, with `grace` as the time for the process to exit.
     ///
     /// # Errors
-    /// The same as of the adapter's function.
+    /// As the adapter's function.
     fn child_with_grace(&self, command: Command, grace: Duration) -> Result<(End, Exit), Error>;
 
-    /// `duplex`.
+    /// Calls the adapter's `duplex`.
     fn duplex(&self, bytes: usize) -> (End, End);
 
-    /// One end of such a pair, and blocking access to the bytes at the other end. Dropping the writer ends its direction.
+    /// Returns one end of a `duplex`, and blocking access to the bytes at the other end. Dropping the writer ends its direction.
     fn duplex_with_bytes(&self, bytes: usize) -> (End, Box<dyn Read + Send>, Box<dyn Write + Send>);
 
     /// Connects to an address.
@@ -102,10 +102,10 @@ pub trait Adapter: Clone + Send + Sync + 'static {
     /// Listens on an address.
     ///
     /// # Cancel safety
-    /// Cancel safe: nothing listens until it returns.
+    /// Cancel safe: if the future is dropped, no listener remains.
     fn listen(&self, place: Place) -> BoxFuture<'static, Result<Listener, Error>>;
 
-    /// `http_listen_with`.
+    /// Calls the adapter's `http_listen_with`.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing listens until it returns.
@@ -116,16 +116,16 @@ pub trait Adapter: Clone + Send + Sync + 'static {
         limits: ConnectionLimits,
     ) -> BoxFuture<'static, Result<HttpListener, Error>>;
 
-    /// `tesseron_listen`.
+    /// Calls the adapter's `tesseron_listen`.
     ///
     /// # Cancel safety
-    /// As cancel safe as the adapter's function.
+    /// Cancel safe if the adapter's function is.
     fn tesseron_listen(&self, options: TesseronOptions) -> BoxFuture<'static, Result<TesseronListener, tesseron::TesseronError>>;
 
-    /// `tesseron_dial`.
+    /// Calls the adapter's `tesseron_dial`.
     ///
     /// # Cancel safety
-    /// As cancel safe as the adapter's function.
+    /// Cancel safe if the adapter's function is.
     fn tesseron_dial(
         &self,
         instance: &Instance,
@@ -144,7 +144,7 @@ pub enum Place {
 
 /// A listener of either kind.
 pub struct Listener {
-    /// The address that it listens on, in the form that [`Place`] takes.
+    /// The address of the listener, in the form that [`Place`] takes.
     pub address: String,
     /// Accepts the next connection.
     pub accept: Box<dyn Fn() -> BoxFuture<'static, Result<End, Error>> + Send + Sync>,
@@ -183,7 +183,7 @@ macro_rules! boxed {
 /// Waits for the first of two futures; if both are ready, returns the value of `one`.
 ///
 /// # Cancel safety
-/// As cancel safe as both futures, which are dropped with it.
+/// Cancel safe if both futures are; dropping it drops both.
 pub async fn first<T>(one: impl Future<Output = T>, other: impl Future<Output = T>) -> T {
     let (mut one, mut other) = (pin!(one), pin!(other));
     poll_fn(|cx| match one.as_mut().poll(cx) {
@@ -196,7 +196,7 @@ pub async fn first<T>(one: impl Future<Output = T>, other: impl Future<Output = 
 /// Runs `future` as a task and waits for it. A panic of the task is resumed here.
 ///
 /// # Cancel safety
-/// Not cancel safe: the task goes on, and its value is lost.
+/// Not cancel safe: if the future is dropped, the task goes on, and its value is lost.
 pub async fn task<T: Send + 'static>(runtime: &dyn Runtime, future: impl Future<Output = T> + Send + 'static) -> T {
     start(runtime, future).await
 }

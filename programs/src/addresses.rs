@@ -1,4 +1,4 @@
-//! URLs that a server asks to open: how they are shown and opened.
+//! Showing and opening the URLs that a server asks to open.
 
 use std::collections::VecDeque;
 use std::process::{Command, Stdio};
@@ -20,7 +20,7 @@ const OPENER: &[&str] = &["rundll32", "url.dll,FileProtocolHandler"];
 #[cfg(not(any(windows, target_os = "macos")))]
 const OPENER: &[&str] = &["xdg-open"];
 
-/// The maximum number of URLs that are opened in one call, since with `--accept` no person limits it.
+/// The maximum number of URLs that are opened in one call, since with `--accept` no person limits the number.
 const MAX_OPENED: usize = 16;
 
 /// The maximum number of accepted URLs that are remembered until the server reports that the user has finished.
@@ -30,7 +30,7 @@ const MAX_REMEMBERED: usize = 64;
 pub(super) struct Addresses {
     display: Arc<Display>,
     opened: AtomicUsize,
-    /// The ids of those that are not finished, with their hosts, oldest first.
+    /// The ids of the URLs at which the user has not finished, with their hosts, oldest first.
     agreed: Mutex<VecDeque<(String, String)>>,
 }
 
@@ -70,10 +70,10 @@ impl Addresses {
         if self.opened.fetch_add(1, Ordering::Relaxed) >= MAX_OPENED {
             return Err(format!("{MAX_OPENED} were, which is the most for one call"));
         }
-        let [program, before @ ..] = OPENER else { return Err("nothing opens addresses on this system".to_owned()) };
+        let [program, before @ ..] = OPENER else { return Err("no program is known that opens addresses on this system".to_owned()) };
         let mut command = Command::new(program);
         command.args(before).arg(&open.url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        // In a process group of its own, so that the browser survives the end of the call and a Ctrl-C.
+        // The opener gets a process group of its own, so that the browser survives the end of the call and a Ctrl-C.
         let mut opener = apart(command).spawn().map_err(|error| format!("{program}: {error}"))?;
         let display = Arc::clone(&self.display);
         thread::spawn(move || match opener.wait() {

@@ -67,7 +67,7 @@ impl Answers {
         let consent = match forms {
             Some(Forms::Accept) => Some(Consent::Accept),
             Some(Forms::Decline) => Some(Consent::Decline),
-            // `--answer` is only for forms, and not consent to open a URL.
+            // `--answer` fills in forms, and gives no consent to open a URL.
             Some(Forms::Content(_)) | None => None,
         };
         Self {
@@ -110,7 +110,7 @@ impl Answers {
     }
 }
 
-/// Shows whether an answer is still needed.
+/// A flag that is `true` while an answer is needed.
 struct Wanted(Arc<AtomicBool>);
 
 impl Default for Wanted {
@@ -130,7 +130,7 @@ impl Drop for Gone {
     fn drop(&mut self) {
         self.wanted.0.store(false, Ordering::Release);
         if !self.answered && !self.display.is_over() {
-            self.display.print("call: the question is settled; press Enter to go on");
+            self.display.print("call: the answer is no longer needed; press Enter to go on");
         }
     }
 }
@@ -243,7 +243,7 @@ impl Client for Answers {
     }
 }
 
-/// One of a bounded number of commands that run at once, since a server may send any number of sampling requests.
+/// The place of one running command. The number of places is bounded, since a server may send any number of sampling requests.
 struct Place(Arc<AtomicUsize>);
 
 impl Place {
@@ -269,7 +269,7 @@ fn run(command: &str, input: String) -> impl Future<Output = Result<String, Stri
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
         let running = Running(Arc::new(Mutex::new(child)));
         if let Some(mut stdin) = stdin {
-            // On a separate thread, since a command may write its answer before it has read its input, or never read it.
+            // Written by a separate thread, since a command may write its answer before it has read its input, or never read the input.
             thread::spawn(move || stdin.write_all(input.as_bytes()));
         }
         let ended = Arc::clone(&running.0);
@@ -289,7 +289,7 @@ struct Running(Arc<Mutex<Child>>);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // If it is locked, the command has closed its stdout and is about to exit. Children of the shell end at their next write to the
+        // If the child is locked, the command has closed its stdout and is about to exit. Children of the shell end at their next write to the
         // pipe.
         if let Ok(mut child) = self.0.try_lock() {
             let _ = child.kill();

@@ -19,13 +19,13 @@ use tesseron::net::{Binding, ClaimMode, TesseronOptions};
 use super::status::{self, complain};
 use crate::adapter::Place;
 
-/// The hidden first flag that turns `call` into `tools`, with which it starts its own server.
+/// The hidden first flag that makes the program `call` behave as `tools`. With it `call` starts its own program as the server.
 pub(super) const SERVE_TOOLS: &str = "--serve-tools";
 
 const TOOLS_HELP: &str = "\
 Without --tcp, --http, --unix or --tesseron it serves MCP on stdin and stdout, one JSON message in each
 line; stdout has nothing else. At the end of stdin it answers the requests that it has read, for at most the time of
---linger, and exits; at once if its stdout is closed, too. After a Ctrl-C or SIGTERM it accepts no more
+--linger, and exits; if its stdout is closed, too, it exits at once. After a Ctrl-C or SIGTERM it accepts no more
 clients and lets running calls finish within the grace; then it cancels and answers the remaining ones. A
 second Ctrl-C or SIGTERM ends it at once. In each case cancelled calls have 0.3 seconds to clean up, and
 their lines of the audit are written.
@@ -33,10 +33,11 @@ their lines of the audit are written.
 With --partial-on-progress each update of progress contains the partial result, so that a client that
 cancels has it, too: after a cancel MCP allows no further message about the call.
 
-The revision 2026-07-28 of MCP has no handshake, and is served beside the older ones; --era modern serves it
-alone, --era legacy not at all. In this revision a tool that asks ends its request, and runs again from its
-first line when the client sends the request again with the answer. Another process may serve that request if
-both have the same --seal-key. Without it, each process has a key of its own.
+The revision 2026-07-28 of MCP has no handshake, and is served beside the older ones; with --era modern only
+this revision is served, with --era legacy only the older ones. In this revision the input request of a tool
+ends the request of the client, and the tool runs again from its first line when the client sends the request
+again with the answer. Another process may serve that second request if both have the same --seal-key. Without
+this flag, each process has a key of its own.
 
 With --tesseron the same tools are the actions of a Tesseron app, with a resource `clock` that can be
 subscribed. It listens on a WebSocket of this machine, or with --unix on a socket in the home. A manifest
@@ -47,8 +48,8 @@ reconnects.
 
 Other users of this machine cannot reach the socket in the home. On a WebSocket they are refused if the
 system identifies the user of a connection, as Linux does; otherwise the code keeps them out, and each
-wrong code delays the next ones, by 2 seconds at most. With --gateway-claims there is no code, so on a
-WebSocket it needs --any-user.
+wrong code delays the next ones, by 2 seconds at most. With --gateway-claims the app has no code, so on
+a WebSocket of another system --any-user is needed as well.
 
 Each line of the audit FILE is about one call: tool, outcome (ok, error, cancelled, timeout), done,
 steps, and the partial result of a call that was cut short.
@@ -88,7 +89,7 @@ pub(super) struct ToolsLine {
     /// Keep the manifest below DIR instead of the home of the user.
     #[arg(long, value_name = "DIR", requires = "tesseron")]
     home: Option<PathBuf>,
-    /// Be the app ID: a small letter, then small letters, digits and _ [default: tools].
+    /// Use ID as the id of the app: a small letter, then small letters, digits and _ [default: tools].
     #[arg(long, value_name = "ID", requires = "tesseron")]
     app_id: Option<String>,
     /// End a call that takes longer than S seconds, as in 1.5.
@@ -106,7 +107,7 @@ pub(super) struct ToolsLine {
     /// Serve the revisions of MCP of this ERA: legacy, modern or auto, which is both.
     #[arg(long, value_name = "ERA", value_parser = era, default_value = "auto", conflicts_with = "tesseron")]
     pub(super) era: Era,
-    /// Seal what is between two rounds of a call with the key in FILE, 64 hex digits, so that each process with this key can go on from it.
+    /// Seal the state between two rounds of a call with the key in FILE, 64 hex digits, so that any process with this key can continue the call.
     #[arg(long, value_name = "FILE", conflicts_with = "tesseron")]
     pub(super) seal_key: Option<PathBuf>,
     /// Append one line of JSON for each call to FILE.
@@ -117,7 +118,7 @@ pub(super) struct ToolsLine {
 const GATEWAY_HELP: &str = "\
 It serves MCP on stdin and stdout, one JSON message in each line, or with --tcp to one client after the
 other. At the end of stdin it answers the requests that it has read, for at most the time of --linger,
-and exits; at once if its stdout is closed, too.
+and exits; if its stdout is closed, too, it exits at once.
 
 With --http the client connects over Streamable HTTP. There is one session at a time: a client that opens
 one ends the session before it, since an app has one gateway.
@@ -142,13 +143,13 @@ struct GatewayLine {
     /// Listen on ADDR, as in 127.0.0.1:7777, instead of stdin; port 0 picks one. The address goes to stderr.
     #[arg(long, value_name = "ADDR")]
     tcp: Option<String>,
-    /// Serve HTTP on ADDR; otherwise as --tcp.
+    /// Listen on ADDR as with --tcp, and serve over HTTP.
     #[arg(long, value_name = "ADDR", conflicts_with = "tcp")]
     http: Option<String>,
     /// Find the manifests below DIR instead of the home of the user.
     #[arg(long, value_name = "DIR")]
     home: Option<PathBuf>,
-    /// Which tools to list: `dynamic` is one for each action, `meta` those of the gateway [default: both].
+    /// List these tools: `dynamic` is one for each action, `meta` is those of the gateway itself, `both` is all [default: both].
     #[arg(long, value_name = "MODE", value_parser = surface)]
     surface: Option<Surface>,
     /// Seconds in which an app that has disconnected may resume its session; 0 is never [default: 14400].
@@ -186,8 +187,8 @@ in one call, and only http and https. --answer agrees to no address. If an error
 are opened first, they are shown and not opened.
 
 The server is first asked for its revisions. If it does not answer within 10 seconds, it is taken for an
-old one; if it exits or disconnects, it is started once more, or connected to once more. With --era legacy
-it is not asked, for servers that fail at this request.
+old one; if it exits or disconnects, call starts it, or connects to it, once more. --era legacy is for
+servers that fail at this request: it is then not sent.
 
 Ctrl-C and SIGTERM cancel the call and print the last progress. Afterwards a server that call has started
 should exit at the end of its stdin. If it does not within 2 seconds, it gets SIGTERM, and half a second
@@ -302,7 +303,7 @@ pub enum Listen {
     Tesseron(AppWish),
 }
 
-/// The Tesseron app to be.
+/// The Tesseron app that `tools` is to be.
 #[derive(Clone, Debug)]
 pub struct AppWish {
     /// The id of the app.
@@ -448,7 +449,7 @@ pub(super) fn gateway(
     let variable = |name: &str| environment(name).and_then(|value| value.into_string().ok());
     // An invalid value in the environment is ignored, with a warning.
     let ignored = |name: &str, value: &str| {
-        complain("gateway", format_args!("{name}={value} makes no sense and is ignored"), status::USAGE);
+        complain("gateway", format_args!("{name}={value} is invalid and is ignored"), status::USAGE);
     };
     let from_environment = || {
         let value = variable("TESSERON_TOOL_SURFACE")?;
@@ -508,7 +509,7 @@ fn understand(line: CallLine) -> Result<CallWish, String> {
         return Err(format!("there is nothing that {word:?} could mean here"));
     }
     if let Some(folder) = &line.save {
-        // Created before the call, so that an error is not found only when there is a result to save.
+        // Created before the call, so that an error is reported before there is a result that cannot be saved.
         std::fs::create_dir_all(folder).map_err(|error| format!("--save {}: {error}", folder.display()))?;
     }
     Ok(CallWish {
@@ -566,14 +567,14 @@ fn stream_server(tcp: Option<String>, unix: Option<PathBuf>, command: Vec<OsStri
     Ok(StreamServer::Child(child))
 }
 
-/// The same command, to start its program, perhaps not for the first time.
+/// A copy of the command, so that its program can be started more than once.
 pub(super) fn start_of(command: &Command) -> Command {
     let mut start = Command::new(command.get_program());
     start.args(command.get_args());
     apart(start)
 }
 
-/// Puts a process into a group of its own, so that a Ctrl-C on the terminal does not end the server before the cancel is sent to it.
+/// Puts a process into a group of its own, so that a Ctrl-C on the terminal does not end a server before it gets the cancel.
 #[cfg(unix)]
 pub(super) fn apart(mut child: Command) -> Command {
     use std::os::unix::process::CommandExt;

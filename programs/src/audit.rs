@@ -112,8 +112,8 @@ pub(crate) struct Watch {
 impl Watch {
     /// Runs `work`, the handler of the call.
     ///
-    /// If the call is cut short, its line is written after its handler had a chance to clean up, without waiting for one that ignores the
-    /// cancel.
+    /// If the call is cut short, its line is written after the next poll of the handler, in which it can clean up. A handler that ignores the cancel
+    /// is not waited for.
     pub(crate) async fn over<T>(mut self, work: impl Future<Output = Result<T, ToolError>>) -> Result<T, ToolError> {
         let mut work = pin!(work);
         let context = self.context.clone();
@@ -151,7 +151,7 @@ impl Watch {
 impl Drop for Watch {
     /// A handler may be dropped by the end of the program, by the end of its grace, or by a panic.
     fn drop(&mut self) {
-        // The handler runs again with the answers, and has a record of its own then.
+        // The handler will run again with the answers, and that run has a record of its own.
         if self.context.will_run_again() {
             return;
         }

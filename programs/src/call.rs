@@ -101,14 +101,14 @@ impl Calling {
     }
 }
 
-/// Prints why the server cannot be reached, and returns the exit status.
+/// Prints the reason why the server cannot be reached, and returns the exit status.
 pub fn cannot_reach(error: impl fmt::Display) -> u8 {
     complain("call", error, status::NO_SERVER)
 }
 
 /// Makes the call over an open connection, and closes the connection. Returns the exit status.
 ///
-/// `end` drives the connection, or waits for its end, and returns the reason of the end. `child` is the server, if it was started for this
+/// `end` drives the connection, or waits for its end, and returns the reason for the end. `child` is the server, if it was started for this
 /// call.
 pub(super) async fn run<F, C>(
     calling: Calling,
@@ -145,7 +145,7 @@ where
 
     // Queued output, such as a cancel, is still written, unless the server does not read it.
     peer.close(Close::Now);
-    // A started server should exit by itself now; if it does not, it is sent SIGTERM and then killed. Ctrl-C skips to the next step.
+    // A server that was started should exit by itself now. If it does not, SIGTERM and then SIGKILL are sent to it. Ctrl-C skips to the next step.
     for (span, step) in [(PATIENCE, StartedServer::terminate as fn(&_)), (LAST_PATIENCE, StartedServer::kill)] {
         let mut patience = pin!(in_thread(move || thread::sleep(span)));
         let has_ended = poll_fn(|task| {
@@ -167,7 +167,7 @@ where
                 let why = format!("the server refused the handshake: {}", explained(&error));
                 return complain("call", why, status::NO_SERVER);
             }
-            // The session reports the end at once; the exit status of the server is included only if it is known soon.
+            // The session reports the end at once. The exit status of the server may follow, and is included if it is known soon.
             let why = match ended {
                 Some(why) => why,
                 None => peer.closed().await.to_string(),
@@ -180,7 +180,7 @@ where
 /// The time within which a server should exit after the call.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The time within which it should exit after SIGTERM.
+/// The time within which a server should exit after SIGTERM.
 const LAST_PATIENCE: Duration = Duration::from_millis(500);
 
 /// A server that was started for a call, in a process group of its own.
@@ -193,13 +193,13 @@ impl StartedServer {
         Self(exit)
     }
 
-    /// Sends SIGTERM to its process group.
+    /// Sends SIGTERM to the process group of the server.
     fn terminate(&self) {
         #[cfg(unix)]
         self.signal(rustix::process::Signal::TERM);
     }
 
-    /// Kills its process group.
+    /// Kills the process group of the server.
     fn kill(&self) {
         #[cfg(unix)]
         self.signal(rustix::process::Signal::KILL);
@@ -207,7 +207,7 @@ impl StartedServer {
 
     #[cfg(unix)]
     fn signal(&self, signal: rustix::process::Signal) {
-        // After its exit the process id may belong to another process.
+        // After the exit of the server, its process id may belong to another process.
         if self.0.status().is_none()
             && let Some(id) = self.0.process_id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw)
         {
@@ -227,7 +227,7 @@ const UPDATES_A_TURN: usize = 64;
 
 /// The result of the call, for the exit status.
 enum Verdict {
-    /// Everything is printed.
+    /// The result or the error was printed; contains the exit status.
     Exit(u8),
     /// The connection ended first, for a reason that is not known yet. Contains the last progress as text.
     Lost(String),
@@ -259,7 +259,7 @@ impl Calling {
                 Some(Err(error)) => match outcome(error) {
                     Ok(Outcome::Invalid(_)) => self.display.print("call: the server sends no log records"),
                     Ok(Outcome::Error(error)) => {
-                        self.display.print(&one_line(&format!("call: the server keeps its log level: {}", explained(&error))));
+                        self.display.print(&one_line(&format!("call: the server did not change its log level: {}", explained(&error))));
                     }
                     Ok(outcome) => return self.report(outcome, None, None),
                     Err(error) => return Verdict::Exit(complain("call", error, status::TOOL_ERROR)),
@@ -300,7 +300,7 @@ impl Calling {
                 self.display.end();
                 call.cancel(Some("interrupted by the user"));
             }
-            // Bounded, since Ctrl-C would never be checked if the server were faster than the terminal.
+                            // Bounded, so that Ctrl-C is checked even if the server reports faster than the terminal can show.
             for _ in 0..UPDATES_A_TURN {
                 let Some(update) = ready!(call.poll_progress(task)) else { return Poll::Ready(()) };
                 if stopped {
@@ -475,7 +475,7 @@ fn offered(list: Result<Vec<Json>, CallError>) -> Result<Vec<Json>, CallError> {
     })
 }
 
-/// The last progress as text, for the end of a sentence about a call that was cut short.
+/// The last progress as text, to be appended to a message about a call that was cut short.
 fn last_progress(last: Option<&Progress>) -> String {
     match last.map(line).filter(|line| !line.is_empty()) {
         Some(line) => format!("; last heard: {line}"),
@@ -607,7 +607,7 @@ fn show_prompt(result: &Json, shown: &mut Shown) -> u8 {
 /// Writes to stdout. A closed pipe is not an error.
 fn print(text: &str) -> u8 {
     let mut out = stdout().lock();
-    // To a file or a pipe it is written byte for byte.
+    // A file or a pipe gets the text byte for byte.
     let text = if out.is_terminal() { printable(text) } else { text.into() };
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

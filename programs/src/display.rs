@@ -1,4 +1,4 @@
-//! The display of progress: a live bar on a terminal, one line for each update elsewhere. Always on stderr.
+//! The display of progress on stderr: a live bar on a terminal, one line for each update elsewhere.
 
 use std::borrow::Cow;
 use std::io::{IsTerminal, Write, stderr};
@@ -15,7 +15,7 @@ const PARTS: f64 = 1_000_000.0;
 pub(super) struct Display(Mutex<State>);
 
 struct State {
-    /// The newest value of each member of the updates.
+    /// The newest value, total and message of the updates so far.
     shown: Progress,
     updates: u64,
     /// The target of the bar; `None` to write lines instead.
@@ -158,7 +158,7 @@ impl State {
             None => line(&self.shown),
         });
         if had_total != Some(fraction.is_some()) {
-            // Progress from before the bar was shown does not count for the speed.
+            // The estimate ignores progress from before the bar was shown.
             bar.reset_eta();
         }
         if had_total.is_none() {
@@ -217,7 +217,7 @@ fn fraction(progress: &Progress) -> Option<f64> {
 
 /// A number with at most three digits after the point, or more if it would be shown as 0.
 fn number(number: f64) -> String {
-    // In scientific notation, since a server may send numbers of any size.
+    // Very large and very small numbers are in scientific notation, since a server may send numbers of any size.
     if number != 0.0 && !(1e-9..1e15).contains(&number.abs()) {
         return format!("{number:e}");
     }

@@ -1,4 +1,4 @@
-//! The end of `tools`: after the first signal running calls may finish, after the second one it ends at once.
+//! The end of `tools`: after the first signal running calls may finish; a second signal ends the program at once.
 
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
@@ -26,7 +26,7 @@ pub struct Ending {
 struct Clients {
     next: u64,
     served: BTreeMap<u64, Client>,
-    /// `true` once it has begun; new clients are closed at once.
+    /// `true` once the end has begun; new clients are closed at once.
     begun: bool,
     /// The task that waits until no call runs.
     waker: Option<Waker>,
@@ -61,7 +61,7 @@ impl Client {
         }
     }
 
-    /// The number of calls that are known to run.
+    /// The number of running calls, as far as it is known.
     fn running(&self) -> usize {
         match self {
             Self::Peer(peer) => peer.stats().inbound_calls,
@@ -102,9 +102,9 @@ impl Ending {
         }
     }
 
-    /// Runs `listen`, which accepts clients, to its end, and returns its status; or until a future of `signals` is ready. Then no further
-    /// clients are accepted, running calls may finish within the grace, the rest is cancelled, and its handlers have a short time to clean
-    /// up. When another future of `signals` is ready, it returns at once. `sleep` waits for a span.
+    /// Runs `listen`, which accepts clients, until it ends, and returns its status; or until the first future of `signals` is ready. Then no further
+    /// clients are accepted, running calls may finish within the grace, the remaining calls are cancelled, and their handlers have a short time to
+    /// clean up. When a second future of `signals` is ready, this returns at once. `sleep` waits for a span.
     ///
     /// # Cancel safety
     /// Not cancel safe: `listen` is dropped, and the sessions of clients are not closed.
@@ -140,7 +140,7 @@ impl Ending {
         }
         if running > 0 {
             let calls = if running == 1 { "call" } else { "calls" };
-            status::say(format_args!("tools: {running} {calls} may finish within {:?}; once more ends it at once", self.grace));
+            status::say(format_args!("tools: {running} {calls} may finish within {:?}; a second signal ends it at once", self.grace));
         }
     }
 

@@ -15,7 +15,7 @@ impl Folder {
         Self { path: path.to_owned(), next: 1 }
     }
 
-    /// Decodes `data` from base64 into a new file, named after `kind` and a number. The server does not influence the name.
+    /// Decodes `data` from base64 into a new file, named after `kind` and a number, so that the server cannot choose the name.
     ///
     /// # Errors
     /// A description of what is wrong with `data`, or with the folder.

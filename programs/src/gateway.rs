@@ -25,7 +25,7 @@ use crate::adapter::{Adapter, End, Place, first, start};
 
 /// The interval between scans of the manifests if no change is reported.
 const POLL: Duration = Duration::from_secs(2);
-/// The maximum number of errors that are remembered, so that none is printed twice.
+/// The maximum number of printed errors that are remembered, so that none is printed twice.
 const TOLD: usize = 1024;
 /// The time between a change and the next scan.
 const SETTLE: Duration = Duration::from_millis(20);
@@ -43,7 +43,7 @@ pub fn gateway<A: Adapter + Signals>() -> ExitCode {
 async fn run<A: Adapter + Signals>(adapter: A, wish: GatewayWish) -> u8 {
     let end = Bell::default();
     let wish = Arc::new(wish);
-    // Waits for signals from before the first client is served.
+    // Waits for signals before the first client is served, so that none is missed.
     let told = async {
         first(adapter.interrupt(), adapter.terminate()).await;
         // The channels to the agent and the apps are closed first, for a short time.
@@ -70,7 +70,7 @@ async fn listen<A: Adapter>(adapter: &A, wish: &GatewayWish, end: &Bell, address
         let served = match (listener.accept)().await {
             Ok(transport) => serve(adapter, wish, end, Watch::transport(adapter, transport)).await,
             Err(error) => {
-                // Most likely out of file descriptors: wait until some are closed.
+                // The usual reason is that there are no free file descriptors: wait until some are closed.
                 adapter.sleep(Duration::from_millis(100)).await;
                 Err(error.to_string())
             }
@@ -81,7 +81,7 @@ async fn listen<A: Adapter>(adapter: &A, wish: &GatewayWish, end: &Bell, address
     }
 }
 
-/// Serves one agent over HTTP, until `end` is rung. A new session takes the place of the one before.
+/// Serves one agent over HTTP, until `end` is rung. A new HTTP session ends the previous one.
 async fn listen_http<A: Adapter>(adapter: &A, wish: &Arc<GatewayWish>, end: &Bell, address: &str) -> Result<(), TesseronError> {
     // The drivers of sessions use the clock of their gateways.
     let sockets = adapter.sockets();
@@ -118,7 +118,7 @@ async fn listen_http<A: Adapter>(adapter: &A, wish: &Arc<GatewayWish>, end: &Bel
     Ok(())
 }
 
-/// Follows the events of a gateway and the manifests of its apps, until its agent has left. Returns the reason.
+/// Handles the events of a gateway and changes of the manifests, until its agent has disconnected. Returns the reason.
 async fn look_after<A: Adapter>(
     adapter: &A,
     wish: &GatewayWish,
@@ -142,12 +142,12 @@ async fn look_after<A: Adapter>(
 async fn serve<A: Adapter>(adapter: &A, wish: &GatewayWish, end: &Bell, agent: (Watch<A>, End)) -> Result<(), String> {
     let (agent, transport) = agent;
     let (gateway, home) = open(adapter.sockets(), wish).map_err(|error| error.to_string())?;
-    // Starts after the first scan of the manifests, so that a client which lists tools at once gets those of existing apps.
+    // Begins after the first scan of the manifests, so that a client that lists tools at once gets those of the apps that already run.
     let driven = async {
         let gateway = gateway.clone();
-        // The watch has recorded an error of the transport.
+        // An error of the transport is ignored here, since the watch has recorded it.
         start(&*adapter.runtime(), async move { drop(gateway.serve(transport).await) }).await;
-        // An event has the reason of the end.
+        // Waits, since an event has the reason for the end.
         adapter.sleep(LAST_WORDS).await;
         Ok(())
     };
@@ -186,7 +186,7 @@ fn open<S: Sockets>(sockets: S, wish: &GatewayWish) -> Result<(Gateway<S>, Home)
 async fn watch<A: Adapter>(adapter: &A, gateway: &Gateway<A::Sockets>, home: &Home) -> Result<Infallible, TesseronError> {
     let changed = Arc::new(Bell::default());
     let rings = Arc::clone(&changed);
-    // Without a watcher the scans at intervals remain.
+    // If there is no watcher, only the scans at intervals are made.
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
         if event.is_ok_and(|event| is_change(event.kind)) {
             rings.ring();
@@ -206,7 +206,7 @@ async fn watch<A: Adapter>(adapter: &A, gateway: &Gateway<A::Sockets>, home: &Ho
         match gateway.rescan() {
             Ok(scan) => {
                 let refused = scan.refused.iter().map(ToString::to_string);
-                let unreachable = scan.unreachable.iter().map(|(name, error)| format!("{name} is not reached: {error}"));
+                let unreachable = scan.unreachable.iter().map(|(name, error)| format!("{name} cannot be reached: {error}"));
                 let unannounced = scan.unannounced.iter().map(ToString::to_string);
                 for trouble in refused.chain(unreachable).chain(unannounced) {
                     if told.insert(trouble.clone()) {
@@ -238,7 +238,7 @@ fn tell(wish: &GatewayWish, event: &BridgeEvent) {
         }
         BridgeEvent::AppReady { app, code: None, .. } => say(format_args!("gateway: {} is there", one_line(&app.identity.name))),
         BridgeEvent::AppRefused { error, .. } => {
-            say(format_args!("gateway: an app was not taken in: {}", one_line(&error.to_string())))
+            say(format_args!("gateway: an app was refused: {}", one_line(&error.to_string())))
         }
         event if wish.verbose => say(format_args!("gateway: {event:?}")),
         _ => {}

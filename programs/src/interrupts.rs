@@ -1,10 +1,10 @@
-//! One Ctrl-C after the other.
+//! Waiting for Ctrl-C, several times.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
-/// Waits for one Ctrl-C after the other. `make` returns a future of the next one.
+/// Waits for one Ctrl-C after the other. `make` returns a future of the next Ctrl-C.
 pub(super) struct Interrupts<F, C> {
     make: F,
     next: Pin<Box<C>>,
@@ -28,7 +28,7 @@ impl<F: FnMut() -> C, C: Future<Output = ()>> Interrupts<F, C> {
         pressed
     }
 
-    /// Waits for `work`; returns `None` on a Ctrl-C, also on one that came before.
+    /// Waits for `work`; returns `None` at a Ctrl-C, even one that came before this call.
     pub(super) async fn or<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         poll_fn(|task| match self.poll_next(task) {

@@ -13,7 +13,7 @@
 //!
 //! # This crate
 //!
-//! The binaries have one line each; everything is in this library, where tests can use it. On an error each program prints one line to
+//! Each binary only calls this library, so that tests can run the programs, too. On an error each program prints one line to
 //! stderr, and exits with one of the statuses in [`status`]. `docs/programs.md` describes all flags.
 //!
 //! | Feature | Default | |

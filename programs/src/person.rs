@@ -45,7 +45,7 @@ impl Person<'_> {
         Ok(Json::encode(&content).map_or(Elicited::Cancel, Elicited::Accept))
     }
 
-    /// Asks whether to open a URL, and, unless `opens`, whether to open it in the browser here. The end of input counts as no decision.
+    /// Asks if the person agrees to open a URL and, unless `opens`, if it is to be opened in the browser here. The end of input counts as no decision.
     pub(super) fn consent(&mut self, open: &OpenUrl, opens: bool) -> io::Result<(Consent, bool)> {
         writeln!(self.output, "{}", described("The server asks you to open an address: ", open))?;
         let question = match can_open(open) {
@@ -204,7 +204,7 @@ fn kind(property: &Value) -> Kind {
     }
 }
 
-/// The values to choose from: `enum`, or titled ones in `oneOf` or `anyOf`.
+/// The values to choose from: those of `enum`, or of the choices with titles in `oneOf` or `anyOf`.
 fn choices(schema: &Value) -> Vec<String> {
     let plain = schema["enum"].as_array().into_iter().flatten();
     let titled = [&schema["oneOf"], &schema["anyOf"]].into_iter().filter_map(Value::as_array).flatten();

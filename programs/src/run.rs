@@ -30,13 +30,13 @@ pub trait Signals {
     /// Waits for the next Ctrl-C.
     ///
     /// # Cancel safety
-    /// Not cancel safe: a Ctrl-C while no future waits may be missed.
+    /// Not cancel safe: a Ctrl-C may be missed if no such future is waiting.
     fn interrupt(&self) -> impl Future<Output = ()>;
 
     /// Waits for the next SIGTERM.
     ///
     /// # Cancel safety
-    /// Not cancel safe: a signal while no future waits may be missed.
+    /// Not cancel safe: a signal may be missed if no such future is waiting.
     fn terminate(&self) -> impl Future<Output = ()>;
 }
 
@@ -90,7 +90,7 @@ async fn serve_one<A: Adapter>(adapter: &A, service: Arc<Service>, ending: &Endi
             peer.close(Close::Now);
             pending().await
         };
-        // The watch has recorded an error of the transport.
+        // An error of the transport is ignored here, since the watch has recorded it.
         first(first(async { drop(end.await) }, done), left).await;
         watch.verdict(peer.closed().await)
     };
@@ -110,14 +110,14 @@ async fn serve_all<A: Adapter>(adapter: &A, place: Place, service: &Arc<Service>
             }
             Err(error) => {
                 serve::cannot_serve(error);
-                // Most likely out of file descriptors: wait until clients disconnect.
+                // The usual reason is that there are no free file descriptors: wait until clients disconnect.
                 adapter.sleep(Duration::from_millis(100)).await;
             }
         }
     }
 }
 
-/// Serves all clients that connect over HTTP, until it is told to end.
+/// Serves all clients that connect over HTTP, until the end of the program.
 async fn serve_http<A: Adapter>(adapter: &A, address: String, service: Arc<Service>, ending: &Ending) -> Result<(), TesseronError> {
     let mut config = HttpServerConfig::default();
     config.era = service.config().era;
@@ -158,7 +158,7 @@ async fn serve_gateways<A: Adapter>(
                     app.resume = before.as_ref().map(|before| before.credentials.clone());
                     let config = service.app(&wish.id, app);
                     let after = be_app(adapter, &listener, ending, transport, (Arc::clone(service), config), before.take()).await;
-                    // Only a gateway that connects without a code comes back by itself.
+                    // Only a gateway that connects without a code reconnects on its own.
                     before = after.filter(|_| comes_back);
                 }
                 Err(error) => {
@@ -177,7 +177,7 @@ struct Resumable {
     peer: Peer,
 }
 
-/// Serves one channel as a Tesseron app. Returns the data with which the session can be resumed on the next one.
+/// Serves one channel as a Tesseron app. Returns the data with which the session can be resumed on the next channel.
 async fn be_app<A: Adapter>(
     adapter: &A,
     listener: &Arc<TesseronListener>,
@@ -230,7 +230,7 @@ async fn be_app<A: Adapter>(
 
 async fn call_once<A: Adapter + Signals>(adapter: A, server: Server, calling: Calling) -> u8 {
     let was_terminated = Cell::new(false);
-    // Waits for signals from before a server is started, since the server could outlive this process otherwise.
+    // Waits for signals before a server is started; a signal that is missed would end this process and leave the server running.
     let mut interrupts = Interrupts::new(|| {
         let terminated = async {
             adapter.terminate().await;
@@ -288,8 +288,8 @@ async fn dial<A: Adapter>(adapter: &A, server: &StreamServer) -> Result<(End, Ex
     })
 }
 
-/// Waits until the era of a server is chosen. Returns `true` if the server ended the connection before that, as old
-/// servers do that exit on an unknown method, or disconnect.
+/// Waits until the era of a server is chosen. Returns `true` if the server has ended the connection before that, since some old servers exit or
+/// disconnect on an unknown method.
 async fn has_left(link: &mut Link) -> bool {
     let mut end = None;
     let ready = {

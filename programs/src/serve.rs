@@ -67,7 +67,7 @@ fn read_key(path: &Path) -> Result<SealKeys, String> {
 }
 
 impl Serving {
-    /// Prints what the program waits for, if a person started it at a terminal.
+    /// Prints that the program waits for a client, if a person has started it at a terminal.
     pub fn greet(&self) {
         if matches!(self.listen, Listen::Stdio) && stdin().is_terminal() && stderr().is_terminal() {
             eprintln!("tools: waiting for an MCP client on stdin; --help says more, Ctrl-C ends it");
@@ -90,7 +90,7 @@ pub fn announce_code(code: &str) {
     say(format_args!("tools: claim code {code}"));
 }
 
-/// Prints why the transport cannot be opened, or why it failed, and returns the exit status.
+/// Prints the reason why the transport cannot be opened or has failed, and returns the exit status.
 pub fn cannot_serve(error: impl fmt::Display) -> u8 {
     complain("tools", error, status::NO_SERVER)
 }

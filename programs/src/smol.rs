@@ -40,7 +40,7 @@ impl Adapter for Smol {
         for helper in helpers {
             let _ = helper.join();
         }
-        // Dropping the executor drops the handlers, which writes their audit lines.
+        // The executor is dropped here, and with it the handlers, which write their audit lines.
         value
     }
 

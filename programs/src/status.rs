@@ -1,4 +1,4 @@
-//! The exit statuses of the programs, and the line on stderr before one.
+//! The exit statuses of the programs, and the line that is printed to stderr before an exit with an error.
 
 use std::fmt;
 use std::io::{Write, stderr};

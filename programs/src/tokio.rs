@@ -36,7 +36,7 @@ impl Adapter for Tokio {
         }
         let runtime = builder.enable_all().build().expect("a runtime");
         let value = runtime.block_on(async { program(Self).await });
-        // Drops the handlers, which writes their audit lines.
+        // Drops the handlers, which write their audit lines.
         runtime.shutdown_timeout(LAST_WORDS);
         value
     }

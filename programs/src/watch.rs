@@ -1,4 +1,4 @@
-//! Watches the transport of a client, to detect when the client has disconnected, and to find the exit status of the server.
+//! Watches the transport of a client, to detect that the client has disconnected, and to choose the exit status of the program.
 
 use std::future::{pending, poll_fn};
 use std::io;
@@ -23,8 +23,7 @@ const LEAVING: Duration = Duration::from_millis(200);
 pub(super) struct Watch<A> {
     adapter: A,
     shared: Arc<Shared>,
-    /// The time for which its calls may continue after the end of input, on standard input and output; `None` on other transports, where
-    /// the session decides.
+    /// The time for which calls of the client may continue after the end of standard input; `None` on other transports, where the session decides.
     linger: Option<Duration>,
 }
 
@@ -45,8 +44,8 @@ impl<A: Adapter> Watch<A> {
         (Self { adapter: adapter.clone(), shared, linger }, Box::new(watched))
     }
 
-    /// Waits until the client no longer needs to be served: `linger` after the end of our input, or at once if it does not read our output
-    /// either.
+    /// Waits until the client no longer needs to be served: until `linger` after the end of our input, or, if nobody reads our output either, no
+    /// longer.
     pub(super) async fn left(&self) {
         let Some(linger) = self.linger else { return pending().await };
         let lingered = async {
@@ -55,7 +54,7 @@ impl<A: Adapter> Watch<A> {
         };
         let unread = async {
             self.adapter.stdout_unread().await;
-            // A client that exits closes one of the two pipes before the other.
+            // A client that exits may close one of the two pipes before the other.
             first(self.shared.until(|record_poll_error| record_poll_error.has_input_ended), self.adapter.sleep(LEAVING)).await;
             self.shared.is_unread.store(true, Ordering::Relaxed);
             self.shared.note_failure(io::ErrorKind::BrokenPipe, || "nobody reads standard output any longer".to_owned());
@@ -77,14 +76,14 @@ impl<A: Adapter> Watch<A> {
     pub(super) fn verdict(&self, reason: CloseReason) -> Result<(), String> {
         let record_poll_error = self.shared.lock();
         if let Some((kind, why)) = &record_poll_error.broken {
-            // An answer to a client that has closed both pipes.
+            // If the client has closed both pipes, only a late answer was lost.
             let has_gone = record_poll_error.has_input_ended && *kind == io::ErrorKind::BrokenPipe;
             return if has_gone { Ok(()) } else { Err(format!("the connection to the client broke: {why}")) };
         }
         match reason {
             CloseReason::Local | CloseReason::Eof => {
                 if record_poll_error.has_input_ended && self.shared.is_writing.load(Ordering::Relaxed) {
-                    return Err("the client did not read all the answers to what it had asked".to_owned());
+                    return Err("the client did not read all the answers to its requests".to_owned());
                 }
                 Ok(())
             }

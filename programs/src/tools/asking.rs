@@ -96,7 +96,7 @@ struct DeleteArguments {
     name: String,
 }
 
-/// Either member, never both.
+/// The result of the tool. Exactly one of its members is set.
 #[derive(Default, Serialize, JsonSchema)]
 struct Deleted {
     /// what was deleted
@@ -137,7 +137,7 @@ struct NewName {
     new_name: String,
 }
 
-/// Either member, never both.
+/// The result of the tool. Exactly one of its members is set.
 #[derive(Serialize, JsonSchema)]
 struct Renamed {
     /// what was renamed
@@ -236,9 +236,9 @@ struct Surveyed {
     publish: bool,
 }
 
-/// Asks three times, once beside a wait, and has one effect in between that happens once.
+/// Makes three input requests, one of them while it also waits, and between them has an effect that must happen only once.
 pub(super) fn survey(audit: &Audit) -> Tool {
-    // As a provider would count them that is paid for each.
+    // Stands for a service outside that counts, and charges for, each registration.
     let registered = Arc::new(AtomicU64::new(0));
     structured(audit, "survey", move |context: Context, SurveyArguments { topic }: SurveyArguments, _: Record| {
         let registered = Arc::clone(&registered);

@@ -9,7 +9,7 @@ use serde::Serialize;
 /// The name of the resource.
 pub const NAME: &str = "clock";
 
-/// The time between two values.
+/// The interval at which subscribers get a new value.
 pub const TICK: Duration = Duration::from_secs(1);
 
 /// The resource.
@@ -21,7 +21,7 @@ pub fn resource() -> Resource {
         .subscribable()
 }
 
-/// Its value.
+/// The value of the resource now.
 #[must_use]
 pub fn now() -> Json {
     #[derive(Serialize)]

@@ -1,4 +1,4 @@
-//! Whole numbers in arguments, which are clamped and not rejected if they are too small or too large.
+//! Whole numbers in arguments. A number that is too small or too large is replaced, and not rejected.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,7 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// A whole number of any size: below `MIN` it becomes `DEFAULT`, above `MAX` it becomes `MAX`.
+/// A whole number from an argument of any size: a number below `MIN` becomes `DEFAULT`, a number above `MAX` becomes `MAX`.
 ///
 /// Its schema is just `integer`, so that the check of arguments accepts every size; the bounds are in the description of the field. As in
 /// JSON Schema, `3.0` is an integer.

@@ -32,7 +32,7 @@ struct Stepped {
     done: bool,
 }
 
-/// In each step reports `step i/steps`, then sleeps. Every report is sent, since the rate is not limited.
+/// Reports `step i/steps` in each step, and then sleeps. Every report is sent, since the rate is not limited.
 pub(super) fn progress(audit: &Audit) -> Tool {
     structured(audit, "progress", async |context: Context, arguments: ProgressArguments, record: Record| {
         let steps = arguments.steps.get();
@@ -94,7 +94,7 @@ pub(super) fn countdown(audit: &Audit) -> Tool {
             if number > 0
                 && let Err(cancelled) = context.sleep(arguments.step_ms.millis()).await
             {
-                // The clean-up of a cancelled call. Nothing can be sent any longer, but there is time to release resources.
+                // This is the place to clean up after a cancel. No frame can be sent any longer, but there is time to release resources.
                 record.partial(move || serde_json::json!({ "result": "Countdown stopped", "from": from, "at": number }));
                 return Err(cancelled.into());
             }

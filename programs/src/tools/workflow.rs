@@ -27,7 +27,7 @@ pub(super) fn analysis_workflow(audit: &Audit) -> Prompt {
     .description("Works through the five steps of an analysis and hands back a report to review.")
     .argument("topic", "what to analyse; default general analysis", false)
     .argument("step_ms", "time for each step in ms, in digits; default 1000", false)
-    // Unlimited, so that each of the five steps is sent.
+            // The rate is unlimited, so that each of the five updates is sent.
     .rate_window(RateWindow::UNLIMITED)
 }
 
@@ -47,7 +47,7 @@ async fn run(context: Context, arguments: BTreeMap<String, String>, record: Reco
     Ok(PromptOutput::new([PromptMessage::user(report)]).with_description(format!("Multi-step analysis workflow for: {topic}")))
 }
 
-/// The topic and the time for each step. An empty argument counts as absent, since forms send it so.
+/// The topic and the time for each step. An empty argument counts as absent, since forms send an empty string for an empty field.
 fn read(arguments: &BTreeMap<String, String>) -> Result<(&str, Duration), ToolError> {
     let refused = |why: String| ToolError::Rpc(RpcError::invalid_params(why));
     let mut topic = "general analysis";

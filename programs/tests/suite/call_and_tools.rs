@@ -765,7 +765,7 @@ fn after_a_signal_tools_lets_running_calls_finish_and_refuses_new_ones() {
     for tell in [Running::interrupt, Running::terminate] {
         let (mut tools, mut input) = serving(&[], "countdown", r#"{"from":3,"step_ms":1000}"#, "Counting down: 2");
         tell(&tools);
-        tools.until_error_line("tools: 1 call may finish within 5s; once more ends it at once");
+        tools.until_error_line("tools: 1 call may finish within 5s; a second signal ends it at once");
         writeln!(input, r#"{{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{{"name":"chatty"}}}}"#).expect("a reader");
         assert!(tools.out.until(r#""id":3"#).contains(r#""code":-32809"#));
         tools.out.until("Countdown completed successfully");
@@ -792,7 +792,7 @@ fn a_call_that_has_not_finished_within_the_grace_is_cancelled_with_its_partial_r
 fn after_a_second_signal_tools_ends_at_once() {
     let (mut tools, _input) = serving(&["--grace", "60"], "progress", r#"{"steps":100,"step_ms":5000}"#, "step 1/100");
     tools.interrupt();
-    tools.until_error_line("once more ends it at once");
+    tools.until_error_line("a second signal ends it at once");
     let start = Instant::now();
     tools.interrupt();
     tools.end().with(0);

@@ -119,7 +119,7 @@ pub struct Admission {
     pub supersedes: Option<ChannelId>,
 }
 
-/// The session with a claim code.
+/// The session that a claim code has claimed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Claimed {

@@ -76,14 +76,14 @@ impl Minter {
         let Self { app_name, process, is_alive } = self;
         if !is_alive {
             return format!(
-                "it is of a gateway that has ended (process {process}); {app_name} shows another one once this gateway has it"
+                "it was made by a gateway that has ended (process {process}); {app_name} shows another code once this gateway has connected to it"
             );
         }
         if *process == std::process::id() {
             return format!("the session of {app_name} that it was for is over");
         }
         format!(
-            "{app_name} is with another gateway (process {process}), and only the agent of that one can claim it; or that gateway ends first"
+            "{app_name} is with another gateway (process {process}), and until that gateway ends only its agent can claim the app"
         )
     }
 }

@@ -266,7 +266,7 @@ impl<S: Sockets> Gateway<S> {
         // The app would refuse a code that is spent or has expired.
         let claimable = instance.is_claimable(self.sockets.epoch_ms());
         let Some(minted) = instance.claim.clone().filter(|_| claimable) else {
-            return self.bridge.refuse_claim(claim, "it was used before, or its app is gone");
+            return self.bridge.refuse_claim(claim, "it was used before, or its app has ended");
         };
         match dial(&self.sockets, &instance, Some(code)).await {
             Ok(transport) => {
