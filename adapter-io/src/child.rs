@@ -161,8 +161,8 @@ impl<P: Process, I: FrameIo<Error = io::Error>, T: Timer> FrameIo for Child<P, I
             self.killed = true;
             self.process.kill()?;
         }
-                        // Further output of the child is discarded, since a full pipe would keep it from exiting. The loop is limited, so that the
-                // timer is polled even if the child writes without end.
+        // Further output of the child is discarded, since a full pipe would keep it from exiting. The loop is limited, so that the
+        // timer is polled even if the child writes without end.
         for _ in 0..MAX_FRAMES_IN_A_ROW {
             if !matches!(self.io.poll_recv(cx), Poll::Ready(Ok(Some(_)))) {
                 return Poll::Pending;

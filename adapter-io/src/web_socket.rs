@@ -397,7 +397,7 @@ mod tests {
     fn a_read_takes_sixteen_kibibytes_of_a_long_message() {
         let mut socket = server([masked(TEXT, &[b' '; 64 << 10])]);
         assert_eq!(received(&mut socket).len(), 1);
-                    // The last read takes the rest of the message, since the head of the message took some of the room of the first.
+        // The last read takes the rest of the message, since the head of the message took some of the room of the first.
         assert_eq!(socket.stream.reads, 5);
     }
 

@@ -97,7 +97,7 @@ impl Timer for Alarm {
         if sleep.deadline() != at {
             sleep.as_mut().reset(at);
         }
-                    // Polled without tokio's cooperative budget: if the budget of the task is used up, polling a sleep does not set it.
+        // Polled without tokio's cooperative budget: if the budget of the task is used up, polling a sleep does not set it.
         pin!(unconstrained(sleep.as_mut())).poll(cx)
     }
 }

@@ -30,7 +30,7 @@ pub fn stdio() -> LineIo<Halves<Stdin, Stdout>> {
     let stdout = Stdout::open();
     let is_pipe = stdout.is_pipe();
     let stdio = LineIo::new(Stdin::open(), stdout);
-            // A write to anything but a pipe starts a blocking task, which needs the context of the runtime.
+    // A write to anything but a pipe starts a blocking task, which needs the context of the runtime.
     if is_pipe { stdio.sending_anywhere() } else { stdio }
 }
 

@@ -70,7 +70,9 @@ impl Addresses {
         if self.opened.fetch_add(1, Ordering::Relaxed) >= MAX_OPENED {
             return Err(format!("{MAX_OPENED} were, which is the most for one call"));
         }
-        let [program, before @ ..] = OPENER else { return Err("no program is known that opens addresses on this system".to_owned()) };
+        let [program, before @ ..] = OPENER else {
+            return Err("no program is known that opens addresses on this system".to_owned());
+        };
         let mut command = Command::new(program);
         command.args(before).arg(&open.url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         // The opener gets a process group of its own, so that the browser survives the end of the call and a Ctrl-C.

@@ -259,7 +259,8 @@ impl Calling {
                 Some(Err(error)) => match outcome(error) {
                     Ok(Outcome::Invalid(_)) => self.display.print("call: the server sends no log records"),
                     Ok(Outcome::Error(error)) => {
-                        self.display.print(&one_line(&format!("call: the server did not change its log level: {}", explained(&error))));
+                        self.display
+                            .print(&one_line(&format!("call: the server did not change its log level: {}", explained(&error))));
                     }
                     Ok(outcome) => return self.report(outcome, None, None),
                     Err(error) => return Verdict::Exit(complain("call", error, status::TOOL_ERROR)),
@@ -300,7 +301,7 @@ impl Calling {
                 self.display.end();
                 call.cancel(Some("interrupted by the user"));
             }
-                            // Bounded, so that Ctrl-C is checked even if the server reports faster than the terminal can show.
+            // Bounded, so that Ctrl-C is checked even if the server reports faster than the terminal can show.
             for _ in 0..UPDATES_A_TURN {
                 let Some(update) = ready!(call.poll_progress(task)) else { return Poll::Ready(()) };
                 if stopped {

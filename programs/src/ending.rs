@@ -140,7 +140,10 @@ impl Ending {
         }
         if running > 0 {
             let calls = if running == 1 { "call" } else { "calls" };
-            status::say(format_args!("tools: {running} {calls} may finish within {:?}; a second signal ends it at once", self.grace));
+            status::say(format_args!(
+                "tools: {running} {calls} may finish within {:?}; a second signal ends it at once",
+                self.grace
+            ));
         }
     }
 

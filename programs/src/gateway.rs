@@ -237,9 +237,7 @@ fn tell(wish: &GatewayWish, event: &BridgeEvent) {
             say(format_args!("gateway: {} waits to be claimed with {code}", one_line(&app.identity.name)));
         }
         BridgeEvent::AppReady { app, code: None, .. } => say(format_args!("gateway: {} is there", one_line(&app.identity.name))),
-        BridgeEvent::AppRefused { error, .. } => {
-            say(format_args!("gateway: an app was refused: {}", one_line(&error.to_string())))
-        }
+        BridgeEvent::AppRefused { error, .. } => say(format_args!("gateway: an app was refused: {}", one_line(&error.to_string()))),
         event if wish.verbose => say(format_args!("gateway: {event:?}")),
         _ => {}
     }

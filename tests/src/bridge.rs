@@ -19,7 +19,7 @@ pub const ACTIONS: &str = r#"[{"name":"t","description":"","inputSchema":{"type"
 pub const RESOURCES: &str = r#"[{"name":"balance","description":"Money","subscribable":true}]"#;
 /// The capabilities of an agent that supports every input request.
 pub const DECLARES: &str = r#"{"sampling":{},"elicitation":{}}"#;
-/// The wall clock at the beginning of a test, in milliseconds of the epoch.
+/// The wall clock at the beginning of a test, in milliseconds since 1970.
 pub const EPOCH_MS: u64 = 1_795_259_462_592;
 
 /// A frame that the far end of a leg has received.
@@ -34,12 +34,12 @@ pub struct ReceivedFrame {
 /// The far end of a leg.
 #[derive(Debug, Default)]
 struct Peer {
-    /// A session of its own; if `None`, the test sends the frames.
+    /// The session of the peer; if `None`, the test sends the frames.
     end: Option<Box<Scripted>>,
-    /// The frames that it has sent and the bridge has not read yet.
+    /// The frames that the peer has sent and the bridge has not read yet.
     unread_frames: VecDeque<String>,
     received: Vec<ReceivedFrame>,
-    /// `true` while it reads nothing.
+    /// `true` while the peer reads nothing.
     stalled: bool,
 }
 
@@ -127,7 +127,7 @@ impl Rig {
         }
     }
 
-    /// A bridge whose agent is a bare session.
+    /// A bridge whose agent has a session of its own.
     #[must_use]
     pub fn of_sessions(config: BridgeConfig) -> Self {
         let mut rig = Self::empty(config);
@@ -198,7 +198,7 @@ impl Rig {
         self.deliver()
     }
 
-    /// Passes the frames of a far end to the bridge, as far as it reads them. On a closed leg they have no effect.
+    /// Passes the frames of a far end to the bridge, as far as the bridge reads them. On a closed leg the frames have no effect.
     fn read_from(&mut self, leg: Leg) -> bool {
         let mut moved = false;
         while self.bridge.wants_input(leg) || self.bridge.is_closed(leg) {
@@ -406,7 +406,7 @@ impl Rig {
         self.seat(channel, Some(config))
     }
 
-    /// Passes the bridge a channel to an app that it has asked for.
+    /// Passes a channel to the bridge, to the app that the bridge has asked its owner to connect to.
     ///
     /// # Errors
     /// Those of the bridge.
@@ -730,14 +730,14 @@ pub fn hello(app: &str, actions: &str, resources: &str) -> String {
     request(1, "tesseron/hello", &manifest(app, actions, resources, ""))
 }
 
-/// The hello of an app that comes back.
+/// The resume request of an app.
 #[must_use]
 pub fn resume(app: &str, session_id: &str, resume_token: &str) -> String {
     let credentials = format!(r#""sessionId":"{session_id}","resumeToken":"{resume_token}","#);
     request(1, "tesseron/resume", &manifest(app, ACTIONS, RESOURCES, &credentials))
 }
 
-/// What an app says of itself.
+/// The parameters of a hello or a resume.
 #[must_use]
 pub fn manifest(app: &str, actions: &str, resources: &str, credentials: &str) -> String {
     let name = app.to_uppercase();
@@ -746,7 +746,7 @@ pub fn manifest(app: &str, actions: &str, resources: &str, credentials: &str) ->
     )
 }
 
-/// The claim of an app that is dialled with its code.
+/// The claim of an app to which the gateway has connected with its code.
 #[must_use]
 pub fn bound(code: &str, session_id: &str, token: &str) -> BoundDial {
     BoundDial {

@@ -18,7 +18,7 @@ pub mod soak;
 pub mod speed;
 pub mod until;
 
-/// Compiles the programs of the README, of the guides and of the cookbook, and runs those that end by themselves.
+/// Compiles the examples of the README, of the guides and of the cookbook, and runs those that end without a client or a signal.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../../README.md")]

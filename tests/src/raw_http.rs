@@ -12,7 +12,7 @@ const VERSION: &str = "2025-11-25";
 /// An error of any kind.
 pub(crate) type Failure = Box<dyn std::error::Error>;
 
-/// A server, a process of its own, which is killed when this is dropped.
+/// A server process, which is killed when this is dropped.
 pub(crate) struct ServerProcess {
     child: Child,
     address: SocketAddr,
@@ -94,7 +94,7 @@ impl Request {
         Self { method: "DELETE", fields: Self::of_session(session), body: String::new() }
     }
 
-    /// The stream of a session, from after the event `last`.
+    /// A request for the stream of a session, from the event after `last` on.
     pub(crate) fn get(session: &str, last: &str) -> Self {
         let fields = Self::of_session(session) + &format!("Last-Event-ID: {last}\r\n");
         Self { method: "GET", fields, body: String::new() }
@@ -149,7 +149,7 @@ pub(crate) struct Response {
 }
 
 impl<'a> Exchange<'a> {
-    /// The response to a request that was sent already.
+    /// The response to a request that was already sent.
     pub(crate) fn sent(stream: &'a mut TcpStream) -> Self {
         Self { reader: BufReader::new(stream), status: 0, session: None, length: None }
     }
@@ -183,7 +183,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Reads lines of the body until one has `words`.
+    /// Reads lines of the body until one contains `words`.
     pub(crate) fn next_line_with(&mut self, words: &str) -> Result<String, Failure> {
         loop {
             let mut line = String::new();

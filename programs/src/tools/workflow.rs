@@ -27,7 +27,7 @@ pub(super) fn analysis_workflow(audit: &Audit) -> Prompt {
     .description("Works through the five steps of an analysis and hands back a report to review.")
     .argument("topic", "what to analyse; default general analysis", false)
     .argument("step_ms", "time for each step in ms, in digits; default 1000", false)
-            // The rate is unlimited, so that each of the five updates is sent.
+    // The rate is unlimited, so that each of the five updates is sent.
     .rate_window(RateWindow::UNLIMITED)
 }
 

@@ -190,8 +190,8 @@ mod tcp {
             }
             match step {
                 UpgradeStep::Open(channel) => {
-                                    // The app is occupied from here on, so the guard that frees it again is made at once.
-                let guard = ChannelGuard::new(shared, channel);
+                    // The app is occupied from here on, so the guard that frees it again is made at once.
+                    let guard = ChannelGuard::new(shared, channel);
                     let socket = in_time(alarm, upgrade::accept::<S::Io, _>(incoming, request)).await?.ok()?;
                     Some(TesseronTransport::guarded(Box::new(socket), guard))
                 }

@@ -13,18 +13,19 @@ use crate::bridge::{ACTIONS, DECLARES, Invoked, RESOURCES, answered, bound, call
 use testkit::Rng;
 use testkit::scripted::{initialize, notification, request};
 
-/// One operation: `[opcode, a, b, c]`. The two lowest bits of `a` are the leg that acts, with 0 for the agent; `b` chooses one of its open calls
-/// or input requests, and `c` the variant.
+/// One operation: `[opcode, a, b, c]`. The two lowest bits of `a` are the leg that acts, with 0 for the agent; `b` chooses one of the open calls
+/// or input requests of this leg, and `c` the variant of the operation.
 type Operation = [u8; 4];
 
-/// The greatest number of operations of a case, which is enough to find errors.
+/// The maximum number of operations of a case, which is enough to find errors.
 const OPERATIONS: usize = 250;
 /// The number of opcodes, some of which have no meaning yet.
 const PLACES: u8 = 32;
 const APPS: [&str; 3] = ["one", "two", "three"];
 
-/// Byte 0: limits (bit 0), the surface (bits 1 and 2), the timeouts of calls (bit 3), the time in which an app may resume (bit 4). Byte 1: the
-/// seed of codes and tokens. Byte 2: the way of the end. Byte 3: the number of apps that are claimed before. Then operations of four bytes.
+/// Byte 0: limits (bit 0), the surface (bits 1 and 2), the timeouts of calls (bit 3), the time within which an app may resume (bit 4). Byte 1: the
+/// seed of codes and tokens. Byte 2: the way in which the case ends. Byte 3: the number of apps that are claimed at the beginning. The rest: operations
+/// of four bytes.
 pub fn bridge(data: &[u8]) {
     let ([variant, seed, ending, claimed], rest) = super::head(data);
     let (operations, _) = rest.as_chunks::<4>();
@@ -50,11 +51,11 @@ struct Seat {
     channel: Option<ChannelId>,
     stalled: bool,
     code: Option<String>,
-    /// The credentials that resume its last session.
+    /// The credentials that resume the last session of the app.
     credentials: Option<(String, String)>,
-    /// The invocations that it has received; the flag is `true` while the bridge waits for the response.
+    /// The invocations that the app has received; the flag is `true` while the bridge waits for the response.
     invoked: Vec<(Invoked, bool)>,
-    /// Invocations that it answered while it read nothing, so that a cancel may be in flight.
+    /// Invocations that the app answered while it read nothing, so that a cancel may be in flight.
     crossed: Vec<String>,
     /// The newest invocation that has ended.
     gone: Option<Invoked>,
@@ -77,7 +78,7 @@ struct Fuzzed {
     next: u64,
     /// Input requests that the agent has received and not answered.
     asked: Vec<(Value, String)>,
-    /// Input requests that it answered while it read nothing, so that a cancel may be in flight.
+    /// Input requests that the agent answered while it read nothing, so that a cancel may be in flight.
     crossed: Vec<Value>,
     wanted: Vec<(ClaimId, String)>,
     closed: bool,
@@ -138,12 +139,12 @@ impl Fuzzed {
         app.map_or(Some(Leg::Agent), |app| self.seats[app].channel.map(Leg::App))
     }
 
-    /// An end sends a frame, if its leg is read.
+    /// Sends a frame of an end, if its leg is read.
     fn send(&mut self, app: Option<usize>, text: &str) {
         self.send_if_read(app, text);
     }
 
-    /// An end sends a frame. Returns `true` if its leg is read and the frame has an effect.
+    /// Sends a frame of an end. Returns `true` if its leg is read and the frame has an effect.
     fn send_if_read(&mut self, app: Option<usize>, text: &str) -> bool {
         let Some(leg) = self.leg(app).filter(|leg| self.bridge.wants_input(*leg)) else { return false };
         let before = self.bridge.stats(leg).unwrap_or_default();
@@ -151,7 +152,7 @@ impl Fuzzed {
         let taken = self.bridge.handle_frame(leg, Bytes::copy_from_slice(text.as_bytes()), self.now);
         assert!(taken.is_ok(), "a frame was refused although input was wanted");
         let after = self.bridge.stats(leg).unwrap_or_default();
-        // Such requests are not answered, or not with their ids.
+        // Requests that break one of these rules are not answered, or not with their ids.
         let mut dropped = [Violation::DuplicateRequest, Violation::RepeatedMember].into_iter();
         // A closed leg counts nothing.
         let dropped = dropped.any(|rule| after.violations(rule) > before.violations(rule));
@@ -293,7 +294,7 @@ impl Fuzzed {
         }
     }
 
-    /// Requests to an app other than invocations are answered by the same operations as invocations.
+    /// Records a request to an app that is not an invocation, so that the operations that answer invocations answer it, too.
     fn answer_app_request(&mut self, app: usize, id: &Value) {
         let frame = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"actions/invoke","params":{{"name":"","invocationId":""}}}}"#);
         let mut request = Invoked::read(&frame).expect("an invocation");
@@ -330,9 +331,9 @@ impl Fuzzed {
         let span = Duration::from_millis(u64::from(b) * 16 + u64::from(c));
         match (opcode % PLACES, app) {
             (0, _) => self.run_for(span),
-            // Late: beyond the next deadline in one step.
+            // The timeout is handled late: the time goes beyond the next deadline in one step.
             (1, _) => self.timeout(self.bridge.poll_timeout().unwrap_or(self.now).max(self.now).saturating_add(span)),
-            // Early, and twice.
+            // The timeout is handled early, and twice.
             (2, _) => (0..2).for_each(|_| self.timeout(self.now)),
             (3, _) => self.call(b, c),
             (4, _) => self.cancel(b, c),
@@ -345,7 +346,7 @@ impl Fuzzed {
             (10, Some(app)) => self.seats[app].stalled = b & 1 == 1,
             (11, _) => self.send(app, GARBAGE[usize::from(c) % GARBAGE.len()]),
             (12, Some(app)) => self.lose(app, c),
-            // The agent leaves rarely, since nothing can happen afterwards.
+            // The agent disconnects rarely, since nothing can happen afterwards.
             (12, None) if c == 255 => self.bridge.handle_end(Leg::Agent, TransportEnd::Eof, self.now),
             (13, Some(app)) => self.dial(app, c),
             (14, Some(app)) => self.claim(app, c),
@@ -506,7 +507,7 @@ impl Fuzzed {
         }
     }
 
-    /// An app connects, perhaps again; its earlier channel is abandoned and stays open.
+    /// Connects an app, perhaps once more; an earlier channel of the app stays open, and nobody reads it.
     fn dial(&mut self, app: usize, c: u8) {
         let Ok(channel) = self.bridge.open(self.now) else { return };
         self.sit(app, channel);
@@ -536,7 +537,7 @@ impl Fuzzed {
         self.settle();
     }
 
-    /// The owner passes a channel for a wanted claim code to the bridge, or refuses the claim.
+    /// Passes a channel for a claim code that the bridge has asked for, or refuses the claim.
     fn dial_wanted(&mut self, app: usize, c: u8) {
         if self.wanted.is_empty() {
             return;
@@ -572,7 +573,7 @@ impl Fuzzed {
 
     // ---- The end ----
 
-    /// All ends read again, and the bridge ends in one of three ways.
+    /// Lets all ends read again, and ends the bridge in one of three ways.
     fn finish(mut self, how: u8) -> Vec<String> {
         (self.stalled, self.ignores_events) = (false, false);
         for seat in &mut self.seats {

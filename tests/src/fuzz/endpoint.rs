@@ -1,4 +1,4 @@
-//! Hostile frames against the example service behind an endpoint, with its handlers running in virtual time.
+//! Hostile frames to an endpoint with the example service, whose handlers run in virtual time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,8 +14,8 @@ use programs::tools::{Options, service};
 use testkit::scripted::initialize;
 
 /// Byte 0: the handshake is made first (bit 0), the peer answers input requests (bit 1), the deadline of calls (bit 2), partial results
-/// on progress (bit 3). Then lines: each is a frame, but a line that begins with the byte 1 lets time pass, 100 ms for each unit of its second
-/// byte.
+/// on progress (bit 3). The rest: lines. Each is a frame, except that a line that begins with the byte 1 lets time pass, 100 ms for each unit of its
+/// second byte.
 pub fn endpoint(data: &[u8]) {
     let ([kind], rest) = super::head(data);
     let executor = Executor::new();
@@ -51,7 +51,7 @@ pub fn endpoint(data: &[u8]) {
             }
         }
         executor.run_until_stalled();
-        // More reads than a call has rounds.
+        // Reads more often than a call can have rounds.
         for _ in 0..10 {
             read(&mut peer, answers, &mut asked);
             executor.run_until_stalled();
@@ -74,7 +74,7 @@ fn answer(method: &str) -> Value {
     }
 }
 
-/// The retry of `asked`, the newest request, whose result asks for input.
+/// The retry of the request `asked`, whose result is a round.
 fn retry(asked: &mut Value, result: &Value) -> Option<Bytes> {
     let id = format!("retry of {}", asked.get("id")?);
     let params = asked.get_mut("params")?.as_object_mut()?;
@@ -86,7 +86,7 @@ fn retry(asked: &mut Value, result: &Value) -> Option<Bytes> {
     Some(asked.to_string().into())
 }
 
-/// Reads the frames of the endpoint, and answers input requests if `answers`, by a retry of `asked` where they are a result.
+/// Reads the frames of the endpoint. If `answers`, also answers input requests, and answers a round by the retry of the request `asked`.
 fn read(peer: &mut Pipe, answers: bool, asked: &mut Option<Value>) {
     while let Some(frame) = peer.try_recv() {
         let text = core::str::from_utf8(&frame).expect("UTF-8");

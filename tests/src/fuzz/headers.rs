@@ -1,4 +1,4 @@
-//! Headers of any bytes: an encoded value can be decoded again, and headers that were written for a request agree with it.
+//! Headers of any bytes: an encoded value can be decoded again, and the headers that are written for a request agree with the request.
 
 use protocol_core::Json;
 use protocol_core::http::accept::{Accepted, JSON, is_media_type};
@@ -71,7 +71,7 @@ fn lists(value: &[u8]) {
     }
 }
 
-/// The fields that are written for arguments agree with them, and with no others.
+/// Checks that the fields that are written for arguments agree with these arguments, and with no others.
 fn params(schema: &[u8], arguments: &[u8]) {
     let (Ok(schema), Ok(arguments)) = (Json::parse(schema.to_vec()), Json::parse(arguments.to_vec())) else { return };
     let Ok(params) = ParamHeaders::of_schema(&schema) else { return };

@@ -25,7 +25,7 @@ struct Bench {
     is_closed: bool,
 }
 
-/// Byte 0: the era, small limits, and the cache. Each further line is a step, which its first byte names; `|` in it stands for a line feed.
+/// Byte 0: the era, small limits, and the cache. The rest: lines. Each is a step, whose first byte is its kind; `|` in it stands for a line feed.
 pub fn http_client(data: &[u8]) {
     let ([kind], rest) = super::head(data);
     let era = [Era::Legacy, Era::Auto, Era::Modern, Era::Auto][usize::from(kind & 3)];
@@ -175,7 +175,7 @@ impl Bench {
         self.session.handle_end(TransportEnd::Failed, self.now);
         self.pump();
         assert!(self.calls.values().all(|outcomes| *outcomes == 1), "G1: {:?}", self.calls);
-        // For what is under way, then for the end of the HTTP session.
+        // The first wait is for open requests, the second for the end of the HTTP session.
         for _ in 0..2 {
             self.now = self.now.saturating_add(Duration::from_secs(2));
             self.client.handle_timeout(self.now);

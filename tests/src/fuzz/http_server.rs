@@ -1,4 +1,4 @@
-//! A server of Streamable HTTP that gets requests of any bytes, with real sessions or with sessions that send any frames.
+//! A server of Streamable HTTP that gets requests of any bytes. Its sessions are real, or are scripted and send any frames.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use protocol_core::{
 };
 use testkit::config::{server_config, with};
 
-/// The fields that a step `a` or `A` names. The last one stands for the authenticated caller.
+/// The fields that a step `a` or `A` can add. The last one stands for the authenticated caller.
 const FIELDS: [&str; 12] = [
     "host",
     "origin",
@@ -34,7 +34,7 @@ const FIELDS: [&str; 12] = [
     "principal",
 ];
 
-/// Bytes that are different each time, and one tool with an argument that a header repeats.
+/// The context of the server: random bytes that are different each time, and one tool with an argument that a header repeats.
 struct Context<'a>(&'a mut u64);
 
 impl HttpContext for Context<'_> {
@@ -49,17 +49,17 @@ impl HttpContext for Context<'_> {
     }
 }
 
-/// An exchange as its client sees it.
+/// An HTTP exchange as its client sees it.
 #[derive(Default)]
 struct Exchange {
-    /// The id of the session that the request named.
+    /// The session id in the request.
     session: Option<String>,
-    /// The event that it resumes after.
+    /// The event after which the exchange resumes a stream.
     after: Option<EventId>,
-    /// The head alone is refused.
+    /// `true` if the request must be refused because of its head.
     is_refused: bool,
     status: Option<u16>,
-    /// The length that the head gave.
+    /// The length of the body according to the head.
     length: Option<usize>,
     body: Vec<u8>,
     decoder: Option<Decoder>,
@@ -74,34 +74,35 @@ struct Bench {
     server: HttpServer,
     config: Arc<HttpServerConfig>,
     now: Instant,
-    /// Bodies are read before the request is handled.
+    /// `true` if bodies are read before the request is handled.
     reads_first: bool,
     is_scripted: bool,
-    /// The sessions that are open; without a value if steps decide what they send.
+    /// The open sessions; `None` for a scripted session, whose frames the steps choose.
     sessions: BTreeMap<SessionKey, Option<Session>>,
     stopped: BTreeSet<(SessionKey, Lane)>,
-    /// The lanes of the frames that sessions with a script were given.
+    /// The lanes of the frames that scripted sessions have received.
     given: Vec<(SessionKey, Lane)>,
-    /// The exchanges of those frames whose result is not known yet.
+    /// The exchanges of the frames that scripted sessions have received and not yet taken or refused.
     taken: Vec<(SessionKey, HttpExchangeId)>,
     work: Vec<(SessionKey, InboundId, f64)>,
     /// The ids of sessions that clients know.
     ids: Vec<String>,
     exchanges: BTreeMap<HttpExchangeId, Exchange>,
-    /// The exchanges of which the owner was told that there is something to poll.
+    /// The exchanges that an event has announced as readable.
     readable: BTreeSet<HttpExchangeId>,
-    /// Fields for the next request, and whether they are added to the usual ones.
+    /// Fields for the next request, each with `true` if it is added to the usual fields, and `false` if it replaces one.
     fields: Vec<(usize, Vec<u8>, bool)>,
-    /// Every event of every session that was seen.
+    /// Every event of every session so far.
     seen: BTreeMap<(String, EventId), Bytes>,
     random: u64,
     number: u64,
-    /// The most bytes that a frame so far is as an event.
+    /// The greatest length in bytes of an event so far.
     longest: usize,
 }
 
-/// Byte 0: the era (bits 0 and 1), small limits, no resuming, sessions with a script, the end (bits 5 and 6), and if bodies are read first.
-/// Each further line is a step, which its first byte names; `|` in a body or a frame stands for a line feed.
+/// Byte 0: the era (bits 0 and 1), small limits (bit 2), no resuming (bit 3), scripted sessions (bit 4), the way in which the case ends (bits 5 and
+/// 6), and bodies that are read first (bit 7). The rest: lines. Each is a step, whose first byte is its kind; `|` in a body or a frame stands for a line
+/// feed.
 pub fn http_server(data: &[u8]) {
     let ([kind], rest) = super::head(data);
     let mut config = HttpServerConfig::default();
@@ -142,7 +143,7 @@ pub fn http_server(data: &[u8]) {
     bench.finish(kind & 32 != 0, kind & 64 != 0);
 }
 
-/// The element that a byte selects, of the newest eight.
+/// The element among the newest eight that a byte selects.
 fn recent<T: Copy>(all: impl DoubleEndedIterator<Item = T>, which: u8) -> Option<T> {
     all.rev().nth(usize::from(which % 8))
 }
@@ -214,7 +215,7 @@ impl Bench {
         }
     }
 
-    /// Sends a request with the usual fields, which those of the steps before it replace or repeat.
+    /// Sends a request with the usual fields, some of which earlier steps have replaced or repeated.
     fn send(&mut self, method: Method, which: u8, fields: &[(&str, &str)], body: Vec<u8>) {
         let session = match which % 8 {
             0 => None,
@@ -318,7 +319,7 @@ impl Bench {
         self.send(Method::Post, which, &fields, body.into_bytes());
     }
 
-    /// Sends a frame of a session with a script, unless its lane is stopped.
+    /// Sends a frame of a scripted session, unless its lane is stopped.
     fn transmit(&mut self, which: u8, form: u8, frame: Vec<u8>) {
         let (session, lane, kind) = match form {
             4..=6 => {
@@ -345,12 +346,12 @@ impl Bench {
 
     fn pass_on(&mut self, session: SessionKey, transmit: Transmit) {
         let lines = transmit.frame.iter().filter(|byte| matches!(byte, b'\n' | b'\r')).count();
-        // The fields of an event, and `data: ` before each line.
+        // The length of the frame as an event: with the fields of the event, and `data: ` before each line.
         self.longest = self.longest.max(transmit.frame.len() + 8 * lines + 100);
         self.server.handle_transmit(session, transmit, self.now);
     }
 
-    /// Lets a real session act, most often for a request that its handler works on.
+    /// Lets a real session act, most often for a request that is being served.
     fn act(&mut self, which: u8, form: u8, text: Vec<u8>) {
         let now = self.now;
         let message = String::from_utf8_lossy(&text).into_owned();
@@ -405,7 +406,7 @@ impl Bench {
         }
     }
 
-    /// Passes everything on between the server and its sessions.
+    /// Passes frames and events on between the server and its sessions, until there are none.
     fn pump(&mut self) {
         while let Some(event) = self.server.poll_event() {
             match event {
@@ -435,7 +436,7 @@ impl Bench {
                     };
                     assert!(is_news, "{lane} of {session} is writable or not: {is_writable} already");
                     if let Some(Some(real)) = self.sessions.get_mut(&session) {
-                        // A lane that has no frame left is closed.
+                        // Fails if the lane is closed.
                         let _ = real.set_writable(lane, is_writable, self.now);
                     }
                     self.pump_session(session);
@@ -489,11 +490,11 @@ impl Bench {
         self.sessions.remove(&session);
         self.stopped.retain(|(stopped, _)| *stopped != session);
         self.work.retain(|(work, _, _)| *work != session);
-        // What it was given is dropped with it.
+        // The frames for the session are dropped with it.
         self.taken.retain(|(taken, _)| *taken != session);
     }
 
-    /// Polls some parts of a response, and judges them.
+    /// Polls some parts of a response, and checks them.
     fn poll(&mut self, id: HttpExchangeId, most: usize) {
         let mut polled = 0;
         for _ in 0..most {
@@ -536,8 +537,8 @@ impl Bench {
         self.pump();
     }
 
-    /// The most bytes that may wait on an exchange: the limit, and the frame that goes beyond it; what a stream missed; what waited for a
-    /// GET.
+    /// The maximum number of bytes that may be queued for an exchange: the limit, and the frame that exceeds it; the events that a stream has missed;
+    /// the frames that have waited for a GET.
     fn most_held(&self, id: HttpExchangeId) -> usize {
         let (exchange, limits) = (&self.exchanges[&id], &self.config.limits);
         if let Some(length) = exchange.length {
@@ -547,7 +548,7 @@ impl Bench {
         limits.output_bytes + self.longest * (2 + replayed + 2 * limits.waiting_frames) + 200
     }
 
-    /// Judges the events of a piece of a stream.
+    /// Checks the events in a piece of a stream.
     fn judge(&mut self, id: HttpExchangeId, chunk: Bytes) {
         let exchange = self.exchanges.get_mut(&id).expect("it is known");
         let Some(decoder) = exchange.decoder.as_mut() else { return };
@@ -580,7 +581,7 @@ impl Bench {
         assert!(self.ids.len() <= self.exchanges.len());
     }
 
-    /// Ends everything: first the exchanges, or the sessions; and sessions by the time alone, or by their owner.
+    /// Ends the exchanges and the sessions: the exchanges first if `are_lost`; the sessions by their timeouts if `by_time`, otherwise by the owner.
     fn finish(mut self, are_lost: bool, by_time: bool) {
         let all: Vec<_> = self.exchanges.keys().copied().collect();
         for id in &all {

@@ -62,7 +62,7 @@ pub(super) fn depth(text: &str) -> usize {
 pub(super) enum Id {
     Number(i64),
     Text(String),
-    /// Only for protocols that allow it for requests; it is never read.
+    /// `null`, only in protocols that allow it for requests. [`Self::read`] does not return it.
     Null,
 }
 
@@ -72,8 +72,8 @@ impl Id {
         if value.get().len() > 1024 { None } else { Self::echoed(value) }
     }
 
-    /// An id in an answer of ours. It may be longer than in the request, since a control character with a short escape is written with its
-    /// number.
+    /// Reads an id in an answer of ours. It may be longer than in the request, since a control character may have a short escape in the request and
+    /// a `\u` escape in the answer.
     pub(super) fn echoed(value: &RawValue) -> Option<Self> {
         let number = serde_json::from_str(value.get()).map(Self::Number);
         number.or_else(|_| serde_json::from_str(value.get()).map(Self::Text)).ok()
@@ -100,7 +100,7 @@ pub(super) enum Message<'a> {
     Repeated {
         is_request: bool,
     },
-    /// No message, or an invalid request. It is answered, with its id if that can be echoed.
+    /// No message, or an invalid request. It is answered with an error, with its id if the id can be repeated.
     Invalid(Option<Id>),
     /// A malformed notification.
     InvalidNotification,
@@ -137,7 +137,7 @@ pub(super) enum Body<'a> {
 /// The deepest nesting of a frame.
 const DEPTH: usize = 128;
 
-/// Judges a frame.
+/// Returns the kind of a frame.
 pub(super) fn judge(frame: &[u8]) -> Verdict<'_> {
     let Ok(raw) = serde_json::from_slice::<&RawValue>(frame) else { return Verdict::NotJson };
     let text = raw.get();
@@ -149,7 +149,7 @@ pub(super) fn judge(frame: &[u8]) -> Verdict<'_> {
     }
 }
 
-/// Judges a message.
+/// Returns the kind of a message.
 pub(super) fn object<'a>(members: &Members<'a>) -> Message<'a> {
     let get = |name: &str| members.iter().find(|(key, _)| key == name).map(|(_, value)| *value);
     let text = |value: &RawValue| serde_json::from_str::<String>(value.get()).ok();
@@ -189,7 +189,7 @@ pub(super) fn object<'a>(members: &Members<'a>) -> Message<'a> {
 fn error_object(text: &str) -> Body<'_> {
     match members(text) {
         Some(all) => read_error(&all).unwrap_or(Body::Malformed),
-        // A member whose name has half of a surrogate pair, which no relevant member has.
+        // The name of a member has half of a surrogate pair, so it is none of the known members.
         None if text.starts_with('{') => Body::Unknown,
         None => Body::Malformed,
     }
@@ -197,7 +197,7 @@ fn error_object(text: &str) -> Body<'_> {
 
 fn read_error<'a>(all: &Members<'a>) -> Option<Body<'a>> {
     let get = |name: &str| all.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.get());
-    // Minus zero is the whole number zero, which `serde_json` takes for a fraction.
+    // `-0` is the whole number zero, but `serde_json` reads it as a float.
     let code = get("code").map(|code| if code == "-0" { "0" } else { code });
     let code = serde_json::from_str(code?).ok()?;
     let message = serde_json::from_str(get("message")?).ok()?;

@@ -1,4 +1,4 @@
-//! The frames do not depend on the way in which bytes are split into reads, and they follow the rule of lines.
+//! Line framing: the frames do not depend on the way in which bytes are split into reads, and they are those of a simple implementation.
 
 use bytes::{Buf, BufMut, Bytes};
 use protocol_core::FrameSink as _;
@@ -27,8 +27,8 @@ pub fn lines(data: &[u8]) {
     give_back(&expected, &mut rng);
 }
 
-/// The frames by the rule: a line ends before a line feed or at the end of input; a byte order mark before it and a carriage return after it
-/// are not part of it; blank lines are skipped; a line that is too long is cut to one byte more than the limit.
+/// A simple implementation of line framing: a line ends before a line feed or at the end of input; a byte order mark before the line and a carriage
+/// return after it are not part of the frame; blank lines are skipped; a line that is too long is cut to one byte more than the limit.
 fn by_the_rule(input: &[u8], limit: usize) -> Vec<Bytes> {
     let lines = input.split(|byte| *byte == b'\n').map(|line| {
         let line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line);
@@ -87,7 +87,7 @@ fn encode(frames: &[Bytes], rng: &mut Rng) {
     };
     let mut gathered = LineEncoder::new();
     for frame in frames {
-        // Taken in one of several ways; gathered bytes come first.
+        // Bytes are taken in one of several ways; gathered bytes come first.
         match rng.below(4) {
             0 => gathered.push(frame.clone()),
             1 => gathered.push_slice(frame),

@@ -1,7 +1,8 @@
-//! The bodies of the fuzz targets in `fuzz/`. Each takes any bytes, and panics if something does not hold.
+//! The functions of the fuzz targets in `fuzz/`. Each takes any bytes, and panics if a check fails.
 //!
-//! They are in this crate so that `cargo test` replays the stored cases of `tests/corpus` on stable (`tests/tests/proofs/corpus.rs`). The
-//! meaning of bytes must not change, since stored cases depend on it. Only values without a meaning may get one.
+//! They are in this crate so that `cargo test` can replay the stored inputs in `tests/corpus` with a stable compiler
+//! (`tests/tests/proofs/corpus.rs`). The meaning of a byte must not change, since stored inputs depend on it. Only byte values that have no meaning yet
+//! may get one.
 
 mod bridge;
 mod endpoint;
@@ -43,7 +44,7 @@ pub const TARGETS: [(&str, Target); 10] = [
     ("sse", sse),
 ];
 
-/// Splits the first bytes, which select the configuration, from the rest. Missing bytes are zero.
+/// Splits off the first bytes, which select the configuration. Missing bytes are zero.
 fn head<const COUNT: usize>(data: &[u8]) -> ([u8; COUNT], &[u8]) {
     let mut head = [0; COUNT];
     let (chosen, rest) = data.split_at(COUNT.min(data.len()));

@@ -1,4 +1,4 @@
-//! Two ends that do what the bytes say, over links that fail as the bytes say, watched by the model.
+//! Two ends over faulty links, compared with the model. The bytes choose the operations and the faults.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use testkit::config::{app_config, gateway_config};
 use testkit::config::{client_config, server_config, with};
 use testkit::world::{Wire, World};
 
-/// So many operations are enough for whatever there is to find.
+/// The maximum number of operations of a case, which is enough to find errors.
 const OPERATIONS: usize = 400;
 
-/// Byte 0: the configuration and what lies between the ends. Byte 1: the seed of the links. Byte 2: how it ends. Byte 3: whether it is
-/// Tesseron (bit 7), else the eras of MCP that the ends speak (bits 5 and 2): with one that probes, bit 4 of byte 0 makes the links so slow
-/// that the answer to the probe comes late. Then operations of [`testkit::world::ops`], four bytes each.
+/// Byte 0: the configuration, and the faults of the links. Byte 1: the seed of the links. Byte 2: the way in which the case ends. Byte 3: the protocol
+/// is Tesseron (bit 7); otherwise the eras of MCP that the ends speak (bits 5 and 2). If the client probes, bit 4 of byte 0 makes the links so
+/// slow that the answer to the probe is late. The rest: operations of [`testkit::world::ops`], four bytes each.
 pub fn pair(data: &[u8]) {
     let ([variant, seed, ending, protocol], rest) = super::head(data);
     let (client, server) = match protocol & 0x80 {
@@ -42,7 +42,8 @@ pub fn pair(data: &[u8]) {
     world.finish(ending);
 }
 
-/// The era of the client, and that of the server. Both eras of a client that chooses meet a server of one era in half of the variants.
+/// The era of the client, and that of the server. In half of the variants a client that chooses its era has a server of only one era, of each era in
+/// turn.
 fn eras(variant: u8, protocol: u8) -> (Era, Era) {
     match (protocol & 0x20, protocol & 0x04) {
         (0, 0) => (Era::Legacy, Era::Auto),
@@ -53,7 +54,7 @@ fn eras(variant: u8, protocol: u8) -> (Era, Era) {
     }
 }
 
-/// Clocks, rates and limits that are soon run into.
+/// Configurations with small timeouts, rates and limits, which are soon reached.
 fn configs(variant: u8, client: Config, server: Config) -> (Config, Config) {
     let events = if variant & 1 == 0 { 8 } else { 100 };
     let client = with(client, |config| {

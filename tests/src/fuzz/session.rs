@@ -1,4 +1,4 @@
-//! Hostile bytes against one end, in every role and phase of both protocols, with an application whose actions are chosen by the bytes.
+//! Hostile bytes to one session, in every role and phase of both protocols. The bytes also choose the actions of the application.
 
 mod tesseron;
 
@@ -50,7 +50,7 @@ struct Fuzzed {
     now: Instant,
     /// The greatest time passed to `handle_timeout`.
     over: Instant,
-    /// `true` if it polls only by actions.
+    /// `true` if the application polls only by actions.
     polls_by_actions: bool,
     calls: BTreeSet<OutboundId>,
     done: BTreeSet<OutboundId>,
@@ -191,7 +191,7 @@ impl Fuzzed {
         }
     }
 
-    /// An action of the application on an open call or input request.
+    /// Takes an action of the application on an open call or input request.
     fn act(&mut self, action: u8, detail: u8) {
         let now = self.now;
         match action {
@@ -216,7 +216,7 @@ impl Fuzzed {
                 }
             }
             2 => {
-                // The event of its end may be queued.
+                // The event of the call's end may be queued.
                 self.poll_events();
                 let open = self.calls.difference(&self.done).next().copied();
                 if let Some(id) = open {
@@ -322,7 +322,7 @@ impl Fuzzed {
         self.check();
     }
 
-    /// A handler asks its caller by the result of its call. Returns `false` if that is impossible.
+    /// Ends a call with a round, as a handler that makes input requests does. Returns `false` if that is impossible.
     fn ask_in_round(&mut self, id: InboundId, detail: u8) -> bool {
         let form = || Ask::Elicit(protocol_core::Elicit::new("?", json(r#"{"type":"object","properties":{}}"#)));
         let asks = [form(), Ask::from(Sample::new("?")), Ask::Roots].into_iter().zip(["a", "b", "c"]);
@@ -332,7 +332,7 @@ impl Fuzzed {
         self.session.finish_round(id, round, self.now).is_ok()
     }
 
-    /// A handler ends.
+    /// Ends a handler with this reply.
     fn end_serve(&mut self, id: InboundId, reply: Reply) {
         self.poll_events();
         let live = !self.cancelled.remove(&id);

@@ -1,4 +1,4 @@
-//! The items of an event stream do not depend on the way in which it is split, and they follow the standard.
+//! Server-sent events: the items of a stream do not depend on the way in which the stream is split, and they follow the standard.
 
 use bytes::Bytes;
 use protocol_core::http::sse::{DecodeError, Decoder, DecoderLimits, Encoder, Item};

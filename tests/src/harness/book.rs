@@ -9,8 +9,8 @@ use std::thread;
 use crate::scratch::Scratch;
 use crate::until::PATIENCE;
 
-/// A list of lines that handlers and peers write down, and that a test waits for. Two processes can share a book: each has a copy and sends its
-/// lines to the other.
+/// A list of lines that handlers and peers add, and that a test waits for. Two processes can share a book: each has a copy and sends its own lines to
+/// the other.
 #[derive(Clone, Default)]
 pub struct Book(Arc<Shared>);
 
@@ -58,7 +58,7 @@ impl Book {
     fn receive(&self, stream: UnixStream) {
         let other = stream.try_clone().expect("a second handle");
         self.change(|state| {
-            // Only the process that made the book has no connection yet. It sends the lines that it has already noted.
+            // Only the process that made the book has no connection yet. It sends the lines that were added before.
             if state.other.is_none() {
                 state.other = Some(other);
                 for line in state.lines.clone() {
@@ -76,7 +76,7 @@ impl Book {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the state, and wakes everything that waits for a change.
+    /// Changes the state, and wakes all tasks and threads that wait for a change.
     fn change(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state();
         change(&mut state);
@@ -126,7 +126,7 @@ impl Book {
     /// Blocks until `lines` lines are noted.
     ///
     /// # Panics
-    /// If that takes longer than [`PATIENCE`].
+    /// If the lines are not noted within [`PATIENCE`].
     pub fn wait(&self, lines: usize) {
         let too_few = |state: &mut State| state.lines.len() < lines;
         let waited = self.0.changed.wait_timeout_while(self.state(), PATIENCE, too_few);

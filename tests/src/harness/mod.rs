@@ -1,8 +1,8 @@
 //! Two ends and the transport between them, for tests that run over every transport of every adapter.
 //!
-//! A [`Stage`] has the transport. [`Stage::call`] has a client of ours at the near end, [`Stage::wire`] the bytes themselves. A test is a *row*
-//! of a list, and its name determines the far end, so that the far end can also be another process: the test program starts itself. The
-//! far end notes its observations in a [`Book`]. This module does not depend on the rows.
+//! A [`Stage`] has the transport. At the near end, [`Stage::call`] has a client of ours, and [`Stage::wire`] a script that reads and writes bytes. A
+//! test is a *row* of a list. The name of the row determines the far end, so that the far end can also be another process: the test program starts
+//! itself. The far end adds its observations to a [`Book`]. This module does not depend on the rows.
 
 mod book;
 pub(crate) mod raw;
@@ -28,7 +28,7 @@ use programs::adapter::{Adapter, End, Link, Place, first, start_blocking, task};
 pub use book::Book;
 pub use wire::Wire;
 
-/// Declares the rows of a list: `run` finds one by its name, and the macro `each` hands all names to another macro.
+/// Declares the rows of a list: `play` runs a row by its name, and the macro `each` passes all names to another macro.
 macro_rules! rows {
     ($d:tt $each:ident $output:ty: $($name:ident)*) => {
         /// Runs the row of this name.
@@ -119,11 +119,11 @@ pub struct Stage<A> {
 
 /// The far end of a row.
 pub enum Far {
-    /// A service. As a process, it ends with its connection.
+    /// A service. If it is in another process, the process ends with the connection.
     Service(Arc<Service>),
-    /// A service as a program of its own, which ends with its process. It closes its connection once a line is noted.
+    /// A service that is a program of its own and ends with its process. It closes its connection once a line is added to the book.
     Program(Arc<Service>),
-    /// The bytes themselves, and a script that reads and writes them.
+    /// A script that reads and writes bytes.
     Wire(fn(Wire, &Book)),
 }
 
@@ -137,7 +137,7 @@ fn unlocked<T>(waited: Waited<T>) -> BoxFuture<'static, T> {
     waited.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A client of ours that is connected with the far end.
+/// A client of ours that is connected to the far end.
 pub struct Calling {
     /// The handle of the client.
     pub peer: Peer,
@@ -168,19 +168,19 @@ impl Calling {
 pub struct FarEnd {
     /// Runs the far end, or waits for its thread or process.
     end: Waited<()>,
-    /// The lines that are noted there.
+    /// The lines that are noted at the far end.
     pub book: Book,
 }
 
 impl FarEnd {
-    /// Waits for the end of the far end. Returns the lines that were noted there.
+    /// Waits until the far end has ended. Returns the lines that were noted there.
     pub async fn ended(self) -> Vec<String> {
         unlocked(self.end).await;
         self.book.read().into_iter().map(|line| format!("far: {line}")).collect()
     }
 }
 
-/// Describes the end of a connection of ours, in the same words for every transport.
+/// Describes the end of a connection, in the same words for every transport.
 async fn how(end: BoxFuture<'static, Result<CloseReason, adapter_io::Error>>) -> String {
     match end.await {
         Ok(reason) => reason.to_string(),
@@ -194,7 +194,7 @@ pub fn identity() -> Identity {
     Identity::new("scenario", "1")
 }
 
-/// A client's config.
+/// The configuration of a client.
 #[must_use]
 pub fn client() -> Config {
     Config::mcp_client(identity())
@@ -248,7 +248,7 @@ impl<A: Adapter> Stage<A> {
         Calling { peer, exit, end: Mutex::new(Box::pin(how(end))), far }
     }
 
-    /// The bytes themselves at the near end; a service is at the far one.
+    /// The bytes at the near end, for a script; at the far end there is a service.
     pub async fn wire(&self) -> (Wire, FarEnd) {
         match self.over {
             Over::Child => {
@@ -338,10 +338,10 @@ impl<A: Adapter> Stage<A> {
     }
 }
 
-/// The far end in a process of its own: the body of the test `the_far_end` of an adapter.
+/// Runs the far end in a process of its own: the body of the test `the_far_end` of an adapter.
 ///
 /// # Panics
-/// If it was not started by another test.
+/// If another test has not started this process.
 pub fn far_end<A: Adapter>(far: FindFar) {
     let row = env::var(ROW).expect("the row, from the test that started this one");
     let book = Book::open(env::var_os(BOOK).expect("the book, from the test that started this one").as_ref());

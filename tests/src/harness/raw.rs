@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 pub(crate) const ACCEPTED: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 
-/// Kinds of messages, each the last of its fragments.
+/// The first bytes of messages of one fragment, by their kind.
 pub(crate) const TEXT: u8 = 0x81;
 pub(crate) const BINARY: u8 = 0x82;
 pub(crate) const CLOSE: u8 = 0x88;
@@ -79,7 +79,7 @@ impl Raw {
         Some(status.unwrap_or_else(|| panic!("{head}")))
     }
 
-    /// Sends a message as a client must: masked, here by zeros.
+    /// Sends a message with a mask, as a client must. The mask is all zeros.
     pub(crate) fn send(&mut self, kind: u8, payload: &[u8]) {
         let length = u8::try_from(payload.len()).ok().filter(|length| *length < 126).expect("a short message");
         self.write(&[&[kind, 0x80 | length, 0, 0, 0, 0], payload].concat());

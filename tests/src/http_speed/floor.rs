@@ -1,4 +1,4 @@
-//! The floor: hyper on tokio, with a handler that reads a body and answers with bytes that were made before.
+//! The floor: hyper on tokio, with a handler that reads a body and answers with prepared bytes.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -36,7 +36,7 @@ static EVENTS: LazyLock<Arc<[Bytes]>> = LazyLock::new(|| {
         .collect()
 });
 
-/// A body of pieces that are all there.
+/// A body whose pieces are all available at once.
 struct Events(usize);
 
 impl Body for Events {
@@ -62,7 +62,7 @@ async fn answer(request: Request<Incoming>) -> Result<Response<Either<Full<Bytes
     Ok(response)
 }
 
-/// Serves on tokio, whatever the adapter: it is the floor of all.
+/// Serves on tokio, whatever adapter is measured: all have the same floor.
 pub(super) fn serve() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {

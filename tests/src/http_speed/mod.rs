@@ -1,7 +1,7 @@
-//! The speed of servers over HTTP, beside a floor: hyper with a handler that answers the same bytes, and knows no protocol.
+//! The speed of servers over HTTP, compared with a floor: hyper with a handler that answers with the same bytes, and knows no protocol.
 //!
-//! Servers are processes of their own, and the client is the same for all: blocking sockets on this machine, which write requests that were made
-//! before. Rounds of all servers take turns, and a number is the median of its rounds.
+//! Each server is a process of its own. The client is the same for all: blocking sockets on this machine, which write prepared requests. All servers
+//! are measured once in each round, and a number is the median of the rounds.
 
 mod floor;
 mod hostile;
@@ -21,9 +21,9 @@ use serde_json::json;
 
 use crate::raw_http::{Exchange, Failure, Request, ServerProcess};
 
-/// The progress updates of one call.
+/// The number of progress updates of one call.
 const UPDATES: usize = 1000;
-/// The calls that are made at once.
+/// The number of calls that are made at once.
 const AT_ONCE: usize = 64;
 
 /// Measures servers over HTTP (MCP 2026-07-28) beside a floor, and prints a table.
@@ -69,7 +69,7 @@ pub fn main<A: Adapter>() -> ExitCode {
     }
 }
 
-/// A row of the table: its title, and what it measures of a server for a time, per second.
+/// A row of the table: its title, and the function that measures a server for a time and returns a number per second.
 type Row = (&'static str, fn(&ServerProcess, Duration) -> Result<f64, Failure>);
 
 const ROWS: [Row; 4] = [
@@ -192,7 +192,7 @@ fn connections(server: &ServerProcess, span: Duration) -> Result<f64, Failure> {
     })
 }
 
-/// Repeats `step` for a time. Returns what it counts, per second.
+/// Repeats `step` for a time. Returns the sum of its results, per second.
 fn per_second(span: Duration, mut step: impl FnMut() -> Result<usize, Failure>) -> Result<f64, Failure> {
     let start = Instant::now();
     let mut counted = 0;

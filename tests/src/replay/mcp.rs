@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::player::{Player, json};
 use super::recording::{Channel, TurnKind};
 
-/// The configuration of a session that declares the same as the recorded end.
+/// The configuration of a session that declares the same capabilities as the recorded end.
 pub(super) fn config(calls: bool, channel: &Channel) -> Config {
     let said = channel.turns.iter().filter_map(|turn| if let TurnKind::Sent(frame) = &turn.what { Some(frame) } else { None });
     let mut config = if calls {

@@ -67,7 +67,7 @@ pub(super) struct Door {
 }
 
 impl Door {
-    /// Makes a claim code for one that the recorded app shows.
+    /// Makes a claim code of ours for a code that the recorded app shows.
     fn show(&mut self, code: &str) {
         if !self.codes.contains_key(code) {
             let host = Host::minting(Default::default(), Instant::ZERO, 0, &mut |out: &mut [u8]| out.fill(self.codes.len() as u8));
@@ -313,7 +313,8 @@ impl Player {
         self.poll_events_at(at, &Value::Null);
     }
 
-    /// Polls and handles all events. Returns their number without violations and the end. `received` is the frame that caused them, if any.
+    /// Polls and handles all events. Returns their number, without violations and the event of the end. `received` is the frame that caused them; null
+    /// if no frame did.
     fn poll_events_at(&mut self, at: &str, received: &Value) -> usize {
         let mut reported = 0;
         while let Some(event) = self.session.as_mut().and_then(Session::poll_event) {
@@ -384,7 +385,7 @@ impl Player {
             found = self.counterpart(recorded);
             if found.is_none() {
                 if let (Some(call), Some(session)) = (self.outbound.remove(&recorded["id"].to_string()), &mut self.session) {
-                    // The call is held or queued, and would be sent later.
+                    // The call is cancelled, since it is held or queued and would be sent later.
                     let _ = session.cancel(call, None, self.now);
                 }
                 self.poll_events(&label);

@@ -28,7 +28,7 @@ pub enum Protocol {
 /// One end of one hop of one recording.
 #[derive(Clone, Debug)]
 pub struct RecordedEnd {
-    /// The end and its hop, as `gw of gw<->app`.
+    /// The end and its hop, in the form `gw of gw<->app`.
     pub end: String,
     /// The protocol of the hop.
     pub protocol: Protocol,
@@ -45,7 +45,7 @@ pub struct Channel {
     pub code: Option<String>,
     /// The turns, in order.
     pub turns: Vec<Turn>,
-    /// `true` if the connection before may end after the beginning of this one.
+    /// `true` if the previous connection may end after the beginning of this one.
     overlaps: bool,
 }
 
@@ -98,7 +98,7 @@ impl Record {
                 let frame = self.line.get("msg")?.clone();
                 Some(if own { TurnKind::Sent(frame) } else { TurnKind::Received(frame) })
             }
-            // A cut connection was closed by neither end.
+            // Neither end has closed a connection that was cut.
             Some("cut") => Some(TurnKind::PeerEnded),
             Some("ws-close" | "fin" | "close" | "stdin-eof" | "exit") => {
                 Some(if own { TurnKind::Ended } else { TurnKind::PeerEnded })
@@ -134,7 +134,7 @@ fn root() -> PathBuf {
 /// Every end that a recording shows.
 ///
 /// # Panics
-/// If there is no such recording, or it has lines of another kind.
+/// If there is no such recording, or if it has lines of an unknown kind.
 #[must_use]
 pub fn seen(name: &str) -> Vec<RecordedEnd> {
     let text = fs::read_to_string(root().join(name)).expect("a recording");
@@ -185,8 +185,8 @@ fn is_frame(what: &TurnKind) -> bool {
     matches!(what, TurnKind::Received(_) | TurnKind::Sent(_))
 }
 
-/// Removes all turns that end the channel but one: the first, or with overlapping connections the first one after the last frame that was
-/// sent, since those before it belong to the connection before.
+/// Removes all turns that end the channel except one. This is the first such turn, or, with overlapping connections, the first one after the last frame
+/// that was sent, since earlier ones belong to the previous connection.
 fn tidied(mut channel: Channel) -> Channel {
     let last = channel.turns.iter().rposition(|turn| matches!(turn.what, TurnKind::Sent(_))).unwrap_or_default();
     let overlaps = channel.overlaps;

@@ -12,7 +12,7 @@ use super::mcp::{rpc_error, sample, sampled};
 use super::player::{Player, json};
 use super::recording::{Channel, TurnKind};
 
-/// The configuration of a session that declares the same as the recorded end.
+/// The configuration of a session that declares the same capabilities as the recorded end.
 pub(super) fn config(calls: bool, channel: &Channel) -> Config {
     let said = channel.turns.iter().filter_map(|turn| if let TurnKind::Sent(frame) = &turn.what { Some(frame) } else { None });
     let mut config = if calls {
@@ -142,7 +142,7 @@ fn notify(player: &mut Player, notice: Notice) -> Result<(), String> {
     player.live()?.notify(notice, now).map_err(|error| error.to_string())
 }
 
-/// The gateway answers a handshake or an input request.
+/// Answers a handshake or an input request, as the gateway.
 fn answer(player: &mut Player, frame: &Value) -> Result<(), String> {
     let (result, now) = (&frame["result"], player.now);
     if let Some((key, method)) = player.asked.remove(&frame["id"].to_string()) {
@@ -172,7 +172,7 @@ fn answer(player: &mut Player, frame: &Value) -> Result<(), String> {
     player.live()?.welcome(welcome, now).map_err(|error| error.to_string())
 }
 
-/// The app answers a call.
+/// Answers a call, as the app.
 fn respond(player: &mut Player, frame: &Value) -> Result<(), String> {
     let id = player.inbound.get(&frame["id"].to_string()).copied().ok_or("there is no such request")?;
     let (result, now) = (&frame["result"], player.now);

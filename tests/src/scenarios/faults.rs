@@ -77,7 +77,7 @@ pub(super) fn service(row: &str, book: &Book) -> Option<Service> {
             .tool(Tool::new("hurried", tight).rate_window(fast))
             .tool(Tool::new("panic", async |_: Context, ()| -> Result<(), ToolError> { panic!("on purpose") }))
             .tool(Tool::blocking("panic_on_its_thread", |_: Context, ()| -> Result<(), ToolError> { panic!("on purpose") }))
-            // Runs longer than the rest of its test, and also after the end of input.
+            // Runs longer than the rest of its test, so that it still runs after the end of input.
             .tool(Tool::new("nap", async |context: Context, ()| Ok(context.sleep(Duration::from_secs(1)).await.is_ok())))
             .tool(Tool::new("ask", async |context: Context, ()| {
                 let failed = context.sample(Sample::new("anybody?")).await.is_err();
@@ -207,7 +207,7 @@ async fn a_request_is_sent_before_its_cancel_or_neither_is_sent<A: Adapter>(stag
     for number in 0..1000 {
         let call = calling.peer.call_tool("any", nothing()).expect("a call");
         match number % 3 {
-            // The request was certainly sent, may have been sent, or was not sent.
+            // In turn: the request was certainly sent, may have been sent, or was not sent.
             0 => calling.peer.ping().await.expect("an answer"),
             1 => turn().await,
             _ => {}
@@ -380,7 +380,7 @@ async fn of_endless_requests_as_many_run_as_allowed_and_the_others_are_refused<A
 async fn calls_that_time_out_are_cancelled_and_leave_no_state<A: Adapter>(stage: Stage<A>) {
     let calling = calling(&stage).await;
     let mut clocks = CallTimeouts::NONE;
-    // Long enough to send all of them first on a busy machine, since a call that was not sent is not cancelled.
+    // Long enough to send all calls first, even on a busy machine, since no cancel is sent for a call that was not sent.
     clocks.idle = Some(Duration::from_secs(2));
     let call = Invoke::new(Op::CallTool, Json::parse(r#"{"name":"any","arguments":{}}"#).expect("JSON")).with_timeouts(clocks);
     let calls: Vec<_> = (0..100).map(|_| calling.peer.call(call.clone()).expect("a call")).collect();
@@ -392,7 +392,7 @@ async fn calls_that_time_out_are_cancelled_and_leave_no_state<A: Adapter>(stage:
     assert_eq!(notes[..2], ["far: 0 open", "far: 100 cancelled"]);
 }
 
-/// Every value of the progress of one call, with its total.
+/// Every progress value of one call, with its total.
 fn values(wire: &mut Wire, tool: &str) -> Vec<(f64, Option<f64>)> {
     let params = json!({"name": tool, "_meta": {"progressToken": tool}});
     wire.write(&json!({"jsonrpc": "2.0", "id": tool, "method": "tools/call", "params": params}));

@@ -1,4 +1,4 @@
-//! A proxy in front of a server over HTTP. It may speak TLS with clients, as that of a real server does.
+//! A proxy in front of a server over HTTP. It can speak TLS with clients, as the proxy of a real server does.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -55,17 +55,17 @@ impl Authority {
 /// The traffic that has passed a proxy.
 #[derive(Default)]
 pub(super) struct Passed {
-    /// The protocol of each connection of a client that was made: `h2`, for example, or nothing without TLS.
+    /// The protocol of each connection that a client has made, such as `h2`; empty without TLS.
     pub(super) protocols: Vec<String>,
     /// All bytes that clients have sent.
     pub(super) sent: Vec<u8>,
 }
 
-/// A proxy at work. Dropping it ends its connections.
+/// A running proxy. Dropping it ends its connections.
 pub(super) struct Front {
     pub(super) address: SocketAddr,
     passed: Arc<Mutex<Passed>>,
-    /// `true` while nothing of the server is passed on.
+    /// `true` while no bytes of the server are passed on.
     held: watch::Sender<bool>,
     _stop: oneshot::Sender<()>,
 }
@@ -88,7 +88,7 @@ impl Front {
         Self { address, passed, held, _stop: stop }
     }
 
-    /// Holds back what the server says, or passes it on again.
+    /// Holds back the bytes of the server, or passes them on again.
     pub(super) fn hold(&self, is_held: bool) {
         self.held.send_replace(is_held);
     }
@@ -115,7 +115,7 @@ async fn accept(
     loop {
         let (client, _) = listener.accept().await.expect("a connection");
         let (tls, passed, hold) = (tls.clone(), Arc::clone(&passed), hold.clone());
-        // An error is one of the client, which has left or refuses the certificate.
+        // An error means that the client has disconnected or refuses the certificate.
         tokio::spawn(async move { connection(client, server, tls, &passed, hold).await.ok() });
     }
 }
@@ -164,7 +164,7 @@ async fn relay(client: impl AsyncRead + AsyncWrite, server: TcpStream, passed: &
                 return to_client.shutdown().await;
             }
             to_client.write_all(&bytes[..read]).await?;
-            // A stream of TLS keeps what the socket does not take.
+            // A TLS stream buffers the bytes that the socket does not take.
             to_client.flush().await?;
         }
     };

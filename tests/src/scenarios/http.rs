@@ -1,5 +1,4 @@
-//! Servers over HTTP, and clients that speak it by hand over real sockets: requests as they should be, as they should not be, and clients
-//! that leave.
+//! Servers over HTTP, and scripted clients over real sockets: valid requests, invalid requests, and clients that disconnect.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -40,11 +39,11 @@ crate::harness::rows! { $ each_http_row ():
     requests_over_http_2_run_at_the_same_time_and_are_cancelled_one_by_one
 }
 
-/// A server at work.
+/// A running server.
 struct Server {
     service: HttpService,
     listener: HttpListener,
-    /// What handlers have noted.
+    /// The lines that handlers have noted.
     seen: Receiver<String>,
     /// A permit lets one call of `gated` end.
     gate: Arc<Semaphore>,
@@ -102,7 +101,7 @@ impl Server {
         Raw::connect(self.listener.local_addr())
     }
 
-    /// What a handler notes next.
+    /// The next line that a handler notes.
     fn seen(&self) -> String {
         self.seen.recv_timeout(PATIENCE).expect("a handler notes something")
     }
@@ -117,7 +116,7 @@ async fn play_client<A: Adapter>(stage: Stage<A>, server: Server, client: impl F
     played.await
 }
 
-/// Does something hostile while a call runs on another connection, which goes on, and serves more.
+/// Runs `hostile` while a call runs on another connection, and checks that the call goes on and that its connection serves more requests.
 fn beside_a_call(server: &Server, hostile: impl FnOnce()) {
     let mut other = server.connect();
     let (fields, body) = modern("gated");
@@ -137,7 +136,7 @@ fn beside_a_call(server: &Server, hostile: impl FnOnce()) {
 /// A connection.
 struct Raw {
     stream: TcpStream,
-    /// Bytes that were read and not used.
+    /// Bytes that were read and are not used yet.
     read: Vec<u8>,
 }
 
@@ -185,7 +184,7 @@ impl Raw {
         let _ = self.stream.write_all(text.as_bytes());
     }
 
-    /// Sends a request with the usual fields, but for those that are given.
+    /// Sends a request with the usual fields, some of which the given fields replace.
     fn request(&mut self, method: &str, fields: &[(&str, &str)], body: &str) {
         let usual = USUAL.iter().filter(|(name, _)| !fields.iter().any(|(field, _)| field.eq_ignore_ascii_case(name)));
         let fields: String = usual.chain(fields).map(|(name, value)| format!("{name}: {value}\r\n")).collect();
@@ -266,7 +265,7 @@ impl Raw {
         (length > 0).then_some(chunk)
     }
 
-    /// Reads a stream until it has said that.
+    /// Reads a stream until it contains `words`.
     fn chunks_until(&mut self, words: &str) -> String {
         let mut all = String::new();
         while !all.contains(words) {
@@ -275,7 +274,7 @@ impl Raw {
         all
     }
 
-    /// Waits for the end of the connection. Returns what was read before.
+    /// Waits for the end of the connection. Returns the text that was read before.
     fn ends(mut self) -> String {
         while self.more() {}
         String::from_utf8_lossy(&self.read).into_owned()
@@ -436,7 +435,7 @@ async fn other_hosts_and_origins_are_refused<A: Adapter>(stage: Stage<A>) {
     .await;
 }
 
-/// The fields that every request has, as they are written.
+/// The fields that every request has, as text.
 fn usual() -> String {
     USUAL.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect()
 }
@@ -454,7 +453,7 @@ async fn a_body_that_is_cut_has_no_effect<A: Adapter>(stage: Stage<A>) {
                 format!("Content-Length: {}\r\n\r\n{body}", body.len() * 2),
                 format!("Transfer-Encoding: chunked\r\n\r\n{chunk}"),
                 format!("Transfer-Encoding: chunked\r\n\r\n{chunk}7"),
-                // Midway.
+                // The message is cut in the middle.
                 format!("Content-Length: {}\r\n\r\n{}", body.len(), &body[..body.len() / 2]),
                 format!("Content-Length: {}\r\n\r\n", body.len()),
                 format!("Transfer-Encoding: chunked\r\n\r\n{}", &chunk[..chunk.len() / 2]),
@@ -504,7 +503,7 @@ async fn a_body_that_is_too_long_is_refused<A: Adapter>(stage: Stage<A>) {
             let (head, body) = client.ask("POST", &[], &" ".repeat(1001));
             assert_eq!(head.status, 413, "{body}");
             let mut client = server.connect();
-            // All at once, since the server closes the connection after its response.
+            // All chunks are sent at once, since the server closes the connection after its response.
             let chunks = format!("40\r\n{}\r\n", " ".repeat(64)).repeat(16);
             client.send(&format!("POST /mcp HTTP/1.1\r\n{}Transfer-Encoding: chunked\r\n\r\n{chunks}", usual()));
             assert_eq!(client.head().status, 413, "whatever the length is said to be");
@@ -734,20 +733,20 @@ async fn dropping_the_listener_ends_every_connection<A: Adapter>(stage: Stage<A>
     .await;
 }
 
-/// One visit of a client, of one of a few kinds.
+/// Connects as a client of one of six kinds.
 fn visit(address: SocketAddr, kind: usize) {
     let mut client = Raw::connect(address);
     let (fields, body) = modern(["quick", "wait", "gated"][kind % 3]);
     match kind {
-        // Stays for the reply.
+        // Waits for the reply.
         0 => assert!(client.ask("POST", &fields, &body).1.contains("done")),
-        // Leaves before the head, and during the stream.
+        // Disconnects before the head (1), or during the stream (2).
         1 => client.request("POST", &fields, &body),
         2 => {
             client.request("POST", &fields, &body);
             client.head();
         }
-        // Opens a session, uses it, and leaves it behind; ends it while a call of it runs; leaves a stream open.
+        // Opens a session, and leaves it open after a call, ends it while a call runs, or leaves it with an open stream.
         3 => {
             let id = client.open();
             let (head, _) = client.ask("POST", &[("Mcp-Session-Id", &id)], &call(1, "quick"));

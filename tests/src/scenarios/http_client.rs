@@ -1,4 +1,4 @@
-//! Clients over HTTP at a server of both eras, over real sockets: without TLS over HTTP/1.1, and with it over HTTP/2.
+//! Clients over HTTP, with a server of both eras, over real sockets: without TLS over HTTP/1.1, and with TLS over HTTP/2.
 
 use std::future::pending;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -98,7 +98,7 @@ impl Server {
     }
 }
 
-/// Waits for something that the server or the proxy sees a moment later.
+/// Waits until `is_so` returns `true`, which the server or the proxy may cause a moment later.
 async fn until<A: Adapter>(stage: &Stage<A>, what: &str, is_so: impl Fn() -> bool) {
     let begin = Instant::now();
     while !is_so() {
@@ -118,7 +118,7 @@ fn connect<A: Adapter>(stage: &Stage<A>, era: Era, server: HttpServerAddress) ->
     stage.adapter.http_connect(Arc::new(()), config(era), server).expect("an address that can be used")
 }
 
-/// The address of a server at `localhost` behind TLS, with the root certificate of an authority.
+/// The address of a server at `localhost` with TLS, and the root certificate of an authority.
 fn secure(address: SocketAddr, authority: &Authority) -> HttpServerAddress {
     let server = HttpServerAddress::new(&format!("https://localhost:{}/mcp", address.port()));
     server.root_certificates(authority.root().0.as_bytes()).expect("a certificate")
@@ -164,7 +164,7 @@ async fn play_client<A: Adapter>(stage: &Stage<A>, server: &Server, Link { peer,
     assert_eq!(server.cancelled.load(Ordering::Relaxed), 1);
 }
 
-/// Eras of a server and of a client, and the one that they speak.
+/// The eras of a server and of a client, and the era that they then speak.
 const ERAS: [(Era, Era, Era); 4] = [
     (Era::Auto, Era::Auto, Era::Modern),
     (Era::Legacy, Era::Auto, Era::Legacy),
@@ -333,7 +333,7 @@ async fn calls_that_are_cancelled_while_a_connection_is_made_leave_the_others_al
     for round in 0..ROUNDS {
         let Link { peer, end } = connect(&stage, Era::Modern, secure(front.address, &authority));
         let calls: Vec<Call> = (0..CALLS).map(|_| call(&peer, "quick")).collect();
-        // Sooner and later in the handshake.
+        // Cancels earlier or later in the handshake.
         stage.adapter.sleep(Duration::from_micros(round * 250)).await;
         calls.iter().step_by(2).for_each(|call| call.cancel(None));
         for call in calls.into_iter().skip(1).step_by(2) {
@@ -372,9 +372,9 @@ async fn a_certificate_that_is_unknown_or_of_another_host_is_refused<A: Adapter>
     }
 }
 
-/// Each server asks in one HTTP session after another. Nobody answers, so that a client has no lane for the question of the third.
+/// Each server makes an input request in one HTTP session after another. None is answered, so that a client has no lane for the request in the third.
 async fn a_server_that_asks_in_session_after_session_leaves_the_threads_to_others<A: Adapter>(stage: Stage<A>) {
-    /// More than there are threads.
+    /// More clients than threads.
     const CLIENTS: usize = 4;
     struct Silent;
     impl Client for Silent {
@@ -395,7 +395,7 @@ async fn a_server_that_asks_in_session_after_session_leaves_the_threads_to_other
         let address = scripted(move |method, body| {
             let head = "HTTP/1.1 200 OK\r\nconnection: close\r\nmcp-session-id: s\r\ncontent-type:";
             match method {
-                // The stream ends after its question, and is not there when it is to be resumed.
+                // The stream ends after its input request, and cannot be resumed.
                 "GET" if gets.fetch_add(1, Ordering::Relaxed) % 2 == 0 => {
                     let params = r#"{"messages":[],"maxTokens":1}"#;
                     let question = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{params}}}"#);
@@ -418,7 +418,7 @@ async fn a_server_that_asks_in_session_after_session_leaves_the_threads_to_other
     for asked in &counts {
         until(&stage, "the server asks", || asked.load(Ordering::Relaxed) >= 5).await;
     }
-    // The last question is read.
+    // Waits until the last input request was read.
     stage.adapter.sleep(Duration::from_millis(200)).await;
     for Link { peer, end } in links {
         peer.close(Close::Now);
@@ -440,7 +440,7 @@ fn scripted(respond: impl Fn(&str, &str) -> String + Send + Sync + 'static) -> S
                 while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).is_ok_and(|read| read > 0) {}
                 let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
                 let mut body = vec![0; length.unwrap_or_default()];
-                // The client may have left, here and below.
+                // Fails if the client has disconnected, here and below.
                 let _ = reader.read_exact(&mut body);
                 let method = head.split(' ').next().unwrap_or_default();
                 let _ = stream.write_all(respond(method, &String::from_utf8_lossy(&body)).as_bytes());

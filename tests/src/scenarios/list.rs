@@ -170,7 +170,7 @@ async fn rate_limited_progress_and_its_late_flush<A: Adapter>(stage: Stage<A>) {
     for _ in 0..3 {
         trace.push(update(&call.next_progress().await.expect("an update")));
     }
-    // 10 is the newest update without room. It comes before 11 is reported, so it was sent at a deadline.
+    // 10 is the newest update that was kept. It arrives before 11 is reported, so it was sent at a deadline.
     calling.observed_call("release", json!({})).await;
     trace.extend(observed(call).await);
     drop(calling.close().await);
@@ -266,7 +266,7 @@ async fn caller_timeout<A: Adapter>(stage: Stage<A>) {
     calling.noted(1).await;
     trace.extend(calling.observed_call("greet", json!({})).await);
     let mut notes = calling.close().await;
-    // The rest of the line is the reason, in words of the session.
+    // The rest of the line is the reason, whose text the session chooses.
     notes[0].truncate("far: cancelled by the peer".len());
     trace.extend(notes);
     expect(
@@ -318,7 +318,7 @@ async fn callee_deadline_of_a_handler_that_never_looks<A: Adapter>(stage: Stage<
     );
 }
 
-/// A client whose model calls the tool that made the sampling request, and whose user does what the question says.
+/// A client whose model calls the tool that made the sampling request, and whose user answers with the action that the question names.
 struct Person(Book);
 
 impl Client for Person {

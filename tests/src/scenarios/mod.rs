@@ -36,7 +36,7 @@ pub fn play_on<A: Adapter>(threads: usize, over: Over, row: &'static str, play: 
     harness::play_on(threads, over, row, play, far);
 }
 
-/// The far end in a process of its own: the body of the test `the_far_end` of an adapter.
+/// Runs the far end in a process of its own: the body of the test `the_far_end` of an adapter.
 pub fn far_end<A: Adapter>() {
     harness::far_end::<A>(far);
 }
@@ -105,7 +105,7 @@ macro_rules! transport_tests {
     )*};
 }
 
-/// A test for each row about clients over HTTP.
+/// Declares a test for each row about clients over HTTP.
 #[macro_export]
 macro_rules! http_client_tests {
     ([$adapter:ty] $($row:ident)*) => {$(
@@ -118,7 +118,7 @@ macro_rules! http_client_tests {
     )*};
 }
 
-/// A test for each row about HTTP.
+/// Declares a test for each row about servers over HTTP.
 #[macro_export]
 macro_rules! http_tests {
     ([$adapter:ty] $($row:ident)*) => {$(

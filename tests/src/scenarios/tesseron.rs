@@ -93,10 +93,10 @@ fn with(code: &str) -> String {
     format!("{GATEWAY},tesseron-bind.{code}")
 }
 
-/// A wrong code: no minted code is so long.
+/// A wrong code, since it is longer than every code that we make.
 const WRONG: &str = "WRONG-CODE";
 
-/// An app that listens in a home directory of its own, which is removed with it.
+/// An app that listens in a home directory of its own, which is removed when the app is dropped.
 struct App {
     listener: TesseronListener,
     home: OwnHome,
@@ -164,7 +164,7 @@ impl App {
         (gateway, self.listener.accept().await.expect("a channel"))
     }
 
-    /// A scripted gateway that has dialled.
+    /// A scripted gateway that has connected.
     async fn dialled<A: Adapter>(&self, stage: &Stage<A>, protocols: &str) -> Raw {
         let (address, protocols) = (self.address().clone(), protocols.to_owned());
         stage.block(move || Raw::dial(&address, &protocols)).await
@@ -222,7 +222,7 @@ fn failed<T>(result: Result<T, TesseronError>) -> TesseronError {
     }
 }
 
-/// Starts a blocking job beside the row. The returned future waits for it.
+/// Starts a blocking job that runs at the same time as the row. The returned future waits for the job.
 fn aside<A: Adapter, T: Send + 'static>(stage: &Stage<A>, job: impl FnOnce() -> T + Send + 'static) -> Started<T> {
     start_blocking(&*stage.adapter.runtime(), job)
 }
@@ -304,7 +304,7 @@ fn silent(address: &Address) -> Vec<Raw> {
     (0..100).map(|_| Raw::connect(address)).collect()
 }
 
-/// Once 64 silent connections had all the places, every other connection was refused until they were dropped.
+/// The bug: once 64 silent connections had all the places, every other connection was refused until they were dropped.
 async fn silent_connections_do_not_keep_others_out<A: Adapter>(stage: Stage<A>) {
     let patient = ClaimMode::HostMinted(patient());
     for (claim, any_user) in [(patient, false), (patient, true), (ClaimMode::GatewayMinted, true)] {
@@ -559,7 +559,7 @@ async fn a_wrong_code_closes_its_unix_socket_and_the_right_one_is_accepted<A: Ad
     assert_eq!(answer.await.0, Some(json!({"jsonrpc": "2.0", "id": "r", "result": {"ok": true}})));
 }
 
-/// The socket was closed without an answer, so its gateway could not tell the reason.
+/// The bug: the socket was closed without an answer, so its gateway could not report the reason.
 async fn regression_a_second_socket_to_an_app_without_a_claim_gets_an_error<A: Adapter>(stage: Stage<A>) {
     let app = App::start(&stage, Binding::Unix, ClaimMode::GatewayMinted).await;
     let first = app.bound(&stage, None).await;
@@ -753,7 +753,7 @@ async fn the_manifest_has_every_member_and_is_removed_with_its_listener<A: Adapt
     }
 }
 
-/// Waits until the claim of an app ends so many milliseconds later than it does now.
+/// Waits until the claim of an app was refreshed, so that it expires at least `millis` later than now.
 async fn refreshed_after<A: Adapter>(stage: &Stage<A>, app: &App, millis: u64) {
     let now = app.instance().claim.expect("a claim").expires_at;
     let home = app.home.0.to_path_buf();
@@ -897,7 +897,7 @@ fn code() -> ClaimCode {
     ClaimCode::parse("PQ7N-4D").expect("a code")
 }
 
-/// The request of the next dialler.
+/// The upgrade request of the next gateway.
 fn asked(listener: &TcpListener) -> (String, Raw) {
     let mut raw = Raw::over(listener.accept().expect("a dialler").0);
     (raw.head().expect("a request"), raw)
@@ -928,7 +928,7 @@ async fn a_dial_from_a_page_in_a_browser_is_refused<A: Adapter>(stage: Stage<A>)
     }
 }
 
-/// The timeout was never checked while the stream was always ready, so the dial lasted as long as the flood.
+/// The bug: the timeout was not checked while the stream was ready, so the dial lasted as long as the flood.
 async fn regression_a_dial_to_a_host_that_never_stops_sending_times_out<A: Adapter>(stage: Stage<A>) {
     let begin = Instant::now();
     let (listener, instance, _folder) = unix(&stage).await;

@@ -42,7 +42,7 @@ const WINDOW: Duration = PATIENCE;
 pub(super) fn service(book: &Book) -> Service {
     let holding = book.clone();
     let (nesting, noting) = (book.clone(), book.clone());
-    // Opened by a line.
+    // The gate opens when a line is added.
     let gate = Book::default();
     let (flooding, blocking, opening) = (gate.clone(), gate.clone(), gate);
     let turns = Turns::new();
@@ -97,7 +97,7 @@ pub(super) fn service(book: &Book) -> Service {
 async fn steps(context: Context, job: Steps) -> Result<&'static str, ToolError> {
     for step in 1..=job.steps {
         context.progress(Progress::count(step, job.steps).with_message(format!("step {step}")));
-        // Real time passes, since the timeouts of the caller measure it.
+        // Sleeps in real time, on which the timeouts of the caller run.
         context.sleep(Duration::from_millis(job.step_ms)).await?;
     }
     Ok("done")
@@ -152,7 +152,7 @@ async fn log(context: Context, (): ()) -> Result<&'static str, ToolError> {
     Ok("logged")
 }
 
-/// A turnstile, which lets waiting calls go one by one, the highest number first.
+/// Lets waiting calls go one by one, the highest number first.
 #[derive(Clone)]
 struct Turns(Arc<Mutex<(usize, Vec<Option<Waker>>)>>);
 

@@ -95,7 +95,7 @@ async fn a_socket_file_is_removed_with_its_listener<A: Adapter>(stage: Stage<A>)
 async fn a_file_that_has_replaced_a_socket_file_is_not_removed<A: Adapter>(stage: Stage<A>) {
     let path = Scratch::new("replaced");
     let ours = stage.adapter.listen(Place::Unix(path.clone())).await.expect("a listener");
-    // It is made before ours is removed, so that it cannot get the same inode number.
+    // The other file is made before ours is removed, so that it cannot get the same inode number.
     let elsewhere = path.with_extension("other");
     fs::write(&elsewhere, "theirs").expect("a file");
     fs::rename(&elsewhere, &path).expect("a file");
@@ -173,7 +173,7 @@ fn sh(script: &str) -> Command {
     command
 }
 
-/// A server of one answer each for the handshake and for the first call.
+/// A shell script that answers the handshake and the first call.
 const ANSWERS: &str = r#"
     answer() {
         read -r request
@@ -196,7 +196,7 @@ async fn unread_answers_of_a_child_that_has_exited_are_received_and_other_calls_
         if let Ok(second) = peer.call_tool("any", any()) {
             assert_eq!(second.await.outcome, Outcome::Lost);
         }
-        // The end is regular or not, depending on whether our second call was written before the exit.
+        // The connection may end with an error, if our second call was not written before the exit.
         let _ = end.await;
         assert_eq!(exit.status().and_then(|status| status.code()), Some(3));
     }
@@ -207,7 +207,7 @@ async fn a_child_that_is_killed_loses_every_open_call<A: Adapter>(stage: Stage<A
     let link = stage.adapter.connect(Arc::new(()), client(), transport);
     link.peer.call_tool("any", any()).expect("a call").await;
     let calls = (0..3).filter_map(|_| link.peer.call_tool("any", any()).ok()).collect();
-    // Either its output ends, or our pipe breaks first.
+    // Either the output of the child ends first, or our pipe to it breaks.
     let _ = calls_are_lost(link, calls).await;
     assert_eq!(exit.status().map(|status| status.success()), Some(false));
 }

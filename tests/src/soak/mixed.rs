@@ -14,10 +14,10 @@ use crate::raw_http::{self, Exchange, Failure, Request};
 const ROWS: u32 = 6;
 /// The number of clients at the same time.
 const CLIENTS: u64 = 8;
-/// The pause of a client after each exchange, so that the machine is not full.
+/// The pause of a client after each exchange, so that the machine is not fully loaded.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Runs for `span`, and prints a row at equal distances.
+/// Runs for `span`, and prints [`ROWS`] rows at equal intervals.
 pub(super) fn run(server: &Server, span: Duration) -> Result<(), Failure> {
     let start = Instant::now();
     for row in 1..=ROWS {
@@ -38,7 +38,7 @@ pub(super) fn run(server: &Server, span: Duration) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes exchanges until then. Returns their number.
+/// Makes exchanges until the time `until`. Returns their number.
 fn work(server: &Server, random: &mut Rng, until: Instant) -> Result<u64, Failure> {
     let mut made = 0;
     while Instant::now() < until {

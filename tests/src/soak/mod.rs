@@ -1,5 +1,5 @@
-//! Load over HTTP that must leave nothing behind: a server as a process of its own, clients with real sockets, and its memory, descriptors,
-//! sessions and exchanges before, during and after.
+//! Load over HTTP that must leave nothing behind: a server process, clients with real sockets, and the memory, descriptors, sessions and exchanges of
+//! the server before, during and after the load.
 
 mod mixed;
 mod server;
@@ -60,7 +60,7 @@ pub fn main<A: Adapter>() -> ExitCode {
 
 fn run(line: &Line, name: &str) -> Result<(), Failure> {
     let mut server = Server::start()?;
-    // The first requests make what every server keeps: tables, threads, buffers.
+    // With the first requests a server allocates what it keeps: tables, threads, buffers.
     for _ in 0..200 {
         server.quick()?;
     }
@@ -106,7 +106,7 @@ fn listens(server: &Server, number: usize) -> Result<(), Failure> {
     server.settle("their clients disconnected")
 }
 
-/// Calls that never end, whose clients disconnect at every point: within the request, before the head, after it. Meanwhile another client
+/// Makes calls that never end, whose clients disconnect within the request, before the head of the response, or after it. Meanwhile another client
 /// measures its own calls.
 fn drops(server: &Server, number: usize) -> Result<(), Failure> {
     let alone = latency(server, |made| made < 2000)?;
@@ -204,7 +204,7 @@ impl Server {
         let counted = Exchange::send(&mut stream, &Request::call(1, "count"))?.finish()?;
         let counts = counted.structured()?;
         let own = |name: &str| counts[name].as_u64().ok_or("a count is missing");
-        // Without the connection and the request that asks.
+        // The connection of this request is not counted.
         let descriptors = std::fs::read_dir(format!("/proc/{}/fd", self.process.id()))?.count().saturating_sub(1);
         Ok(Size { descriptors, sessions: own("sessions")?.saturating_sub(1), exchanges: own("exchanges")?.saturating_sub(1) })
     }

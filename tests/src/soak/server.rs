@@ -1,4 +1,4 @@
-//! The server: a service over HTTP that tells its own size.
+//! The server: a service over HTTP, with a tool that returns the numbers of its sessions and exchanges.
 
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
@@ -33,7 +33,7 @@ pub(super) async fn run<A: Adapter>(adapter: A) -> ExitCode {
             context.cancelled().await;
             Ok("cancelled")
         }));
-    // Declares that the list of tools may change, so that there is something to subscribe to.
+    // With a catalog the service declares that its lists may change, so that clients can subscribe.
     let _catalog = service.catalog();
     let mut config = HttpServerConfig::default();
     config.limits.listens = 20_000;

@@ -62,8 +62,8 @@ pub struct Program {
     entries: Vec<Entry>,
 }
 
-/// Runs some work and returns the allocations of this thread meanwhile. A build that counts allocations does not measure time, since counting
-/// slows down contenders that allocate much.
+/// Runs some work, and returns the allocations that this thread has made meanwhile. A build that counts allocations does not measure time, since
+/// counting slows down contenders that allocate much.
 #[cfg(feature = "count")]
 const COUNTER: Option<Counter> = Some(|work| {
     let counted = allocation_counter::measure(work);
@@ -204,7 +204,7 @@ fn measure(line: &Line) -> Outcome<Report> {
     Ok(Report { machine, rounds, span_ms: span.as_millis() as u64, failed, cells })
 }
 
-/// Everything that is to be measured, row by row.
+/// All contenders and rows that are to be measured, row by row.
 fn places(line: &Line) -> Outcome<Vec<Place>> {
     let mut offers = Vec::new();
     for program in [env::current_exe()?].iter().chain(&line.beside) {

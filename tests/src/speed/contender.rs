@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::Row;
 use programs::adapter::Adapter;
 
-/// An implementation that is measured: it makes its ends. A process runs only one at a time.
+/// An implementation that is measured. It makes both ends of a connection. A process runs only one contender at a time.
 pub trait Contender: 'static {
     /// The runtime.
     type Runtime: Adapter;
@@ -17,7 +17,7 @@ pub trait Contender: 'static {
     /// The name, the runtime and the kind of the contender.
     fn about() -> About;
 
-    /// Returns `true` if it takes part in a row.
+    /// Returns `true` if the contender is measured in a row.
     fn has(row: Row) -> bool {
         let _ = row;
         true
@@ -38,13 +38,14 @@ pub trait Caller: Clone + Send + Sync + 'static {
     /// A call that does not end by itself.
     type Held: Send + 'static;
 
-    /// Calls the tool that returns its text, and waits for the response. `spawned` as in [`What::RoundTrips`](super::What::RoundTrips).
+    /// Calls the tool that returns the text that it is given, and waits for the response. `spawned` is that of
+    /// [`What::RoundTrips`](super::What::RoundTrips).
     fn echo(&self, text: &str, spawned: bool) -> impl Future<Output = ()> + Send;
 
     /// Calls the tool that reports `count` updates, 1 to `count` of `count`, as fast as it can, and reads them all.
     fn report(&self, count: u64) -> impl Future<Output = Updates> + Send;
 
-    /// Begins a call that will be ended in the way `leave`. Its handler holds a [`Running`].
+    /// Begins a call that never ends by itself, and that will be ended in the way `leave`. Its handler holds a [`Running`].
     fn hang(&self, leave: Leave) -> impl Future<Output = Self::Held> + Send;
 
     /// Cancels all of these calls, and then waits until they have ended at this end.
@@ -86,14 +87,14 @@ pub enum Kind {
 pub enum Leave {
     /// By [`Caller::cancel`].
     Cancel,
-    /// By dropping it.
+    /// By dropping the call.
     Drop,
 }
 
 /// Counts of updates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Updates {
-    /// Reported by handlers.
+    /// Updates that handlers have reported.
     pub sent: u64,
     /// Updates that callers have received, at any time.
     pub heard: u64,

@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::contender::{About, Caller, Contender, Kind, Leave, Listener, Running, Updates};
 use programs::adapter::Adapter;
 
-/// The same messages without an SDK: the cost of the bytes, the JSON and the runtime alone.
+/// The contender that sends the same messages without an SDK, so that it has only the cost of the bytes, the JSON and the runtime.
 ///
 /// A loop reads the available bytes, parses each line as an envelope whose members are borrowed from the buffer, and writes all results at
 /// once; ids are correlated through a map of one-shot channels. There is no handshake, and there are no limits, deadlines or rules.
@@ -35,7 +35,7 @@ pub trait Pipe: Send + 'static {
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 }
 
-/// The pipes of a runtime, as it offers them.
+/// The pipes of a runtime.
 pub trait Pipes: 'static {
     /// The runtime.
     type Runtime: Adapter;
@@ -49,7 +49,7 @@ pub trait Pipes: 'static {
     /// The standard input and output of a child process.
     ///
     /// # Errors
-    /// As the start of a process.
+    /// If the process cannot be started.
     fn child_pipes(command: Command) -> io::Result<Box<dyn Pipe>>;
 }
 
@@ -298,7 +298,7 @@ pub struct Calling(Arc<Mutex<State>>);
 #[derive(Default)]
 struct State {
     last: u64,
-    /// By id, which is also the token of progress.
+    /// The calls that wait for a response, by id, which is also the progress token.
     waiting: HashMap<u64, Waiting>,
     output: Vec<u8>,
     writer: Option<Waker>,

@@ -1,5 +1,4 @@
-//! The speed of an adapter: the table that the examples `bench` and `smol-bench` print, with a floor that has no SDK, and with other SDKs that
-//! have the same rows.
+//! The speed of an adapter, of a floor without an SDK, and of other SDKs: the table that the examples `bench` and `smol-bench` print.
 //!
 //! A [`Program`] is a list of [`Contender`]s. Each number is measured by a process of its own, which the program starts from itself, in
 //! rounds, so that other load of the machine affects all contenders alike. [`floor::Floor`] and [`ours::Ours`] are the contenders of every

@@ -10,7 +10,7 @@ use super::row::Row;
 use super::work;
 use programs::adapter::Adapter;
 
-/// Runs some work and returns the allocations of this thread meanwhile.
+/// Runs some work, and returns the allocations that this thread has made meanwhile.
 pub(super) type Counter = fn(&mut dyn FnMut()) -> Allocated;
 
 /// The allocations of a thread.
@@ -29,13 +29,13 @@ pub(super) struct Allocated {
 pub(super) enum Part {
     /// List the contenders of the program.
     List,
-    /// Be the other end, on standard input and output.
+    /// Serve as the other end, on standard input and output.
     Serve { name: String },
     /// Measure the time of a row.
     Time { name: String, row: Row, span: Duration },
     /// Count the allocations of a row.
     Count { name: String, row: Row },
-    /// Do the work of a row so many times, for a profiler or a counter of instructions. Prints the number of operations.
+    /// Do the work of a row `turns` times, for a profiler or for counting processor instructions, and print the number of operations.
     Repeat { name: String, row: Row, turns: u64 },
 }
 

@@ -14,10 +14,10 @@ use programs::adapter::{Adapter, Link};
 /// The sizes of the payloads in bytes.
 pub const SIZES: [usize; 4] = [1 << 10, 64 << 10, 1 << 20, 15 << 20];
 
-/// The payload of a call, with the end that is measured by its side.
+/// The payload of a call, and the way in which its receiver reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload {
-    /// A result of one block of text, which the caller leaves as it arrived.
+    /// A result of one block of text, which the caller does not decode.
     Result,
     /// A result of one block of text, which the caller reads.
     ResultRead,

@@ -20,14 +20,14 @@ pub struct Report {
     pub span_ms: u64,
     /// The number of measurements that failed.
     pub failed: usize,
-    /// Row by row, in the order of the table.
+    /// The cells row by row, in the order of the table.
     pub cells: Vec<Cell>,
 }
 
 /// The machine, as far as the system describes it.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Machine {
-    /// The name of its processor.
+    /// The name of the processor.
     pub processor: String,
     /// The number of threads that run at once.
     pub threads: usize,
@@ -56,7 +56,7 @@ pub struct Cell {
     pub allocations: Option<f64>,
     /// Bytes of one operation's allocations, both ends.
     pub bytes: Option<f64>,
-    /// The most memory that a measuring process held, in KiB. With a child, that of the calling end.
+    /// The most memory that a measuring process held, in KiB. With a child process it is the memory of the calling end.
     pub peak_kib: Option<u64>,
     /// The counts of updates of all rounds together.
     pub updates: Option<Updates>,
@@ -139,7 +139,7 @@ pub(super) fn load() -> String {
     averages.split(' ').take(3).collect::<Vec<_>>().join(" ")
 }
 
-/// The value in the middle, the lower of two. Missing values count as greater than all others.
+/// The value in the middle, or the lower of the two in the middle. Missing values count as greater than all others.
 fn median(values: &[Option<f64>]) -> Option<f64> {
     let mut sorted: Vec<f64> = values.iter().map(|value| value.unwrap_or(f64::INFINITY)).collect();
     sorted.sort_by(f64::total_cmp);

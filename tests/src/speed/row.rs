@@ -25,14 +25,14 @@ pub enum Over {
 /// The work of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub enum What {
-    /// Round trips of a call that returns its text.
+    /// Round trips of a call whose tool returns the text that it is given.
     RoundTrips {
         /// The number of callers, each with one call at a time.
         callers: usize,
-        /// `true` if the handler is a task of its own, for contenders with a choice.
+        /// `true` if the handler is a task of its own, for contenders that have this choice.
         spawned: bool,
     },
-    /// Updates of progress, 1 000 a call, counted where the caller has read them.
+    /// Progress updates, 1 000 for each call, counted by the caller that reads them.
     Progress,
     /// 1 000 calls that would never end are cancelled at once.
     Cancelled,

@@ -24,7 +24,7 @@ const SMALL_ROOM: usize = 4 * 1024;
 const UPDATES: u64 = 1_000;
 /// The number of calls that hang at the same time.
 const HANGING: usize = 1_000;
-/// The time after which a measurement counts as not happening.
+/// The time after which the work of a measurement counts as never ending.
 const NEVER: Duration = Duration::from_secs(3);
 
 /// The end of a loop: at a time, or after a number of turns.
@@ -35,7 +35,7 @@ struct Until {
 }
 
 impl Until {
-    /// A loop of `span`. A thread watches the clock, since reading it in each turn would affect the number.
+    /// Ends a loop after `span`. A thread watches the clock, since reading the clock in each turn would affect the number.
     fn passed(span: Duration) -> Self {
         let passed = Arc::new(AtomicBool::new(false));
         let set = Arc::clone(&passed);
@@ -64,7 +64,7 @@ pub(super) fn time<C: Contender>(row: Row, span: Duration) -> Timed {
         };
         let runtime = adapter.runtime();
         let tasks = Arc::clone(&runtime);
-        // The caller is a task as well, since the future that a runtime blocks on is woken in another way.
+        // The caller is a task as well, since a runtime wakes a task in another way than the future that it blocks on.
         let (value, updates) = start(&*runtime, async move {
             match row.what {
                 What::Cancelled => (storm(&caller, Leave::Cancel).await, None),
@@ -85,7 +85,7 @@ pub(super) fn time<C: Contender>(row: Row, span: Duration) -> Timed {
     })
 }
 
-/// Counts the allocations of one operation of `row`, or its bytes.
+/// Counts the allocations of one operation of `row`, or, in the rows of memory, its bytes on the heap.
 pub(super) fn count<C: Contender>(row: Row, counter: Counter) -> Option<Counted> {
     match row.what {
         What::RoundTrips { .. } | What::Progress => {

@@ -76,7 +76,7 @@ pub(super) struct Promises {
 }
 
 impl Promises {
-    /// The invocation of a frame of ours, which must not be answered yet. `None` if its request may be one that cannot be read here.
+    /// The invocation that a frame of ours is about. It must not be answered yet. `None` if its request may be one that cannot be read here.
     fn unanswered(&mut self, name: &Value, text: &str) -> Option<&mut Named> {
         let name = name.as_str().expect("an invocation id is text");
         let found = self.named.iter_mut().find(|named| named.name == name && named.response.is_none());
@@ -270,7 +270,7 @@ impl Fuzzed {
         };
         let duplicates = after.violations(Violation::DuplicateRequest) > before.violations(Violation::DuplicateRequest);
         let is_new = after.inbound_calls > before.inbound_calls;
-        // A name with half a pair of surrogates, which cannot be read here, keeps the invocation from being read.
+        // If the name of a member has half of a surrogate pair, the invocation cannot be read here.
         promises.unsure |= named.is_some_and(|params| params.starts_with('{') && members(params).is_none());
         let name = named.filter(|_| is_new).and_then(members).and_then(|params| {
             let (_, name) = params.into_iter().rev().find(|(key, _)| key == "invocationId")?;
