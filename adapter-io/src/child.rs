@@ -45,8 +45,8 @@ pub trait Process {
 /// (default: 5 s), it is killed. Then its exit status is read, so that no zombie remains. If the transport is dropped instead, the child is
 /// killed at once, and its runtime reaps it.
 ///
-/// The exit of the child also ends the input of the transport, after the bytes that the child has written. Processes that the child has started,
-/// and that share the pipe, do not keep the connection open.
+/// The exit of the child also ends the input of the transport, after the bytes that the child has written. Processes that the child has
+/// started, and that share the pipe, do not keep the connection open.
 #[derive(Debug)]
 pub struct Child<P, I, T> {
     process: P,
@@ -81,8 +81,8 @@ impl<P: Process, I: FrameIo<Error = io::Error>, T: Timer> Child<P, I, T> {
         self.exit.clone()
     }
 
-    /// Takes the pipe of the child's standard error. `None` if its command did not ask for a pipe, or the pipe was taken before. The pipe must
-    /// be read: the child blocks when the pipe is full.
+    /// Takes the pipe of the child's standard error. `None` if its command did not ask for a pipe, or the pipe was taken before. The pipe
+    /// must be read: the child blocks when the pipe is full.
     pub fn take_stderr(&mut self) -> Option<P::Stderr> {
         self.process.take_stderr()
     }

@@ -100,8 +100,8 @@ impl<S> Ends for Whole<S> {
     }
 }
 
-/// A transport of frames over a stream of bytes, one frame in each line. `E` has the reader and the writer ([`Ends`]), and `B` implements reading and
-/// writing for a runtime.
+/// A transport of frames over a stream of bytes, one frame in each line. `E` has the reader and the writer ([`Ends`]), and `B` implements
+/// reading and writing for a runtime.
 ///
 /// Frames are collected, and written with as few writes as the writer allows.
 #[derive(Debug)]

@@ -10,8 +10,8 @@ const READ_BYTES: usize = 64 * 1024;
 /// Standard input, read by a thread of its own.
 ///
 /// A blocking read of a terminal or a pipe cannot be interrupted, and with the standard input of most runtimes a pending read delays the
-/// shutdown of the runtime until the next line arrives. The thread of this type delays nothing: it ends with the process. It reads one piece of up
-/// to 64 KiB ahead.
+/// shutdown of the runtime until the next line arrives. The thread of this type delays nothing: it ends with the process. It reads one
+/// piece of up to 64 KiB ahead.
 #[derive(Debug)]
 pub struct Stdin {
     inbox: Arc<Inbox>,
@@ -56,8 +56,8 @@ impl Inbox {
 }
 
 impl Stdin {
-    /// Starts the thread that reads the standard input of this process. Call this only once in a process: a second reader would take some of
-    /// the input.
+    /// Starts the thread that reads the standard input of this process. Call this only once in a process: a second reader would take some
+    /// of the input.
     #[must_use]
     pub fn start() -> Self {
         Self::reading(io::stdin())

@@ -22,7 +22,8 @@ const READ_BYTES: usize = 16 * 1024;
 const MAX_IN_A_ROW: usize = 32;
 /// The maximum number of pings that are read before their answers are written.
 const MAX_PINGS: usize = 1024;
-/// The maximum length of a message in bytes, whatever the frame limit is: memory for a whole message is reserved as soon as its header has arrived.
+/// The maximum length of a message in bytes, whatever the frame limit is: memory for a whole message is reserved as soon as its header has
+/// arrived.
 const MAX_MESSAGE_BYTES: usize = 1 << 30;
 /// The close frame of an orderly end.
 const GOODBYE: CloseFrame = close_frame(CloseCode::Normal, "the session is over");
@@ -31,16 +32,18 @@ const fn close_frame(code: CloseCode, reason: &'static str) -> CloseFrame {
     CloseFrame { code, reason: Utf8Bytes::from_static(reason) }
 }
 
-/// A transport of frames over a WebSocket, one frame in each message. `S` is its stream, and `B` implements reading and writing for a runtime.
+/// A transport of frames over a WebSocket, one frame in each message. `S` is its stream, and `B` implements reading and writing for a
+/// runtime.
 ///
-/// Frames are sent as text messages, without fragments and without compression. Text and binary messages are accepted, and pings are answered. A
-/// close frame of the peer, with any code, ends the connection, and so does the end of the stream. Frames that are sent after that are dropped.
+/// Frames are sent as text messages, without fragments and without compression. Text and binary messages are accepted, and pings are
+/// answered. A close frame of the peer, with any code, ends the connection, and so does the end of the stream. Frames that are sent after
+/// that are dropped.
 ///
-/// Closing the transport sends a close frame and does not wait for the answer. The code is 1000, or the one for the error of the peer: 1002 for
-/// broken framing, 1007 for text that is not UTF-8, 1009 for a message over the frame limit.
+/// Closing the transport sends a close frame and does not wait for the answer. The code is 1000, or the one for the error of the peer: 1002
+/// for broken framing, 1007 for text that is not UTF-8, 1009 for a message over the frame limit.
 ///
-/// Instead of a message over the frame limit, the session receives one frame of zeros that is one byte longer than the limit, and then the end of
-/// input. So the session closes with the same reason as on every other transport.
+/// Instead of a message over the frame limit, the session receives one frame of zeros that is one byte longer than the limit, and then the
+/// end of input. So the session closes with the same reason as on every other transport.
 #[derive(Debug)]
 pub struct WebSocket<B, S> {
     stream: S,

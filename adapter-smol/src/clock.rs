@@ -9,13 +9,13 @@ use protocol_core::Instant;
 use protocol_core::drive::Timer;
 use smol::Executor;
 
-/// The [`Runtime`] of an endpoint on smol: the system's monotonic clock, whose time is counted from the creation of this value, and an executor. All
-/// values that belong to one connection must use clones of one `Clock`.
+/// The [`Runtime`] of an endpoint on smol: the system's monotonic clock, whose time is counted from the creation of this value, and an
+/// executor. All values that belong to one connection must use clones of one `Clock`.
 #[derive(Clone, Debug)]
 pub struct Clock {
     origin: std::time::Instant,
-    /// `None` for smol's global executor. The reference is weak, since the tasks of the executor hold this clock: with a strong one they would keep
-    /// the executor, and so themselves, alive forever.
+    /// `None` for smol's global executor. The reference is weak, since the tasks of the executor hold this clock: with a strong one they
+    /// would keep the executor, and so themselves, alive forever.
     executor: Option<Weak<Executor<'static>>>,
 }
 
@@ -26,7 +26,8 @@ impl Clock {
         Self { origin: std::time::Instant::now(), executor: None }
     }
 
-    /// A clock that starts now, with tasks on `executor`, which the caller must run. When the executor is dropped, its tasks are dropped, too.
+    /// A clock that starts now, with tasks on `executor`, which the caller must run. When the executor is dropped, its tasks are dropped,
+    /// too.
     #[must_use]
     pub fn start_on(executor: &Arc<Executor<'static>>) -> Self {
         Self { executor: Some(Arc::downgrade(executor)), ..Self::start() }

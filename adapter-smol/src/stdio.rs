@@ -15,8 +15,8 @@ use crate::{Halves, LineIo};
 /// The maximum number of bytes that may wait for the thread that writes.
 const MAX_WAITING_BYTES: usize = 64 * 1024;
 
-/// Standard input and output as a transport, for a server that is started by its client. The process must not use them for anything else; log to
-/// standard error.
+/// Standard input and output as a transport, for a server that is started by its client. The process must not use them for anything else;
+/// log to standard error.
 ///
 /// On Linux, pipes are read and written in non-blocking mode. Other input, such as a terminal or a file, is read by a thread that ends with
 /// the process; so `main` can return when the session has closed, even if the input is still open. That thread reads ahead, so open this
@@ -26,7 +26,8 @@ pub fn stdio() -> LineIo<Halves<Stdin, Stdout>> {
     LineIo::new(Stdin::open(), Stdout::open()).sending_anywhere()
 }
 
-/// Waits until standard output has no reader any more. Only pipes on Linux report this; if standard output is anything else, this waits forever.
+/// Waits until standard output has no reader any more. Only pipes on Linux report this; if standard output is anything else, this waits
+/// forever.
 ///
 /// # Cancel safety
 /// Cancel safe: nothing is lost, and the function can be called again at any time.

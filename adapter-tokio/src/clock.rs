@@ -11,13 +11,13 @@ use tokio::runtime::Handle;
 use tokio::task::unconstrained;
 use tokio::time::Sleep;
 
-/// The longest time for which an alarm is set, since tokio's clock has a limited range. An alarm with a later deadline wakes its task after this time,
-/// and is set again.
+/// The longest time for which an alarm is set, since tokio's clock has a limited range. An alarm with a later deadline wakes its task after
+/// this time, and is set again.
 const FAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// The [`Runtime`] of an endpoint on tokio: tokio's clock, whose time is counted from the creation of this value, and the tasks of the tokio runtime
-/// in which it was created. Tests can pause and advance tokio's clock (`tokio::time::pause`). All values that belong to one connection must use
-/// clones of one `Clock`.
+/// The [`Runtime`] of an endpoint on tokio: tokio's clock, whose time is counted from the creation of this value, and the tasks of the
+/// tokio runtime in which it was created. Tests can pause and advance tokio's clock (`tokio::time::pause`). All values that belong to one
+/// connection must use clones of one `Clock`.
 #[derive(Clone, Debug)]
 pub struct Clock {
     origin: tokio::time::Instant,
@@ -120,7 +120,8 @@ mod tests {
         }
     }
 
-    /// The bug: if the budget was used up, polling the alarm did not set it, but woke the task at once. The task did not poll it again, and hung.
+    /// The bug: if the budget was used up, polling the alarm did not set it, but woke the task at once. The task did not poll it again, and
+    /// hung.
     #[tokio::test(start_paused = true)]
     async fn regression_an_alarm_is_set_by_a_task_that_has_used_up_its_budget() {
         let (sender, mut receiver) = mpsc::unbounded_channel();

@@ -9,8 +9,8 @@ use crate::Error;
 /// Serves `service` to all clients that connect to `address`, a host and a port, over HTTP/1.1 and HTTP/2. Port 0 stands for any free port;
 /// see [`HttpListener::local_addr`]. The service answers requests for every path.
 ///
-/// To serve clients on other machines, listen on an address that they can reach, and let the service accept its host name: by default it accepts only
-/// loopback addresses as hosts.
+/// To serve clients on other machines, listen on an address that they can reach, and let the service accept its host name: by default it
+/// accepts only loopback addresses as hosts.
 ///
 /// # Cancel safety
 /// Cancel safe: if the future is dropped, nothing listens.
@@ -45,7 +45,8 @@ impl Acceptor for Sockets {
 
     async fn accept(&self) -> io::Result<TokioIo<TcpStream>> {
         let (stream, _) = self.0.accept().await?;
-        // Switches Nagle's algorithm off, since responses are collected before they are written. Fails if the client has already disconnected.
+        // Switches Nagle's algorithm off, since responses are collected before they are written. Fails if the client has already
+        // disconnected.
         let _ = stream.set_nodelay(true);
         Ok(TokioIo::new(stream))
     }

@@ -10,11 +10,12 @@ use crate::{Clock, Connection, Error};
 
 /// Connects to an MCP server over Streamable HTTP as a caller, in a new task. `client` answers the input requests of the server.
 ///
-/// The era is that of [`Config::era`]; with [`Auto`](protocol_core::mcp::Era::Auto) the server is asked which era it speaks. This function only starts
-/// the task: if the server cannot be reached, or does not speak MCP, the connection ends later with [`Error::Broken`]. A call that the server refuses
-/// with an HTTP status ends with an error that names the status.
+/// The era is that of [`Config::era`]; with [`Auto`](protocol_core::mcp::Era::Auto) the server is asked which era it speaks. This function
+/// only starts the task: if the server cannot be reached, or does not speak MCP, the connection ends later with [`Error::Broken`]. A call
+/// that the server refuses with an HTTP status ends with an error that names the status.
 ///
-/// Over TLS, if the server speaks HTTP/2, the requests share a connection. Otherwise each request has a connection of its own while it runs.
+/// Over TLS, if the server speaks HTTP/2, the requests share a connection. Otherwise each request has a connection of its own while it
+/// runs.
 ///
 /// ```no_run
 /// use std::sync::Arc;

@@ -24,8 +24,8 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> ByteIo<R, W> for TokioIo {
     }
 
     fn poll_write(writer: &mut W, cx: &mut Context<'_>, pieces: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        // Written without tokio's cooperative budget. A driver itself limits the bytes of a turn. In an early send, the budget is that of the
-        // task that made the call: if the budget is used up, the write would be delayed until this task yields, which it may never do.
+        // Written without tokio's cooperative budget. A driver itself limits the bytes of a turn. In an early send, the budget is that of
+        // the task that made the call: if the budget is used up, the write would be delayed until this task yields, which it may never do.
         pin!(coop::unconstrained(poll_fn(|cx| Pin::new(&mut *writer).poll_write_vectored(cx, pieces)))).poll(cx)
     }
 

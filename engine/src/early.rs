@@ -1,13 +1,13 @@
 //! Early sends: a verb that has made a frame also writes it, instead of waking the driver's task to write it.
 //!
-//! Normally a verb wakes the task of the driver, whose next turn writes all queued frames together. If there is only one frame, such as a call
-//! when no other call is open, that turn would only write this frame. So the verb uses the driver between two turns to write the frame itself,
-//! on the thread of the verb. If the driver is in a turn, or has something else to do, its task is woken as usual. An early send saves one wake at
-//! each end of a round trip, and 5.6 to 6.6 % of the processor instructions of a round trip over pipes and sockets.
+//! Normally a verb wakes the task of the driver, whose next turn writes all queued frames together. If there is only one frame, such as a
+//! call when no other call is open, that turn would only write this frame. So the verb uses the driver between two turns to write the frame
+//! itself, on the thread of the verb. If the driver is in a turn, or has something else to do, its task is woken as usual. An early send
+//! saves one wake at each end of a round trip, and 5.6 to 6.6 % of the processor instructions of a round trip over pipes and sockets.
 //!
 //! The driver is in a slot. Its task locks the slot for a turn, and a verb locks it for an early send. Neither waits for the other: a verb
-//! that finds the slot locked wakes the task; a task that finds the slot locked stores a request, which the verb executes after it has released
-//! the slot.
+//! that finds the slot locked wakes the task; a task that finds the slot locked stores a request, which the verb executes after it has
+//! released the slot.
 
 use core::task::{Context, Poll};
 use std::any::Any;
@@ -27,8 +27,8 @@ use crate::{DriverSlot, Engine, Guarded, SendsEarly, wake_all};
 struct Slot<M, I: FrameIo, T> {
     /// Locked for a turn and for an early send. `None` once the driver has ended.
     installed: Mutex<Option<Box<Installed<M, I, T>>>>,
-    /// `true` if a request is stored. Changed only by swaps: by the task after it has stored the request, and by a verb after it has released
-    /// the slot. So the second of the two to swap sees the changes of the first.
+    /// `true` if a request is stored. Changed only by swaps: by the task after it has stored the request, and by a verb after it has
+    /// released the slot. So the second of the two to swap sees the changes of the first.
     has_request: AtomicBool,
     /// While this is locked, no other lock is taken and no code of users runs.
     request: Mutex<Option<Request>>,
@@ -185,14 +185,14 @@ impl<M: Machine, I: FrameIo, T: Timer> Drop for Driven<M, I, T> {
 /// Drives `machine` over `transport` to its end: until all frames are written, all events were returned, and the transport is closed.
 /// `machine` must be the machine whose state `engine` holds. Only the first driver of an engine has early sends.
 ///
-/// If the transport allows it ([`FrameIo::sends_anywhere`]), verbs that call [`After::output_alone`](crate::After::output_alone) write their
-/// frames themselves, on their own threads; see [early sends](self). If the transport panics during an early send, this future panics when it is
-/// polled next. If the transport must stay on one thread, use a [`Driver`] instead.
+/// If the transport allows it ([`FrameIo::sends_anywhere`]), verbs that call [`After::output_alone`](crate::After::output_alone) write
+/// their frames themselves, on their own threads; see [early sends](self). If the transport panics during an early send, this future panics
+/// when it is polled next. If the transport must stay on one thread, use a [`Driver`] instead.
 ///
 /// # Cancel safety
 /// Not cancel safe: dropping the future drops the machine and the transport, and frames that are not written are lost. If an early send is
-/// under way on another thread at that moment, machine and transport are dropped by a new task of the runtime after the early send, or on the thread
-/// of the early send if the runtime starts no more tasks.
+/// under way on another thread at that moment, machine and transport are dropped by a new task of the runtime after the early send, or on
+/// the thread of the early send if the runtime starts no more tasks.
 ///
 /// # Errors
 /// The first error of the transport.

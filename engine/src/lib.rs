@@ -17,12 +17,12 @@
 //! ([`Machine`](protocol_core::drive::Machine)), and is changed in two ways:
 //!
 //! * by a *turn* of the machine's driver: one pass of the event loop, which reads, handles deadlines and writes;
-//! * by a *verb*: a method of a handle, from any thread. A verb reads the clock, locks, changes the state, takes the wakers of the tasks that
-//!   now have something to do, unlocks, and only then wakes them ([`Engine::verb`]).
+//! * by a *verb*: a method of a handle, from any thread. A verb reads the clock, locks, changes the state, takes the wakers of the tasks
+//!   that now have something to do, unlocks, and only then wakes them ([`Engine::verb`]).
 //!
 //! So no code of users, such as a waker, a future or a `Drop`, ever runs under the lock. `endpoint` uses an engine for a session, and the
-//! gateway of `tesseron` uses one for its bridge. Use this crate to write an adapter for another runtime ([`Runtime`]), or to share a machine of
-//! your own between threads.
+//! gateway of `tesseron` uses one for its bridge. Use this crate to write an adapter for another runtime ([`Runtime`]), or to share a
+//! machine of your own between threads.
 //!
 //! * [`Runtime`] and [`TimedRuntime`]: the tasks, the clock, the random bytes and the timers that an adapter provides.
 //! * [`DriverSlot`]: the waker of the driver, and the deadline that it waits for.

@@ -21,8 +21,8 @@ pub trait Guarded: Send + 'static {
     /// Returns `true` if the machine is closed.
     fn is_closed(&self) -> bool;
 
-    /// Takes the wakers of all tasks that have something to do after a verb: drivers that have frames to write or an earlier deadline to wait
-    /// for, and tasks that wait for events.
+    /// Takes the wakers of all tasks that have something to do after a verb: drivers that have frames to write or an earlier deadline to
+    /// wait for, and tasks that wait for events.
     fn take_wakers(&mut self, after: &After) -> Self::Wakers;
 
     /// The slot of the driver that verbs may use for early sends ([`SendsEarly`]), if there is one.
@@ -36,8 +36,9 @@ pub trait SendsEarly: Guarded {
     /// The event that the driver returns.
     type Event: Send;
 
-    /// Ends a turn of the driver, or an early send: moves queued frames into `room`, and returns the outcome of the turn. The outcome includes the
-    /// deadline that the driver waits for next, and tells if it reads. The second value is `true` if there are events to handle.
+    /// Ends a turn of the driver, or an early send: moves queued frames into `room`, and returns the outcome of the turn. The outcome
+    /// includes the deadline that the driver waits for next, and tells if it reads. The second value is `true` if there are events to
+    /// handle.
     fn finish_turn(&mut self, now: Instant, room: Option<&mut LineEncoder>) -> (TurnOutcome<Self::Event>, bool);
 }
 
@@ -60,8 +61,8 @@ impl After {
         self.output = true;
     }
 
-    /// Notes that the machine has a new frame or event. `is_alone` is `true` if the frame should be written at once, since no other frame is
-    /// expected soon that could be written together with it.
+    /// Notes that the machine has a new frame or event. `is_alone` is `true` if the frame should be written at once, since no other frame
+    /// is expected soon that could be written together with it.
     pub fn output_alone(&mut self, is_alone: bool) {
         self.output = true;
         self.alone = is_alone;
@@ -91,8 +92,8 @@ impl DriverSlot {
         park(&mut self.waker, waker, spare)
     }
 
-    /// Notes that the driver is in a turn (`true`), so that it need not be woken, since it will see all changes of the state before it waits; or
-    /// that it is not.
+    /// Notes that the driver is in a turn (`true`), so that it need not be woken, since it will see all changes of the state before it
+    /// waits; or that it is not.
     pub fn set_polling(&mut self, polling: bool) {
         self.polling = polling;
     }
@@ -103,7 +104,8 @@ impl DriverSlot {
         at
     }
 
-    /// Returns `true` if the driver must be woken: it is not in a turn, and there is output, or a deadline earlier than the one it waits for.
+    /// Returns `true` if the driver must be woken: it is not in a turn, and there is output, or a deadline earlier than the one it waits
+    /// for.
     #[must_use]
     pub fn is_news(&self, has_output: bool, deadline: impl FnOnce() -> Option<Instant>) -> bool {
         let is_earlier = || match (deadline(), self.armed) {
@@ -151,8 +153,8 @@ impl<S: Guarded> Engine<S> {
     /// Runs a verb: reads the clock, locks, calls `verb` to change the state, unlocks, and wakes the tasks that have something to do, or
     /// writes the frames itself ([early sends](crate::early)).
     ///
-    /// `verb` must not run code of users. In particular it must not drop wakers or values of users, but return them, to be dropped after the
-    /// lock is released.
+    /// `verb` must not run code of users. In particular it must not drop wakers or values of users, but return them, to be dropped after
+    /// the lock is released.
     pub fn verb<T>(&self, verb: impl FnOnce(&mut S, Instant, &mut After) -> T) -> T {
         let now = self.runtime.now();
         self.run(self.lock(), now, verb)
@@ -180,8 +182,8 @@ impl<S: Guarded> Engine<S> {
         value
     }
 
-    /// Locks the state and calls `look`, which reads it, or changes a part of it that no driver depends on: no task is woken afterwards. The
-    /// rules for the closure of [`verb`](Self::verb) apply.
+    /// Locks the state and calls `look`, which reads it, or changes a part of it that no driver depends on: no task is woken afterwards.
+    /// The rules for the closure of [`verb`](Self::verb) apply.
     pub fn look<T>(&self, look: impl FnOnce(&mut S) -> T) -> T {
         look(&mut self.lock())
     }
@@ -193,8 +195,8 @@ impl<S: Guarded> Engine<S> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores for the driver that the machine is closed, if it is. Must be called after each change that may have closed it, except in a turn of
-    /// the driver.
+    /// Stores for the driver that the machine is closed, if it is. Must be called after each change that may have closed it, except in a
+    /// turn of the driver.
     pub fn note_closed(&self, state: &S) {
         if state.is_closed() {
             self.closed.store(true, Ordering::Release);
@@ -207,8 +209,8 @@ impl<S: Guarded> Engine<S> {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Lets verbs use this driver for early sends, if it is the first driver. The engine and the driver keep each other alive until the driver's
-    /// task ends.
+    /// Lets verbs use this driver for early sends, if it is the first driver. The engine and the driver keep each other alive until the
+    /// driver's task ends.
     pub(crate) fn set_early(&self, early: Arc<dyn Early<S>>) {
         let _ = self.early.set(early);
     }

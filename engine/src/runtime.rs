@@ -14,19 +14,19 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 ///
 /// Only [`Self::now`] may be called while the lock of an [`Engine`](crate::Engine) is held.
 pub trait Runtime: Send + Sync + 'static {
-    /// The time now, on the same clock as the timer of the machine's driver. It may be called under the lock of an engine, so it must not call
-    /// the engine, nor wait for a thread that calls the engine.
+    /// The time now, on the same clock as the timer of the machine's driver. It may be called under the lock of an engine, so it must not
+    /// call the engine, nor wait for a thread that calls the engine.
     fn now(&self) -> Instant;
 
-    /// Runs `task` to its end, concurrently with other tasks. May be called on any thread. A runtime that is shutting down drops the task instead; a
-    /// call that the task serves is then answered with an internal error.
+    /// Runs `task` to its end, concurrently with other tasks. May be called on any thread. A runtime that is shutting down drops the task
+    /// instead; a call that the task serves is then answered with an internal error.
     fn spawn(&self, task: BoxFuture<'static, ()>);
 
     /// Runs `job` on a thread that the job may block. A runtime that is shutting down drops the job instead, as it drops a task.
     fn spawn_blocking(&self, job: Box<dyn FnOnce() + Send>);
 
-    /// The time since 1970-01-01 00:00 UTC, for values that must expire at the same time in all processes. The default implementation returns
-    /// `None`: there is no such clock, and operations that need it fail.
+    /// The time since 1970-01-01 00:00 UTC, for values that must expire at the same time in all processes. The default implementation
+    /// returns `None`: there is no such clock, and operations that need it fail.
     fn unix_time(&self) -> Option<Duration> {
         None
     }

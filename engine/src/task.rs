@@ -12,8 +12,8 @@ use pin_project_lite::pin_project;
 use crate::panics::{drop_quietly, drop_with};
 use crate::wake::AbortHandle;
 
-/// The owner of a task, which receives the end of the task's future. For example, an inbound call owns the task of its handler, and receives the
-/// reply.
+/// The owner of a task, which receives the end of the task's future. For example, an inbound call owns the task of its handler, and
+/// receives the reply.
 pub trait TaskOwner: Send + Sync + 'static {
     /// The output of the future.
     type Output: Send + 'static;
@@ -21,14 +21,15 @@ pub trait TaskOwner: Send + Sync + 'static {
     /// The handle that aborts the task.
     fn abort_handle(&self) -> &AbortHandle;
 
-    /// Called before code of the user runs. The returned guard is dropped when that code returns, so that it can be a span of a tracing library.
+    /// Called before code of the user runs. The returned guard is dropped when that code returns, so that it can be a span of a tracing
+    /// library.
     fn enter(&self) -> impl Sized + '_;
 
     /// Called when code of the user has panicked, with the payload of the panic.
     fn panicked(&self, panic: &(dyn Any + Send));
 
-    /// Called after each poll that leaves the future pending, and once more when its waker has been stored. If this returns a value, the future
-    /// is dropped, and the task ends with the value as if the future had returned it. Default: `None`.
+    /// Called after each poll that leaves the future pending, and once more when its waker has been stored. If this returns a value, the
+    /// future is dropped, and the task ends with the value as if the future had returned it. Default: `None`.
     fn early_end(&self) -> Option<Self::Output> {
         None
     }
@@ -49,7 +50,8 @@ pub enum End<T> {
 }
 
 pin_project! {
-    /// A future of a user that runs as a task. When it ends, it calls [`TaskOwner::settle`]. A future that has panicked is not polled again.
+    /// A future of a user that runs as a task. When it ends, it calls [`TaskOwner::settle`]. A future that has panicked is not polled
+    /// again.
     ///
     /// # Cancel safety
     /// Not cancel safe: if the task is dropped before its end, the future of the user is dropped, and the owner gets [`End::Dropped`].
@@ -75,8 +77,8 @@ impl<D: TaskOwner, F> Task<D, F> {
         Self { owner, future: Some(future), registered: None }
     }
 
-    /// Calls `begin`, which polls a future once. If the future is ready, its end is passed to `owner`, and no task is needed. If `begin` returns the
-    /// pending future, this returns a task that continues it.
+    /// Calls `begin`, which polls a future once. If the future is ready, its end is passed to `owner`, and no task is needed. If `begin`
+    /// returns the pending future, this returns a task that continues it.
     pub fn begin_in_place(owner: &Arc<D>, begin: impl FnOnce() -> Result<D::Output, F>) -> Option<Self> {
         if owner.abort_handle().is_aborted() {
             owner.settle(End::Dropped);
@@ -297,8 +299,8 @@ mod tests {
                 self.0.settle(end);
             }
         }
-        // The last case is a regression test: another thread gave the reason for the early end after the first poll and before the waker was
-        // stored, so no task was woken.
+        // The last case is a regression test: another thread gave the reason for the early end after the first poll and before the waker
+        // was stored, so no task was woken.
         for (times, polls) in [(0, 1), (1, 1), (2, 2)] {
             let early = Arc::new(Early(Owner::default(), std::sync::atomic::AtomicUsize::new(0), times));
             let mut task = Task::new(Arc::clone(&early), Box::pin(core::future::pending()));

@@ -1,5 +1,5 @@
-//! Wakers that are stored under a lock. Their code never runs under the lock: a waker is cloned before the lock is taken, and woken or dropped
-//! after the lock is released.
+//! Wakers that are stored under a lock. Their code never runs under the lock: a waker is cloned before the lock is taken, and woken or
+//! dropped after the lock is released.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,11 +8,11 @@ use std::task::Waker;
 
 use crate::panics::drop_quietly;
 
-/// Stores a clone of `waker` in `slot`, so that its task can be woken later. The clone is in `spare`, made by [`spare()`] before the lock was
-/// taken, since wakers must not be cloned or dropped under a lock.
+/// Stores a clone of `waker` in `slot`, so that its task can be woken later. The clone is in `spare`, made by [`spare()`] before the lock
+/// was taken, since wakers must not be cloned or dropped under a lock.
 ///
-/// Returns `true` if `slot` has a waker of the same task already, or has now taken the clone; `spare` then holds the waker that was in `slot`
-/// before. Returns `false` if a clone is needed and `spare` is empty: release the lock, put a clone into `spare`, and try again.
+/// Returns `true` if `slot` has a waker of the same task already, or has now taken the clone; `spare` then holds the waker that was in
+/// `slot` before. Returns `false` if a clone is needed and `spare` is empty: release the lock, put a clone into `spare`, and try again.
 pub fn park(slot: &mut Option<Waker>, waker: &Waker, spare: &mut Option<Waker>) -> bool {
     if slot.as_ref().is_some_and(|kept| kept.will_wake(waker)) {
         return true;
@@ -30,8 +30,8 @@ pub fn spare(kept: Option<Waker>, waker: &Waker) -> Option<Waker> {
     kept.filter(|kept| kept.will_wake(waker)).or_else(|| Some(waker.clone()))
 }
 
-/// Calls `act`, which may run code of users, with each of `things`, even after a call has panicked. After the last call, the panic is resumed
-/// (if there were several, the last one). If the thread was already panicking, the panics are discarded.
+/// Calls `act`, which may run code of users, with each of `things`, even after a call has panicked. After the last call, the panic is
+/// resumed (if there were several, the last one). If the thread was already panicking, the panics are discarded.
 pub fn each<T>(things: impl IntoIterator<Item = T>, mut act: impl FnMut(T)) {
     let mut panicked = None;
     for thing in things {
@@ -118,7 +118,8 @@ impl AbortHandle {
         !self.is_aborted()
     }
 
-    /// A clone of the task's waker, to be woken while no lock is held. Waking it causes one more poll of the task. `None` before the first poll.
+    /// A clone of the task's waker, to be woken while no lock is held. Waking it causes one more poll of the task. `None` before the first
+    /// poll.
     #[must_use]
     pub fn waker(&self) -> Option<Waker> {
         self.task().clone()

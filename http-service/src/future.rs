@@ -25,8 +25,8 @@ pin_project! {
     /// The future of the response to one request, which [`HttpService`](crate::HttpService) returns.
     ///
     /// # Cancel safety
-    /// Not cancel safe: dropping it means that the client has disconnected. A request without a handshake is cancelled, and one with a handshake
-    /// goes on.
+    /// Not cancel safe: dropping it means that the client has disconnected. A request without a handshake is cancelled, and one with a
+    /// handshake goes on.
     #[must_use = "nothing is served until it is polled"]
     pub struct HttpFuture<B> {
         #[pin]

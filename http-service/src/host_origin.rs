@@ -17,8 +17,8 @@ use crate::request::head;
 
 /// Refuses requests to other hosts and from pages of other origins with 403, before any inner layer gets them.
 ///
-/// [`HttpService`](crate::HttpService) makes the same checks. Use this layer, as the outermost, if an application has other layers with effects, such
-/// as authentication, or other routes to protect. Then the service itself can be configured with [`Allowed::Any`].
+/// [`HttpService`](crate::HttpService) makes the same checks. Use this layer, as the outermost, if an application has other layers with
+/// effects, such as authentication, or other routes to protect. Then the service itself can be configured with [`Allowed::Any`].
 #[derive(Clone, Debug)]
 pub struct HostOriginLayer {
     allowed: Arc<(Allowed, Allowed)>,
@@ -109,7 +109,8 @@ where
 }
 
 pin_project! {
-    /// The body of a response of a [`HostOriginService`]: the body of the inner service, or one line of text with the reason of the refusal.
+    /// The body of a response of a [`HostOriginService`]: the body of the inner service, or one line of text with the reason of the
+    /// refusal.
     #[derive(Debug)]
     pub struct HostOriginBody<R> {
         #[pin]

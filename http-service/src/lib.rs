@@ -1,5 +1,5 @@
-//! MCP over Streamable HTTP: a [`Service`](endpoint::Service) of `endpoint` as a tower service, for axum, hyper and other HTTP servers, on any
-//! runtime.
+//! MCP over Streamable HTTP: a [`Service`](endpoint::Service) of `endpoint` as a tower service, for axum, hyper and other HTTP servers, on
+//! any runtime.
 //!
 //! # Which layer do you need?
 //!
@@ -14,8 +14,8 @@
 //!
 //! # This crate
 //!
-//! An [`HttpService`] answers requests to one path, in both eras of MCP: revisions with a handshake in HTTP sessions, and revisions without one in a
-//! session for each request. It needs a [`TimedRuntime`], such as the clock of an adapter:
+//! An [`HttpService`] answers requests to one path, in both eras of MCP: revisions with a handshake in HTTP sessions, and revisions without
+//! one in a session for each request. It needs a [`TimedRuntime`], such as the clock of an adapter:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -37,10 +37,10 @@
 //!    [`HttpLimits::body_bytes`](protocol_core::http::HttpLimits::body_bytes) of it, and only if the head is acceptable.
 //! 2. The [`HttpServer`](protocol_core::http::HttpServer) of the core checks the request, opens a session if it needs a new one, and passes
 //!    its frame on to the [`Endpoint`](endpoint::Endpoint) of the session.
-//! 3. A session with a handshake is driven by a task. A session without a handshake is driven by the future of the response, and, once the response
-//!    has become a stream of events, by a task.
-//! 4. The frames of the endpoint are passed back to the server, which makes the head and the body of the response from them. The future returns the
-//!    head as soon as there is one; the body, an [`HttpBody`], is polled for the rest.
+//! 3. A session with a handshake is driven by a task. A session without a handshake is driven by the future of the response, and, once the
+//!    response has become a stream of events, by a task.
+//! 4. The frames of the endpoint are passed back to the server, which makes the head and the body of the response from them. The future
+//!    returns the head as soon as there is one; the body, an [`HttpBody`], is polled for the rest.
 //!
 //! # Disconnects
 //!
@@ -59,14 +59,14 @@
 //!
 //! # Long calls
 //!
-//! A handler that works for a long time can end the response early with [`ResponseStream::suspend`], so that no connection is held. The client
-//! reconnects for the rest.
+//! A handler that works for a long time can end the response early with [`ResponseStream::suspend`], so that no connection is held. The
+//! client reconnects for the rest.
 //!
 //! # Authentication
 //!
-//! A layer can verify the caller, and put values into the extensions of the request. Handlers get the whole head, with these extensions, from
-//! [`Context::extensions`](endpoint::Context::extensions), as [`http::request::Parts`]. If the layer adds a [`Principal`], a session belongs to the
-//! principal that has opened it: a request of any other principal to the session is answered with 404.
+//! A layer can verify the caller, and put values into the extensions of the request. Handlers get the whole head, with these extensions,
+//! from [`Context::extensions`](endpoint::Context::extensions), as [`http::request::Parts`]. If the layer adds a [`Principal`], a session
+//! belongs to the principal that has opened it: a request of any other principal to the session is answered with 404.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     not(test),

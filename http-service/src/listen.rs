@@ -32,7 +32,8 @@ use protocol_core::drive::Timer;
 
 use crate::{HttpBody, HttpFuture, HttpService};
 
-/// The time to wait after a connection could not be accepted. The usual reason is that there are no free file descriptors until clients disconnect.
+/// The time to wait after a connection could not be accepted. The usual reason is that there are no free file descriptors until clients
+/// disconnect.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// The limits of an [`HttpListener`], in addition to those of its service ([`HttpLimits`](crate::HttpLimits)).
@@ -41,13 +42,13 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub struct ConnectionLimits {
     /// The maximum number of open connections. Further connections wait in the queue of the system. Default: 4096.
     pub connections: usize,
-    /// The time after which a connection without a request that is being served is closed. A request is being served once its body was read, so
-    /// the head of a request may take this long to arrive, and then its body once more. Default: 60 s.
+    /// The time after which a connection without a request that is being served is closed. A request is being served once its body was
+    /// read, so the head of a request may take this long to arrive, and then its body once more. Default: 60 s.
     pub idle: Duration,
     /// The maximum number of header fields of a request over HTTP/1.1. A request with more is answered with 431. Default: 128.
     pub headers: usize,
-    /// The maximum length of the head of a request, in bytes. A request with a longer head is refused. Over HTTP/1.1 this is the size of the buffer
-    /// that the head is read into, which is at least 8 KiB. Default: 64 KiB.
+    /// The maximum length of the head of a request, in bytes. A request with a longer head is refused. Over HTTP/1.1 this is the size of
+    /// the buffer that the head is read into, which is at least 8 KiB. Default: 64 KiB.
     pub head_bytes: usize,
     /// The maximum number of requests at the same time on one connection over HTTP/2. Default: 128.
     pub streams: u32,
@@ -281,8 +282,8 @@ async fn accept_all<A: Acceptor>(acceptor: A, connections: Connections) {
     drop(end);
 }
 
-/// Returns `true` for an error of one incoming connection, and `false` for an error of the listening socket. After the former the next connection is
-/// accepted without a pause, so that a client that disconnects early delays no other.
+/// Returns `true` for an error of one incoming connection, and `false` for an error of the listening socket. After the former the next
+/// connection is accepted without a pause, so that a client that disconnects early delays no other.
 fn is_of_connection(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::ConnectionRefused)
 }
@@ -384,7 +385,8 @@ where
             } else if core::mem::replace(&mut is_closing, true) {
                 return Poll::Ready(());
             } else {
-                // Over HTTP/2 this sends GOAWAY to the client. A connection that does not end by this is dropped in the next round of the loop.
+                // Over HTTP/2 this sends GOAWAY to the client. A connection that does not end by this is dropped in the next round of the
+                // loop.
                 connection.as_mut().graceful_shutdown();
             }
         }

@@ -17,21 +17,22 @@ use crate::body::{HttpBody, ReadBody};
 use crate::future::HttpFuture;
 use crate::server::{OtherMachine, Owner};
 
-/// MCP over Streamable HTTP, as a [`tower_service::Service`] for requests with any type of body. It is always ready, and never returns an error.
+/// MCP over Streamable HTTP, as a [`tower_service::Service`] for requests with any type of body. It is always ready, and never returns an
+/// error.
 ///
 /// It answers requests for every path: routing is up to the application. Clones share the sessions. When the last clone, the last
 /// future and the last body are dropped, the sessions end.
 ///
-/// By default it serves only requests whose host is this machine, and whose origin is this machine or absent, so that other pages in a browser cannot
-/// use it ([`HttpServerConfig::hosts`], [`HttpServerConfig::origins`]).
+/// By default it serves only requests whose host is this machine, and whose origin is this machine or absent, so that other pages in a
+/// browser cannot use it ([`HttpServerConfig::hosts`], [`HttpServerConfig::origins`]).
 #[derive(Clone)]
 pub struct HttpService {
     owner: Arc<Owner>,
 }
 
 impl HttpService {
-    /// Serves `service` with the default configuration. Sessions and handlers run as tasks of `runtime`, which also provides the random bytes
-    /// for the ids of sessions. If it has no random bytes, a POST without a session is answered with 503.
+    /// Serves `service` with the default configuration. Sessions and handlers run as tasks of `runtime`, which also provides the random
+    /// bytes for the ids of sessions. If it has no random bytes, a POST without a session is answered with 503.
     #[must_use]
     pub fn new(service: Arc<Service>, runtime: Arc<dyn TimedRuntime>) -> Self {
         Self::with_config(service, runtime, HttpServerConfig::default())
@@ -43,9 +44,9 @@ impl HttpService {
         Self { owner: Arc::new(Owner::of_service(service, runtime, config)) }
     }
 
-    /// Serves sessions by machines of your own, such as the agent's leg of a gateway: `open` makes a machine for each session, or refuses the session
-    /// with `None`. Set [`HttpServerConfig::era`] to the era that the machines speak. They get frames by [`LaneMachine::handle_lane_frame`];
-    /// extensions of requests are dropped.
+    /// Serves sessions by machines of your own, such as the agent's leg of a gateway: `open` makes a machine for each session, or refuses
+    /// the session with `None`. Set [`HttpServerConfig::era`] to the era that the machines speak. They get frames by
+    /// [`LaneMachine::handle_lane_frame`]; extensions of requests are dropped.
     #[must_use]
     pub fn with_machines<M: LaneMachine<Event = Infallible> + Send + Sync + 'static>(
         open: impl Fn() -> Option<M> + Send + Sync + 'static,
@@ -56,7 +57,8 @@ impl HttpService {
         Self { owner: Arc::new(Owner::of_machines(open, runtime, config)) }
     }
 
-    /// Answers one request, for servers without tower: takes a head and a body, and returns a head and a [body in pieces](HttpBody::next_chunk).
+    /// Answers one request, for servers without tower: takes a head and a body, and returns a head and a [body in
+    /// pieces](HttpBody::next_chunk).
     ///
     /// A server that keeps no state from one request to the next, such as a cloud function, should serve only
     /// [`Era::Modern`](protocol_core::mcp::Era::Modern), with the same keys in all its processes

@@ -289,8 +289,8 @@ struct Running(Arc<Mutex<Child>>);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // If the child is locked, the command has closed its stdout and is about to exit. Children of the shell end at their next write to the
-        // pipe.
+        // If the child is locked, the command has closed its stdout and is about to exit. Children of the shell end at their next write to
+        // the pipe.
         if let Ok(mut child) = self.0.try_lock() {
             let _ = child.kill();
         }

@@ -107,7 +107,8 @@ pub(super) struct ToolsLine {
     /// Serve the revisions of MCP of this ERA: legacy, modern or auto, which is both.
     #[arg(long, value_name = "ERA", value_parser = era, default_value = "auto", conflicts_with = "tesseron")]
     pub(super) era: Era,
-    /// Seal the state between two rounds of a call with the key in FILE, 64 hex digits, so that any process with this key can continue the call.
+    /// Seal the state between two rounds of a call with the key in FILE, 64 hex digits, so that any process with this key can continue the
+    /// call.
     #[arg(long, value_name = "FILE", conflicts_with = "tesseron")]
     pub(super) seal_key: Option<PathBuf>,
     /// Append one line of JSON for each call to FILE.

@@ -112,8 +112,8 @@ pub(crate) struct Watch {
 impl Watch {
     /// Runs `work`, the handler of the call.
     ///
-    /// If the call is cut short, its line is written after the next poll of the handler, in which it can clean up. A handler that ignores the cancel
-    /// is not waited for.
+    /// If the call is cut short, its line is written after the next poll of the handler, in which it can clean up. A handler that ignores
+    /// the cancel is not waited for.
     pub(crate) async fn over<T>(mut self, work: impl Future<Output = Result<T, ToolError>>) -> Result<T, ToolError> {
         let mut work = pin!(work);
         let context = self.context.clone();

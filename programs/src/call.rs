@@ -145,7 +145,8 @@ where
 
     // Queued output, such as a cancel, is still written, unless the server does not read it.
     peer.close(Close::Now);
-    // A server that was started should exit by itself now. If it does not, SIGTERM and then SIGKILL are sent to it. Ctrl-C skips to the next step.
+    // A server that was started should exit by itself now. If it does not, SIGTERM and then SIGKILL are sent to it. Ctrl-C skips to the
+    // next step.
     for (span, step) in [(PATIENCE, StartedServer::terminate as fn(&_)), (LAST_PATIENCE, StartedServer::kill)] {
         let mut patience = pin!(in_thread(move || thread::sleep(span)));
         let has_ended = poll_fn(|task| {

@@ -75,8 +75,8 @@ impl Ending {
         Self { grace, clients: Arc::default() }
     }
 
-    /// Drives the connection of a client, or a listener, and registers it for the end. Run it as a task, so that it continues when `listen` of
-    /// [`Ending::run`] is dropped.
+    /// Drives the connection of a client, or a listener, and registers it for the end. Run it as a task, so that it continues when `listen`
+    /// of [`Ending::run`] is dropped.
     ///
     /// # Cancel safety
     /// Not cancel safe: the connection is dropped, and the end no longer waits for it.
@@ -102,9 +102,9 @@ impl Ending {
         }
     }
 
-    /// Runs `listen`, which accepts clients, until it ends, and returns its status; or until the first future of `signals` is ready. Then no further
-    /// clients are accepted, running calls may finish within the grace, the remaining calls are cancelled, and their handlers have a short time to
-    /// clean up. When a second future of `signals` is ready, this returns at once. `sleep` waits for a span.
+    /// Runs `listen`, which accepts clients, until it ends, and returns its status; or until the first future of `signals` is ready. Then
+    /// no further clients are accepted, running calls may finish within the grace, the remaining calls are cancelled, and their handlers
+    /// have a short time to clean up. When a second future of `signals` is ready, this returns at once. `sleep` waits for a span.
     ///
     /// # Cancel safety
     /// Not cancel safe: `listen` is dropped, and the sessions of clients are not closed.

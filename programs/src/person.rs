@@ -45,7 +45,8 @@ impl Person<'_> {
         Ok(Json::encode(&content).map_or(Elicited::Cancel, Elicited::Accept))
     }
 
-    /// Asks if the person agrees to open a URL and, unless `opens`, if it is to be opened in the browser here. The end of input counts as no decision.
+    /// Asks if the person agrees to open a URL and, unless `opens`, if it is to be opened in the browser here. The end of input counts as
+    /// no decision.
     pub(super) fn consent(&mut self, open: &OpenUrl, opens: bool) -> io::Result<(Consent, bool)> {
         writeln!(self.output, "{}", described("The server asks you to open an address: ", open))?;
         let question = match can_open(open) {

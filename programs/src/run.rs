@@ -288,8 +288,8 @@ async fn dial<A: Adapter>(adapter: &A, server: &StreamServer) -> Result<(End, Ex
     })
 }
 
-/// Waits until the era of a server is chosen. Returns `true` if the server has ended the connection before that, since some old servers exit or
-/// disconnect on an unknown method.
+/// Waits until the era of a server is chosen. Returns `true` if the server has ended the connection before that, since some old servers
+/// exit or disconnect on an unknown method.
 async fn has_left(link: &mut Link) -> bool {
     let mut end = None;
     let ready = {

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 
-/// Runs `job` on a new thread. A blocking task of a runtime that waits for the keyboard would delay the end of the program; this thread does not.
+/// Runs `job` on a new thread. A blocking task of a runtime that waits for the keyboard would delay the end of the program; this thread
+/// does not.
 pub(super) fn in_thread<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> InThread<T> {
     let slot = Arc::new(Mutex::new(Slot { result: None, waker: None }));
     let filled = Arc::clone(&slot);

@@ -23,7 +23,8 @@ const LEAVING: Duration = Duration::from_millis(200);
 pub(super) struct Watch<A> {
     adapter: A,
     shared: Arc<Shared>,
-    /// The time for which calls of the client may continue after the end of standard input; `None` on other transports, where the session decides.
+    /// The time for which calls of the client may continue after the end of standard input; `None` on other transports, where the session
+    /// decides.
     linger: Option<Duration>,
 }
 
@@ -44,8 +45,8 @@ impl<A: Adapter> Watch<A> {
         (Self { adapter: adapter.clone(), shared, linger }, Box::new(watched))
     }
 
-    /// Waits until the client no longer needs to be served: until `linger` after the end of our input, or, if nobody reads our output either, no
-    /// longer.
+    /// Waits until the client no longer needs to be served: until `linger` after the end of our input, or, if nobody reads our output
+    /// either, no longer.
     pub(super) async fn left(&self) {
         let Some(linger) = self.linger else { return pending().await };
         let lingered = async {

@@ -39,8 +39,8 @@ struct State {
 }
 
 impl State {
-    /// The deadline that the driver of `leg` waits for. The agent's driver waits for the deadlines of all legs. Once the agent's leg has closed,
-    /// each of the other drivers waits for them, since the leg of an app may still have a last frame to write.
+    /// The deadline that the driver of `leg` waits for. The agent's driver waits for the deadlines of all legs. Once the agent's leg has
+    /// closed, each of the other drivers waits for them, since the leg of an app may still have a last frame to write.
     fn deadline(&self, leg: Leg) -> Option<Instant> {
         if self.has_alarm(leg) { self.bridge.poll_timeout() } else { None }
     }
@@ -127,8 +127,8 @@ impl SharedBridge {
         Self { engine: Arc::new(Engine::new(state, runtime)) }
     }
 
-    /// One leg, for a [`Driver`](protocol_core::drive::Driver). The agent's leg must be driven as long as any other leg is, since its timer serves
-    /// the deadlines of all legs.
+    /// One leg, for a [`Driver`](protocol_core::drive::Driver). The agent's leg must be driven as long as any other leg is, since its timer
+    /// serves the deadlines of all legs.
     #[must_use]
     pub fn leg(&self, leg: Leg) -> BridgeLeg {
         BridgeLeg { engine: Arc::clone(&self.engine), leg, spare: None }

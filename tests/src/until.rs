@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 /// The time limit, generous enough for a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Blocks, and calls `look` again and again until it returns a value. Use this only for files and processes, whose changes cannot be awaited.
+/// Blocks, and calls `look` again and again until it returns a value. Use this only for files and processes, whose changes cannot be
+/// awaited.
 ///
 /// # Panics
 /// If there is no value within [`PATIENCE`]. The message contains `what`.

@@ -65,8 +65,8 @@ where
     }
 }
 
-/// A connection that breaks if the server reads nothing for too long. When a request is given up, its connection closes only after all written
-/// bytes were sent; without this limit it could stay open for ever.
+/// A connection that breaks if the server reads nothing for too long. When a request is given up, its connection closes only after all
+/// written bytes were sent; without this limit it could stay open for ever.
 pub(super) struct Watched<T> {
     connection: T,
     runtime: Arc<dyn TimedRuntime>,

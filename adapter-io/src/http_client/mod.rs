@@ -1,8 +1,8 @@
 //! A client of Streamable HTTP: an endpoint, an [`HttpClient`] and pools of connections, driven by one task.
 //!
-//! Each HTTP request runs in a task of its own. When the request is given up, the task ends, which closes its connection over HTTP/1.1, and resets
-//! its stream over HTTP/2. The parts of all responses come by one queue. It is bounded, so that responses are read no faster than their frames are
-//! handled.
+//! Each HTTP request runs in a task of its own. When the request is given up, the task ends, which closes its connection over HTTP/1.1, and
+//! resets its stream over HTTP/2. The parts of all responses come by one queue. It is bounded, so that responses are read no faster than
+//! their frames are handled.
 
 mod address;
 mod limited;
@@ -41,8 +41,8 @@ pub use self::address::HttpServerAddress;
 use self::pools::{Pools, Taken, chain};
 use crate::Error;
 
-/// The time limit of the connector of an [`http_client`] for making a connection: 10 s for all addresses of a host together. With the handshake
-/// of TLS it is twice as long.
+/// The time limit of the connector of an [`http_client`] for making a connection: 10 s for all addresses of a host together. With the
+/// handshake of TLS it is twice as long.
 pub const HTTP_CONNECT: Duration = Duration::from_secs(10);
 /// The number of parts of responses that may wait to be handled, in addition to one for each request.
 const PARTS: usize = 16;
@@ -77,11 +77,11 @@ impl<C> HttpConnector for C where
 }
 
 /// Makes a client of an MCP server over Streamable HTTP, with connections of `connector` and tasks of `runtime`. `client` answers the input
-/// requests of the server. `timer` makes the timers of hyper, by which connections over HTTP/2 are tested and unused connections are closed. A
-/// connection breaks if the server reads nothing for 30 s while bytes wait to be sent.
+/// requests of the server. `timer` makes the timers of hyper, by which connections over HTTP/2 are tested and unused connections are
+/// closed. A connection breaks if the server reads nothing for 30 s while bytes wait to be sent.
 ///
-/// The future runs the client. Its output is the reason for which the session closed, or [`Error::Broken`]. If the future is dropped, all requests
-/// are given up.
+/// The future runs the client. Its output is the reason for which the session closed, or [`Error::Broken`]. If the future is dropped, all
+/// requests are given up.
 ///
 /// # Errors
 /// [`Error::Connect`] if the address is malformed, or if there are no root certificates for one that begins with `https://`.

@@ -23,8 +23,8 @@ use protocol_core::Bytes;
 use super::limited::Limited;
 use super::{HttpConnector, OverTls};
 
-/// The number of requests that share a pool. Over HTTP/2 a pool is one connection, where a request above the server's limit of streams would wait,
-/// and so would all later ones. A server's limit should not be smaller than this number (RFC 9113, section 6.5.2).
+/// The number of requests that share a pool. Over HTTP/2 a pool is one connection, where a request above the server's limit of streams
+/// would wait, and so would all later ones. A server's limit should not be smaller than this number (RFC 9113, section 6.5.2).
 const STREAMS: usize = 100;
 /// The time for which requests wait for the connection that the first of them makes.
 const OPENING: Duration = Duration::from_secs(1);
@@ -59,7 +59,8 @@ fn http_2(builder: &mut legacy::Builder) {
     const PONG: Duration = Duration::from_secs(20);
     /// The number of streams whose late frames are ignored for a second after their reset.
     const RESETS: usize = 1024;
-    /// The number of frames that may arrive even later, in the whole life of a connection: a server may write for a while before it reads a reset.
+    /// The number of frames that may arrive even later, in the whole life of a connection: a server may write for a while before it reads a
+    /// reset.
     const LATE: usize = 1 << 16;
     builder.http2_keep_alive_interval(PING).http2_keep_alive_timeout(PONG);
     builder.http2_max_concurrent_reset_streams(RESETS).http2_max_local_error_reset_streams(LATE);
@@ -92,8 +93,8 @@ pub(super) struct Taken<C> {
     turn: Turn,
 }
 
-/// The order in which the requests of a pool get connections. Later requests wait until the first has its connection, since they may share it.
-/// Otherwise each would make a connection of its own before it is known if the server speaks HTTP/2.
+/// The order in which the requests of a pool get connections. Later requests wait until the first has its connection, since they may share
+/// it. Otherwise each would make a connection of its own before it is known if the server speaks HTTP/2.
 enum Turn {
     First(oneshot::Sender<()>),
     Later(Shared<oneshot::Receiver<()>>, Arc<dyn TimedRuntime>),

@@ -34,7 +34,8 @@ impl Machine {
         }
     }
 
-    /// Returns `true` if the session has closed; for an endpoint once, before the grace of its handlers, after which the endpoint itself is closed.
+    /// Returns `true` if the session has closed; for an endpoint once, before the grace of its handlers, after which the endpoint itself is
+    /// closed.
     pub(super) fn poll_end(&mut self) -> bool {
         match self {
             Self::Endpoint(endpoint) => endpoint.poll_event().is_some(),

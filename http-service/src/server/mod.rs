@@ -76,7 +76,8 @@ impl Source {
     }
 }
 
-/// A handle that keeps the sessions alive: when the last handle is dropped, the sessions end. Services and exchanges have one; tasks do not.
+/// A handle that keeps the sessions alive: when the last handle is dropped, the sessions end. Services and exchanges have one; tasks do
+/// not.
 pub(crate) struct Owner(Arc<Shared>);
 
 /// The error of a runtime that has no random bytes now, so that no session can be opened.
@@ -172,8 +173,8 @@ impl Drop for Owner {
 }
 
 impl Shared {
-    /// Changes the state with `change`, distributes the events of the HTTP server, and wakes the tasks that have something to do. `change` must not
-    /// drop wakers or values of users, but return them.
+    /// Changes the state with `change`, distributes the events of the HTTP server, and wakes the tasks that have something to do. `change`
+    /// must not drop wakers or values of users, but return them.
     fn verb<T>(self: &Arc<Self>, change: impl FnOnce(&mut State, Instant) -> T) -> T {
         let (value, starts_deadlines) = self.engine.verb(|state, now, _| {
             let value = change(state, now);

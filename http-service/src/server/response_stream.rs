@@ -36,12 +36,12 @@ impl ResponseStream {
     }
 
     /// Ends the HTTP response while the call goes on, so that the call holds no connection. The client is told to reconnect after
-    /// [`HttpTimeouts::retry`](protocol_core::http::HttpTimeouts::retry) (MCP 2025-11-25, Transports, "Sending Messages to the Server"); until
-    /// then the events of the call are kept. May be called again each time that the client has reconnected.
+    /// [`HttpTimeouts::retry`](protocol_core::http::HttpTimeouts::retry) (MCP 2025-11-25, Transports, "Sending Messages to the Server");
+    /// until then the events of the call are kept. May be called again each time that the client has reconnected.
     ///
     /// # Errors
-    /// [`NotResumable`]; the response has not changed. The client has already disconnected, or cannot reconnect: the request was made without a
-    /// handshake, or in a revision before 2025-11-25, or streams of the service are not
+    /// [`NotResumable`]; the response has not changed. The client has already disconnected, or cannot reconnect: the request was made
+    /// without a handshake, or in a revision before 2025-11-25, or streams of the service are not
     /// [`resumable`](protocol_core::http::HttpServerConfig::resumable).
     pub fn suspend(&self) -> Result<(), NotResumable> {
         let shared = self.shared.upgrade().ok_or(NotResumable)?;

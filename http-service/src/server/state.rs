@@ -1,5 +1,5 @@
-//! The state of a service under its one lock: the HTTP server of the core, the orders for the drivers of its sessions, and the wakers of the tasks
-//! that wait for responses.
+//! The state of a service under its one lock: the HTTP server of the core, the orders for the drivers of its sessions, and the wakers of
+//! the tasks that wait for responses.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
@@ -95,7 +95,8 @@ impl State {
 
     // ---- Requests ----
 
-    /// Takes a request. Returns the session that it opens, if it opens one; that session needs a driver. `extensions` are passed on with the frame.
+    /// Takes a request. Returns the session that it opens, if it opens one; that session needs a driver. `extensions` are passed on with
+    /// the frame.
     pub(super) fn begin(
         &mut self,
         request: &HttpRequest<'_>,
@@ -155,8 +156,8 @@ impl State {
         }
     }
 
-    /// Moves the orders of a session into `orders`, and keeps `spare` to wake its driver when there are further orders. The session is forgotten
-    /// with its last order.
+    /// Moves the orders of a session into `orders`, and keeps `spare` to wake its driver when there are further orders. The session is
+    /// forgotten with its last order.
     pub(super) fn take_orders(
         &mut self,
         session: SessionKey,
@@ -237,8 +238,8 @@ impl State {
         starts
     }
 
-    /// Handles the deadlines that are due. Returns the next deadline, and keeps `spare` to wake the task when there is an earlier one. If there is
-    /// no next deadline, the task ends.
+    /// Handles the deadlines that are due. Returns the next deadline, and keeps `spare` to wake the task when there is an earlier one. If
+    /// there is no next deadline, the task ends.
     pub(super) fn expire(&mut self, now: Instant, waker: &Waker, spare: &mut Option<Waker>) -> Option<Instant> {
         self.server.handle_timeout(now);
         let next = self.deadlines.arm(self.server.poll_timeout());

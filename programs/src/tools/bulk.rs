@@ -27,8 +27,8 @@ struct BulkArguments {
     step_ms: Count<10, 5000>,
 }
 
-/// The maximum number of checkpoints of a job after the first one. A checkpoint has the whole state, so a checkpoint after each of 10 000 items would
-/// cost more than the job itself.
+/// The maximum number of checkpoints of a job after the first one. A checkpoint has the whole state, so a checkpoint after each of 10 000
+/// items would cost more than the job itself.
 const CHECKPOINTS: u64 = 100;
 
 /// Processes items one by one, and stores the partial result meanwhile. An item that fails is recorded, and the other items are processed.

@@ -306,7 +306,7 @@ fn sigterm_cancels_the_call_and_is_status_143() {
     let line = fs::read_to_string(&audit).expect("an audit file");
     assert!(line.starts_with(r#"{"tool":"progress","outcome":"cancelled","done":false,"steps":"#), "{line}");
 
-    // A server that has not finished starting is ended at once, too.
+    // A server that is still starting is ended at once, too.
     let started = Scratch::new("started");
     let script = format!("echo > {}; exec sleep 1000", started.display());
     let running = start("call", ["chatty", "--", "sh", "-c", &script], Stdio::null());
@@ -525,7 +525,7 @@ fn each_round_of_a_call_may_go_to_another_process_that_has_the_key() {
 struct Turns {
     servers: [String; 2],
     next: AtomicUsize,
-    /// The number of calls of tools that each has got.
+    /// The number of tool calls that each server has received.
     calls: [AtomicUsize; 2],
 }
 
@@ -644,7 +644,7 @@ fn tools_can_use_files_and_sockets_as_standard_input_and_output() {
     assert!(are_whole(&answers));
 }
 
-/// `tools` opened a named pipe on stdin a second time, and so waited for another writer after the only one had closed it.
+/// The bug: `tools` opened a named pipe on stdin a second time, and so waited for another writer after the only one had closed the pipe.
 #[test]
 fn regression_tools_ends_when_the_only_writer_closes_a_named_pipe() {
     let name = Scratch::new("fifo");
@@ -661,7 +661,7 @@ fn regression_tools_ends_when_the_only_writer_closes_a_named_pipe() {
     assert_eq!(tools.0.wait().expect("it ends").code(), Some(0));
 }
 
-/// Other processes, such as a shell, may have the same pipe, and do not expect it to be non-blocking.
+/// Other processes, such as a shell, may have the same pipe open, and do not expect it to be non-blocking.
 #[test]
 fn tools_does_not_change_the_blocking_mode_of_its_pipes() {
     let (theirs, mut ours) = std::io::pipe().expect("a pipe");
@@ -914,7 +914,8 @@ fn a_tool_asks_its_caller_in_every_era_and_gives_the_same_result() {
 
 // ---- HTTP ----
 
-/// Serves over HTTP what `answer` makes of the head and the body of each request, with JSON and the status 200, and returns the address.
+/// Serves over HTTP, and returns the address. `answer` gets the head and the body of each request, and returns the JSON of a response with
+/// the status 200.
 fn serve_http(answer: impl Fn(&str, &str) -> String + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/mcp", listener.local_addr().expect("an address"));
@@ -1076,7 +1077,7 @@ fn images_audio_and_blobs_of_a_result_are_saved_as_new_files() {
         }
         assert_eq!(lines[4], "inside");
     }
-    // Without the flag they are described.
+    // Without the flag, images and audio are only described.
     assert!(call(&save[2..]).with(0).out.contains("[image image/png]\n"));
 
     let blocks = r#"{"type":"image","data":"a!","mimeType":"image/png"},{"type":"audio","mimeType":"audio/wav"}"#;

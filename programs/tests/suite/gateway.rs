@@ -140,7 +140,7 @@ fn an_app_that_any_user_may_claim_prints_a_warning(programs: &Programs) {
     }
 }
 
-/// The owner of the app was locked out by 64 silent connections, or by five wrong codes, of another user.
+/// The bug: after 64 silent connections or five wrong codes of another user, the app's own user could not claim the app.
 fn another_user_of_this_machine_cannot_lock_the_owner_out(programs: &Programs) {
     const ATTACK: &str = r#"
         trap '' PIPE
@@ -195,7 +195,7 @@ fn only_the_right_code_claims_in_any_case(programs: &Programs) {
     assert!(!is_error(&agent.call("tools__chatty", &json!({}))));
 }
 
-/// Makes the app of one home known in another one, through a relay.
+/// Writes a manifest into another home for the app of this home, with the address of a relay to the app.
 fn relayed(home: &Home, there: &Home) -> Relay {
     let mut manifest = home.manifest();
     let cable = Relay::to(manifest["transport"]["url"].as_str().expect("a URL"));
@@ -475,7 +475,7 @@ fn a_call_that_reaches_its_deadline_fails_with_its_partial_result(programs: &Pro
         false => value(&cut),
     };
     assert_eq!(partial["status"], "timeout", "{cut}");
-    // On an idle machine it would be fifty.
+    // On an idle machine there would be fifty.
     assert!(partial["processed"].as_u64().is_some_and(|done| (1..=50).contains(&done)), "{cut}");
     assert!(is_error(&agent.call("tools__stuck", &json!({}))));
     assert!(!is_error(&agent.call("tools__chatty", &json!({}))));
@@ -492,7 +492,7 @@ fn an_agent_that_leaves_cancels_its_running_calls(programs: &Programs) {
         agent.until_updates(id, 1);
     }
     let start = Instant::now();
-    // It is killed.
+    // The app is killed.
     drop(agent);
     assert!(audit(&path, 20).iter().all(|line| line["outcome"] == "cancelled"));
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());

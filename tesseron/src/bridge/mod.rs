@@ -1,8 +1,8 @@
 //! A gateway between one MCP client, called the agent, and any number of Tesseron apps. It is a sans-IO state machine with the methods of a
 //! [`Session`], most of which also take a [`Leg`].
 //!
-//! A bridge owns the sessions of its legs. An event on one leg has its effect on another leg before the method returns, so there is no queue
-//! between the legs. The messages correspond as follows:
+//! A bridge owns the sessions of its legs. An event on one leg has its effect on another leg before the method returns, so there is no
+//! queue between the legs. The messages correspond as follows:
 //!
 //! | the agent | an app |
 //! |---|---|
@@ -17,8 +17,8 @@
 //! Payloads are passed on as bytes; ids, tokens and names of calls are replaced. Progress for a slow agent is merged in the agent's session
 //! and delays no app. If an app disconnects, the agent gets one error for each call that ran there.
 //!
-//! The [`SessionRegistry`] decides which apps are accepted, and which app a call is passed to. All I/O is the owner's: a [`BridgeEvent`] tells it, for
-//! example, to connect to the app with a claim code.
+//! The [`SessionRegistry`] decides which apps are accepted, and which app a call is passed to. All I/O is the owner's: a [`BridgeEvent`]
+//! tells it, for example, to connect to the app with a claim code.
 
 mod agent;
 mod agent_profile;
@@ -83,8 +83,8 @@ pub struct BridgeConfig {
     pub surface: Surface,
     /// The rules for sessions that may be resumed.
     pub registry: RegistryPolicy,
-    /// The limits of the agent's session. [`Limits::in_flight`] also bounds its subscriptions. The default of that limit is four times that of
-    /// [`Self::app_limits`], so that one stuck app leaves room for other apps.
+    /// The limits of the agent's session. [`Limits::in_flight`] also bounds its subscriptions. The default of that limit is four times that
+    /// of [`Self::app_limits`], so that one stuck app leaves room for other apps.
     pub agent_limits: Limits,
     /// The limits of the session of each app. Of each app only the first 4096 actions and the first 4096 resources are used.
     pub app_limits: Limits,
@@ -92,8 +92,8 @@ pub struct BridgeConfig {
     pub call: CallTimeouts,
     /// The time in which an app must send its hello once it is connected. Default: 5 s.
     pub hello: Duration,
-    /// The rule for the sampling depth of a call that the agent makes while sampling for an app, since MCP does not transmit the depth. Default:
-    /// [`DepthInference::DeepestOpen`].
+    /// The rule for the sampling depth of a call that the agent makes while sampling for an app, since MCP does not transmit the depth.
+    /// Default: [`DepthInference::DeepestOpen`].
     pub inference: DepthInference,
     /// The wall-clock time at the creation of the bridge, in milliseconds since 1970. It is used only for display.
     pub epoch_ms: u64,
@@ -130,7 +130,8 @@ impl BridgeConfig {
         config.limits = self.agent_limits;
         // Until the agent sets a level, every record is sent, as by the reference implementation.
         config.log_level = Level::Debug;
-        // No limit here, since the app limits the rate. As in the reference implementation, a new message is sent with the last value again.
+        // No limit here, since the app limits the rate. As in the reference implementation, a new message is sent with the last value
+        // again.
         config.progress.window = RateWindow::UNLIMITED;
         config.progress.repeat_value_for_message = true;
         config.depth.inference = self.inference;
@@ -149,8 +150,8 @@ impl BridgeConfig {
     }
 }
 
-/// The number of request ids that are reserved for each channel, since a resumed app may still send frames about calls of its previous channel. The
-/// ids stay below 2^53 for 2^25 channels.
+/// The number of request ids that are reserved for each channel, since a resumed app may still send frames about calls of its previous
+/// channel. The ids stay below 2^53 for 2^25 channels.
 const IDS_PER_CHANNEL: u64 = 1 << 28;
 
 /// An input request of an app that was passed on to the agent and has no answer yet.
@@ -174,8 +175,8 @@ enum Route {
 
 /// A gateway, which owns the sessions of its legs; see the [module](self).
 ///
-/// The methods that take a [`Leg`] have the effects of the methods of [`Session`] with the same names; on a leg that has ended they do nothing. After
-/// [`Leg::Agent`] has closed, the sessions of all apps are closed, too.
+/// The methods that take a [`Leg`] have the effects of the methods of [`Session`] with the same names; on a leg that has ended they do
+/// nothing. After [`Leg::Agent`] has closed, the sessions of all apps are closed, too.
 ///
 /// A bridge is `Send`, but not `Sync`, since [`Random`] need not be `Sync`. With the feature `std`, `legs::SharedBridge` is both.
 pub struct Bridge {
@@ -263,8 +264,8 @@ impl Bridge {
         self.open_as(Dial::Plain, now)
     }
 
-    /// Adds the channel to the app that [`BridgeEvent::ClaimWanted`] asked for. The owner has connected to the app, and the app has accepted the
-    /// code.
+    /// Adds the channel to the app that [`BridgeEvent::ClaimWanted`] asked for. The owner has connected to the app, and the app has
+    /// accepted the code.
     ///
     /// # Errors
     /// [`OpenRefused`]; close the connection. The agent's claim has failed.
@@ -453,8 +454,8 @@ impl Bridge {
         self.closed_lanes.pop_first()
     }
 
-    /// Returns `true` if a request of the agent was cancelled since the last call of this method. Then [`Self::replies_owed`] of a lane may have
-    /// decreased without a reply.
+    /// Returns `true` if a request of the agent was cancelled since the last call of this method. Then [`Self::replies_owed`] of a lane may
+    /// have decreased without a reply.
     #[must_use]
     pub fn take_cancelled(&mut self) -> bool {
         core::mem::take(&mut self.has_cancelled)

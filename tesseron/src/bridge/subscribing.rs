@@ -138,7 +138,8 @@ impl Bridge {
         self.subscriptions.retain(|_, subscription| subscription.channel().is_some() || registry.knows(subscription.session()));
     }
 
-    /// Renews the subscriptions of the session on `channel`, which was resumed, since an app forgets its subscriptions at the end of a channel.
+    /// Renews the subscriptions of the session on `channel`, which was resumed, since an app forgets its subscriptions at the end of a
+    /// channel.
     pub(super) fn renew_subscriptions(&mut self, channel: ChannelId) {
         let (Some(session), Some(app)) = (self.registry.session_on(channel), self.apps.get_mut(&channel)) else { return };
         let waits = |subscription: &Subscription| subscription.channel().is_none() && subscription.session() == session;

@@ -31,8 +31,8 @@ use protocol_core::session::InboundId;
 #[derive(Clone, Debug)]
 pub(super) struct Subscription {
     session: SessionId,
-    /// The name of the subscription at the app. It is the same on all channels of the session, so that an app that has kept the subscription does
-    /// not have it twice after the renewal.
+    /// The name of the subscription at the app. It is the same on all channels of the session, so that an app that has kept the
+    /// subscription does not have it twice after the renewal.
     name: Text,
     state: State,
 }
@@ -116,7 +116,8 @@ impl Subscription {
         }
     }
 
-    /// Records the end of the channel. A subscription to which the app has not agreed is not changed: it ends with the call that requested it.
+    /// Records the end of the channel. A subscription to which the app has not agreed is not changed: it ends with the call that requested
+    /// it.
     pub(super) fn lapse(&mut self) {
         if let State::Agreed(_) | State::Renewing(_) = self.state {
             self.state = State::Lapsed;

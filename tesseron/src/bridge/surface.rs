@@ -17,8 +17,9 @@ use protocol_core::json::write::Object;
 /// The scheme of the URIs of resources.
 const SCHEME: &str = "tesseron://";
 
-/// The number of bytes that a list may still add to a frame. A list gets a quarter of the frame, since escaping the list as text inside JSON may
-/// make it nearly four times as long. An app whose entries do not fit is omitted as a whole, so that it does not displace other apps.
+/// The number of bytes that a list may still add to a frame. A list gets a quarter of the frame, since escaping the list as text inside
+/// JSON may make it nearly four times as long. An app whose entries do not fit is omitted as a whole, so that it does not displace other
+/// apps.
 pub(super) struct Room(usize);
 
 impl Room {
@@ -73,9 +74,9 @@ impl Bridge {
         Room(self.config.agent_limits.frame_bytes / 4)
     }
 
-    /// Finds the app and the action of a tool: the app with the longest matching id that lists such an action. If no app lists it, the app with
-    /// the longest matching id is used, since the app may have added the action after it sent its list. An alias leads only to the action that it
-    /// was made for.
+    /// Finds the app and the action of a tool: the app with the longest matching id that lists such an action. If no app lists it, the app
+    /// with the longest matching id is used, since the app may have added the action after it sent its list. An alias leads only to the
+    /// action that it was made for.
     pub(super) fn resolve<'a>(&'a self, name: &'a str) -> Option<(ChannelId, &'a str)> {
         if tool_name::is_alias(name) {
             return self.resolve_alias(name);

@@ -1,8 +1,8 @@
 //! The names by which the agent calls the actions of apps.
 //!
 //! An action is the tool `<app>__<action>`. MCP allows 1 to 128 letters, digits, `_`, `-` and `.` in the name of a tool (2025-11-25,
-//! "Tools", section "Tool Names"), while the name of an action may be any text. If the name of the tool is not allowed, the tool is listed under an
-//! alias:
+//! "Tools", section "Tool Names"), while the name of an action may be any text. If the name of the tool is not allowed, the tool is listed
+//! under an alias:
 //!
 //! ```text
 //!   ledger __ Eintrag_l_schen -- 2ee1be7638c261b1
@@ -10,9 +10,9 @@
 //!             action's name      action's name
 //! ```
 //!
-//! An alias depends only on the app and the action. A name that looks like an alias is also replaced by an alias. The aliases of two apps differ
-//! before the last `__`, which the words never contain. So two tools have the same alias only if they are actions of the same app whose
-//! names have the same digest, which practically happens only on purpose.
+//! An alias depends only on the app and the action. A name that looks like an alias is also replaced by an alias. The aliases of two apps
+//! differ before the last `__`, which the words never contain. So two tools have the same alias only if they are actions of the same app
+//! whose names have the same digest, which practically happens only on purpose.
 
 use alloc::string::String;
 

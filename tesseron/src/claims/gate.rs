@@ -16,8 +16,8 @@
 //!       `bind_wait` is over            Open: the session's      Open: the session's
 //! ```
 //!
-//! At the app, a frame that arrives while the check of a code is delayed closes the socket. After the bind, the gate refuses further binds and keeps
-//! the channel; all other frames are for the session. At the gateway the frames before the answer are dropped.
+//! At the app, a frame that arrives while the check of a code is delayed closes the socket. After the bind, the gate refuses further binds
+//! and keeps the channel; all other frames are for the session. At the gateway the frames before the answer are dropped.
 
 use alloc::string::String;
 use core::time::Duration;
@@ -97,7 +97,8 @@ impl HostGate {
         matches!(self.state, State::Delayed { .. })
     }
 
-    /// Takes a frame. `host` must be the host that made the gate. A frame while the gate [`is_deciding`](Self::is_deciding) closes the socket.
+    /// Takes a frame. `host` must be the host that made the gate. A frame while the gate [`is_deciding`](Self::is_deciding) closes the
+    /// socket.
     pub fn handle_frame(&mut self, frame: Bytes, host: &mut Host, now: Instant) -> HostStep {
         let is_open = matches!(self.state, State::Open);
         if is_open && !bind::may_be_asked(&frame) {
@@ -168,7 +169,8 @@ impl HostGate {
 ///
 /// Send the frame of [`poll_transmit`](Self::poll_transmit) first. Pass every frame that arrives to [`handle_frame`](Self::handle_frame)
 /// until the channel is open, and call [`handle_timeout`](Self::handle_timeout) at the time of [`poll_timeout`](Self::poll_timeout), since
-/// otherwise a silent app would delay the claim for ever (`docs/protocols/tesseron.md`, "Faults of the reference implementation", unanswered bind).
+/// otherwise a silent app would delay the claim for ever (`docs/protocols/tesseron.md`, "Faults of the reference implementation",
+/// unanswered bind).
 #[derive(Debug)]
 pub struct DialGate {
     bind: Option<Bytes>,

@@ -17,16 +17,17 @@
 //! | when Held, not known | `Taken`       | `Mismatch`; on a Unix socket `Taken` | `Unbound` |
 //! | when Held, known     | `Spent`       | `Mismatch`; on a Unix socket `Spent` | `Unbound` |
 //!
-//! (*Known* means that the gateway has named its agent.) In the reference implementation a host has one claim for ever: its manifest still shows the
-//! claim when it is spent, and after the first gateway has disconnected, any gateway is admitted. Here a claim is valid for one channel, and a host
-//! with claims never admits a gateway without a code.
+//! (*Known* means that the gateway has named its agent.) In the reference implementation a host has one claim for ever: its manifest still
+//! shows the claim when it is spent, and after the first gateway has disconnected, any gateway is admitted. Here a claim is valid for one
+//! channel, and a host with claims never admits a gateway without a code.
 //!
-//! A plain host has no claim: while it is Free, it admits a gateway without a code; while it is Held, it answers `Occupied`. It answers a code
-//! with `Mismatch`, since the code must be that of another app; but on a Unix socket, while the host is Held, every bind is answered with `Occupied`.
+//! A plain host has no claim: while it is Free, it admits a gateway without a code; while it is Held, it answers `Occupied`. It answers a
+//! code with `Mismatch`, since the code must be that of another app; but on a Unix socket, while the host is Held, every bind is answered
+//! with `Occupied`.
 //!
-//! A connection from another user is refused first, unless the host is for any user. A connection from an unknown user is refused if no code
-//! protects the app. All other connections get a place in the backlog ([`Arrival`]), and must bind within a short time. A code is checked
-//! after a delay that depends on earlier wrong codes ([`HostPolicy::longest_delay`]); the right code is never refused.
+//! A connection from another user is refused first, unless the host is for any user. A connection from an unknown user is refused if no
+//! code protects the app. All other connections get a place in the backlog ([`Arrival`]), and must bind within a short time. A code is
+//! checked after a delay that depends on earlier wrong codes ([`HostPolicy::longest_delay`]); the right code is never refused.
 
 use core::fmt;
 use core::time::Duration;
@@ -102,8 +103,8 @@ impl Agent {
 }
 
 impl From<Identity> for Agent {
-    /// Converts the identity that a gateway has sent. The name of the identity becomes the id; the title, or the name if there is no title, becomes
-    /// the name for people.
+    /// Converts the identity that a gateway has sent. The name of the identity becomes the id; the title, or the name if there is no title,
+    /// becomes the name for people.
     fn from(identity: Identity) -> Self {
         let Identity { name, title, .. } = identity;
         Self { name: title.unwrap_or_else(|| name.clone()).into(), id: name.into() }
@@ -123,8 +124,8 @@ pub struct Claim {
     pub minted_at: u64,
     /// The time when the claim expires unless it is refreshed, in milliseconds since 1970.
     pub expires_at: u64,
-    /// The agent that has claimed the app; [`Agent::pending`] between the bind and the gateway's message about its agent. `None` if the app can
-    /// be claimed.
+    /// The agent that has claimed the app; [`Agent::pending`] between the bind and the gateway's message about its agent. `None` if the app
+    /// can be claimed.
     pub bound_agent: Option<Agent>,
 }
 

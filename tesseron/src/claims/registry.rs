@@ -1,5 +1,5 @@
-//! The gateway's side of claims: the channels to apps and their sessions. A *Pending* session waits to be claimed, a *Live* session is claimed and
-//! has a channel, and a *Zombie* is claimed, has lost its channel, and may be resumed:
+//! The gateway's side of claims: the channels to apps and their sessions. A *Pending* session waits to be claimed, a *Live* session is
+//! claimed and has a channel, and a *Zombie* is claimed, has lost its channel, and may be resumed:
 //!
 //! ```text
 //!                              its code                    its channel closes
@@ -131,8 +131,8 @@ pub struct Claimed {
     pub app: AppId,
     /// The time of the claim, in milliseconds since 1970.
     pub claimed_at: u64,
-    /// `true` if this call has claimed the session: send `tesseron/claimed`, and report that the tools have changed. `false` if the session was
-    /// claimed before.
+    /// `true` if this call has claimed the session: send `tesseron/claimed`, and report that the tools have changed. `false` if the session
+    /// was claimed before.
     pub first: bool,
 }
 
@@ -227,7 +227,8 @@ struct Session {
     minted: (u64, u64),
     /// The time of the claim, in milliseconds since 1970, and the value of [`SessionRegistry::order`] then.
     claimed: Option<(u64, u64)>,
-    /// The code with which the session was or can be claimed. `None` once the session has moved from the channel on which the code was sent.
+    /// The code with which the session was or can be claimed. `None` once the session has moved from the channel on which the code was
+    /// sent.
     code: Option<ClaimCode>,
     token: ResumeToken,
     /// The previous token, until the app is known to have the new token.
@@ -300,8 +301,8 @@ impl SessionRegistry {
         Ok(channel)
     }
 
-    /// Handles a hello, which begins a session. On a [`Dial::Plain`] channel the session waits to be claimed. On a [`Dial::Bound`] channel it
-    /// has the id and the token of the manifest, and is claimed.
+    /// Handles a hello, which begins a session. On a [`Dial::Plain`] channel the session waits to be claimed. On a [`Dial::Bound`] channel
+    /// it has the id and the token of the manifest, and is claimed.
     ///
     /// # Errors
     /// [`HelloRefused`]; nothing has changed.
@@ -377,8 +378,8 @@ impl SessionRegistry {
     /// The token that was used stays valid until [`Self::confirm`], in case the answer is lost.
     ///
     /// # Errors
-    /// [`ResumeRefused`]; if there are several reasons, the first in the order of its variants. Nothing has changed, and a hello on the same channel is
-    /// still possible.
+    /// [`ResumeRefused`]; if there are several reasons, the first in the order of its variants. Nothing has changed, and a hello on the
+    /// same channel is still possible.
     pub fn resume(
         &mut self,
         channel: ChannelId,
@@ -414,8 +415,8 @@ impl SessionRegistry {
         Ok(self.admit(channel, session_id, session, ClaimState::Resumed))
     }
 
-    /// Records that the app has sent a frame after its welcome, so that it has the new token: the previous token is no longer valid. No effect
-    /// without a session on the channel, or if repeated.
+    /// Records that the app has sent a frame after its welcome, so that it has the new token: the previous token is no longer valid. No
+    /// effect without a session on the channel, or if repeated.
     pub fn confirm(&mut self, channel: ChannelId) {
         if let Some(Channel::Attached(id)) = self.channels.get(&channel)
             && let Some(session) = self.sessions.get_mut(id)
@@ -503,7 +504,8 @@ impl SessionRegistry {
         self.find_code(code).is_some()
     }
 
-    /// The channel for calls to an app. If several claimed sessions of the app have a channel, it is the channel of the session that was claimed last.
+    /// The channel for calls to an app. If several claimed sessions of the app have a channel, it is the channel of the session that was
+    /// claimed last.
     #[must_use]
     pub fn route(&self, app: &str) -> Option<ChannelId> {
         let serving = self.serving().filter(|(_, session, _, _)| session.app.as_str() == app);

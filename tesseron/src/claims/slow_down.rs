@@ -1,12 +1,13 @@
 //! The limit on the rate at which claim codes can be guessed.
 //!
-//! Wrong codes never cause the right code to be refused. Each wrong code within [`HostPolicy::failure_window`] doubles the delay after which the
-//! next code is checked, from [`HostPolicy::first_delay`] up to [`HostPolicy::longest_delay`]. The right code resets the delay. The right
-//! code is delayed, too: otherwise an attacker could drop each guess that is not answered at once. Each place in the backlog can hold one
-//! code, so there are at most [`HostPolicy::places`] guesses within [`HostPolicy::longest_delay`]: 32 per second. At that rate, trying half of the
-//! 31^6 codes takes five months.
+//! Wrong codes never cause the right code to be refused. Each wrong code within [`HostPolicy::failure_window`] doubles the delay after
+//! which the next code is checked, from [`HostPolicy::first_delay`] up to [`HostPolicy::longest_delay`]. The right code resets the delay.
+//! The right code is delayed, too: otherwise an attacker could drop each guess that is not answered at once. Each place in the backlog can
+//! hold one code, so there are at most [`HostPolicy::places`] guesses within [`HostPolicy::longest_delay`]: 32 per second. At that rate,
+//! trying half of the 31^6 codes takes five months.
 //!
-//! Wrong codes of this user delay only this user. Wrong codes of all other users are counted together, since one person can have many user ids.
+//! Wrong codes of this user delay only this user. Wrong codes of all other users are counted together, since one person can have many user
+//! ids.
 
 use alloc::collections::VecDeque;
 use core::time::Duration;
@@ -14,8 +15,8 @@ use core::time::Duration;
 use super::{HostPolicy, Peer};
 use protocol_core::time::Instant;
 
-/// The maximum number of wrong codes that are remembered for this user, and for all other users together. A delay that is doubled that often exceeds
-/// every maximum.
+/// The maximum number of wrong codes that are remembered for this user, and for all other users together. A delay that is doubled that
+/// often exceeds every maximum.
 const REMEMBERED: usize = 32;
 
 #[derive(Clone, Debug, Default)]

@@ -153,8 +153,8 @@ mod tcp {
                 return unknown;
             }
             let local = self.address;
-            // The look-up is a blocking task, since the tables of a busy machine are long. If the runtime does not run the task, the users stay
-            // unknown.
+            // The look-up is a blocking task, since the tables of a busy machine are long. If the runtime does not run the task, the users
+            // stay unknown.
             let found = run_blocking(&self.sockets, move || peer::find_all(local, &remotes));
             in_time(&mut self.sockets.alarm(), found).await.flatten().unwrap_or(unknown)
         }

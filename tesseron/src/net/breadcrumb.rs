@@ -1,8 +1,9 @@
-//! Breadcrumbs: files in which a gateway announces each unclaimed code that it has made. Another gateway of the same user that gets such a code from
-//! its agent can then name the gateway that the code belongs to (`docs/protocols/tesseron.md`, "Files").
+//! Breadcrumbs: files in which a gateway announces each unclaimed code that it has made. Another gateway of the same user that gets such a
+//! code from its agent can then name the gateway that the code belongs to (`docs/protocols/tesseron.md`, "Files").
 //!
-//! The name of the file is the code. Only this user can read the file. It is removed when its session is claimed or has ended; other gateways
-//! remove it some time after the process of its gateway has died. A breadcrumb gives no access to an app: its contents are only shown to people.
+//! The name of the file is the code. Only this user can read the file. It is removed when its session is claimed or has ended; other
+//! gateways remove it some time after the process of its gateway has died. A breadcrumb gives no access to an app: its contents are only
+//! shown to people.
 
 use std::borrow::Cow;
 use std::format;
@@ -76,11 +77,11 @@ impl Minter {
         let Self { app_name, process, is_alive } = self;
         if !is_alive {
             return format!(
-                "it was made by a gateway that has ended (process {process}); {app_name} shows another code once this gateway has connected to it"
+                "it was made by a gateway that has ended (process {process}); {app_name} shows a new code once this gateway is connected"
             );
         }
         if *process == std::process::id() {
-            return format!("the session of {app_name} that it was for is over");
+            return format!("the session of {app_name} for which it was made has ended");
         }
         format!(
             "{app_name} is with another gateway (process {process}), and until that gateway ends only its agent can claim the app"
@@ -295,7 +296,7 @@ mod tests {
         for (process, words) in [
             (parent(), format!("Ledger is with another gateway (process {})", parent())),
             (dead, format!("a gateway that has ended (process {dead})")),
-            (here, "the session of Ledger that it was for is over".into()),
+            (here, "the session of Ledger for which it was made has ended".into()),
         ] {
             scratch.put("PQ7N-4D.json", &of(process));
             let why = scratch.minter("pq7n-4d").unwrap().why_not_here();

@@ -23,8 +23,8 @@ use protocol_core::session::Close;
 /// A gateway between one MCP client and the apps of this user. A clone is another handle to the same gateway.
 ///
 /// [`Gateway::serve`] serves the agent. Meanwhile call [`Gateway::next_event`] in a loop, and [`Gateway::rescan`] whenever manifests may
-/// have changed, at least every few seconds. `rescan` connects to the apps that make no codes of their own, and reads the codes of all other apps. It
-/// connects again to an app whose channel has ended and whose manifest still exists, so that the app can resume.
+/// have changed, at least every few seconds. `rescan` connects to the apps that make no codes of their own, and reads the codes of all
+/// other apps. It connects again to an app whose channel has ended and whose manifest still exists, so that the app can resume.
 pub struct Gateway<S: Sockets> {
     sockets: S,
     bridge: SharedBridge,
@@ -107,7 +107,8 @@ impl<S: Sockets> Gateway<S> {
     /// Drives the agent's leg to its end, and then closes the channels to all apps.
     ///
     /// # Cancel safety
-    /// Not cancel safe: if the future is dropped, the transport is dropped, the agent's session ends, and the channels to all apps are closed.
+    /// Not cancel safe: if the future is dropped, the transport is dropped, the agent's session ends, and the channels to all apps are
+    /// closed.
     ///
     /// # Errors
     /// [`adapter_io::Error::Broken`].
@@ -115,9 +116,9 @@ impl<S: Sockets> Gateway<S> {
         drive(self.bridge.leg(Leg::Agent), transport, self.sockets.alarm()).await
     }
 
-    /// The agent's leg. Drive it instead of calling [`Gateway::serve`] if the transport has several lanes; `http-service` serves it as an HTTP session.
-    /// The driver must use the clock of the gateway's [`Sockets`]. Dropping the leg ends the agent's session, and closes the channels to all
-    /// apps.
+    /// The agent's leg. Drive it instead of calling [`Gateway::serve`] if the transport has several lanes; `http-service` serves it as an
+    /// HTTP session. The driver must use the clock of the gateway's [`Sockets`]. Dropping the leg ends the agent's session, and closes the
+    /// channels to all apps.
     #[must_use]
     pub fn agent_leg(&self) -> BridgeLeg {
         self.bridge.leg(Leg::Agent)
@@ -189,7 +190,8 @@ impl<S: Sockets> Gateway<S> {
         }
     }
 
-    /// Reads the manifests, connects to the apps that make no codes of their own, each in a new task, and removes the files of dead processes.
+    /// Reads the manifests, connects to the apps that make no codes of their own, each in a new task, and removes the files of dead
+    /// processes.
     ///
     /// # Errors
     /// [`TesseronError::Folder`] for a folder that does not belong to this user.

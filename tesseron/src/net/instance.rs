@@ -67,8 +67,8 @@ impl fmt::Display for Address {
 }
 
 impl Instance {
-    /// Returns `true` if the app can be claimed at the time `epoch_ms`, in milliseconds since 1970: it has a claim that has not expired, and no
-    /// agent has claimed it.
+    /// Returns `true` if the app can be claimed at the time `epoch_ms`, in milliseconds since 1970: it has a claim that has not expired,
+    /// and no agent has claimed it.
     #[must_use]
     pub fn is_claimable(&self, epoch_ms: u64) -> bool {
         self.claim.as_ref().is_some_and(|claim| claim.bound_agent.is_none() && claim.expires_at >= epoch_ms)

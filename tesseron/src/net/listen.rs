@@ -137,11 +137,11 @@ fn start<S: Sockets>(
 
 /// An app that listens for gateways, and has one channel at a time.
 ///
-/// A task accepts connections, answers connections that it refuses, and keeps the manifest up to date. When a channel has ended, since its peer
-/// has closed it or its transport was closed or dropped, the next gateway may connect, with a new code.
+/// A task accepts connections, answers connections that it refuses, and keeps the manifest up to date. When a channel has ended, since its
+/// peer has closed it or its transport was closed or dropped, the next gateway may connect, with a new code.
 ///
-/// Dropping the listener stops accepting connections, and removes the manifest and the socket file, unless other files have replaced them. The
-/// end of the runtime has the same effect. A channel that was returned continues.
+/// Dropping the listener stops accepting connections, and removes the manifest and the socket file, unless other files have replaced them.
+/// The end of the runtime has the same effect. A channel that was returned continues.
 pub struct TesseronListener {
     shared: Arc<Shared>,
     manifest: PathBuf,

@@ -1,8 +1,8 @@
 //! Finds the user at the other end of a TCP connection within this machine, in `/proc/net/tcp` and `/proc/net/tcp6` of Linux. Other systems
 //! have no such tables.
 //!
-//! A table has a line for each socket: a number, the socket's address, its peer's address, its state, two queues, a timer, retries, the user who
-//! created it, a timeout, and the inode. Once no process has the socket any longer, the inode and the user are 0.
+//! A table has a line for each socket: a number, the socket's address, its peer's address, its state, two queues, a timer, retries, the
+//! user who created it, a timeout, and the inode. Once no process has the socket any longer, the inode and the user are 0.
 
 use core::net::SocketAddr;
 #[cfg(not(target_os = "linux"))]
@@ -44,8 +44,8 @@ mod linux {
     /// sockets, the users in later lines stay unknown.
     const LARGEST: u64 = 32 * 1024 * 1024;
 
-    /// The maximum number of times that a table is read, until all sockets are found. Reading a table is not atomic: sockets that are opened and
-    /// closed meanwhile can hide other ones.
+    /// The maximum number of times that a table is read, until all sockets are found. Reading a table is not atomic: sockets that are
+    /// opened and closed meanwhile can hide other ones.
     const PASSES: usize = 2;
 
     /// The user id that stands for all users that this user namespace does not map.
@@ -56,8 +56,8 @@ mod linux {
         File::open(TABLE).is_ok()
     }
 
-    /// The users of connections that were accepted at `local`; `None` for a connection that has already ended. Looking up many users takes no
-    /// longer than looking up one.
+    /// The users of connections that were accepted at `local`; `None` for a connection that has already ended. Looking up many users takes
+    /// no longer than looking up one.
     pub(crate) fn find_all(local: SocketAddr, remotes: &[SocketAddr]) -> Vec<Option<Peer>> {
         let this_user = rustix::process::geteuid().as_raw();
         let mut wanted = Wanted::new(local, remotes);

@@ -13,8 +13,8 @@ use crate::bridge::{ACTIONS, DECLARES, Invoked, RESOURCES, answered, bound, call
 use testkit::Rng;
 use testkit::scripted::{initialize, notification, request};
 
-/// One operation: `[opcode, a, b, c]`. The two lowest bits of `a` are the leg that acts, with 0 for the agent; `b` chooses one of the open calls
-/// or input requests of this leg, and `c` the variant of the operation.
+/// One operation: `[opcode, a, b, c]`. The two lowest bits of `a` are the leg that acts, with 0 for the agent; `b` chooses one of the open
+/// calls or input requests of this leg, and `c` the variant of the operation.
 type Operation = [u8; 4];
 
 /// The maximum number of operations of a case, which is enough to find errors.
@@ -23,9 +23,9 @@ const OPERATIONS: usize = 250;
 const PLACES: u8 = 32;
 const APPS: [&str; 3] = ["one", "two", "three"];
 
-/// Byte 0: limits (bit 0), the surface (bits 1 and 2), the timeouts of calls (bit 3), the time within which an app may resume (bit 4). Byte 1: the
-/// seed of codes and tokens. Byte 2: the way in which the case ends. Byte 3: the number of apps that are claimed at the beginning. The rest: operations
-/// of four bytes.
+/// Byte 0: limits (bit 0), the surface (bits 1 and 2), the timeouts of calls (bit 3), the time within which an app may resume (bit 4). Byte
+/// 1: the seed of codes and tokens. Byte 2: the way in which the case ends. Byte 3: the number of apps that are claimed at the beginning.
+/// The rest: operations of four bytes.
 pub fn bridge(data: &[u8]) {
     let ([variant, seed, ending, claimed], rest) = super::head(data);
     let (operations, _) = rest.as_chunks::<4>();

@@ -100,9 +100,9 @@ struct Bench {
     longest: usize,
 }
 
-/// Byte 0: the era (bits 0 and 1), small limits (bit 2), no resuming (bit 3), scripted sessions (bit 4), the way in which the case ends (bits 5 and
-/// 6), and bodies that are read first (bit 7). The rest: lines. Each is a step, whose first byte is its kind; `|` in a body or a frame stands for a line
-/// feed.
+/// Byte 0: the era (bits 0 and 1), small limits (bit 2), no resuming (bit 3), scripted sessions (bit 4), the way in which the case ends
+/// (bits 5 and 6), and bodies that are read first (bit 7). The rest: lines. Each is a step, whose first byte is its kind; `|` in a body or
+/// a frame stands for a line feed.
 pub fn http_server(data: &[u8]) {
     let ([kind], rest) = super::head(data);
     let mut config = HttpServerConfig::default();
@@ -537,8 +537,8 @@ impl Bench {
         self.pump();
     }
 
-    /// The maximum number of bytes that may be queued for an exchange: the limit, and the frame that exceeds it; the events that a stream has missed;
-    /// the frames that have waited for a GET.
+    /// The maximum number of bytes that may be queued for an exchange: the limit, and the frame that exceeds it; the events that a stream
+    /// has missed; the frames that have waited for a GET.
     fn most_held(&self, id: HttpExchangeId) -> usize {
         let (exchange, limits) = (&self.exchanges[&id], &self.config.limits);
         if let Some(length) = exchange.length {
@@ -581,7 +581,8 @@ impl Bench {
         assert!(self.ids.len() <= self.exchanges.len());
     }
 
-    /// Ends the exchanges and the sessions: the exchanges first if `are_lost`; the sessions by their timeouts if `by_time`, otherwise by the owner.
+    /// Ends the exchanges and the sessions: the exchanges first if `are_lost`; the sessions by their timeouts if `by_time`, otherwise by
+    /// the owner.
     fn finish(mut self, are_lost: bool, by_time: bool) {
         let all: Vec<_> = self.exchanges.keys().copied().collect();
         for id in &all {

@@ -27,8 +27,9 @@ pub fn lines(data: &[u8]) {
     give_back(&expected, &mut rng);
 }
 
-/// A simple implementation of line framing: a line ends before a line feed or at the end of input; a byte order mark before the line and a carriage
-/// return after it are not part of the frame; blank lines are skipped; a line that is too long is cut to one byte more than the limit.
+/// A simple implementation of line framing: a line ends before a line feed or at the end of input; a byte order mark before the line and a
+/// carriage return after it are not part of the frame; blank lines are skipped; a line that is too long is cut to one byte more than the
+/// limit.
 fn by_the_rule(input: &[u8], limit: usize) -> Vec<Bytes> {
     let lines = input.split(|byte| *byte == b'\n').map(|line| {
         let line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line);

@@ -1,8 +1,8 @@
 //! The functions of the fuzz targets in `fuzz/`. Each takes any bytes, and panics if a check fails.
 //!
 //! They are in this crate so that `cargo test` can replay the stored inputs in `tests/corpus` with a stable compiler
-//! (`tests/tests/proofs/corpus.rs`). The meaning of a byte must not change, since stored inputs depend on it. Only byte values that have no meaning yet
-//! may get one.
+//! (`tests/tests/proofs/corpus.rs`). The meaning of a byte must not change, since stored inputs depend on it. Only byte values that have no
+//! meaning yet may get one.
 
 mod bridge;
 mod endpoint;

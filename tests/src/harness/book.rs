@@ -9,8 +9,8 @@ use std::thread;
 use crate::scratch::Scratch;
 use crate::until::PATIENCE;
 
-/// A list of lines that handlers and peers add, and that a test waits for. Two processes can share a book: each has a copy and sends its own lines to
-/// the other.
+/// A list of lines that handlers and peers add, and that a test waits for. Two processes can share a book: each has a copy and sends its
+/// own lines to the other.
 #[derive(Clone, Default)]
 pub struct Book(Arc<Shared>);
 

@@ -1,8 +1,8 @@
 //! Two ends and the transport between them, for tests that run over every transport of every adapter.
 //!
-//! A [`Stage`] has the transport. At the near end, [`Stage::call`] has a client of ours, and [`Stage::wire`] a script that reads and writes bytes. A
-//! test is a *row* of a list. The name of the row determines the far end, so that the far end can also be another process: the test program starts
-//! itself. The far end adds its observations to a [`Book`]. This module does not depend on the rows.
+//! A [`Stage`] has the transport. At the near end, [`Stage::call`] has a client of ours, and [`Stage::wire`] a script that reads and writes
+//! bytes. A test is a *row* of a list. The name of the row determines the far end, so that the far end can also be another process: the
+//! test program starts itself. The far end adds its observations to a [`Book`]. This module does not depend on the rows.
 
 mod book;
 pub(crate) mod raw;
@@ -149,7 +149,8 @@ pub struct Calling {
 }
 
 impl Calling {
-    /// Closes the connection. Returns the lines that were noted at the far end, and a last line about the end of the connection at this end.
+    /// Closes the connection. Returns the lines that were noted at the far end, and a last line about the end of the connection at this
+    /// end.
     pub async fn close(self) -> Vec<String> {
         self.peer.close(Close::Now);
         self.ended().await

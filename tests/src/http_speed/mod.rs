@@ -1,7 +1,7 @@
 //! The speed of servers over HTTP, compared with a floor: hyper with a handler that answers with the same bytes, and knows no protocol.
 //!
-//! Each server is a process of its own. The client is the same for all: blocking sockets on this machine, which write prepared requests. All servers
-//! are measured once in each round, and a number is the median of the rounds.
+//! Each server is a process of its own. The client is the same for all: blocking sockets on this machine, which write prepared requests.
+//! All servers are measured once in each round, and a number is the median of the rounds.
 
 mod floor;
 mod hostile;

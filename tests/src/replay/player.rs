@@ -1,4 +1,5 @@
-//! A session in the place of a recorded end: it receives the frames that the end received, and its owner makes it send those that the end sent.
+//! A session in the place of a recorded end: it receives the frames that the end received, and its owner makes it send those that the end
+//! sent.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -313,8 +314,8 @@ impl Player {
         self.poll_events_at(at, &Value::Null);
     }
 
-    /// Polls and handles all events. Returns their number, without violations and the event of the end. `received` is the frame that caused them; null
-    /// if no frame did.
+    /// Polls and handles all events. Returns their number, without violations and the event of the end. `received` is the frame that caused
+    /// them; null if no frame did.
     fn poll_events_at(&mut self, at: &str, received: &Value) -> usize {
         let mut reported = 0;
         while let Some(event) = self.session.as_mut().and_then(Session::poll_event) {

@@ -185,8 +185,8 @@ fn is_frame(what: &TurnKind) -> bool {
     matches!(what, TurnKind::Received(_) | TurnKind::Sent(_))
 }
 
-/// Removes all turns that end the channel except one. This is the first such turn, or, with overlapping connections, the first one after the last frame
-/// that was sent, since earlier ones belong to the previous connection.
+/// Removes all turns that end the channel except one. This is the first such turn, or, with overlapping connections, the first one after
+/// the last frame that was sent, since earlier ones belong to the previous connection.
 fn tidied(mut channel: Channel) -> Channel {
     let last = channel.turns.iter().rposition(|turn| matches!(turn.what, TurnKind::Sent(_))).unwrap_or_default();
     let overlaps = channel.overlaps;

@@ -1,5 +1,5 @@
-//! Faults of other SDKs with tasks and threads: a row for each fault that was measured. Each row runs on one thread and on two, in memory and
-//! with a child process at the far end.
+//! Faults of other SDKs with tasks and threads: a row for each fault that was measured. Each row runs on one thread and on two, in memory
+//! and with a child process at the far end.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -372,7 +372,8 @@ async fn a_certificate_that_is_unknown_or_of_another_host_is_refused<A: Adapter>
     }
 }
 
-/// Each server makes an input request in one HTTP session after another. None is answered, so that a client has no lane for the request in the third.
+/// Each server makes an input request in one HTTP session after another. None is answered, so that a client has no lane for the request in
+/// the third.
 async fn a_server_that_asks_in_session_after_session_leaves_the_threads_to_others<A: Adapter>(stage: Stage<A>) {
     /// More clients than threads.
     const CLIENTS: usize = 4;

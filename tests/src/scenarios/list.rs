@@ -1,5 +1,5 @@
-//! The scenarios. Each has the steps of a client or a script at the near end, and the trace of events that both ends must observe, which is the
-//! same on every transport of every adapter. A trace has no times, and no events whose order depends on threads.
+//! The scenarios. Each has the steps of a client or a script at the near end, and the trace of events that both ends must observe, which is
+//! the same on every transport of every adapter. A trace has no times, and no events whose order depends on threads.
 
 use std::future::poll_fn;
 use std::sync::Arc;

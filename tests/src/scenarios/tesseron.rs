@@ -1,5 +1,5 @@
-//! Both bindings of Tesseron at both ends, and the manifests by which the ends find each other: the answers of an app to every kind of dial, and
-//! the reactions of a gateway to every kind of answer.
+//! Both bindings of Tesseron at both ends, and the manifests by which the ends find each other: the answers of an app to every kind of
+//! dial, and the reactions of a gateway to every kind of answer.
 
 use std::fs;
 use std::future::poll_fn;

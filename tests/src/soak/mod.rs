@@ -1,5 +1,5 @@
-//! Load over HTTP that must leave nothing behind: a server process, clients with real sockets, and the memory, descriptors, sessions and exchanges of
-//! the server before, during and after the load.
+//! Load over HTTP that must leave nothing behind: a server process, clients with real sockets, and the memory, descriptors, sessions and
+//! exchanges of the server before, during and after the load.
 
 mod mixed;
 mod server;
@@ -106,8 +106,8 @@ fn listens(server: &Server, number: usize) -> Result<(), Failure> {
     server.settle("their clients disconnected")
 }
 
-/// Makes calls that never end, whose clients disconnect within the request, before the head of the response, or after it. Meanwhile another client
-/// measures its own calls.
+/// Makes calls that never end, whose clients disconnect within the request, before the head of the response, or after it. Meanwhile another
+/// client measures its own calls.
 fn drops(server: &Server, number: usize) -> Result<(), Failure> {
     let alone = latency(server, |made| made < 2000)?;
     let is_over = AtomicBool::new(false);

@@ -62,8 +62,8 @@ pub struct Program {
     entries: Vec<Entry>,
 }
 
-/// Runs some work, and returns the allocations that this thread has made meanwhile. A build that counts allocations does not measure time, since
-/// counting slows down contenders that allocate much.
+/// Runs some work, and returns the allocations that this thread has made meanwhile. A build that counts allocations does not measure time,
+/// since counting slows down contenders that allocate much.
 #[cfg(feature = "count")]
 const COUNTER: Option<Counter> = Some(|work| {
     let counted = allocation_counter::measure(work);

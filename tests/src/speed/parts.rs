@@ -1,5 +1,5 @@
-//! The messages between the process that prints the table and the measuring processes: a part on the command line, and its outcome as the last
-//! line of standard output.
+//! The messages between the process that prints the table and the measuring processes: a part on the command line, and its outcome as the
+//! last line of standard output.
 
 use std::time::Duration;
 

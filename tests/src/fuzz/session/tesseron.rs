@@ -1,5 +1,5 @@
-//! The parts of the target `session` that are specific to Tesseron: configurations, the progress of the handshake, actions of the application,
-//! and the additional rules for its ends.
+//! The parts of the target `session` that are specific to Tesseron: configurations, the progress of the handshake, actions of the
+//! application, and the additional rules for its ends.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -19,9 +19,9 @@ use testkit::scripted::{json, request};
 use testkit::summary;
 use testkit::tesseron::{CLAIMED, WELCOME, hello, invoke, sample};
 
-/// Bits 2 and 3 of the first byte. With a handshake, a gateway is claimed, waits for a claim, has an open handshake request, or has a resumed
-/// app; an app is claimed, waits for a claim, has an agent without capabilities, or has resumed. Without a handshake an odd number is a
-/// gateway that asks its owner, or an app that resumes.
+/// Bits 2 and 3 of the first byte. With a handshake, a gateway is claimed, waits for a claim, has an open handshake request, or has a
+/// resumed app; an app is claimed, waits for a claim, has an agent without capabilities, or has resumed. Without a handshake an odd number
+/// is a gateway that asks its owner, or an app that resumes.
 fn variant(kind: u8) -> u8 {
     kind >> 2 & 3
 }
@@ -61,8 +61,8 @@ struct Named {
 #[derive(Default)]
 pub(super) struct Promises {
     named: Vec<Named>,
-    /// The open requests of the peer by id, each with the index of its invocation, if it is one. A peer may use an id again while the response to
-    /// its first use is queued, so there may be several, the oldest first.
+    /// The open requests of the peer by id, each with the index of its invocation, if it is one. A peer may use an id again while the
+    /// response to its first use is queued, so there may be several, the oldest first.
     owed: BTreeMap<Id, VecDeque<Option<usize>>>,
     /// Requests that the application has not polled yet, each with the index of its invocation, if it is one.
     arriving: VecDeque<Option<usize>>,
@@ -76,7 +76,8 @@ pub(super) struct Promises {
 }
 
 impl Promises {
-    /// The invocation that a frame of ours is about. It must not be answered yet. `None` if its request may be one that cannot be read here.
+    /// The invocation that a frame of ours is about. It must not be answered yet. `None` if its request may be one that cannot be read
+    /// here.
     fn unanswered(&mut self, name: &Value, text: &str) -> Option<&mut Named> {
         let name = name.as_str().expect("an invocation id is text");
         let found = self.named.iter_mut().find(|named| named.name == name && named.response.is_none());

@@ -32,7 +32,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "unknown-method",
             Must,
             JSON_RPC,
-            "A request with an unknown method is answered with an error. Its code must be -32601 in 2026-07-28, and should be in 2025-11-25.",
+            "A request with an unknown method is answered with the error -32601 (in 2025-11-25 with any error, and it should be -32601).",
             |s| Box::pin(unknown_method(s)),
         ),
         Scenario::new(
