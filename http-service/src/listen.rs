@@ -333,7 +333,7 @@ struct Open {
 }
 
 impl Open {
-    /// The phase of the listener. The task is woken when it changes.
+    /// The phase of the listener. The task is woken when the phase changes.
     fn phase(&mut self, cx: &Context<'_>, spare_waker: &mut Option<Waker>) -> Phase {
         *spare_waker = spare(spare_waker.take(), cx.waker());
         self.listening.look(|listening| {

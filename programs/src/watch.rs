@@ -50,18 +50,18 @@ impl<A: Adapter> Watch<A> {
     pub(super) async fn left(&self) {
         let Some(linger) = self.linger else { return pending().await };
         let lingered = async {
-            self.shared.until(|record_poll_error| record_poll_error.has_input_ended).await;
+            self.shared.until(|noted| noted.has_input_ended).await;
             self.adapter.sleep(linger).await;
         };
         let unread = async {
             self.adapter.stdout_unread().await;
             // A client that exits may close one of the two pipes before the other.
-            first(self.shared.until(|record_poll_error| record_poll_error.has_input_ended), self.adapter.sleep(LEAVING)).await;
+            first(self.shared.until(|noted| noted.has_input_ended), self.adapter.sleep(LEAVING)).await;
             self.shared.is_unread.store(true, Ordering::Relaxed);
             self.shared.note_failure(io::ErrorKind::BrokenPipe, || "nobody reads standard output any longer".to_owned());
         };
         first(lingered, unread).await;
-        self.shared.note(|record_poll_error| record_poll_error.has_left = true);
+        self.shared.note(|noted| noted.has_left = true);
     }
 
     /// Waits after the end of the session, for handlers to clean up and for the last output to be written.
@@ -69,21 +69,21 @@ impl<A: Adapter> Watch<A> {
         self.adapter.sleep(HANDLER_GRACE).await;
         let is_writing = self.shared.is_writing.load(Ordering::Relaxed);
         if is_writing && self.linger.is_some() {
-            self.shared.until(|record_poll_error| record_poll_error.has_left || !record_poll_error.has_input_ended).await;
+            self.shared.until(|noted| noted.has_left || !noted.has_input_ended).await;
         }
     }
 
     /// Returns an error if an end for this reason is not a normal one.
     pub(super) fn verdict(&self, reason: CloseReason) -> Result<(), String> {
-        let record_poll_error = self.shared.lock();
-        if let Some((kind, why)) = &record_poll_error.broken {
+        let noted = self.shared.lock();
+        if let Some((kind, why)) = &noted.broken {
             // If the client has closed both pipes, only a late answer was lost.
-            let has_gone = record_poll_error.has_input_ended && *kind == io::ErrorKind::BrokenPipe;
+            let has_gone = noted.has_input_ended && *kind == io::ErrorKind::BrokenPipe;
             return if has_gone { Ok(()) } else { Err(format!("the connection to the client broke: {why}")) };
         }
         match reason {
             CloseReason::Local | CloseReason::Eof => {
-                if record_poll_error.has_input_ended && self.shared.is_writing.load(Ordering::Relaxed) {
+                if noted.has_input_ended && self.shared.is_writing.load(Ordering::Relaxed) {
                     return Err("the client did not read all the answers to its requests".to_owned());
                 }
                 Ok(())
@@ -104,7 +104,7 @@ impl<A: Adapter> Watch<A> {
 /// The observed state of the transport.
 #[derive(Default)]
 struct Shared {
-    record_poll_error: Mutex<Noted>,
+    noted: Mutex<Noted>,
     /// `true` if output was passed to the transport and is not flushed yet.
     is_writing: AtomicBool,
     /// `true` if nothing reads our output any longer, so that nothing more is written.
@@ -124,31 +124,31 @@ struct Noted {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Noted> {
-        self.record_poll_error.lock().unwrap_or_else(PoisonError::into_inner)
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn note(&self, change: impl FnOnce(&mut Noted)) {
-        let mut record_poll_error = self.lock();
-        change(&mut record_poll_error);
-        let waiting = std::mem::take(&mut record_poll_error.waiting);
-        drop(record_poll_error);
+        let mut noted = self.lock();
+        change(&mut noted);
+        let waiting = std::mem::take(&mut noted.waiting);
+        drop(noted);
         waiting.into_iter().for_each(Waker::wake);
     }
 
     fn note_failure(&self, kind: io::ErrorKind, why: impl FnOnce() -> String) {
-        self.note(|record_poll_error| {
-            record_poll_error.broken.get_or_insert_with(|| (kind, why()));
+        self.note(|noted| {
+            noted.broken.get_or_insert_with(|| (kind, why()));
         });
     }
 
     async fn until(&self, holds: impl Fn(&Noted) -> bool) {
         poll_fn(|task| {
-            let mut record_poll_error = self.lock();
-            if holds(&record_poll_error) {
+            let mut noted = self.lock();
+            if holds(&noted) {
                 return Poll::Ready(());
             }
-            if !record_poll_error.waiting.iter().any(|waker| waker.will_wake(task.waker())) {
-                record_poll_error.waiting.push(task.waker().clone());
+            if !noted.waiting.iter().any(|waker| waker.will_wake(task.waker())) {
+                noted.waiting.push(task.waker().clone());
             }
             Poll::Pending
         })
@@ -184,7 +184,7 @@ impl FrameIo for Watched {
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
         let received = self.io.poll_recv(cx);
         if let Poll::Ready(Ok(None)) = received {
-            self.shared.note(|record_poll_error| record_poll_error.has_input_ended = true);
+            self.shared.note(|noted| noted.has_input_ended = true);
         }
         self.record_poll_error(received)
     }

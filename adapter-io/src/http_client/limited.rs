@@ -21,7 +21,7 @@ use super::HTTP_CONNECT;
 
 /// The longest time that it takes to make a connection: [`HTTP_CONNECT`] for the connector, and the same again for TLS.
 const MAKING: Duration = HTTP_CONNECT.saturating_mul(2);
-/// The longest time for which a server reads nothing of what is written to it.
+/// The longest time for which a server may read nothing while bytes wait to be sent to it.
 const UNREAD: Duration = Duration::from_secs(30);
 
 /// Makes connections by another connector.

@@ -173,6 +173,7 @@ struct Running {
     pool: usize,
 }
 
+/// The state of the task that drives an endpoint and its [`HttpClient`].
 struct Driver<C> {
     endpoint: Endpoint,
     http: HttpClient,
@@ -211,7 +212,7 @@ impl<C: HttpConnector> Driver<C> {
             while self.waiting.is_none()
                 && let Some(event) = self.http.poll_event()
             {
-                self.follow(event, now);
+                self.handle_event(event, now);
                 has_moved = true;
             }
             if let Some(reason) = self.endpoint.poll_event() {
@@ -221,7 +222,7 @@ impl<C: HttpConnector> Driver<C> {
                 continue;
             }
             if let Some(arrived) = self.waiting.take() {
-                self.pass(arrived, now);
+                self.pass_frame(arrived, now);
                 has_moved |= self.waiting.is_none();
             }
             if has_moved {
@@ -250,15 +251,15 @@ impl<C: HttpConnector> Driver<C> {
         }
     }
 
-    fn follow(&mut self, event: HttpClientEvent, now: Instant) {
+    fn handle_event(&mut self, event: HttpClientEvent, now: Instant) {
         match event {
             HttpClientEvent::Send(request) => self.send(request),
             HttpClientEvent::Abort(request) => {
-                if let Some(task) = self.over(request) {
+                if let Some(task) = self.forget(request) {
                     task.abort();
                 }
             }
-            HttpClientEvent::Frame { frame, lane, exchange } => self.pass(Arrived { frame, lane, exchange }, now),
+            HttpClientEvent::Frame { frame, lane, exchange } => self.pass_frame(Arrived { frame, lane, exchange }, now),
             HttpClientEvent::Lost(exchange) => {
                 // Fails if the session has already ended the call.
                 let _ = self.endpoint.handle_gone(Gone::Response(exchange), now);
@@ -278,7 +279,7 @@ impl<C: HttpConnector> Driver<C> {
         }
     }
 
-    fn pass(&mut self, arrived: Arrived, now: Instant) {
+    fn pass_frame(&mut self, arrived: Arrived, now: Instant) {
         let Arrived { frame, lane, exchange } = arrived;
         if let Err(NoRoom(frame)) = self.endpoint.handle_frame_within(frame, lane, exchange, now) {
             self.waiting = Some(Arrived { frame, lane, exchange });
@@ -327,11 +328,11 @@ impl<C: HttpConnector> Driver<C> {
             }
             Part::Chunk(chunk) => self.http.handle_chunk(request, chunk, now),
             Part::End => {
-                self.over(request);
+                self.forget(request);
                 self.http.handle_end(request, now);
             }
             Part::Loss(why) => {
-                self.over(request);
+                self.forget(request);
                 self.last_loss = why;
                 self.http.handle_loss(request, now);
             }
@@ -339,7 +340,7 @@ impl<C: HttpConnector> Driver<C> {
     }
 
     /// Forgets a request, and returns its task, unless the request had already ended.
-    fn over(&mut self, request: HttpRequestId) -> Option<AbortHandle> {
+    fn forget(&mut self, request: HttpRequestId) -> Option<AbortHandle> {
         let Running { task, pool } = self.requests.remove(&request)?;
         self.pools.give_back(pool);
         Some(task)

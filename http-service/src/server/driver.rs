@@ -3,7 +3,7 @@
 //! ```text
 //!   running --- Close is ordered ---> ended --- no handler is within its grace ---> (done)
 //!      |                                                                              ^
-//!      `--- the session has closed by itself, and no handler is within its grace -----'
+//!      `--- the machine has closed the session; no handler is within its grace -------'
 //! ```
 
 use core::pin::Pin;

@@ -53,7 +53,7 @@ enum Source {
 impl Source {
     fn of(service: Arc<Service>) -> Self {
         // Once a service is shared, only its catalog can change. A service with a catalog declares all lists, whatever they contain, so the
-        // configurations stay right.
+        // configurations stay valid.
         let sessions = [Era::Legacy, Era::Modern].map(|era| {
             let mut config = service.config();
             config.era = era.config();

@@ -57,7 +57,7 @@ pub(super) enum Report {
     Full { exchange: HttpExchangeId },
     /// A frame to send.
     Transmit(Transmit),
-    /// A call was cancelled, so that on some lanes no reply may be still to come.
+    /// A call was cancelled, so some lanes may no longer get the reply that they wait for.
     Cancelled,
     /// No further frame will come by this lane.
     Settled(Lane),
