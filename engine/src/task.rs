@@ -156,7 +156,7 @@ impl<D: TaskOwner, F: Future<Output = D::Output>> Future for Task<D, F> {
 
 /// A blocking job that passes its end to its owner as a [`Task`] does.
 ///
-/// `Send`, but not `Sync`, since its job need not be `Sync`: one thread makes it, and another runs it.
+/// A blocking task is `Send`, but not `Sync`, since its job need not be `Sync`: one thread makes the task, and another runs it.
 pub struct BlockingTask<D: TaskOwner> {
     owner: Arc<D>,
     job: Option<Box<dyn FnOnce() -> D::Output + Send>>,
