@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use crate::context::Context;
 use crate::rounds::{EffectMark, EffectStep, Outcome, is_in_effect};
 use crate::service::ToolError;
-use crate::state::ServedCall;
+use crate::state::{SealWait, ServedCall};
 use protocol_core::error::RpcError;
 use protocol_core::json::Json;
 
@@ -87,27 +87,32 @@ impl Context {
         F: FnOnce(EffectKey) -> Fut,
         Fut: Future<Output = Result<T, ToolError>>,
     {
-        if is_in_effect(&*self.served) {
+        if is_in_effect(&**self.served()) {
             return Err(ToolError::failed("an effect cannot run within another effect"));
         }
-        let (key, nth) = match self.served.begin_effect(name, must_be_sealed) {
-            None => return Err(ToolError::Cancelled),
-            Some(EffectStep::Busy) => return Err(ToolError::failed(format!("the effect {name:?} is under way"))),
-            Some(EffectStep::NoKey) => return Err(ToolError::failed("there are no random bytes for the key of an effect")),
-            Some(EffectStep::NeedsRound) if self.served.is_blocking() => {
-                return Err(ToolError::failed("a blocking handler cannot wait for a sealed key in MCP 2026-07-28"));
+        let (served, key, nth) = loop {
+            let served = self.served();
+            match served.begin_effect(name, must_be_sealed) {
+                None => return Err(ToolError::Cancelled),
+                Some(EffectStep::Busy) => return Err(ToolError::failed(format!("the effect {name:?} is under way"))),
+                Some(EffectStep::NoKey) => return Err(ToolError::failed("there are no random bytes for the key of an effect")),
+                Some(EffectStep::NeedsRound) if served.is_blocking() => {
+                    return Err(ToolError::failed("a blocking handler cannot wait for a sealed key in MCP 2026-07-28"));
+                }
+                Some(EffectStep::NeedsRound) => {
+                    if !SealWait::new(served).await {
+                        return Err(ToolError::Cancelled);
+                    }
+                }
+                Some(EffectStep::Done(outcome)) => return Ok(outcome.into_result()?.decode()?),
+                Some(EffectStep::Run { key, nth }) => break (served, EffectKey(key), nth),
             }
-            Some(EffectStep::NeedsRound) => {
-                self.served.cancelled().await;
-                return Err(ToolError::Cancelled);
-            }
-            Some(EffectStep::Done(outcome)) => return Ok(outcome.into_result()?.decode()?),
-            Some(EffectStep::Run { key, nth }) => (EffectKey(key), nth),
         };
-        let mut running = Running { served: &self.served, name, nth, outcome: None };
+        // No round ends while an effect is under way, so the handler serves the same call until its end.
+        let mut running = Running { served, name, nth, outcome: None };
         let mut future = pin!(effect(key));
         let value = poll_fn(|cx| {
-            let _marked = EffectMark::set(&*self.served);
+            let _marked = EffectMark::set(&**served);
             future.as_mut().poll(cx)
         })
         .await;

@@ -26,6 +26,10 @@ pub struct Limits {
     /// The maximum number of rounds of input requests that are answered for one outbound call (MCP 2026-07-28). The next round ends the
     /// call with [`crate::Invalid::TooManyRounds`]. Default: 8.
     pub input_rounds: u8,
+    /// The maximum number of handlers that are kept between two requests of their calls (MCP 2026-07-28); one more drops the oldest, whose call
+    /// then runs it again from its first line. The session does not use it; the crate `endpoint` does. Default: 1024, but 0 in a build with
+    /// debug assertions, so that handlers always run again while they are developed.
+    pub frozen_handlers: usize,
     /// The maximum number of messages in a batch (MCP 2025-03-26 only). Default: 64.
     pub batch: usize,
     /// The number of unpolled events at which [`crate::Session::wants_input`] turns `false`. Events that end a call or an input request may
@@ -62,6 +66,7 @@ impl Default for Limits {
             requests_per_second: None,
             subscriptions: 1024,
             input_rounds: 8,
+            frozen_handlers: if cfg!(debug_assertions) { 0 } else { 1024 },
             batch: 64,
             events: 1024,
             output_bytes: 1 << 20,

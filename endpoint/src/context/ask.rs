@@ -23,7 +23,7 @@ impl Context {
     /// # Errors
     /// [`AskFailed`]; [`AskFailed::NoSampling`] and [`AskFailed::TooDeep`] before anything is sent.
     pub fn sample(&self, sample: Sample) -> AskFuture<Result<Sampled, AskFailed>> {
-        AskFuture::new(&self.served, Ok(sample.into()), sampled)
+        AskFuture::new(self.served(), Ok(sample.into()), sampled)
     }
 
     /// Asks the caller's model for a value of type `T`. The input request includes the schema of `T`. The text of the answer is parsed as
@@ -42,7 +42,7 @@ impl Context {
         };
         let mut sample = Sample::new(prompt);
         sample.schema = Some(shape.schema().clone());
-        AskFuture::new(&self.served, Ok(sample.into()), move |answer| {
+        AskFuture::new(self.served(), Ok(sample.into()), move |answer| {
             let sampled = sampled(answer)?;
             let answer = Json::parse(unfenced(&sampled.text).as_bytes().to_vec())
                 .map_err(|_| AskFailed::Mismatch(String::from("its text is no JSON")))?;
@@ -52,7 +52,7 @@ impl Context {
 
     /// A future that resolves to `failed`, without sending anything.
     fn unasked<T>(&self, failed: AskFailed) -> AskFuture<Result<T, AskFailed>> {
-        AskFuture::new(&self.served, Err(failed), |answer| Err(answer.err().unwrap_or(AskFailed::Over)))
+        AskFuture::new(self.served(), Err(failed), |answer| Err(answer.err().unwrap_or(AskFailed::Over)))
     }
 
     /// Asks the caller's user to confirm something. Returns `true` only if the user agreed. Everything else is `false`: the user declined
@@ -62,7 +62,7 @@ impl Context {
     /// Not cancel safe: the input request is cancelled, and an answer that has arrived already is lost.
     pub fn confirm(&self, message: impl Into<String>) -> AskFuture<bool> {
         let ask = Ask::Confirm { message: message.into() };
-        AskFuture::new(&self.served, Ok(ask), |answer| matches!(answer, Ok(Answer::Confirm(true))))
+        AskFuture::new(self.served(), Ok(ask), |answer| matches!(answer, Ok(Answer::Confirm(true))))
     }
 
     /// Asks the caller's user to fill in a form (MCP `elicitation/create`). Returns `None` if the user declined or closed the form.
@@ -74,7 +74,7 @@ impl Context {
     /// [`AskFailed`]; before anything is sent, [`AskFailed::NoElicitation`], and [`AskFailed::Invalid`] for a form whose schema is not a
     /// flat object of primitive types.
     pub fn elicit(&self, form: Elicit) -> AskFuture<Result<Option<Json>, AskFailed>> {
-        AskFuture::new(&self.served, Ok(Ask::Elicit(form)), elicited)
+        AskFuture::new(self.served(), Ok(Ask::Elicit(form)), elicited)
     }
 
     /// Asks the caller's user to fill in a form for a `T`: a struct whose fields are strings, numbers, booleans, choices (enums without
@@ -96,7 +96,7 @@ impl Context {
             Err(why) => return self.unasked(AskFailed::Invalid(why)),
         };
         let form = Elicit::new(message, shape.schema().clone());
-        AskFuture::new(&self.served, Ok(Ask::Elicit(form)), move |answer| {
+        AskFuture::new(self.served(), Ok(Ask::Elicit(form)), move |answer| {
             let Some(content) = elicited(answer)? else { return Ok(None) };
             shape.read(&content).map(Some).map_err(AskFailed::Mismatch)
         })
@@ -109,7 +109,7 @@ impl Context {
     pub fn new_url(&self, message: impl Into<String>, url: impl Into<String>) -> OpenUrl {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let mut random = [0; 16];
-        let id = match self.served.shared.runtime().fill_random(&mut random) {
+        let id = match self.served().shared.runtime().fill_random(&mut random) {
             Ok(()) => format!("{:032x}", u128::from_ne_bytes(random)),
             Err(_) => NEXT.fetch_add(1, Ordering::Relaxed).to_string(),
         };
@@ -140,7 +140,7 @@ impl Context {
     /// # Errors
     /// As for [`Context::elicit_url`]; [`AskFailed::Invalid`] also for an empty id.
     pub fn open_url(&self, open: OpenUrl) -> AskFuture<Result<Consent, AskFailed>> {
-        AskFuture::new(&self.served, Ok(open.into()), |answer| match answer? {
+        AskFuture::new(self.served(), Ok(open.into()), |answer| match answer? {
             Answer::OpenUrl(consent) => Ok(consent),
             _ => Err(AskFailed::Mismatch(String::from("it is not an answer to a request to open a URL"))),
         })
@@ -152,10 +152,10 @@ impl Context {
     /// # Errors
     /// [`Refused`]: nothing was sent. [`Refused::Unsupported`] if the protocol has no such notification.
     pub fn complete_url(&self, id: impl Into<Text>) -> Result<(), Refused> {
-        if self.served.is_stateless() {
+        if self.served().is_stateless() {
             return Err(Refused::Unsupported);
         }
-        Peer::new(Arc::clone(&self.served.shared)).notify(Notice::ElicitationComplete { id: id.into() })
+        Peer::new(Arc::clone(&self.served().shared)).notify(Notice::ElicitationComplete { id: id.into() })
     }
 
     /// Asks the caller for the folders that it works in (MCP `roots/list`): an array of `{uri, name?}`.
@@ -166,7 +166,7 @@ impl Context {
     /// # Errors
     /// [`AskFailed`]; [`AskFailed::NoRoots`] before anything is sent.
     pub fn roots(&self) -> AskFuture<Result<Json, AskFailed>> {
-        AskFuture::new(&self.served, Ok(Ask::Roots), |answer| match answer? {
+        AskFuture::new(self.served(), Ok(Ask::Roots), |answer| match answer? {
             Answer::Roots(roots) => Ok(roots),
             _ => Err(AskFailed::Mismatch(String::from("it is no list of roots"))),
         })

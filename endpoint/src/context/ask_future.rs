@@ -17,7 +17,8 @@ use protocol_core::json::Text;
 /// If the caller made a handshake, the input request is sent as a JSON-RPC request while the call runs. In MCP 2026-07-28 it ends the request
 /// of the call instead, and the handler is dropped. When the caller sends its request again with the answer, the handler runs again from its
 /// first line, and every input request that was answered before resolves at once. Everything else that the handler does is repeated, except
-/// for effects in [`Context::once`](super::Context::once).
+/// for effects in [`Context::once`](super::Context::once). A handler may also be kept and go on with the answer
+/// ([`Limits::frozen_handlers`](protocol_core::Limits::frozen_handlers)).
 ///
 /// # Cancel safety
 /// Not cancel safe: dropping the future cancels the input request, and an answer that has arrived already is lost.
@@ -108,7 +109,7 @@ impl<T> Future for AskFuture<T> {
                     let Stage::New { served, ask, key, within } = core::mem::replace(&mut this.stage, Stage::Done) else {
                         continue;
                     };
-                    match Self::begin(&served, ask, key, within) {
+                    match Self::begin(served.current(), ask, key, within) {
                         Ok(Begun::Waits(stage)) => this.stage = stage,
                         Ok(Begun::Answered(answer)) => break Ok(*answer),
                         Err(failed) => break Err(failed),
@@ -125,7 +126,7 @@ impl<T> Future for AskFuture<T> {
                     }
                 }
                 Stage::InRound(wait) => match Pin::new(wait).poll(cx) {
-                    Poll::Ready(failed) => break Err(failed),
+                    Poll::Ready(answer) => break answer,
                     Poll::Pending => return Poll::Pending,
                 },
                 // A future must not be polled after its end. This one stays pending then, instead of panicking.

@@ -31,7 +31,7 @@ use protocol_core::session::{CancelReason, CheckpointError, NotLive, ProgressErr
 /// [`AskFailed`](crate::AskFailed).
 #[derive(Clone)]
 pub struct Context {
-    pub(crate) served: Arc<ServedCall>,
+    served: Arc<ServedCall>,
 }
 
 impl Context {
@@ -39,11 +39,16 @@ impl Context {
         Self { served }
     }
 
+    /// The inbound call that the handler serves now. It is another one after each round for which the handler was frozen.
+    pub(crate) fn served(&self) -> &Arc<ServedCall> {
+        self.served.current()
+    }
+
     /// The values that the transport attached to the frame of the request, such as the head of an HTTP request. Empty on transports with a
     /// single stream, such as stdio.
     #[must_use]
     pub fn extensions(&self) -> &Extensions {
-        &self.served.extensions
+        &self.served().extensions
     }
 
     /// Reports progress. It never fails and never waits. An update that is not valid ([`ProgressError`]) is dropped and counted in
@@ -58,7 +63,7 @@ impl Context {
     /// # Errors
     /// [`ProgressError`] if the update is not valid or the call is over. Nothing is sent then.
     pub fn try_progress(&self, update: Progress) -> Result<Reported, ProgressError> {
-        self.served.progress(update)
+        self.served().progress(update)
     }
 
     /// Reports progress as a percentage, 0 to 100.
@@ -87,22 +92,22 @@ impl Context {
     /// Returns `true` if the caller asked for progress. If it did not, reports are dropped.
     #[must_use]
     pub fn is_observed(&self) -> bool {
-        self.served.observed
+        self.served().observed
     }
 
     /// Returns `true` once the handler should stop: the caller cancelled the call, its deadline has passed, the connection has ended, or
     /// this end is closing. The session has ended the call by then, so the value that the handler returns is not sent.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.served.is_cancelled()
+        self.served().is_cancelled()
     }
 
     /// Returns `true` once the handler has asked for input by ending its request with a round (MCP 2026-07-28): the handler is dropped now, and
-    /// runs again from its first line for the retry, in which the caller answers. A guard that reports the end of the call when it is dropped
+    /// runs again from its first line for the retry, in which the caller answers. `false` again once a frozen handler goes on with the retry. A guard that reports the end of the call when it is dropped
     /// must check this first, since the call goes on.
     #[must_use]
     pub fn will_run_again(&self) -> bool {
-        self.served.has_ended_in_round()
+        self.served().has_ended_in_round()
     }
 
     /// Waits until the call is cancelled (see [`is_cancelled`](Self::is_cancelled)), and returns the reason. Never resolves if the handler
@@ -111,13 +116,13 @@ impl Context {
     /// # Cancel safety
     /// Cancel safe: nothing is lost, and it can be called again at any time.
     pub async fn cancelled(&self) -> CancelReason {
-        self.served.cancelled().await
+        self.served().cancelled().await
     }
 
     /// Returns a handle that only tells whether the call was cancelled.
     #[must_use]
     pub fn cancellation(&self) -> Cancellation {
-        Cancellation { served: Arc::clone(&self.served) }
+        Cancellation { served: Arc::clone(self.served()) }
     }
 
     /// Waits for `span`, on the clock of the endpoint, which is virtual under test.
@@ -156,8 +161,8 @@ impl Context {
 
     async fn wait<F: Future>(&self, future: F, limit: Duration) -> Result<F::Output, WaitEnd> {
         let mut future = pin!(future);
-        let mut cancelled = self.served.cancelled();
-        let mut alarm = self.served.alarm(limit);
+        let mut cancelled = self.served().cancelled();
+        let mut alarm = self.served().alarm(limit);
         poll_fn(|cx| {
             if let Poll::Ready(value) = future.as_mut().poll(cx) {
                 return Poll::Ready(Ok(value));
@@ -165,7 +170,7 @@ impl Context {
             if let Poll::Ready(why) = Pin::new(&mut cancelled).poll(cx) {
                 return Poll::Ready(Err(WaitEnd::Cancelled(why)));
             }
-            Pin::new(&mut alarm).poll(cx).map(|elapsed| match self.served.why.get() {
+            Pin::new(&mut alarm).poll(cx).map(|elapsed| match self.served().why.get() {
                 // The call may have been cancelled at the instant at which the limit passed.
                 Some(why) => Err(WaitEnd::Cancelled(why.clone())),
                 None if elapsed => Err(WaitEnd::Elapsed),
@@ -179,12 +184,12 @@ impl Context {
     /// serialized is dropped and counted in [`Counters::values_refused`](crate::Counters::values_refused), and a record below the level that
     /// the caller set is dropped.
     pub fn log(&self, level: Level, data: impl Serialize) {
-        self.served.log(Json::encode(&data).ok().map(|data| LogRecord::new(level, data)));
+        self.served().log(Json::encode(&data).ok().map(|data| LogRecord::new(level, data)));
     }
 
     /// Sends a log record as [`log`](Self::log) does, with the name of the part of the program that logs it (MCP `logger`).
     pub fn log_as(&self, level: Level, logger: impl Into<Text>, data: impl Serialize) {
-        self.served.log(Json::encode(&data).ok().map(|data| LogRecord::new(level, data).with_logger(logger)));
+        self.served().log(Json::encode(&data).ok().map(|data| LogRecord::new(level, data).with_logger(logger)));
     }
 
     /// Stores a checkpoint: what the handler has finished so far, as a value that serializes to a JSON object. If the call times out or
@@ -201,7 +206,7 @@ impl Context {
     /// # Errors
     /// [`CheckpointError`] if it was not stored; the previous checkpoint remains.
     pub fn try_checkpoint(&self, partial: &(impl Serialize + ?Sized)) -> Result<(), CheckpointError> {
-        self.served.checkpoint(Json::encode(partial).ok())
+        self.served().checkpoint(Json::encode(partial).ok())
     }
 
     /// Changes the deadline of the call, counted from the receipt of its request, and the rate at which it may report progress.
@@ -209,25 +214,25 @@ impl Context {
     /// # Errors
     /// [`NotLive`] if the call is over.
     pub fn configure(&self, options: ServeOptions) -> Result<(), NotLive> {
-        self.served.configure(options)
+        self.served().configure(options)
     }
 
     /// The sampling depth: the number of sampling requests that the call is nested in.
     #[must_use]
     pub fn depth(&self) -> u8 {
-        self.served.depth()
+        self.served().depth()
     }
 
     /// The caller: the peer's identity and capabilities at the time of the request, and the metadata of the request.
     #[must_use]
     pub fn caller(&self) -> &Caller {
-        &self.served.caller
+        &self.served().caller
     }
 
     /// The member `_meta` of the request, byte for byte; see [`Caller::meta`].
     #[must_use]
     pub fn meta(&self) -> Option<&Json> {
-        self.served.caller.meta()
+        self.served().caller.meta()
     }
 
     /// The identity of the calling agent: on MCP the client, as it named itself in the handshake.
@@ -245,14 +250,14 @@ impl Context {
     /// The capabilities that the caller offers now: sampling, elicitation by form and by URL, roots.
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
-        self.served.capabilities()
+        self.served().capabilities()
     }
 
     fn peer(&self) -> Option<PeerInfo> {
-        if self.served.is_stateless() {
-            return Some(self.served.caller.peer().clone());
+        if self.served().is_stateless() {
+            return Some(self.served().caller.peer().clone());
         }
-        self.served.shared.look(|state| state.session.peer().cloned())
+        self.served().shared.look(|state| state.session.peer().cloned())
     }
 }
 
@@ -278,13 +283,13 @@ impl Cancellation {
     /// Returns `true` once the handler should stop; see [`Context::is_cancelled`].
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.served.is_cancelled()
+        self.served.current().is_cancelled()
     }
 
     /// The reason for which the call was cancelled; `None` if it was not.
     #[must_use]
     pub fn reason(&self) -> Option<CancelReason> {
-        self.served.why.get().cloned()
+        self.served.current().why.get().cloned()
     }
 
     /// Waits until the call is cancelled, and returns the reason. Never resolves if the handler ends first.

@@ -15,9 +15,10 @@ use crate::extensions::Extensions;
 use crate::peer::Peer;
 use crate::service::{Service, Start};
 use crate::state::diagnose::{self, Note};
-use crate::state::{Alarmed, CallOutcome, InputRequest, ServedCall, ServedCallSlot, Shared, State};
-use engine::Runtime;
-use engine::{BlockingTask, End, Task, TaskOwner, drop_quietly};
+use crate::state::{
+    Alarmed, AsksInRounds, CallOutcome, Freezable, FrozenHandler, InputRequest, ServedCall, ServedCallSlot, Shared, State,
+};
+use engine::{BlockingTask, BoxFuture, End, Runtime, Task, TaskOwner, drop_quietly};
 use engine::{SendsEarly as _, each};
 use protocol_core::config::Config;
 use protocol_core::dialect::{Ask, LogRecord, Notice, Reply, Request, tesseron};
@@ -90,6 +91,8 @@ enum Work {
     Diagnose(Note),
     /// A value to drop outside of the lock, since it may hold a waker.
     Forget(Arc<InputRequest>),
+    /// A handler of the user, to drop outside of the lock.
+    Discard(Box<FrozenHandler>),
 }
 
 impl Endpoint {
@@ -316,6 +319,7 @@ impl Endpoint {
         match piece {
             Work::Wake(waker) => waker.wake(),
             Work::Forget(input_request) => drop(input_request),
+            Work::Discard(frozen) => frozen.discard(),
             Work::Diagnose(note) => note.record(),
             Work::Serve(served, request) => {
                 served.span.serve(served.id, &request, served.depth(), &served.caller);
@@ -351,15 +355,31 @@ impl Endpoint {
     }
 
     fn serve(&self, service: &Service, served: Arc<ServedCall>, request: Request) {
-        if let Some(retry) = request.retry()
-            && let Err(refusal) = served.resume(retry)
-        {
-            return served.respond(Reply::Error(refusal));
+        let mut state = None;
+        if let Some(retry) = request.retry() {
+            match served.resume(retry) {
+                Ok(digest) => state = digest,
+                Err(refusal) => return served.respond(Reply::Error(refusal)),
+            }
         }
         let runtime = self.shared.runtime();
-        match service.start(&served, request) {
+        let start = service.start(&served, request);
+        // The handler that the request would start is not begun if a frozen one goes on in its place.
+        if let Start::Handler(_) | Start::Inline(..) = start
+            && let Some(handler) = state.and_then(|state| served.thaw(&state))
+        {
+            return runtime.spawn(freezable(served, handler));
+        }
+        match start {
             Start::Reply(reply) => served.respond(reply),
             Start::Task(task) => runtime.spawn(task),
+            Start::Handler(handler) => runtime.spawn(freezable(served, handler)),
+            Start::Inline(handler, context, arguments) if served.may_freeze() => {
+                let begin = || handler(context, arguments).map_err(|handler| Freezable::new(Arc::clone(&served), handler));
+                if let Some(task) = Task::begin_in_place(&served, begin) {
+                    runtime.spawn(Box::pin(task));
+                }
+            }
             Start::Inline(handler, context, arguments) => {
                 if let Some(task) = Task::begin_in_place(&served, || handler(context, arguments)) {
                     runtime.spawn(Box::pin(task));
@@ -381,6 +401,11 @@ impl Endpoint {
             self.shared.look(|state| state.counters.panics = state.counters.panics.saturating_add(1));
         }
     }
+}
+
+/// The task of a handler that may be frozen.
+fn freezable(served: Arc<ServedCall>, handler: BoxFuture<'static, Reply>) -> BoxFuture<'static, ()> {
+    Box::pin(Task::new(Arc::clone(&served), Freezable::new(served, handler)))
 }
 
 /// Drives `endpoint` over `transport` to its end, and returns the reason for which the session closed. By then all frames are written, all
@@ -610,8 +635,11 @@ impl State {
                 let mode = self.session.input_mode(id);
                 let in_rounds =
                     self.round_kit.is_some() && mode.map_or_else(|_| caller.is_stateless(), |mode| mode == InputMode::Rounds);
-                let rounds_of = in_rounds.then(|| request.clone());
-                let served = Arc::new(ServedCall::new(Arc::clone(shared), id, depth, observed, caller, extensions, rounds_of));
+                // A transport with several lanes drops the session of a stateless request after its response.
+                let may_freeze = self.session.config().limits.frozen_handlers > 0
+                    && self.session.lane(id).is_none_or(|lane| lane == Lane::CHANNEL);
+                let in_rounds = in_rounds.then(|| AsksInRounds { request: request.clone(), may_freeze });
+                let served = Arc::new(ServedCall::new(Arc::clone(shared), id, depth, observed, caller, extensions, in_rounds));
                 self.served_calls.insert(id, ServedCallSlot::new(Arc::clone(&served)));
                 work.push_back(Work::Serve(served, request));
             }
@@ -682,6 +710,7 @@ impl State {
             match alarm {
                 Alarmed::Sleeper(waker) => add(late, waker.map(Work::Wake)),
                 Alarmed::Grace(id) => self.abandon(id, late),
+                Alarmed::Frozen(id) => add(late, self.frozen.remove(id).map(Work::Discard)),
             }
         }
     }
@@ -715,6 +744,10 @@ impl State {
     fn close(&mut self, reason: CloseReason, grace: Instant, work: &mut VecDeque<Work>) {
         self.closed = Some(reason);
         work.extend(self.on_change.take().map(Work::Wake));
+        for frozen in self.frozen.take_all() {
+            let _ = self.alarms.clear(frozen.alarm);
+            work.push_back(Work::Discard(frozen));
+        }
         for slot in self.calls.values_mut() {
             if slot.is_open() {
                 add(work, slot.end(CallOutcome::new(Outcome::Lost, None, None)).map(Work::Wake));

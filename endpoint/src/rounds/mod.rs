@@ -2,7 +2,8 @@
 //!
 //! Such a call is a chain of requests. A handler that awaits an answer is dropped, and its request ends with the input requests that are open
 //! and a sealed log. The retry opens the log and runs the handler from its first line. Input requests and effects that are in the log resolve
-//! at once, and the first input request that is not in the log ends the retry in the same way.
+//! at once, and the first input request that is not in the log ends the retry in the same way. A frozen handler ([`crate::state`]) is not
+//! dropped: it goes on from where it waited, with the same log.
 //!
 //! ```text
 //!   Request --- an input request, or `once` ---> Logged --- the handler is pending with open input requests ---> (the request ends)
@@ -52,6 +53,10 @@ pub(crate) struct RoundLog {
     begun: Vec<(String, u32)>,
     /// Input requests without an answer.
     open: Vec<Open>,
+    /// The input requests of the round that has ended this run, if its handler may be frozen.
+    sent: Vec<Open>,
+    /// Answers to input requests for which the handler was frozen, until it takes them.
+    arrived: Vec<(u64, Result<Answer, AskFailed>)>,
     /// The number of input requests that were opened in this run.
     opened: u64,
     /// Effects that are under way.
@@ -109,7 +114,7 @@ pub(crate) enum Outcome {
     Error { code: i64, message: String, data: Option<Json> },
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct PastAsk {
     name: String,
     /// The digest of the input request ([`Asking::digest`]).
@@ -122,7 +127,7 @@ struct PastAsk {
 }
 
 /// An input request without an answer.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Open {
     number: u64,
     ask: Ask,
@@ -228,6 +233,37 @@ impl RoundLog {
         Some(Self { past, used_answers, used_effects, ..Self::default() })
     }
 
+    /// Continues the run of a handler that was frozen, with the answers in this log, which was opened for the retry. Returns `false`, and
+    /// changes nothing, if an answer is missing or has the wrong shape: then the handler has to run again.
+    pub(crate) fn thaw(&mut self, frozen: &mut Self) -> bool {
+        let mut arrived = Vec::with_capacity(frozen.sent.len());
+        for Open { number, ask, entry } in &frozen.sent {
+            let answer = match self.recorded(&entry.of, entry.nth) {
+                Some((_, Some(answer))) => ask.read_answer(&answer).ok().map(Ok),
+                Some((_, None)) => Some(Err(AskFailed::TimedOut)),
+                None => None,
+            };
+            match answer {
+                Some(answer) => arrived.push((*number, answer)),
+                None => return false,
+            }
+        }
+        self.arrived = core::mem::take(&mut frozen.arrived);
+        self.arrived.append(&mut arrived);
+        (self.asked, self.begun) = (core::mem::take(&mut frozen.asked), core::mem::take(&mut frozen.begun));
+        (self.opened, self.missing) = (frozen.opened, frozen.missing.take());
+        // The handler is past all of them.
+        self.used_answers.fill(true);
+        self.used_effects.fill(true);
+        true
+    }
+
+    /// Takes the answer to an input request for which the handler was frozen.
+    pub(crate) fn take_arrived(&mut self, number: u64) -> Option<Result<Answer, AskFailed>> {
+        let at = self.arrived.iter().position(|(arrived, _)| *arrived == number)?;
+        Some(self.arrived.swap_remove(at).1)
+    }
+
     /// The sampling depth of the last request.
     pub(crate) fn depth(&self) -> u8 {
         self.past.depth
@@ -297,6 +333,7 @@ impl RoundLog {
     /// Removes an input request that its handler no longer waits for.
     pub(crate) fn forget(&mut self, number: u64) {
         self.open.retain(|open| open.number != number);
+        self.arrived.retain(|(arrived, _)| *arrived != number);
     }
 
     /// Notes that the caller lacks the capabilities for an input request.
@@ -372,8 +409,8 @@ impl RoundLog {
 
     /// Ends the run and returns the reply to the request, if the handler waits for input and no effect is under way. `depth` is the
     /// sampling depth of the call, `most` the maximum number of rounds, and `reports` the number of progress updates and log records of
-    /// this run.
-    pub(crate) fn end_run(&mut self, depth: u8, most: u8, reports: u32, now: Duration) -> Option<RoundEnd> {
+    /// this run. If the handler `may_freeze`, it can go on from here ([`RoundLog::thaw`]).
+    pub(crate) fn end_run(&mut self, depth: u8, most: u8, reports: u32, may_freeze: bool, now: Duration) -> Option<RoundEnd> {
         if self.is_in_effect() || !self.is_waiting() {
             return None;
         }
@@ -383,6 +420,9 @@ impl RoundLog {
         }
         if self.past.rounds >= most {
             return Some(RoundEnd::Refused(RpcError::fixed(RpcError::INTERNAL, "the tool asked for input in too many rounds")));
+        }
+        if may_freeze {
+            self.sent.clone_from(&self.open);
         }
         let mut round = InputRound::new();
         let mut asked = Vec::with_capacity(self.open.len());

@@ -94,6 +94,8 @@ pub(crate) enum Start {
     Reply(Reply),
     /// By a [`Task`].
     Task(BoxFuture<'static, ()>),
+    /// By a handler that has not begun, and that may be frozen.
+    Handler(BoxFuture<'static, Reply>),
     /// By a handler that is polled once in place, and becomes a [`Task`] if it is pending.
     Inline(Arc<InPlace>, Context, Json),
     /// By a blocking job.
@@ -101,8 +103,11 @@ pub(crate) enum Start {
 }
 
 impl Start {
-    fn task(served: &Arc<ServedCall>, future: impl Future<Output = Reply> + Send + 'static) -> Self {
-        Self::Task(Box::pin(Task::new(Arc::clone(served), future)))
+    pub(crate) fn task(served: Arc<ServedCall>, future: impl Future<Output = Reply> + Send + 'static) -> Self {
+        match served.may_freeze() {
+            true => Self::Handler(Box::pin(future)),
+            false => Self::Task(Box::pin(Task::new(served, future))),
+        }
     }
 }
 
@@ -384,7 +389,7 @@ impl Service {
         let arguments = call.into_arguments().unwrap_or_else(Json::empty_object);
         let served = Arc::clone(served);
         match run {
-            Run::Task(start) => Start::Task(start(served, arguments)),
+            Run::Task(start) => start(served, arguments),
             Run::InPlace(run) => Start::Inline(run, Context::new(served), arguments),
             Run::Blocking(run) => {
                 let context = Context::new(served);
@@ -404,18 +409,18 @@ impl Service {
         let options = prompt.options;
         drop(entries);
         configure(served, options);
-        Ok(Start::task(served, future))
+        Ok(Start::task(Arc::clone(served), future))
     }
 
     fn read_resource(&self, served: &Arc<ServedCall>, uri: &str) -> Start {
         let context = Context::new(Arc::clone(served));
         let entries = self.catalog.entries();
         if let Some((resource, _)) = entries.resources.get(uri) {
-            return Start::task(served, resource.start(context));
+            return Start::task(Arc::clone(served), resource.start(context));
         }
         let matched = entries.templates.values().find_map(|(template, _)| template.matches(uri).map(|uri| (template, uri)));
         match matched {
-            Some((template, uri)) => Start::task(served, template.start(context, uri)),
+            Some((template, uri)) => Start::task(Arc::clone(served), template.start(context, uri)),
             None => unknown(uri),
         }
     }
@@ -443,7 +448,7 @@ impl Service {
             return Start::Reply(Reply::Done);
         }
         let context = Context::new(Arc::clone(served));
-        Start::task(served, async move {
+        Start::task(Arc::clone(served), async move {
             context.cancelled().await;
             Reply::Done
         })
@@ -456,7 +461,7 @@ impl Service {
         let (method, context) = (Arc::clone(method), Context::new(Arc::clone(served)));
         let answer =
             async move { method(context, request.into_params()).await.map_or_else(ToolError::into_error_reply, Reply::Raw) };
-        Ok(Start::task(served, answer))
+        Ok(Start::task(Arc::clone(served), answer))
     }
 
     fn complete(&self, served: &Arc<ServedCall>, request: CompletionRequest) -> Result<Start, RpcError> {
@@ -475,7 +480,7 @@ impl Service {
         }
         drop(entries);
         let context = Context::new(Arc::clone(served));
-        Ok(Start::task(served, completion::start(Arc::clone(completer), context, request)))
+        Ok(Start::task(Arc::clone(served), completion::start(Arc::clone(completer), context, request)))
     }
 
     /// One page of a list.

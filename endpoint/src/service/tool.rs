@@ -15,10 +15,9 @@ use serde::de::DeserializeOwned;
 use crate::ask_failed::AskFailed;
 use crate::context::{Cancelled, Context, TimeoutError};
 use crate::schema::{Output, Shape};
-use crate::service::SchemaInvalid;
+use crate::service::{SchemaInvalid, Start};
 use crate::state::ServedCall;
 use engine::BoxFuture;
-use engine::Task;
 use protocol_core::config::RateWindow;
 use protocol_core::dialect::{Capabilities, NotFound, OpenUrl, Reply, ToolOutput, tesseron};
 use protocol_core::error::RpcError;
@@ -113,7 +112,7 @@ pub(crate) enum Run {
 }
 
 /// Makes the task that runs the handler and answers the call. The handler starts when the task is first polled.
-pub(crate) type StartTask = dyn Fn(Arc<ServedCall>, Json) -> BoxFuture<'static, ()> + Send + Sync;
+pub(crate) type StartTask = dyn Fn(Arc<ServedCall>, Json) -> Start + Send + Sync;
 
 /// Runs a blocking handler to its end.
 pub(crate) type RunBlocking = dyn Fn(Context, Json) -> Reply + Send + Sync;
@@ -233,16 +232,16 @@ impl Tool {
         let input = Arc::new(input);
         let parts = Arc::new((Arc::clone(&input), handler, into_reply));
         let parts_of_task = Arc::clone(&parts);
-        let start = move |served: Arc<ServedCall>, arguments: Json| -> BoxFuture<'static, ()> {
+        let start = move |served: Arc<ServedCall>, arguments: Json| {
             let parts = Arc::clone(&parts_of_task);
             let context = Context::new(Arc::clone(&served));
-            Box::pin(Task::new(served, async move {
+            Start::task(served, async move {
                 let (input, handler, into_reply) = &*parts;
                 match read(input, &arguments) {
                     Ok(arguments) => into_reply(handler(context, arguments).await),
                     Err(errors) => invalid(&errors),
                 }
-            }))
+            })
         };
         let in_place = move |context: Context, arguments: Json| -> Result<Reply, BoxFuture<'static, Reply>> {
             let (input, handler, into_reply) = &*parts;

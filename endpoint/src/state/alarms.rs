@@ -19,6 +19,8 @@ pub(crate) enum Alarmed {
     Sleeper(Option<Waker>),
     /// Ends the grace of a cancelled handler.
     Grace(InboundId),
+    /// Ends the time of a frozen handler, whose inbound call had this id.
+    Frozen(InboundId),
 }
 
 #[derive(Debug, Default)]
@@ -44,7 +46,7 @@ impl Alarms {
     pub(crate) fn sleeper(&mut self, key: AlarmKey) -> Option<&mut Option<Waker>> {
         match self.set.get_mut(&key)? {
             Alarmed::Sleeper(waker) => Some(waker),
-            Alarmed::Grace(_) => None,
+            Alarmed::Grace(_) | Alarmed::Frozen(_) => None,
         }
     }
 

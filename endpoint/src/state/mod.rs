@@ -7,6 +7,7 @@ mod alarms;
 mod call_outcome;
 mod call_slot;
 pub(crate) mod diagnose;
+mod frozen;
 mod input_request;
 mod list_changes;
 mod rounds;
@@ -17,9 +18,10 @@ mod subscriptions;
 pub(crate) use alarms::Alarmed;
 pub use call_outcome::{CallError, CallOutcome};
 pub(crate) use call_slot::{CallSlot, CallStage, Unread};
+pub(crate) use frozen::{Freezable, FrozenHandler, FrozenHandlers};
 pub(crate) use input_request::InputRequest;
 pub(crate) use list_changes::ListKind;
-pub(crate) use rounds::{RoundKit, RoundStep, RoundWait};
+pub(crate) use rounds::{AsksInRounds, RoundKit, RoundStep, RoundWait, SealWait};
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use served_call::polls;
 pub(crate) use served_call::{AlarmWait, AnswerWait, ServedCall};
@@ -58,6 +60,8 @@ pub(crate) struct State {
     pub(crate) refusal: Option<RpcError>,
     pub(crate) calls: Table<OutboundId, CallSlot>,
     pub(crate) served_calls: Table<InboundId, ServedCallSlot>,
+    /// Handlers that wait for the retry of their call.
+    pub(crate) frozen: FrozenHandlers,
     pub(crate) input_requests: Table<InputKey, Arc<InputRequest>>,
     pub(crate) subscriptions: Subscriptions,
     pub(crate) list_changes: ListChanges,
@@ -90,6 +94,10 @@ pub struct Counters {
     pub panics: u64,
     /// Cancelled handlers that were abandoned because they were still running after their grace.
     pub abandoned: u64,
+    /// Handlers that were kept after their request had ended with input requests (MCP 2026-07-28).
+    pub frozen: u64,
+    /// Handlers of these that went on with the retry of their call. All others were dropped.
+    pub thawed: u64,
 }
 
 impl Guarded for State {
@@ -133,6 +141,7 @@ impl State {
             refusal: None,
             calls: Table::new(),
             served_calls: Table::new(),
+            frozen: FrozenHandlers::default(),
             input_requests: Table::new(),
             subscriptions: Subscriptions::default(),
             list_changes: ListChanges::default(),

@@ -3,16 +3,32 @@
 use core::pin::Pin;
 use core::task::{Context as TaskContext, Poll};
 use core::time::Duration;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
-use super::served_call::CancelledWait;
+use super::alarms::Alarmed;
+use super::frozen::{Freezing, FrozenHandler};
+use super::served_call::{CancelledWait, Unused};
+use super::served_call_slot::Waits;
 use super::{ServedCall, State};
 use crate::ask_failed::AskFailed;
 use crate::extensions::Principal;
-use crate::rounds::{AskStep, Asking, Digest, EffectStep, LONGEST_STATE, Outcome, RoundEnd, RoundLog, bound_to, not_accepted};
-use protocol_core::dialect::{Answer, Reply, Retry};
+use crate::rounds::{
+    AskStep, Asking, Digest, EffectStep, LONGEST_STATE, Outcome, RoundEnd, RoundLog, bound_to, digest, not_accepted,
+};
+use engine::{BoxFuture, wake_all};
+use protocol_core::dialect::{Answer, InputRound, Reply, Request, Retry};
 use protocol_core::error::RpcError;
-use protocol_core::session::{AskError, ServeOptions};
+use protocol_core::session::{AskError, InboundId, ServeOptions};
+use protocol_core::time::Instant;
+
+/// A call whose caller is asked in rounds.
+#[derive(Debug)]
+pub(crate) struct AsksInRounds {
+    /// Its request, which the sealed state is bound to.
+    pub(crate) request: Request,
+    /// Its handler may be frozen.
+    pub(crate) may_freeze: bool,
+}
 
 /// The keys that seal a state, and the names that the state is bound to.
 #[derive(Clone, Debug)]
@@ -30,6 +46,14 @@ impl State {
         let slot = self.served_calls.get_mut(&served.id)?;
         Some(slot.rounds.get_or_insert_with(|| Box::new(RoundLog::begin(invocation, now))))
     }
+
+    /// The tasks that wait for the cancellation of an inbound call or for answers. `None` if its handler has ended.
+    pub(super) fn waits_of(&mut self, id: InboundId) -> Option<&mut Option<Box<Waits>>> {
+        match self.served_calls.get_mut(&id) {
+            Some(slot) => Some(&mut slot.waits),
+            None => self.frozen.waits_of(id),
+        }
+    }
 }
 
 impl ServedCall {
@@ -43,13 +67,13 @@ impl ServedCall {
         state.served_calls.get(&self.id).and_then(|slot| slot.rounds.as_ref()).is_some_and(|log| log.is_replaying(nth))
     }
 
-    /// Opens the log of a retry, before its handler starts.
+    /// Opens the log of a retry, before its handler starts. Returns the digest of the state, if a frozen handler may wait for it.
     ///
     /// # Errors
     /// The error to reply with, if the state does not open. The handler must not run then.
-    pub(crate) fn resume(&self, retry: &Retry) -> Result<(), RpcError> {
+    pub(crate) fn resume(&self, retry: &Retry) -> Result<Option<Digest>, RpcError> {
         // Without a state, the answers belong to no round of this service, and the call starts from the beginning.
-        let Some(state) = retry.state() else { return Ok(()) };
+        let Some(state) = retry.state() else { return Ok(None) };
         if state.len() > LONGEST_STATE {
             return Err(not_accepted());
         }
@@ -65,7 +89,75 @@ impl ServedCall {
         });
         // It fails if the call was cancelled meanwhile. Then it makes no input request, and its depth does not matter.
         let _ = self.configure(ServeOptions::default().with_depth(depth));
-        Ok(())
+        Ok(self.may_freeze().then(|| digest_of(state)))
+    }
+
+    /// Keeps the handler until its request has ended with `round`.
+    pub(super) fn freeze(self: &Arc<Self>, round: &InputRound, handler: BoxFuture<'static, Reply>) {
+        let Some(state) = round.state().map(|state| digest_of(state)) else { return };
+        let freezing = Some(Box::new(Freezing { state, handler: handler.into(), served: Arc::clone(self) }));
+        let unused = self.shared.look(|state| match state.served_calls.get_mut(&self.id) {
+            Some(slot) => core::mem::replace(&mut slot.freezing, freezing),
+            None => freezing,
+        });
+        drop(unused);
+    }
+
+    /// Freezes the handler, if its request has ended with a round. Returns what has to be dropped outside of the lock.
+    pub(super) fn freeze_in(
+        &self,
+        state: &mut State,
+        freezing: Freezing,
+        log: Box<RoundLog>,
+        waits: Option<Box<Waits>>,
+        now: Instant,
+    ) -> Unused {
+        let config = state.session.config();
+        let (most, time) = (config.limits.frozen_handlers, config.timeouts.frozen);
+        let alarm = state.alarms.set(now.saturating_add(time), Alarmed::Frozen(self.id));
+        let handler = FrozenHandler { freezing, log, waits, alarm };
+        if !self.has_ended_in_round() {
+            let _ = state.alarms.clear(alarm);
+            return Unused::Frozen(Some(Box::new(handler)));
+        }
+        state.counters.frozen = state.counters.frozen.saturating_add(1);
+        let oldest = state.frozen.add(handler, most);
+        if let Some(oldest) = &oldest {
+            let _ = state.alarms.clear(oldest.alarm);
+        }
+        Unused::Frozen(oldest)
+    }
+
+    /// Returns the handler that was frozen when its request ended with the state of this digest, to go on for this call. `None` if there is
+    /// none, or if an answer is missing or has the wrong shape: then the handler has to run again.
+    pub(crate) fn thaw(self: &Arc<Self>, state_digest: &Digest) -> Option<BoxFuture<'static, Reply>> {
+        let found = self.shared.look(|state| {
+            let mut frozen = state.frozen.take(state_digest)?;
+            let _ = state.alarms.clear(frozen.alarm);
+            let Some(slot) = state.served_calls.get_mut(&self.id) else { return Some(Err(frozen)) };
+            if !slot.rounds.as_mut().is_some_and(|log| log.thaw(&mut frozen.log)) {
+                return Some(Err(frozen));
+            }
+            state.counters.thawed = state.counters.thawed.saturating_add(1);
+            self.continue_reports(&frozen.freezing.served);
+            // It is never set before, since a handler is frozen once for each call.
+            let _ = frozen.freezing.served.next.set(Arc::clone(self));
+            let unused = core::mem::replace(&mut slot.waits, frozen.waits.take());
+            let wakers = slot.waits.as_mut().map(|waits| waits.on_cancel.take());
+            Some(Ok((frozen, wakers, unused)))
+        });
+        match found? {
+            Ok((frozen, wakers, unused)) => {
+                drop(unused);
+                // Some parts of the handler may wait for their own wakers.
+                wake_all(wakers.into_iter().flatten());
+                Some(frozen.freezing.handler.into_inner().unwrap_or_else(PoisonError::into_inner))
+            }
+            Err(frozen) => {
+                frozen.discard();
+                None
+            }
+        }
     }
 
     /// Looks up the answer to an input request in the log, or opens the input request, to be sent in a round when the handler is pending.
@@ -133,7 +225,7 @@ impl ServedCall {
         let end = self.shared.look(|state| {
             let most = state.session.config().limits.input_rounds;
             let log = state.served_calls.get_mut(&self.id)?.rounds.as_mut()?;
-            log.end_run(self.depth(), most, self.reports(), now)
+            log.end_run(self.depth(), most, self.reports(), self.may_freeze(), now)
         })?;
         Some(match end {
             RoundEnd::Refused(error) => Reply::Error(error),
@@ -185,13 +277,19 @@ impl ServedCall {
     }
 }
 
+/// The digest of a sealed state.
+fn digest_of(state: &str) -> Digest {
+    digest([state.as_bytes()])
+}
+
 /// The step that follows an input request in a round.
 pub(crate) enum RoundStep {
     Answer(Box<Answer>),
     Wait(RoundWait),
 }
 
-/// Waits for the end of the request in which the input request is sent. Dropping this earlier removes the input request.
+/// Waits for the answer to an input request, which comes only if the handler is frozen and goes on with the retry. Dropping this earlier
+/// removes the input request.
 pub(crate) struct RoundWait {
     served: Arc<ServedCall>,
     cancelled: CancelledWait,
@@ -199,18 +297,54 @@ pub(crate) struct RoundWait {
 }
 
 impl Future for RoundWait {
-    type Output = AskFailed;
+    type Output = Result<Answer, AskFailed>;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<AskFailed> {
+    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        Pin::new(&mut this.cancelled).poll(cx).map(AskFailed::Cancelled)
+        if this.served.next.get().is_some() {
+            let answer = this.served.shared.look(|state| {
+                let log = state.served_calls.get_mut(&this.served.current().id)?.rounds.as_mut()?;
+                log.take_arrived(this.number)
+            });
+            return Poll::Ready(answer.unwrap_or_else(|| Err(this.served.current().over())));
+        }
+        match Pin::new(&mut this.cancelled).poll(cx) {
+            Poll::Ready(why) => Poll::Ready(Err(AskFailed::Cancelled(why))),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+/// Waits until a round without input requests has ended the request and the handler goes on with the retry. Resolves to `false` if the call
+/// was cancelled before.
+pub(crate) struct SealWait {
+    served: Arc<ServedCall>,
+    cancelled: CancelledWait,
+}
+
+impl SealWait {
+    pub(crate) fn new(served: &Arc<ServedCall>) -> Self {
+        Self { served: Arc::clone(served), cancelled: served.cancelled() }
+    }
+}
+
+impl Future for SealWait {
+    type Output = bool;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<bool> {
+        let this = self.get_mut();
+        if this.served.next.get().is_some() {
+            return Poll::Ready(true);
+        }
+        Pin::new(&mut this.cancelled).poll(cx).map(|_| false)
     }
 }
 
 impl Drop for RoundWait {
     fn drop(&mut self) {
         self.served.shared.look(|state| {
-            if let Some(log) = state.served_calls.get_mut(&self.served.id).and_then(|slot| slot.rounds.as_mut()) {
+            let id = self.served.current().id;
+            if let Some(log) = state.served_calls.get_mut(&id).and_then(|slot| slot.rounds.as_mut()) {
                 log.forget(self.number);
             }
         });

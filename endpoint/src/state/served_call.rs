@@ -11,8 +11,9 @@ use std::task::Waker;
 
 use super::alarms::{AlarmKey, Alarmed};
 use super::diagnose::{self, Answered, Span};
-use super::served_call_slot::InputSlot;
-use super::{Shared, State};
+use super::rounds::AsksInRounds;
+use super::served_call_slot::{InputSlot, Waits};
+use super::{FrozenHandler, Shared, State};
 use crate::ask_failed::AskFailed;
 use crate::extensions::Extensions;
 use engine::{AbortHandle, End, TaskOwner, park};
@@ -30,8 +31,8 @@ pub(crate) struct ServedCall {
     pub(crate) id: InboundId,
     /// The sampling depth of the call. A retry can raise it before its handler starts.
     depth: AtomicU8,
-    /// Its request, if its caller is asked in rounds. The sealed state is bound to this request.
-    rounds_of: Option<Request>,
+    /// Present if its caller is asked in rounds.
+    in_rounds: Option<AsksInRounds>,
     /// Its request has ended with input requests.
     ended_in_round: AtomicBool,
     /// Its handler blocks a thread, so that it cannot be dropped and run again.
@@ -46,6 +47,8 @@ pub(crate) struct ServedCall {
     pub(crate) why: OnceLock<CancelReason>,
     pub(crate) span: Span,
     abort: AbortHandle,
+    /// The inbound call that its handler went on to serve, after it was frozen. Set once, under the lock; read without it.
+    pub(super) next: OnceLock<Arc<Self>>,
 }
 
 impl ServedCall {
@@ -56,13 +59,13 @@ impl ServedCall {
         observed: bool,
         caller: Caller,
         extensions: Extensions,
-        rounds_of: Option<Request>,
+        in_rounds: Option<AsksInRounds>,
     ) -> Self {
         Self {
             shared,
             id,
             depth: AtomicU8::new(depth),
-            rounds_of,
+            in_rounds,
             ended_in_round: AtomicBool::new(false),
             is_blocking: AtomicBool::new(false),
             reports: AtomicU32::new(0),
@@ -72,6 +75,15 @@ impl ServedCall {
             why: OnceLock::new(),
             span: Span::default(),
             abort: AbortHandle::default(),
+            next: OnceLock::new(),
+        }
+    }
+
+    /// The inbound call that its handler serves now: this one, or the retry for which the handler went on.
+    pub(crate) fn current(self: &Arc<Self>) -> &Arc<Self> {
+        match self.next.get() {
+            None => self,
+            Some(next) => next.current(),
         }
     }
 
@@ -178,7 +190,11 @@ impl ServedCall {
                 if let Some(key) = slot.grace {
                     drop(alarms.clear(key));
                 }
-                slot.waits.take()
+                (slot.waits.take(), slot.freezing.take().zip(slot.rounds.take()))
+            });
+            let ended = ended.map(|(waits, freezing)| match freezing {
+                Some((freezing, log)) => self.freeze_in(state, *freezing, log, waits, now),
+                None => Unused::Waits(waits),
             });
             // If the session is closed, the driver may be waiting for the end of this handler.
             if sent.is_ok() || (ended.is_some() && state.session.is_closed()) {
@@ -186,9 +202,9 @@ impl ServedCall {
             }
             (sent, ended)
         });
-        let Some(waits) = ended else { return };
+        let Some(unused) = ended else { return };
         // Wakes the tasks that wait. If the waker of the driver panics, unwinding drops this, too.
-        drop(waits);
+        drop(unused);
         diagnose::settled(self, answered, sent);
     }
 
@@ -196,8 +212,13 @@ impl ServedCall {
         let reply = match reply {
             Reply::Input(round) => match state.session.finish_round(self.id, *round, now) {
                 Ok(()) => return Ok(()),
-                Err(AskError::NotLive) => Reply::Done,
-                Err(error) => Reply::Error(RpcError::internal(format!("the input requests cannot be sent: {error}"))),
+                Err(error) => {
+                    self.ended_in_round.store(false, Ordering::Relaxed);
+                    match error {
+                        AskError::NotLive => Reply::Done,
+                        error => Reply::Error(RpcError::internal(format!("the input requests cannot be sent: {error}"))),
+                    }
+                }
             },
             reply => self.with_missing_capability(state, reply),
         };
@@ -236,12 +257,17 @@ impl ServedCall {
 
     /// Returns `true` if its caller is asked in rounds.
     pub(crate) fn asks_in_rounds(&self) -> bool {
-        self.rounds_of.is_some()
+        self.in_rounds.is_some()
     }
 
     /// The request that a state is bound to, if its caller is asked in rounds.
     pub(super) fn rounds_of(&self) -> Option<&Request> {
-        self.rounds_of.as_ref()
+        self.in_rounds.as_ref().map(|in_rounds| &in_rounds.request)
+    }
+
+    /// Returns `true` if its handler may be frozen when its request ends with a round.
+    pub(crate) fn may_freeze(&self) -> bool {
+        self.in_rounds.as_ref().is_some_and(|in_rounds| in_rounds.may_freeze)
     }
 
     /// Returns `true` once its request has ended with a round of input requests.
@@ -276,6 +302,11 @@ impl ServedCall {
 
     pub(crate) fn depth(&self) -> u8 {
         self.depth.load(Ordering::Relaxed)
+    }
+
+    /// Continues the count of reports of a handler that was frozen.
+    pub(super) fn continue_reports(&self, frozen: &Self) {
+        self.reports.store(frozen.reports(), Ordering::Relaxed);
     }
 
     /// Raises the sampling depth, before the handler starts.
@@ -317,6 +348,23 @@ impl ServedCall {
     }
 }
 
+/// What is left of a call that has ended, to be dropped outside of the lock.
+pub(super) enum Unused {
+    Waits(#[expect(dead_code, reason = "its drop wakes tasks")] Option<Box<Waits>>),
+    /// A frozen handler, for which there was no room any more.
+    Frozen(Option<Box<FrozenHandler>>),
+}
+
+impl Drop for Unused {
+    fn drop(&mut self) {
+        if let Self::Frozen(frozen) = self
+            && let Some(frozen) = frozen.take()
+        {
+            frozen.discard();
+        }
+    }
+}
+
 impl fmt::Debug for ServedCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ServedCall").field("id", &self.id).field("cancelled", &self.why.get()).finish_non_exhaustive()
@@ -337,7 +385,7 @@ impl TaskOwner for ServedCall {
     }
 
     fn early_end(&self) -> Option<Reply> {
-        if self.rounds_of.is_some() { self.round_reply() } else { None }
+        if self.in_rounds.is_some() { self.round_reply() } else { None }
     }
 
     fn panicked(&self, panic: &(dyn Any + Send)) {
@@ -373,14 +421,17 @@ impl Future for CancelledWait {
         let this = self.get_mut();
         let mut spare = None;
         loop {
-            if let Some(why) = this.served.why.get() {
+            if let Some(why) = this.served.current().why.get() {
                 return Poll::Ready(why.clone());
             }
-            let parked = this.served.shared.look(|state| match state.served_calls.get_mut(&this.served.id) {
-                // Cancelled since the check above.
-                Some(_) if this.served.is_cancelled() => false,
-                Some(slot) => slot.waits.get_or_insert_default().on_cancel.park(&mut this.waiter, cx.waker(), &mut spare),
-                None => true,
+            let parked = this.served.shared.look(|state| {
+                let served = this.served.current();
+                match state.waits_of(served.id) {
+                    // Cancelled since the check above.
+                    Some(_) if served.is_cancelled() => false,
+                    Some(waits) => waits.get_or_insert_default().on_cancel.park(&mut this.waiter, cx.waker(), &mut spare),
+                    None => true,
+                }
             });
             if parked {
                 return Poll::Pending;
@@ -395,8 +446,10 @@ impl Future for CancelledWait {
 impl Drop for CancelledWait {
     fn drop(&mut self) {
         let Some(waiter) = self.waiter else { return };
-        let waker =
-            self.served.shared.look(|state| state.served_calls.get_mut(&self.served.id)?.waits.as_mut()?.on_cancel.leave(waiter));
+        let waker = self.served.shared.look(|state| {
+            let id = self.served.current().id;
+            state.waits_of(id)?.as_mut()?.on_cancel.leave(waiter)
+        });
         drop(waker);
     }
 }

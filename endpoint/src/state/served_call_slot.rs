@@ -5,6 +5,7 @@ use std::task::Waker;
 
 use super::ServedCall;
 use super::alarms::AlarmKey;
+use super::frozen::Freezing;
 use crate::rounds::RoundLog;
 use engine::{Waiters, wake_all};
 use protocol_core::dialect::Answer;
@@ -17,6 +18,8 @@ pub(crate) struct ServedCallSlot {
     pub(crate) waits: Option<Box<Waits>>,
     /// The log of its input requests and effects. Made when it is first needed.
     pub(crate) rounds: Option<Box<RoundLog>>,
+    /// Its handler, while its request ends with a round.
+    pub(super) freezing: Option<Box<Freezing>>,
     /// The alarm at the end of its grace, once it is cancelled.
     pub(crate) grace: Option<AlarmKey>,
     /// Its grace has ended, so its handler is dropped at its next await.
@@ -25,7 +28,7 @@ pub(crate) struct ServedCallSlot {
 
 impl ServedCallSlot {
     pub(crate) fn new(served: Arc<ServedCall>) -> Self {
-        Self { served, waits: None, rounds: None, grace: None, abandoned: false }
+        Self { served, waits: None, rounds: None, freezing: None, grace: None, abandoned: false }
     }
 }
 

@@ -29,7 +29,8 @@ pub struct Rounds {
 /// Runs a tool's handler in each way in which its input requests can be answered, and compares the outcomes. Needs the feature `seal`. The ways:
 ///
 /// * with a handshake;
-/// * in MCP 2026-07-28 with one process;
+/// * in MCP 2026-07-28 with one process, where the handler goes on after each round ([`Limits::frozen_handlers`](protocol_core::Limits::frozen_handlers));
+/// * in MCP 2026-07-28 with one process, where the handler runs again from its first line for each retry;
 /// * in MCP 2026-07-28 with a new process for each request. Each request is then repeated at another new process, which must reply with the same
 ///   input requests or the same result.
 ///
@@ -58,20 +59,23 @@ pub fn every_round(service: impl Fn() -> Service, name: &str, arguments: &Json, 
     let keys = SealKeys::new([0x5e; 32]);
     let service = || service().seal_keys(keys.clone());
     let call = || Invoke::call_tool(name, arguments.clone());
-    let mut whole = Play::new(&service, Era::Legacy, false);
+    let mut whole = Play::new(&service, Era::Legacy, Way::Again);
     let outcome = whole.run(call(), &mut answer);
     assert!(outcome.is_some(), "over a handshake, the call does not end");
     let outcome = outcome.unwrap_or(Outcome::Lost);
     let mut rounds = 0;
-    for is_spread in [false, true] {
-        let mut play = Play::new(&service, Era::Modern, is_spread);
+    for (way, name) in [
+        (Way::Frozen, "in one process that keeps the handler"),
+        (Way::Again, "in one process"),
+        (Way::Spread, "with a new process for each request"),
+    ] {
+        let mut play = Play::new(&service, Era::Modern, way);
         let end = play.run(call(), &mut answer);
-        let way = if is_spread { "with a new process for each request" } else { "in one process" };
-        assert_eq!(end.as_ref().map(essence), Some(essence(&outcome)), "without a handshake, {way}, the call ends differently");
+        assert_eq!(end.as_ref().map(essence), Some(essence(&outcome)), "without a handshake, {name}, the call ends differently");
         rounds = play.exchanges.len().saturating_sub(1);
         assert!(rounds > 0, "the handler asks for nothing");
         for (at, (request, response)) in play.exchanges.iter().enumerate() {
-            let again = Process::new(service()).serve(request.clone());
+            let again = Process::new(service(), Way::Spread).serve(request.clone());
             assert_eq!(shape(&again), shape(response), "request {at} is answered differently when it is sent again");
         }
     }
@@ -103,6 +107,17 @@ fn without(object: &Json, names: &[&str]) -> String {
     value.to_string()
 }
 
+/// A way to serve the retries of a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// The handler goes on.
+    Frozen,
+    /// The handler runs again.
+    Again,
+    /// The handler runs again, in a new process for each request.
+    Spread,
+}
+
 /// A process that serves a service.
 struct Process {
     endpoint: Endpoint,
@@ -110,9 +125,12 @@ struct Process {
 }
 
 impl Process {
-    fn new(service: Service) -> Self {
+    fn new(service: Service, way: Way) -> Self {
         let executor = Executor::new();
-        let service = service.configure(|config| config.era = Era::Auto);
+        let service = service.configure(|config| {
+            config.era = Era::Auto;
+            config.limits.frozen_handlers = if way == Way::Frozen { 1 } else { 0 };
+        });
         Self { endpoint: Endpoint::server(Arc::new(service), executor.runtime()), executor }
     }
 
@@ -159,8 +177,7 @@ fn is_response(frame: &Bytes) -> bool {
 /// A caller and the process that serves it.
 struct Play<'a, S> {
     service: &'a S,
-    /// Each request is sent to a new process.
-    is_spread: bool,
+    way: Way,
     caller: Session,
     process: Process,
     /// The requests of the call, each with its response.
@@ -168,14 +185,14 @@ struct Play<'a, S> {
 }
 
 impl<'a, S: Fn() -> Service> Play<'a, S> {
-    fn new(service: &'a S, era: Era, is_spread: bool) -> Self {
+    fn new(service: &'a S, era: Era, way: Way) -> Self {
         let mut config = Config::mcp_client(Identity::new("caller", "1"));
         (config.capabilities.sampling, config.capabilities.roots) = (true, true);
         (config.capabilities.elicitation, config.capabilities.elicitation_url) = (true, true);
         (config.timeouts.call, config.list_changes, config.era) = (CallTimeouts::NONE, false, era);
-        let process = Process::new(service());
+        let process = Process::new(service(), way);
         let caller = Session::new(config, process.executor.now());
-        Self { service, is_spread, caller, process, exchanges: Vec::new() }
+        Self { service, way, caller, process, exchanges: Vec::new() }
     }
 
     /// Makes the call, and returns its outcome; `None` if it does not end.
@@ -212,8 +229,8 @@ impl<'a, S: Fn() -> Service> Play<'a, S> {
         while let Some(out) = self.caller.poll_transmit() {
             moved = true;
             if is_calling && matches!(out.route.kind, RouteKind::Request(_)) {
-                if self.is_spread {
-                    self.process = Process::new((self.service)());
+                if self.way == Way::Spread {
+                    self.process = Process::new((self.service)(), self.way);
                 }
                 self.exchanges.push((out.frame.clone(), Bytes::new()));
             }

@@ -140,7 +140,7 @@ fn limited(ready: u64, deadline: Option<u64>, cancel: Option<u64>) -> (Vec<Resul
         async move {
             let inner = async {
                 // Not `context.sleep`, which would end early by itself when the call is cancelled.
-                let _ = context.served.alarm(ms(ready)).await;
+                let _ = context.served().alarm(ms(ready)).await;
                 "value"
             };
             let result = context.with_timeout(inner, ms(1000)).await;

@@ -1,5 +1,6 @@
 //! Handlers that make input requests in MCP 2026-07-28: an input request ends the request of the call, and its answer comes with a retry.
 
+mod frozen;
 mod hostile;
 
 use std::collections::BTreeMap;
@@ -27,9 +28,17 @@ struct Process {
 }
 
 impl Process {
+    /// A process whose handlers run again for each retry.
     fn new(service: Service) -> Self {
+        Self::keeping(service, 0)
+    }
+
+    /// A process that keeps up to `frozen_handlers` handlers between two requests of their calls.
+    fn keeping(service: Service, frozen_handlers: usize) -> Self {
         let executor = Executor::new();
-        let service = service.configure(|config: &mut Config| config.era = Era::Auto);
+        let service = service.configure(|config: &mut Config| {
+            (config.era, config.limits.frozen_handlers) = (Era::Auto, frozen_handlers);
+        });
         Self { endpoint: Endpoint::server(Arc::new(service), executor.runtime()), executor }
     }
 
@@ -213,9 +222,8 @@ fn one_handler_gives_the_same_result_in_every_era_and_over_any_process() {
     let (runs, charges) = (Arc::default(), Arc::default());
     let service = || plain(survey(&runs, &charges)).seal_keys(keys());
     let params = json!({"name": "survey", "arguments": {}});
-    for era in [Era::Legacy, Era::Modern] {
-        let executor = Executor::new();
-        let server = Endpoint::server(Arc::new(service().configure(|config| config.era = Era::Auto)), executor.runtime());
+    for (era, frozen_handlers) in [(Era::Legacy, 0), (Era::Modern, 0), (Era::Modern, 1024)] {
+        let Process { endpoint: server, executor } = Process::keeping(service(), frozen_handlers);
         let mut config = Config::mcp_client(Identity::new("c", "1"));
         config.era = era;
         let client = Endpoint::client(Arc::new(Agreeable), config, executor.runtime());
@@ -223,7 +231,7 @@ fn one_handler_gives_the_same_result_in_every_era_and_over_any_process() {
         connect(&executor, server, client);
         let text: String = executor.block_on(peer.call_tool_as("survey", &json!({}))).unwrap().unwrap();
         assert_eq!(text, SURVEYED, "{era:?}");
-        let expected = if era == Era::Legacy { (1, 1) } else { (4, 1) };
+        let expected = if era == Era::Modern && frozen_handlers == 0 { (4, 1) } else { (1, 1) };
         assert_eq!((runs.swap(0, Ordering::Relaxed), charges.swap(0, Ordering::Relaxed)), expected, "{era:?}");
     }
     // A new process for each request; the process of the request before is gone.
@@ -745,7 +753,7 @@ fn a_cancelled_handler_with_an_effect_under_way_has_thirty_seconds_to_end_it() {
                 .once("charge", async |_| {
                     // An effect that does not notice its cancellation.
                     for _ in 0..20 {
-                        timer.served.alarm(Duration::from_secs(1)).await;
+                        timer.served().alarm(Duration::from_secs(1)).await;
                     }
                     noted.fetch_add(1, Ordering::Relaxed);
                     Ok(())

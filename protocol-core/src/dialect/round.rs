@@ -49,6 +49,12 @@ impl InputRound {
         self
     }
 
+    /// The state; see [`with_state`](Self::with_state).
+    #[must_use]
+    pub fn state(&self) -> Option<&Text> {
+        self.state.as_ref()
+    }
+
     /// Returns `true` if two input requests have the same name.
     pub(crate) fn repeats_a_name(&self) -> bool {
         let mut names: Vec<&str> = self.inputs.iter().map(|input| &*input.name).collect();

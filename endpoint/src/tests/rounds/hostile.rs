@@ -55,11 +55,11 @@ fn invented(random: &mut Random, state: &str) -> String {
 
 impl Process {
     /// The number of calls that are served.
-    fn serves(&self) -> usize {
+    pub(super) fn serves(&self) -> usize {
         self.endpoint.shared().look(|state| state.served_calls.len())
     }
 
-    fn refuses(&mut self, params: &Value, extensions: Extensions) {
+    pub(super) fn refuses(&mut self, params: &Value, extensions: Extensions) {
         let frames = self.request_as(1_000, "tools/call", params, &json!({"sampling": {}}), extensions);
         let error = &response(&frames)["error"];
         assert_eq!((frames.len(), &error["code"], &error["message"]), (1, &json!(-32602), &json!(REFUSED)), "{params}: {frames:?}");
@@ -434,9 +434,9 @@ fn nothing_is_added_to_a_log_after_its_round_was_made() {
     let mut log = RoundLog::begin(Some([1; 16]), now);
     assert!(matches!(log.begin_effect("a", false), Some(EffectStep::Run { nth: 0, .. })));
     assert!(matches!(log.ask(ask(), now), AskStep::Open(_)));
-    assert!(log.end_run(0, 8, 0, now).is_none(), "an effect is under way");
+    assert!(log.end_run(0, 8, 0, false, now).is_none(), "an effect is under way");
     assert!(log.end_effect("a", 0, None), "the round has waited for it");
-    assert!(log.end_run(0, 8, 0, now).is_some());
+    assert!(log.end_run(0, 8, 0, false, now).is_some());
     assert!(log.begin_effect("b", false).is_none());
     assert!(matches!(log.ask(ask(), now), AskStep::Done(Err(AskFailed::Over))));
 }

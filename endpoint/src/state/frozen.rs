@@ -1,0 +1,132 @@
+//! Handlers that are kept between two requests of their call (MCP 2026-07-28), instead of being dropped and run again.
+//!
+//! ```text
+//!                                  .--- the retry with this state and all its answers ---> the handler goes on, for the retry
+//!   the request ends with a round  |
+//!   ---------------------------> Frozen
+//!                                  |
+//!                                  '--- its time, an older one than there is room for, the end of the session ---> dropped
+//! ```
+//!
+//! A frozen handler is not polled, whatever it waits for. It only saves time: a call whose handler was dropped runs it again from its first
+//! line, with the log in the state, and ends in the same way.
+
+use core::fmt;
+use core::pin::Pin;
+use core::task::{Context as TaskContext, Poll};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use super::ServedCall;
+use super::alarms::AlarmKey;
+use super::served_call_slot::Waits;
+use crate::rounds::{Digest, RoundLog};
+use engine::{BoxFuture, drop_quietly};
+use protocol_core::dialect::Reply;
+use protocol_core::session::InboundId;
+
+/// A handler whose request ends with a round.
+pub(crate) struct Freezing {
+    /// The digest of the sealed state.
+    pub(super) state: Digest,
+    /// Never locked: the mutex makes the future `Sync`.
+    pub(super) handler: Mutex<BoxFuture<'static, Reply>>,
+    /// The inbound call whose request ends.
+    pub(super) served: Arc<ServedCall>,
+}
+
+/// A frozen handler.
+pub(crate) struct FrozenHandler {
+    pub(super) freezing: Freezing,
+    pub(super) log: Box<RoundLog>,
+    pub(super) waits: Option<Box<Waits>>,
+    /// The alarm at the end of its time.
+    pub(crate) alarm: AlarmKey,
+}
+
+impl FrozenHandler {
+    /// Drops the handler, outside of the lock.
+    pub(crate) fn discard(self) {
+        let Freezing { handler, served, .. } = self.freezing;
+        let _entered = served.span.enter();
+        drop_quietly(handler);
+    }
+}
+
+/// The frozen handlers of an endpoint, oldest first.
+#[derive(Default)]
+pub(crate) struct FrozenHandlers(VecDeque<Box<FrozenHandler>>);
+
+impl FrozenHandlers {
+    /// Adds a handler. Returns the oldest, if there are more than `most` now.
+    pub(super) fn add(&mut self, handler: FrozenHandler, most: usize) -> Option<Box<FrozenHandler>> {
+        self.0.push_back(Box::new(handler));
+        if self.0.len() > most { self.0.pop_front() } else { None }
+    }
+
+    /// Removes the handler whose request has ended with a state of this digest.
+    pub(super) fn take(&mut self, state: &Digest) -> Option<Box<FrozenHandler>> {
+        let at = self.0.iter().position(|frozen| frozen.freezing.state == *state)?;
+        self.0.remove(at)
+    }
+
+    /// Removes the handler of the inbound call with this id.
+    pub(crate) fn remove(&mut self, id: InboundId) -> Option<Box<FrozenHandler>> {
+        let at = self.0.iter().position(|frozen| frozen.freezing.served.id == id)?;
+        self.0.remove(at)
+    }
+
+    /// Removes all handlers.
+    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = Box<FrozenHandler>> + use<> {
+        core::mem::take(&mut self.0).into_iter()
+    }
+
+    pub(super) fn waits_of(&mut self, id: InboundId) -> Option<&mut Option<Box<Waits>>> {
+        self.0.iter_mut().find(|frozen| frozen.freezing.served.id == id).map(|frozen| &mut frozen.waits)
+    }
+
+    /// The number of frozen handlers.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// The future of a handler that is frozen when its request ends with a round.
+pub(crate) struct Freezable {
+    served: Arc<ServedCall>,
+    /// `None` once it has ended or is frozen.
+    handler: Option<BoxFuture<'static, Reply>>,
+}
+
+impl Freezable {
+    pub(crate) fn new(served: Arc<ServedCall>, handler: BoxFuture<'static, Reply>) -> Self {
+        Self { served, handler: Some(handler) }
+    }
+}
+
+impl Future for Freezable {
+    type Output = Reply;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Reply> {
+        let this = self.get_mut();
+        let Some(handler) = &mut this.handler else { return Poll::Pending };
+        if let Poll::Ready(reply) = handler.as_mut().poll(cx) {
+            this.handler = None;
+            return Poll::Ready(reply);
+        }
+        let Some(reply) = this.served.round_reply() else { return Poll::Pending };
+        if let Reply::Input(round) = &reply
+            && let Some(handler) = this.handler.take()
+        {
+            this.served.freeze(round, handler);
+        }
+        Poll::Ready(reply)
+    }
+}
+
+impl fmt::Debug for FrozenHandlers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("FrozenHandlers").field(&self.0.len()).finish()
+    }
+}
