@@ -126,6 +126,7 @@ pub(crate) const fn cancel_reason(why: &CancelReason) -> &'static str {
         CancelReason::Peer(_) => "the caller cancelled the call",
         CancelReason::Deadline => "the call's deadline has passed",
         CancelReason::Disconnected => "the connection has ended",
+        CancelReason::Replaced => "a newer request of the call has taken its place",
         _ => "this end is closing",
     }
 }

@@ -1,5 +1,7 @@
 //! The endpoint: a machine that passes the events of its session on to calls, handlers and the client.
 
+mod replace;
+
 use core::fmt;
 use core::task::Waker;
 use core::time::Duration;
@@ -9,10 +11,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use self::replace::{Beginning, successor};
 use crate::client::{Client, InputContext, answer, serve};
 use crate::context::Context;
 use crate::extensions::Extensions;
 use crate::peer::Peer;
+use crate::rounds::Digest;
 use crate::service::{Service, Start};
 use crate::state::diagnose::{self, Note};
 use crate::state::{
@@ -93,6 +97,18 @@ enum Work {
     Forget(Arc<InputRequest>),
     /// A handler of the user, to drop outside of the lock.
     Discard(Box<FrozenHandler>),
+}
+
+impl Work {
+    /// Does the work of a cancel.
+    fn finish(self) {
+        match self {
+            Self::Wake(waker) => waker.wake(),
+            Self::Diagnose(note) => note.record(),
+            Self::Discard(frozen) => frozen.discard(),
+            other => drop(other),
+        }
+    }
 }
 
 impl Endpoint {
@@ -354,43 +370,22 @@ impl Endpoint {
         }
     }
 
-    fn serve(&self, service: &Service, served: Arc<ServedCall>, request: Request) {
-        let mut state = None;
+    fn serve(&self, service: &Arc<Service>, served: Arc<ServedCall>, request: Request) {
+        let mut frozen = None;
         if let Some(retry) = request.retry() {
             match served.resume(retry) {
-                Ok(digest) => state = digest,
+                Ok(state) => frozen = state,
                 Err(refusal) => return served.respond(Reply::Error(refusal)),
             }
-        }
-        let runtime = self.shared.runtime();
-        let start = service.start(&served, request);
-        // The handler that the request would start is not begun if a frozen one goes on in its place.
-        if let Start::Handler(_) | Start::Inline(..) = start
-            && let Some(handler) = state.and_then(|state| served.thaw(&state))
-        {
-            return runtime.spawn(freezable(served, handler));
-        }
-        match start {
-            Start::Reply(reply) => served.respond(reply),
-            Start::Task(task) => runtime.spawn(task),
-            Start::Handler(handler) => runtime.spawn(freezable(served, handler)),
-            Start::Inline(handler, context, arguments) if served.may_freeze() => {
-                let begin = || handler(context, arguments).map_err(|handler| Freezable::new(Arc::clone(&served), handler));
-                if let Some(task) = Task::begin_in_place(&served, begin) {
-                    runtime.spawn(Box::pin(task));
-                }
-            }
-            Start::Inline(handler, context, arguments) => {
-                if let Some(task) = Task::begin_in_place(&served, || handler(context, arguments)) {
-                    runtime.spawn(Box::pin(task));
-                }
-            }
-            Start::Blocking(job) => {
-                served.note_blocking();
-                let task = BlockingTask::new(served, job);
-                runtime.spawn_blocking(Box::new(move || task.run()));
+            let mut work = VecDeque::new();
+            let older = self.shared.look(|state| state.replace_older(&served, frozen.as_ref(), self.now, &mut work));
+            each(work, Work::finish);
+            if !older.is_empty() {
+                let beginning = Beginning { service: Arc::clone(service), served, request, frozen };
+                return self.shared.runtime().spawn(successor(older, beginning));
             }
         }
+        begin(&**self.shared.runtime(), service, served, request, frozen);
     }
 
     /// Calls code of the user. If the code panics, the panic is recorded, and the connection goes on.
@@ -399,6 +394,38 @@ impl Endpoint {
             diagnose::panicked(&diagnose::Span::default(), &*panic);
             drop_quietly(panic);
             self.shared.look(|state| state.counters.panics = state.counters.panics.saturating_add(1));
+        }
+    }
+}
+
+/// Begins a handler, or lets the one go on in its place that is frozen for the state of the digest `frozen`.
+fn begin(runtime: &dyn Runtime, service: &Service, served: Arc<ServedCall>, request: Request, frozen: Option<Digest>) {
+    let start = service.start(&served, request);
+    // The handler that the request would start is not begun if a frozen one goes on in its place.
+    if let Start::Handler(_) | Start::Inline(..) = start
+        && let Some(handler) = frozen.and_then(|state| served.thaw(&state))
+    {
+        return runtime.spawn(freezable(served, handler));
+    }
+    match start {
+        Start::Reply(reply) => served.respond(reply),
+        Start::Task(task) => runtime.spawn(task),
+        Start::Handler(handler) => runtime.spawn(freezable(served, handler)),
+        Start::Inline(handler, context, arguments) if served.may_freeze() => {
+            let begin = || handler(context, arguments).map_err(|handler| Freezable::new(Arc::clone(&served), handler));
+            if let Some(task) = Task::begin_in_place(&served, begin) {
+                runtime.spawn(Box::pin(task));
+            }
+        }
+        Start::Inline(handler, context, arguments) => {
+            if let Some(task) = Task::begin_in_place(&served, || handler(context, arguments)) {
+                runtime.spawn(Box::pin(task));
+            }
+        }
+        Start::Blocking(job) => {
+            served.note_blocking();
+            let task = BlockingTask::new(served, job);
+            runtime.spawn_blocking(Box::new(move || task.run()));
         }
     }
 }

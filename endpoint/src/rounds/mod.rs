@@ -27,6 +27,7 @@ use core::time::Duration;
 use protocol_core::dialect::{Answer, Ask, Capabilities, InputRound, Request, Retry};
 use protocol_core::error::RpcError;
 use protocol_core::json::{Json, Text};
+use protocol_core::session::InboundId;
 use serde::{Deserialize, Serialize};
 
 use crate::ask_failed::AskFailed;
@@ -65,6 +66,10 @@ pub(crate) struct RoundLog {
     wants_round: bool,
     /// The run has ended: nothing is added to the log any more.
     has_ended: bool,
+    /// The digest of the state and the answers of its request; `None` for a first request.
+    request: Option<Digest>,
+    /// A newer run of the call for a request with the same state and answers.
+    heir: Option<InboundId>,
     /// The error that ends the call instead of a round.
     refusal: Option<RpcError>,
     /// The failure of an input request for which the caller lacks a capability.
@@ -230,7 +235,47 @@ impl RoundLog {
             }
         }
         let (used_answers, used_effects) = (vec![false; past.answers.len()], vec![false; past.effects.len()]);
-        Some(Self { past, used_answers, used_effects, ..Self::default() })
+        let given = past.answers.iter().flat_map(|answer| answer.answer.as_ref().map(Json::as_bytes));
+        let request = Some(digest(retry.state().map(|state| state.as_bytes()).into_iter().chain(given)));
+        Some(Self { past, used_answers, used_effects, request, ..Self::default() })
+    }
+
+    // ---- Several runs of one call ----
+
+    /// Returns `true` if both are logs of one call.
+    pub(crate) fn is_of_the_call_of(&self, other: &Self) -> bool {
+        self.past.invocation == other.past.invocation
+    }
+
+    /// Takes over the outcomes of effects that an older run has recorded, if its request had the same state and answers. With other answers the
+    /// effects may be others.
+    pub(crate) fn inherit(&mut self, older: &Self) {
+        if self.request != older.request {
+            return;
+        }
+        for PastEffect { name, nth, outcome } in &older.past.effects {
+            self.inherit_effect(name, *nth, outcome.clone());
+        }
+    }
+
+    /// Takes over the outcome of an effect.
+    pub(crate) fn inherit_effect(&mut self, name: &str, nth: u32, outcome: Outcome) {
+        if !self.past.effects.iter().any(|effect| effect.name == name && effect.nth == nth) {
+            self.past.effects.push(PastEffect { name: String::from(name), nth, outcome });
+            self.used_effects.push(false);
+        }
+    }
+
+    /// Ends this run, which a newer one replaces. If the request of the newer one had the same state and answers, it inherits the outcome of the
+    /// effect that is under way.
+    pub(crate) fn replace_by(&mut self, newer: InboundId, log: &Self) {
+        self.has_ended = true;
+        self.heir = (self.request == log.request).then_some(newer);
+    }
+
+    /// The newer run that inherits the outcomes of effects.
+    pub(crate) fn heir(&self) -> Option<InboundId> {
+        self.heir
     }
 
     /// Continues the run of a handler that was frozen, with the answers in this log, which was opened for the retry. Returns `false`, and

@@ -45,7 +45,11 @@ pub(crate) struct FrozenHandler {
 }
 
 impl FrozenHandler {
-    /// Drops the handler, outside of the lock.
+    pub(crate) fn log(&self) -> &RoundLog {
+        &self.log
+    }
+
+    /// Drops the handler, outside of the lock, with the span of its call.
     pub(crate) fn discard(self) {
         let Freezing { handler, served, .. } = self.freezing;
         let _entered = served.span.enter();
@@ -73,6 +77,15 @@ impl FrozenHandlers {
     /// Removes the handler of the inbound call with this id.
     pub(crate) fn remove(&mut self, id: InboundId) -> Option<Box<FrozenHandler>> {
         let at = self.0.iter().position(|frozen| frozen.freezing.served.id == id)?;
+        self.0.remove(at)
+    }
+
+    /// Removes a handler of the call of `log`, but not that for the state of this digest.
+    pub(crate) fn take_other(&mut self, log: &RoundLog, state: Option<&Digest>) -> Option<Box<FrozenHandler>> {
+        let at = self.0.iter().position(|frozen| {
+            let is_kept = state.is_some_and(|state| frozen.freezing.state == *state);
+            !is_kept && frozen.log.is_of_the_call_of(log)
+        })?;
         self.0.remove(at)
     }
 

@@ -21,7 +21,7 @@ pub(crate) use call_slot::{CallSlot, CallStage, Unread};
 pub(crate) use frozen::{Freezable, FrozenHandler, FrozenHandlers};
 pub(crate) use input_request::InputRequest;
 pub(crate) use list_changes::ListKind;
-pub(crate) use rounds::{AsksInRounds, RoundKit, RoundStep, RoundWait, SealWait};
+pub(crate) use rounds::{AsksInRounds, EffectWait, RoundKit, RoundStep, RoundWait, SealWait};
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use served_call::polls;
 pub(crate) use served_call::{AlarmWait, AnswerWait, ServedCall};

@@ -58,10 +58,13 @@ impl State {
 
 impl ServedCall {
     /// Counts a progress update or log record of the handler. Returns `true` if the handler made it in an earlier request already, so that
-    /// it must not be sent again.
+    /// it must not be sent again, or if a newer request has replaced its request.
     pub(super) fn repeats_report(&self, state: &State) -> bool {
         if !self.asks_in_rounds() {
             return false;
+        }
+        if self.is_replaced() {
+            return true;
         }
         let nth = self.count_report();
         state.served_calls.get(&self.id).and_then(|slot| slot.rounds.as_ref()).is_some_and(|log| log.is_replaying(nth))
@@ -199,10 +202,22 @@ impl ServedCall {
 
     /// Ends an effect. `outcome` is `None` if the effect was dropped.
     pub(crate) fn end_effect(&self, name: &str, nth: u32, outcome: Option<Outcome>) {
-        let is_waiting = self.shared.look(|state| {
-            let log = state.served_calls.get_mut(&self.id).and_then(|slot| slot.rounds.as_mut());
-            log.is_some_and(|log| log.end_effect(name, nth, outcome))
+        let ended = self.shared.look(|state| {
+            let slot = state.served_calls.get_mut(&self.id)?;
+            let log = slot.rounds.as_mut()?;
+            let is_waiting = log.end_effect(name, nth, outcome.clone());
+            let heir = log.heir();
+            let wakers = slot.waits.as_mut().map(|waits| waits.on_effect_end.take());
+            if let Some(heir) = heir
+                && let Some(log) = state.served_calls.get_mut(&heir).and_then(|slot| slot.rounds.as_mut())
+                && let Some(outcome) = outcome
+            {
+                log.inherit_effect(name, nth, outcome);
+            }
+            Some((is_waiting, wakers))
         });
+        let Some((is_waiting, wakers)) = ended else { return };
+        wake_all(wakers.into_iter().flatten());
         if is_waiting {
             self.wake_to_end();
         }
@@ -312,6 +327,35 @@ impl Future for RoundWait {
             Poll::Ready(why) => Poll::Ready(Err(AskFailed::Cancelled(why))),
             Poll::Pending => Poll::Pending,
         }
+    }
+}
+
+/// Waits until no effect of a run is under way any more, or the run has ended.
+pub(crate) struct EffectWait {
+    served: Arc<ServedCall>,
+    waiter: Option<u64>,
+}
+
+impl EffectWait {
+    pub(crate) fn new(served: Arc<ServedCall>) -> Self {
+        Self { served, waiter: None }
+    }
+}
+
+impl Future for EffectWait {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        let mut spare = Some(cx.waker().clone());
+        let is_parked = this.served.shared.look(|state| match state.served_calls.get_mut(&this.served.id) {
+            Some(slot) if slot.rounds.as_ref().is_some_and(|log| log.is_in_effect()) => {
+                let waits = slot.waits.get_or_insert_default();
+                waits.on_effect_end.park(&mut this.waiter, cx.waker(), &mut spare)
+            }
+            _ => false,
+        });
+        if is_parked { Poll::Pending } else { Poll::Ready(()) }
     }
 }
 

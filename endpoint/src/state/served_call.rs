@@ -181,6 +181,12 @@ impl ServedCall {
     /// Ends the call with `reply`, and wakes the tasks that wait for its cancellation or for answers to its input requests. No effect the
     /// second time.
     pub(crate) fn respond(&self, reply: Reply) {
+        let reply = if self.is_replaced() {
+            self.ended_in_round.store(false, Ordering::Relaxed);
+            Reply::Error(RpcError::fixed(RpcError::INTERNAL, "a newer request of this call has taken its place"))
+        } else {
+            reply
+        };
         let answered = Answered::of(&reply);
         let (sent, ended) = self.shared.verb(|state, now, after| {
             // If the call was cancelled, this returns `NotLive`, and only tells the session that the handler has ended.
@@ -227,6 +233,11 @@ impl ServedCall {
 
     pub(crate) fn is_cancelled(&self) -> bool {
         self.why.get().is_some()
+    }
+
+    /// Returns `true` if a newer request of the call has taken its place.
+    pub(super) fn is_replaced(&self) -> bool {
+        matches!(self.why.get(), Some(CancelReason::Replaced))
     }
 
     pub(crate) fn cancelled(self: &Arc<Self>) -> CancelledWait {

@@ -40,6 +40,8 @@ pub(crate) struct Waits {
     pub(crate) inputs: Vec<(InputKey, InputSlot)>,
     /// Tasks that wait for its cancellation.
     pub(crate) on_cancel: Waiters,
+    /// Tasks that wait for the end of its effects.
+    pub(crate) on_effect_end: Waiters,
 }
 
 impl Waits {
@@ -51,7 +53,8 @@ impl Waits {
 
 impl Drop for Waits {
     fn drop(&mut self) {
-        wake_all(self.waiting());
+        let on_effect_end = self.on_effect_end.take();
+        wake_all(self.waiting().chain(on_effect_end));
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod frozen;
 mod hostile;
+mod newest;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

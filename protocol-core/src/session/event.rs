@@ -216,6 +216,8 @@ pub enum CancelReason {
     Disconnected,
     /// This end closed the session.
     Closing,
+    /// A newer request of the same call has taken its place (MCP 2026-07-28). A session never cancels for this reason; an endpoint does.
+    Replaced,
 }
 
 /// The reason why an input request has no answer.

@@ -1,0 +1,104 @@
+//! The newest request of a call (MCP 2026-07-28): a state that is presented again replaces the run of the call that has begun.
+//!
+//! ```text
+//!   the older run:   runs --- a newer request of its call ---> cancelled --- its effect ends ---> its request ends with an error
+//!                                                                   |                |
+//!   the newer run:                                                waits ------------ begins, with the outcomes of equal effects
+//! ```
+//!
+//! This holds within one endpoint. Two processes, or two sessions over HTTP, know nothing of each other; see [`crate::OnceStore`].
+
+use core::pin::Pin;
+use core::task::{Context as TaskContext, Poll, ready};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::{Work, begin};
+use crate::rounds::Digest;
+use crate::service::Service;
+use crate::state::{EffectWait, ServedCall, State};
+use engine::{BoxFuture, End, TaskOwner as _};
+use protocol_core::dialect::Request;
+use protocol_core::session::CancelReason;
+use protocol_core::time::Instant;
+
+/// A handler that has not begun, with its request and the digest of the state of a frozen handler that may go on in its place.
+pub(super) struct Beginning {
+    pub(super) service: Arc<Service>,
+    pub(super) served: Arc<ServedCall>,
+    pub(super) request: Request,
+    pub(super) frozen: Option<Digest>,
+}
+
+/// Begins a run once the effects of the runs that it replaces have ended.
+struct Successor {
+    waits: Vec<EffectWait>,
+    beginning: Option<Beginning>,
+}
+
+/// Returns the task that begins a run once the effects of `older` runs have ended.
+pub(super) fn successor(older: Vec<Arc<ServedCall>>, beginning: Beginning) -> BoxFuture<'static, ()> {
+    let waits = older.into_iter().map(EffectWait::new).collect();
+    Box::pin(Successor { waits, beginning: Some(beginning) })
+}
+
+impl Future for Successor {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        while let Some(wait) = this.waits.last_mut() {
+            ready!(Pin::new(wait).poll(cx));
+            this.waits.pop();
+        }
+        if let Some(Beginning { service, served, request, frozen }) = this.beginning.take() {
+            let shared = Arc::clone(&served.shared);
+            begin(&**shared.runtime(), &service, served, request, frozen);
+        }
+        Poll::Ready(())
+    }
+}
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        // The runtime shuts down.
+        if let Some(Beginning { served, .. }) = self.beginning.take() {
+            served.settle(End::Dropped);
+        }
+    }
+}
+
+impl State {
+    /// Cancels all other runs of the call for which `served` is the newest request, and drops their frozen handlers, except that for the state
+    /// of the digest `frozen`. Returns the runs with an effect under way.
+    pub(super) fn replace_older(
+        &mut self,
+        served: &ServedCall,
+        frozen: Option<&Digest>,
+        now: Instant,
+        work: &mut VecDeque<Work>,
+    ) -> Vec<Arc<ServedCall>> {
+        let Some(mut log) = self.served_calls.get_mut(&served.id).and_then(|slot| slot.rounds.take()) else { return Vec::new() };
+        while let Some(frozen) = self.frozen.take_other(&log, frozen) {
+            log.inherit(frozen.log());
+            let _ = self.alarms.clear(frozen.alarm);
+            work.push_back(Work::Discard(frozen));
+        }
+        let mut waits_for = Vec::new();
+        let grace = now.max(self.session.time()).saturating_add(self.handler_grace);
+        for id in self.served_calls.ids() {
+            let Some(slot) = self.served_calls.get_mut(&id) else { continue };
+            let Some(older) = slot.rounds.as_mut().filter(|older| older.is_of_the_call_of(&log)) else { continue };
+            log.inherit(older);
+            older.replace_by(served.id, &log);
+            if older.is_in_effect() {
+                waits_for.push(Arc::clone(&slot.served));
+            }
+            self.cancel(id, CancelReason::Replaced, grace, work);
+        }
+        if let Some(slot) = self.served_calls.get_mut(&served.id) {
+            slot.rounds = Some(log);
+        }
+        waits_for
+    }
+}

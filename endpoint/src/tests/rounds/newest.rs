@@ -1,0 +1,206 @@
+//! Callers that present a state again while a run of the call is under way, or after a newer state was sealed.
+
+use super::*;
+
+/// The effects of a handler: how many have begun, with which keys, and how many were under way at the same time.
+#[derive(Clone, Default)]
+struct Effects {
+    keys: Arc<Mutex<Vec<String>>>,
+    under_way: Arc<AtomicUsize>,
+    most: Arc<AtomicUsize>,
+    runs: Arc<AtomicUsize>,
+}
+
+impl Effects {
+    fn seen(&self) -> (usize, usize, usize) {
+        (self.runs.load(Ordering::Relaxed), self.keys.lock().unwrap().len(), self.most.load(Ordering::Relaxed))
+    }
+}
+
+/// A tool that asks, runs an effect of 3 s that notices no cancel, and asks again.
+fn pays(effects: &Effects) -> Tool {
+    let effects = effects.clone();
+    Tool::new("t", move |context: Context, (): ()| {
+        let effects = effects.clone();
+        async move {
+            effects.runs.fetch_add(1, Ordering::Relaxed);
+            let first = context.sample(Sample::new("before")).await?.text;
+            let charge = async |key: crate::EffectKey| {
+                effects.keys.lock().unwrap().push(key.to_string());
+                let under_way = effects.under_way.fetch_add(1, Ordering::Relaxed) + 1;
+                effects.most.fetch_max(under_way, Ordering::Relaxed);
+                for _ in 0..3 {
+                    context.served().alarm(Duration::from_secs(1)).await;
+                }
+                effects.under_way.fetch_sub(1, Ordering::Relaxed);
+                Ok(effects.keys.lock().unwrap().len())
+            };
+            let paid: usize = context.once("charge", charge).await?;
+            context.message("paid");
+            let last = context.sample(Sample::new("after")).await?.text;
+            Ok(format!("{first}, payment {paid}, {last}"))
+        }
+    })
+}
+
+impl Process {
+    /// Lets seconds pass, one after the other.
+    fn seconds(&mut self, count: usize) -> Vec<Value> {
+        (0..count).flat_map(|_| self.wait(Duration::from_secs(1))).collect()
+    }
+}
+
+/// The responses among `frames`, by their ids: the code of an error, or 0.
+fn ends(frames: &[Value]) -> Vec<(u64, i64)> {
+    let responses = frames.iter().filter_map(|frame| Some((frame["id"].as_u64()?, frame["error"]["code"].as_i64().unwrap_or(0))));
+    responses.collect()
+}
+
+const REPLACED: i64 = RpcError::INTERNAL;
+
+/// The answer of a user who has another opinion.
+fn differ(name: &str, method: &str, params: &Value) -> Option<Value> {
+    let mut answer = agree(name, method, params)?;
+    answer["content"]["text"] = json!("another answer");
+    Some(answer)
+}
+
+#[test]
+fn a_state_that_is_presented_again_cancels_the_run_under_way_and_begins_after_its_effect() {
+    for frozen_handlers in [0, 8] {
+        let effects = Effects::default();
+        let mut process = Process::keeping(plain(pays(&effects)), frozen_handlers);
+        let params = json!({"name": "t"});
+        let frames = process.request(1, "tools/call", &params);
+        let before = retry(&params, &frames, agree);
+        assert_eq!(process.request(2, "tools/call", &before), [Value::Null; 0]);
+        let runs = effects.seen().0;
+        process.seconds(1);
+        assert_eq!(process.request(3, "tools/call", &before), [Value::Null; 0]);
+        process.seconds(1);
+        assert_eq!(effects.seen(), (runs, 1, 1), "nothing begins while the effect is under way");
+        let frames = process.seconds(1);
+        let mut ended = ends(&frames);
+        ended.sort_unstable();
+        assert_eq!(ended, [(2, REPLACED), (3, 0)]);
+        // The older run may not report, since a newer one goes on in its place.
+        let reports: Vec<_> =
+            frames.iter().filter(|frame| frame.get("id").is_none()).map(|frame| &frame["params"]["progressToken"]).collect();
+        assert_eq!(reports, [&json!(3)]);
+        let round = frames.iter().find(|frame| frame["id"] == 3).cloned().unwrap();
+        let frames = process.request(4, "tools/call", &retry(&params, &[round], agree));
+        assert_eq!(response(&frames)["result"]["content"][0]["text"], "answer to before, payment 1, answer to after");
+        assert_eq!((effects.seen().1, process.serves()), (1, 0), "one effect");
+    }
+}
+
+#[test]
+fn of_many_presentations_at_once_the_last_one_goes_on_and_one_effect_runs() {
+    let effects = Effects::default();
+    let mut process = Process::new(plain(pays(&effects)));
+    let params = json!({"name": "t"});
+    let before = retry(&params, &process.request(1, "tools/call", &params), agree);
+    let mut frames: Vec<_> = (2..=6).flat_map(|id| process.request(id, "tools/call", &before)).collect();
+    frames.extend(process.seconds(3));
+    let mut ended = ends(&frames);
+    ended.sort_unstable();
+    assert_eq!(ended, [(2, REPLACED), (3, REPLACED), (4, REPLACED), (5, REPLACED), (6, 0)]);
+    assert_eq!((effects.seen().1, effects.seen().2, process.serves()), (1, 1, 0));
+}
+
+#[test]
+fn with_other_answers_the_effect_runs_again_with_its_key_but_never_at_the_same_time() {
+    let effects = Effects::default();
+    let mut process = Process::new(plain(pays(&effects)));
+    let params = json!({"name": "t"});
+    let frames = process.request(1, "tools/call", &params);
+    process.request(2, "tools/call", &retry(&params, &frames, agree));
+    process.seconds(1);
+    process.request(3, "tools/call", &retry(&params, &frames, differ));
+    assert_eq!(ends(&process.seconds(2)), [(2, REPLACED)]);
+    let frames = process.seconds(3);
+    let frames = process.request(4, "tools/call", &retry(&params, &frames, agree));
+    assert_eq!(response(&frames)["result"]["content"][0]["text"], "another answer, payment 2, answer to after");
+    let keys = effects.keys.lock().unwrap();
+    assert!(keys.len() == 2 && keys[0] == keys[1], "{keys:?}");
+    assert_eq!(effects.most.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_run_without_an_effect_under_way_is_replaced_at_once() {
+    let tool = Tool::new("t", async |context: Context, (): ()| {
+        let sampled = context.sample(Sample::new("?")).await?.text;
+        context.sleep(Duration::from_secs(5)).await?;
+        Ok(sampled)
+    });
+    let mut process = Process::new(plain(tool));
+    let params = json!({"name": "t"});
+    let frames = process.request(1, "tools/call", &params);
+    process.request(2, "tools/call", &retry(&params, &frames, agree));
+    // Another call of the tool is not affected.
+    let others = process.request(10, "tools/call", &params);
+    process.request(11, "tools/call", &retry(&params, &others, agree));
+    process.seconds(1);
+    assert_eq!(ends(&process.request(3, "tools/call", &retry(&params, &frames, differ))), [(2, REPLACED)]);
+    assert_eq!(ends(&process.seconds(4)), [(11, 0)]);
+    let frames = process.seconds(1);
+    assert_eq!((ends(&frames), &response(&frames)["result"]["content"][0]["text"]), (vec![(3, 0)], &json!("another answer")));
+}
+
+#[test]
+fn a_run_that_is_cancelled_or_dropped_while_it_waits_for_an_effect_never_begins() {
+    for is_dropped in [false, true] {
+        let effects = Effects::default();
+        let mut process = Process::new(plain(pays(&effects)));
+        let params = json!({"name": "t"});
+        let before = retry(&params, &process.request(1, "tools/call", &params), agree);
+        process.request(2, "tools/call", &before);
+        process.request(3, "tools/call", &before);
+        let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 3}}).to_string();
+        let now = process.executor.now();
+        process.endpoint.handle_frame(cancel.into(), now).unwrap();
+        let shared = Arc::downgrade(process.endpoint.shared());
+        let mut frames = process.sent();
+        if is_dropped {
+            let Process { endpoint, executor } = process;
+            drop(endpoint);
+            executor.run_until_stalled();
+            executor.run_for(Duration::from_secs(60));
+            assert!(shared.upgrade().is_none(), "nothing keeps the endpoint in memory");
+        } else {
+            frames.extend(process.seconds(4));
+            assert_eq!(ends(&frames), [(2, REPLACED)]);
+            assert_eq!(process.serves(), 0);
+        }
+        assert_eq!(effects.seen().1, 1);
+    }
+}
+
+/// The newest request of a call owns it: the handler that waits for a newer state is dropped, and that state still opens.
+#[test]
+fn an_older_state_drops_the_handler_that_is_frozen_for_a_newer_one() {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&runs);
+    let tool = Tool::new("t", move |context: Context, (): ()| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        async move {
+            let mut texts = Vec::new();
+            for prompt in ["a", "b", "c"] {
+                texts.push(context.sample(Sample::new(prompt)).await?.text);
+            }
+            Ok(texts.join(", "))
+        }
+    });
+    let mut process = Process::keeping(plain(tool), 8);
+    let frozen = |process: &Process| process.endpoint.shared().look(|state| state.frozen.len());
+    let params = json!({"name": "t"});
+    let older = retry(&params, &process.request(1, "tools/call", &params), agree);
+    let newer = retry(&params, &process.request(2, "tools/call", &older), agree);
+    assert_eq!((frozen(&process), runs.load(Ordering::Relaxed)), (1, 1));
+    assert!(is_round(&process.request(3, "tools/call", &older)));
+    assert_eq!((frozen(&process), runs.load(Ordering::Relaxed)), (1, 2), "one handler of one call");
+    let frames = process.request(4, "tools/call", &newer);
+    assert_eq!((frozen(&process), runs.load(Ordering::Relaxed)), (1, 3));
+    let frames = process.request(5, "tools/call", &retry(&params, &frames, agree));
+    assert_eq!(response(&frames)["result"]["content"][0]["text"], "answer to a, answer to b, answer to c");
+}
