@@ -81,6 +81,7 @@ mod context;
 mod endpoint;
 mod extensions;
 mod once;
+mod once_store;
 mod peer;
 mod plain;
 mod rounds;
@@ -101,6 +102,7 @@ pub use endpoint::{Endpoint, drive};
 pub use engine::{BoxFuture, Runtime, TimedRuntime};
 pub use extensions::{Extensions, Principal};
 pub use once::EffectKey;
+pub use once_store::{Claim, Lease, MemoryOnceStore, OnceStore, StoreError};
 pub use peer::{Call, Canceller, Peer};
 pub use rounds::SealKeys;
 pub use service::{

@@ -3,14 +3,17 @@
 use core::fmt;
 use core::future::poll_fn;
 use core::pin::pin;
+use core::time::Duration;
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::context::Context;
+use crate::once_store::{Claim, Lease, OnceStore};
 use crate::rounds::{EffectMark, EffectStep, Outcome, is_in_effect};
 use crate::service::ToolError;
-use crate::state::{SealWait, ServedCall};
+use crate::state::{SealWait, ServedCall, diagnose};
 use protocol_core::error::RpcError;
 use protocol_core::json::Json;
 
@@ -37,14 +40,19 @@ impl Context {
     /// Runs an effect, and records its value or error under `name`: when the handler runs again because its caller has answered an input
     /// request (MCP 2026-07-28), the effect is not run again, and the recorded outcome is returned.
     ///
-    /// **The effect runs at most once if the caller sends each request of the call once. It may run again if the caller repeats the first
+    /// **Without a store, the effect runs at most once if the caller sends each request of the call once. It may run again if the caller repeats the first
     /// request, sends a state twice or sends an older state, if a response is lost, or if the process crashes.** So `effect` gets a key, for
     /// the service that it calls. The key is the same after an older state and after a lost response, but not after a repeated first request;
     /// use [`Context::once_sealed`] for that.
     ///
+    /// **With a store ([`Service::once_store`](crate::Service::once_store)) an effect with one key runs at most once, in all processes that share the
+    /// store.** It is claimed before it begins. While another request runs it, this waits for the outcome. If it was claimed and its outcome was not
+    /// recorded, for example because the process has crashed, the error is [`ToolError::OutcomeUnknown`]. A repeated first request still has
+    /// another key, unless its caller marks it ([`Service::call_key`](crate::Service::call_key)).
+    ///
     /// Effects with the same name are distinguished by their order. `effect` must not make an input request or run another effect. While an
     /// effect is under way, the input requests of the handler wait for its end. A cancelled handler with an effect under way may go on for
-    /// 30 s.
+    /// 30 s. An effect that fails with [`ToolError::Cancelled`] has no outcome, as if it had been dropped.
     ///
     /// If the caller made a handshake, a handler runs only once, and so does the effect.
     ///
@@ -53,7 +61,8 @@ impl Context {
     ///
     /// # Errors
     /// The error of `effect`; [`ToolError::Failed`] if its value cannot be serialized, if it is run within another effect, if another effect
-    /// of this name is under way, or if the runtime has no random bytes for its key. [`ToolError::Cancelled`] once the call is over.
+    /// of this name is under way, if the runtime has no random bytes for its key, or if the store fails. [`ToolError::OutcomeUnknown`] as
+    /// described above. [`ToolError::Cancelled`] once the call is over.
     pub async fn once<T, F, Fut>(&self, name: &str, effect: F) -> Result<T, ToolError>
     where
         T: Serialize + DeserializeOwned,
@@ -109,21 +118,61 @@ impl Context {
             }
         };
         // No round ends while an effect is under way, so the handler serves the same call until its end.
-        let mut running = Running { served, name, nth, outcome: None };
+        let mut running = Running { served, name, nth, outcome: None, claimed: None };
+        if let Some(store) = served.once_store() {
+            match self.claim(&*store, key.as_str()).await? {
+                Claim::Granted => running.claimed = Some((store, key.clone())),
+                Claim::Recorded(outcome) => {
+                    let outcome: Outcome = outcome.decode()?;
+                    running.outcome = Some(outcome.clone());
+                    return Ok(outcome.into_result()?.decode()?);
+                }
+                Claim::Held | Claim::Unknown => return Err(ToolError::OutcomeUnknown(name.into())),
+            }
+        }
         let mut future = pin!(effect(key));
         let value = poll_fn(|cx| {
             let _marked = EffectMark::set(&**served);
             future.as_mut().poll(cx)
         })
         .await;
+        if matches!(value, Err(ToolError::Cancelled)) {
+            return value;
+        }
         let recorded = value.and_then(|value| Ok((Json::encode(&value)?, value)));
         running.outcome = Some(match &recorded {
             Ok((json, _)) => Outcome::Value(json.clone()),
             Err(error) => Outcome::of_error(error),
         });
+        if let (Some((store, key)), Some(outcome)) = (running.claimed.clone(), &running.outcome) {
+            if let Err(error) = store.record(key.as_str(), Json::encode(outcome).ok()).await {
+                diagnose::value_refused(served, error);
+            }
+            running.claimed = None;
+        }
         recorded.map(|(_, value)| value)
     }
+
+    /// Claims an effect in the store. Waits while another claimant holds it.
+    async fn claim(&self, store: &dyn OnceStore, key: &str) -> Result<Claim, ToolError> {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let now = self.served().shared.runtime().unix_time();
+            let now = now.ok_or_else(|| ToolError::failed("there is no clock for the lease of an effect"))?;
+            let lease = Lease::new(now, now.saturating_add(store.lease()));
+            match store.claim(key, lease).await {
+                Ok(Claim::Held) => self.sleep(pause).await?,
+                Ok(claim) => return Ok(claim),
+                Err(error) => return Err(ToolError::failed(format!("the effect cannot be claimed: {error}"))),
+            }
+            pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
+        }
+    }
 }
+
+/// The time after which an effect that another claimant holds is claimed again. It doubles each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// An effect under way. Dropping it records the outcome.
 struct Running<'a> {
@@ -131,10 +180,19 @@ struct Running<'a> {
     name: &'a str,
     nth: u32,
     outcome: Option<Outcome>,
+    /// The store that has granted its claim, until the outcome is recorded there.
+    claimed: Option<(Arc<dyn OnceStore>, EffectKey)>,
 }
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
+        if let Some((store, key)) = self.claimed.take() {
+            let outcome = self.outcome.as_ref().and_then(|outcome| Json::encode(outcome).ok());
+            self.served.shared.runtime().spawn(Box::pin(async move {
+                // If it fails, the outcome is unknown once the lease is over.
+                let _ = store.record(key.as_str(), outcome).await;
+            }));
+        }
         self.served.end_effect(self.name, self.nth, self.outcome.take());
     }
 }

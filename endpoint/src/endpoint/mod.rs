@@ -125,7 +125,8 @@ impl Endpoint {
     pub fn serving(service: Arc<Service>, config: impl Into<protocol_core::Arc<Config>>, runtime: Arc<dyn Runtime>) -> Self {
         let round_kit = service.round_kit(&*runtime);
         let endpoint = Self::new(Side::Server(Arc::clone(&service)), config.into(), runtime);
-        endpoint.shared.look(|state| state.round_kit = round_kit);
+        let effects = service.effects();
+        endpoint.shared.look(|state| (state.round_kit, state.effects) = (round_kit, effects));
         service.watch(endpoint.shared());
         endpoint
     }

@@ -20,9 +20,10 @@ use self::catalog::Audience;
 use self::completion::Completer;
 use self::tool::{InPlace, Run};
 use crate::context::Context;
+use crate::once_store::OnceStore;
 use crate::rounds::{SealKeys, Sealer};
 use crate::schema::Unchecked;
-use crate::state::{RoundKit, ServedCall, Shared};
+use crate::state::{EffectKit, RoundKit, ServedCall, Shared};
 use engine::BoxFuture;
 use engine::{Runtime, Task};
 use protocol_core::config::Config;
@@ -59,6 +60,7 @@ pub struct Service {
     completer: Option<Completer>,
     sealer: Arc<Sealer>,
     version: String,
+    effects: EffectKit,
     methods: BTreeMap<String, Method>,
     notifications: BTreeMap<String, Notified>,
 }
@@ -123,6 +125,7 @@ impl Service {
             completer: None,
             sealer: Arc::new(Sealer::default()),
             version: String::new(),
+            effects: EffectKit::default(),
             methods: BTreeMap::new(),
             notifications: BTreeMap::new(),
         }
@@ -252,6 +255,29 @@ impl Service {
     pub fn handlers_version(mut self, version: impl Into<String>) -> Self {
         self.version = version.into();
         self
+    }
+
+    /// Sets the store in which the effects of handlers are claimed before they begin ([`Context::once`]). Without a store, an effect may run again
+    /// if a request is repeated.
+    #[must_use]
+    pub fn once_store(mut self, store: Arc<dyn OnceStore>) -> Self {
+        self.effects.store = Some(store);
+        self
+    }
+
+    /// Sets the function that reads the key with which a caller of MCP 2026-07-28 marks repetitions of one request, for example the header
+    /// `Idempotency-Key` in [`Context::extensions`] or a member of [`Context::meta`]. Requests with the same key, principal, method, name and
+    /// parameters are one call: their effects have the same keys ([`EffectKey`](crate::EffectKey)), and run once if there is a
+    /// [`once_store`](Self::once_store). `None`, or no such function, makes each first request a call of its own.
+    #[must_use]
+    pub fn call_key(mut self, read: impl Fn(&Context) -> Option<String> + Send + Sync + 'static) -> Self {
+        self.effects.call_key = Some(Arc::new(read));
+        self
+    }
+
+    /// The store of effects, and the keys of calls.
+    pub(crate) fn effects(&self) -> EffectKit {
+        self.effects.clone()
     }
 
     /// Sets the maximum number of entries in one page of a list; 0 counts as 1. Default: 100.

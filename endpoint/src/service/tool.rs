@@ -463,6 +463,10 @@ pub enum ToolError {
     /// An input request failed. Handled as [`ToolError::Failed`]; Tesseron also sends its error code ([`AskFailed::code`]).
     #[error("{0}")]
     Ask(AskFailed),
+    /// The effect of this name was claimed in the [`OnceStore`](crate::OnceStore) and has no outcome: it may have happened or not, and is not run
+    /// again. Handled as [`ToolError::Failed`].
+    #[error("it is not known whether {0:?} has happened")]
+    OutcomeUnknown(Text),
     /// The tool or resource does not exist. Answered with the error that the protocol has for it.
     #[error("not found")]
     NotFound(NotFound),
@@ -513,6 +517,7 @@ impl ToolError {
             Ok(output) => Reply::Tool(output),
             Err(Self::Failed(message)) => Reply::Tool(ToolOutput::error(message)),
             Err(Self::Cancelled) => Reply::Tool(ToolOutput::error(Text::from_static("cancelled"))),
+            Err(unknown @ Self::OutcomeUnknown(_)) => Reply::Tool(ToolOutput::error(unknown.to_string())),
             Err(Self::Ask(failed)) => {
                 let mut output = ToolOutput::error(failed.to_string());
                 output.fault = Some(Box::new(failed.fault()));
@@ -528,6 +533,7 @@ impl ToolError {
         Reply::Error(match self {
             Self::Failed(message) => RpcError::internal(message),
             Self::Ask(failed) => RpcError::internal(failed.to_string()),
+            Self::OutcomeUnknown(_) => RpcError::internal(self.to_string()),
             Self::Cancelled => RpcError::fixed(RpcError::INTERNAL, "cancelled"),
             Self::NotFound(what) => return Reply::NotFound(what),
             Self::Rpc(error) => error,

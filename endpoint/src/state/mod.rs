@@ -21,7 +21,7 @@ pub(crate) use call_slot::{CallSlot, CallStage, Unread};
 pub(crate) use frozen::{Freezable, FrozenHandler, FrozenHandlers};
 pub(crate) use input_request::InputRequest;
 pub(crate) use list_changes::ListKind;
-pub(crate) use rounds::{AsksInRounds, EffectWait, RoundKit, RoundStep, RoundWait, SealWait};
+pub(crate) use rounds::{AsksInRounds, EffectKit, EffectWait, RoundKit, RoundStep, RoundWait, SealWait};
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use served_call::polls;
 pub(crate) use served_call::{AlarmWait, AnswerWait, ServedCall};
@@ -77,6 +77,8 @@ pub(crate) struct State {
     pub(crate) checkpoints: Option<Vec<(Instant, Json)>>,
     /// The keys and names to seal states with, if input requests can be made in rounds.
     pub(crate) round_kit: Option<RoundKit>,
+    /// The store of the effects of handlers.
+    pub(crate) effects: EffectKit,
 }
 
 /// The counters of an endpoint beside [`protocol_core::Stats`], since it was made.
@@ -152,6 +154,7 @@ impl State {
             arriving: None,
             checkpoints: None,
             round_kit: None,
+            effects: EffectKit::default(),
         }
     }
 

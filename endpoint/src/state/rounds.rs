@@ -11,7 +11,9 @@ use super::served_call::{CancelledWait, Unused};
 use super::served_call_slot::Waits;
 use super::{ServedCall, State};
 use crate::ask_failed::AskFailed;
+use crate::context::Context;
 use crate::extensions::Principal;
+use crate::once_store::OnceStore;
 use crate::rounds::{
     AskStep, Asking, Digest, EffectStep, LONGEST_STATE, Outcome, RoundEnd, RoundLog, bound_to, digest, not_accepted,
 };
@@ -40,11 +42,19 @@ pub(crate) struct RoundKit {
     pub(crate) version: Arc<str>,
 }
 
+/// The store of effects, and the keys of calls.
+#[derive(Clone, Default)]
+pub(crate) struct EffectKit {
+    pub(crate) store: Option<Arc<dyn OnceStore>>,
+    pub(crate) call_key: Option<CallKey>,
+}
+
+type CallKey = Arc<dyn Fn(&Context) -> Option<String> + Send + Sync>;
+
 impl State {
-    /// The log of an inbound call, made if there is none.
-    fn round_log(&mut self, served: &ServedCall, invocation: Option<[u8; 16]>, now: Duration) -> Option<&mut RoundLog> {
-        let slot = self.served_calls.get_mut(&served.id)?;
-        Some(slot.rounds.get_or_insert_with(|| Box::new(RoundLog::begin(invocation, now))))
+    /// The log of an inbound call.
+    fn round_log(&mut self, served: &ServedCall) -> Option<&mut RoundLog> {
+        self.served_calls.get_mut(&served.id)?.rounds.as_deref_mut()
     }
 
     /// The tasks that wait for the cancellation of an inbound call or for answers. `None` if its handler has ended.
@@ -170,10 +180,10 @@ impl ServedCall {
             return Err(AskFailed::Invalid(String::from("a blocking handler cannot wait for an answer in MCP 2026-07-28")));
         }
         let Some(now) = self.shared.runtime().unix_time() else { return Err(unsupported) };
-        let invocation = self.invocation();
+        self.begin_log(now);
         let step = self.shared.look(|state| {
             let checked = state.session.check_round_input(self.id, &asking.ask);
-            let Some(log) = state.round_log(self, invocation, now) else { return Err(AskError::NotLive) };
+            let Some(log) = state.round_log(self) else { return Err(AskError::NotLive) };
             if matches!(checked, Err(AskError::Unsupported)) {
                 log.note_missing(&unsupported, required);
             }
@@ -190,10 +200,10 @@ impl ServedCall {
     }
 
     /// Begins an effect: its outcome is in the log, or it has to run. `None` if the call is over.
-    pub(crate) fn begin_effect(&self, name: &str, must_be_sealed: bool) -> Option<EffectStep> {
-        let (invocation, now) = (self.invocation(), self.shared.runtime().unix_time().unwrap_or_default());
+    pub(crate) fn begin_effect(self: &Arc<Self>, name: &str, must_be_sealed: bool) -> Option<EffectStep> {
+        self.begin_log(self.shared.runtime().unix_time().unwrap_or_default());
         let must_be_sealed = must_be_sealed && self.asks_in_rounds();
-        let step = self.shared.look(|state| state.round_log(self, invocation, now)?.begin_effect(name, must_be_sealed));
+        let step = self.shared.look(|state| state.round_log(self)?.begin_effect(name, must_be_sealed));
         if matches!(step, Some(EffectStep::NeedsRound)) {
             self.wake_to_end();
         }
@@ -285,8 +295,33 @@ impl ServedCall {
         Some((kit, bound, now))
     }
 
-    /// A random name for the call, if there are random bytes.
-    fn invocation(&self) -> Option<[u8; 16]> {
+    /// The store of effects.
+    pub(crate) fn once_store(&self) -> Option<Arc<dyn OnceStore>> {
+        self.shared.look(|state| state.effects.store.clone())
+    }
+
+    /// Makes the log of the call, if there is none.
+    fn begin_log(self: &Arc<Self>, now: Duration) {
+        let call_key = self.shared.look(|state| {
+            let has_log = state.served_calls.get(&self.id).is_none_or(|slot| slot.rounds.is_some());
+            (!has_log).then(|| state.effects.call_key.clone())
+        });
+        let Some(call_key) = call_key else { return };
+        let given = call_key.filter(|_| self.asks_in_rounds()).and_then(|call_key| call_key(&Context::new(Arc::clone(self))));
+        let log = Box::new(RoundLog::begin(self.invocation(given), now));
+        self.shared.look(|state| {
+            if let Some(slot) = state.served_calls.get_mut(&self.id) {
+                // Another task of the handler may have made it meanwhile.
+                slot.rounds.get_or_insert(log);
+            }
+        });
+    }
+
+    /// The name of the call: of the key that its caller has given, or else random. `None` if there are no random bytes.
+    fn invocation(&self, given: Option<String>) -> Option<[u8; 16]> {
+        if let Some((given, (_, bound, _))) = given.zip(self.sealing()) {
+            return digest([b"call key".as_slice(), &bound, given.as_bytes()]).first_chunk().copied();
+        }
         let mut invocation = [0; 16];
         self.shared.runtime().fill_random(&mut invocation).ok().map(|()| invocation)
     }

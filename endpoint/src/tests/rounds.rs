@@ -3,6 +3,7 @@
 mod frozen;
 mod hostile;
 mod newest;
+mod store;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,0 +1,258 @@
+//! Effects that are claimed in a store: whatever the caller repeats, an effect with one key runs at most once.
+
+use super::*;
+use crate::{Claim, Lease, MemoryOnceStore, OnceStore, StoreError};
+
+/// A memory store that counts claims, and can fail.
+#[derive(Default)]
+struct Store {
+    inner: MemoryOnceStore,
+    claims: AtomicUsize,
+    fails_to_claim: std::sync::atomic::AtomicBool,
+    fails_to_record: std::sync::atomic::AtomicBool,
+}
+
+impl OnceStore for Store {
+    fn claim<'a>(&'a self, key: &'a str, lease: Lease) -> BoxFuture<'a, Result<Claim, StoreError>> {
+        self.claims.fetch_add(1, Ordering::Relaxed);
+        if self.fails_to_claim.load(Ordering::Relaxed) {
+            return Box::pin(async { Err("the database is down".into()) });
+        }
+        self.inner.claim(key, lease)
+    }
+
+    fn record<'a>(&'a self, key: &'a str, outcome: Option<Json>) -> BoxFuture<'a, Result<(), StoreError>> {
+        if self.fails_to_record.load(Ordering::Relaxed) {
+            return Box::pin(async { Err("the database is down".into()) });
+        }
+        self.inner.record(key, outcome)
+    }
+}
+
+/// A tool that charges for 3 s, with or without a sealed key, and then asks. `charges` counts.
+fn charges(charges: &Arc<AtomicUsize>) -> Tool {
+    let charges = Arc::clone(charges);
+    Tool::new("t", move |context: Context, given: BTreeMap<String, bool>| {
+        let charges = Arc::clone(&charges);
+        async move {
+            let charge = async |_: crate::EffectKey| {
+                let nth = charges.fetch_add(1, Ordering::Relaxed) + 1;
+                for _ in 0..3 {
+                    context.sleep(Duration::from_secs(1)).await?;
+                }
+                match given.contains_key("fails") {
+                    true => Err(ToolError::failed(format!("charge {nth} failed"))),
+                    false => Ok(nth),
+                }
+            };
+            let paid = match given.contains_key("sealed") {
+                true => context.once_sealed("charge", charge).await,
+                false => context.once("charge", charge).await,
+            };
+            let text = context.sample(Sample::new("?")).await?.text;
+            Ok(format!("charge {}, {text}", paid?))
+        }
+    })
+}
+
+/// Reads the key of a call from its metadata.
+fn key_in_meta(context: &Context) -> Option<String> {
+    context.meta()?.member("example.org/call")?.decode().ok()
+}
+
+/// Sends a request, marked with a key if it has one.
+fn send(process: &mut Process, id: u64, params: &Value, key: Option<&str>) -> Vec<Value> {
+    let mut params = params.clone();
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {"sampling": {}},
+    });
+    if let Some(key) = key {
+        params["_meta"]["example.org/call"] = json!(key);
+    }
+    let frame = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string();
+    let now = process.executor.now();
+    process.endpoint.handle_frame(frame.into(), now).unwrap();
+    process.sent()
+}
+
+/// Lets time pass in small steps.
+fn wait(process: &mut Process, seconds: usize) -> Vec<Value> {
+    (0..seconds * 20).flat_map(|_| process.wait(Duration::from_millis(50))).collect()
+}
+
+fn text(frame: &Value) -> &str {
+    frame["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text: {frame}"))
+}
+
+#[test]
+fn of_five_equal_first_requests_at_once_one_runs_the_effect_and_all_get_its_outcome() {
+    for key in [Some("order 7"), None] {
+        let (charged, store) = (Arc::default(), Arc::new(Store::default()));
+        let service = plain(charges(&charged)).once_store(Arc::clone(&store) as Arc<dyn OnceStore>).call_key(key_in_meta);
+        let mut process = Process::new(service);
+        let params = json!({"name": "t", "arguments": {}});
+        for id in 1..=5 {
+            assert_eq!(send(&mut process, id, &params, key), [Value::Null; 0]);
+        }
+        let rounds = wait(&mut process, 5);
+        assert_eq!(rounds.len(), 5);
+        // Without a mark of their caller, equal requests are five calls: it may want to buy five times.
+        assert_eq!(charged.load(Ordering::Relaxed), if key.is_some() { 1 } else { 5 });
+        for (id, round) in (6..).zip(&rounds) {
+            let frames = send(&mut process, id, &retry(&params, std::slice::from_ref(round), agree), key);
+            if key.is_some() {
+                assert_eq!(text(response(&frames)), "charge 1, answer to ?");
+            }
+        }
+        assert_eq!(charged.load(Ordering::Relaxed), if key.is_some() { 1 } else { 5 });
+    }
+}
+
+#[test]
+fn requests_with_one_key_and_other_arguments_or_another_caller_are_different_calls() {
+    let (charged, store) = (Arc::default(), Arc::new(Store::default()));
+    let mut process = Process::new(plain(charges(&charged)).once_store(store).call_key(key_in_meta));
+    send(&mut process, 1, &json!({"name": "t", "arguments": {}}), Some("order 7"));
+    send(&mut process, 2, &json!({"name": "t", "arguments": {"x": true}}), Some("order 7"));
+    send(&mut process, 3, &json!({"name": "t", "arguments": {}}), Some("order 8"));
+    assert_eq!((wait(&mut process, 5).len(), charged.load(Ordering::Relaxed)), (3, 3));
+}
+
+/// Five processes get the same retry at once, as behind a load balancer.
+#[test]
+fn of_five_presentations_of_a_state_to_five_processes_one_runs_the_effect() {
+    for arguments in [json!({"sealed": true}), json!({"sealed": true, "fails": true})] {
+        let (charged, store) = (Arc::default(), Arc::new(Store::default()));
+        let service = || plain(charges(&charged)).once_store(Arc::clone(&store) as Arc<dyn OnceStore>).seal_keys(keys());
+        let params = json!({"name": "t", "arguments": arguments});
+        let sealed = retry(&params, &send(&mut Process::new(service()), 1, &params, None), agree);
+        let mut processes: Vec<_> = (0..5).map(|_| Process::new(service())).collect();
+        for process in &mut processes {
+            assert_eq!(send(process, 2, &sealed, None), [Value::Null; 0]);
+        }
+        // Each waits by its own clock; those of the executors begin together.
+        let rounds: Vec<_> = processes.iter_mut().map(|process| wait(process, 5)).collect();
+        assert_eq!(charged.load(Ordering::Relaxed), 1);
+        for (process, round) in processes.iter_mut().zip(rounds) {
+            let claims = store.claims.load(Ordering::Relaxed);
+            let frames = send(process, 3, &retry(&params, &round, agree), None);
+            let expected = if arguments.get("fails").is_some() { "charge 1 failed" } else { "charge 1, answer to ?" };
+            assert_eq!(text(response(&frames)), expected);
+            assert_eq!(store.claims.load(Ordering::Relaxed), claims, "what stands in the log is not claimed again");
+        }
+    }
+}
+
+/// The process that runs the effect crashes. Another one waits for the outcome, and never runs the effect.
+#[test]
+fn a_claim_without_an_outcome_is_unknown_after_its_lease_and_the_effect_never_runs_again() {
+    let (charged, store) = (Arc::default(), Arc::new(Store::default()));
+    let service = || plain(charges(&charged)).once_store(Arc::clone(&store) as Arc<dyn OnceStore>).seal_keys(keys());
+    let params = json!({"name": "t", "arguments": {"sealed": true}});
+    let sealed = retry(&params, &send(&mut Process::new(service()), 1, &params, None), agree);
+    let mut first = Process::new(service());
+    send(&mut first, 2, &sealed, None);
+    std::mem::forget(first);
+    const UNKNOWN: &str = "it is not known whether \"charge\" has happened";
+    let mut other = Process::new(service());
+    send(&mut other, 3, &sealed, None);
+    assert_eq!(wait(&mut other, 58), [Value::Null; 0], "it waits");
+    let frames = wait(&mut other, 4);
+    assert_eq!(text(response(&send(&mut other, 4, &retry(&params, &frames, agree), None))), UNKNOWN);
+    // A process that is asked later does not wait.
+    let mut late = Process::new(service());
+    late.executor.run_for(Duration::from_secs(60));
+    let frames = send(&mut late, 5, &sealed, None);
+    assert_eq!(text(response(&send(&mut late, 6, &retry(&params, &frames, agree), None))), UNKNOWN);
+    assert_eq!(charged.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn an_effect_that_stops_because_its_call_was_cancelled_has_no_outcome() {
+    for has_store in [false, true] {
+        let (charged, store) = (Arc::default(), Arc::new(Store::default()));
+        let service = plain(charges(&charged)).seal_keys(keys());
+        let service = if has_store { service.once_store(store) } else { service };
+        let mut process = Process::new(service);
+        let params = json!({"name": "t", "arguments": {"sealed": true}});
+        let sealed = retry(&params, &send(&mut process, 1, &params, None), agree);
+        send(&mut process, 2, &sealed, None);
+        // The newer request cancels the older one, whose effect stops at its sleep.
+        let mut frames = send(&mut process, 3, &sealed, None);
+        frames.extend(wait(&mut process, 3));
+        let round = frames.iter().find(|frame| frame["id"] == 3).cloned().unwrap();
+        let frames = send(&mut process, 4, &retry(&params, &[round], agree), None);
+        let expected = match has_store {
+            // The key is the same, for the service that is charged.
+            false => ("charge 2, answer to ?", 2),
+            true => ("it is not known whether \"charge\" has happened", 1),
+        };
+        assert_eq!((text(response(&frames)), charged.load(Ordering::Relaxed)), expected);
+    }
+}
+
+#[test]
+fn an_effect_that_is_dropped_is_unknown_at_once() {
+    let (charged, store) = (Arc::default(), Arc::new(Store::default()));
+    let service = || plain(charges(&charged)).once_store(Arc::clone(&store) as Arc<dyn OnceStore>).seal_keys(keys());
+    let params = json!({"name": "t", "arguments": {"sealed": true}});
+    let sealed = retry(&params, &send(&mut Process::new(service()), 1, &params, None), agree);
+    let mut first = Process::new(service());
+    send(&mut first, 2, &sealed, None);
+    let Process { endpoint, executor } = first;
+    drop(endpoint);
+    executor.run_until_stalled();
+    let mut process = Process::new(service());
+    let frames = send(&mut process, 3, &sealed, None);
+    let frames = send(&mut process, 4, &retry(&params, &frames, agree), None);
+    assert_eq!(text(response(&frames)), "it is not known whether \"charge\" has happened");
+    assert_eq!(charged.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn without_a_working_store_no_effect_begins_and_an_outcome_that_is_not_recorded_is_unknown_to_others() {
+    let (charged, store) = (Arc::default(), Arc::new(Store::default()));
+    let service = || plain(charges(&charged)).once_store(Arc::clone(&store) as Arc<dyn OnceStore>).seal_keys(keys());
+    let params = json!({"name": "t", "arguments": {"sealed": true}});
+    let sealed = retry(&params, &send(&mut Process::new(service()), 1, &params, None), agree);
+    store.fails_to_claim.store(true, Ordering::Relaxed);
+    let mut process = Process::new(service());
+    let frames = send(&mut process, 2, &sealed, None);
+    let frames = send(&mut process, 3, &retry(&params, &frames, agree), None);
+    assert_eq!(text(response(&frames)), "the effect cannot be claimed: the database is down");
+    assert_eq!(charged.load(Ordering::Relaxed), 0);
+    // The failure stands in no log, so an earlier state tries again.
+    store.fails_to_claim.store(false, Ordering::Relaxed);
+    store.fails_to_record.store(true, Ordering::Relaxed);
+    send(&mut process, 4, &sealed, None);
+    let frames = wait(&mut process, 3);
+    let frames = send(&mut process, 5, &retry(&params, &frames, agree), None);
+    assert_eq!(text(response(&frames)), "charge 1, answer to ?");
+    let mut other = Process::new(service());
+    assert_eq!(send(&mut other, 6, &sealed, None), [Value::Null; 0]);
+    let frames = wait(&mut other, 65);
+    let frames = send(&mut other, 7, &retry(&params, &frames, agree), None);
+    assert_eq!(text(response(&frames)), "it is not known whether \"charge\" has happened");
+    assert_eq!(charged.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_call_that_is_cancelled_while_another_claimant_runs_the_effect_ends() {
+    let (charged, store) = (Arc::default(), Arc::new(Store::default()));
+    let service = || plain(charges(&charged)).once_store(Arc::clone(&store) as Arc<dyn OnceStore>).seal_keys(keys());
+    let params = json!({"name": "t", "arguments": {"sealed": true}});
+    let sealed = retry(&params, &send(&mut Process::new(service()), 1, &params, None), agree);
+    let (mut first, mut other) = (Process::new(service()), Process::new(service()));
+    send(&mut first, 2, &sealed, None);
+    send(&mut other, 3, &sealed, None);
+    let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 3}}).to_string();
+    let now = other.executor.now();
+    other.endpoint.handle_frame(cancel.into(), now).unwrap();
+    other.sent();
+    assert_eq!(other.serves(), 0);
+    // It held no claim, so the one that does is not affected.
+    let frames = wait(&mut first, 3);
+    let frames = send(&mut first, 4, &retry(&params, &frames, agree), None);
+    assert_eq!((text(response(&frames)), charged.load(Ordering::Relaxed)), ("charge 1, answer to ?", 1));
+}
