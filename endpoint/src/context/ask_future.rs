@@ -6,11 +6,14 @@ use core::task::{Context as TaskContext, Poll};
 use core::time::Duration;
 use std::sync::Arc;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use crate::ask_failed::AskFailed;
-use crate::rounds::{Asking, is_in_effect};
+use crate::rounds::{AskPlace, Asking, is_in_effect};
 use crate::state::{AlarmWait, AnswerWait, RoundStep, RoundWait, ServedCall};
 use protocol_core::dialect::{Answer, Ask};
-use protocol_core::json::Text;
+use protocol_core::json::{Json, Text};
 
 /// An input request to the caller: a future that resolves to the answer. The input request is sent when the future is first polled.
 ///
@@ -26,9 +29,19 @@ use protocol_core::json::Text;
 pub struct AskFuture<T> {
     stage: Stage,
     read: Option<Read<T>>,
+    /// The place of its answer in the log, if the handler keeps only a part of the answer.
+    place: Option<(Arc<ServedCall>, AskPlace)>,
 }
 
-type Read<T> = Box<dyn FnOnce(Result<Answer, AskFailed>) -> T + Send>;
+/// Reads the answer. Returns what is kept of it, too.
+type Read<T> = Box<dyn FnOnce(Given) -> (T, Option<Json>) + Send>;
+
+/// The answer to an input request.
+enum Given {
+    Answer(Result<Answer, AskFailed>),
+    /// What the handler has kept of the answer, in an earlier run.
+    Kept(Json),
+}
 
 enum Stage {
     New {
@@ -36,6 +49,7 @@ enum Stage {
         ask: Ask,
         key: Option<Text>,
         within: Option<Duration>,
+        is_kept: bool,
     },
     /// The input request cannot be sent.
     Failed(AskFailed),
@@ -53,10 +67,14 @@ impl<T> AskFuture<T> {
         read: impl FnOnce(Result<Answer, AskFailed>) -> T + Send + 'static,
     ) -> Self {
         let stage = match ask {
-            Ok(ask) => Stage::New { served: Arc::clone(served), ask, key: None, within: None },
+            Ok(ask) => Stage::New { served: Arc::clone(served), ask, key: None, within: None, is_kept: false },
             Err(failed) => Stage::Failed(failed),
         };
-        Self { stage, read: Some(Box::new(read)) }
+        let read = move |given| match given {
+            Given::Answer(answer) => (read(answer), None),
+            Given::Kept(_) => (read(Err(AskFailed::Mismatch(String::from("only a part of it was kept")))), None),
+        };
+        Self { stage, read: Some(Box::new(read)), place: None }
     }
 
     /// Sets the name of the answer on the wire in MCP 2026-07-28, for people who read the frames. Input requests that are open at the same time
@@ -78,14 +96,21 @@ impl<T> AskFuture<T> {
     }
 
     /// Sends the input request, or looks its answer up in the log.
-    fn begin(served: &Arc<ServedCall>, ask: Ask, key: Option<Text>, within: Option<Duration>) -> Result<Begun, AskFailed> {
+    fn begin(
+        served: &Arc<ServedCall>,
+        ask: Ask,
+        key: Option<Text>,
+        within: Option<Duration>,
+        is_kept: bool,
+    ) -> Result<Begun, AskFailed> {
         if is_in_effect(&**served) {
             return Err(AskFailed::Invalid(String::from("it was made within an effect of `once`")));
         }
         if served.asks_in_rounds() {
-            return Ok(match served.ask_in_round(Asking::new(ask, key, within))? {
-                RoundStep::Answer(answer) => Begun::Answered(answer),
-                RoundStep::Wait(wait) => Begun::Waits(Stage::InRound(wait)),
+            return Ok(match served.ask_in_round(Asking::new(ask, key, within, is_kept))? {
+                RoundStep::Answer(place, answer) => Begun::Answered(place, answer),
+                RoundStep::Kept(kept) => Begun::Kept(kept),
+                RoundStep::Wait(place, wait) => Begun::InRound(place, wait),
             });
         }
         let alarm = within.map(|within| served.alarm(within));
@@ -94,8 +119,53 @@ impl<T> AskFuture<T> {
 }
 
 enum Begun {
-    Answered(Box<Answer>),
+    Answered(AskPlace, Box<Answer>),
+    Kept(Json),
+    InRound(AskPlace, RoundWait),
     Waits(Stage),
+}
+
+impl<A: 'static> AskFuture<Result<A, AskFailed>> {
+    /// Keeps only a part of the answer: `reduce` makes the value that this future resolves to, and that value is recorded in the log of the call
+    /// instead of the whole answer. A long answer would fill the state of the call, which has at most 16 KiB, although the handler needs only a
+    /// part of it. In a later run, the recorded value is returned, and `reduce` is not called.
+    ///
+    /// ```
+    /// # use endpoint::{Context, ToolError};
+    /// # use protocol_core::Sample;
+    /// # async fn handler(context: Context) -> Result<(), ToolError> {
+    /// let summary = context.sample(Sample::new("Summarise the book."));
+    /// let line = summary.keep(|sampled| sampled.text.lines().next().unwrap_or_default().to_owned()).await?;
+    /// # drop(line);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The future also fails with [`AskFailed::Mismatch`] if the recorded value cannot be read as a `U`.
+    pub fn keep<U>(self, reduce: impl FnOnce(A) -> U + Send + 'static) -> AskFuture<Result<U, AskFailed>>
+    where
+        U: Serialize + DeserializeOwned + 'static,
+    {
+        let Self { mut stage, read, place } = self;
+        if let Stage::New { is_kept, .. } = &mut stage {
+            *is_kept = true;
+        }
+        let read = read.map(|read| -> Read<Result<U, AskFailed>> {
+            Box::new(move |given| match given {
+                Given::Kept(kept) => (kept.decode().map_err(|error| AskFailed::Mismatch(error.to_string())), None),
+                given => match read(given).0 {
+                    Ok(answer) => {
+                        let reduced = reduce(answer);
+                        let kept = Json::encode(&reduced).ok();
+                        (Ok(reduced), kept)
+                    }
+                    Err(failed) => (Err(failed), None),
+                },
+            })
+        });
+        AskFuture { stage, read, place }
+    }
 }
 
 impl<T> Future for AskFuture<T> {
@@ -103,30 +173,36 @@ impl<T> Future for AskFuture<T> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<T> {
         let this = self.get_mut();
-        let answer = loop {
+        let given = loop {
             match &mut this.stage {
                 Stage::New { .. } => {
-                    let Stage::New { served, ask, key, within } = core::mem::replace(&mut this.stage, Stage::Done) else {
+                    let Stage::New { served, ask, key, within, is_kept } = core::mem::replace(&mut this.stage, Stage::Done) else {
                         continue;
                     };
-                    match Self::begin(served.current(), ask, key, within) {
+                    let place = |place| is_kept.then_some((Arc::clone(&served), place));
+                    match Self::begin(served.current(), ask, key, within, is_kept) {
                         Ok(Begun::Waits(stage)) => this.stage = stage,
-                        Ok(Begun::Answered(answer)) => break Ok(*answer),
-                        Err(failed) => break Err(failed),
+                        Ok(Begun::InRound(at, wait)) => (this.stage, this.place) = (Stage::InRound(wait), place(at)),
+                        Ok(Begun::Answered(at, answer)) => {
+                            this.place = place(at);
+                            break Given::Answer(Ok(*answer));
+                        }
+                        Ok(Begun::Kept(kept)) => break Given::Kept(kept),
+                        Err(failed) => break Given::Answer(Err(failed)),
                     }
                 }
-                Stage::Failed(failed) => break Err(failed.clone()),
+                Stage::Failed(failed) => break Given::Answer(Err(failed.clone())),
                 Stage::Sent(wait, alarm) => {
                     if let Poll::Ready(answer) = Pin::new(wait).poll(cx) {
-                        break answer;
+                        break Given::Answer(answer);
                     }
                     match alarm.as_mut().map(|alarm| Pin::new(alarm).poll(cx)) {
-                        Some(Poll::Ready(_)) => break Err(AskFailed::TimedOut),
+                        Some(Poll::Ready(_)) => break Given::Answer(Err(AskFailed::TimedOut)),
                         Some(Poll::Pending) | None => return Poll::Pending,
                     }
                 }
                 Stage::InRound(wait) => match Pin::new(wait).poll(cx) {
-                    Poll::Ready(answer) => break answer,
+                    Poll::Ready(answer) => break Given::Answer(answer),
                     Poll::Pending => return Poll::Pending,
                 },
                 // A future must not be polled after its end. This one stays pending then, instead of panicking.
@@ -134,10 +210,12 @@ impl<T> Future for AskFuture<T> {
             }
         };
         this.stage = Stage::Done;
-        match this.read.take() {
-            Some(read) => Poll::Ready(read(answer)),
-            None => Poll::Pending,
+        let Some(read) = this.read.take() else { return Poll::Pending };
+        let (value, kept) = read(given);
+        if let (Some((served, place)), Some(kept)) = (this.place.take(), kept) {
+            served.current().keep_answer(&place, kept);
         }
+        Poll::Ready(value)
     }
 }
 

@@ -102,6 +102,9 @@ struct PastAnswer {
     nth: u32,
     /// `None` if the answer came too late.
     answer: Option<Json>,
+    /// The answer is what the handler has kept of it.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    is_kept: bool,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -145,15 +148,23 @@ pub(crate) struct Asking {
     /// The name of the answer, if the handler gave one.
     pub(crate) key: Option<Text>,
     pub(crate) within: Option<Duration>,
-    /// The digest of its kind, name and parameters.
+    /// The digest of its kind, name and parameters, and of whether the handler keeps only a part of the answer.
     digest: String,
 }
 
+/// An input request of a run, by its digest and the number of equal ones before it.
+#[derive(Clone, Debug)]
+pub(crate) struct AskPlace {
+    of: String,
+    nth: u32,
+}
+
 impl Asking {
-    pub(crate) fn new(ask: Ask, key: Option<Text>, within: Option<Duration>) -> Self {
+    pub(crate) fn new(ask: Ask, key: Option<Text>, within: Option<Duration>, is_kept: bool) -> Self {
         let (method, params) = ask.method_and_params();
         let name = key.as_deref().unwrap_or_default();
-        let digest = digest([method.as_bytes(), name.as_bytes(), params.as_bytes()]);
+        let kept = is_kept.then_some(b"kept".as_slice());
+        let digest = digest([method.as_bytes(), name.as_bytes(), params.as_bytes()].into_iter().chain(kept));
         let digest = digest.first_chunk::<16>().map(|half| encode(half)).unwrap_or_default();
         Self { ask, key, within, digest }
     }
@@ -161,10 +172,13 @@ impl Asking {
 
 /// The step that follows an input request of a handler.
 pub(crate) enum AskStep {
-    /// Its answer is in the log, or it has failed.
-    Done(Result<Answer, AskFailed>),
+    /// Its answer is in the log.
+    Answer(AskPlace, Answer),
+    /// The part of its answer that the handler has kept is in the log.
+    Kept(Json),
+    Failed(AskFailed),
     /// It is open under this number, and will be sent in the round.
-    Open(u64),
+    Open(AskPlace, u64),
 }
 
 /// The step that follows the beginning of an effect.
@@ -225,9 +239,9 @@ impl RoundLog {
         for asked in core::mem::take(&mut past.asked) {
             let is_late = asked.until.is_some_and(|until| now > until);
             match retry.answer(&asked.name) {
-                _ if is_late => past.answers.push(PastAnswer { of: asked.of, nth: asked.nth, answer: None }),
+                _ if is_late => past.answers.push(PastAnswer { of: asked.of, nth: asked.nth, answer: None, is_kept: false }),
                 Some(answer) => {
-                    past.answers.push(PastAnswer { of: asked.of.clone(), nth: asked.nth, answer: Some(answer) });
+                    past.answers.push(PastAnswer { of: asked.of.clone(), nth: asked.nth, answer: Some(answer), is_kept: false });
                     // Kept for its number of misfits.
                     past.asked.push(asked);
                 }
@@ -326,7 +340,7 @@ impl RoundLog {
     /// Looks up the answer to an input request, and opens it if there is none.
     pub(crate) fn ask(&mut self, asking: Asking, now: Duration) -> AskStep {
         if self.has_ended {
-            return AskStep::Done(Err(AskFailed::Over));
+            return AskStep::Failed(AskFailed::Over);
         }
         let Asking { ask, key, within, digest: of } = asking;
         let nth = count(&mut self.asked, &of);
@@ -334,12 +348,16 @@ impl RoundLog {
             None => self.past_ask(&of, nth).map_or(0, |asked| asked.misfits),
             Some((at, None)) => {
                 note_used(&mut self.used_answers, at);
-                return AskStep::Done(Err(AskFailed::TimedOut));
+                return AskStep::Failed(AskFailed::TimedOut);
+            }
+            Some((at, Some(kept))) if self.past.answers.get(at).is_some_and(|answer| answer.is_kept) => {
+                note_used(&mut self.used_answers, at);
+                return AskStep::Kept(kept);
             }
             Some((at, Some(answer))) => match ask.read_answer(&answer) {
                 Ok(answer) => {
                     note_used(&mut self.used_answers, at);
-                    return AskStep::Done(Ok(answer));
+                    return AskStep::Answer(AskPlace { of, nth }, answer);
                 }
                 Err(why) => {
                     self.past.answers.remove(at);
@@ -362,10 +380,20 @@ impl RoundLog {
             (None, None) => self.free_name(),
         };
         if self.open.iter().any(|open| open.entry.name == name) {
-            return AskStep::Done(Err(AskFailed::Invalid(format!("two open input requests have the name {name:?}"))));
+            return AskStep::Failed(AskFailed::Invalid(format!("two open input requests have the name {name:?}")));
         }
+        let place = AskPlace { of: of.clone(), nth };
         self.open.push(Open { number, ask, entry: PastAsk { name, of, nth, misfits, until } });
-        AskStep::Open(number)
+        AskStep::Open(place, number)
+    }
+
+    /// Replaces the answer to an input request by what the handler keeps of it.
+    pub(crate) fn keep(&mut self, place: &AskPlace, kept: Json) {
+        if let Some((at, _)) = self.recorded(&place.of, place.nth)
+            && let Some(answer) = self.past.answers.get_mut(at)
+        {
+            (answer.answer, answer.is_kept) = (Some(kept), true);
+        }
     }
 
     /// A name that no open input request has, and no input request of the last round.

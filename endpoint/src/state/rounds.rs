@@ -15,11 +15,12 @@ use crate::context::Context;
 use crate::extensions::Principal;
 use crate::once_store::OnceStore;
 use crate::rounds::{
-    AskStep, Asking, Digest, EffectStep, LONGEST_STATE, Outcome, RoundEnd, RoundLog, bound_to, digest, not_accepted,
+    AskPlace, AskStep, Asking, Digest, EffectStep, LONGEST_STATE, Outcome, RoundEnd, RoundLog, bound_to, digest, not_accepted,
 };
 use engine::{BoxFuture, wake_all};
 use protocol_core::dialect::{Answer, InputRound, Reply, Request, Retry};
 use protocol_core::error::RpcError;
+use protocol_core::json::Json;
 use protocol_core::session::{AskError, InboundId, ServeOptions};
 use protocol_core::time::Instant;
 
@@ -191,12 +192,23 @@ impl ServedCall {
             Ok(log.ask(asking, now))
         });
         match step.map_err(|error| self.ask_failed(error, unsupported))? {
-            AskStep::Done(answer) => answer.map(|answer| RoundStep::Answer(Box::new(answer))),
-            AskStep::Open(number) => {
+            AskStep::Answer(place, answer) => Ok(RoundStep::Answer(place, Box::new(answer))),
+            AskStep::Kept(kept) => Ok(RoundStep::Kept(kept)),
+            AskStep::Failed(failed) => Err(failed),
+            AskStep::Open(place, number) => {
                 self.wake_to_end();
-                Ok(RoundStep::Wait(RoundWait { cancelled: self.cancelled(), served: Arc::clone(self), number }))
+                Ok(RoundStep::Wait(place, RoundWait { cancelled: self.cancelled(), served: Arc::clone(self), number }))
             }
         }
+    }
+
+    /// Replaces the answer to an input request in the log by what the handler keeps of it.
+    pub(crate) fn keep_answer(&self, place: &AskPlace, kept: Json) {
+        self.shared.look(|state| {
+            if let Some(log) = state.round_log(self) {
+                log.keep(place, kept);
+            }
+        });
     }
 
     /// Begins an effect: its outcome is in the log, or it has to run. `None` if the call is over.
@@ -334,8 +346,9 @@ fn digest_of(state: &str) -> Digest {
 
 /// The step that follows an input request in a round.
 pub(crate) enum RoundStep {
-    Answer(Box<Answer>),
-    Wait(RoundWait),
+    Answer(AskPlace, Box<Answer>),
+    Kept(Json),
+    Wait(AskPlace, RoundWait),
 }
 
 /// Waits for the answer to an input request, which comes only if the handler is frozen and goes on with the retry. Dropping this earlier

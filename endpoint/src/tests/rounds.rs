@@ -632,6 +632,84 @@ fn a_state_that_grows_beyond_its_limit_is_an_error() {
     assert!(response(&frames)["error"]["message"].as_str().unwrap().contains("too large"), "{frames:?}");
 }
 
+/// A model answers with 12,000 letters, of which the handler needs one.
+#[test]
+fn a_handler_can_keep_a_part_of_a_long_answer_in_the_log() {
+    let reduced = Arc::new(AtomicUsize::new(0));
+    let tool = |is_kept: bool| {
+        let reduced = Arc::clone(&reduced);
+        Tool::new("t", move |context: Context, (): ()| {
+            let reduced = Arc::clone(&reduced);
+            async move {
+                let reduce = move |sampled: Sampled| {
+                    reduced.fetch_add(1, Ordering::Relaxed);
+                    sampled.text.chars().next().unwrap()
+                };
+                let sampled = context.sample(Sample::new("long")).key("long");
+                let first = if is_kept { sampled.keep(reduce).await? } else { reduce(sampled.await?) };
+                let declined = context
+                    .elicit(Elicit::new("?", Json::parse(r#"{"type":"object","properties":{"name":{"type":"string"}}}"#)?))
+                    .keep(|form| form.is_none())
+                    .await?;
+                let last = context.sample(Sample::new("last")).keep(|sampled| sampled.text.len()).await?;
+                Ok(format!("{first} {declined} {last}"))
+            }
+        })
+    };
+    let long = |_: &str, method: &str, params: &Value| match method {
+        "elicitation/create" => Some(json!({"action": "decline"})),
+        _ => {
+            let mut answer = agree("", method, params)?;
+            answer["content"]["text"] = json!("x".repeat(12_000));
+            Some(answer)
+        }
+    };
+    let params = json!({"name": "t"});
+    // The handler of a frozen call and one that runs again take the same value; the whole answer would fill the state.
+    for (is_kept, frozen_handlers, expected) in
+        [(true, 0, Ok("x true 12000")), (true, 8, Ok("x true 12000")), (false, 0, Err(-32603))]
+    {
+        reduced.store(0, Ordering::Relaxed);
+        let mut process = Process::keeping(plain(tool(is_kept)).seal_keys(keys()), frozen_handlers);
+        let mut frames = process.request(1, "tools/call", &params);
+        for id in 2..5 {
+            if is_round(&frames) {
+                frames = process.request(id, "tools/call", &retry(&params, &frames, long));
+            }
+        }
+        let last = response(&frames);
+        let text = last["result"]["content"][0]["text"].as_str().ok_or_else(|| last["error"]["code"].as_i64().unwrap());
+        assert_eq!(text, expected);
+        assert_eq!(reduced.load(Ordering::Relaxed), 1, "an answer that was kept is not reduced again");
+    }
+    every_round(|| plain(tool(true)), "t", &Json::empty_object(), agree_as_client);
+}
+
+/// What was kept of an answer is no answer to the same input request without `keep`.
+#[test]
+fn a_kept_answer_is_not_the_answer_to_an_input_request_that_needs_the_whole() {
+    let runs = Arc::new(AtomicUsize::new(0));
+    let tool = Tool::new("t", move |context: Context, (): ()| {
+        let runs = Arc::clone(&runs);
+        async move {
+            let first = runs.fetch_add(1, Ordering::Relaxed) < 2;
+            if first {
+                context.sample(Sample::new("a")).keep(|sampled| sampled.text.len()).await?;
+                context.sample(Sample::new("b")).await?;
+            }
+            Ok(context.sample(Sample::new("a")).await?.text)
+        }
+    });
+    let mut process = Process::new(plain(tool));
+    let params = json!({"name": "t"});
+    let frames = process.request(1, "tools/call", &params);
+    let frames = process.request(2, "tools/call", &retry(&params, &frames, agree));
+    let frames = process.request(3, "tools/call", &retry(&params, &frames, agree));
+    assert_eq!(response(&frames)["result"]["inputRequests"].as_object().unwrap().len(), 1, "it is asked again: {frames:?}");
+    let frames = process.request(4, "tools/call", &retry(&params, &frames, agree));
+    assert_eq!(response(&frames)["result"]["content"][0]["text"], "answer to a");
+}
+
 // ---- Effects ----
 
 #[test]

@@ -431,15 +431,15 @@ fn a_blocking_handler_is_told_that_it_cannot_ask() {
 #[test]
 fn nothing_is_added_to_a_log_after_its_round_was_made() {
     use crate::rounds::{AskStep, Asking, EffectStep, RoundLog};
-    let (now, ask) = (Duration::from_secs(1), || Asking::new(Sample::new("?").into(), None, None));
+    let (now, ask) = (Duration::from_secs(1), || Asking::new(Sample::new("?").into(), None, None, false));
     let mut log = RoundLog::begin(Some([1; 16]), now);
     assert!(matches!(log.begin_effect("a", false), Some(EffectStep::Run { nth: 0, .. })));
-    assert!(matches!(log.ask(ask(), now), AskStep::Open(_)));
+    assert!(matches!(log.ask(ask(), now), AskStep::Open(..)));
     assert!(log.end_run(0, 8, 0, false, now).is_none(), "an effect is under way");
     assert!(log.end_effect("a", 0, None), "the round has waited for it");
     assert!(log.end_run(0, 8, 0, false, now).is_some());
     assert!(log.begin_effect("b", false).is_none());
-    assert!(matches!(log.ask(ask(), now), AskStep::Done(Err(AskFailed::Over))));
+    assert!(matches!(log.ask(ask(), now), AskStep::Failed(AskFailed::Over)));
 }
 
 /// A regression: the mark of a thread that polls an effect did not name the call. If an effect drove another endpoint, the input requests
