@@ -84,8 +84,11 @@ struct Past {
     rounds: u8,
     /// The sampling depth of the last request.
     depth: u8,
-    /// The number of progress updates and log records of the last run.
+    /// The number of progress updates, log records and checkpoints of the last run.
     reports: u32,
+    /// The last checkpoint, unless the state would be too long with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    partial: Option<Json>,
     /// Seconds since 1970.
     began: u64,
     expires: u64,
@@ -203,6 +206,20 @@ pub(crate) enum RoundEnd {
         log: Vec<u8>,
     },
     Refused(RpcError),
+}
+
+/// A run of a handler whose request ends with a round.
+pub(crate) struct RunEnd {
+    /// The sampling depth of the call.
+    pub(crate) depth: u8,
+    /// The maximum number of rounds.
+    pub(crate) most: u8,
+    /// The number of progress updates, log records and checkpoints.
+    pub(crate) reports: u32,
+    /// The last checkpoint.
+    pub(crate) partial: Option<Json>,
+    /// The handler can go on from here ([`RoundLog::thaw`]).
+    pub(crate) may_freeze: bool,
 }
 
 /// The error for every state that does not open, has expired, or belongs to another request.
@@ -326,6 +343,11 @@ impl RoundLog {
     /// The sampling depth of the last request.
     pub(crate) fn depth(&self) -> u8 {
         self.past.depth
+    }
+
+    /// The last checkpoint of the last request.
+    pub(crate) fn partial(&self) -> Option<&Json> {
+        self.past.partial.as_ref()
     }
 
     /// Returns `true` if the `nth` report of the handler repeats a report of the last request: it is not beyond the number of reports of
@@ -480,19 +502,20 @@ impl RoundLog {
         !self.open.is_empty() || self.wants_round || self.refusal.is_some()
     }
 
-    /// Ends the run and returns the reply to the request, if the handler waits for input and no effect is under way. `depth` is the
-    /// sampling depth of the call, `most` the maximum number of rounds, and `reports` the number of progress updates and log records of
-    /// this run. If the handler `may_freeze`, it can go on from here ([`RoundLog::thaw`]).
-    pub(crate) fn end_run(&mut self, depth: u8, most: u8, reports: u32, may_freeze: bool, now: Duration) -> Option<RoundEnd> {
-        if self.is_in_effect() || !self.is_waiting() {
-            return None;
-        }
+    /// Returns `true` if the handler waits for input and no effect is under way, so that the request can end.
+    pub(crate) fn can_end(&self) -> bool {
+        !self.is_in_effect() && self.is_waiting()
+    }
+
+    /// Ends the run and returns the reply to the request.
+    pub(crate) fn end_run(&mut self, run: RunEnd, now: Duration) -> RoundEnd {
+        let RunEnd { depth, most, reports, partial, may_freeze } = run;
         self.has_ended = true;
         if let Some(refusal) = self.refusal.take() {
-            return Some(RoundEnd::Refused(refusal));
+            return RoundEnd::Refused(refusal);
         }
         if self.past.rounds >= most {
-            return Some(RoundEnd::Refused(RpcError::fixed(RpcError::INTERNAL, "the tool asked for input in too many rounds")));
+            return RoundEnd::Refused(RpcError::fixed(RpcError::INTERNAL, "the tool asked for input in too many rounds"));
         }
         if may_freeze {
             self.sent.clone_from(&self.open);
@@ -506,8 +529,16 @@ impl RoundLog {
         let past = &mut self.past;
         let expires = now.saturating_add(ROUND).as_secs().min(past.began.saturating_add(WHOLE.as_secs()));
         (past.rounds, past.depth, past.expires, past.asked) = (past.rounds.saturating_add(1), depth, expires, asked);
-        past.reports = reports;
-        serde_json::to_vec(past).ok().map(|log| RoundEnd::Round { round, log })
+        (past.reports, past.partial) = (reports, partial);
+        let mut log = serde_json::to_vec(past);
+        if past.partial.is_some() && log.as_ref().is_ok_and(|log| seal::sealed_length(log.len()) > LONGEST_STATE) {
+            past.partial = None;
+            log = serde_json::to_vec(past);
+        }
+        match log {
+            Ok(log) => RoundEnd::Round { round, log },
+            Err(error) => RoundEnd::Refused(RpcError::internal(format!("the log of the call cannot be written: {error}"))),
+        }
     }
 }
 

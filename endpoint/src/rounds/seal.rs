@@ -14,6 +14,14 @@ const NONCE: usize = 24;
 /// The first byte of a sealed state.
 const FORMAT: u8 = 1;
 
+/// The length of the text of a sealed state of `length` bytes.
+pub(crate) const fn sealed_length(length: usize) -> usize {
+    /// The length of the code that authenticates a state, in bytes.
+    const TAG: usize = 16;
+    let bytes = length.saturating_add(1 + KEY_ID + NONCE + TAG);
+    bytes.saturating_mul(4).div_ceil(3)
+}
+
 /// A digest of 32 bytes.
 pub(crate) type Digest = [u8; 32];
 
@@ -252,6 +260,9 @@ mod tests {
         let (one, other) = (Sealer::default(), Sealer::default());
         assert!(one.is_able(&*runtime));
         let first = one.seal(b"state", &bound, &*runtime).unwrap();
+        for length in 0..10 {
+            assert_eq!(one.seal(&vec![0; length], &bound, &*runtime).unwrap().len(), sealed_length(length));
+        }
         assert_ne!(one.seal(b"state", &bound, &*runtime).unwrap(), first);
         assert!(one.open(&first, &bound, &*runtime).is_some());
         assert_eq!(other.open(&first, &bound, &*runtime), None);

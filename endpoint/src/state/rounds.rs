@@ -15,7 +15,8 @@ use crate::context::Context;
 use crate::extensions::Principal;
 use crate::once_store::OnceStore;
 use crate::rounds::{
-    AskPlace, AskStep, Asking, Digest, EffectStep, LONGEST_STATE, Outcome, RoundEnd, RoundLog, bound_to, digest, not_accepted,
+    AskPlace, AskStep, Asking, Digest, EffectStep, LONGEST_STATE, Outcome, RoundEnd, RoundLog, RunEnd, bound_to, digest,
+    not_accepted,
 };
 use engine::{BoxFuture, wake_all};
 use protocol_core::dialect::{Answer, InputRound, Reply, Request, Retry};
@@ -68,7 +69,7 @@ impl State {
 }
 
 impl ServedCall {
-    /// Counts a progress update or log record of the handler. Returns `true` if the handler made it in an earlier request already, so that
+    /// Counts a progress update, log record or checkpoint of the handler. Returns `true` if the handler made it in an earlier request already, so that
     /// it must not be sent again, or if a newer request has replaced its request.
     pub(super) fn repeats_report(&self, state: &State) -> bool {
         if !self.asks_in_rounds() {
@@ -79,6 +80,12 @@ impl ServedCall {
         }
         let nth = self.count_report();
         state.served_calls.get(&self.id).and_then(|slot| slot.rounds.as_ref()).is_some_and(|log| log.is_replaying(nth))
+    }
+
+    /// Counts a checkpoint of the handler. Returns `true` if the checkpoint of the last request is newer.
+    pub(super) fn has_newer_checkpoint(&self, state: &State) -> bool {
+        let log = state.served_calls.get(&self.id).and_then(|slot| slot.rounds.as_ref());
+        self.repeats_report(state) && log.is_some_and(|log| log.partial().is_some())
     }
 
     /// Opens the log of a retry, before its handler starts. Returns the digest of the state, if a frozen handler may wait for it.
@@ -97,6 +104,10 @@ impl ServedCall {
         let depth = log.depth();
         self.raise_depth(depth);
         self.shared.look(|state| {
+            if let Some(partial) = log.partial() {
+                // It fails if the call was cancelled meanwhile.
+                let _ = state.session.checkpoint(self.id, partial.clone());
+            }
             if let Some(slot) = state.served_calls.get_mut(&self.id) {
                 slot.rounds = Some(Box::new(log));
             }
@@ -260,9 +271,18 @@ impl ServedCall {
         }
         let now = self.shared.runtime().unix_time()?;
         let end = self.shared.look(|state| {
-            let most = state.session.config().limits.input_rounds;
             let log = state.served_calls.get_mut(&self.id)?.rounds.as_mut()?;
-            log.end_run(self.depth(), most, self.reports(), self.may_freeze(), now)
+            log.can_end().then(|| {
+                let partial = state.session.last_checkpoint(self.id);
+                let run = RunEnd {
+                    depth: self.depth(),
+                    most: state.session.config().limits.input_rounds,
+                    reports: self.reports(),
+                    partial: partial.filter(|partial| partial.as_bytes().len() < LONGEST_STATE).cloned(),
+                    may_freeze: self.may_freeze(),
+                };
+                log.end_run(run, now)
+            })
         })?;
         Some(match end {
             RoundEnd::Refused(error) => Reply::Error(error),

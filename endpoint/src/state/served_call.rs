@@ -37,7 +37,7 @@ pub(crate) struct ServedCall {
     ended_in_round: AtomicBool,
     /// Its handler blocks a thread, so that it cannot be dropped and run again.
     is_blocking: AtomicBool,
-    /// The number of its updates of progress and log records, if its caller is asked in rounds.
+    /// The number of its updates of progress, log records and checkpoints, if its caller is asked in rounds.
     reports: AtomicU32,
     pub(crate) observed: bool,
     /// The values that the transport attached to the frame of its request.
@@ -109,6 +109,7 @@ impl ServedCall {
         let taken = self.shared.verb(|state, now, after| {
             let taken = match partial {
                 None => Err(CheckpointError::NotAnObject),
+                Some(_) if self.has_newer_checkpoint(state) => return Ok(()),
                 Some(partial) => {
                     let copy = state.checkpoints.is_some().then(|| partial.clone());
                     let taken = state.session.checkpoint(self.id, partial);
@@ -301,12 +302,12 @@ impl ServedCall {
         self.is_blocking.load(Ordering::Relaxed)
     }
 
-    /// Counts one more update of progress or log record; returns their number.
+    /// Counts one more update of progress, log record or checkpoint; returns their number.
     pub(super) fn count_report(&self) -> u32 {
         self.reports.fetch_add(1, Ordering::Relaxed).saturating_add(1)
     }
 
-    /// The number of updates of progress and log records so far.
+    /// The number of updates of progress, log records and checkpoints so far.
     pub(super) fn reports(&self) -> u32 {
         self.reports.load(Ordering::Relaxed)
     }

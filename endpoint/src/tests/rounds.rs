@@ -321,6 +321,51 @@ fn progress_and_log_records_of_an_earlier_run_are_not_sent_again() {
     assert_eq!(shown(&frames), [json!(2), json!("ends")]);
 }
 
+/// The handler of a retry is cut short before it has come to its checkpoints again.
+#[test]
+fn the_last_checkpoint_before_a_round_is_sent_if_a_retry_is_cut_short() {
+    let tool = |text: &str| {
+        let text = text.to_owned();
+        Tool::new("t", move |context: Context, (): ()| {
+            let text = text.clone();
+            async move {
+                context.checkpoint(&json!({"processed": 1}));
+                context.sleep(Duration::from_secs(2)).await?;
+                context.sample(Sample::new("a")).await?;
+                context.checkpoint(&json!({"processed": 2, "text": text}));
+                context.sample(Sample::new("b")).await?;
+                context.sleep(Duration::from_secs(2)).await?;
+                Ok("done")
+            }
+        })
+        .deadline(Duration::from_secs(3))
+    };
+    let params = json!({"name": "t"});
+    // A checkpoint that does not fit into the state is left out. Then the handler's own checkpoints count again.
+    for (text, frozen_handlers, expected) in [("x", 0, 2), ("x", 8, 2), (&*"x".repeat(13_000), 0, 1), (&*"x".repeat(20_000), 0, 1)]
+    {
+        let mut process = Process::keeping(plain(tool(text)), frozen_handlers);
+        process.request(1, "tools/call", &params);
+        let mut frames = process.wait(Duration::from_secs(2));
+        for id in [2, 3] {
+            frames = process.request(id, "tools/call", &retry(&params, &frames, agree));
+            if id == 2 && frames.is_empty() {
+                frames = process.wait(Duration::from_secs(2));
+            }
+        }
+        assert_eq!(frames, [Value::Null; 0]);
+        process.wait(Duration::from_secs(1));
+        process.endpoint.peer().close(protocol_core::Close::Now);
+        let frames = process.sent();
+        let result = &response(&frames)["result"];
+        assert_eq!(
+            (&result["structuredContent"]["processed"], &result["structuredContent"]["status"]),
+            (&json!(expected), &json!("cancelled")),
+            "{frames:?}"
+        );
+    }
+}
+
 #[test]
 fn a_task_that_the_handler_spawned_can_make_an_input_request() {
     let executor = Executor::new();

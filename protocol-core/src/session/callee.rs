@@ -95,6 +95,12 @@ impl Session {
         Ok(())
     }
 
+    /// The last checkpoint of an inbound call; `None` if it has stored none, or is over.
+    #[must_use]
+    pub fn last_checkpoint(&self, id: InboundId) -> Option<&Json> {
+        self.inbound_calls.get(&id).filter(|inbound| inbound.is_active())?.checkpoint()
+    }
+
     /// Sends an input request to the caller. The answer comes as [`Event::Input`]. If the call ends first, the input request is taken back
     /// and no answer comes.
     ///

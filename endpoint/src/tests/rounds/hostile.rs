@@ -430,14 +430,15 @@ fn a_blocking_handler_is_told_that_it_cannot_ask() {
 /// retry would run again.
 #[test]
 fn nothing_is_added_to_a_log_after_its_round_was_made() {
-    use crate::rounds::{AskStep, Asking, EffectStep, RoundLog};
+    use crate::rounds::{AskStep, Asking, EffectStep, RoundLog, RunEnd};
     let (now, ask) = (Duration::from_secs(1), || Asking::new(Sample::new("?").into(), None, None, false));
     let mut log = RoundLog::begin(Some([1; 16]), now);
     assert!(matches!(log.begin_effect("a", false), Some(EffectStep::Run { nth: 0, .. })));
     assert!(matches!(log.ask(ask(), now), AskStep::Open(..)));
-    assert!(log.end_run(0, 8, 0, false, now).is_none(), "an effect is under way");
+    assert!(!log.can_end(), "an effect is under way");
     assert!(log.end_effect("a", 0, None), "the round has waited for it");
-    assert!(log.end_run(0, 8, 0, false, now).is_some());
+    assert!(log.can_end());
+    log.end_run(RunEnd { depth: 0, most: 8, reports: 0, partial: None, may_freeze: false }, now);
     assert!(log.begin_effect("b", false).is_none());
     assert!(matches!(log.ask(ask(), now), AskStep::Failed(AskFailed::Over)));
 }
