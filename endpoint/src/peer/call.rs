@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::state::{CallOutcome, CallSlot, CallStage, Shared, Unread};
 use engine::park;
 use protocol_core::dialect::Progress;
-use protocol_core::session::{OutboundId, Outcome};
+use protocol_core::session::{OutboundId, Outcome, PendingInput};
 use protocol_core::table::Table;
 
 /// An outbound call: a future of its [`CallOutcome`].
@@ -45,6 +45,17 @@ impl Call {
     /// Cancels the call. It then resolves with [`Outcome::Cancelled`], without waiting for the peer. No effect if the call has ended.
     pub fn cancel(&self, reason: Option<&str>) {
         cancel(&self.shared, self.id, reason);
+    }
+
+    /// The state of the call between two rounds of input requests, to be kept and continued later with
+    /// [`Peer::resume_input`](crate::Peer::resume_input), for example by another process (MCP 2026-07-28). `None` unless the peer has asked for
+    /// input and answers are missing. The call goes on; drop or [`cancel`](Self::cancel) it, which sends nothing then.
+    ///
+    /// If the user is to answer much later, answer the input requests from a [`Client`](crate::Client) whose futures stay pending, and take this
+    /// value meanwhile.
+    #[must_use]
+    pub fn pending_input(&self) -> Option<PendingInput> {
+        self.shared.look(|state| state.session.pending_input(self.id))
     }
 
     /// Returns a handle that cancels the call, also while its progress or its outcome is awaited.

@@ -25,7 +25,7 @@ use protocol_core::dialect::{
 use protocol_core::error::RpcError;
 use protocol_core::json::write::write_value;
 use protocol_core::json::{Json, JsonError, Text};
-use protocol_core::session::{Close, CloseReason, Invoke, InvokeError, Logged, Refused, Stats};
+use protocol_core::session::{Close, CloseReason, Invoke, InvokeError, Logged, PendingInput, Refused, Stats};
 #[cfg(any(test, feature = "testing"))]
 use protocol_core::time::Instant;
 
@@ -63,6 +63,25 @@ impl Peer {
             Ok::<_, InvokeError>((id, depth))
         })?;
         span.made(id, depth);
+        Ok(Call::new(Arc::clone(&self.shared), id))
+    }
+
+    /// Continues a call that was kept between two rounds of input requests ([`Call::pending_input`]), in this process or another one, with the same
+    /// server (MCP 2026-07-28). The [`Client`](crate::Client) of this end is asked for the answers that are missing, and the call goes on. Its time
+    /// limits are those of [`Timeouts::call`](protocol_core::Timeouts::call), and begin now.
+    ///
+    /// # Errors
+    /// [`Refused`]; nothing was sent. See [`Session::resume_input`](protocol_core::Session::resume_input).
+    pub fn resume_input(&self, pending: &PendingInput) -> Result<Call, Refused> {
+        let span = pending.call().as_ref().map(Span::call).unwrap_or_default();
+        let mut unused = Some(span.clone());
+        let id = self.shared.verb(|state, now, after| {
+            let id = state.session.resume_input(pending, now)?;
+            after.output();
+            state.calls.insert(id, CallSlot { span: unused.take().unwrap_or_default(), ..CallSlot::default() });
+            Ok::<_, Refused>(id)
+        })?;
+        span.made(id, pending.call().map_or(0, |call| call.depth));
         Ok(Call::new(Arc::clone(&self.shared), id))
     }
 

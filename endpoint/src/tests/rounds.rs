@@ -188,6 +188,56 @@ fn survey(runs: &Arc<AtomicUsize>, charges: &Arc<AtomicUsize>) -> Tool {
     })
 }
 
+/// A client whose user does not answer.
+struct Absent;
+
+impl Client for Absent {
+    fn capabilities(&self) -> protocol_core::Capabilities {
+        Agreeable.capabilities()
+    }
+
+    fn elicit(&self, _: InputContext, _: Elicit) -> BoxFuture<'static, Result<Elicited, RpcError>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[test]
+fn a_caller_keeps_a_call_that_waits_for_its_user_and_another_process_goes_on_with_it() {
+    let (runs, charges) = (Arc::default(), Arc::default());
+    let service = || plain(survey(&runs, &charges)).seal_keys(keys());
+    let client = |client: Arc<dyn Client>, executor: &Executor| {
+        let mut config = Config::mcp_client(Identity::new("c", "1"));
+        config.era = Era::Modern;
+        Endpoint::client(client, config, executor.runtime())
+    };
+    let Process { endpoint: server, executor } = Process::new(service());
+    let first = client(Arc::new(Absent), &executor);
+    let peer = first.peer();
+    connect(&executor, server, first);
+    let call = peer.call_tool("survey", Json::empty_object()).unwrap();
+    assert_eq!(call.pending_input(), None);
+    executor.run_for(Duration::from_secs(600));
+    let kept = serde_json::to_string(&call.pending_input().unwrap()).unwrap();
+    drop(call);
+    // Both processes are gone by now.
+    let Process { endpoint: server, executor } = Process::new(service());
+    let second = client(Arc::new(Agreeable), &executor);
+    let peer = second.peer();
+    connect(&executor, server, second);
+    executor.block_on(peer.ready()).unwrap().unwrap();
+    let call = peer.resume_input(&serde_json::from_str(&kept).unwrap()).unwrap();
+    let outcome = executor.block_on(call).unwrap();
+    assert_eq!(outcome.tool_as::<String>().unwrap(), SURVEYED);
+    assert_eq!(charges.load(Ordering::Relaxed), 1);
+    // A client with a handshake has no such call.
+    let Process { endpoint: server, executor } = Process::new(service());
+    let legacy = Endpoint::client(Arc::new(Agreeable), Config::mcp_client(Identity::new("c", "1")), executor.runtime());
+    let peer = legacy.peer();
+    connect(&executor, server, legacy);
+    executor.run_for(Duration::from_secs(1));
+    assert_eq!(peer.resume_input(&serde_json::from_str(&kept).unwrap()).err(), Some(protocol_core::Refused::Unsupported));
+}
+
 /// Polls both futures until both are ready.
 async fn join<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
     let (mut a, mut b) = (Box::pin(a), Box::pin(b));

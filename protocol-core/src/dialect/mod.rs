@@ -380,6 +380,19 @@ impl Dialect {
         }
     }
 
+    /// The method and the parameters of a request, without the members that a session adds.
+    pub(crate) fn request_parts(self, request: &Outgoing) -> (&'static str, Json) {
+        match self {
+            Self::Mcp(protocol) => protocol.request_parts(request),
+            Self::Tesseron(_) => ("", Json::empty_object()),
+        }
+    }
+
+    /// The request with these parts, if its result can be input requests.
+    pub(crate) fn request_with_rounds(method: &str, params: Json) -> Option<Outgoing> {
+        mcp::Mcp::request_with_rounds(method, params)
+    }
+
     /// An upper bound on the length of the frame with a round of input requests, in bytes.
     pub(crate) fn round_size(self, round: &InputRound) -> usize {
         /// The length of `jsonrpc`, the id, and the names of the members.

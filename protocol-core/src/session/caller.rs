@@ -72,7 +72,7 @@ impl Session {
     // ---- Calls ----
 
     /// Checks that a call may be made, and returns its sampling depth.
-    fn admit(&self, call: &Invoke) -> Result<u8, Refused> {
+    pub(super) fn admit(&self, call: &Invoke) -> Result<u8, Refused> {
         if !self.ending.is_open() {
             return Err(Refused::Closing);
         }

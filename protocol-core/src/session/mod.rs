@@ -37,6 +37,7 @@ mod outbound_call;
 mod outbox;
 mod overload;
 mod peer_ids;
+mod pending;
 mod progress;
 mod progress_queue;
 mod receive;
@@ -73,6 +74,7 @@ use input::{InboundInput, OutboundInput};
 use outbound_call::OutboundCall;
 use outbox::Outbox;
 use peer_ids::PeerIds;
+pub use pending::PendingInput;
 use progress_queue::ProgressQueue;
 use recent_caller::RecentCaller;
 use request_rate::RequestRate;
@@ -92,7 +94,8 @@ pub use verbs::{
 /// * Input, `handle_*`: [`handle_frame`](Self::handle_frame), [`handle_frame_within`](Self::handle_frame_within),
 ///   [`handle_end`](Self::handle_end), [`handle_gone`](Self::handle_gone), [`handle_timeout`](Self::handle_timeout), and
 ///   [`set_writable`](Self::set_writable).
-/// * As a caller: [`invoke`](Self::invoke), [`cancel`](Self::cancel), [`provide_input`](Self::provide_input).
+/// * As a caller: [`invoke`](Self::invoke), [`cancel`](Self::cancel), [`provide_input`](Self::provide_input),
+///   [`pending_input`](Self::pending_input), [`resume_input`](Self::resume_input).
 /// * As a callee: [`progress`](Self::progress), [`checkpoint`](Self::checkpoint), [`request_input`](Self::request_input),
 ///   [`finish_round`](Self::finish_round), [`respond`](Self::respond), [`configure`](Self::configure).
 /// * As a Tesseron gateway: [`welcome`](Self::welcome), [`claim`](Self::claim).
@@ -120,7 +123,7 @@ pub use verbs::{
 /// | G11 | The ids and tokens `1` and `"1"` are different. The ids of the two directions are independent. |
 /// | G12 | Sampling never nests deeper than [`crate::DepthPolicy::max`], provided that the message or the owner says which call a request belongs to. |
 /// | G13 | Payloads are passed on byte for byte, except that CR and LF between tokens become spaces. A message that repeats a member of its envelope or `_meta` is refused. |
-/// | G14 | A call of ours with input rounds yields one [`Event::Done`]. Each retry has a new id, the exact state of the last round or none, and only the answers of that round (MCP 2026-07-28). |
+/// | G14 | A call of ours with input rounds yields one [`Event::Done`]. Each retry has a new id, the exact state of the last round or none, and only the answers of that round (MCP 2026-07-28). The round of a call that was continued is that of its [`PendingInput`]. |
 /// | G15 | For a stateless exchange a server sends no request, and nothing after its result; a client sends no response (MCP 2026-07-28). |
 /// | G16 | Nothing that is sent for one caller is visible to another: ids, progress tokens, log levels, capabilities and subscriptions never cross two requests of a stateless server (MCP 2026-07-28). |
 ///

@@ -16,6 +16,8 @@
 //!                                                 |  cancel, deadline, end: nothing is sent | an answer that a retry cannot carry
 //!                                                 v
 //!                                              (gone)
+//!
+//!   resume_input (a call that was kept between two rounds) --> Asked
 //! ```
 //!
 //! If the peer answers cancelled calls, a cancel moves a call from `InFlight` to `GivenUp`, where it waits for a partial result. The call
@@ -25,6 +27,7 @@
 //! no table.
 
 use alloc::boxed::Box;
+use alloc::string::ToString as _;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -32,6 +35,7 @@ use crate::config::CallTimeouts;
 use crate::dialect::{Op, Outgoing, Progress, RetryMembers, Rules};
 use crate::json::{Json, Text};
 use crate::session::outbox::Ticket;
+use crate::session::pending::PendingRound;
 use crate::session::progress::{UpdateVerdict, Watcher};
 use crate::session::timers::{TimerKey, Timers};
 use crate::session::{ExchangeId, InputKey, OutboundId, TimeoutKind};
@@ -88,6 +92,19 @@ struct Asked {
     state: Option<Text>,
     /// The time of the retry, if the round has no input requests.
     again_at: Option<Instant>,
+    /// The result that asks for input.
+    round: Json,
+}
+
+/// A round that the peer has asked for.
+pub(super) struct RoundOfPeer {
+    /// The input requests, with the names of their answers.
+    pub(super) inputs: Vec<(InputKey, Text)>,
+    pub(super) state: Option<Text>,
+    /// The time of the retry, if there are no input requests.
+    pub(super) again_at: Option<Instant>,
+    /// The result that asks for input.
+    pub(super) result: Json,
 }
 
 /// The parts of a retry.
@@ -160,6 +177,13 @@ pub(super) enum Withdrawal {
 impl Repeatable {
     fn of(request: &Outgoing, rules: &Rules) -> Option<Box<Self>> {
         rules.dialect.has_rounds(request.op).then(|| Box::new(Self { request: request.clone(), rounds: 0 }))
+    }
+}
+
+impl Asked {
+    fn new(observed: bool, clocks: Clocks, round: RoundOfPeer) -> Self {
+        let RoundOfPeer { inputs, state, again_at, result } = round;
+        Self { observed, clocks, inputs, answers: Vec::new(), state, again_at, round: result }
     }
 }
 
@@ -280,11 +304,28 @@ impl OutboundCall {
         self.state = State::InFlight { ticket, observed: self.is_observed(), clocks };
     }
 
-    /// InFlight -> Asked: the peer asks for `inputs`, or only for a retry at `again_at`.
-    pub(super) fn ask(&mut self, inputs: Vec<(InputKey, Text)>, state: Option<Text>, again_at: Option<Instant>) {
+    /// A call that was kept after its peer had asked for `round`, the last of that many `rounds`, with the answers so far.
+    #[allow(clippy::too_many_arguments, reason = "those of a call, and those of its round")]
+    pub(super) fn asked(
+        id: OutboundId,
+        request: &Outgoing,
+        depth: u8,
+        rules: &'static Rules,
+        clocks: Clocks,
+        observed: bool,
+        round: RoundOfPeer,
+        rounds: u8,
+        answers: Vec<(Text, Json)>,
+    ) -> Self {
+        let asked = Asked { answers, ..Asked::new(observed, clocks, round) };
+        let repeatable = Some(Box::new(Repeatable { request: request.clone(), rounds }));
+        Self { repeatable, ..Self::new(id, request.op, depth, rules, State::Asked(Box::new(asked))) }
+    }
+
+    /// InFlight -> Asked: the peer asks for input, or only for a retry.
+    pub(super) fn ask(&mut self, round: RoundOfPeer) {
         if let State::InFlight { observed, clocks, .. } = &self.state {
-            let (observed, clocks) = (*observed, clocks.clone());
-            self.state = State::Asked(Box::new(Asked { observed, clocks, inputs, answers: Vec::new(), state, again_at }));
+            self.state = State::Asked(Box::new(Asked::new(*observed, clocks.clone(), round)));
         }
         if let Some(repeatable) = &mut self.repeatable {
             repeatable.rounds = repeatable.rounds.saturating_add(1);
@@ -298,6 +339,15 @@ impl OutboundCall {
         let (_, name) = asked.inputs.remove(at);
         asked.answers.push((name, answer));
         asked.inputs.is_empty()
+    }
+
+    /// The request and the round of a call that waits for answers, to be kept.
+    pub(super) fn pending(&self) -> Option<(&Outgoing, PendingRound)> {
+        let (State::Asked(asked), Some(repeatable)) = (&self.state, &self.repeatable) else { return None };
+        let answers = asked.answers.iter().map(|(name, answer)| (name.to_string(), answer.clone())).collect();
+        let (round, rounds) = (asked.round.clone(), repeatable.rounds);
+        let pending = PendingRound { depth: self.depth, observed: asked.observed, rounds, round, answers };
+        Some((&repeatable.request, pending))
     }
 
     /// The parts of the retry; `None` while an answer is missing.

@@ -7,16 +7,93 @@ use super::depth;
 use super::input::InboundInput;
 use super::input_output::too_large;
 use super::lane_queue::Class;
+use super::outbound_call::{Clocks, OutboundCall, RoundOfPeer};
+use super::pending::PendingInput;
 use super::route::Lane;
+use super::verbs::Refused;
 use super::{Event, ExchangeId, InputKey, Invalid, OutboundId, Outcome, Session};
 use crate::dialect::{Answer, InputRound, Stamp};
 use crate::error::Violation;
 use crate::json::Json;
+use crate::time::Instant;
 
 /// The times to wait before the retry if a round has no input requests: in the first round of a call, and in each later round.
 const WAITS: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(250)];
 
 impl Session {
+    /// A call of ours between two rounds, to be kept: the peer has asked for input, and answers are missing. `None` in every other state of the
+    /// call. The call goes on; [`cancel`](Self::cancel) ends it without a word to the peer.
+    #[must_use]
+    pub fn pending_input(&self, id: OutboundId) -> Option<PendingInput> {
+        let call = self.outbound_calls.get(&id)?;
+        let (request, at) = call.pending()?;
+        Some(PendingInput::new(call.rules().dialect, request, at))
+    }
+
+    /// Continues a call that was kept between two rounds, as a new call of this session: the input requests without an answer are opened
+    /// ([`Event::InputRequested`]), and the last answer sends the retry. The rounds before count against
+    /// [`Limits::input_rounds`](crate::Limits::input_rounds). The time limits are those of [`Timeouts::call`](crate::Timeouts::call), and begin now.
+    /// A call can be continued several times, but the server may refuse a state that it has seen before.
+    ///
+    /// # Errors
+    /// [`Refused`]; nothing has changed. [`Refused::NotReady`] before the peer is known. [`Refused::Unsupported`] if the peer is asked with a
+    /// handshake, or the capability for an input request is not declared. [`Refused::Params`] if `pending` was changed and cannot be read, if its
+    /// rounds are more than the limit, or if sampling would be nested too deep.
+    pub fn resume_input(&mut self, pending: &PendingInput, now: Instant) -> Result<OutboundId, Refused> {
+        self.advance(now);
+        let call = pending.call().ok_or(Refused::Params)?;
+        let depth = self.admit(&call)?;
+        if !self.handshake.asks() {
+            return Err(Refused::NotReady);
+        }
+        let (rules, outgoing) = (self.rules, call.outgoing());
+        if !rules.dialect.has_rounds(outgoing.op) {
+            return Err(Refused::Unsupported);
+        }
+        let round = rules.dialect.read_round(pending.round(), &self.config.capabilities);
+        let mut round = round.map_err(|violation| match violation {
+            Violation::UndeclaredInput => Refused::Unsupported,
+            _ => Refused::Params,
+        })?;
+        let rounds = pending.rounds();
+        let max = self.config.depth.max;
+        let is_allowed =
+            round.inputs.iter().all(|input| depth::is_allowed(&input.ask, depth::of_input(&input.ask, depth, input.depth), max));
+        if rounds == 0 || rounds > self.config.limits.input_rounds || !is_allowed {
+            return Err(Refused::Params);
+        }
+        if self.inbound_inputs.len().saturating_add(round.inputs.len()) > self.config.limits.in_flight {
+            return Err(Refused::Full);
+        }
+        let id = OutboundId(self.number());
+        let clocks = Clocks::start(self.config.timeouts.call, self.now);
+        if let Some(clock) = clocks.expired(self.now) {
+            self.push_event(Event::Done { id, outcome: Outcome::TimedOut(clock), partial: None, last: None });
+            return Ok(id);
+        }
+        let mut answers = Vec::new();
+        let has_inputs = !round.inputs.is_empty();
+        round.inputs.retain(|input| match pending.answer(&input.name) {
+            Some(answer) => {
+                answers.push((input.name.clone(), answer.clone()));
+                false
+            }
+            None => true,
+        });
+        let keys: Vec<_> = round.inputs.iter().map(|_| InputKey(self.number())).collect();
+        let mut of_peer = self.round_of_peer(&keys, &mut round, pending.round(), rounds.saturating_sub(1));
+        let is_answered = has_inputs && keys.is_empty();
+        of_peer.again_at = of_peer.again_at.filter(|_| !is_answered);
+        let call = OutboundCall::asked(id, outgoing, depth, rules, clocks, call.progress, of_peer, rounds, answers);
+        self.outbound_calls.insert(id, call);
+        self.open_inputs(id, keys, round);
+        if is_answered {
+            self.retry_call(id);
+        }
+        self.tidy();
+        Ok(id)
+    }
+
     /// The only call that can have an open exchange with this number. The first exchange of a call has the number of the call.
     #[inline]
     pub(super) fn call_of(&self, number: u64) -> OutboundId {
@@ -45,7 +122,7 @@ impl Session {
         if depths.into_iter().any(|(ask, depth)| !depth::is_allowed(ask, depth, max)) {
             return self.refuse_round(id, Some(Violation::SamplingTooDeep), Invalid::TooDeep);
         }
-        self.open_round(id, round, rounds);
+        self.open_round(id, round, result, rounds);
     }
 
     fn refuse_round(&mut self, id: OutboundId, violation: Option<Violation>, why: Invalid) {
@@ -55,14 +132,30 @@ impl Session {
         self.finish_call(id, Outcome::Invalid(why));
     }
 
-    fn open_round(&mut self, id: OutboundId, round: InputRound, rounds: u8) {
+    /// Opens a round of a call that has had `rounds` before.
+    fn open_round(&mut self, id: OutboundId, mut round: InputRound, result: &Json, rounds: u8) {
         let keys: Vec<_> = round.inputs.iter().map(|_| InputKey(self.number())).collect();
+        let of_peer = self.round_of_peer(&keys, &mut round, result, rounds);
+        let Some(call) = self.outbound_calls.get_mut(&id) else { return };
+        call.ask(of_peer);
+        self.open_inputs(id, keys, round);
+    }
+
+    fn round_of_peer(&self, keys: &[InputKey], round: &mut InputRound, result: &Json, rounds: u8) -> RoundOfPeer {
+        let wait = if rounds == 0 { WAITS[0] } else { WAITS[1] };
+        let names = round.inputs.iter().map(|input| input.name.clone());
+        RoundOfPeer {
+            inputs: keys.iter().copied().zip(names).collect(),
+            state: round.state.take(),
+            again_at: round.inputs.is_empty().then(|| self.now.saturating_add(wait)),
+            // A copy, so that it does not keep the whole frame in memory.
+            result: Json::written(result.as_bytes().to_vec()),
+        }
+    }
+
+    fn open_inputs(&mut self, id: OutboundId, keys: Vec<InputKey>, round: InputRound) {
         let Some(call) = self.outbound_calls.get_mut(&id) else { return };
         let (rules, parent_depth) = (call.rules(), call.depth());
-        let wait = if rounds == 0 { WAITS[0] } else { WAITS[1] };
-        let again_at = round.inputs.is_empty().then(|| self.now.saturating_add(wait));
-        let names = round.inputs.iter().map(|input| input.name.clone());
-        call.ask(keys.iter().copied().zip(names).collect(), round.state, again_at);
         for key in &keys {
             call.open_inbound_input(*key, self.now);
         }

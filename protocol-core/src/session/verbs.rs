@@ -8,7 +8,7 @@ use core::time::Duration;
 use bytes::Bytes;
 
 use crate::config::{CallTimeouts, RateWindow};
-use crate::dialect::{CompletionRequest, Level, Op, Outgoing, Parts};
+use crate::dialect::{CompletionRequest, Dialect, Level, Op, Outgoing, Parts};
 use crate::json::{Json, Text};
 use crate::session::InputKey;
 
@@ -126,6 +126,12 @@ impl Invoke {
 }
 
 impl Invoke {
+    /// The request of a call whose peer has asked for input; `None` for a request that cannot be asked.
+    pub(super) fn with_rounds(method: &str, params: Json, depth: u8, progress: bool) -> Option<Self> {
+        let outgoing = Dialect::request_with_rounds(method, params)?;
+        Some(Self { outgoing, parent: None, depth, timeouts: None, progress })
+    }
+
     /// The kind of the request.
     #[must_use]
     pub fn op(&self) -> Op {

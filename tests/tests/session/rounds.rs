@@ -5,8 +5,8 @@ use std::time::Duration;
 use protocol_core::mcp::Era;
 use protocol_core::{
     Answer, Ask, AskError, CallTimeouts, Close, Consent, Elicit, Elicited, Event, Gone, InputKey, InputMode, InputRound, Invalid,
-    Invoke, Json, NotLive, OpenUrl, Outcome, Progress, Reply, RouteKind, RpcError, Sample, Sampled, ServeOptions, TimeoutKind,
-    ToolOutput, TransportEnd, Violation,
+    Invoke, Json, NotLive, OpenUrl, Outcome, PendingInput, Progress, Refused, Reply, RouteKind, RpcError, Sample, Sampled,
+    ServeOptions, TimeoutKind, ToolOutput, TransportEnd, Violation,
 };
 
 use testkit::config::{client_config, server_config, with};
@@ -647,4 +647,161 @@ fn a_client_with_a_handshake_is_never_asked_by_a_result() {
     assert!(initialize(1, "2025-11-25", "{}").contains("initialize"));
     client.frame(&asks_once(2, "s"));
     assert!(matches!(client.outcome(), Outcome::Result(_)), "there `resultType` has no meaning");
+}
+
+// ---- A call that is kept between two rounds ----
+
+/// Makes a call that has answered one of two input requests, and keeps it: as text.
+fn kept(client: &mut Scripted, call: Invoke) -> String {
+    let id = client.invoke(call);
+    client.drain();
+    assert_eq!(client.session.pending_input(id), None, "the peer has asked for nothing yet");
+    let members = format!(r#""inputRequests":{{{},{}}},"requestState":"s \"1\"""#, form_named("a"), form_named("b"));
+    client.frame(&asks(2, &members));
+    let key = keys(client)[0];
+    client.session.provide_input(key, accepted("Ada"), client.now).unwrap();
+    let pending = client.session.pending_input(id).unwrap();
+    // The kept call and the one that goes on have nothing to do with each other.
+    client.session.cancel(id, None, client.now).unwrap();
+    assert_eq!(client.session.pending_input(id), None);
+    client.drain();
+    serde_json::to_string(&pending).unwrap()
+}
+
+fn resume(client: &mut Scripted, kept: &str) -> Result<protocol_core::OutboundId, Refused> {
+    let pending: PendingInput = serde_json::from_str(kept).unwrap();
+    client.session.resume_input(&pending, client.now)
+}
+
+#[test]
+fn a_call_that_was_kept_between_two_rounds_goes_on_in_another_session() {
+    let given = r#"{"name":"t","arguments":{"x":1},"_meta":{"mine":2}}"#;
+    let calls = [
+        Invoke::call_tool("t", json(r#"{"x":1}"#)),
+        Invoke::call_tool("t", json(r#"{"x":1}"#)).with_meta(json(r#"{"mine":2}"#)),
+        Invoke::new(protocol_core::Op::CallTool, json(given)),
+    ];
+    for call in calls {
+        let has_meta = call != Invoke::call_tool("t", json(r#"{"x":1}"#));
+        let text = kept(&mut client(), call.clone());
+        let mut other = client();
+        let id = resume(&mut other, &text).unwrap();
+        assert_eq!(other.sent(), [""; 0], "nothing is sent before the answer");
+        let events = other.events();
+        let [Event::InputRequested { key, parent, ask, .. }] = events.as_slice() else { panic!("{events:?}") };
+        assert_eq!((*parent, ask), (Some(id), &form()), "the answered one is not asked again");
+        let again = other.session.pending_input(id).unwrap();
+        assert_eq!(serde_json::to_value(again).unwrap(), serde_json::from_str::<serde_json::Value>(&text).unwrap());
+        other.session.provide_input(*key, accepted("Bob"), other.now).unwrap();
+        let sent = other.sent();
+        let answers = r#"{"a":{"action":"accept","content":{"name":"Ada"}},"b":{"action":"accept","content":{"name":"Bob"}}}"#;
+        let expected = format!(r#"{{"name":"t","arguments":{{"x":1}},"inputResponses":{answers},"requestState":"s \"1\"""#);
+        assert_eq!((sent.len(), params(&sent[0])), (1, expected));
+        assert_eq!(sent[0].contains(r#""mine":2"#), has_meta, "{}", sent[0]);
+        // The next round of the call is its second.
+        let number = json(&sent[0]).member("id").unwrap().decode::<u64>().unwrap();
+        other.frame(&asks_once(number, "s2"));
+        let key = keys(&mut other)[0];
+        assert_eq!(serde_json::to_value(other.session.pending_input(id).unwrap()).unwrap()["rounds"], 2);
+        other.session.provide_input(key, accepted("C"), other.now).unwrap();
+        let number = json(&other.sent()[0]).member("id").unwrap().decode::<u64>().unwrap();
+        other.frame(&complete(number));
+        assert!(matches!(other.outcome(), Outcome::Result(_)));
+    }
+}
+
+#[test]
+fn a_kept_call_with_a_state_alone_or_with_all_answers_is_retried_by_itself() {
+    let mut first = client();
+    let id = first.call();
+    first.drain();
+    first.frame(&asks(2, r#""requestState":"alone""#));
+    let text = serde_json::to_string(&first.session.pending_input(id).unwrap()).unwrap();
+    let mut other = client();
+    resume(&mut other, &text).unwrap();
+    other.at(49).expect_silence();
+    assert_eq!(params(&other.at(50).sent()[0]), r#"{"name":"t","requestState":"alone""#);
+
+    let mut value: serde_json::Value = serde_json::from_str(&kept(&mut client(), Invoke::call_tool("t", json("{}")))).unwrap();
+    value["answers"]["b"] = serde_json::json!({"action": "decline"});
+    let mut other = client();
+    resume(&mut other, &value.to_string()).unwrap();
+    let sent = other.sent();
+    assert!(sent.len() == 1 && sent[0].contains(r#""b":{"action":"decline"}"#), "{sent:?}");
+    assert_eq!(other.events(), vec![]);
+}
+
+#[test]
+fn a_kept_call_keeps_its_rounds_its_depth_and_its_deadline_begins_again() {
+    let text = kept(&mut client(), Invoke::call_tool("t", json("{}")));
+    let changed = |change: &dyn Fn(&mut serde_json::Value)| {
+        let mut value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        change(&mut value);
+        value.to_string()
+    };
+    // Eight rounds are the most; the ninth ends the call.
+    let mut other = client();
+    resume(&mut other, &changed(&|value| value["rounds"] = 8.into())).unwrap();
+    let key = keys(&mut other)[0];
+    other.session.provide_input(key, accepted("x"), other.now).unwrap();
+    let number = json(&other.sent()[0]).member("id").unwrap().decode::<u64>().unwrap();
+    other.frame(&asks_once(number, "s"));
+    assert_eq!(other.outcome(), Outcome::Invalid(Invalid::TooManyRounds));
+    // The time of the user counts against no limit, and afterwards the limits begin.
+    let mut other = client_with(|config| config.timeouts.call = CallTimeouts::NONE.with_max_total(Some(Duration::from_millis(20))));
+    let id = resume(&mut other, &text).unwrap();
+    let key = keys(&mut other)[0];
+    other.at(5_000);
+    assert_eq!(other.events(), vec![]);
+    other.session.provide_input(key, accepted("x"), other.now).unwrap();
+    other.drain();
+    other.at(5_019);
+    assert_eq!(other.events(), vec![]);
+    assert!(
+        matches!(other.at(5_020).events().as_slice(), [Event::Done { id: ended, outcome: Outcome::TimedOut(_), .. }] if *ended == id)
+    );
+    // A cancel between two rounds sends nothing here, too.
+    let mut other = client();
+    let id = resume(&mut other, &text).unwrap();
+    other.session.cancel(id, None, other.now).unwrap();
+    assert_eq!(other.outcome(), Outcome::Cancelled);
+    other.expect_silence();
+    // Values that were changed are misuse.
+    let mut other = client();
+    let sampling = r#"{"s":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}}"#;
+    let nested: serde_json::Value = serde_json::from_str(sampling).unwrap();
+    for (change, why) in [
+        (
+            &(|value: &mut serde_json::Value| value["method"] = "tools/list".into()) as &dyn Fn(&mut serde_json::Value),
+            Refused::Params,
+        ),
+        (&|value| value["rounds"] = 9.into(), Refused::Params),
+        (&|value| value["rounds"] = 0.into(), Refused::Params),
+        (&|value| value["params"] = 7.into(), Refused::Params),
+        (&|value| value["round"] = serde_json::json!({"resultType": "input_required"}), Refused::Params),
+        (&|value| (value["depth"], value["round"]["inputRequests"]) = (3.into(), nested.clone()), Refused::Params),
+    ] {
+        assert_eq!(resume(&mut other, &changed(change)), Err(why), "{}", changed(change));
+    }
+    assert!(serde_json::from_str::<PendingInput>(r#"{"method":"tools/call"}"#).is_err());
+    other.expect_silence();
+}
+
+#[test]
+fn a_kept_call_goes_on_only_with_a_known_stateless_peer_and_the_capabilities_that_were_asked_for() {
+    let text = kept(&mut client(), Invoke::call_tool("t", json("{}")));
+    let mut unknown = Scripted::new(with(client_config(), |config| config.era = Era::Auto));
+    unknown.drain();
+    assert_eq!(resume(&mut unknown, &text), Err(Refused::NotReady));
+    let mut legacy = Scripted::client(client_config());
+    legacy.drain();
+    assert_eq!(resume(&mut legacy, &text), Err(Refused::Unsupported));
+    let mut mute = client_with(|config| config.capabilities.elicitation = false);
+    assert_eq!(resume(&mut mute, &text), Err(Refused::Unsupported));
+    let mut closing = client();
+    closing.session.close(Close::Graceful { grace: Duration::from_secs(1) }, closing.now);
+    assert_eq!(resume(&mut closing, &text), Err(Refused::Closing));
+    let mut full = client_with(|config| config.limits.in_flight = 1);
+    full.call();
+    assert_eq!(resume(&mut full, &text), Err(Refused::Full));
 }

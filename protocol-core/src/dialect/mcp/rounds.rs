@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use super::stateless::write_server;
 use super::write::{Added, answer_error, push_answer, write_capabilities};
 use super::{Mcp, Revision, Side};
+use crate::dialect::outgoing::{Outgoing, Parts};
 use crate::dialect::round::RoundInput;
 use crate::dialect::{Answer, Capabilities, Elicited, InputRound, LocalEnd, Op, Retry, Stamp};
 use crate::error::{RpcError, Violation};
@@ -91,6 +92,12 @@ impl Mcp {
     /// Returns `true` for a request whose result can be a round of input requests in this revision.
     pub(crate) const fn has_rounds(self, op: Op) -> bool {
         self.is_stateless() && has_rounds(op)
+    }
+
+    /// The request with these parts, if its result can be input requests.
+    pub(crate) fn request_with_rounds(method: &str, params: Json) -> Option<Outgoing> {
+        let op = super::op_of(method.as_bytes()).filter(|op| has_rounds(*op))?;
+        Some(Outgoing::new(op, Parts::Exact(params)))
     }
 
     /// Reads a result that is a round. It is a violation if this end did not declare the capability for one of the input requests.

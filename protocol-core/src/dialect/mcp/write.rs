@@ -186,6 +186,25 @@ impl Mcp {
         })
     }
 
+    /// The method and the parameters of a request, without the members that a session adds.
+    pub(crate) fn request_parts(self, call: &Outgoing) -> (&'static str, Json) {
+        let mut out = Vec::with_capacity(call.hint());
+        Object::write(&mut out, |object| {
+            match &call.parts {
+                Parts::Exact(params) => for_each_key(params.as_bytes(), |key, value| {
+                    if key.name() != "_meta" || call.meta.is_none() {
+                        object.copy(key, value);
+                    }
+                }),
+                parts => write_parts(object, parts),
+            }
+            if let Some(meta) = &call.meta {
+                object.json("_meta", meta);
+            }
+        });
+        (method_of(call.op), Json::written(out))
+    }
+
     /// Writes the retry of a request, with the answers to a round of input requests.
     #[allow(clippy::too_many_arguments, reason = "those of a request, and the members of the retry")]
     pub(crate) fn write_retry(

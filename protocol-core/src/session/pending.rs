@@ -1,0 +1,67 @@
+//! A call of ours whose peer has asked for input, to be kept and continued later (MCP 2026-07-28, Multi Round-Trip Requests).
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+
+use serde::{Deserialize, Serialize};
+
+use super::verbs::Invoke;
+use crate::dialect::{Dialect, Outgoing};
+use crate::json::Json;
+
+/// A call of ours between two rounds: its request, the newest round, and the answers that were given so far. It can be serialized with serde_json,
+/// and continued in another session with the same server, also in another process ([`Session::resume_input`](crate::Session::resume_input)).
+///
+/// It contains the arguments of the call and the answers of the user, and whoever has it can continue the call: store it as a secret. The server
+/// decides how long its state is valid.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PendingInput {
+    method: String,
+    params: Json,
+    /// The number of sampling requests that the call is nested in.
+    depth: u8,
+    /// The peer is asked for progress.
+    observed: bool,
+    /// The number of rounds so far, at least 1.
+    rounds: u8,
+    /// The result that asks for input.
+    round: Json,
+    /// The answers so far.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    answers: BTreeMap<String, Json>,
+}
+
+/// The place of a call in its rounds.
+pub(super) struct PendingRound {
+    pub(super) depth: u8,
+    pub(super) observed: bool,
+    pub(super) rounds: u8,
+    pub(super) round: Json,
+    pub(super) answers: BTreeMap<String, Json>,
+}
+
+impl PendingInput {
+    pub(super) fn new(dialect: Dialect, request: &Outgoing, at: PendingRound) -> Self {
+        let (method, params) = dialect.request_parts(request);
+        let PendingRound { depth, observed, rounds, round, answers } = at;
+        Self { method: String::from(method), params, depth, observed, rounds, round, answers }
+    }
+
+    /// The call as it was made, without its time limits. `None` if the value was changed and names no request that can ask for input.
+    #[must_use]
+    pub fn call(&self) -> Option<Invoke> {
+        Invoke::with_rounds(&self.method, self.params.clone(), self.depth, self.observed)
+    }
+
+    pub(super) fn rounds(&self) -> u8 {
+        self.rounds
+    }
+
+    pub(super) fn round(&self) -> &Json {
+        &self.round
+    }
+
+    pub(super) fn answer(&self, name: &str) -> Option<&Json> {
+        self.answers.get(name)
+    }
+}
