@@ -6,7 +6,7 @@ use alloc::string::String;
 use serde::{Deserialize, Serialize};
 
 use super::verbs::Invoke;
-use crate::dialect::{Dialect, Outgoing};
+use crate::dialect::{Dialect, Level, Outgoing};
 use crate::json::Json;
 
 /// A call of ours between two rounds: its request, the newest round, and the answers that were given so far. It can be serialized with serde_json,
@@ -22,6 +22,9 @@ pub struct PendingInput {
     depth: u8,
     /// The peer is asked for progress.
     observed: bool,
+    /// The level of log records that the call asks for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    log_level: Option<String>,
     /// The number of rounds so far, at least 1.
     rounds: u8,
     /// The result that asks for input.
@@ -44,13 +47,18 @@ impl PendingInput {
     pub(super) fn new(dialect: Dialect, request: &Outgoing, at: PendingRound) -> Self {
         let (method, params) = dialect.request_parts(request);
         let PendingRound { depth, observed, rounds, round, answers } = at;
-        Self { method: String::from(method), params, depth, observed, rounds, round, answers }
+        let log_level = request.log_level.map(|level| String::from(level.as_str()));
+        Self { method: String::from(method), params, depth, observed, log_level, rounds, round, answers }
     }
 
     /// The call as it was made, without its time limits. `None` if the value was changed and names no request that can ask for input.
     #[must_use]
     pub fn call(&self) -> Option<Invoke> {
-        Invoke::with_rounds(&self.method, self.params.clone(), self.depth, self.observed)
+        let call = Invoke::with_rounds(&self.method, self.params.clone(), self.depth, self.observed)?;
+        match &self.log_level {
+            None => Some(call),
+            Some(level) => Level::from_name(level).map(|level| call.with_log_level(level)),
+        }
     }
 
     pub(super) fn rounds(&self) -> u8 {

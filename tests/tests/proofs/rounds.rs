@@ -9,7 +9,7 @@ use std::time::Duration;
 use protocol_core::mcp::Era;
 use protocol_core::{
     Answer, Ask, CallTimeouts, Close, Elicit, Elicited, Event, ExchangeId, Gone, InboundId, InputKey, InputRound, Instant, Invoke,
-    Lane, OutboundId, Outcome, Progress, Reply, Session, TransportEnd,
+    Lane, OutboundId, Outcome, Progress, Refused, Reply, Session, TransportEnd,
 };
 use serde_json::Value;
 use testkit::broken::{Broken, Fault};
@@ -65,9 +65,11 @@ struct Left {
     late: u8,
     losses: u8,
     closes: u8,
+    /// The call is kept between two rounds, and continued as another call.
+    keeps: u8,
 }
 
-const NOTHING: Left = Left { cancels: 0, deadlines: 0, progress: 0, late: 0, losses: 0, closes: 0 };
+const NOTHING: Left = Left { cancels: 0, deadlines: 0, progress: 0, late: 0, losses: 0, closes: 0, keeps: 0 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
@@ -82,6 +84,8 @@ enum Step {
     /// An old frame arrives once more.
     Late(usize),
     Lose,
+    /// Keeps the call between two rounds, cancels it, and goes on with what was kept.
+    Keep,
     Close(usize, Close),
     End(usize),
     Leave(usize),
@@ -253,6 +257,9 @@ impl Explored for Rounds {
         all.extend((has_deadline && (waits_for_retry || left.deadlines > 0)).then_some(Step::Deadline));
         all.extend(self.late().filter(|_| left.late > 0 && !self.closed[CLIENT]).map(Step::Late));
         all.extend((left.losses > 0 && is_open && !self.requests.is_empty()).then_some(Step::Lose));
+        let is_kept = self.ends[CLIENT].session.pending_input(self.call).is_some();
+        assert_eq!(is_kept, self.is_between && is_open, "a call can be kept between two rounds alone");
+        all.extend((left.keeps > 0 && is_kept).then_some(Step::Keep));
         for end in [CLIENT, SERVER] {
             if left.closes > 0 && !self.closed[end] {
                 let graceful = Close::Graceful { grace: Duration::from_millis(200) };
@@ -335,6 +342,36 @@ impl Explored for Rounds {
                 self.poll();
                 assert!(lost.is_err() || self.outcome == Some(Outcome::Lost), "{:?}", self.outcome);
             }
+            Step::Keep => {
+                self.left.keeps -= 1;
+                let (before, call, mut open) = (self.queued(), self.call, core::mem::take(&mut self.open));
+                let mut is_closed = false;
+                let client = self.client();
+                let kept =
+                    serde_json::to_string(&client.session.pending_input(call).expect("answers are missing")).expect("it is JSON");
+                client.session.cancel(call, None, client.now).expect("it is not done");
+                for event in client.events() {
+                    match event {
+                        Event::InputGone { key } => open.retain(|(open, _)| *open != key),
+                        Event::Done { id, outcome: Outcome::Cancelled, .. } => assert_eq!(id, call),
+                        // The session was closing, and the call was its last one.
+                        Event::Closed(_) => is_closed = true,
+                        event => panic!("{event:?}"),
+                    }
+                }
+                assert_eq!(open, [], "an input request outlives its call");
+                let kept = serde_json::from_str(&kept).expect("it is JSON");
+                let resumed = client.session.resume_input(&kept, client.now);
+                assert_eq!(self.queued(), before, "between two rounds nothing is sent");
+                match resumed {
+                    Ok(id) => self.call = id,
+                    Err(why) => {
+                        assert_eq!(why, Refused::Closing);
+                        (self.outcome, self.is_between) = (Some(Outcome::Cancelled), false);
+                    }
+                }
+                self.closed[CLIENT] |= is_closed;
+            }
             Step::Close(end, how) => {
                 self.left.closes -= 1;
                 let (before, is_between) = (self.queued(), self.is_between);
@@ -414,6 +451,13 @@ fn every_order_of_late_frames_and_losses_leaves_the_current_round_alone() {
 fn every_order_of_a_round_and_the_end_of_either_session_ends_the_call_once() {
     search(&[(&["a", "b"], Some("one"))], Left { cancels: 1, closes: 1, ..NOTHING }, 100);
     search(&[(&["a"], Some("one")), (&[], Some("two"))], Left { closes: 1, losses: 1, ..NOTHING }, 100);
+}
+
+#[test]
+fn every_order_of_a_call_that_is_kept_between_its_rounds_goes_on_with_the_answers_that_it_had() {
+    search(&[(&["a", "b"], Some("one")), (&["a"], Some("two"))], Left { cancels: 1, keeps: 2, ..NOTHING }, 100);
+    search(&[(&[], Some("one")), (&["a", "b"], None)], Left { deadlines: 1, losses: 1, keeps: 1, ..NOTHING }, 100);
+    search(&[(&["a", "b"], Some("one"))], Left { late: 1, closes: 1, keeps: 1, ..NOTHING }, 100);
 }
 
 /// Two rounds of one call, judged at the client, which has a fault or none.

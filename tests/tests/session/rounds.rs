@@ -680,9 +680,10 @@ fn a_call_that_was_kept_between_two_rounds_goes_on_in_another_session() {
         Invoke::call_tool("t", json(r#"{"x":1}"#)),
         Invoke::call_tool("t", json(r#"{"x":1}"#)).with_meta(json(r#"{"mine":2}"#)),
         Invoke::new(protocol_core::Op::CallTool, json(given)),
+        Invoke::call_tool("t", json(r#"{"x":1}"#)).with_log_level(protocol_core::Level::Debug),
     ];
-    for call in calls {
-        let has_meta = call != Invoke::call_tool("t", json(r#"{"x":1}"#));
+    for (number, call) in calls.into_iter().enumerate() {
+        let (has_meta, has_level) = (number == 1 || number == 2, number == 3);
         let text = kept(&mut client(), call.clone());
         let mut other = client();
         let id = resume(&mut other, &text).unwrap();
@@ -698,6 +699,7 @@ fn a_call_that_was_kept_between_two_rounds_goes_on_in_another_session() {
         let expected = format!(r#"{{"name":"t","arguments":{{"x":1}},"inputResponses":{answers},"requestState":"s \"1\"""#);
         assert_eq!((sent.len(), params(&sent[0])), (1, expected));
         assert_eq!(sent[0].contains(r#""mine":2"#), has_meta, "{}", sent[0]);
+        assert_eq!(sent[0].contains(r#"logLevel":"debug""#), has_level, "{}", sent[0]);
         // The next round of the call is its second.
         let number = json(&sent[0]).member("id").unwrap().decode::<u64>().unwrap();
         other.frame(&asks_once(number, "s2"));
@@ -778,6 +780,7 @@ fn a_kept_call_keeps_its_rounds_its_depth_and_its_deadline_begins_again() {
         (&|value| value["rounds"] = 9.into(), Refused::Params),
         (&|value| value["rounds"] = 0.into(), Refused::Params),
         (&|value| value["params"] = 7.into(), Refused::Params),
+        (&|value| value["log_level"] = "loud".into(), Refused::Params),
         (&|value| value["round"] = serde_json::json!({"resultType": "input_required"}), Refused::Params),
         (&|value| (value["depth"], value["round"]["inputRequests"]) = (3.into(), nested.clone()), Refused::Params),
     ] {
