@@ -2,7 +2,9 @@
 //!
 //!     rounds plain TIMES       a tool that asks for nothing
 //!     rounds first TIMES       the first request of a tool that asks three times: it ends with an input request and a sealed state
-//!     rounds last TIMES        the last retry of that tool, with three answers in its state
+//!     rounds last TIMES        the last retry of that tool, with three answers in its state: its handler runs again
+//!     rounds again TIMES       the whole call of that tool: four requests, and its handler runs again for each retry
+//!     rounds frozen TIMES      the same call, whose handler is frozen and goes on
 //!     rounds state             prints the length of that state, in bytes
 
 use std::error::Error;
@@ -19,7 +21,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
     let times = |text: &str| text.parse::<usize>();
-    let mut server = Server::new();
+    let keeps_handlers = !matches!(arguments.as_slice(), ["last" | "again", _]);
+    let mut server = Server::new(if keeps_handlers { 1024 } else { 0 });
     match arguments.as_slice() {
         ["plain", text] => server.repeat(&request("plain", &json!({})), times(text)?),
         ["first", text] => server.repeat(&request("asks", &json!({})), times(text)?),
@@ -27,13 +30,20 @@ fn main() -> Result<(), Box<dyn Error>> {
             let last = server.last_retry()?;
             server.repeat(&last, times(text)?)
         }
+        ["again" | "frozen", text] => {
+            for _ in 0..times(text)? {
+                let last = server.last_retry()?;
+                server.serve(&last)?;
+            }
+            Ok(())
+        }
         ["state"] => {
             let last = Json::parse(server.last_retry()?)?;
             let state = last.member("params").and_then(|params| params.member("requestState")).ok_or("no state")?;
             println!("{}", state.as_str().len().saturating_sub(2));
             Ok(())
         }
-        _ => Err("usage: rounds plain|first|last TIMES, or rounds state".into()),
+        _ => Err("usage: rounds plain|first|last|again|frozen TIMES, or rounds state".into()),
     }
 }
 
@@ -43,7 +53,7 @@ struct Server {
 }
 
 impl Server {
-    fn new() -> Self {
+    fn new(frozen_handlers: usize) -> Self {
         let plain = Tool::new("plain", async |_: Context, ()| Ok::<_, ToolError>("done"));
         let asks = Tool::new("asks", async |context: Context, ()| {
             let mut answers = String::new();
@@ -53,6 +63,7 @@ impl Server {
             Ok::<_, ToolError>(answers)
         });
         let service = Service::new(Identity::new("s", "1")).tool(plain).tool(asks).seal_keys(SealKeys::new([7; 32]));
+        let service = service.configure(|config| config.limits.frozen_handlers = frozen_handlers);
         let executor = Executor::new();
         Self { endpoint: Endpoint::server(Arc::new(service), executor.runtime()), executor }
     }

@@ -3,6 +3,7 @@
 mod frozen;
 mod hostile;
 mod newest;
+mod random;
 mod store;
 
 use std::collections::BTreeMap;

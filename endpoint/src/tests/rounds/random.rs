@@ -1,0 +1,304 @@
+//! Random callers of two processes: they present any state they have seen, to any process, with any answers, at any time, while processes
+//! restart and handlers are frozen. Whatever they do, each answer goes to its input request, each call has one result, and an effect runs as
+//! often as the documentation says.
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::{MemoryOnceStore, OnceStore};
+
+/// A deterministic source of random numbers.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % sides
+    }
+}
+
+/// What the handlers of all processes have done.
+#[derive(Default)]
+struct Seen {
+    /// The key of each effect that has begun, and whether it has ended.
+    begun: Vec<(String, bool)>,
+    /// The keys of effects under way, each with its process.
+    under_way: BTreeSet<(usize, String)>,
+    faults: Vec<String>,
+}
+
+/// A handler of call `n`: it asks, pays, asks twice at once, pays with a sealed key, and asks for a long answer. Every prompt names the call.
+fn script(process: usize, seen: &Arc<Mutex<Seen>>) -> Tool {
+    let seen = Arc::clone(seen);
+    Tool::new("t", move |context: Context, given: BTreeMap<String, u64>| {
+        let seen = Arc::clone(&seen);
+        async move {
+            let n = given.get("n").copied().unwrap_or_default();
+            let ask = |name: &str| {
+                let prompt = format!("{name} of {n}");
+                (format!("answer to {prompt}"), context.sample(Sample::new(prompt)))
+            };
+            let check = |expected: &str, answer: &str| {
+                if answer != expected {
+                    seen.lock().unwrap().faults.push(format!("{answer:?} instead of {expected:?}"));
+                }
+            };
+            let pay = |name: &'static str| {
+                let (seen, context) = (Arc::clone(&seen), context.clone());
+                async move |key: crate::EffectKey| {
+                    let key = key.to_string();
+                    {
+                        let mut seen = seen.lock().unwrap();
+                        seen.begun.push((key.clone(), false));
+                        if !seen.under_way.insert((process, key.clone())) {
+                            seen.faults.push(format!("{name} of {n} is under way twice"));
+                        }
+                    }
+                    let _under_way = UnderWay(&seen, process, &key);
+                    for _ in 0..2 {
+                        context.served().alarm(Duration::from_secs(1)).await;
+                    }
+                    if let Some((_, has_ended)) = seen.lock().unwrap().begun.iter_mut().rfind(|(begun, _)| *begun == key) {
+                        *has_ended = true;
+                    }
+                    Ok(format!("{name} {n}"))
+                }
+            };
+            context.count(1, 5);
+            let (expected, first) = ask("first");
+            check(&expected, &first.await?.text);
+            let paid: String = context.once("plain", pay("plain")).await?;
+            let ((one, a), (other, b)) = (ask("left"), ask("right"));
+            let (a, b) = join(a.key("left"), b.key("right")).await;
+            (check(&one, &a?.text), check(&other, &b?.text));
+            context.checkpoint(&json!({"processed": 1}));
+            let sealed: String = context.once_sealed("sealed", pay("sealed")).await?;
+            let (expected, last) = ask("last");
+            let last = last.within(Duration::from_secs(3600)).keep(|sampled| sampled.text.len()).await?;
+            check(&expected.len().to_string(), &last.to_string());
+            Ok(format!("{n}: {paid}, {sealed}"))
+        }
+    })
+}
+
+/// An effect under way. It is dropped at its end, or with its process.
+struct UnderWay<'a>(&'a Mutex<Seen>, usize, &'a str);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.lock().unwrap().under_way.remove(&(self.1, self.2.to_owned()));
+    }
+}
+
+/// A request that was sent: the process and its generation, and the call.
+struct Sent {
+    process: usize,
+    call: u64,
+    may_be_silent: bool,
+    is_refused: bool,
+}
+
+/// A random caller, two processes, and everything that was said.
+struct World {
+    dice: Dice,
+    seen: Arc<Mutex<Seen>>,
+    store: Option<Arc<dyn OnceStore>>,
+    limit: usize,
+    /// The number of processes so far.
+    made: std::cell::Cell<usize>,
+    processes: Vec<Process>,
+    sent: BTreeMap<u64, Sent>,
+    responses: BTreeMap<u64, Value>,
+    /// The rounds so far: the call, and the response.
+    rounds: Vec<(u64, Value)>,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        let (seen, limit) = (Arc::default(), [0, 1, 8][dice.roll(3) as usize]);
+        let store = (dice.roll(2) == 0).then(|| Arc::new(MemoryOnceStore::default()) as Arc<dyn OnceStore>);
+        let made = std::cell::Cell::new(0);
+        let mut world = Self {
+            dice,
+            seen,
+            store,
+            limit,
+            made,
+            processes: Vec::new(),
+            sent: BTreeMap::new(),
+            responses: BTreeMap::new(),
+            rounds: Vec::new(),
+        };
+        world.processes = (0..2).map(|place| world.process(place)).collect();
+        world
+    }
+
+    fn process(&self, place: usize) -> Process {
+        let service = plain(script(place, &self.seen)).seal_keys(keys());
+        // A process may wait for its first request for any time.
+        let service = service.configure(|config: &mut Config| config.timeouts.handshake = None);
+        let service = match &self.store {
+            Some(store) => service.once_store(Arc::clone(store)),
+            None => service,
+        };
+        let process = Process::keeping(service, self.limit);
+        // The executors of all processes draw the same numbers, so each begins elsewhere.
+        let drawn = self.made.replace(self.made.get() + 1) * 10_000;
+        process.executor.runtime().fill_random(&mut vec![0; 8 * drawn]).unwrap();
+        process
+    }
+
+    fn send(&mut self, place: usize, call: u64, params: &Value, principal: &str, is_refused: bool) {
+        let id = self.sent.len() as u64 + 1;
+        self.sent.insert(id, Sent { process: place, call, may_be_silent: false, is_refused });
+        let extensions = Extensions::new().with(Principal::new(principal));
+        let frames = self.processes[place].request_as(id, "tools/call", params, &json!({"sampling": {}}), extensions);
+        self.take(frames);
+    }
+
+    fn take(&mut self, frames: Vec<Value>) {
+        for frame in frames {
+            let Some(id) = frame["id"].as_u64() else { continue };
+            let sent = &self.sent[&id];
+            assert!(self.responses.insert(id, frame.clone()).is_none(), "request {id} is answered twice");
+            assert_eq!(sent.is_refused, frame["error"]["message"] == "the state of this request is not accepted", "{frame}");
+            if is_round(std::slice::from_ref(&frame)) {
+                self.rounds.push((sent.call, frame));
+            }
+        }
+        for process in &self.processes {
+            let frozen = process.endpoint.shared().look(|state| state.frozen.len());
+            assert!(frozen <= self.limit, "{frozen} frozen handlers");
+        }
+    }
+
+    /// Lets seconds pass in all processes, whose clocks go together.
+    fn seconds(&mut self, count: u64) {
+        for _ in 0..count {
+            for place in 0..self.processes.len() {
+                let frames = self.processes[place].wait(Duration::from_secs(1));
+                self.take(frames);
+            }
+        }
+    }
+
+    fn step(&mut self) {
+        let place = self.dice.roll(2) as usize;
+        let params = |call: u64| json!({"name": "t", "arguments": {"n": call}});
+        match self.dice.roll(20) {
+            0..2 => {
+                let call = self.sent.len() as u64;
+                self.send(place, call, &params(call), "alice", false);
+            }
+            2..13 if !self.rounds.is_empty() => {
+                // Mostly a new state.
+                let back = self.dice.roll(6).saturating_sub(3).min(self.rounds.len() as u64 - 1) as usize;
+                let (call, round) = self.rounds[self.rounds.len() - 1 - back].clone();
+                let (missing, wrong) = (self.dice.roll(6) == 0, self.dice.roll(12) == 0);
+                let answer = |name: &str, method: &str, params: &Value| match name {
+                    "left" if missing => None,
+                    "right" if wrong => Some(json!({"content": 7})),
+                    _ => agree(name, method, params),
+                };
+                let mut retried = retry(&params(call), &[round], answer);
+                let mischief = self.dice.roll(12);
+                let principal = if mischief == 0 { "bob" } else { "alice" };
+                if mischief == 1 {
+                    retried["arguments"]["n"] = json!(call + 1_000);
+                }
+                self.send(place, call, &retried, principal, mischief < 2);
+            }
+            13..15 => {
+                let open: Vec<_> = self.sent.keys().filter(|id| !self.responses.contains_key(id)).copied().collect();
+                let Some(id) = open.get(self.dice.roll(open.len().max(1) as u64) as usize).copied() else { return };
+                let sent = self.sent.get_mut(&id).unwrap();
+                sent.may_be_silent = true;
+                let process = &mut self.processes[sent.process];
+                let cancel =
+                    json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}).to_string();
+                let now = process.executor.now();
+                process.endpoint.handle_frame(cancel.into(), now).unwrap();
+                let frames = process.sent();
+                self.take(frames);
+            }
+            15 if self.dice.roll(3) == 0 => {
+                // A new process has the clock of the old one.
+                let now = self.processes[place].executor.now();
+                let new = self.process(place);
+                new.executor.advance_to(now);
+                let old = std::mem::replace(&mut self.processes[place], new);
+                self.sent.values_mut().filter(|sent| sent.process == place).for_each(|sent| sent.may_be_silent = true);
+                let Process { endpoint, executor } = old;
+                drop(endpoint);
+                executor.run_until_stalled();
+            }
+            16 if self.dice.roll(3) == 0 => self.seconds(61),
+            _ => {
+                let seconds = 1 + self.dice.roll(3);
+                self.seconds(seconds);
+            }
+        }
+    }
+
+    /// Checks everything once all handlers have ended. Returns the number of results, and of handlers that went on.
+    fn check(mut self) -> (usize, u64) {
+        self.seconds(130);
+        let mut results = 0;
+        let mut thawed = 0;
+        for process in &self.processes {
+            let (serves, frozen, counters) =
+                process.endpoint.shared().look(|state| (state.served_calls.len(), state.frozen.len(), state.counters));
+            assert_eq!((serves, frozen, counters.panics, counters.abandoned), (0, 0, 0, 0));
+            thawed += counters.thawed;
+        }
+        for (id, sent) in &self.sent {
+            let Some(response) = self.responses.get(id) else {
+                assert!(sent.may_be_silent, "request {id} has no response");
+                continue;
+            };
+            let result = &response["result"];
+            match (result["content"][0]["text"].as_str(), response["error"]["code"].as_i64()) {
+                (Some(text), None) if result["isError"] == true => assert!(text.starts_with("it is not known whether"), "{text}"),
+                (Some(text), None) => {
+                    results += 1;
+                    let n = sent.call;
+                    assert_eq!(text, format!("{n}: plain {n}, sealed {n}"));
+                }
+                (None, None) => assert_eq!(result["resultType"], "input_required"),
+                (_, code) => assert!(matches!(code, Some(-32602 | -32603)), "{response}"),
+            }
+        }
+        let seen = self.seen.lock().unwrap();
+        assert_eq!(seen.faults, [""; 0]);
+        assert!(seen.under_way.is_empty());
+        if self.store.is_some() {
+            let keys: BTreeSet<_> = seen.begun.iter().map(|(key, _)| key).collect();
+            assert_eq!(keys.len(), seen.begun.len(), "an effect ran twice, with a store");
+        }
+        (results, thawed)
+    }
+}
+
+#[test]
+fn random_callers_of_two_processes_never_mix_answers_and_run_each_effect_as_often_as_promised() {
+    let (mut results, mut thawed) = (0, 0);
+    for seed in 1..=60 {
+        let run = || {
+            let mut world = World::new(seed);
+            for _ in 0..80 {
+                world.step();
+            }
+            world.check()
+        };
+        let (done, went_on) = std::panic::catch_unwind(run).unwrap_or_else(|panic| {
+            println!("seed {seed}");
+            std::panic::resume_unwind(panic)
+        });
+        (results, thawed) = (results + done, thawed + went_on);
+    }
+    println!("{results} results, {thawed} handlers that went on");
+    assert!(results > 100 && thawed > 100, "{results} results, {thawed} handlers that went on");
+}
