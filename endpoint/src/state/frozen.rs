@@ -35,6 +35,14 @@ pub(crate) struct Freezing {
     pub(super) served: Arc<ServedCall>,
 }
 
+impl Freezing {
+    /// Drops the handler, outside of the lock, with the span of its call.
+    pub(super) fn discard(self) {
+        let _entered = self.served.span.enter();
+        drop_quietly(self.handler);
+    }
+}
+
 /// A frozen handler.
 pub(crate) struct FrozenHandler {
     pub(super) freezing: Freezing,
@@ -51,9 +59,7 @@ impl FrozenHandler {
 
     /// Drops the handler, outside of the lock, with the span of its call.
     pub(crate) fn discard(self) {
-        let Freezing { handler, served, .. } = self.freezing;
-        let _entered = served.span.enter();
-        drop_quietly(handler);
+        self.freezing.discard();
     }
 }
 

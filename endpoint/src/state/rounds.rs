@@ -137,14 +137,13 @@ impl ServedCall {
         waits: Option<Box<Waits>>,
         now: Instant,
     ) -> Unused {
+        if !self.has_ended_in_round() {
+            return Unused::Handler(Some((Box::new(freezing), waits)));
+        }
         let config = state.session.config();
         let (most, time) = (config.limits.frozen_handlers, config.timeouts.frozen);
         let alarm = state.alarms.set(now.saturating_add(time), Alarmed::Frozen(self.id));
         let handler = FrozenHandler { freezing, log, waits, alarm };
-        if !self.has_ended_in_round() {
-            let _ = state.alarms.clear(alarm);
-            return Unused::Frozen(Some(Box::new(handler)));
-        }
         state.counters.frozen = state.counters.frozen.saturating_add(1);
         let oldest = state.frozen.add(handler, most);
         if let Some(oldest) = &oldest {

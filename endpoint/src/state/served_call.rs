@@ -11,6 +11,7 @@ use std::task::Waker;
 
 use super::alarms::{AlarmKey, Alarmed};
 use super::diagnose::{self, Answered, Span};
+use super::frozen::Freezing;
 use super::rounds::AsksInRounds;
 use super::served_call_slot::{InputSlot, Waits};
 use super::{FrozenHandler, Shared, State};
@@ -363,16 +364,26 @@ impl ServedCall {
 /// What is left of a call that has ended, to be dropped outside of the lock.
 pub(super) enum Unused {
     Waits(#[expect(dead_code, reason = "its drop wakes tasks")] Option<Box<Waits>>),
+    /// A handler that is not frozen, since its request has not ended with a round.
+    Handler(Option<(Box<Freezing>, Option<Box<Waits>>)>),
     /// A frozen handler, for which there was no room any more.
     Frozen(Option<Box<FrozenHandler>>),
 }
 
 impl Drop for Unused {
     fn drop(&mut self) {
-        if let Self::Frozen(frozen) = self
-            && let Some(frozen) = frozen.take()
-        {
-            frozen.discard();
+        match self {
+            Self::Waits(_) => {}
+            Self::Handler(handler) => {
+                if let Some((freezing, _)) = handler.take() {
+                    freezing.discard();
+                }
+            }
+            Self::Frozen(frozen) => {
+                if let Some(frozen) = frozen.take() {
+                    frozen.discard();
+                }
+            }
         }
     }
 }

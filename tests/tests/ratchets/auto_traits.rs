@@ -54,7 +54,7 @@ mod protocol_core {
             CloseReason, Completion, CompletionOf, CompletionRequest, Config, Consent, Content, DepthInference, DepthPolicy,
             Elicit, Elicited, Event, ExchangeId, Full, Gone, Identity, InboundId, InputFailed, InputKey, InputMode, InputRound, Retry, json::read::Walk<'static>, Instant,
             Invalid, Invoke, InvokeError, Json, JsonError, Lane, Level, Limits, LogRecord, Logged, NoDefault, NotFound, NotLive,
-            Notice, Op, OpenUrl, OutboundId, Outcome, Page, PartialResult, SessionCredentials, PeerInfo, Progress, ProgressError,
+            Notice, Op, OpenUrl, OutboundId, Outcome, PendingInput, Page, PartialResult, SessionCredentials, PeerInfo, Progress, ProgressError,
             ProgressPolicy, PromptArgument, PromptInfo, Protocol, RateWindow, Received, Refused, Reply, ReplyKind,
             Reported, Request, ResourceInfo, ResourceTemplateInfo, Route, RouteKind, RpcError, Sample, Sampled,
             ServeOptions, Session, Stats, Text, Timeouts, TooManyAlarms, ToolInfo, ToolOutput, ToolResult, Transmit,
@@ -114,8 +114,8 @@ mod endpoint {
     asserted! {
         [T]
         shared: [
-            AskFailed, EffectKey, InputContext, Call, CallError, Cancellation, Canceller, Catalog, Cancelled, Context, Counters, CallOutcome, Endpoint, Extensions,
-            Peer, Principal, Prompt, PromptMessage, PromptOutput, Resource, ResourceContents, ResourceTemplate, ResourceUri,
+            AskFailed, EffectKey, InputContext, Call, CallError, Cancellation, Canceller, Catalog, Cancelled, Context, Counters, CallOutcome, Claim, Endpoint,
+            Extensions, Lease, MemoryOnceStore, Peer, Principal, Prompt, PromptMessage, PromptOutput, Resource, ResourceContents, ResourceTemplate, ResourceUri,
             SchemaInvalid, SchemaUnchecked, SealKeys, Service, Subrange, TimeoutError, Tool, ToolError, testing::Executor, testing::Pipe,
             testing::PipeBroken, testing::Rounds, testing::Run, testing::VirtualTimer
         ]

@@ -216,6 +216,32 @@ fn a_session_that_ends_drops_its_frozen_handlers_and_does_not_wait_for_them() {
     }
 }
 
+/// The call ends with an error instead of the round, so its handler does not go on.
+#[test]
+fn a_handler_whose_round_cannot_be_sent_is_dropped_and_not_frozen() {
+    struct Notes(Arc<Mutex<Vec<bool>>>, Context);
+    impl Drop for Notes {
+        fn drop(&mut self) {
+            self.0.lock().unwrap().push(self.1.will_run_again());
+        }
+    }
+    let noted: Arc<Mutex<Vec<bool>>> = Arc::default();
+    let notes = Arc::clone(&noted);
+    let tool = Tool::new("t", move |context: Context, (): ()| {
+        let notes = Notes(Arc::clone(&notes), context.clone());
+        async move {
+            let _notes = notes;
+            Ok(context.sample(Sample::new("x".repeat(5_000))).await?.text)
+        }
+    });
+    let service = plain(tool).configure(|config: &mut Config| config.limits.frame_bytes = 4096);
+    let mut process = Process::keeping(service, 8);
+    let frames = process.request(1, "tools/call", &json!({"name": "t"}));
+    assert!(response(&frames)["error"]["message"].as_str().unwrap().contains("cannot be sent"), "{frames:?}");
+    assert_eq!((process.frozen(), process.serves()), ((0, 0, 0), 0));
+    assert_eq!(*noted.lock().unwrap(), [false], "its end is the end of the call");
+}
+
 /// What a handler sees of its caller.
 fn seen(context: &Context) -> String {
     let caller: &Caller = context.caller();

@@ -72,7 +72,8 @@ fn script(process: usize, seen: &Arc<Mutex<Seen>>) -> Tool {
             let paid: String = context.once("plain", pay("plain")).await?;
             let ((one, a), (other, b)) = (ask("left"), ask("right"));
             let (a, b) = join(a.key("left"), b.key("right")).await;
-            (check(&one, &a?.text), check(&other, &b?.text));
+            check(&one, &a?.text);
+            check(&other, &b?.text);
             context.checkpoint(&json!({"processed": 1}));
             let sealed: String = context.once_sealed("sealed", pay("sealed")).await?;
             let (expected, last) = ask("last");
