@@ -16,7 +16,7 @@ use crate::client::{Client, InputContext, answer, serve};
 use crate::context::Context;
 use crate::extensions::Extensions;
 use crate::peer::Peer;
-use crate::rounds::Digest;
+use crate::rounds::StateId;
 use crate::service::{Service, Start};
 use crate::state::diagnose::{self, Note};
 use crate::state::{
@@ -399,8 +399,8 @@ impl Endpoint {
     }
 }
 
-/// Begins a handler, or lets the one go on in its place that is frozen for the state of the digest `frozen`.
-fn begin(runtime: &dyn Runtime, service: &Service, served: Arc<ServedCall>, request: Request, frozen: Option<Digest>) {
+/// Begins a handler, or lets the one go on in its place that is frozen for the state `frozen`.
+fn begin(runtime: &dyn Runtime, service: &Service, served: Arc<ServedCall>, request: Request, frozen: Option<StateId>) {
     let start = service.start(&served, request);
     // The handler that the request would start is not begun if a frozen one goes on in its place.
     if let Start::Handler(_) | Start::Inline(..) = start

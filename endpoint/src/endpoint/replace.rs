@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::{Work, begin};
-use crate::rounds::Digest;
+use crate::rounds::StateId;
 use crate::service::Service;
 use crate::state::{EffectWait, ServedCall, State};
 use engine::{BoxFuture, End, TaskOwner as _};
@@ -22,12 +22,12 @@ use protocol_core::dialect::Request;
 use protocol_core::session::CancelReason;
 use protocol_core::time::Instant;
 
-/// A handler that has not begun, with its request and the digest of the state of a frozen handler that may go on in its place.
+/// A handler that has not begun, with its request and the state of a frozen handler that may go on in its place.
 pub(super) struct Beginning {
     pub(super) service: Arc<Service>,
     pub(super) served: Arc<ServedCall>,
     pub(super) request: Request,
-    pub(super) frozen: Option<Digest>,
+    pub(super) frozen: Option<StateId>,
 }
 
 /// Begins a run once the effects of the runs that it replaces have ended.
@@ -70,11 +70,11 @@ impl Drop for Successor {
 
 impl State {
     /// Cancels all other runs of the call for which `served` is the newest request, and drops their frozen handlers, except that for the state
-    /// of the digest `frozen`. Returns the runs with an effect under way.
+    /// `frozen`. Returns the runs with an effect under way.
     pub(super) fn replace_older(
         &mut self,
         served: &ServedCall,
-        frozen: Option<&Digest>,
+        frozen: Option<&StateId>,
         now: Instant,
         work: &mut VecDeque<Work>,
     ) -> Vec<Arc<ServedCall>> {

@@ -20,7 +20,7 @@ mod seal;
 
 pub(crate) use effect_mark::{EffectMark, is_in_effect};
 pub use seal::SealKeys;
-pub(crate) use seal::{Digest, Sealer, digest, encode};
+pub(crate) use seal::{Digest, Sealer, StateId, digest, encode};
 
 use core::time::Duration;
 
@@ -66,8 +66,8 @@ pub(crate) struct RoundLog {
     wants_round: bool,
     /// The run has ended: nothing is added to the log any more.
     has_ended: bool,
-    /// The digest of the state and the answers of its request; `None` for a first request.
-    request: Option<Digest>,
+    /// The state and the answers of its request; `None` for a first request.
+    request: Option<(StateId, Vec<Option<Json>>)>,
     /// A newer run of the call for a request with the same state and answers.
     heir: Option<InboundId>,
     /// The error that ends the call instead of a round.
@@ -266,8 +266,8 @@ impl RoundLog {
             }
         }
         let (used_answers, used_effects) = (vec![false; past.answers.len()], vec![false; past.effects.len()]);
-        let given = past.answers.iter().flat_map(|answer| answer.answer.as_ref().map(Json::as_bytes));
-        let request = Some(digest(retry.state().map(|state| state.as_bytes()).into_iter().chain(given)));
+        let given = past.answers.iter().map(|answer| answer.answer.clone()).collect();
+        let request = retry.state().and_then(|state| StateId::of(state)).map(|state| (state, given));
         Some(Self { past, used_answers, used_effects, request, ..Self::default() })
     }
 

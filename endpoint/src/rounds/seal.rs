@@ -22,6 +22,20 @@ pub(crate) const fn sealed_length(length: usize) -> usize {
     bytes.saturating_mul(4).div_ceil(3)
 }
 
+/// Identifies a state that was sealed: the most of its random number, as text. No other text that opens has the same, since a random number is
+/// used once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StateId([u8; 32]);
+
+impl StateId {
+    /// The id of a state. It means nothing unless the state opens. `None` if the text is too short to open.
+    pub(crate) fn of(state: &str) -> Option<Self> {
+        /// The characters before, which contain the format and the id of the key.
+        const BEFORE: usize = (1 + KEY_ID) * 4 / 3 + 1;
+        state.as_bytes().get(BEFORE..)?.first_chunk().map(|id| Self(*id))
+    }
+}
+
 /// A digest of 32 bytes.
 pub(crate) type Digest = [u8; 32];
 
@@ -260,6 +274,9 @@ mod tests {
         let (one, other) = (Sealer::default(), Sealer::default());
         assert!(one.is_able(&*runtime));
         let first = one.seal(b"state", &bound, &*runtime).unwrap();
+        assert_eq!(StateId::of(&first), StateId::of(&first));
+        assert_ne!(StateId::of(&first), StateId::of(&one.seal(b"state", &bound, &*runtime).unwrap()));
+        assert_eq!(StateId::of(&first[..38]), None);
         for length in 0..10 {
             assert_eq!(one.seal(&vec![0; length], &bound, &*runtime).unwrap().len(), sealed_length(length));
         }

@@ -20,15 +20,15 @@ use std::sync::{Arc, Mutex};
 use super::ServedCall;
 use super::alarms::AlarmKey;
 use super::served_call_slot::Waits;
-use crate::rounds::{Digest, RoundLog};
+use crate::rounds::{RoundLog, StateId};
 use engine::{BoxFuture, drop_quietly};
 use protocol_core::dialect::Reply;
 use protocol_core::session::InboundId;
 
 /// A handler whose request ends with a round.
 pub(crate) struct Freezing {
-    /// The digest of the sealed state.
-    pub(super) state: Digest,
+    /// The sealed state.
+    pub(super) state: StateId,
     /// Never locked: the mutex makes the future `Sync`.
     pub(super) handler: Mutex<BoxFuture<'static, Reply>>,
     /// The inbound call whose request ends.
@@ -74,8 +74,8 @@ impl FrozenHandlers {
         if self.0.len() > most { self.0.pop_front() } else { None }
     }
 
-    /// Removes the handler whose request has ended with a state of this digest.
-    pub(super) fn take(&mut self, state: &Digest) -> Option<Box<FrozenHandler>> {
+    /// Removes the handler whose request has ended with this state.
+    pub(super) fn take(&mut self, state: &StateId) -> Option<Box<FrozenHandler>> {
         let at = self.0.iter().position(|frozen| frozen.freezing.state == *state)?;
         self.0.remove(at)
     }
@@ -86,8 +86,8 @@ impl FrozenHandlers {
         self.0.remove(at)
     }
 
-    /// Removes a handler of the call of `log`, but not that for the state of this digest.
-    pub(crate) fn take_other(&mut self, log: &RoundLog, state: Option<&Digest>) -> Option<Box<FrozenHandler>> {
+    /// Removes a handler of the call of `log`, but not that for this state.
+    pub(crate) fn take_other(&mut self, log: &RoundLog, state: Option<&StateId>) -> Option<Box<FrozenHandler>> {
         let at = self.0.iter().position(|frozen| {
             let is_kept = state.is_some_and(|state| frozen.freezing.state == *state);
             !is_kept && frozen.log.is_of_the_call_of(log)

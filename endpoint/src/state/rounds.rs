@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::extensions::Principal;
 use crate::once_store::OnceStore;
 use crate::rounds::{
-    AskPlace, AskStep, Asking, Digest, EffectStep, LONGEST_STATE, Outcome, RoundEnd, RoundLog, RunEnd, bound_to, digest,
+    AskPlace, AskStep, Asking, Digest, EffectStep, LONGEST_STATE, Outcome, RoundEnd, RoundLog, RunEnd, StateId, bound_to, digest,
     not_accepted,
 };
 use engine::{BoxFuture, wake_all};
@@ -88,11 +88,11 @@ impl ServedCall {
         self.repeats_report(state) && log.is_some_and(|log| log.partial().is_some())
     }
 
-    /// Opens the log of a retry, before its handler starts. Returns the digest of the state, if a frozen handler may wait for it.
+    /// Opens the log of a retry, before its handler starts. Returns the id of the state, if a frozen handler may wait for it.
     ///
     /// # Errors
     /// The error to reply with, if the state does not open. The handler must not run then.
-    pub(crate) fn resume(&self, retry: &Retry) -> Result<Option<Digest>, RpcError> {
+    pub(crate) fn resume(&self, retry: &Retry) -> Result<Option<StateId>, RpcError> {
         // Without a state, the answers belong to no round of this service, and the call starts from the beginning.
         let Some(state) = retry.state() else { return Ok(None) };
         if state.len() > LONGEST_STATE {
@@ -114,12 +114,12 @@ impl ServedCall {
         });
         // It fails if the call was cancelled meanwhile. Then it makes no input request, and its depth does not matter.
         let _ = self.configure(ServeOptions::default().with_depth(depth));
-        Ok(self.may_freeze().then(|| digest_of(state)))
+        Ok(StateId::of(state).filter(|_| self.may_freeze()))
     }
 
     /// Keeps the handler until its request has ended with `round`.
     pub(super) fn freeze(self: &Arc<Self>, round: &InputRound, handler: BoxFuture<'static, Reply>) {
-        let Some(state) = round.state().map(|state| digest_of(state)) else { return };
+        let Some(state) = round.state().and_then(|state| StateId::of(state)) else { return };
         let freezing = Some(Box::new(Freezing { state, handler: handler.into(), served: Arc::clone(self) }));
         let unused = self.shared.look(|state| match state.served_calls.get_mut(&self.id) {
             Some(slot) => core::mem::replace(&mut slot.freezing, freezing),
@@ -152,11 +152,11 @@ impl ServedCall {
         Unused::Frozen(oldest)
     }
 
-    /// Returns the handler that was frozen when its request ended with the state of this digest, to go on for this call. `None` if there is
+    /// Returns the handler that was frozen when its request ended with this state, to go on for this call. `None` if there is
     /// none, or if an answer is missing or has the wrong shape: then the handler has to run again.
-    pub(crate) fn thaw(self: &Arc<Self>, state_digest: &Digest) -> Option<BoxFuture<'static, Reply>> {
+    pub(crate) fn thaw(self: &Arc<Self>, id: &StateId) -> Option<BoxFuture<'static, Reply>> {
         let found = self.shared.look(|state| {
-            let mut frozen = state.frozen.take(state_digest)?;
+            let mut frozen = state.frozen.take(id)?;
             let _ = state.alarms.clear(frozen.alarm);
             let Some(slot) = state.served_calls.get_mut(&self.id) else { return Some(Err(frozen)) };
             if !slot.rounds.as_mut().is_some_and(|log| log.thaw(&mut frozen.log)) {
@@ -356,11 +356,6 @@ impl ServedCall {
         let mut invocation = [0; 16];
         self.shared.runtime().fill_random(&mut invocation).ok().map(|()| invocation)
     }
-}
-
-/// The digest of a sealed state.
-fn digest_of(state: &str) -> Digest {
-    digest([state.as_bytes()])
 }
 
 /// The step that follows an input request in a round.
