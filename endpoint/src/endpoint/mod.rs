@@ -663,10 +663,12 @@ impl State {
                 let mode = self.session.input_mode(id);
                 let in_rounds =
                     self.round_kit.is_some() && mode.map_or_else(|_| caller.is_stateless(), |mode| mode == InputMode::Rounds);
-                // A transport with several lanes drops the session of a stateless request after its response.
-                let may_freeze = self.session.config().limits.frozen_handlers > 0
-                    && self.session.lane(id).is_none_or(|lane| lane == Lane::CHANNEL);
-                let in_rounds = in_rounds.then(|| AsksInRounds { request: request.clone(), may_freeze });
+                let in_rounds = in_rounds.then(|| {
+                    // A transport with several lanes drops the session of a stateless request after its response.
+                    let may_freeze = self.session.config().limits.frozen_handlers > 0
+                        && self.session.lane(id).is_none_or(|lane| lane == Lane::CHANNEL);
+                    AsksInRounds { request: request.clone(), may_freeze }
+                });
                 let served = Arc::new(ServedCall::new(Arc::clone(shared), id, depth, observed, caller, extensions, in_rounds));
                 self.served_calls.insert(id, ServedCallSlot::new(Arc::clone(&served)));
                 work.push_back(Work::Serve(served, request));
