@@ -1,20 +1,20 @@
 //! A session whose methods, frames and events are all judged, and optionally compared with a model.
 
-use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use bytes::Bytes;
 use protocol_core::drive::Machine;
 use protocol_core::mcp::{Era, Side};
+use protocol_core::tesseron::Welcome;
 use protocol_core::{
-    AlarmId, Answer, Ask, AskError, Capabilities, CheckpointError, Close, Config, Event, ExchangeId, Full, Gone, Identity,
-    InboundId, InputKey, Instant, Invoke, InvokeError, Json, Lane, LogRecord, Logged, NotLive, Notice, Op, OutboundId, Progress,
-    ProgressError, Protocol, Received, Refused, Reply, Reported, ServeOptions, Session, SubscriptionFilter, TooManyAlarms,
-    Transmit, TransportEnd, Violation,
+    AlarmId, Answer, Ask, AskError, Capabilities, CheckpointError, Close, Config, Event, ExchangeId, FrameSink, Full, Gone,
+    Identity, InboundId, InputKey, InputMode, InputRound, Instant, Invoke, InvokeError, Json, Lane, LogRecord, Logged, NotLive,
+    Notice, Op, OutboundId, PeerInfo, Progress, ProgressError, Protocol, Received, Refused, Reply, Reported, RpcError,
+    ServeOptions, Session, Stats, SubscriptionFilter, TooManyAlarms, Transmit, TransportEnd, Violation,
 };
 
 use crate::coverage::Coverage;
@@ -33,6 +33,11 @@ pub(crate) struct Shared {
     pub(crate) altered: bool,
     /// Frames were duplicated, reordered, lost or injected. Then rules may seem to be broken although both ends keep them.
     pub(crate) unfaithful: bool,
+}
+
+/// A panic is the objection of a judge, and leaves the frames as they are.
+pub(crate) fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Ids that the application at one end knows, from which operations choose.
@@ -62,9 +67,6 @@ pub const ODD_RESULT: &str = r#"{"content":[ ],"odd":{ "n" : 1.50e+3, "u":"\u00e
 
 /// A session that is judged at its boundary: a stand-in for [`Session`] with the same methods.
 ///
-/// Neither `Send` nor `Sync`, like a [`World`](crate::World) and a [`FarEnd`](crate::FarEnd), since the two ends of a world share the
-/// frames between them.
-///
 /// A loop that names the type of its session only once can be tested with this type: `type Session = testkit::Watched;` under `cfg(test)`.
 ///
 /// # Panics
@@ -90,7 +92,7 @@ pub struct Watched<S = Session> {
     /// Ids that the application knows.
     pub known: Known,
     trace: Option<Vec<String>>,
-    shared: Option<Rc<RefCell<Shared>>>,
+    shared: Option<Arc<Mutex<Shared>>>,
     probes: bool,
     now: Instant,
 }
@@ -99,12 +101,12 @@ impl<S: Subject> Watched<S> {
     /// Watches a session that began at `now`.
     #[must_use]
     pub fn new(subject: S, now: Instant) -> Self {
-        let (judge, known) = (Judge::new(), Known::default());
+        let (judge, known) = (Judge::of(subject.session().config()), Known::default());
         Self { subject, model: None, judge, known, trace: Some(Vec::new()), shared: None, probes: false, now }
     }
 
     /// Watches one end of a world, and compares it with a model.
-    pub(crate) fn predicted(subject: S, now: Instant, shared: Option<Rc<RefCell<Shared>>>) -> Self {
+    pub(crate) fn predicted(subject: S, now: Instant, shared: Option<Arc<Mutex<Shared>>>) -> Self {
         let config: &Config = subject.session().config();
         let model = Some(Box::new(Model::new(config, now.as_micros())));
         let watched = Self { model, shared, ..Self::new(subject, now) };
@@ -125,6 +127,11 @@ impl<S: Subject> Watched<S> {
     /// The session, or the wrapper around it.
     pub fn subject(&self) -> &S {
         &self.subject
+    }
+
+    /// Ends the watch. Returns the session, or the wrapper around it.
+    pub fn into_subject(self) -> S {
+        self.subject
     }
 
     /// The judge of the session.
@@ -395,6 +402,25 @@ impl<S: Subject> Watched<S> {
         done
     }
 
+    /// [`Session::finish_round`]. Nothing is predicted after it.
+    ///
+    /// # Errors
+    /// As there.
+    #[track_caller]
+    pub fn finish_round(&mut self, id: InboundId, round: InputRound, now: Instant) -> Result<(), AskError> {
+        self.model = None;
+        let reply = Reply::Input(Box::new(round.clone()));
+        let run = |subject: &mut S| subject.session_mut().finish_round(id, round, now);
+        let done = self.verb(now, "finish_round", run, answered, |_| unreachable!("nothing is predicted"));
+        if done.is_ok() {
+            self.see(&Fact::Responded { id, reply: &reply, accepted: true });
+            self.known.serves.retain(|open| *open != id);
+            self.known.gone.1 = Some(id);
+        }
+        self.after();
+        done
+    }
+
     /// [`Session::log`].
     ///
     /// # Errors
@@ -516,6 +542,19 @@ impl<S: Subject> Watched<S> {
         done
     }
 
+    /// [`Session::welcome`]. Nothing is predicted after it.
+    ///
+    /// # Errors
+    /// As there.
+    #[track_caller]
+    pub fn welcome(&mut self, answer: Result<Welcome, RpcError>, now: Instant) -> Result<(), NotLive> {
+        self.model = None;
+        let run = |subject: &mut S| subject.session_mut().welcome(answer, now);
+        let done = self.verb(now, "welcome", run, answered, |_| unreachable!("nothing is predicted"));
+        self.after();
+        done
+    }
+
     // ---- Lanes ----
 
     /// [`Session::set_writable`].
@@ -627,12 +666,42 @@ impl<S: Subject> Watched<S> {
     /// As there.
     #[track_caller]
     pub fn handle_frame(&mut self, frame: Bytes, lane: Lane, now: Instant) -> Result<Received, Full> {
+        self.take_frame(frame, lane, now, |subject, frame| subject.handle_frame(frame, lane, now))
+    }
+
+    /// [`Session::handle_frame_within`]. Nothing is predicted after a frame of an exchange.
+    ///
+    /// # Errors
+    /// As there.
+    #[track_caller]
+    pub fn handle_frame_within(
+        &mut self,
+        frame: Bytes,
+        lane: Lane,
+        exchange: Option<ExchangeId>,
+        now: Instant,
+    ) -> Result<Received, Full> {
+        if exchange.is_none() {
+            return self.handle_frame(frame, lane, now);
+        }
+        self.model = None;
+        self.take_frame(frame, lane, now, |subject, frame| subject.session_mut().handle_frame_within(frame, lane, exchange, now))
+    }
+
+    #[track_caller]
+    fn take_frame(
+        &mut self,
+        frame: Bytes,
+        lane: Lane,
+        now: Instant,
+        take: impl FnOnce(&mut S, Bytes) -> Result<Received, Full>,
+    ) -> Result<Received, Full> {
         let session = self.subject.session();
         let (wanted, closed, before) = (session.wants_input(lane), session.is_closed(), self.subject.stats());
         let copy = frame.clone();
         let is_given_up = lane != Lane::CHANNEL && !self.is_open(lane) && self.is_given_up(lane);
         if let Some(shared) = &self.shared {
-            let mut shared = shared.borrow_mut();
+            let mut shared = lock(shared);
             shared.altered |= !shared.sent.contains(&copy);
             if shared.altered {
                 self.model = None;
@@ -640,7 +709,7 @@ impl<S: Subject> Watched<S> {
             }
         }
         self.now = self.now.max(now);
-        let received = match self.run("handle_frame", |subject| subject.handle_frame(frame, lane, now)) {
+        let received = match self.run("handle_frame", |subject| take(subject, frame)) {
             Ok(received) => received,
             Err(full) => {
                 assert!(!wanted && full.0 == copy, "a frame was refused although input was wanted");
@@ -674,7 +743,7 @@ impl<S: Subject> Watched<S> {
     /// Passes a frame to the session that the other end has not sent, as if it had sent it.
     pub(crate) fn handle_injected(&mut self, frame: Bytes, lane: Lane, now: Instant) {
         if let Some(shared) = &self.shared {
-            shared.borrow_mut().sent.insert(frame.clone());
+            lock(shared).sent.insert(frame.clone());
         }
         self.handle_frame(frame, lane, now).expect("input is wanted");
     }
@@ -690,7 +759,7 @@ impl<S: Subject> Watched<S> {
             let (text, lane) = (String::from_utf8_lossy(&out.frame), out.route.lane);
             self.note(|| if lane == Lane::CHANNEL { format!("> {text}") } else { format!("> by {lane} {text}") });
             if let Some(shared) = &self.shared {
-                shared.borrow_mut().sent.insert(out.frame.clone());
+                lock(shared).sent.insert(out.frame.clone());
             }
             self.see(&Fact::Sent { transmit: out, max_depth });
         }
@@ -705,6 +774,17 @@ impl<S: Subject> Watched<S> {
         out
     }
 
+    /// [`Session::poll_transmits`]. The frames of other lanes are taken, too.
+    #[track_caller]
+    pub fn poll_transmits(&mut self, into: &mut impl FrameSink) -> bool {
+        into.fill(|into| self.poll_transmit().map(|out| into.push(out.frame)).is_some())
+    }
+
+    /// [`Session::release_memory`].
+    pub fn release_memory(&mut self) {
+        self.subject.session_mut().release_memory();
+    }
+
     /// [`Session::poll_event`].
     #[track_caller]
     pub fn poll_event(&mut self) -> Option<Event> {
@@ -717,7 +797,7 @@ impl<S: Subject> Watched<S> {
         }
         if let Some(event) = &event {
             if let Some(shared) = &self.shared {
-                let shared = shared.borrow();
+                let shared = lock(shared);
                 // A cancelled handler counts in the limit of the callee after its call has left that of the caller. A ping is unanswered, and
                 // a subscription unacknowledged, if the link is stopped or has ended.
                 let is_fault = !matches!(
@@ -741,6 +821,9 @@ impl<S: Subject> Watched<S> {
             if let Event::LaneClosed { lane, .. } = event {
                 self.see(&Fact::LaneLost { lane: *lane });
             }
+            if let Event::Violation(rule) = event {
+                assert!(self.subject.stats().violations(*rule) > 0, "a violation is told and not counted: {rule}");
+            }
             self.learn(event);
         }
         self.after();
@@ -757,6 +840,8 @@ impl<S: Subject> Watched<S> {
         self.subject.session().wants_input(lane)
     }
 
+    // ---- State ----
+
     /// [`Session::is_ready`].
     pub fn is_ready(&self) -> bool {
         self.subject.session().is_ready()
@@ -765,6 +850,67 @@ impl<S: Subject> Watched<S> {
     /// [`Session::is_closed`].
     pub fn is_closed(&self) -> bool {
         self.subject.session().is_closed()
+    }
+
+    /// [`Session::era`].
+    pub fn era(&self) -> Option<Era> {
+        self.subject.session().era()
+    }
+
+    /// [`Session::peer`].
+    pub fn peer(&self) -> Option<&PeerInfo> {
+        self.subject.session().peer()
+    }
+
+    /// [`Session::config`].
+    pub fn config(&self) -> &Config {
+        self.subject.session().config()
+    }
+
+    /// [`Session::stats`].
+    pub fn stats(&self) -> Stats {
+        self.subject.stats()
+    }
+
+    /// [`Session::time`].
+    pub fn time(&self) -> Instant {
+        self.subject.session().time()
+    }
+
+    /// [`Session::lane`].
+    pub fn lane(&self, id: InboundId) -> Option<Lane> {
+        self.subject.session().lane(id)
+    }
+
+    /// [`Session::has_calls`].
+    pub fn has_calls(&self) -> bool {
+        self.subject.session().has_calls()
+    }
+
+    /// [`Session::unread_events`].
+    pub fn unread_events(&self) -> usize {
+        self.subject.session().unread_events()
+    }
+
+    /// [`Session::replies_owed`].
+    pub fn replies_owed(&self, lane: Lane) -> usize {
+        self.subject.session().replies_owed(lane)
+    }
+
+    /// [`Session::input_mode`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn input_mode(&self, id: InboundId) -> Result<InputMode, NotLive> {
+        self.subject.session().input_mode(id)
+    }
+
+    /// [`Session::check_round_input`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check_round_input(&self, id: InboundId, ask: &Ask) -> Result<u8, AskError> {
+        self.subject.session().check_round_input(id, ask)
     }
 
     fn learn(&mut self, event: &Event) {

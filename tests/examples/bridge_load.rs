@@ -232,8 +232,8 @@ trait Crowd {
 
 /// As many bare sessions as a bridge has, with the least code between them: an update of one session is reported by another one.
 struct Loose {
-    agent: Scripted,
-    apps: Vec<Scripted>,
+    agent: Session,
+    apps: Vec<Session>,
     calls: BTreeMap<(usize, OutboundId), InboundId>,
 }
 
@@ -242,8 +242,9 @@ impl Loose {
         let mut config = server_config();
         config.limits.in_flight = APPS * CALLS + 16;
         config.progress.repeat_value_for_message = true;
-        let apps = (0..apps).map(|_| Scripted::gateway(gateway_config())).collect();
-        Self { agent: Scripted::server(config), apps, calls: BTreeMap::new() }
+        // A judge would take more time than the sessions.
+        let apps = (0..apps).map(|_| Scripted::gateway(gateway_config()).session.into_subject()).collect();
+        Self { agent: Scripted::server(config).session.into_subject(), apps, calls: BTreeMap::new() }
     }
 
     fn call(&mut self, calls: usize) -> Vec<(usize, Invoked)> {
@@ -251,12 +252,16 @@ impl Loose {
         for number in 0..calls {
             for app in 0..self.apps.len() {
                 let id = (number * self.apps.len() + app + 1).to_string();
-                self.agent.frame(&call_tool(&id, &format!("app{app}__t"), r#"{"cents":4200}"#, Some(&id)));
-                let inbound = self.agent.request();
+                let frame = call_tool(&id, &format!("app{app}__t"), r#"{"cents":4200}"#, Some(&id));
+                self.agent.handle_frame(frame.into(), Lane::CHANNEL, Instant::ZERO).expect("there is room");
+                let Some(Event::Request { id: inbound, .. }) = self.agent.poll_event() else { panic!("a request") };
                 let params = Json::parse(r#"{"name":"t","arguments":{"cents":4200}}"#).expect("JSON");
-                let outbound = self.apps[app].invoke(Invoke::new(Op::CallTool, params));
+                let outbound =
+                    self.apps[app].invoke(Invoke::new(Op::CallTool, params), Instant::ZERO).expect("the call is accepted");
                 self.calls.insert((app, outbound), inbound);
-                made.push((app, Invoked::read(&self.apps[app].sent()[0]).expect("an invocation")));
+                let out = self.apps[app].poll_transmit().expect("an invocation");
+                let text = std::str::from_utf8(&out.frame).expect("UTF-8");
+                made.push((app, Invoked::read(text).expect("an invocation")));
             }
         }
         made
@@ -265,13 +270,13 @@ impl Loose {
 
 impl Crowd for Loose {
     fn pass(&mut self, app: usize, frame: Bytes) -> Option<Bytes> {
-        let session = &mut self.apps[app].session;
+        let session = &mut self.apps[app];
         session.handle_frame(frame, Lane::CHANNEL, Instant::ZERO).expect("there is room");
         let Some(Event::Progress { id, mut progress }) = session.poll_event() else { return None };
         progress.total = Some(100.0);
         let inbound = self.calls[&(app, id)];
-        self.agent.session.progress(inbound, progress, Instant::ZERO).expect("it makes sense");
-        self.agent.session.poll_transmit().map(|out| out.frame)
+        self.agent.progress(inbound, progress, Instant::ZERO).expect("it makes sense");
+        self.agent.poll_transmit().map(|out| out.frame)
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use protocol_core::tesseron::App;
-use protocol_core::{Config, Identity, Instant, Invoke, Op, RateWindow, Session, Stats, TransportEnd};
+use protocol_core::{Config, Identity, Instant, Invoke, Op, RateWindow, Stats, TransportEnd};
 use serde_json::Value;
 use tesseron::bridge::{Bridge, BridgeConfig, BridgeEvent, ClaimId, Leg};
 use tesseron::claims::{AppId, BoundDial, ChannelId, ClaimCode, OpenRefused, ResumeToken, SessionId};
@@ -420,7 +420,7 @@ impl Rig {
     /// Adds an app at the far end of an open channel. Without a configuration the test sends its frames.
     pub fn seat(&mut self, channel: ChannelId, config: Option<Config>) -> usize {
         let now = self.now;
-        let end = config.map(|config| Box::new(Scripted { session: Session::new(config, now), now }));
+        let end = config.map(|config| Box::new(Scripted::since(config, now)));
         let peer = Peer { end, ..Peer::default() };
         self.apps.push(ConnectedApp { channel, code: None, gone: false, peer });
         self.deliver();

@@ -57,8 +57,16 @@ fn done_once(ledger: &Ledger, fact: &Fact<'_>, _: Option<&Read<'_>>) -> Checked 
     match event {
         Event::Done { id, .. } => must(ledger.calls.contains_key(&number(id)), || format!("done twice, or never begun: {event:?}")),
         Event::Progress { id, .. } => must(ledger.calls.contains_key(&number(id)), || format!("progress after the end: {event:?}")),
+        Event::InputRequested { key, parent, .. } => {
+            let is_new = !ledger.peer_input_requests.contains_key(&number(key));
+            let is_of_call = parent.is_none_or(|id| ledger.calls.contains_key(&number(id)));
+            must(is_new && is_of_call, || format!("an input request that is open already, or whose call is over: {event:?}"))
+        }
+        Event::InputGone { key } => {
+            must(ledger.peer_input_requests.contains_key(&number(key)), || format!("no such input request is open: {event:?}"))
+        }
         Event::Input { id, key, .. } => {
-            let asker = ledger.input_requests.get(&number(key)).map(|input| input.asker);
+            let asker = ledger.input_request(number(key)).map(|input| input.asker);
             must(asker == Some(number(id)), || format!("the answer to an input request that is not open: {event:?}"))
         }
         Event::Closed(_) => must(ledger.calls.is_empty(), || format!("never done: {:?}", ledger.calls.keys())),
@@ -73,8 +81,11 @@ fn one_response(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Ch
             let Some(Read { text, value }) = read else { return Ok(()) };
             match (value["method"].as_str(), value.get("id")) {
                 (Some(_), Some(id)) => {
-                    let is_new = id.as_u64().is_none_or(|id| !ledger.requests.all.contains(&id));
-                    must(is_new, || format!("an id was used twice: {text}"))
+                    let Some(id) = id.as_u64() else { return Ok(()) };
+                    must(!ledger.requests.all.contains(&id), || format!("an id was used twice: {text}"))?;
+                    let within = ledger.requests.within.get(&id).filter(|(_, wire)| !wire.is_empty());
+                    let is_open = within.is_none_or(|(lane, wire)| ledger.pending_of(*lane, wire).is_some());
+                    must(is_open, || format!("an input request after the end of the request that it belongs to: {text}"))
                 }
                 (Some(method), None) if CANCELS.contains(&method) => {
                     let id = cancelled_request(&value["params"]).filter(|id| ledger.requests.all.contains(id));
@@ -105,6 +116,11 @@ fn one_response(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Ch
 
 /// G3.
 fn progress_rises(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Checked {
+    if let Fact::Polled { event: event @ Event::Progress { id, progress }, .. } = fact
+        && let (Some(call), Some(value)) = (ledger.calls.get(&number(id)), progress.value)
+    {
+        return must(call.last.is_none_or(|last| value > f64::from_bits(last)), || format!("not above the last value: {event:?}"));
+    }
     let (Fact::Sent { transmit, .. }, Some(Read { text, value })) = (fact, read) else { return Ok(()) };
     let (Some(method), None) = (value["method"].as_str().filter(|method| PROGRESS.contains(method)), value.get("id")) else {
         return Ok(());
@@ -117,8 +133,11 @@ fn progress_rises(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> 
         return must(ledger.missed, || format!("progress before its request or after its end: {text}"));
     };
     let Some(value) = value else { return must(is_percent, || format!("progress without a value: {text}")) };
-    let rises = ledger.pending[at].last.is_none_or(|last| value > f64::from_bits(last));
-    must(ledger.altered || rises, || format!("not above the last value: {text}"))
+    let repeats = ledger.terms.repeats_values && params.get("message").is_some();
+    let rises = |last| value > f64::from_bits(last) || (repeats && value == f64::from_bits(last));
+    let rises = ledger.pending[at].last.is_none_or(rises);
+    let is_shared = || ledger.pending.iter().filter(|pending| pending.token.as_ref() == Some(&token)).nth(1).is_some();
+    must(rises || (ledger.altered && is_shared()), || format!("not above the last value: {text}"))
 }
 
 /// G4.
@@ -133,8 +152,16 @@ fn silent_after_closed(ledger: &Ledger, fact: &Fact<'_>, _: Option<&Read<'_>>) -
 }
 
 /// G5.
-fn bounded(_: &Ledger, fact: &Fact<'_>, _: Option<&Read<'_>>) -> Checked {
+fn bounded(ledger: &Ledger, fact: &Fact<'_>, _: Option<&Read<'_>>) -> Checked {
+    if let (Fact::Sent { transmit, .. }, Some(limit)) = (fact, ledger.frame_bytes.0) {
+        // A refusal has a fixed length, which may exceed a tiny limit.
+        let length = transmit.frame.len();
+        return must(length <= limit.max(512), || format!("a frame of {length} bytes, and the limit is {limit}"));
+    }
     let Fact::Returned { stats, limits, .. } = fact else { return Ok(()) };
+    // Each message of a batch may cause two events. The ends of calls and input requests of both directions may come on top of the limit.
+    let most = limits.events + 2 * limits.batch + 8 * limits.in_flight + limits.alarms + 16;
+    must(ledger.in_a_row.0 <= most, || format!("{} events are polled in a row, and the limit is {most}", ledger.in_a_row.0))?;
     let calls = stats.outbound_calls <= limits.in_flight && stats.inbound_calls <= limits.in_flight;
     let bytes = stats.queued_bytes <= limits.output_bytes_hard;
     must(calls && bytes && stats.orphans <= stats.inbound_calls, || format!("{stats:?} exceeds {limits:?}"))
@@ -171,10 +198,10 @@ fn only_timeout_expires(ledger: &Ledger, fact: &Fact<'_>, _: Option<&Read<'_>>) 
             ledger.inbound_calls.get(&number(id)).is_none_or(|inbound| inbound.expiry.is_possible)
         }
         Event::Input { key, answer: Err(InputFailed::TimedOut), .. } => {
-            ledger.input_requests.get(&number(key)).is_none_or(|input| input.expiry.is_possible)
+            ledger.input_request(number(key)).is_none_or(|input| input.expiry.is_possible)
         }
         Event::Alarm(id) => ledger.alarms.get(&number(id)).is_none_or(|expiry| expiry.is_possible),
-        Event::Closed(CloseReason::HandshakeTimeout) => ledger.was_due,
+        Event::Closed(CloseReason::HandshakeTimeout) => ledger.was_due || ledger.terms.zero[0],
         _ => true,
     };
     must(is_possible, || format!("expired without handle_timeout: {event:?}"))
@@ -186,7 +213,11 @@ fn typed_ids(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Check
         Fact::Sent { transmit, .. } => {
             let Some(Read { text, value }) = read else { return Ok(()) };
             match (value["method"].as_str(), value.get("id")) {
-                (Some(_), Some(id)) => must(id.is_u64(), || format!("an id of ours that is not a number: {text}")),
+                (Some(method), Some(id)) => {
+                    must(id.is_u64(), || format!("an id of ours that is not a number: {text}"))?;
+                    let is_named = method != "actions/invoke" || value["params"]["invocationId"] == format!("inv_{id}");
+                    must(is_named, || format!("an invocation whose name is not that of its id: {text}"))
+                }
                 (None, Some(id)) if !id.is_null() => {
                     let is_known = ledger.pending_of(transmit.route.lane, &id.to_string()).is_some();
                     let bare = |id: &str| id.trim_matches('"').to_owned();
@@ -263,11 +294,11 @@ fn payload_unchanged(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) 
             })
         }
         Fact::Received { effect, .. } => {
-            let Some(twice) = read.filter(|_| effect.began).and_then(|read| repeated(read.text)) else { return Ok(()) };
+            let Some(twice) = read.filter(|_| effect.began > 0).and_then(|read| repeated(read.text)) else { return Ok(()) };
             Err(format!("a call began although {twice:?} is written twice in its frame"))
         }
         Fact::Polled { event: event @ Event::Request { request, .. }, .. } => {
-            let Some(arrived) = ledger.arrived.front().filter(|_| !ledger.missed) else { return Ok(()) };
+            let Some(arrived) = ledger.arrived.front().filter(|arrived| !arrived.frame.is_empty()) else { return Ok(()) };
             let params = request.params().as_str();
             must(params == "{}" || carries(&arrived.frame, params), || {
                 format!("{event:?} differs from its frame {}", arrived.frame)
@@ -344,7 +375,7 @@ fn callers_apart(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> C
                     let id = id.to_string();
                     let Some(pending) = of_lane.find(|pending| pending.id == id) else { return Ok(()) };
                     let is_stateless = value["result"].get("resultType").is_some();
-                    must(!pending.began_call || pending.stamp.is_none() || is_stateless, || {
+                    must(pending.began_call != Some(true) || pending.stamp.is_none() || is_stateless, || {
                         format!("a stateless request got a result without `resultType`: {text}")
                     })
                 }
@@ -352,7 +383,7 @@ fn callers_apart(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> C
             }
         }
         Fact::Polled { event: Event::Request { id, caller, .. }, .. } => {
-            let Some(arrived) = ledger.arrived.front().filter(|_| !ledger.missed) else { return Ok(()) };
+            let Some(arrived) = ledger.arrived.front().filter(|arrived| !arrived.frame.is_empty()) else { return Ok(()) };
             let stamp = arrived.stamp.as_ref();
             match stamp {
                 Some(stamp) if caller.protocol() == stamp.protocol => {
@@ -395,15 +426,15 @@ fn right_lane(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Chec
             match (value["method"].as_str(), value.get("id")) {
                 (Some(_), Some(id)) => {
                     let Some(id) = id.as_u64() else { return Ok(()) };
-                    match ledger.requests.lanes.get(&id) {
-                        Some(lane) => belongs(*lane, kind == RouteKind::Within),
+                    match ledger.requests.within.get(&id) {
+                        Some((lane, _)) => belongs(*lane, kind == RouteKind::Within),
                         None => belongs(channel, kind == RouteKind::Request(ExchangeId::from_number(id))),
                     }
                 }
                 (Some(method), None) if CANCELS.contains(&method) => {
                     let Some(id) = cancelled_request(params) else { return Ok(()) };
-                    match ledger.requests.lanes.get(&id) {
-                        Some(lane) => belongs(*lane, kind == RouteKind::Within),
+                    match ledger.requests.within.get(&id) {
+                        Some((lane, _)) => belongs(*lane, kind == RouteKind::Within),
                         None => belongs(channel, kind == RouteKind::Cancel(ExchangeId::from_number(id))),
                     }
                 }
@@ -423,10 +454,10 @@ fn right_lane(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Chec
                     };
                     let (began_call, is_error) = (ledger.pending[at].began_call, value.get("error").is_some());
                     let is_right_kind = match kind {
-                        RouteKind::Answer(_) => !began_call,
+                        RouteKind::Answer(_) => began_call != Some(true),
                         RouteKind::Reply(ReplyKind::Result) => !is_error,
-                        RouteKind::Reply(ReplyKind::Error) => is_error && began_call,
-                        RouteKind::Reply(ReplyKind::Refused) => is_error && !began_call,
+                        RouteKind::Reply(ReplyKind::Error) => is_error && began_call != Some(false),
+                        RouteKind::Reply(ReplyKind::Refused) => is_error && began_call != Some(true),
                         _ => false,
                     };
                     belongs(lane, is_right_kind || ledger.missed || ledger.altered)

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
 
-use protocol_core::{Event, Instant, Lane, Op, Outcome, Reply, Reported, RouteKind};
+use protocol_core::{Config, Event, Instant, Lane, Op, Outcome, Progress, Reply, Reported, RouteKind};
 use serde_json::Value;
 
 use super::rounds::{Rounds, is_round};
@@ -32,8 +32,10 @@ pub(super) struct Ledger {
     pub(super) gone: BTreeSet<Lane>,
     /// Input requests of ours that are open.
     pub(super) input_requests: BTreeMap<u64, InputRequest>,
-    /// Open input requests of the peer, each with the call of ours that it belongs to.
-    pub(super) peer_input_requests: BTreeMap<u64, u64>,
+    /// Input requests of ours that ended with their calls. The events about their answers may still be polled.
+    withdrawn: BTreeMap<u64, InputRequest>,
+    /// Open input requests of the peer, each with the call of ours that it belongs to, if it belongs to one.
+    pub(super) peer_input_requests: BTreeMap<u64, Option<u64>>,
     /// The handshake is done.
     pub(super) ready: bool,
     /// The eras of MCP that this end speaks.
@@ -50,7 +52,7 @@ pub(super) struct Ledger {
     /// requests are in the list.
     pub(super) pending: Vec<Pending>,
     /// The greatest time that was given to `handle_timeout`.
-    pub(super) timed: Option<Clock>,
+    pub(super) timed: Option<Aside<Instant>>,
     /// A `handle_timeout` was due, so the handshake may have expired.
     pub(super) was_due: bool,
     /// The owner has closed, or the transport has ended.
@@ -60,21 +62,44 @@ pub(super) struct Ledger {
     pub(super) missed: bool,
     /// The peer may have broken rules, or frames may have been damaged on the way.
     pub(super) altered: bool,
+    /// What the configuration of the session allows.
+    pub(super) terms: Terms,
+    /// The limit for the length of frames, once a method has returned.
+    pub(super) frame_bytes: Aside<Option<usize>>,
+    /// The number of events that were polled without another method in between.
+    pub(super) in_a_row: Aside<usize>,
 }
 
-/// A time that is ignored when judges are compared, since it only grows.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Clock(pub(super) Instant);
+/// What the configuration of a session allows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Terms {
+    /// Progress may repeat its last value with another message.
+    pub(super) repeats_values: bool,
+    /// Handshakes, calls of the peer, and input requests of ours whose time limit is zero. They end at once.
+    pub(super) zero: [bool; 3],
+}
 
-impl PartialEq for Clock {
+impl Terms {
+    pub(super) fn of(config: &Config) -> Self {
+        let timeouts = &config.timeouts;
+        let zero = [timeouts.handshake, timeouts.serve, timeouts.input].map(|limit| limit.is_some_and(|limit| limit.is_zero()));
+        Self { repeats_values: config.progress.repeat_value_for_message, zero }
+    }
+}
+
+/// A value that is ignored when judges are compared.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Aside<T>(pub(super) T);
+
+impl<T> PartialEq for Aside<T> {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl Eq for Clock {}
+impl<T> Eq for Aside<T> {}
 
-impl Hash for Clock {
+impl<T> Hash for Aside<T> {
     fn hash<H: Hasher>(&self, _: &mut H) {}
 }
 
@@ -96,6 +121,8 @@ pub(super) struct Call {
     pub(super) is_early: bool,
     /// The number of open input requests of the peer that belong to it.
     pub(super) input_requests: u32,
+    /// The bits of the last progress value in an event.
+    pub(super) last: Option<u64>,
     /// The parameters that the owner passed to `invoke`, until the request is sent.
     pub(super) payload: Option<String>,
 }
@@ -121,7 +148,7 @@ pub(super) struct InboundCall {
 pub(super) struct Arrived {
     pub(super) lane: Lane,
     pub(super) wire: String,
-    /// The frame.
+    /// The frame. Empty if it was a batch or could not be read, so that the request of the call is not known.
     pub(super) frame: String,
     pub(super) stamp: Option<Stamp>,
 }
@@ -137,8 +164,8 @@ pub(super) struct InputRequest {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Requests {
     pub(super) all: BTreeSet<u64>,
-    /// The lanes of input requests.
-    pub(super) lanes: BTreeMap<u64, Lane>,
+    /// The lanes of input requests, and the ids of the requests that they belong to. Such an id is empty if it is not known.
+    pub(super) within: BTreeMap<u64, (Lane, String)>,
     /// Requests that were neither cancelled nor answered.
     pub(super) open: BTreeSet<u64>,
     /// Responses that have arrived for calls that are not done.
@@ -167,8 +194,8 @@ pub(super) struct Pending {
     pub(super) lane: Lane,
     /// Its id as JSON, so that `1` is not `"1"`.
     pub(super) id: String,
-    /// It began a call.
-    pub(super) began_call: bool,
+    /// `true` if it began a call; `None` if that is not known, for a request in a batch.
+    pub(super) began_call: Option<bool>,
     /// Its progress token or invocation id, as JSON, if it began a call.
     pub(super) token: Option<String>,
     /// The bits of the last progress value.
@@ -192,6 +219,9 @@ pub(super) fn progress_of(method: &str, params: &Value) -> (String, bool) {
     let is_percent = method == "actions/progress";
     (params[if is_percent { "invocationId" } else { "progressToken" }].to_string(), is_percent)
 }
+
+/// The greatest number of events about withdrawn input requests that wait to be polled.
+const UNPOLLED: usize = 10_000;
 
 pub(super) const CANCELS: [&str; 2] = ["notifications/cancelled", "actions/cancel"];
 pub(super) const PROGRESS: [&str; 2] = ["notifications/progress", "actions/progress"];
@@ -219,9 +249,26 @@ impl Ledger {
         self.era.calls_stateless && self.calls.get(&id).is_some_and(|call| call.is_of_session)
     }
 
+    /// An input request of ours that is open, or whose event may still be polled.
+    pub(super) fn input_request(&self, key: u64) -> Option<&InputRequest> {
+        self.input_requests.get(&key).or_else(|| self.withdrawn.get(&key))
+    }
+
+    fn withdraw_input_requests(&mut self, asker: u64) {
+        self.withdrawn.extend(self.input_requests.extract_if(.., |_, input| input.asker == asker));
+        while self.withdrawn.len() > UNPOLLED {
+            self.withdrawn.pop_first();
+        }
+    }
+
     /// Remembers a fact.
     pub(super) fn enter(&mut self, fact: &Fact<'_>, read: Option<&Read<'_>>) {
         self.rounds.enter(fact, read);
+        match fact {
+            Fact::Polled { .. } => self.in_a_row.0 += 1,
+            Fact::Returned { limits, .. } => self.frame_bytes.0 = Some(limits.frame_bytes),
+            _ => self.in_a_row.0 = 0,
+        }
         match fact {
             Fact::Called { id, call, at_once } => {
                 self.newest = number(id);
@@ -236,6 +283,7 @@ impl Ledger {
                         is_early: !self.era.serves_stateless_alone(),
                         is_of_session,
                         input_requests: 0,
+                        last: None,
                         payload,
                     },
                 );
@@ -247,14 +295,16 @@ impl Ledger {
             }
             Fact::Asked { key, id } => {
                 self.newest = number(key);
-                self.input_requests.insert(number(key), InputRequest { asker: number(id), expiry: Expiry::default() });
-                let lane = self.inbound_calls.get(&number(id)).map(|inbound| inbound.lane);
-                self.requests.lanes.extend(lane.map(|lane| (number(key), lane)));
+                let expiry = Expiry { is_possible: self.terms.zero[2] };
+                self.input_requests.insert(number(key), InputRequest { asker: number(id), expiry });
+                let within = self.inbound_calls.get(&number(id)).map(|inbound| (inbound.lane, inbound.wire.clone()));
+                self.requests.within.extend(within.map(|within| (number(key), within)));
             }
             Fact::Abandoned { key } => drop(self.input_requests.remove(&number(key))),
             Fact::Responded { id, reply, accepted } => {
                 let inbound = if *accepted { self.inbound_calls.remove(&number(id)) } else { None };
                 self.cancelled.remove(&number(id));
+                self.withdraw_input_requests(number(id));
                 if let (Some(InboundCall { lane, wire, .. }), Reply::Raw(result)) = (inbound, reply) {
                     // If the peer has repeated the id, it is uncertain which request is answered.
                     let mut same = self.pending.iter_mut().filter(|pending| pending.id == wire && pending.lane == lane);
@@ -290,7 +340,7 @@ impl Ledger {
             }
             Fact::Polled { event, .. } => self.poll(event),
             Fact::Timeout { now, due } => {
-                self.timed = Some(Clock(self.timed.map_or(*now, |timed| timed.0.max(*now))));
+                self.timed = Some(Aside(self.timed.map_or(*now, |timed| timed.0.max(*now))));
                 if due.is_some_and(|due| due <= *now) {
                     self.was_due = true;
                     let calls = self.calls.values_mut().map(|call| &mut call.expiry);
@@ -317,7 +367,7 @@ impl Ledger {
     }
 
     fn end_peer_question(&mut self, key: u64) {
-        let parent = self.peer_input_requests.remove(&key).and_then(|id| self.calls.get_mut(&id));
+        let parent = self.peer_input_requests.remove(&key).flatten().and_then(|id| self.calls.get_mut(&id));
         if let Some(call) = parent {
             call.input_requests = call.input_requests.saturating_sub(1);
         }
@@ -363,31 +413,51 @@ impl Ledger {
         }
     }
 
+    /// Notes that a frame has arrived that is JSON, but cannot be read.
+    pub(super) fn miss(&mut self) {
+        self.missed = true;
+    }
+
     fn receive(&mut self, read: Option<&Read<'_>>, lane: Lane, effect: Effect) {
         self.gone.remove(&lane);
-        let Some(Read { text, value }) = read else {
-            // A string with half a surrogate pair is valid JSON, and a session reads it, but `serde_json` does not.
-            (self.missed, self.altered) = (true, true);
-            return;
-        };
+        if effect.began > 0 {
+            self.served.extend(Some(lane).filter(|lane| *lane != Lane::CHANNEL));
+        }
+        match read {
+            Some(Read { text, value: Value::Array(all) }) => {
+                // It is not known which of the messages have an effect.
+                let unknown = || Arrived { lane, wire: String::new(), frame: String::new(), stamp: None };
+                self.arrived.extend((0..effect.began).map(|_| unknown()));
+                let began_call = if effect.began > 0 { None } else { Some(false) };
+                let effect = Effect { cancelled: false, dropped: false, ..effect };
+                all.iter().for_each(|value| self.receive_message(text, value, began_call, lane, effect));
+            }
+            Some(Read { text, value }) => {
+                if effect.began > 0 {
+                    let wire = value.get("id").map(Value::to_string).unwrap_or_default();
+                    self.arrived.push_back(Arrived { lane, wire, frame: (*text).to_owned(), stamp: Stamp::read(value) });
+                }
+                self.receive_message(text, value, Some(effect.began > 0), lane, effect);
+            }
+            None => {
+                let unknown = || Arrived { lane, wire: String::new(), frame: String::new(), stamp: None };
+                self.arrived.extend((0..effect.began).map(|_| unknown()));
+                self.altered = true;
+            }
+        }
+    }
+
+    fn receive_message(&mut self, text: &str, value: &Value, began_call: Option<bool>, lane: Lane, effect: Effect) {
         if !is_proper(value) {
             self.altered = true;
         }
-        self.era.receive(value, effect.began);
-        if effect.began {
-            let wire = value.get("id").map(Value::to_string).unwrap_or_default();
-            self.arrived.push_back(Arrived { lane, wire, frame: (*text).to_owned(), stamp: Stamp::read(value) });
-            self.served.extend(Some(lane).filter(|lane| *lane != Lane::CHANNEL));
-        }
-        if value.is_array() {
-            self.missed = true;
-        }
+        self.era.receive(value, effect.began > 0);
         let params = &value["params"];
         // A damaged request that is not a request any more is still answered if it has an id.
         match value.get("id") {
             Some(id) if (is_request(value) || !is_proper(value)) && !effect.dropped => {
                 let token = params["_meta"].get("progressToken").or_else(|| params.get("invocationId")).map(Value::to_string);
-                let (began_call, token) = (effect.began, token.filter(|_| effect.began));
+                let token = token.filter(|_| began_call != Some(false));
                 self.pending.push(Pending {
                     lane,
                     id: id.to_string(),
@@ -402,7 +472,7 @@ impl Ledger {
             _ if effect.cancelled && value["method"] == "notifications/cancelled" => {
                 let id = params["requestId"].to_string();
                 // The request is on the lane of the cancel, or else on any lane.
-                let runs = |pending: &Pending| pending.id == id && pending.began_call;
+                let runs = |pending: &Pending| pending.id == id && pending.began_call != Some(false);
                 let of_lane = self.pending.iter().rposition(|pending| runs(pending) && pending.lane == lane);
                 if let Some(newest) = of_lane.or_else(|| self.pending.iter().rposition(runs)) {
                     self.pending.remove(newest);
@@ -411,11 +481,11 @@ impl Ledger {
             _ => {}
         }
         // A response to a request that was not sent does not count, and a response that is a round does not end its call.
-        let is_answer = !is_request(value) && !is_round(value);
+        let is_answer = !is_request(value) && !(self.era.calls_stateless && is_round(value));
         let answered = value["id"].as_u64().filter(|id| is_answer && self.requests.all.contains(id));
         let call = answered.map(|id| self.rounds.call_of(id)).filter(|call| self.calls.contains_key(call));
         if let Some(call) = call {
-            self.requests.responses.entry(call).or_insert_with(|| (*text).to_owned());
+            self.requests.responses.entry(call).or_insert_with(|| text.to_owned());
         }
     }
 
@@ -426,7 +496,7 @@ impl Ledger {
                 let Arrived { lane, wire, .. } = self.arrived.pop_front().unwrap_or_else(nothing);
                 let is_stateless = caller.protocol() == REVISION;
                 // Its deadline counts from its frame, and may have passed before this event was polled.
-                let expiry = Expiry { is_possible: self.was_due };
+                let expiry = Expiry { is_possible: self.was_due || self.terms.zero[1] };
                 self.inbound_calls.insert(
                     number(id),
                     InboundCall { is_stateless, lane, wire, expiry, configured: false, kept: false, reported: false },
@@ -435,8 +505,12 @@ impl Ledger {
             Event::Cancelled { id, .. } => {
                 self.inbound_calls.remove(&number(id));
                 self.cancelled.insert(number(id));
+                self.withdraw_input_requests(number(id));
             }
-            Event::Input { key, .. } => drop(self.input_requests.remove(&number(key))),
+            Event::Input { key, .. } => {
+                self.input_requests.remove(&number(key));
+                self.withdrawn.remove(&number(key));
+            }
             Event::Done { id, outcome, .. } => {
                 // A change of a subscription is done at the acknowledgement. Its exchange goes on, and may still be cancelled while the result
                 // that ends the exchange arrives.
@@ -452,10 +526,15 @@ impl Ledger {
                 self.ready = true;
                 self.era.begin(&peer.protocol);
             }
-            Event::InputRequested { key, parent: Some(id), .. } => {
-                self.peer_input_requests.insert(number(key), number(id));
-                if let Some(call) = self.calls.get_mut(&number(id)) {
+            Event::InputRequested { key, parent, .. } => {
+                self.peer_input_requests.insert(number(key), parent.map(number));
+                if let Some(call) = parent.and_then(|id| self.calls.get_mut(&number(id))) {
                     call.input_requests += 1;
+                }
+            }
+            Event::Progress { id, progress: Progress { value: Some(value), .. } } => {
+                if let Some(call) = self.calls.get_mut(&number(id)) {
+                    call.last = Some(value.to_bits());
                 }
             }
             Event::InputGone { key } => self.end_peer_question(number(key)),

@@ -38,6 +38,10 @@ pub(super) fn members(text: &str) -> Vec<(&str, &str)> {
     all
 }
 
+fn is_meta(name: &str) -> bool {
+    serde_json::from_str::<String>(name).is_ok_and(|name| name == "_meta")
+}
+
 /// Replaces line breaks by spaces, as a session does between tokens.
 fn flat(text: &str) -> String {
     text.replace(['\n', '\r'], " ")
@@ -48,7 +52,7 @@ pub(super) fn carries(frame: &str, payload: &str) -> bool {
     let frame = flat(frame);
     let has = |part: &str| frame.contains(flat(part).trim());
     let is_object = payload.trim_start().starts_with('{');
-    has(payload) || (is_object && members(payload).iter().all(|(name, value)| *name == "\"_meta\"" || has(value)))
+    has(payload) || (is_object && members(payload).iter().all(|(name, value)| is_meta(name) || has(value)))
 }
 
 /// The name of a member of the envelope that is written twice.

@@ -8,6 +8,7 @@ mod checks;
 mod counting;
 mod ledger;
 mod members;
+mod reading;
 mod rounds;
 mod stateless;
 mod transitions;
@@ -16,13 +17,14 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 
 use protocol_core::{
-    AlarmId, Event, InboundId, InputKey, Instant, Invoke, Lane, Limits, OutboundId, Received, Reply, Reported, Stats, Transmit,
-    TransportEnd,
+    AlarmId, Config, Event, InboundId, InputKey, Instant, Invoke, Lane, Limits, OutboundId, Received, Reply, Reported, Stats,
+    Transmit, TransportEnd,
 };
 use serde_json::Value;
 
 use crate::coverage::Coverage;
-use ledger::Ledger;
+use ledger::{Ledger, Terms};
+use reading::Reading;
 
 /// A guarantee that [`Session`](protocol_core::Session) makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,11 +34,13 @@ pub enum Guarantee {
     DoneOnce,
     /// G2. Judged in full.
     OneResponse,
-    /// G3. Judged in full. Values are compared only while both ends keep the rules, since a damaged request can repeat a token.
+    /// G3. Judged in full, for what is sent and for the events about what the peer has sent. If the peer uses a token for several requests that
+    /// are not answered, the values with this token are not compared.
     ProgressRises,
     /// G4. Judged in full.
     SilentAfterClosed,
-    /// G5. Judged by [`Stats`]: calls, handlers and queued bytes. `Stats` does not count past ids. A separate test checks that memory does
+    /// G5. Judged by [`Stats`]: calls, handlers and queued bytes; by the length of frames, and by the number of events that are polled in a
+    /// row. `Stats` does not count past ids. A separate test checks that memory does
     /// not grow with age: `g5_nothing_grows_with_the_age_of_a_session` in `tests/tests/proofs/guarantees.rs`.
     Bounded,
     /// G6. A panic of the session is caught and reported with the method that panicked. Unbounded recursion ends the process, and so the test.
@@ -228,8 +232,8 @@ pub enum Fact<'a> {
 pub struct Effect {
     /// The value that `handle_frame` returned.
     pub received: Received,
-    /// A call of the peer began.
-    pub began: bool,
+    /// The number of calls of the peer that began; a batch may have several.
+    pub began: usize,
     /// A call of the peer was cancelled.
     pub cancelled: bool,
     /// Its id was that of a request in flight, so it is never answered.
@@ -244,8 +248,8 @@ impl Effect {
         let is_duplicate = after.violations(duplicate) > before.violations(duplicate);
         Self {
             received,
-            began: after.inbound_calls > before.inbound_calls,
-            cancelled: after.orphans > before.orphans,
+            began: after.inbound_calls.saturating_sub(before.inbound_calls),
+            cancelled: after.orphans > before.orphans || after.inbound_calls < before.inbound_calls,
             dropped: is_duplicate && after.queued_bytes == before.queued_bytes,
         }
     }
@@ -284,10 +288,19 @@ impl Hash for Judge {
 }
 
 impl Judge {
-    /// A judge of a session that has just begun.
+    /// A judge of a session that has just begun, with the default configuration.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A judge of a session that has just begun. The configuration says whether progress may repeat its last value with another message
+    /// ([`protocol_core::ProgressPolicy::repeat_value_for_message`]), and which time limits are zero, so that what they limit ends at once.
+    #[must_use]
+    pub fn of(config: &Config) -> Self {
+        let mut judge = Self::new();
+        judge.ledger.terms = Terms::of(config);
+        judge
     }
 
     /// Stops checking one guarantee.
@@ -327,13 +340,21 @@ impl Judge {
     pub fn see(&mut self, fact: &Fact<'_>) -> Verdict {
         let read = match fact {
             Fact::Sent { transmit, .. } => {
-                let text = std::str::from_utf8(&transmit.frame).map_err(|_| payload("a frame is not UTF-8"))?;
-                let value = serde_json::from_str(text).map_err(|_| payload(format!("a frame is not JSON: {text}")))?;
-                Some(Read { text, value })
+                let shown = || String::from_utf8_lossy(&transmit.frame);
+                match reading::read(&transmit.frame) {
+                    Reading::Json(text, value) => Some(Read { text, value }),
+                    Reading::Unread => None,
+                    Reading::Garbage => return Err(payload(format!("a frame is not JSON: {}", shown()))),
+                }
             }
-            Fact::Received { frame, .. } => {
-                std::str::from_utf8(frame).ok().and_then(|text| serde_json::from_str(text).ok().map(|value| Read { text, value }))
-            }
+            Fact::Received { frame, .. } => match reading::read(frame) {
+                Reading::Json(text, value) => Some(Read { text, value }),
+                Reading::Unread => {
+                    self.ledger.miss();
+                    None
+                }
+                Reading::Garbage => None,
+            },
             _ => None,
         };
         for (guarantee, check) in checks::ALL {

@@ -99,6 +99,10 @@ impl Rounds {
 
     pub(super) fn enter(&mut self, fact: &Fact<'_>, read: Option<&Read<'_>>) {
         let Some(Read { value, .. }) = read else { return };
+        if let (Fact::Sent { .. }, "notifications/cancelled") = (fact, value["method"].as_str().unwrap_or_default()) {
+            // No retry follows a round that answers a cancelled request.
+            self.open.remove(&value["params"]["requestId"].as_u64().unwrap_or_default());
+        }
         let Some(id) = value["id"].as_u64() else { return };
         match fact {
             Fact::Sent { .. } if has_rounds(value) => {
@@ -127,9 +131,14 @@ pub(super) fn rounds_apart(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<
         return Ok(());
     }
     let retried = Round::retried_by(value, id);
-    let is_fit = match ledger.calls.contains_key(&id) {
-        true => retried.state.is_none() && retried.names.is_empty(),
-        false => ledger.rounds.retried_by(value).is_some(),
+    let is_fit = match ledger.calls.get(&id) {
+        // The owner may have given these members itself.
+        Some(call) => {
+            let given: Value = call.payload.as_deref().and_then(|given| serde_json::from_str(given).ok()).unwrap_or_default();
+            let state = given.get("requestState").map(Value::to_string);
+            retried.state == state && retried.names == names(&given["inputResponses"])
+        }
+        None => ledger.rounds.retried_by(value).is_some(),
     };
     if is_fit {
         Ok(())

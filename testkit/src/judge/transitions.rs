@@ -30,6 +30,11 @@ impl Ledger {
         }
     }
 
+    /// The call of ours that an input request of the peer belongs to.
+    fn question_of(&self, key: u64) -> Option<u64> {
+        self.peer_input_requests.get(&key).copied().flatten()
+    }
+
     /// The row of one call of ours.
     fn of_call(&self, id: u64, input: &'static str) -> Vec<Transition> {
         let state = self.calls.get(&id).map(|call| self.state_of_call(id, call));
@@ -81,7 +86,7 @@ pub(super) fn met(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> 
         }
         Fact::Cancelled { id } => ledger.of_call(number(id), "cancel"),
         Fact::Answered { key } => {
-            ledger.peer_input_requests.get(&number(key)).map(|id| ledger.of_call(*id, "our answer to it")).unwrap_or_default()
+            ledger.question_of(number(key)).map(|id| ledger.of_call(id, "our answer to it")).unwrap_or_default()
         }
         Fact::Asked { id, .. } => ledger.of_inbound_call(number(id), "ask"),
         Fact::Abandoned { key } => ledger
@@ -103,8 +108,7 @@ pub(super) fn met(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> 
             Event::Ready(_) => ledger.calls.keys().flat_map(|id| ledger.of_call(*id, "the peer is ready")).collect(),
             Event::InputRequested { parent: Some(id), .. } => ledger.of_call(number(id), "a question of the peer"),
             Event::InputGone { key } => {
-                let parent = ledger.peer_input_requests.get(&number(key));
-                parent.map(|id| ledger.of_call(*id, "the peer takes it back")).unwrap_or_default()
+                ledger.question_of(number(key)).map(|id| ledger.of_call(id, "the peer takes it back")).unwrap_or_default()
             }
             Event::Input { id, .. } => ledger.of_inbound_call(number(id), "the answer to it"),
             Event::Cancelled { id, why: CancelReason::Peer(_) } => ledger.of_inbound_call(number(id), "the peer cancels"),

@@ -10,8 +10,8 @@ pub mod ops;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use protocol_core::{Close, Config, Event, Gone, Instant, Lane, Session, Transmit
 use crate::Rng;
 use crate::coverage::Coverage;
 use crate::link::{Arrival, Faults, LinkBroken, Read, SimLink, SimStream};
-use crate::watched::Shared;
+use crate::watched::{Shared, lock};
 use crate::{Subject, Watched};
 use lanes::{Lanes, Seen};
 
@@ -95,7 +95,7 @@ pub struct World<S: Subject = Session> {
     ignores_events: [bool; 2],
     /// `true` if deadlines come before arrivals at the same instant. The default is the other order.
     timeouts_first: bool,
-    shared: Rc<RefCell<Shared>>,
+    shared: Arc<Mutex<Shared>>,
 }
 
 impl World {
@@ -143,7 +143,7 @@ impl<S: Subject> World<S> {
     /// A world of two new subjects.
     #[must_use]
     pub fn new(client: S, server: S, wire: Wire, seed: u64) -> Self {
-        let shared = Rc::new(RefCell::new(Shared::default()));
+        let shared = Arc::new(Mutex::new(Shared::default()));
         let now = Rc::new(Cell::new(Instant::ZERO));
         let [first, second] = [client, server].map(|subject| Watched::predicted(subject, Instant::ZERO, Some(shared.clone())));
         let seeds = [seed, seed.wrapping_add(1)];
@@ -254,7 +254,7 @@ impl<S: Subject> World<S> {
             }
         };
         let unfaithful = faults.drop > 0 || faults.duplicate > 0 || faults.reorder > 0 || faults.alters();
-        self.shared.borrow_mut().unfaithful |= unfaithful;
+        lock(&self.shared).unfaithful |= unfaithful;
     }
 
     /// Stops the link from `at`, or resumes it. A stopped link accepts nothing.
@@ -300,7 +300,7 @@ impl<S: Subject> World<S> {
 
     /// Passes `at` a frame that the other end has not sent.
     pub fn inject(&mut self, at: usize, frame: &str) {
-        self.shared.borrow_mut().unfaithful = true;
+        lock(&self.shared).unfaithful = true;
         let (now, frame) = (self.now(), Bytes::copy_from_slice(frame.as_bytes()));
         let session = self.ends[at].watched().subject().session();
         let lane = match &mut self.lanes {

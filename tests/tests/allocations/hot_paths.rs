@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use protocol_core::mcp::Era;
-use protocol_core::{Event, Instant, Lane, Reply, Session, ToolOutput};
+use protocol_core::{Event, Instant, Invoke, Json, Lane, Reply, Session, ToolOutput};
 use testkit::config::{client_config, server_config, with};
 use testkit::scripted::{call_tool, initialize, json, notification};
 use testkit::{Pair, Scripted};
@@ -28,10 +28,12 @@ fn a_progress_notification_that_is_received_allocates_nothing_beyond_its_frame()
     let mut client = Scripted::client(client_config());
     client.call();
     client.sent();
+    // A judge has memory of its own.
+    let mut client = client.session.into_subject();
     let mut frames = frames(1_000).into_iter();
     let mut receive = |frame, now| {
-        client.session.handle_frame(frame, Lane::CHANNEL, Instant::from_micros(now)).unwrap();
-        assert!(matches!(client.session.poll_event(), Some(Event::Progress { .. })));
+        client.handle_frame(frame, Lane::CHANNEL, Instant::from_micros(now)).unwrap();
+        assert!(matches!(client.poll_event(), Some(Event::Progress { .. })));
     };
     receive(frames.next().unwrap(), 1);
     let counted = allocation_counter::measure(|| {
@@ -47,18 +49,19 @@ fn allocations_of_trips(era: Era) -> u64 {
     let client = with(client_config(), |config| config.era = era);
     let mut pair = Pair { client: Scripted::new(client), server: Scripted::new(server_config()), trace: Vec::new() };
     pair.run();
-    while pair.client.session.poll_event().is_some() || pair.server.session.poll_event().is_some() {}
+    let [mut client, mut server] = [pair.client, pair.server].map(|end| end.session.into_subject());
+    while client.poll_event().is_some() || server.poll_event().is_some() {}
     let output = ToolOutput::structured(json(r#"{"done":true}"#));
     let mut trip = || {
-        pair.client.call();
-        let request = pair.client.session.poll_transmit().unwrap().frame;
-        pair.server.session.handle_frame(request, Lane::CHANNEL, Instant::ZERO).unwrap();
-        let Some(Event::Request { id, caller, .. }) = pair.server.session.poll_event() else { panic!("a request") };
+        client.invoke(Invoke::call_tool("t", Json::empty_object()), Instant::ZERO).unwrap();
+        let request = client.poll_transmit().unwrap().frame;
+        server.handle_frame(request, Lane::CHANNEL, Instant::ZERO).unwrap();
+        let Some(Event::Request { id, caller, .. }) = server.poll_event() else { panic!("a request") };
         assert_eq!(caller.protocol() == "2026-07-28", era == Era::Modern);
-        pair.server.session.respond(id, Reply::Tool(output.clone()), Instant::ZERO).unwrap();
-        let response = pair.server.session.poll_transmit().unwrap().frame;
-        pair.client.session.handle_frame(response, Lane::CHANNEL, Instant::ZERO).unwrap();
-        assert!(matches!(pair.client.session.poll_event(), Some(Event::Done { .. })));
+        server.respond(id, Reply::Tool(output.clone()), Instant::ZERO).unwrap();
+        let response = server.poll_transmit().unwrap().frame;
+        client.handle_frame(response, Lane::CHANNEL, Instant::ZERO).unwrap();
+        assert!(matches!(client.poll_event(), Some(Event::Done { .. })));
     };
     trip();
     allocation_counter::measure(|| (0..100).for_each(|_| trip())).count_total

@@ -1,13 +1,26 @@
 //! The memory that remains after many calls, counted and not timed; `examples/load.rs` times a greater load.
 
 use allocation_counter::measure;
-use protocol_core::{Event, InboundId, Instant, Lane, Progress, Reply, Session, ToolOutput};
+use protocol_core::{Config, Event, InboundId, Instant, Invoke, Json, Lane, Progress, Reply, Session, ToolOutput};
+use testkit::Pair;
 use testkit::config::{client_config, server_config, with};
-use testkit::{Pair, Scripted};
 
 const NOW: Instant = Instant::ZERO;
 
-fn pair(in_flight: usize) -> Pair {
+/// Two sessions after their handshake. They are not watched, since a judge has memory of its own.
+struct Ends {
+    client: Session,
+    server: Session,
+}
+
+impl Ends {
+    fn new(client: Config, server: Config) -> Self {
+        let Pair { client, server, .. } = Pair::with(client, server);
+        Self { client: client.session.into_subject(), server: server.session.into_subject() }
+    }
+}
+
+fn ends(in_flight: usize) -> Ends {
     let roomy = |config| {
         with(config, |config| {
             config.limits.in_flight = in_flight;
@@ -15,34 +28,34 @@ fn pair(in_flight: usize) -> Pair {
             config.limits.output_bytes = 1 << 30;
         })
     };
-    Pair::with(roomy(client_config()), roomy(server_config()))
+    Ends::new(roomy(client_config()), roomy(server_config()))
 }
 
-fn carry(from: &mut Scripted, to: &mut Session) {
-    while let Some(out) = from.session.poll_transmit() {
+fn carry(from: &mut Session, to: &mut Session) {
+    while let Some(out) = from.poll_transmit() {
         to.handle_frame(out.frame, Lane::CHANNEL, NOW).unwrap();
     }
 }
 
-fn begin(pair: &mut Pair) -> InboundId {
-    pair.client.call();
-    carry(&mut pair.client, &mut pair.server.session);
-    let Some(Event::Request { id, .. }) = pair.server.session.poll_event() else { panic!("a request") };
+fn begin(ends: &mut Ends) -> InboundId {
+    ends.client.invoke(Invoke::call_tool("t", Json::empty_object()), NOW).unwrap();
+    carry(&mut ends.client, &mut ends.server);
+    let Some(Event::Request { id, .. }) = ends.server.poll_event() else { panic!("a request") };
     id
 }
 
-fn finish(pair: &mut Pair, id: InboundId) {
-    pair.server.session.respond(id, Reply::Tool(ToolOutput::text("ok")), NOW).unwrap();
-    carry(&mut pair.server, &mut pair.client.session);
-    assert!(matches!(pair.client.session.poll_event(), Some(Event::Done { .. })));
+fn finish(ends: &mut Ends, id: InboundId) {
+    ends.server.respond(id, Reply::Tool(ToolOutput::text("ok")), NOW).unwrap();
+    carry(&mut ends.server, &mut ends.client);
+    assert!(matches!(ends.client.poll_event(), Some(Event::Done { .. })));
 }
 
 #[test]
 fn calls_in_sequence_leave_no_memory_in_use() {
-    let mut pair = pair(8);
+    let mut ends = ends(8);
     let mut round = || {
-        let id = begin(&mut pair);
-        finish(&mut pair, id);
+        let id = begin(&mut ends);
+        finish(&mut ends, id);
     };
     // After these rounds the session remembers the greatest number of ids.
     (0..1_000).for_each(|_| round());
@@ -57,10 +70,10 @@ fn a_session_without_open_calls_holds_less_than_8_kib() {
     let mut pairs = Vec::with_capacity(PAIRS);
     let counted = measure(|| {
         for _ in 0..PAIRS {
-            let mut pair = Pair::with(client_config(), server_config());
-            let ids: Vec<_> = (0..10).map(|_| begin(&mut pair)).collect();
-            ids.into_iter().for_each(|id| finish(&mut pair, id));
-            pairs.push(pair);
+            let mut ends = Ends::new(client_config(), server_config());
+            let ids: Vec<_> = (0..10).map(|_| begin(&mut ends)).collect();
+            ids.into_iter().for_each(|id| finish(&mut ends, id));
+            pairs.push(ends);
         }
     });
     let each = counted.bytes_current as usize / (2 * PAIRS) + size_of::<protocol_core::Session>();
@@ -69,12 +82,12 @@ fn a_session_without_open_calls_holds_less_than_8_kib() {
 
 #[test]
 fn progress_updates_leave_no_memory_in_use() {
-    let mut pair = pair(8);
-    let id = begin(&mut pair);
+    let mut ends = ends(8);
+    let id = begin(&mut ends);
     let mut update = |value| {
-        pair.server.session.progress(id, Progress::count(value, 1 << 40), NOW).unwrap();
-        carry(&mut pair.server, &mut pair.client.session);
-        assert!(matches!(pair.client.session.poll_event(), Some(Event::Progress { .. })));
+        ends.server.progress(id, Progress::count(value, 1 << 40), NOW).unwrap();
+        carry(&mut ends.server, &mut ends.client);
+        assert!(matches!(ends.client.poll_event(), Some(Event::Progress { .. })));
     };
     (1..100).for_each(&mut update);
     let counted = measure(|| (100..20_000).for_each(&mut update));
@@ -84,16 +97,16 @@ fn progress_updates_leave_no_memory_in_use() {
 #[test]
 fn ten_thousand_calls_in_flight_cost_a_bounded_amount_each_and_are_freed_with_their_end() {
     const CALLS: usize = 10_000;
-    let mut pair = pair(CALLS);
+    let mut ends = ends(CALLS);
     let mut ids = Vec::with_capacity(CALLS);
     let whole = measure(|| {
-        let begun = measure(|| ids.extend((0..CALLS).map(|_| begin(&mut pair))));
+        let begun = measure(|| ids.extend((0..CALLS).map(|_| begin(&mut ends))));
         assert!(begun.bytes_current < 3_000 * CALLS as i64, "{begun:?}");
-        assert_eq!(pair.client.session.stats().outbound_calls, CALLS);
+        assert_eq!(ends.client.stats().outbound_calls, CALLS);
         // The number of allocations for each call does not depend on the number of open calls.
         assert!(begun.count_total < 24 * CALLS as u64, "{begun:?}");
         for id in ids.drain(..).rev() {
-            finish(&mut pair, id);
+            finish(&mut ends, id);
         }
     });
     assert!(whole.bytes_current < 256 * 1024, "{whole:?}");
