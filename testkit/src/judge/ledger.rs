@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
 
-use protocol_core::{Config, Event, Instant, Lane, Op, Outcome, Progress, Reply, Reported, RouteKind};
+use protocol_core::{Config, Event, Instant, Lane, Op, Outcome, Progress, Protocol, Reply, Reported, RouteKind};
 use serde_json::Value;
 
 use super::rounds::{Rounds, is_round};
@@ -62,7 +62,7 @@ pub(super) struct Ledger {
     pub(super) missed: bool,
     /// The peer may have broken rules, or frames may have been damaged on the way.
     pub(super) altered: bool,
-    /// What the configuration of the session allows.
+    /// Parts of the configuration.
     pub(super) terms: Terms,
     /// The limit for the length of frames, once a method has returned.
     pub(super) frame_bytes: Aside<Option<usize>>,
@@ -70,11 +70,13 @@ pub(super) struct Ledger {
     pub(super) in_a_row: Aside<usize>,
 }
 
-/// What the configuration of a session allows.
+/// Parts of the configuration of a session that a check depends on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Terms {
     /// Progress may repeat its last value with another message.
     pub(super) repeats_values: bool,
+    /// Progress is a percentage.
+    pub(super) is_percent: bool,
     /// Handshakes, calls of the peer, and input requests of ours whose time limit is zero. They end at once.
     pub(super) zero: [bool; 3],
 }
@@ -83,7 +85,8 @@ impl Terms {
     pub(super) fn of(config: &Config) -> Self {
         let timeouts = &config.timeouts;
         let zero = [timeouts.handshake, timeouts.serve, timeouts.input].map(|limit| limit.is_some_and(|limit| limit.is_zero()));
-        Self { repeats_values: config.progress.repeat_value_for_message, zero }
+        let is_percent = matches!(config.protocol, Protocol::Tesseron(_));
+        Self { repeats_values: config.progress.repeat_value_for_message, is_percent, zero }
     }
 }
 
@@ -168,8 +171,8 @@ pub(super) struct Requests {
     pub(super) within: BTreeMap<u64, (Lane, String)>,
     /// Requests that were neither cancelled nor answered.
     pub(super) open: BTreeSet<u64>,
-    /// Responses that have arrived for calls that are not done.
-    pub(super) responses: BTreeMap<u64, String>,
+    /// Responses that have arrived for calls that are not done. A session may ignore some of them, if they are malformed.
+    pub(super) responses: BTreeMap<u64, Vec<String>>,
 }
 
 impl PartialEq for Requests {
@@ -481,11 +484,11 @@ impl Ledger {
             _ => {}
         }
         // A response to a request that was not sent does not count, and a response that is a round does not end its call.
-        let is_answer = !is_request(value) && !(self.era.calls_stateless && is_round(value));
+        let is_answer = value.get("method").is_none() && !(self.era.calls_stateless && is_round(value));
         let answered = value["id"].as_u64().filter(|id| is_answer && self.requests.all.contains(id));
         let call = answered.map(|id| self.rounds.call_of(id)).filter(|call| self.calls.contains_key(call));
         if let Some(call) = call {
-            self.requests.responses.entry(call).or_insert_with(|| text.to_owned());
+            self.requests.responses.entry(call).or_default().push(text.to_owned());
         }
     }
 

@@ -38,10 +38,6 @@ pub(super) fn members(text: &str) -> Vec<(&str, &str)> {
     all
 }
 
-fn is_meta(name: &str) -> bool {
-    serde_json::from_str::<String>(name).is_ok_and(|name| name == "_meta")
-}
-
 /// Replaces line breaks by spaces, as a session does between tokens.
 fn flat(text: &str) -> String {
     text.replace(['\n', '\r'], " ")
@@ -49,10 +45,20 @@ fn flat(text: &str) -> String {
 
 /// Returns `true` if a frame contains a payload: as a whole, or each of its members except `_meta`.
 pub(super) fn carries(frame: &str, payload: &str) -> bool {
+    carries_without(frame, payload, &["_meta"])
+}
+
+/// [`carries`] for the parameters of a request of ours: the session writes the name of an invocation itself.
+pub(super) fn requests(frame: &str, payload: &str) -> bool {
+    carries_without(frame, payload, &["_meta", "invocationId"])
+}
+
+fn carries_without(frame: &str, payload: &str, others: &[&str]) -> bool {
+    let is_other = |name: &str| serde_json::from_str::<String>(name).is_ok_and(|name| others.contains(&&*name));
     let frame = flat(frame);
     let has = |part: &str| frame.contains(flat(part).trim());
     let is_object = payload.trim_start().starts_with('{');
-    has(payload) || (is_object && members(payload).iter().all(|(name, value)| is_meta(name) || has(value)))
+    has(payload) || (is_object && members(payload).iter().all(|(name, value)| is_other(name) || has(value)))
 }
 
 /// The name of a member of the envelope that is written twice.

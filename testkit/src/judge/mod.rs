@@ -294,8 +294,9 @@ impl Judge {
         Self::default()
     }
 
-    /// A judge of a session that has just begun. The configuration says whether progress may repeat its last value with another message
-    /// ([`protocol_core::ProgressPolicy::repeat_value_for_message`]), and which time limits are zero, so that what they limit ends at once.
+    /// A judge of a session that has just begun. The configuration says whether progress is a percentage, whether it may repeat its last value
+    /// with another message ([`protocol_core::ProgressPolicy::repeat_value_for_message`]), and which time limits are zero, so that what they
+    /// limit ends at once.
     #[must_use]
     pub fn of(config: &Config) -> Self {
         let mut judge = Self::new();
@@ -342,7 +343,8 @@ impl Judge {
             Fact::Sent { transmit, .. } => {
                 let shown = || String::from_utf8_lossy(&transmit.frame);
                 match reading::read(&transmit.frame) {
-                    Reading::Json(text, value) => Some(Read { text, value }),
+                    Reading::Json(text, value) if value.is_object() => Some(Read { text, value }),
+                    Reading::Json(..) => return Err(payload(format!("a frame is no message: {}", shown()))),
                     Reading::Unread => None,
                     Reading::Garbage => return Err(payload(format!("a frame is not JSON: {}", shown()))),
                 }

@@ -34,11 +34,6 @@ pub(super) fn members(text: &str) -> Option<Members<'_>> {
     Object.deserialize(&mut serde_json::Deserializer::from_str(text)).ok()
 }
 
-/// The elements of an array.
-pub(super) fn elements(text: &str) -> Option<Vec<&RawValue>> {
-    serde_json::from_str(text).ok()
-}
-
 /// The deepest nesting of text that is JSON.
 pub(super) fn depth(text: &str) -> usize {
     let (mut depth, mut deepest, mut in_text, mut escaped) = (0_usize, 0, false, false);

@@ -1,8 +1,9 @@
-//! Hostile bytes to one session, in every role and phase of both protocols. The bytes also choose the actions of the application.
+//! Hostile bytes against one end, in every role and phase of both protocols, with an application whose actions are chosen by the bytes.
+//! The end is [`Watched`]; what is checked here is what a judge cannot know, which methods are refused.
 
 mod tesseron;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,10 +13,9 @@ use protocol_core::{
     Lane, Level, LogRecord, Op, OpenUrl, OutboundId, Progress, RateWindow, Received, Reply, RpcError, Sample, Sampled,
     ServeOptions, Session, ToolOutput, TransportEnd, Violation,
 };
-use serde_json::value::RawValue;
 
-use super::judge::{Id, Message, elements, members, object};
 use tesseron::Promises;
+use testkit::Watched;
 use testkit::config::{client_config, server_config};
 use testkit::scripted::{initialize, json};
 
@@ -32,7 +32,6 @@ pub fn session(data: &[u8]) {
             Some((1, action)) => action.chunks_exact(2).for_each(|action| fuzzed.act(action[0], action[1])),
             _ => fuzzed.frame(line),
         }
-        fuzzed.check();
         if !fuzzed.polls_by_actions {
             fuzzed.poll();
         }
@@ -46,26 +45,16 @@ const REVISIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11
 const DISCOVERED: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true},"prompts":{},"resources":{"subscribe":true},"completions":{},"logging":{}},"ttlMs":0,"cacheScope":"private"}}"#;
 
 struct Fuzzed {
-    session: Session,
+    session: Watched,
     now: Instant,
-    /// The greatest time passed to `handle_timeout`.
-    over: Instant,
-    /// `true` if the application polls only by actions.
+    /// `true` if it polls only by actions.
     polls_by_actions: bool,
-    calls: BTreeSet<OutboundId>,
-    done: BTreeSet<OutboundId>,
+    /// The open calls that were cancelled.
     given_up: BTreeSet<OutboundId>,
+    /// The handlers that run, and those whose calls were cancelled.
     serves: VecDeque<InboundId>,
     cancelled: BTreeSet<InboundId>,
-    asked: VecDeque<(InputKey, Ask)>,
     questions: VecDeque<InputKey>,
-    closed: bool,
-    /// For each id, the number of requests of the peer minus that of the responses.
-    owed: BTreeMap<Id, usize>,
-    /// `true` after a frame that cannot be read here; responses are no longer counted.
-    unsure: bool,
-    /// The sum of the lengths of all received frames.
-    received_bytes: usize,
     /// The additional rules of Tesseron, if it is the protocol.
     promises: Option<Promises>,
 }
@@ -100,22 +89,17 @@ impl Fuzzed {
             config.era = Era::Auto;
         }
         let now = Instant::ZERO;
+        let mut session = Watched::new(Session::new(config, now), now);
+        session.judge_mut().distrust_peer();
+        session.forget_trace();
         let mut fuzzed = Self {
-            session: Session::new(config, now),
+            session,
             now,
-            over: now,
             polls_by_actions: kind & 0x20 != 0,
-            calls: BTreeSet::new(),
-            done: BTreeSet::new(),
             given_up: BTreeSet::new(),
             serves: VecDeque::new(),
             cancelled: BTreeSet::new(),
-            asked: VecDeque::new(),
             questions: VecDeque::new(),
-            closed: false,
-            owed: BTreeMap::new(),
-            unsure: false,
-            received_bytes: 0,
             promises: is_tesseron.then(Promises::default),
         };
         if is_tesseron {
@@ -160,34 +144,10 @@ impl Fuzzed {
     }
 
     fn frame(&mut self, frame: &[u8]) {
-        let wanted = self.session.wants_input(Lane::CHANNEL);
         let (before, active) = (self.session.stats(), self.active());
         let taken = self.session.handle_frame(Bytes::copy_from_slice(frame), Lane::CHANNEL, self.now).is_ok();
-        assert_eq!(taken, wanted || self.session.is_closed(), "a frame is taken while input is wanted");
-        if taken {
-            self.received_bytes += frame.len();
-            match self.promises {
-                Some(_) => self.hear_tesseron(frame, &before, &active),
-                None => self.hear(frame),
-            }
-        }
-    }
-
-    /// Counts the requests in a frame of the peer, even malformed ones.
-    fn hear(&mut self, frame: &[u8]) {
-        let Ok(raw) = serde_json::from_slice::<&RawValue>(frame) else { return };
-        let single = [raw];
-        let batch = elements(raw.get());
-        for one in batch.as_deref().unwrap_or(&single) {
-            match members(one.get()) {
-                Some(all) => {
-                    let id = all.iter().find(|(name, _)| name == "id").and_then(|(_, id)| Id::echoed(id));
-                    if let (Some(id), false) = (id, matches!(object(&all), Message::Response { .. })) {
-                        *self.owed.entry(id).or_default() += 1;
-                    }
-                }
-                None => self.unsure |= one.get().starts_with('{'),
-            }
+        if taken && self.promises.is_some() {
+            self.hear_tesseron(frame, &before, &active);
         }
     }
 
@@ -204,22 +164,19 @@ impl Fuzzed {
                     2 => Invoke::ping(),
                     _ => Invoke::list_tools(None),
                 };
-                invoke.parent = self.asked.front().filter(|_| detail & 4 != 0).map(|(key, _)| *key);
+                invoke.parent = self.session.known.asked.first().filter(|_| detail & 4 != 0).map(|(key, _)| *key);
                 invoke.progress = detail & 8 == 0;
                 if detail & 16 != 0 {
                     let (idle, max_total) = (Some(Duration::from_millis(100)), Some(Duration::from_millis(detail.into())));
                     invoke.timeouts =
                         Some(CallTimeouts::NONE.with_idle(idle).with_max_total(max_total).with_reset_on_progress(detail & 32 != 0));
                 }
-                if let Ok(id) = self.session.invoke(invoke, now) {
-                    assert!(self.calls.insert(id), "an id was used twice");
-                }
+                let _ = self.session.invoke(invoke, now);
             }
             2 => {
                 // The event of the call's end may be queued.
                 self.poll_events();
-                let open = self.calls.difference(&self.done).next().copied();
-                if let Some(id) = open {
+                if let Some(id) = self.session.known.calls.first().copied() {
                     let reason = (detail & 1 == 0).then_some("why");
                     let is_live = self.given_up.insert(id);
                     assert_eq!(
@@ -237,7 +194,7 @@ impl Fuzzed {
             5 => {
                 if let Some(id) = self.serves.pop_front() {
                     if detail & 0x80 != 0 && self.ask_in_round(id, detail) {
-                        return self.check();
+                        return;
                     }
                     let reply = match detail % 3 {
                         0 => Reply::Tool(ToolOutput::text("ok")),
@@ -269,12 +226,12 @@ impl Fuzzed {
             }
             8 => {
                 self.poll_events();
-                if let Some((key, ask)) = self.asked.pop_front() {
-                    let answer = match ask {
+                if let Some((key, kind)) = self.session.known.asked.first().copied() {
+                    let answer = match kind {
                         _ if detail & 1 == 1 => Answer::Refused(RpcError::internal("no")),
-                        Ask::Sample(_) => Answer::Sample(Sampled::new("!", "m")),
-                        Ask::Elicit(_) => Answer::Elicit(Elicited::Decline),
-                        Ask::OpenUrl(_) => Answer::OpenUrl(Consent::Accept),
+                        "sample" => Answer::Sample(Sampled::new("!", "m")),
+                        "elicit" => Answer::Elicit(Elicited::Decline),
+                        "open" => Answer::OpenUrl(Consent::Accept),
                         _ => Answer::Roots(json("[]")),
                     };
                     self.session.provide_input(key, answer, now).expect("an open input request can be answered");
@@ -319,7 +276,6 @@ impl Fuzzed {
             _ if self.promises.is_some() => self.act_tesseron(action, detail),
             _ => {}
         }
-        self.check();
     }
 
     /// Ends a call with a round, as a handler that makes input requests does. Returns `false` if that is impossible.
@@ -336,15 +292,12 @@ impl Fuzzed {
     fn end_serve(&mut self, id: InboundId, reply: Reply) {
         self.poll_events();
         let live = !self.cancelled.remove(&id);
-        assert_eq!(self.session.respond(id, reply, self.now).is_ok(), live && !self.closed);
+        let is_accepted = self.session.respond(id, reply, self.now).is_ok();
+        assert_eq!(is_accepted, live && !self.session.is_closed(), "a handler can reply until its call has ended");
     }
 
     fn timeout(&mut self) {
         self.session.handle_timeout(self.now);
-        self.over = self.over.max(self.now);
-        if let Some(next) = self.session.poll_timeout() {
-            assert!(next > self.over, "G7: a deadline at {next} after {}", self.over);
-        }
     }
 
     fn timeout_when_due(&mut self) {
@@ -354,31 +307,10 @@ impl Fuzzed {
         }
     }
 
-    fn check(&self) {
-        let (stats, limits) = (self.session.stats(), self.session.config().limits);
-        assert!(stats.outbound_calls <= limits.in_flight && stats.inbound_calls <= limits.in_flight, "G5: {stats:?}");
-        assert!(stats.orphans <= stats.inbound_calls, "{stats:?}");
-        let slack = limits.frame_bytes.min(self.received_bytes + 4096);
-        assert!(stats.queued_bytes <= limits.output_bytes_hard + slack, "G5: {stats:?}");
-    }
-
     fn poll(&mut self) {
         while let Some(out) = self.session.poll_transmit() {
-            let text = core::str::from_utf8(&out.frame).expect("UTF-8");
-            let raw: &RawValue = serde_json::from_str(text).expect("G13: every frame is JSON");
-            assert!(!text.contains(['\n', '\r']), "one frame is one line");
-            assert!(text.len() <= self.session.config().limits.frame_bytes.max(512), "a frame over the limit");
-            let all = members(raw.get()).expect("an object");
             if let Some(promises) = &mut self.promises {
-                promises.check_sent(text);
-                continue;
-            }
-            if let Message::Response { id, .. } = object(&all) {
-                let owed = self.owed.get_mut(&id).filter(|owed| **owed > 0);
-                assert!(owed.is_some() || self.unsure, "G2: a response to no request: {text}");
-                if let Some(owed) = owed {
-                    *owed -= 1;
-                }
+                promises.hear_response(&out.frame);
             }
         }
         self.poll_events();
@@ -388,39 +320,17 @@ impl Fuzzed {
     }
 
     fn poll_events(&mut self) {
-        let limits = self.session.config().limits;
-        let mut count = 0;
         while let Some(event) = self.session.poll_event() {
-            count += 1;
-            self.handle_event(event);
-        }
-        // A batch may cause two events for each of its messages, and all calls and input requests may end.
-        let most = limits.events + 2 * limits.batch + 8 * limits.in_flight + limits.alarms + 16;
-        assert!(count <= most, "G5: {count} events at once");
-    }
-
-    fn handle_event(&mut self, event: Event) {
-        assert!(!self.closed, "G4: {event:?} after the end");
-        if let Some(promises) = &mut self.promises {
-            promises.handle_event(&event);
-        }
-        match event {
-            Event::Request { id, .. } => {
-                assert!(!self.serves.contains(&id));
-                self.serves.push_back(id);
+            if let Some(promises) = &mut self.promises {
+                promises.handle_event(&event);
             }
-            Event::Cancelled { id, .. } => assert!(self.cancelled.insert(id), "cancelled twice"),
-            Event::InputRequested { key, ask, depth, .. } => {
-                assert!(!matches!(ask, Ask::Sample(_)) || (1..=3).contains(&depth), "G12: depth {depth}");
-                self.asked.push_back((key, ask));
+            match event {
+                Event::Request { id, .. } => self.serves.push_back(id),
+                Event::Cancelled { id, .. } => _ = self.cancelled.insert(id),
+                Event::Input { key, .. } => self.questions.retain(|open| *open != key),
+                Event::Violation(rule) => assert!(Violation::ALL.contains(&rule)),
+                _ => {}
             }
-            Event::InputGone { key } => self.asked.retain(|(open, _)| *open != key),
-            Event::Input { key, .. } => self.questions.retain(|open| *open != key),
-            Event::Progress { id, .. } => assert!(self.calls.contains(&id) && !self.done.contains(&id)),
-            Event::Done { id, .. } => assert!(self.calls.contains(&id) && self.done.insert(id), "G1: {id} is done twice"),
-            Event::Closed(_) => self.closed = true,
-            Event::Violation(rule) => assert!(self.session.stats().violations(rule) > 0 && Violation::ALL.contains(&rule)),
-            _ => {}
         }
     }
 
@@ -433,9 +343,7 @@ impl Fuzzed {
             }
             self.timeout_when_due();
         }
-        assert!(self.closed, "the session closes");
-        assert_eq!(self.calls, self.done, "G1: every call is done");
-        assert_eq!(self.session.poll_timeout(), None, "G4");
+        self.session.check_end();
         assert_eq!(self.session.handle_frame(Bytes::from_static(b"{}"), Lane::CHANNEL, self.now), Ok(Received::default()));
         assert!(self.session.poll_transmit().is_none() && self.session.poll_event().is_none(), "G4");
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use protocol_core::mcp::Era;
-use protocol_core::{Event, Instant, Invoke, Json, Lane, Reply, Session, ToolOutput};
+use protocol_core::{Event, Instant, Invoke, Lane, Op, Reply, Session, ToolOutput};
 use testkit::config::{client_config, server_config, with};
 use testkit::scripted::{call_tool, initialize, json, notification};
 use testkit::{Pair, Scripted};
@@ -53,7 +53,7 @@ fn allocations_of_trips(era: Era) -> u64 {
     while client.poll_event().is_some() || server.poll_event().is_some() {}
     let output = ToolOutput::structured(json(r#"{"done":true}"#));
     let mut trip = || {
-        client.invoke(Invoke::call_tool("t", Json::empty_object()), Instant::ZERO).unwrap();
+        client.invoke(Invoke::new(Op::CallTool, json(r#"{"name":"t"}"#)), Instant::ZERO).unwrap();
         let request = client.poll_transmit().unwrap().frame;
         server.handle_frame(request, Lane::CHANNEL, Instant::ZERO).unwrap();
         let Some(Event::Request { id, caller, .. }) = server.poll_event() else { panic!("a request") };
