@@ -171,6 +171,7 @@ mod far_end;
 #[cfg(feature = "arbitrary")]
 pub mod fuzz;
 pub mod judge;
+mod leg;
 pub mod link;
 mod model;
 mod pair;
@@ -190,6 +191,7 @@ pub use campaign::{Campaign, Vacuous};
 pub use coverage::{Coverage, Happening, Transition};
 pub use far_end::FarEnd;
 pub use judge::{Guarantee, Judge, Objection};
+pub use leg::Leg;
 pub use pair::{Pair, carry};
 pub use recording::{NoRecording, Recording};
 pub use rng::Rng;

@@ -315,6 +315,21 @@ impl Judge {
         self.ledger.altered = true;
     }
 
+    /// Notes that the peer has answered a request of ours, for a judge that is told of no events.
+    pub(crate) fn end_request(&mut self, id: u64) {
+        self.ledger.requests.open.remove(&id);
+    }
+
+    /// Notes that the session has closed, for a judge that is told of no events.
+    pub(crate) fn end_session(&mut self) {
+        self.ledger.closed = true;
+    }
+
+    /// The number of requests of the peer that may still be answered.
+    pub(crate) fn owed(&self) -> usize {
+        self.ledger.pending.len()
+    }
+
     /// Returns `true` once the session has closed.
     #[must_use]
     pub fn is_closed(&self) -> bool {

@@ -1,6 +1,7 @@
-//! A bridge with an agent and three apps, whose steps are chosen by the bytes, including every fault of a leg.
+//! A bridge with an agent and three apps, whose steps are chosen by the bytes, including every fault of a leg. Each leg has a judge; what is
+//! checked here are the rules of the bridge itself: which calls it ends when a leg is lost, and what it forgets.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,8 +11,9 @@ use tesseron::bridge::{Bridge, BridgeConfig, BridgeEvent, ClaimId, Leg, Surface}
 use tesseron::claims::ChannelId;
 
 use crate::bridge::{ACTIONS, DECLARES, Invoked, RESOURCES, answered, bound, call_tool, config, hello, refused, resume, value};
-use testkit::Rng;
+use testkit::config::{server_config, with};
 use testkit::scripted::{initialize, notification, request};
+use testkit::{Leg as Judged, Rng};
 
 /// One operation: `[opcode, a, b, c]`. The two lowest bits of `a` are the leg that acts, with 0 for the agent; `b` chooses one of the open
 /// calls or input requests of this leg, and `c` the variant of the operation.
@@ -39,47 +41,57 @@ pub fn bridge(data: &[u8]) {
     assert_eq!(run(), run(), "G10: equal operations have given different results");
 }
 
-/// A call of the agent that waits for its response.
-#[derive(Debug)]
-struct Pending {
-    token: Option<Value>,
-    last: Option<f64>,
-}
-
-#[derive(Default)]
 struct Seat {
+    judge: Judged,
     channel: Option<ChannelId>,
     stalled: bool,
     code: Option<String>,
     /// The credentials that resume the last session of the app.
     credentials: Option<(String, String)>,
-    /// The invocations that the app has received; the flag is `true` while the bridge waits for the response.
-    invoked: Vec<(Invoked, bool)>,
-    /// Invocations that the app answered while it read nothing, so that a cancel may be in flight.
-    crossed: Vec<String>,
+    /// The invocations that it has received and not answered.
+    invoked: Vec<Invoked>,
     /// The newest invocation that has ended.
     gone: Option<Invoked>,
-    /// For each id, the number of requests of the app minus that of the responses.
-    owed: BTreeMap<String, usize>,
     next: u64,
     subscription: Option<String>,
 }
 
+impl Seat {
+    fn new() -> Self {
+        Self {
+            judge: leg_judge(),
+            channel: None,
+            stalled: false,
+            code: None,
+            credentials: None,
+            invoked: Vec::new(),
+            gone: None,
+            next: 0,
+            subscription: None,
+        }
+    }
+}
+
+/// The judge of a leg. The bridge sends a message of an app at once, with the last value repeated.
+fn leg_judge() -> Judged {
+    Judged::new(&with(server_config(), |config| config.progress.repeat_value_for_message = true))
+}
+
 struct Fuzzed {
     bridge: Bridge,
+    settings: BridgeConfig,
     now: Instant,
-    over: Option<Instant>,
     seats: [Seat; 3],
+    agent: Judged,
     stalled: bool,
     /// `true` while the owner polls no events.
     ignores_events: bool,
-    /// Calls of the agent by id. If an id is used again, the response to its first use may still be queued.
-    pending: BTreeMap<String, VecDeque<Pending>>,
+    /// The number of calls of the agent that wait for their responses, by id. If an id is used again, the response to its first use may still be
+    /// queued.
+    pending: BTreeMap<String, usize>,
     next: u64,
     /// Input requests that the agent has received and not answered.
     asked: Vec<(Value, String)>,
-    /// Input requests that the agent answered while it read nothing, so that a cancel may be in flight.
-    crossed: Vec<Value>,
     wanted: Vec<(ClaimId, String)>,
     closed: bool,
     trace: Vec<String>,
@@ -108,17 +120,18 @@ impl Fuzzed {
     fn new(variant: u8, seed: u8, claimed: u8) -> Self {
         let mut rng = Rng::new(seed.into());
         let random = Box::new(move |bytes: &mut [u8]| bytes.fill_with(|| rng.number() as u8));
+        let settings = settings(variant);
         let mut fuzzed = Self {
-            bridge: Bridge::new(settings(variant), random, Instant::ZERO),
+            bridge: Bridge::new(settings.clone(), random, Instant::ZERO),
             now: Instant::ZERO,
-            over: None,
-            seats: Default::default(),
+            seats: [(); 3].map(|()| Seat::new()),
+            agent: leg_judge(),
+            settings,
             stalled: false,
             ignores_events: false,
             pending: BTreeMap::new(),
             next: 1,
             asked: Vec::new(),
-            crossed: Vec::new(),
             wanted: Vec::new(),
             closed: false,
             trace: Vec::new(),
@@ -152,35 +165,34 @@ impl Fuzzed {
         let taken = self.bridge.handle_frame(leg, Bytes::copy_from_slice(text.as_bytes()), self.now);
         assert!(taken.is_ok(), "a frame was refused although input was wanted");
         let after = self.bridge.stats(leg).unwrap_or_default();
-        // Requests that break one of these rules are not answered, or not with their ids.
+        self.judge(app).receive(text.as_bytes(), &before, &after);
+        // Such requests are not answered, or not with their ids.
         let mut dropped = [Violation::DuplicateRequest, Violation::RepeatedMember].into_iter();
         // A closed leg counts nothing.
         let dropped = dropped.any(|rule| after.violations(rule) > before.violations(rule));
         let Ok(frame) = serde_json::from_str::<Value>(text) else { return true };
-        let (method, id, params) = (frame["method"].as_str(), &frame["id"], &frame["params"]);
-        match app {
-            Some(app) if method.is_some() && !id.is_null() && !dropped => {
-                *self.seats[app].owed.entry(id.to_string()).or_default() += 1;
+        if app.is_none() {
+            let (method, id, params) = (frame["method"].as_str(), &frame["id"], &frame["params"]);
+            if method == Some("notifications/cancelled") && after.inbound_calls < before.inbound_calls {
+                self.end_call(&params["requestId"].to_string());
+            } else if method.is_some() && !id.is_null() && !dropped {
+                *self.pending.entry(id.to_string()).or_default() += 1;
             }
-            None if method == Some("notifications/cancelled") && after.inbound_calls < before.inbound_calls => {
-                self.end_call(&params["requestId"].to_string(), VecDeque::pop_back);
-            }
-            None if method.is_some() && !id.is_null() && !dropped => {
-                let token = params["_meta"].get("progressToken").cloned();
-                self.pending.entry(id.to_string()).or_default().push_back(Pending { token, last: None });
-            }
-            _ => {}
         }
         true
     }
 
-    fn end_call(&mut self, id: &str, take: fn(&mut VecDeque<Pending>) -> Option<Pending>) -> bool {
-        let Some(pending) = self.pending.get_mut(id) else { return false };
-        take(pending);
-        if pending.is_empty() {
-            self.pending.remove(id);
+    fn judge(&mut self, app: Option<usize>) -> &mut Judged {
+        app.map_or(&mut self.agent, |app| &mut self.seats[app].judge)
+    }
+
+    fn end_call(&mut self, id: &str) {
+        if let Some(count) = self.pending.get_mut(id) {
+            *count -= 1;
+            if *count == 0 {
+                self.pending.remove(id);
+            }
         }
-        true
     }
 
     /// Delivers frames, and checks the guarantees.
@@ -192,8 +204,8 @@ impl Fuzzed {
                 while let Some(leg) = self.leg(app).filter(|_| !stalled)
                     && let Some(out) = self.bridge.poll_transmit(leg)
                 {
+                    self.judge(app).send(&out);
                     let text = core::str::from_utf8(&out.frame).expect("UTF-8").to_owned();
-                    assert!(!text.contains(['\n', '\r']), "one frame is one line");
                     self.trace.push(format!("{app:?} < {text}"));
                     match app {
                         None => self.agent_hears(&text),
@@ -213,13 +225,11 @@ impl Fuzzed {
             }
         }
         let due = self.bridge.poll_timeout();
-        assert!(due.is_none_or(|due| Some(due) > self.over), "G7: a deadline at {due:?} after {:?}", self.over);
-        for leg in [None, Some(0), Some(1), Some(2)].into_iter().filter_map(|app| self.leg(app)) {
-            let Some(stats) = self.bridge.stats(leg) else { continue };
-            // Both kinds of legs have the same limits, except for the number of calls.
-            let limits = settings(0).agent_limits;
-            assert!(stats.queued_bytes <= limits.output_bytes_hard, "G5: {stats:?}");
-            assert!(stats.outbound_calls <= limits.in_flight && stats.inbound_calls <= limits.in_flight, "G5: {stats:?}");
+        for app in [None, Some(0), Some(1), Some(2)] {
+            let limits = if app.is_none() { self.settings.agent_limits } else { self.settings.app_limits };
+            if let Some(stats) = self.leg(app).and_then(|leg| self.bridge.stats(leg)) {
+                self.judge(app).check(&stats, &limits, due);
+            }
         }
     }
 
@@ -228,32 +238,13 @@ impl Fuzzed {
         let (id, params) = (&frame["id"], &frame["params"]);
         match frame["method"].as_str() {
             Some("notifications/progress") => {
-                let token = &params["progressToken"];
-                let named = self.pending.values_mut().flatten().filter(|pending| pending.token.as_ref() == Some(token));
-                let mut named: Vec<_> = named.collect();
-                assert!(!named.is_empty(), "G3: progress before its call or after its end: {text}");
-                // If two calls have the same token, the update could belong to either.
-                if let [pending] = &mut *named {
-                    let at = params["progress"].as_f64().expect("a number");
-                    let repeats = params.get("message").is_some() || params["_meta"].is_object();
-                    let rises = pending.last.is_none_or(|last| at > last || (at == last && repeats));
-                    assert!(rises && (0.0..=100.0).contains(&at), "G3: after {:?}: {text}", pending.last);
-                    pending.last = Some(at);
-                }
+                let value = params["progress"].as_f64().expect("a number");
+                assert!((0.0..=100.0).contains(&value), "not the percentage of an app: {text}");
             }
-            Some(method) if !id.is_null() => {
-                assert!(self.asked.iter().all(|(open, _)| open != id), "G2: an id was used twice: {text}");
-                self.asked.push((id.clone(), method.to_owned()));
-            }
-            Some("notifications/cancelled") => {
-                let before = self.asked.len() + self.crossed.len();
-                self.asked.retain(|(open, _)| *open != params["requestId"]);
-                self.crossed.retain(|open| *open != params["requestId"]);
-                assert!(self.asked.len() + self.crossed.len() < before, "G2: a cancel of no request: {text}");
-            }
+            Some(method) if !id.is_null() => self.asked.push((id.clone(), method.to_owned())),
+            Some("notifications/cancelled") => self.asked.retain(|(open, _)| *open != params["requestId"]),
             Some(_) => {}
-            None if id.is_null() => {}
-            None => assert!(self.end_call(&id.to_string(), VecDeque::pop_front), "G2: a response to no request: {text}"),
+            None => self.end_call(&id.to_string()),
         }
     }
 
@@ -262,19 +253,7 @@ impl Fuzzed {
         let params = &frame["params"];
         match frame["method"].as_str() {
             Some("actions/invoke") => {
-                let new = Invoked::read(text).expect("an invocation");
-                let is_new = seat.invoked.iter().all(|(old, _)| old.invocation != new.invocation && old.id != new.id);
-                assert!(is_new, "G2: an invocation id was used twice: {text}");
-                seat.invoked.push((new, true));
-            }
-            Some("actions/cancel") => {
-                let named = seat.invoked.iter_mut().find(|(one, waits)| *waits && one.invocation == params["invocationId"]);
-                let crossed = seat.crossed.iter().position(|name| *name == params["invocationId"]);
-                match (named, crossed) {
-                    (Some((_, waits)), _) => *waits = false,
-                    (None, Some(at)) => drop(seat.crossed.remove(at)),
-                    (None, None) => panic!("G2: a cancel of nothing: {text}"),
-                }
+                seat.invoked.push(Invoked::read(text).expect("an invocation"));
             }
             Some("resources/subscribe") => {
                 seat.subscription = params["subscriptionId"].as_str().map(ToOwned::to_owned);
@@ -283,8 +262,6 @@ impl Fuzzed {
             Some("resources/read" | "resources/unsubscribe") => self.answer_app_request(app, &frame["id"]),
             Some(_) => {}
             None => {
-                let owed = seat.owed.get_mut(&frame["id"].to_string()).filter(|owed| **owed > 0);
-                *owed.unwrap_or_else(|| panic!("G2: a response to no request: {text}")) -= 1;
                 if let (Some(session), Some(token)) =
                     (frame["result"]["sessionId"].as_str(), frame["result"]["resumeToken"].as_str())
                 {
@@ -299,7 +276,7 @@ impl Fuzzed {
         let frame = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"actions/invoke","params":{{"name":"","invocationId":""}}}}"#);
         let mut request = Invoked::read(&frame).expect("an invocation");
         request.invocation = format!("no invocation {id}");
-        self.seats[app].invoked.push((request, true));
+        self.seats[app].invoked.push(request);
     }
 
     fn handle_event(&mut self, event: &BridgeEvent) {
@@ -312,13 +289,16 @@ impl Fuzzed {
             }
             BridgeEvent::AppClosed { channel, .. } => {
                 assert!(self.bridge.is_closed(Leg::App(*channel)), "G4: the end of {channel:?}, which is not closed");
-                assert!(self.bridge.poll_transmit(Leg::App(*channel)).is_none(), "G4: a frame after the end");
+                if let Some(seat) = self.seats.iter_mut().find(|seat| seat.channel == Some(*channel)) {
+                    seat.judge.close();
+                }
             }
             BridgeEvent::ClaimWanted { claim, code } => self.wanted.push((*claim, code.reveal().to_owned())),
             BridgeEvent::ClaimGone { claim } => self.wanted.retain(|(open, _)| open != claim),
             BridgeEvent::AgentClosed(_) => {
                 assert!(!self.closed, "G4: the agent's session ends twice");
                 self.closed = true;
+                self.agent.close();
             }
             _ => {}
         }
@@ -373,8 +353,8 @@ impl Fuzzed {
 
     fn timeout(&mut self, now: Instant) {
         self.now = now;
+        [None, Some(0), Some(1), Some(2)].into_iter().for_each(|app| self.judge(app).timeout(now));
         self.bridge.handle_timeout(now);
-        self.over = Some(now);
     }
 
     fn run_for(&mut self, span: Duration) {
@@ -425,13 +405,13 @@ impl Fuzzed {
             2 => format!(r#","percent":{},"message":"m{c}","data":{{"a":1}}"#, c / 3),
             _ => r#","message":"m""#.to_owned(),
         };
-        let text = self.seats[app].invoked[at].0.progress(&members);
+        let text = self.seats[app].invoked[at].progress(&members);
         self.send(Some(app), &text);
     }
 
     fn respond(&mut self, app: usize, b: u8, c: u8) {
         let Some(at) = self.invocation(app, b) else { return };
-        let ended = self.seats[app].invoked[at].0.clone();
+        let ended = self.seats[app].invoked[at].clone();
         let text = match c % 6 {
             0 => ended.output(r#""done""#),
             1 => ended.output(r#"{"content":[{"type":"text","text":"é"},{"type":"image","data":"","mimeType":"image/png"}]}"#),
@@ -442,8 +422,7 @@ impl Fuzzed {
         };
         if self.send_if_read(Some(app), &text) {
             let seat = &mut self.seats[app];
-            let (_, waits) = seat.invoked.remove(at);
-            seat.crossed.extend(Some(ended.invocation.clone()).filter(|_| seat.stalled && waits));
+            seat.invoked.remove(at);
             seat.gone = Some(ended);
         }
     }
@@ -453,7 +432,7 @@ impl Fuzzed {
         let seat = &mut self.seats[app];
         let id = if c & 0x70 == 0x70 { seat.next } else { seat.next + 1 };
         seat.next = id;
-        let (id, one) = (id + 100, &seat.invoked[at].0);
+        let (id, one) = (id + 100, &seat.invoked[at]);
         let text = match c % 4 {
             0 | 1 => one.sample(id),
             2 => one.confirm(id),
@@ -481,7 +460,6 @@ impl Fuzzed {
         };
         if self.send_if_read(None, &text) {
             self.asked.remove(at);
-            self.crossed.extend(Some(id).filter(|_| self.stalled));
         }
     }
 
@@ -524,9 +502,9 @@ impl Fuzzed {
     }
 
     fn sit(&mut self, app: usize, channel: ChannelId) {
-        let old = core::mem::take(&mut self.seats[app]);
+        let old = core::mem::replace(&mut self.seats[app], Seat::new());
         self.seats[app] =
-            Seat { channel: Some(channel), credentials: old.credentials, gone: old.gone, next: old.next, ..Seat::default() };
+            Seat { channel: Some(channel), credentials: old.credentials, gone: old.gone, next: old.next, ..Seat::new() };
     }
 
     fn claim(&mut self, app: usize, c: u8) {
