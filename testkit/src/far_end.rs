@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
+use protocol_core::FrameSink as _;
+use protocol_core::lines::{LineDecoder, LineEncoder};
 use protocol_core::{
     Answer, Close, Config, Event, Instant, Invoke, Lane, Op, Progress, Protocol, Reply, RpcError, Sampled, Session, ToolOutput,
     TransportEnd, mcp, tesseron,
 };
 
 use crate::config::{agent, agent_capabilities};
-use crate::link::{Arrival, Faults, SimLink};
+use crate::link::{Arrival, Faults, LinkBroken, Read, SimLink, SimStream};
 use crate::scripted::json;
 use crate::{Coverage, ODD, Rng, Watched};
 
@@ -61,7 +63,7 @@ use crate::{Coverage, ODD, Rng, Watched};
 pub struct FarEnd {
     session: Watched,
     /// The link from the loop to this end, and the link back.
-    links: [SimLink; 2],
+    links: Links,
     rng: Rng,
     actions: u32,
     next_action: Instant,
@@ -72,15 +74,47 @@ pub struct FarEnd {
     was_active: bool,
 }
 
+/// The links between a loop and its far end.
+#[derive(Debug)]
+enum Links {
+    Messages([SimLink; 2]),
+    Bytes { streams: [SimStream; 2], decoder: LineDecoder, encoder: LineEncoder, has_heard_end: bool, has_ended: bool },
+}
+
+/// The number of bytes that a stream holds in flight, which is less than a frame.
+const STREAM: usize = 96;
 /// The maximum number of turns of a loop at one instant.
 const TURNS: usize = 1_000;
 /// The maximum number of instants in one run.
 const INSTANTS: usize = 100_000;
 
 impl FarEnd {
-    /// Makes an end with this configuration, two links with these faults, and 60 actions drawn from `seed`.
+    /// Makes an end with this configuration, two links with these faults, and 60 actions drawn from `seed`. The loop has whole messages:
+    /// [`send`](Self::send), [`receive`](Self::receive).
     #[must_use]
     pub fn new(config: Config, faults: Faults, seed: u64) -> Self {
+        let links = [seed, !seed].map(|seed| {
+            let mut link = SimLink::new(seed);
+            link.faults = faults;
+            link
+        });
+        Self::with_links(config, Links::Messages(links), seed)
+    }
+
+    /// An end like that of [`new`](Self::new) for a loop that makes frames of bytes itself: [`write`](Self::write), [`read`](Self::read). The
+    /// frames are lines, as on stdin and stdout. A stream holds 96 bytes in flight, so that long frames are written in pieces.
+    #[must_use]
+    pub fn bytes(config: Config, faults: Faults, seed: u64) -> Self {
+        let streams = [seed, !seed].map(|seed| {
+            let mut stream = SimStream::new(seed, STREAM);
+            stream.faults = faults;
+            stream
+        });
+        let (decoder, encoder) = (LineDecoder::new(1 << 20), LineEncoder::new());
+        Self::with_links(config, Links::Bytes { streams, decoder, encoder, has_heard_end: false, has_ended: false }, seed)
+    }
+
+    fn with_links(config: Config, links: Links, seed: u64) -> Self {
         let is_caller = match &config.protocol {
             Protocol::Mcp { side, .. } => *side == mcp::Side::Client,
             Protocol::Tesseron(end) => matches!(end, tesseron::End::Gateway(_)),
@@ -88,11 +122,6 @@ impl FarEnd {
         };
         let mut session = Watched::new(Session::new(config, Instant::ZERO), Instant::ZERO);
         session.judge_mut().distrust_peer();
-        let links = [seed, !seed].map(|seed| {
-            let mut link = SimLink::new(seed);
-            link.faults = faults;
-            link
-        });
         let (rng, now) = (Rng::new(seed), Instant::ZERO);
         Self { session, links, rng, actions: 60, next_action: now, now, is_caller, hung_up: false, was_active: false }
     }
@@ -104,23 +133,67 @@ impl FarEnd {
         self
     }
 
-    /// Takes a frame of the loop.
+    /// Returns `true` if the link from the loop takes a frame or a byte at `now`. While the link stalls, a loop that respects backpressure
+    /// keeps what it has; after the stall it gets another turn.
+    #[must_use]
+    pub fn accepts(&self, now: Instant) -> bool {
+        match &self.links {
+            Links::Messages(links) => links[0].accepts(now),
+            Links::Bytes { streams, .. } => streams[0].has_room(now),
+        }
+    }
+
+    /// Takes a frame of the loop. While the link stalls, the frame waits on it.
+    ///
+    /// # Panics
+    /// If this is an end for [`bytes`](Self::bytes).
     pub fn send(&mut self, frame: &Bytes, now: Instant) {
         self.was_active = true;
-        self.links[0].send(frame, now);
+        let Links::Messages(links) = &mut self.links else { panic!("this far end takes bytes: `write`") };
+        links[0].send(frame, now);
+    }
+
+    /// Takes some of these bytes of the loop, and returns their number. Zero means that the link is full, stalls or has ended.
+    ///
+    /// # Panics
+    /// If this is an end for messages ([`new`](Self::new)).
+    pub fn write(&mut self, bytes: &[u8], now: Instant) -> usize {
+        let Links::Bytes { streams, .. } = &mut self.links else { panic!("this far end takes messages: `send`") };
+        let taken = streams[0].write(bytes, now).unwrap_or_default();
+        self.was_active |= taken > 0;
+        taken
     }
 
     /// Ends the direction from the loop to this end.
     pub fn hang_up(&mut self, how: TransportEnd, now: Instant) {
-        self.links[0].end(how, now);
+        match &mut self.links {
+            Links::Messages(links) => links[0].end(how, now),
+            Links::Bytes { streams, .. } => streams[0].finish(how, now),
+        }
     }
 
     /// Takes a frame for the loop that has arrived by `now`, or the end of the link.
+    ///
+    /// # Panics
+    /// If this is an end for [`bytes`](Self::bytes).
     pub fn receive(&mut self, now: Instant) -> Option<Arrival> {
         self.act(now);
-        let arrival = self.links[1].receive(now);
+        let Links::Messages(links) = &mut self.links else { panic!("this far end sends bytes: `read`") };
+        let arrival = links[1].receive(now);
         self.was_active |= arrival.is_some();
         arrival
+    }
+
+    /// Takes bytes for the loop that have arrived by `now`, or the end of the link, which is returned again each time.
+    ///
+    /// # Panics
+    /// If this is an end for messages ([`new`](Self::new)).
+    pub fn read(&mut self, now: Instant) -> Read {
+        self.act(now);
+        let Links::Bytes { streams, .. } = &mut self.links else { panic!("this far end sends messages: `receive`") };
+        let read = streams[1].read(now);
+        self.was_active |= matches!(read, Read::Bytes(_));
+        read
     }
 
     /// The next instant at which something happens at this end or on the links, after the last turn; `None` once this end has closed and all
@@ -128,7 +201,11 @@ impl FarEnd {
     #[must_use]
     pub fn next(&self) -> Option<Instant> {
         let own = if self.session.is_closed() { [None; 2] } else { [self.session.poll_timeout(), Some(self.next_action)] };
-        self.links.iter().map(SimLink::due).chain(own).flatten().filter(|at| *at > self.now).min()
+        let links: [[Option<Instant>; 2]; 2] = match &self.links {
+            Links::Messages(links) => links.each_ref().map(|link| [link.due(), link.resumes(self.now)]),
+            Links::Bytes { streams, .. } => streams.each_ref().map(|stream| [stream.due(), stream.resumes(self.now)]),
+        };
+        links.into_iter().flatten().chain(own).flatten().filter(|at| *at > self.now).min()
     }
 
     /// The counts of happenings at this end.
@@ -164,7 +241,7 @@ impl FarEnd {
     fn act(&mut self, now: Instant) {
         self.now = self.now.max(now);
         while self.session.wants_input(Lane::CHANNEL)
-            && let Some(arrival) = self.links[0].receive(now)
+            && let Some(arrival) = self.links.arrival(now)
         {
             match arrival {
                 Arrival::Message(frame) => drop(self.session.handle_frame(frame, Lane::CHANNEL, now).expect("input is wanted")),
@@ -215,7 +292,7 @@ impl FarEnd {
     fn poll(&mut self, now: Instant) {
         loop {
             while let Some(out) = self.session.poll_transmit() {
-                self.links[1].send(&out.frame, now);
+                self.links.depart(&out.frame, now);
             }
             let Some(event) = self.session.poll_event() else { break };
             match event {
@@ -234,7 +311,58 @@ impl FarEnd {
             }
         }
         if self.session.is_closed() && !std::mem::replace(&mut self.hung_up, true) {
-            self.links[1].end(TransportEnd::Eof, now);
+            self.links.end(now);
+        }
+        self.links.flush(now);
+    }
+}
+
+/// The side of the far end.
+impl Links {
+    /// The next frame of the loop.
+    fn arrival(&mut self, now: Instant) -> Option<Arrival> {
+        match self {
+            Self::Messages(links) => links[0].receive(now),
+            Self::Bytes { streams, decoder, has_heard_end, .. } => loop {
+                if let Some(frame) = decoder.next_frame() {
+                    return Some(Arrival::Message(frame));
+                }
+                match streams[0].read(now) {
+                    Read::Bytes(bytes) => decoder.feed(&bytes),
+                    Read::End(how) if !std::mem::replace(has_heard_end, true) => return Some(Arrival::End(how)),
+                    Read::End(_) | Read::Pending => return None,
+                }
+            },
+        }
+    }
+
+    fn depart(&mut self, frame: &Bytes, now: Instant) {
+        match self {
+            Self::Messages(links) => links[1].send(frame, now),
+            Self::Bytes { encoder, .. } => encoder.push(frame.clone()),
+        }
+    }
+
+    /// Ends the direction to the loop. On streams the end comes after what is written.
+    fn end(&mut self, now: Instant) {
+        match self {
+            Self::Messages(links) => links[1].end(TransportEnd::Eof, now),
+            Self::Bytes { has_ended, .. } => *has_ended = true,
+        }
+    }
+
+    /// Writes as much as the stream to the loop takes.
+    fn flush(&mut self, now: Instant) {
+        let Self::Bytes { streams, encoder, has_ended, .. } = self else { return };
+        while encoder.has_remaining() {
+            match streams[1].write(encoder.chunk(), now) {
+                Ok(0) => return,
+                Ok(count) => encoder.advance(count),
+                Err(LinkBroken) => return,
+            }
+        }
+        if *has_ended {
+            streams[1].finish(TransportEnd::Eof, now);
         }
     }
 }

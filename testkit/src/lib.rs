@@ -5,9 +5,11 @@
 //! | [`Scripted`] | one session; the test is its peer, sends exact frames and compares exact frames |
 //! | [`Pair`] | two sessions on a perfect connection |
 //! | [`World`] | two sessions over links with faults, and operations drawn from a seed |
+//! | [`world::Crowd`] | any number of clients of one server, of any eras, each with links of its own |
 //! | [`FarEnd`] | a peer at the other end of links with faults, as the transport of a loop under test |
 //! | [`link`] | the links without the sessions: latency, loss, repetition, order, damage, splits |
 //! | [`Watched`] | a wrapper of `Session` that checks the guarantees after every method |
+//! | [`Leg`] | the same for a machine that wraps sessions, as far as frames show it |
 //! | [`judge`] | the checks of G1 to G16, by name |
 //! | [`Campaign`] | counts the happenings in many cases, and fails if a required one is missing |
 //! | [`explore`] | a search of all states of a machine of yours, or of two sessions |

@@ -29,10 +29,16 @@ pub struct Faults {
     pub truncate: u16,
     /// The maximum number of bytes that a stream reads or writes at once, so that writes are split and merged. Zero means no limit.
     pub piece: u8,
+    /// The chance that the link takes nothing for up to 100 ms after a message or a write.
+    pub stall: u16,
 }
 
+/// The longest time of a stall by [`Faults::stall`], in milliseconds.
+const STALL: usize = 100;
+
 impl Faults {
-    /// A mix of all faults: messages take up to 30 ms, and some are lost, duplicated, reordered, damaged or truncated.
+    /// A mix of all faults: messages take up to 30 ms, and some are lost, duplicated, reordered, damaged or truncated; the link stalls now and
+    /// then, and a stream splits what it is given.
     #[must_use]
     pub const fn hostile() -> Self {
         Self {
@@ -44,6 +50,7 @@ impl Faults {
             corrupt: 12,
             truncate: 4,
             piece: 7,
+            stall: 8,
         }
     }
 
@@ -62,6 +69,11 @@ impl Faults {
     fn delay(&self, rng: &mut Rng) -> Duration {
         let jitter = u64::try_from(self.jitter.as_micros()).unwrap_or(u64::MAX);
         self.latency + Duration::from_micros(if jitter == 0 { 0 } else { rng.number() % jitter })
+    }
+
+    /// The end of a stall that begins now, if one does.
+    fn stalls(&self, now: Instant, rng: &mut Rng) -> Option<Instant> {
+        rng.chance(self.stall).then(|| now.saturating_add(Duration::from_millis(1 + rng.below(STALL) as u64)))
     }
 
     fn damage(&self, bytes: &mut Vec<u8>, rng: &mut Rng) {
@@ -91,6 +103,8 @@ pub struct SimLink {
     pub faults: Faults,
     /// Nothing is taken while it is set.
     pub stalled: bool,
+    /// The end of a stall by [`Faults::stall`].
+    stalled_until: Option<Instant>,
     rng: Rng,
     /// Messages in flight, in the order of arrival.
     flight: VecDeque<(Instant, Arrival)>,
@@ -102,7 +116,8 @@ impl SimLink {
     /// Makes a link without faults.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self { faults: Faults::default(), stalled: false, rng: Rng::new(seed), flight: VecDeque::new(), over: false, lost: 0 }
+        let (faults, rng, flight) = (Faults::default(), Rng::new(seed), VecDeque::new());
+        Self { faults, stalled: false, stalled_until: None, rng, flight, over: false, lost: 0 }
     }
 
     /// The number of messages that were lost so far.
@@ -111,13 +126,19 @@ impl SimLink {
         self.lost
     }
 
-    /// Returns `true` if [`Self::send`] may be called.
+    /// Returns `true` if the link takes a message at `now`.
     #[must_use]
-    pub const fn accepts(&self) -> bool {
-        !self.stalled
+    pub fn accepts(&self, now: Instant) -> bool {
+        !self.stalled && self.stalled_until.is_none_or(|until| until <= now)
     }
 
-    /// Sends a message. A message that is sent after the end is lost.
+    /// The end of a stall by [`Faults::stall`], if the link stalls at `now`.
+    #[must_use]
+    pub fn resumes(&self, now: Instant) -> Option<Instant> {
+        self.stalled_until.filter(|until| *until > now)
+    }
+
+    /// Sends a message. A message that is sent after the end is lost; one that is sent although the link stalls takes its way afterwards.
     pub fn send(&mut self, message: &Bytes, now: Instant) {
         if self.over || self.rng.chance(self.faults.drop) {
             self.lost += 1;
@@ -127,10 +148,11 @@ impl SimLink {
         for _ in 0..copies {
             let mut bytes = message.to_vec();
             self.faults.damage(&mut bytes, &mut self.rng);
-            let at = now.saturating_add(self.faults.delay(&mut self.rng));
+            let at = self.resumes(now).unwrap_or(now).saturating_add(self.faults.delay(&mut self.rng));
             let overtakes = self.rng.chance(self.faults.reorder);
             self.put(at, Arrival::Message(Bytes::from(bytes)), overtakes);
         }
+        self.stalled_until = self.faults.stalls(now, &mut self.rng).max(self.resumes(now));
     }
 
     fn put(&mut self, at: Instant, what: Arrival, overtakes: bool) {
@@ -194,6 +216,8 @@ pub struct SimStream {
     pub faults: Faults,
     /// Nothing is taken while it is set.
     pub stalled: bool,
+    /// The end of a stall by [`Faults::stall`].
+    stalled_until: Option<Instant>,
     rng: Rng,
     flight: VecDeque<(Instant, Vec<u8>)>,
     held: usize,
@@ -209,7 +233,18 @@ impl SimStream {
     pub fn new(seed: u64, capacity: usize) -> Self {
         let (faults, rng) = (Faults::default(), Rng::new(seed));
         let flight = VecDeque::new();
-        Self { faults, stalled: false, rng, flight, held: 0, capacity, end: None, waiting: [None, None] }
+        Self { faults, stalled: false, stalled_until: None, rng, flight, held: 0, capacity, end: None, waiting: [None, None] }
+    }
+
+    /// The end of a stall by [`Faults::stall`], if the stream stalls at `now`.
+    #[must_use]
+    pub fn resumes(&self, now: Instant) -> Option<Instant> {
+        self.stalled_until.filter(|until| *until > now)
+    }
+
+    /// Ends a stall that is over at `now`. Returns `true` if there was one.
+    pub(crate) fn end_stall(&mut self, now: Instant) -> bool {
+        self.stalled_until.take_if(|until| *until <= now).is_some()
     }
 
     /// Wakes the task that waits to read (0) or to write (1).
@@ -227,7 +262,7 @@ impl SimStream {
         if self.end.is_some() {
             return Err(LinkBroken);
         }
-        let room = if self.stalled { 0 } else { self.capacity.saturating_sub(self.held) };
+        let room = if self.stalled || self.resumes(now).is_some() { 0 } else { self.capacity.saturating_sub(self.held) };
         let count = bytes.len().min(room).min(self.piece());
         if count == 0 {
             return Ok(0);
@@ -238,10 +273,17 @@ impl SimStream {
         let at = self.flight.back().map_or(at, |(last, _)| at.max(*last));
         self.held += taken.len();
         self.flight.push_back((at, taken));
+        self.stalled_until = self.faults.stalls(now, &mut self.rng);
         if at <= now {
             self.wake(0);
         }
         Ok(count)
+    }
+
+    /// Returns `true` if the stream takes a byte at `now`.
+    #[must_use]
+    pub fn has_room(&self, now: Instant) -> bool {
+        !self.stalled && self.end.is_none() && self.resumes(now).is_none() && self.held < self.capacity
     }
 
     fn piece(&mut self) -> usize {

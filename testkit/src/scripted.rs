@@ -1,6 +1,7 @@
 //! One session with the test as its peer: frames are text, and the test sets the time.
 
 use bytes::Bytes;
+use protocol_core::lines::LineDecoder;
 use protocol_core::{
     Ask, Config, Event, InboundId, InputKey, Instant, Invoke, Json, Lane, Op, OutboundId, Outcome, Progress, Reply, Reported,
     Session, ToolOutput, TransportEnd, Violation,
@@ -77,6 +78,27 @@ impl Scripted {
         self.session
             .handle_frame(Bytes::copy_from_slice(text.as_bytes()), Lane::CHANNEL, self.now)
             .expect("the session takes frames");
+        self
+    }
+
+    /// Passes a frame to the session as a transport of lines does, whose reader gets `piece` bytes at once.
+    ///
+    /// # Panics
+    /// If `piece` is zero.
+    pub fn frame_in_pieces(&mut self, text: &str, piece: usize) -> &mut Self {
+        let mut decoder = LineDecoder::new(usize::MAX);
+        for bytes in format!("{text}\n").as_bytes().chunks(piece) {
+            decoder.feed(bytes);
+            while let Some(frame) = decoder.next_frame() {
+                self.session.handle_frame(frame, Lane::CHANNEL, self.now).expect("the session takes frames");
+            }
+        }
+        self
+    }
+
+    /// The peer stops reading, or reads again: while it stalls, no frame leaves.
+    pub fn stall(&mut self, stalls: bool) -> &mut Self {
+        self.session.set_writable(Lane::CHANNEL, !stalls, self.now).expect("the channel is open");
         self
     }
 

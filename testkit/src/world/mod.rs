@@ -1,10 +1,11 @@
-//! A world of two ends: sessions over links that carry messages, or drivers over streams of bytes, in virtual time. Each end is checked
-//! against every guarantee, and compared with a model that predicts every outcome.
+//! A [`World`] of two ends: sessions over links that carry messages, or drivers over streams of bytes, in virtual time. Each end is checked
+//! against every guarantee, and compared with a model that predicts every outcome. A [`Crowd`] has any number of clients of one server.
 //!
 //! A world applies [operations](ops), four bytes each, and otherwise only delivers messages or bytes. So it is a pure function of its
 //! operations and its seed: [`World::trace`] of two equal runs is equal. Time stands still during an operation, and then jumps exactly to the
 //! next deadline, arrival or alarm; some operations come early or late instead.
 
+mod crowd;
 pub mod lanes;
 pub mod ops;
 
@@ -26,6 +27,7 @@ use crate::coverage::Coverage;
 use crate::link::{Arrival, Faults, LinkBroken, Read, SimLink, SimStream};
 use crate::watched::{Shared, lock};
 use crate::{Subject, Watched};
+pub use crowd::{Crowd, Ways};
 use lanes::{Lanes, Seen};
 
 /// The kind of links between the ends of a world.
@@ -380,8 +382,11 @@ impl<S: Subject> World<S> {
     pub fn next(&self) -> Option<Instant> {
         let now = self.now();
         let links = match &self.links {
-            Links::Messages(links) => [links[0].due(), links[1].due()],
-            Links::Bytes(links) => [links[0].borrow().due(), links[1].borrow().due()],
+            Links::Messages(links) => [links[0].due(), links[1].due(), links[0].resumes(now), links[1].resumes(now)],
+            Links::Bytes(links) => {
+                let [one, other] = links.each_ref().map(|link| link.borrow());
+                [one.due(), other.due(), one.resumes(now), other.resumes(now)]
+            }
         };
         // An arrival that was due but not accepted waits for the end, not for a time.
         let ends = self.ends.iter().map(|end| match end {
@@ -398,6 +403,9 @@ impl<S: Subject> World<S> {
         if let Links::Bytes(links) = &self.links {
             for link in links {
                 link.borrow_mut().wake(0);
+                if link.borrow_mut().end_stall(at) {
+                    link.borrow_mut().wake(1);
+                }
             }
         }
         for end in &self.ends {
@@ -437,7 +445,7 @@ impl<S: Subject> World<S> {
                 }
                 // Bounded, so that an end that sends without end shows as a livelock.
                 for _ in 0..A_STEP {
-                    if !links[at].accepts() {
+                    if !links[at].accepts(now) {
                         break;
                     }
                     let Some(out) = watched.poll_transmit() else { break };

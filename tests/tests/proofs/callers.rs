@@ -6,30 +6,18 @@
 //! * On one channel all requests are stateless. A gateway between the clients and the server makes their ids different, and reads off them
 //!   whose each frame is.
 
-use std::cell::Cell;
-use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use bytes::Bytes;
 use protocol_core::mcp::Era;
 use protocol_core::{
     Answer, Ask, Event, InboundId, Instant, Invoke, Lane, Level, LogRecord, Notice, Op, Outcome, Progress, Reply, Request,
     RpcError, Sample, Session, SubscriptionFilter, Text, ToolOutput,
 };
-use serde_json::Value;
 use testkit::broken::{Broken, Fault};
 use testkit::config::{client_config, server_config, with};
 use testkit::scripted::json;
+use testkit::world::{Crowd, Ways};
 use testkit::{Rng, Subject, Watched};
-
-/// The ways of the clients to the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ways {
-    /// A lane for each client.
-    Lanes,
-    /// The channel for all of them.
-    Channel,
-}
 
 /// The names of the clients, by their lanes: the channel is that of the handshake, since what belongs to no call leaves by it.
 const NAMES: [&str; 3] = ["greeter", "prober", "stranger"];
@@ -37,52 +25,6 @@ const NOW: Instant = Instant::ZERO;
 
 /// The answer to a probe that the last client has from elsewhere.
 const DISCOVERED: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"resources":{"subscribe":true},"logging":{}},"ttlMs":0,"cacheScope":"private"}}"#;
-
-/// Changes each id in a frame: of a message, of what it cancels, of progress, and of a subscription.
-fn renumbered(frame: &[u8], change: impl Fn(u64) -> u64) -> Bytes {
-    const IDS: [&str; 6] = [
-        "/id",
-        "/params/requestId",
-        "/params/progressToken",
-        "/params/_meta/progressToken",
-        "/params/_meta/io.modelcontextprotocol~1subscriptionId",
-        "/result/_meta/io.modelcontextprotocol~1subscriptionId",
-    ];
-    let mut frame: Value = serde_json::from_slice(frame).expect("JSON");
-    for id in IDS {
-        if let Some(id) = frame.pointer_mut(id) {
-            *id = Value::from(change(id.as_u64().expect("ids are numbers")));
-        }
-    }
-    frame.to_string().into()
-}
-
-/// The client that a frame of the server is for, by an id in it, else by the name of the client: a log record names no request.
-fn owner(frame: &str) -> usize {
-    let number = Cell::new(None);
-    renumbered(frame.as_bytes(), |id| {
-        number.set(Some(id));
-        id
-    });
-    let named = || NAMES.iter().position(|name| frame.contains(name));
-    let at = number.get().map(|id| id as usize % NAMES.len());
-    at.or_else(named).expect("it is for one of them")
-}
-
-fn client(at: usize, ways: Ways) -> Watched {
-    let config = with(client_config(), |config| {
-        config.identity.name = NAMES[at].to_owned();
-        config.era = if ways == Ways::Channel { Era::Modern } else { [Era::Legacy, Era::Auto, Era::Modern][at] };
-        config.capabilities.sampling = at != 2;
-    });
-    let mut client = Watched::new(Session::new(config, NOW), NOW);
-    if at == 2 || ways == Ways::Channel {
-        client.poll_transmit().expect("the probe");
-        client.handle_frame(DISCOVERED.into(), Lane::CHANNEL, NOW).expect("it takes frames");
-        assert!(client.is_ready());
-    }
-    client
-}
 
 /// Counts of what has crossed, by client.
 #[derive(Clone, Copy, Debug, Default)]
@@ -109,20 +51,31 @@ impl Seen {
     }
 }
 
-struct Crowd<S: Subject> {
-    server: Watched<S>,
-    clients: [Watched; 3],
+/// The applications at the ends of a crowd, each with data that contain the name of its client.
+struct Users<S: Subject> {
+    crowd: Crowd<S>,
     by: Ways,
-    /// Frames on their way to the server and from it.
-    ways: [[VecDeque<Bytes>; 2]; 3],
     serves: Vec<(usize, InboundId)>,
     seen: Seen,
 }
 
-impl<S: Subject> Crowd<S> {
+impl<S: Subject> Users<S> {
     fn new(server: S, by: Ways) -> Self {
-        let (ways, serves, seen) = Default::default();
-        Self { server: Watched::new(server, NOW), clients: [0, 1, 2].map(|at| client(at, by)), by, ways, serves, seen }
+        let config = |at: usize| {
+            with(client_config(), |config| {
+                config.identity.name = NAMES[at].to_owned();
+                config.era = if by == Ways::Channel { Era::Modern } else { [Era::Legacy, Era::Auto, Era::Modern][at] };
+                config.capabilities.sampling = at != 2;
+            })
+        };
+        let mut crowd = Crowd::new(server, (0..3).map(config), by, 0);
+        for at in (0..3).filter(|at| *at == 2 || by == Ways::Channel) {
+            let client = crowd.client_mut(at);
+            client.poll_transmit().expect("the probe");
+            client.handle_frame(DISCOVERED.into(), Lane::CHANNEL, NOW).expect("it takes frames");
+            assert!(client.is_ready());
+        }
+        Self { crowd, by, serves: Vec::new(), seen: Seen::default() }
     }
 
     /// Returns `true` for a client without a handshake.
@@ -132,27 +85,9 @@ impl<S: Subject> Crowd<S> {
 
     /// Frames leave, and each client is told what it has got.
     fn listen(&mut self) {
-        while let Some(out) = self.server.poll_transmit() {
-            let text = std::str::from_utf8(&out.frame).expect("UTF-8");
-            let at = match self.by {
-                Ways::Lanes => usize::try_from(out.route.lane.number()).expect("a lane of a client"),
-                Ways::Channel => owner(text),
-            };
-            let of_others = NAMES.iter().enumerate().filter(|(other, _)| *other != at);
-            of_others.for_each(|(_, name)| assert!(!text.contains(name), "{} got what is of {name}: {text}", NAMES[at]));
-            self.seen.records[at] += usize::from(text.contains("notifications/message"));
-            self.seen.notices[at] += usize::from(text.contains("notifications/resources/updated"));
-            let frame = match self.by {
-                Ways::Lanes => out.frame,
-                Ways::Channel => renumbered(&out.frame, |id| id / NAMES.len() as u64),
-            };
-            self.ways[at][1].push_back(frame);
-        }
+        self.crowd.leave();
         for at in 0..3 {
-            while let Some(out) = self.clients[at].poll_transmit() {
-                self.ways[at][0].push_back(out.frame);
-            }
-            while let Some(event) = self.clients[at].poll_event() {
+            while let Some(event) = self.crowd.client_mut(at).poll_event() {
                 self.hear(at, &event);
             }
         }
@@ -165,10 +100,13 @@ impl<S: Subject> Crowd<S> {
             }
             Event::Done { outcome: Outcome::Cancelled, .. } => self.seen.cancelled += 1,
             Event::Notice(Notice::SubscriptionEnded) => self.seen.ended += 1,
+            Event::Notice(Notice::ResourceUpdated { .. }) => self.seen.notices[at] += 1,
+            Event::Log(_) => self.seen.records[at] += 1,
             Event::InputRequested { key, .. } => {
                 assert!(!self.is_stateless(at), "a client without a handshake was asked: {event:?}");
                 self.seen.asked[at] += 1;
-                self.clients[at].provide_input(*key, Answer::Refused(RpcError::internal("no")), NOW).expect("it is open");
+                let client = self.crowd.client_mut(at);
+                client.provide_input(*key, Answer::Refused(RpcError::internal("no")), NOW).expect("it is open");
             }
             Event::Violation(_) | Event::Done { outcome: Outcome::Error(_) | Outcome::Invalid(_), .. } => {
                 panic!("{}: {event:?}", NAMES[at])
@@ -180,7 +118,7 @@ impl<S: Subject> Crowd<S> {
     /// A client does something.
     fn act(&mut self, at: usize, number: u64) {
         let is_stateless = self.is_stateless(at);
-        let client = &mut self.clients[at];
+        let client = self.crowd.client_mut(at);
         match number % 8 {
             0..=3 => {
                 let params = format!(r#"{{"name":"t","arguments":{{"of":"{}"}}}}"#, NAMES[at]);
@@ -200,18 +138,14 @@ impl<S: Subject> Crowd<S> {
 
     /// A frame of a client arrives at the server, which tells who has sent what.
     fn arrive(&mut self, at: usize) {
-        let Some(frame) = self.ways[at][0].pop_front() else { return };
-        let (frame, lane) = match self.by {
-            Ways::Lanes => (frame, Lane::new(u32::try_from(at).expect("small"))),
-            Ways::Channel => (renumbered(&frame, |id| id * NAMES.len() as u64 + at as u64), Lane::CHANNEL),
-        };
-        self.server.handle_frame(frame, lane, NOW).expect("it takes frames");
-        while let Some(event) = self.server.poll_event() {
+        self.crowd.arrive_at_server(at);
+        let server = self.crowd.server_mut();
+        while let Some(event) = server.poll_event() {
             match event {
                 Event::Request { id, request: Request::Listen(_), .. } => {
                     let mut offered = SubscriptionFilter::default();
                     offered.uris = NAMES.iter().map(|name| Text::from(format!("u:{name}"))).collect();
-                    self.server.accept_subscription(id, &offered, NOW).expect("it is open");
+                    server.accept_subscription(id, &offered, NOW).expect("it is open");
                     self.serves.push((usize::MAX, id));
                 }
                 Event::Request { id, caller, .. } => {
@@ -220,7 +154,7 @@ impl<S: Subject> Crowd<S> {
                 }
                 Event::Cancelled { id, .. } => {
                     self.serves.retain(|(_, other)| *other != id);
-                    self.server.respond(id, Reply::Done, NOW).unwrap_err();
+                    server.respond(id, Reply::Done, NOW).unwrap_err();
                 }
                 Event::Violation(rule) => panic!("a proper client broke {rule:?}"),
                 _ => {}
@@ -233,7 +167,7 @@ impl<S: Subject> Crowd<S> {
         let subscriptions: Vec<_> = self.serves.iter().filter(|(at, _)| *at > 2).map(|(_, id)| *id).collect();
         if let Some(id) = subscriptions.get(which % subscriptions.len().max(1)).filter(|_| number % 64 == 63) {
             self.serves.retain(|(_, other)| other != id);
-            return self.server.respond(*id, Reply::Done, NOW).expect("it is open");
+            return self.crowd.server_mut().respond(*id, Reply::Done, NOW).expect("it is open");
         }
         let calls: Vec<_> = self.serves.iter().filter(|(at, _)| *at < 3).copied().collect();
         let Some((at, id)) = calls.get(which % calls.len().max(1)).copied() else { return };
@@ -241,18 +175,18 @@ impl<S: Subject> Crowd<S> {
         match number % 8 {
             0 | 1 => {
                 self.serves.retain(|(_, other)| *other != id);
-                self.server.respond(id, Reply::Tool(ToolOutput::text(name)), NOW).expect("it is open");
+                self.crowd.server_mut().respond(id, Reply::Tool(ToolOutput::text(name)), NOW).expect("it is open");
             }
             2 | 3 => {
                 let record = LogRecord::new(Level::Error, json(&format!("\"{name}\"")));
-                self.server.log(Some(id), record, NOW).expect("it is open");
+                self.crowd.server_mut().log(Some(id), record, NOW).expect("it is open");
             }
-            4 => drop(self.server.progress(id, Progress::value(f64::from(number as u32)).with_message(name), NOW)),
+            4 => drop(self.crowd.server_mut().progress(id, Progress::value(f64::from(number as u32)).with_message(name), NOW)),
             5 => {
-                let asked = self.server.request_input(id, Ask::from(Sample::new(name)), NOW);
+                let asked = self.crowd.server_mut().request_input(id, Ask::from(Sample::new(name)), NOW);
                 assert!(!self.is_stateless(at) || asked.is_err(), "{name} was asked");
             }
-            _ => drop(self.server.publish(&Notice::ResourceUpdated { uri: Text::from(format!("u:{name}")) }, NOW)),
+            _ => drop(self.crowd.server_mut().publish(&Notice::ResourceUpdated { uri: Text::from(format!("u:{name}")) }, NOW)),
         }
     }
 
@@ -263,11 +197,7 @@ impl<S: Subject> Crowd<S> {
             match rng.below(8) {
                 0 => self.act(at, number),
                 1..=3 => self.arrive(at),
-                4 | 5 => {
-                    if let Some(frame) = self.ways[at][1].pop_front() {
-                        self.clients[at].handle_frame(frame, Lane::CHANNEL, NOW).expect("it takes frames");
-                    }
-                }
+                4 | 5 => _ = self.crowd.arrive_at_client(at),
                 _ => self.serve(rng.below(64), number),
             }
             self.listen();
@@ -280,7 +210,7 @@ impl<S: Subject> Crowd<S> {
 fn three_clients_of_different_eras_each_get_their_own_and_nothing_of_another() {
     let mut all = Seen::default();
     for seed in 0..120 {
-        all.add(Crowd::new(Session::new(server_config(), NOW), Ways::Lanes).run(seed, 700));
+        all.add(Users::new(Session::new(server_config(), NOW), Ways::Lanes).run(seed, 700));
     }
     println!("{all:?}");
     assert!(all.results.iter().all(|count| *count > 300) && all.cancelled > 100, "{all:?}");
@@ -293,7 +223,7 @@ fn three_clients_of_different_eras_each_get_their_own_and_nothing_of_another() {
 fn three_clients_of_one_channel_each_get_their_own_and_nothing_of_another() {
     let mut all = Seen::default();
     for seed in 0..120 {
-        all.add(Crowd::new(Session::new(server_config(), NOW), Ways::Channel).run(seed, 700));
+        all.add(Users::new(Session::new(server_config(), NOW), Ways::Channel).run(seed, 700));
     }
     println!("{all:?}");
     assert!(all.results.iter().all(|count| *count > 300) && all.cancelled > 100, "{all:?}");
@@ -309,7 +239,7 @@ fn what_crosses_from_one_caller_to_another_is_objected_to_by_its_guarantee() {
             let named = format!("{}: ", fault.breaks().expect("a guarantee"));
             let says = |seed| {
                 let server = Broken::new(Session::new(server_config(), NOW), fault);
-                let said = catch_unwind(AssertUnwindSafe(|| Crowd::new(server, ways).run(seed, 300))).err()?;
+                let said = catch_unwind(AssertUnwindSafe(|| Users::new(server, ways).run(seed, 300))).err()?;
                 said.downcast_ref::<String>().cloned()
             };
             let said: Vec<_> = (0..40).filter_map(says).collect();

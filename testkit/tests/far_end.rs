@@ -1,0 +1,142 @@
+//! Loops under test at a far end: split frames, stalls, and a peer that is scripted frame by frame.
+
+use bytes::Buf;
+use protocol_core::lines::{LineDecoder, LineEncoder};
+use protocol_core::{Event, FrameSink as _, Instant, Lane, Reply, Session, ToolOutput, TransportEnd};
+use testkit::config::{client_config, server_config};
+use testkit::link::{Arrival, Faults, Read, SimLink};
+use testkit::{Campaign, Coverage, FarEnd, Happening, Scripted, Watched, scripted};
+
+const REQUIRED: [Happening; 3] = [Happening::Request, Happening::PeerCancel, Happening::Closed];
+
+fn server() -> Watched {
+    let mut session = Watched::new(Session::new(server_config(), Instant::ZERO), Instant::ZERO);
+    session.judge_mut().distrust_peer();
+    session
+}
+
+fn answer(session: &mut Watched, now: Instant) {
+    while let Some(event) = session.poll_event() {
+        if let Event::Request { id, .. } = event {
+            let _ = session.respond(id, Reply::Tool(ToolOutput::text("ok")), now);
+        }
+    }
+}
+
+/// Runs a loop that has whole messages. Returns the number of turns in which it had to wait, too.
+fn over_messages(faults: Faults, seed: u64) -> (Coverage, usize) {
+    let (mut link, mut session, mut waits) = (FarEnd::new(client_config(), faults, seed), server(), 0);
+    link.run(|link, now| {
+        while let Some(arrival) = link.receive(now) {
+            match arrival {
+                Arrival::Message(frame) => drop(session.handle_frame(frame, Lane::CHANNEL, now)),
+                Arrival::End(end) => session.handle_end(end, now),
+            }
+        }
+        session.handle_timeout(now);
+        answer(&mut session, now);
+        while link.accepts(now) {
+            let Some(out) = session.poll_transmit() else { break };
+            link.send(&out.frame, now);
+        }
+        waits += usize::from(!link.accepts(now));
+        session.poll_timeout()
+    });
+    session.check_end();
+    (session.coverage().clone(), waits)
+}
+
+/// Runs a loop that frames the bytes of a stream itself. Returns the number of reads that ended within a frame, too.
+fn over_bytes(faults: Faults, seed: u64) -> (Coverage, usize) {
+    let (mut link, mut session, mut splits) = (FarEnd::bytes(client_config(), faults, seed), server(), 0);
+    let (mut decoder, mut encoder, mut at_end) = (LineDecoder::new(1 << 20), LineEncoder::new(), false);
+    link.run(|link, now| {
+        loop {
+            match link.read(now) {
+                Read::Bytes(bytes) => {
+                    splits += usize::from(!bytes.ends_with(b"\n"));
+                    decoder.feed(&bytes);
+                    while let Some(frame) = decoder.next_frame() {
+                        drop(session.handle_frame(frame, Lane::CHANNEL, now));
+                    }
+                }
+                Read::End(end) if !std::mem::replace(&mut at_end, true) => session.handle_end(end, now),
+                Read::End(_) | Read::Pending => break,
+            }
+        }
+        session.handle_timeout(now);
+        answer(&mut session, now);
+        while let Some(out) = session.poll_transmit() {
+            encoder.push(out.frame);
+        }
+        while encoder.has_remaining() {
+            match link.write(encoder.chunk(), now) {
+                0 => break,
+                count => encoder.advance(count),
+            }
+        }
+        session.poll_timeout()
+    });
+    session.check_end();
+    (session.coverage().clone(), splits)
+}
+
+#[test]
+fn a_loop_meets_stalls_and_goes_on_after_each() {
+    let (mut campaign, mut waits) = (Campaign::new(&REQUIRED), 0);
+    campaign.run(0..20, 0, |case| {
+        let (coverage, waited) = over_messages(Faults { stall: 64, ..Faults::default() }, case.seed);
+        waits += waited;
+        coverage
+    });
+    assert!(waits > 100, "{waits}");
+    assert_eq!(campaign.coverage().of(Happening::Violation), 0, "a stall changes nothing that arrives\n{}", campaign.coverage());
+    campaign.finish();
+}
+
+#[test]
+fn a_loop_meets_frames_that_are_split_anywhere() {
+    let (mut campaign, mut splits) = (Campaign::new(&REQUIRED), 0);
+    campaign.run(0..20, 0, |case| {
+        let (coverage, split) = over_bytes(Faults { piece: 7, stall: 8, ..Faults::default() }, case.seed);
+        splits += split;
+        coverage
+    });
+    assert!(splits > 10_000, "{splits}");
+    assert_eq!(campaign.coverage().of(Happening::Violation), 0, "splits change nothing that arrives\n{}", campaign.coverage());
+    campaign.finish();
+}
+
+#[test]
+fn a_loop_over_bytes_meets_every_fault_of_a_stream() {
+    let mut campaign = Campaign::new(&[Happening::Request, Happening::Garbage, Happening::Closed]);
+    campaign.run(0..40, 0, |case| over_bytes(Faults::hostile(), case.seed).0);
+    campaign.finish();
+}
+
+#[test]
+fn a_link_that_stalls_delivers_what_is_sent_meanwhile_after_the_stall() {
+    let mut link = SimLink::new(1);
+    link.faults.stall = 256;
+    link.send(&"1".into(), Instant::ZERO);
+    let over = link.resumes(Instant::ZERO).expect("it stalls after each message");
+    assert!(!link.accepts(Instant::ZERO) && link.accepts(over) && over <= Instant::from_millis(100));
+    link.faults.stall = 0;
+    link.send(&"2".into(), Instant::ZERO);
+    assert_eq!(link.receive(Instant::ZERO), Some(Arrival::Message("1".into())));
+    assert_eq!((link.receive(Instant::ZERO), link.due()), (None, Some(over)));
+    assert_eq!(link.receive(over), Some(Arrival::Message("2".into())));
+}
+
+#[test]
+fn a_scripted_peer_splits_its_frames_and_stalls() {
+    for piece in 1..60 {
+        let mut server = Scripted::server(server_config());
+        server.frame_in_pieces(&scripted::call_tool(1, false), piece);
+        let id = server.request();
+        server.stall(true).respond(id);
+        assert_eq!(server.sent(), [""; 0], "nothing leaves while the peer reads nothing");
+        assert_eq!(server.stall(false).sent(), [scripted::ok(1)]);
+        server.session.handle_end(TransportEnd::Eof, server.now);
+    }
+}
