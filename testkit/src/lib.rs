@@ -7,6 +7,7 @@
 //! | [`World`] | two sessions over links with faults, and operations drawn from a seed |
 //! | [`world::Crowd`] | any number of clients of one server, of any eras, each with links of its own |
 //! | [`FarEnd`] | a peer at the other end of links with faults, as the transport of a loop under test |
+//! | [`FarEnds`] | the two peers of a gateway under test |
 //! | [`link`] | the links without the sessions: latency, loss, repetition, order, damage, splits |
 //! | [`Watched`] | a wrapper of `Session` that checks the guarantees after every method |
 //! | [`Leg`] | the same for a machine that wraps sessions, as far as frames show it |
@@ -31,7 +32,7 @@
 //! # mod own {
 //! #     use protocol_core::{Event, Instant, Lane, Reply, ToolOutput};
 //! #     use testkit::{FarEnd, Watched, link::Arrival};
-//! #     pub fn turn(session: &mut Watched, link: &mut FarEnd, now: Instant) {
+//! #     pub fn turn(session: &mut Watched, link: &mut FarEnd, now: Instant) -> Option<Instant> {
 //! #         while let Some(arrival) = link.receive(now) {
 //! #             match arrival {
 //! #                 Arrival::Message(frame) => drop(session.handle_frame(frame, Lane::CHANNEL, now).expect("there is room")),
@@ -44,9 +45,10 @@
 //! #                 let _ = session.respond(id, Reply::Tool(ToolOutput::text("ok")), now);
 //! #             }
 //! #         }
-//! #         while let Some(out) = session.poll_transmit() {
+//! #         while link.accepts(now) && let Some(out) = session.poll_transmit() {
 //! #             link.send(&out.frame, now);
 //! #         }
+//! #         session.poll_timeout()
 //! #     }
 //! # }
 //!
@@ -55,10 +57,7 @@
 //!     let mut link = FarEnd::new(config::client_config(), Faults::hostile(), case.seed);
 //!     let mut session = Watched::new(Session::new(config::server_config(), Instant::ZERO), Instant::ZERO);
 //!     session.judge_mut().distrust_peer();
-//!     link.run(|link, now| {
-//!         own::turn(&mut session, link, now); // One turn of your loop.
-//!         session.poll_timeout()
-//!     });
+//!     link.run(|link, now| own::turn(&mut session, link, now)); // One turn of your loop, which returns its next deadline.
 //!     session.coverage().clone()
 //! });
 //! campaign.finish();
@@ -105,11 +104,9 @@
 //!
 //! let mut client = Scripted::client(config::client_config());
 //! client.call();
-//! let sent = client.sent();
-//! assert!(sent[0].contains(r#""method":"tools/call""#));
+//! assert!(client.sent()[0].contains(r#""method":"tools/call""#));
 //! client.at(59_000).frame(&progress(2, 1.0));
-//! client.at(118_999);
-//! assert!(client.sent().is_empty(), "progress restarts the idle timeout");
+//! assert!(client.at(118_999).sent().is_empty(), "progress restarts the idle timeout");
 //! client.at(119_000);
 //! assert!(client.sent()[0].contains("notifications/cancelled"));
 //! assert_eq!(client.outcome(), Outcome::TimedOut(TimeoutKind::Idle));
@@ -118,49 +115,55 @@
 //!
 //! # A gateway between protocols
 //!
-//! Both legs are [`Watched`] sessions, so that each is checked; [`explore`] can search every order of its steps.
+//! Both legs are [`Watched`] sessions, so that each is checked, and so are the [`FarEnds`]; [`explore`] can search every order of its steps.
 //!
 //! ```
-//! use protocol_core::{Event, InboundId, Instant, Invoke, Json, Outcome, OutboundId, Reply, Request, Session, ToolOutput};
-//! use testkit::config::{agent as identity, agent_capabilities, app_config, client_config, gateway_config, server_config};
-//! use testkit::{Watched, carry};
-//!
-//! /// The gateway under test: a server of MCP for an agent, and the gateway end of Tesseron for an app.
-//! struct Gateway { agent: Watched, app: Watched, calls: Vec<(OutboundId, InboundId)> }
-//!
-//! impl Gateway {
-//!     fn relay(&mut self, now: Instant) {
-//!         while let Some(event) = self.agent.poll_event() {
-//!             if let Event::Request { id, request: Request::CallTool(call), .. } = event {
-//!                 let arguments = call.into_arguments().expect("the agent sends some");
-//!                 self.calls.extend(self.app.invoke(Invoke::call_tool("t", arguments), now).map(|call| (call, id)));
-//!             }
-//!         }
-//!         while let Some(event) = self.app.poll_event() {
-//!             if let Event::Done { id, outcome: Outcome::Result(result), .. } = event {
-//!                 let place = self.calls.iter().position(|(call, _)| *call == id).expect("a known call");
-//!                 let _ = self.agent.respond(self.calls.remove(place).1, Reply::Raw(result), now);
-//!             }
-//!         }
-//!     }
-//! }
+//! use protocol_core::{Instant, Outcome};
+//! use testkit::{FarEnds, config};
+//! # mod own {
+//! #     use protocol_core::{Event, InboundId, Instant, Invoke, Outcome, OutboundId, Reply, Request, Session};
+//! #     use testkit::config::{gateway_config, server_config};
+//! #     use testkit::{Relay, Watched};
+//! #     /// The gateway under test: a server of MCP for an agent, and the gateway end of Tesseron for an app.
+//! #     pub struct Gateway { pub agent: Watched, pub app: Watched, calls: Vec<(OutboundId, InboundId)> }
+//! #     impl Gateway {
+//! #         pub fn new(now: Instant) -> Self {
+//! #             let [agent, app] = [server_config(), gateway_config()].map(|config| Watched::new(Session::new(config, now), now));
+//! #             Self { agent, app, calls: Vec::new() }
+//! #         }
+//! #     }
+//! #     impl Relay for Gateway {
+//! #         type Leg = Watched;
+//! #         fn legs(&mut self) -> [&mut Watched; 2] {
+//! #             [&mut self.agent, &mut self.app]
+//! #         }
+//! #         fn relay(&mut self, now: Instant) {
+//! #             while let Some(event) = self.agent.poll_event() {
+//! #                 if let Event::Request { id, request: Request::CallTool(call), .. } = event {
+//! #                     let arguments = call.into_arguments().unwrap_or_else(protocol_core::Json::empty_object);
+//! #                     self.calls.extend(self.app.invoke(Invoke::call_tool("t", arguments), now).map(|call| (call, id)));
+//! #                 }
+//! #             }
+//! #             while let Some(event) = self.app.poll_event() {
+//! #                 if let Event::Done { id, outcome: Outcome::Result(result), .. } = event {
+//! #                     let place = self.calls.iter().position(|(call, _)| *call == id).expect("a known call");
+//! #                     let _ = self.agent.respond(self.calls.remove(place).1, Reply::Raw(result), now);
+//! #                 }
+//! #             }
+//! #         }
+//! #     }
+//! # }
 //!
 //! let now = Instant::ZERO;
-//! let [mut agent, near, far, mut app] = [client_config(), server_config(), gateway_config(), app_config()]
-//!     .map(|config| Watched::new(Session::new(config, now), now));
-//! let mut gateway = Gateway { agent: near, app: far, calls: Vec::new() };
-//! carry(&mut agent, &mut gateway.agent, now);
-//! carry(&mut gateway.app, &mut app, now);
-//! gateway.app.claim(identity(), agent_capabilities(), 1, now)?;
-//! agent.invoke(Invoke::call_tool("t", Json::empty_object()), now)?;
-//! while carry(&mut agent, &mut gateway.agent, now) | carry(&mut gateway.app, &mut app, now) {
-//!     if let Some(Event::Request { id, .. }) = std::iter::from_fn(|| app.poll_event()).last() {
-//!         app.respond(id, Reply::Tool(ToolOutput::text("paid")), now)?;
-//!     }
-//!     gateway.relay(now);
-//! }
-//! let done = std::iter::from_fn(|| agent.poll_event()).last();
-//! assert!(matches!(done, Some(Event::Done { outcome: Outcome::Result(result), .. }) if result.as_str().contains("paid")));
+//! let mut gateway = own::Gateway::new(now); // It implements `Relay`: its legs, and one step of its work.
+//! let mut ends = FarEnds::new(config::client_config(), config::app_config());
+//! ends.pass(&mut gateway, now);
+//! gateway.app.claim(config::agent(), config::agent_capabilities(), 1, now)?;
+//! ends.pass(&mut gateway, now).agent.call();
+//! let id = ends.pass(&mut gateway, now).app.request();
+//! ends.app.respond(id);
+//! let outcome = ends.pass(&mut gateway, now).agent.outcome();
+//! assert!(matches!(outcome, Outcome::Result(result) if result.as_str().contains("ok")));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -170,6 +173,7 @@ pub mod config;
 mod coverage;
 pub mod explore;
 mod far_end;
+mod far_ends;
 #[cfg(feature = "arbitrary")]
 pub mod fuzz;
 pub mod judge;
@@ -192,6 +196,7 @@ pub mod world;
 pub use campaign::{Campaign, Vacuous};
 pub use coverage::{Coverage, Happening, Transition};
 pub use far_end::FarEnd;
+pub use far_ends::{FarEnds, Relay};
 pub use judge::{Guarantee, Judge, Objection};
 pub use leg::Leg;
 pub use pair::{Pair, carry};

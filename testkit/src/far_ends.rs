@@ -1,0 +1,60 @@
+//! The two far ends of a gateway under test.
+
+use protocol_core::drive::Machine;
+use protocol_core::{Config, Instant};
+
+use crate::{Scripted, carry};
+
+/// A gateway between two sessions, one on each leg.
+pub trait Relay {
+    /// A leg of the gateway. [`Watched`](crate::Watched) sessions have their guarantees checked.
+    type Leg: Machine;
+
+    /// The legs: to the agent or client, and to the app or server.
+    fn legs(&mut self) -> [&mut Self::Leg; 2];
+
+    /// Passes on what the events of the legs say.
+    fn relay(&mut self, now: Instant);
+}
+
+/// The two far ends of a gateway under test: who calls through it, and who serves. Both are judged.
+///
+/// The manual of the crate has an example, "A gateway between protocols".
+#[derive(Debug)]
+pub struct FarEnds {
+    /// The client or agent.
+    pub agent: Scripted,
+    /// The server or app.
+    pub app: Scripted,
+}
+
+/// The number of times that frames pass at one instant, which counts as a livelock.
+const ROUNDS: usize = 10_000;
+
+impl FarEnds {
+    /// New ends, which have not met their legs.
+    #[must_use]
+    pub fn new(agent: Config, app: Config) -> Self {
+        Self { agent: Scripted::new(agent), app: Scripted::new(app) }
+    }
+
+    /// Passes frames between the ends and the legs of the gateway, and lets the gateway relay, until nothing moves. The events of the ends stay
+    /// for the test.
+    ///
+    /// # Panics
+    /// If that never ends, or if a session does not take input because its events are not polled.
+    pub fn pass(&mut self, gateway: &mut impl Relay, now: Instant) -> &mut Self {
+        for _ in 0..ROUNDS {
+            let [agent, app] = gateway.legs();
+            let has_moved = carry(&mut self.agent.session, agent, now) | carry(&mut self.app.session, app, now);
+            gateway.relay(now);
+            if !has_moved {
+                let [agent, app] = gateway.legs();
+                if !carry(&mut self.agent.session, agent, now) & !carry(&mut self.app.session, app, now) {
+                    return self;
+                }
+            }
+        }
+        panic!("a livelock: the gateway goes on passing frames without end");
+    }
+}

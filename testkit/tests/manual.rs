@@ -1,0 +1,29 @@
+//! The examples of the manual are as short as they say.
+
+/// The lines of each example of the manual, without those that are hidden, empty, or imports, by the heading above it.
+fn examples() -> Vec<(String, usize)> {
+    let manual = include_str!("../src/lib.rs").lines().map_while(|line| line.strip_prefix("//!")).map(str::trim);
+    let (mut all, mut heading, mut lines) = (Vec::new(), String::new(), None);
+    for line in manual {
+        match (line, &mut lines) {
+            ("```", Some(count)) => {
+                all.push((heading.clone(), *count));
+                lines = None;
+            }
+            ("```", None) => lines = Some(0),
+            (line, None) => heading = line.strip_prefix("# ").map_or(heading, str::to_owned),
+            (line, Some(count)) => {
+                *count += usize::from(!line.is_empty() && !["# ", "use ", "#!"].iter().any(|start| line.starts_with(start)));
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn the_test_of_each_kind_of_user_has_at_most_ten_lines() {
+    let examples = examples();
+    let headings: Vec<_> = examples.iter().map(|(heading, _)| &**heading).collect();
+    assert_eq!(headings, ["A loop of your own", "A tool", "A client", "A gateway between protocols"]);
+    assert!(examples.iter().all(|(_, lines)| (5..=10).contains(lines)), "{examples:?}");
+}
