@@ -117,7 +117,7 @@ impl Happening {
     }
 }
 
-/// A row of `docs/transitions`: the machine (`call` or `serve`), its state, and the input.
+/// A row of `docs/transitions`: the table (`call`, `call-over-rounds`, `serve`, `serve-stateless` or `listen`), the state, and the input.
 pub type Transition = [&'static str; 3];
 
 /// Counts of happenings, and the transitions that calls have made.
@@ -144,7 +144,8 @@ impl Coverage {
 
     /// Every combination of a state of a call and an input that occurred, in the words of `docs/transitions`.
     ///
-    /// A call whose response waits for `response_gap` has no state of its own here. Inputs that differ only in time count as one input.
+    /// A call whose response waits for `response_gap` has no state of its own here. Inputs that differ only in time count as one input. A method
+    /// that is refused is no input.
     pub fn transitions(&self) -> impl Iterator<Item = Transition> {
         self.transitions.iter().copied()
     }

@@ -25,12 +25,15 @@ impl Pair {
         Self::with(client_config(), server_config())
     }
 
-    /// Two ends after their handshake.
+    /// Two ends after their handshake, or after the probe of a client that makes stateless requests.
+    ///
+    /// # Panics
+    /// If they have no revision in common.
     #[must_use]
     pub fn with(client: Config, server: Config) -> Self {
         let mut pair = Self { client: Scripted::new(client), server: Scripted::new(server), trace: Vec::new() };
         pair.run();
-        assert!(pair.client.session.is_ready() && pair.server.session.is_ready());
+        assert!(pair.client.session.has_met(&pair.server.session), "the ends have no revision in common");
         pair.client.events();
         pair.server.events();
         pair.trace.clear();

@@ -154,23 +154,28 @@ impl Scripted {
     }
 
     /// Receives a call of a tool with the request id and the progress token `id`. Drops the resulting frames and events.
+    #[track_caller]
     pub fn receive_call(&mut self, id: u64) -> InboundId {
         self.frame(&call_tool(id, true));
         self.request()
     }
 
     /// The one request among the queued events; the others are dropped.
+    #[track_caller]
     pub fn request(&mut self) -> InboundId {
         let events = self.events();
         let found = events.iter().find_map(|event| if let Event::Request { id, .. } = event { Some(*id) } else { None });
-        found.unwrap_or_else(|| panic!("no request among {events:?}"))
+        let Some(id) = found else { panic!("no request among {events:?}") };
+        id
     }
 
     /// The one input request among the queued events; the others are dropped.
+    #[track_caller]
     pub fn input_request(&mut self) -> InputKey {
         let events = self.events();
         let found = events.iter().find_map(|event| if let Event::InputRequested { key, .. } = event { Some(*key) } else { None });
-        found.unwrap_or_else(|| panic!("no input request among {events:?}"))
+        let Some(key) = found else { panic!("no input request among {events:?}") };
+        key
     }
 }
 

@@ -294,11 +294,11 @@ impl<S: Subject> Watched<S> {
     #[track_caller]
     pub fn provide_input(&mut self, key: InputKey, answer: Answer, now: Instant) -> Result<(), NotLive> {
         self.known.asked.retain(|(open, _)| *open != key);
-        let copy = answer.clone();
+        let (copy, is_refusal) = (answer.clone(), matches!(answer, Answer::Refused(_)));
         let run = |subject: &mut S| subject.session_mut().provide_input(key, answer, now);
         let done = self.verb(now, "provide_input", run, answered, |model| model.provide_input(number(key), &copy, now.as_micros()));
         if done.is_ok() {
-            self.see(&Fact::Answered { key });
+            self.see(&Fact::Answered { key, is_refusal });
         }
         self.after();
         done
@@ -447,6 +447,7 @@ impl<S: Subject> Watched<S> {
         let predict = |model: &mut Model| model.accept_subscription(number(id), offered, now.as_micros());
         let done = self.verb(now, "accept_subscription", run, answered, predict);
         if done.is_ok() {
+            self.see(&Fact::Accepted { id });
             self.known.subscriptions.iter_mut().filter(|(open, _)| *open == id).for_each(|(_, is_accepted)| *is_accepted = true);
         }
         self.after();
@@ -456,6 +457,7 @@ impl<S: Subject> Watched<S> {
     /// [`Session::publish`].
     #[track_caller]
     pub fn publish(&mut self, notice: &Notice, now: Instant) -> usize {
+        self.see(&Fact::Published { notice });
         let run = |subject: &mut S| subject.session_mut().publish(notice, now);
         let said = |reached: &usize| Ok(u64::try_from(*reached).unwrap_or(u64::MAX));
         let reached = self.verb(now, "publish", run, said, |model| model.publish(notice, now.as_micros()));
@@ -588,6 +590,9 @@ impl<S: Subject> Watched<S> {
             _ => subject.session_mut().handle_gone(gone, now),
         };
         let done = self.verb(now, &name, run, answered, |model| model.handle_gone(gone, now.as_micros()));
+        if done.is_ok() {
+            self.see(&Fact::Gone { gone });
+        }
         if let (Gone::Lane(lane), Ok(())) = (gone, done) {
             self.see(&Fact::Writable { lane, is_writable: true });
             if self.is_tesseron() {
@@ -845,6 +850,11 @@ impl<S: Subject> Watched<S> {
     /// [`Session::is_ready`].
     pub fn is_ready(&self) -> bool {
         self.subject.session().is_ready()
+    }
+
+    /// Returns `true` if this end can call the other. A server of stateless requests is never ready itself, since it has no handshake.
+    pub(crate) fn has_met(&self, server: &Self) -> bool {
+        self.is_ready() && (server.is_ready() || self.era() == Some(Era::Modern))
     }
 
     /// [`Session::is_closed`].

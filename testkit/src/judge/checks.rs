@@ -7,7 +7,7 @@
 use protocol_core::{Ask, CancelReason, CloseReason, Event, ExchangeId, InputFailed, Outcome, ReplyKind, RouteKind};
 use serde_json::Value;
 
-use super::ledger::{CANCELS, Ledger, PROGRESS, cancelled_request, is_request, progress_of};
+use super::ledger::{CANCELS, Kind, Ledger, PROGRESS, cancelled_request, is_request, progress_of};
 use super::members::{carries, repeated, requests};
 use super::rounds::rounds_apart;
 use super::stateless::{Stamp, subscription};
@@ -321,7 +321,7 @@ fn payload_unchanged(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) 
 fn one_direction(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Checked {
     match fact {
         Fact::Asked { id, .. } => {
-            let is_stateless = ledger.inbound_calls.get(&number(id)).is_some_and(|inbound| inbound.is_stateless);
+            let is_stateless = ledger.inbound_calls.get(&number(id)).is_some_and(|inbound| inbound.kind != Kind::Served);
             must(!is_stateless, || format!("an input request was made for {id}, whose caller is stateless"))
         }
         Fact::Sent { transmit, .. } => {

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
 
-use protocol_core::{Config, Event, Instant, Lane, Op, Outcome, Progress, Protocol, Reply, Reported, RouteKind};
+use protocol_core::{Config, Event, Instant, Lane, Notice, Op, Outcome, Progress, Protocol, Reply, Reported, RouteKind};
 use serde_json::Value;
 
 use super::rounds::{Rounds, is_round};
 use super::stateless::{Eras, REVISION, Stamp};
 use super::{Effect, Fact, Read};
-use crate::summary::number;
+use crate::summary::{number, published};
 
 /// The facts so far. Only [`Ledger::enter`] changes the ledger.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -21,7 +21,7 @@ pub(super) struct Ledger {
     /// Calls of the peer whose handler runs.
     pub(super) inbound_calls: BTreeMap<u64, InboundCall>,
     /// Calls of the peer that were cancelled, and whose handler runs.
-    pub(super) cancelled: BTreeSet<u64>,
+    pub(super) cancelled: BTreeMap<u64, Kind>,
     /// Calls of the peer that began and whose events were not polled yet.
     pub(super) arrived: VecDeque<Arrived>,
     /// Lanes other than the channel on which calls came.
@@ -130,11 +130,25 @@ pub(super) struct Call {
     pub(super) payload: Option<String>,
 }
 
+/// The kind of a call of the peer, each with a table in `docs/transitions`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Kind {
+    /// A call after a handshake.
+    Served,
+    /// A call whose request named its caller.
+    Stateless,
+    /// A subscription.
+    Listen,
+}
+
 /// A call of the peer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct InboundCall {
-    /// Its request named its caller, and there was no handshake.
-    pub(super) is_stateless: bool,
+    pub(super) kind: Kind,
+    /// It is a subscription that was accepted.
+    pub(super) accepted: bool,
+    /// It is a subscription with a notice that waits for its lane.
+    pub(super) waits: bool,
     pub(super) lane: Lane,
     pub(super) wire: String,
     pub(super) expiry: Expiry,
@@ -264,6 +278,18 @@ impl Ledger {
         }
     }
 
+    /// The accepted subscriptions that ask for a notice.
+    pub(super) fn subscriptions_for<'a>(&'a self, notice: &Notice) -> impl Iterator<Item = (u64, &'a InboundCall)> {
+        let (kind, method) = published(notice);
+        let notice = serde_json::json!({ "method": method, "params": { "uri": kind } });
+        let accepted = self.inbound_calls.iter().filter(|(_, inbound)| inbound.accepted);
+        let wants = move |inbound: &InboundCall| {
+            let request = self.pending_of(inbound.lane, &inbound.wire).map(|at| &self.pending[at]);
+            request.and_then(|request| request.stamp.as_ref()).is_some_and(|stamp| stamp.wants(&notice))
+        };
+        accepted.filter(move |(_, inbound)| wants(inbound)).map(|(id, inbound)| (*id, inbound))
+    }
+
     /// Remembers a fact.
     pub(super) fn enter(&mut self, fact: &Fact<'_>, read: Option<&Read<'_>>) {
         self.rounds.enter(fact, read);
@@ -303,6 +329,18 @@ impl Ledger {
                 let within = self.inbound_calls.get(&number(id)).map(|inbound| (inbound.lane, inbound.wire.clone()));
                 self.requests.within.extend(within.map(|within| (number(key), within)));
             }
+            Fact::Accepted { id } => {
+                if let Some(inbound) = self.inbound_calls.get_mut(&number(id)) {
+                    inbound.accepted = true;
+                }
+            }
+            Fact::Published { notice } => {
+                let waiting = self.subscriptions_for(notice).filter(|(_, inbound)| self.stopped.contains(&inbound.lane));
+                let waiting: Vec<_> = waiting.map(|(id, _)| id).collect();
+                for id in waiting {
+                    self.inbound_calls.entry(id).and_modify(|inbound| inbound.waits = true);
+                }
+            }
             Fact::Abandoned { key } => drop(self.input_requests.remove(&number(key))),
             Fact::Responded { id, reply, accepted } => {
                 let inbound = if *accepted { self.inbound_calls.remove(&number(id)) } else { None };
@@ -327,7 +365,12 @@ impl Ledger {
             }
             Fact::Logged { id: None } if !self.era.serves_stateless_alone() => self.early_records += 1,
             Fact::Closing { .. } => self.closing = true,
-            Fact::Answered { key } => self.end_peer_question(number(key)),
+            Fact::Answered { key, .. } => {
+                if let Some(call) = self.peer_input_requests.get(&number(key)).copied().flatten() {
+                    self.rounds.answer(call);
+                }
+                self.end_peer_question(number(key));
+            }
             Fact::Reported { id, reported } => {
                 if let Some(inbound) = self.inbound_calls.get_mut(&number(id)) {
                     inbound.kept |= matches!(reported, Reported::Kept);
@@ -353,7 +396,10 @@ impl Ledger {
                     all.for_each(|expiry| expiry.is_possible = true);
                 }
             }
-            Fact::Writable { lane, is_writable: true } => drop(self.stopped.remove(lane)),
+            Fact::Writable { lane, is_writable: true } => {
+                self.stopped.remove(lane);
+                self.inbound_calls.values_mut().filter(|inbound| inbound.lane == *lane).for_each(|inbound| inbound.waits = false);
+            }
             Fact::Writable { lane, is_writable: false } => drop(self.stopped.insert(*lane)),
             Fact::LaneLost { lane } => {
                 self.pending.retain(|pending| pending.lane != *lane);
@@ -365,6 +411,7 @@ impl Ledger {
             | Fact::Probed { .. }
             | Fact::Checkpointed { .. }
             | Fact::Logged { .. }
+            | Fact::Gone { .. }
             | Fact::Ended { .. } => {}
         }
     }
@@ -494,20 +541,34 @@ impl Ledger {
 
     fn poll(&mut self, event: &Event) {
         match event {
-            Event::Request { id, caller, .. } => {
+            Event::Request { id, caller, request, .. } => {
                 let nothing = || Arrived { lane: Lane::CHANNEL, wire: String::new(), frame: String::new(), stamp: None };
                 let Arrived { lane, wire, .. } = self.arrived.pop_front().unwrap_or_else(nothing);
-                let is_stateless = caller.protocol() == REVISION;
+                let kind = match caller.protocol() == REVISION {
+                    true if request.op() == Op::Listen => Kind::Listen,
+                    true => Kind::Stateless,
+                    false => Kind::Served,
+                };
                 // Its deadline counts from its frame, and may have passed before this event was polled.
                 let expiry = Expiry { is_possible: self.was_due || self.terms.zero[1] };
                 self.inbound_calls.insert(
                     number(id),
-                    InboundCall { is_stateless, lane, wire, expiry, configured: false, kept: false, reported: false },
+                    InboundCall {
+                        kind,
+                        accepted: false,
+                        waits: false,
+                        lane,
+                        wire,
+                        expiry,
+                        configured: false,
+                        kept: false,
+                        reported: false,
+                    },
                 );
             }
             Event::Cancelled { id, .. } => {
-                self.inbound_calls.remove(&number(id));
-                self.cancelled.insert(number(id));
+                let kind = self.inbound_calls.remove(&number(id)).map_or(Kind::Served, |inbound| inbound.kind);
+                self.cancelled.insert(number(id), kind);
                 self.withdraw_input_requests(number(id));
             }
             Event::Input { key, .. } => {

@@ -17,8 +17,8 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 
 use protocol_core::{
-    AlarmId, Config, Event, InboundId, InputKey, Instant, Invoke, Lane, Limits, OutboundId, Received, Reply, Reported, Stats,
-    Transmit, TransportEnd,
+    AlarmId, Config, Event, Gone, InboundId, InputKey, Instant, Invoke, Lane, Limits, Notice, OutboundId, Received, Reply,
+    Reported, Stats, Transmit, TransportEnd,
 };
 use serde_json::Value;
 
@@ -194,8 +194,8 @@ pub enum Fact<'a> {
     Configured { id: InboundId },
     /// `set_alarm` returned `Ok`. `at_once`: the instant is not in the future.
     AlarmSet { id: AlarmId, at_once: bool },
-    /// `provide_input` returned `Ok`.
-    Answered { key: InputKey },
+    /// `provide_input` returned `Ok`. `is_refusal`: the answer was a refusal.
+    Answered { key: InputKey, is_refusal: bool },
     /// `progress` accepted an update.
     Reported { id: InboundId, reported: Reported },
     /// `checkpoint` returned `Ok`.
@@ -216,6 +216,12 @@ pub enum Fact<'a> {
     Timeout { now: Instant, due: Option<Instant> },
     /// A method has returned. These are the counters and the next deadline of the session.
     Returned { stats: &'a Stats, limits: &'a Limits, due: Option<Instant> },
+    /// `accept_subscription` returned `Ok`.
+    Accepted { id: InboundId },
+    /// `publish` was called.
+    Published { notice: &'a Notice },
+    /// `handle_gone` returned `Ok`.
+    Gone { gone: Gone },
     /// A lane was stopped or resumed.
     Writable { lane: Lane, is_writable: bool },
     /// A lane was lost or closed: no frame is sent on it any more for requests that came on it.

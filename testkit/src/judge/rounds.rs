@@ -17,6 +17,19 @@ pub(super) struct Rounds {
     /// The calls of retries, by the ids of the retries.
     calls: BTreeMap<u64, u64>,
     asked: Vec<Round>,
+    /// The number of answers to the last round of each call.
+    answered: BTreeMap<u64, usize>,
+}
+
+/// The state of a call between two exchanges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Between {
+    /// An input request of the round has no answer.
+    Asked,
+    /// The round had no input request, so the retry waits for a moment.
+    Delayed,
+    /// The retry is in the outbox.
+    Written,
 }
 
 impl PartialEq for Rounds {
@@ -85,6 +98,27 @@ impl Rounds {
         self.calls.get(&id).copied().unwrap_or(id)
     }
 
+    /// The call whose retry a frame is.
+    pub(super) fn call_of_retry(&self, frame: &Value) -> Option<u64> {
+        self.retried_by(frame).map(|at| self.asked[at].call)
+    }
+
+    /// The state of a call whose last round has no retry yet.
+    pub(super) fn between(&self, call: u64) -> Option<Between> {
+        let round = self.asked.iter().find(|round| round.call == call)?;
+        let answered = self.answered.get(&call).copied().unwrap_or_default();
+        Some(match round.names.len() {
+            0 => Between::Delayed,
+            asked if answered < asked => Between::Asked,
+            _ => Between::Written,
+        })
+    }
+
+    /// Notes an answer to an input request that belongs to a call.
+    pub(super) fn answer(&mut self, call: u64) {
+        *self.answered.entry(call).or_default() += 1;
+    }
+
     /// The index of the round for which `frame` is the retry.
     fn retried_by(&self, frame: &Value) -> Option<usize> {
         self.asked.iter().position(|round| *round == Round::retried_by(frame, round.call))
@@ -93,6 +127,7 @@ impl Rounds {
     /// Ends a call; returns its exchanges.
     pub(super) fn end(&mut self, call: u64) -> Vec<u64> {
         self.asked.retain(|round| round.call != call);
+        self.answered.remove(&call);
         let all = self.calls.iter().filter(|(_, of)| **of == call).map(|(id, _)| *id);
         all.chain([call]).collect()
     }
@@ -116,6 +151,7 @@ impl Rounds {
                 let result = &value["result"];
                 let state = result.get("requestState").map(Value::to_string);
                 let call = self.call_of(id);
+                self.answered.remove(&call);
                 self.asked.push(Round { call, request, state, names: names(&result["inputRequests"]) });
             }
             _ => {}

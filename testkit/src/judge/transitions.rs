@@ -1,17 +1,36 @@
 //! The rows of `docs/transitions` that a fact belongs to: the state of a call, and the input.
 
-use protocol_core::{CancelReason, Event, Outcome, Reported, TimeoutKind, TransportEnd};
+use protocol_core::{CancelReason, Event, Gone, Outcome, Reported, TimeoutKind, TransportEnd};
 
-use super::ledger::{Call, InboundCall, Ledger, PROGRESS, is_request, progress_of};
+use super::ledger::{Call, InboundCall, Kind, Ledger, PROGRESS, is_request, progress_of};
+use super::rounds::{Between, is_round};
 use super::{Fact, Read};
 use crate::coverage::Transition;
 use crate::summary::number;
 
 const CALL: &str = "call";
+const CALL_OVER_ROUNDS: &str = "call-over-rounds";
 const SERVE: &str = "serve";
+const SERVE_STATELESS: &str = "serve-stateless";
+const LISTEN: &str = "listen";
+
+const fn table(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Served => SERVE,
+        Kind::Stateless => SERVE_STATELESS,
+        Kind::Listen => LISTEN,
+    }
+}
 
 impl Ledger {
     fn state_of_call(&self, id: u64, call: &Call) -> &'static str {
+        match (self.rounds.between(id), self.era.calls_stateless) {
+            (Some(Between::Asked), _) => return "AskedByResult",
+            (Some(Between::Delayed), _) => return "Delayed",
+            (Some(Between::Written), _) => return "Written",
+            (None, true) if !call.cancelled => return if self.requests.all.contains(&id) { "InFlight" } else { "Written" },
+            (None, _) => {}
+        }
         match () {
             () if call.cancelled => "GivenUp",
             () if self.requests.all.contains(&id) && call.input_requests > 0 => "Asked",
@@ -22,12 +41,25 @@ impl Ledger {
     }
 
     fn state_of_inbound_call(&self, id: u64, inbound: &InboundCall) -> &'static str {
+        if inbound.kind == Kind::Listen {
+            return match (inbound.accepted, inbound.waits) {
+                (false, _) => "Requested",
+                (true, false) => "Listening",
+                (true, true) => "Waiting",
+            };
+        }
         match () {
             () if self.input_requests.values().any(|input| input.asker == id) => "Asking",
             () if inbound.kept => "Keeping",
             () if inbound.reported => "Reported",
             () => "Active",
         }
+    }
+
+    /// The row of a call after a handshake whose peer asks, or takes an input request back. Otherwise the event has another cause.
+    fn of_question(&self, id: u64, input: &'static str) -> Vec<Transition> {
+        let is_cancelled = self.calls.get(&id).is_some_and(|call| call.cancelled);
+        if self.era.calls_stateless || is_cancelled { Vec::new() } else { self.of_call(id, input) }
     }
 
     /// The call of ours that an input request of the peer belongs to.
@@ -38,20 +70,21 @@ impl Ledger {
     /// The row of one call of ours.
     fn of_call(&self, id: u64, input: &'static str) -> Vec<Transition> {
         let state = self.calls.get(&id).map(|call| self.state_of_call(id, call));
-        state.map(|state| [CALL, state, input]).into_iter().collect()
+        let table = if self.era.calls_stateless { CALL_OVER_ROUNDS } else { CALL };
+        state.map(|state| [table, state, input]).into_iter().collect()
     }
 
     /// The row of one call of the peer.
     fn of_inbound_call(&self, id: u64, input: &'static str) -> Vec<Transition> {
-        let state = self.inbound_calls.get(&id).map(|inbound| self.state_of_inbound_call(id, inbound));
-        let state = state.or_else(|| self.cancelled.contains(&id).then_some("Cancelled"));
-        state.map(|state| [SERVE, state, input]).into_iter().collect()
+        let running = self.inbound_calls.get(&id).map(|inbound| (inbound.kind, self.state_of_inbound_call(id, inbound)));
+        let state = running.or_else(|| self.cancelled.get(&id).map(|kind| (*kind, "Cancelled")));
+        state.map(|(kind, state)| [table(kind), state, input]).into_iter().collect()
     }
 
     /// The rows of all calls that are open.
     fn of_all(&self, input: &'static str) -> Vec<Transition> {
         let calls = self.calls.keys().flat_map(|id| self.of_call(*id, input));
-        let inbound_calls = self.inbound_calls.keys().chain(&self.cancelled).flat_map(|id| self.of_inbound_call(*id, input));
+        let inbound_calls = self.inbound_calls.keys().chain(self.cancelled.keys()).flat_map(|id| self.of_inbound_call(*id, input));
         calls.chain(inbound_calls).collect()
     }
 }
@@ -60,8 +93,17 @@ impl Ledger {
 pub(super) fn met(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Vec<Transition> {
     match fact {
         Fact::Sent { .. } => {
-            let request = read.filter(|read| read.value.get("method").is_some()).and_then(|read| read.value["id"].as_u64());
-            request.map(|id| ledger.of_call(id, "the request is polled")).unwrap_or_default()
+            let Some(Read { value, .. }) = read.filter(|read| read.value.get("method").is_some()) else { return Vec::new() };
+            let Some(id) = value["id"].as_u64() else { return Vec::new() };
+            match ledger.rounds.call_of_retry(value).filter(|_| !ledger.calls.contains_key(&id)) {
+                // The delay is over, and the retry was written since.
+                Some(call) if ledger.rounds.between(call) == Some(Between::Delayed) => {
+                    let polled = [CALL_OVER_ROUNDS, "Written", "the request is polled"];
+                    ledger.of_call(call, "50 ms").into_iter().chain([polled]).collect()
+                }
+                Some(call) => ledger.of_call(call, "the request is polled"),
+                None => ledger.of_call(id, "the request is polled"),
+            }
         }
         Fact::Received { effect, lane, .. } => {
             let Some(Read { value, .. }) = read else { return Vec::new() };
@@ -69,15 +111,23 @@ pub(super) fn met(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> 
             if let Some(method) = value["method"].as_str().filter(|method| PROGRESS.contains(method)) {
                 let (name, _) = progress_of(method, &value["params"]);
                 let id = name.trim_matches('"').trim_start_matches("inv_").parse().ok();
-                return id.map(|id| ledger.of_call(id, "progress")).unwrap_or_default();
+                return id.map(|id| ledger.of_call(ledger.rounds.call_of(id), "progress")).unwrap_or_default();
             }
             if let Some(id) = id.and_then(serde_json::Value::as_u64).filter(|_| !is_request(value)) {
                 let input = match (value.get("result"), value.get("error")) {
+                    (Some(result), None) if ledger.era.calls_stateless && is_round(value) => {
+                        let names = result["inputRequests"].as_object().map_or(0, serde_json::Map::len);
+                        match (names, result.get("requestState")) {
+                            (0, None) => "a round with nothing",
+                            (0, Some(_)) => "a round with a state alone",
+                            _ => "a round",
+                        }
+                    }
                     (Some(result), None) if result.is_object() => "a result",
                     (None, Some(error)) if error["code"].is_i64() => "an error",
                     _ => "a broken answer",
                 };
-                return ledger.of_call(id, input);
+                return ledger.of_call(ledger.rounds.call_of(id), input);
             }
             let wire = id.map(ToString::to_string).filter(|_| effect.dropped);
             let again =
@@ -85,8 +135,34 @@ pub(super) fn met(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> 
             again.map(|(id, _)| ledger.of_inbound_call(*id, "the peer uses the id again")).unwrap_or_default()
         }
         Fact::Cancelled { id } => ledger.of_call(number(id), "cancel"),
-        Fact::Answered { key } => {
-            ledger.question_of(number(key)).map(|id| ledger.of_call(id, "our answer to it")).unwrap_or_default()
+        Fact::Answered { key, is_refusal } => {
+            let is_of_round = |id| ledger.rounds.between(id).is_some();
+            let input = |id| if *is_refusal && is_of_round(id) { "no answer to it" } else { "our answer to it" };
+            ledger.question_of(number(key)).map(|id| ledger.of_call(id, input(id))).unwrap_or_default()
+        }
+        Fact::Accepted { id } => ledger.of_inbound_call(number(id), "accept"),
+        Fact::Published { notice } => {
+            let wanted: Vec<_> = ledger.subscriptions_for(notice).map(|(id, _)| id).collect();
+            let input = |id: u64, inbound: &InboundCall| match wanted.contains(&id) {
+                true if ledger.stopped.contains(&inbound.lane) => "publish that, with its lane stopped",
+                true => "publish what it wants",
+                false => "publish anything else",
+            };
+            let all = ledger.inbound_calls.iter().filter(|(_, inbound)| inbound.kind == Kind::Listen);
+            all.flat_map(|(id, inbound)| ledger.of_inbound_call(*id, input(*id, inbound))).collect()
+        }
+        Fact::Writable { lane, is_writable: true } => {
+            let is_there = |inbound: &InboundCall| inbound.kind == Kind::Listen && inbound.lane == *lane;
+            let all = ledger.inbound_calls.iter().filter(|(_, inbound)| is_there(inbound));
+            all.flat_map(|(id, _)| ledger.of_inbound_call(*id, "its lane goes on")).collect()
+        }
+        Fact::Gone { gone: Gone::Exchange(exchange) } => {
+            ledger.of_call(ledger.rounds.call_of(number(exchange)), "the exchange is lost")
+        }
+        Fact::Gone { gone: Gone::Lane(lane) } => {
+            let is_there = |inbound: &InboundCall| inbound.kind != Kind::Served && inbound.lane == *lane;
+            let all = ledger.inbound_calls.iter().filter(|(_, inbound)| is_there(inbound));
+            all.flat_map(|(id, _)| ledger.of_inbound_call(*id, "its lane is lost")).collect()
         }
         Fact::Asked { id, .. } => ledger.of_inbound_call(number(id), "ask"),
         Fact::Abandoned { key } => ledger
@@ -106,9 +182,9 @@ pub(super) fn met(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> 
         Fact::Ended { .. } => ledger.of_all("the transport fails"),
         Fact::Polled { event, .. } => match event {
             Event::Ready(_) => ledger.calls.keys().flat_map(|id| ledger.of_call(*id, "the peer is ready")).collect(),
-            Event::InputRequested { parent: Some(id), .. } => ledger.of_call(number(id), "a question of the peer"),
+            Event::InputRequested { parent: Some(id), .. } => ledger.of_question(number(id), "a question of the peer"),
             Event::InputGone { key } => {
-                ledger.question_of(number(key)).map(|id| ledger.of_call(id, "the peer takes it back")).unwrap_or_default()
+                ledger.question_of(number(key)).map(|id| ledger.of_question(id, "the peer takes it back")).unwrap_or_default()
             }
             Event::Input { id, .. } => ledger.of_inbound_call(number(id), "the answer to it"),
             Event::Cancelled { id, why: CancelReason::Peer(_) } => ledger.of_inbound_call(number(id), "the peer cancels"),

@@ -343,14 +343,14 @@ impl<S: Subject> World<S> {
 
     // ---- Time ----
 
-    /// Runs until both ends are ready.
+    /// Runs until both ends are ready, or the client has chosen stateless requests.
     ///
     /// # Panics
-    /// If they are not ready after an hour of virtual time: the links lose frames, or the ends have no revision in common.
+    /// If that takes more than an hour of virtual time: the links lose frames, or the ends have no revision in common.
     pub fn shake_hands(&mut self) {
         let limit = self.now().saturating_add(Duration::from_secs(3_600));
         self.settle();
-        while !(0..2).all(|at| self.end(at).is_ready()) {
+        while !self.end(0).has_met(self.end(1)) {
             let Some(at) = self.next().filter(|at| *at <= limit && !(0..2).any(|at| self.end(at).is_closed())) else {
                 let lost = match &self.links {
                     Links::Messages(links) => links.each_ref().map(SimLink::lost),

@@ -5,6 +5,15 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use protocol_core::mcp::Era;
+use protocol_core::{
+    Answer, Ask, Elicit, Elicited, Event, InputRound, Invoke, Lane, Notice, Reply, SubscriptionFilter, ToolOutput,
+};
+use testkit::config::{client_config, server_config, with};
+use testkit::scripted::json;
+use testkit::world::ops;
+use testkit::{Campaign, Pair, Rng, World};
+
 fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs")
 }
@@ -88,4 +97,102 @@ fn a_table_that_changes_changes_the_diagram() {
         "```mermaid\nstateDiagram-v2\n    [*] --> A\n    A --> B : go, fast<br>run\n    B --> [*] : end\n```\n"
     );
     assert_ne!(diagram(table), diagram(&table.replace("run       B", "run       A")));
+}
+
+/// The rows of all tables, as the coverage of a case names them.
+fn all_rows() -> BTreeSet<[String; 3]> {
+    let tables = ["call", "call-of-a-gateway", "call-over-rounds", "serve", "serve-stateless", "listen"];
+    let read = |name: &str| fs::read_to_string(docs().join(format!("transitions/{name}.txt"))).expect("the table");
+    let named = |name: &str| {
+        let table = read(name);
+        let name = if name == "call-of-a-gateway" { "call" } else { name };
+        rows(&table).into_iter().map(|[state, input, _]| [name, state, input].map(str::to_owned)).collect::<Vec<_>>()
+    };
+    tables.into_iter().flat_map(named).collect()
+}
+
+#[test]
+fn every_transition_that_a_campaign_counts_is_a_row_of_a_table() {
+    let rows = all_rows();
+    let mut campaign = Campaign::new(&[]);
+    for era in [Era::Legacy, Era::Auto, Era::Modern] {
+        campaign.run(0..60, 0, |case| {
+            let client = with(client_config(), |config| config.era = era);
+            let mut world = World::messages(client, server_config(), case.seed);
+            let mut rng = Rng::new(case.seed);
+            for _ in 0..300 {
+                let operation = if rng.chance(96) { ops::random_of_subscriptions(&mut rng) } else { ops::random(&mut rng) };
+                if !ops::ends(operation) {
+                    world.apply(operation);
+                }
+            }
+            world.finish((case.seed % 3) as u8);
+            world.coverage()
+        });
+    }
+    let met: BTreeSet<_> = campaign.coverage().transitions().map(|row| row.map(str::to_owned)).collect();
+    assert_eq!(met.difference(&rows).collect::<Vec<_>>(), Vec::<&[String; 3]>::new());
+    let of = |table: &str| met.iter().filter(|[name, ..]| name == table).count();
+    let counts = ["call", "serve", "call-over-rounds", "serve-stateless", "listen"].map(of);
+    println!("{counts:?}");
+    assert!(counts.iter().all(|count| *count >= 15), "{counts:?}");
+}
+
+#[test]
+fn a_subscription_and_a_round_are_counted_in_each_of_their_states() {
+    let client = with(client_config(), |config| (config.era, config.list_changes) = (Era::Modern, false));
+    let mut pair = Pair::with(client, server_config());
+    // A subscription: it is accepted, and a notice waits for its lane.
+    pair.client.invoke(Invoke::subscribe("u:0"));
+    let listen = pair.run().server.request();
+    let mut offered = SubscriptionFilter::default();
+    offered.uris = vec!["u:0".into()];
+    let (now, server) = (pair.server.now, &mut pair.server.session);
+    server.accept_subscription(listen, &offered, now).unwrap();
+    let changed = Notice::ResourceUpdated { uri: "u:0".into() };
+    server.publish(&changed, now);
+    server.set_writable(Lane::CHANNEL, false, now).unwrap();
+    server.publish(&changed, now);
+    server.publish(&Notice::ToolsChanged, now);
+    server.set_writable(Lane::CHANNEL, true, now).unwrap();
+    pair.run().client.drain();
+    // A call that is asked by its result, answered, and asked by a state alone.
+    pair.client.call();
+    let form = Ask::Elicit(Elicit::new("?", json(r#"{"type":"object","properties":{}}"#)));
+    for round in [InputRound::new().ask("a", form).with_state("1"), InputRound::new().with_state("2")] {
+        let id = pair.run().server.request();
+        pair.server.session.finish_round(id, round, pair.server.now).unwrap();
+        pair.run();
+        let asked = pair.client.events().into_iter().find_map(|event| match event {
+            Event::InputRequested { key, .. } => Some(key),
+            _ => None,
+        });
+        if let Some(key) = asked {
+            let answer = Answer::Elicit(Elicited::Accept(json("{}")));
+            pair.client.session.provide_input(key, answer, pair.client.now).unwrap();
+        }
+    }
+    pair.at(400);
+    let id = pair.server.request();
+    pair.server.reply(id, Reply::Tool(ToolOutput::text("ok")));
+    pair.run();
+    let mut coverage = pair.client.session.coverage().clone();
+    coverage.add(pair.server.session.coverage());
+    let met: BTreeSet<_> = coverage.transitions().collect();
+    for row in [
+        ["listen", "Requested", "accept"],
+        ["listen", "Listening", "publish what it wants"],
+        ["listen", "Listening", "publish that, with its lane stopped"],
+        ["listen", "Waiting", "publish anything else"],
+        ["listen", "Waiting", "its lane goes on"],
+        ["call-over-rounds", "Written", "the request is polled"],
+        ["call-over-rounds", "InFlight", "a round"],
+        ["call-over-rounds", "AskedByResult", "our answer to it"],
+        ["call-over-rounds", "InFlight", "a round with a state alone"],
+        ["call-over-rounds", "Delayed", "50 ms"],
+        ["call-over-rounds", "InFlight", "a result"],
+        ["serve-stateless", "Active", "respond"],
+    ] {
+        assert!(met.contains(&row), "{row:?} is not among {met:?}");
+    }
 }
