@@ -2,14 +2,16 @@
 
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use protocol_core::{Instant, Invoke, Session};
 use testkit::broken::{Broken, Fault};
-use testkit::config::{client_config, server_config};
+use testkit::config::{client_config, server_config, with};
 use testkit::explore::pair::{self, Orders, explore_pair};
 use testkit::explore::{Bounds, Explored, Failure, explore};
 use testkit::link::{Arrival, Faults, SimLink};
-use testkit::{Campaign, FarEnd, Happening, Recording, Watched, Wire, World};
+use testkit::world::{Crowd, Ways};
+use testkit::{Campaign, FarEnd, FarEnds, Happening, Recording, Relay, Watched, Wire, World};
 
 /// Runs code that must panic. Returns the message of the panic.
 fn failure(run: impl FnOnce()) -> String {
@@ -159,6 +161,85 @@ fn a_session_that_never_stops_sending_fails() {
 }
 
 #[test]
+fn a_gateway_that_goes_on_passing_frames_fails() {
+    /// A gateway that pings both ends in each step.
+    struct Chatty([Watched; 2]);
+    impl Relay for Chatty {
+        type Leg = Watched;
+        fn legs(&mut self) -> [&mut Watched; 2] {
+            self.0.each_mut()
+        }
+        fn relay(&mut self, now: Instant) {
+            for leg in &mut self.0 {
+                while leg.poll_event().is_some() {}
+                let _ = leg.invoke(Invoke::ping(), now);
+            }
+        }
+    }
+    let what = failure(|| {
+        let legs =
+            [server_config(), client_config()].map(|config| Watched::new(Session::new(config, Instant::ZERO), Instant::ZERO));
+        FarEnds::new(client_config(), server_config()).pass(&mut Chatty(legs), Instant::ZERO);
+    });
+    assert!(what.starts_with("a livelock: the gateway goes on"), "{what}");
+}
+
+#[test]
+fn a_crowd_whose_links_lose_everything_settles_and_can_be_finished() {
+    let names = ["one", "other"];
+    let clients = names.map(|name| with(client_config(), |config| config.identity.name = name.to_owned()));
+    let mut crowd = Crowd::new(Session::new(server_config(), Instant::ZERO), clients, Ways::Lanes, 1);
+    (0..2).for_each(|at| crowd.faults(at, |faults| *faults = Faults::losing_everything()));
+    crowd.run_for(Duration::from_secs(3_600));
+    assert!((0..2).all(|at| crowd.client(at).is_closed() && !crowd.client(at).is_ready()), "the handshake has timed out");
+    assert_eq!(crowd.coverage().of(Happening::Request), 0);
+    crowd.finish();
+}
+
+#[test]
+fn a_crowd_of_nobody_or_of_clients_that_cannot_be_told_apart_is_refused() {
+    let crowd = |names: &[&str]| {
+        let clients = names.iter().map(|name| with(client_config(), |config| config.identity.name = (*name).to_owned()));
+        let clients: Vec<_> = clients.collect();
+        failure(|| drop(Crowd::new(Session::new(server_config(), Instant::ZERO), clients, Ways::Channel, 1)))
+    };
+    assert!(crowd(&[]).contains("a crowd has a client"));
+    assert!(crowd(&["a", "ab"]).contains("the name of client 0 is part of that of another"));
+}
+
+/// The owner of a server never answers: the calls of its peer end by the deadline, and the case ends.
+#[test]
+fn a_handler_that_never_ends_leaves_a_case_that_ends() {
+    let mut campaign = Campaign::new(&[Happening::Request, Happening::Deadline, Happening::Closed]);
+    campaign.run(0..5, 0, |case| {
+        let mut link = FarEnd::new(client_config(), Faults::default(), case.seed);
+        let config = with(server_config(), |config| config.timeouts.serve = Some(Duration::from_secs(1)));
+        let mut session = Watched::new(Session::new(config, Instant::ZERO), Instant::ZERO);
+        session.judge_mut().distrust_peer();
+        link.run(|link, now| {
+            while let Some(arrival) = link.receive(now) {
+                match arrival {
+                    Arrival::Message(frame) => drop(session.handle_frame(frame, protocol_core::Lane::CHANNEL, now)),
+                    // The loop does not close either, so that only the deadline is left.
+                    Arrival::End(_) => {}
+                }
+            }
+            session.handle_timeout(now);
+            while session.poll_event().is_some() {}
+            while let Some(out) = session.poll_transmit() {
+                link.send(&out.frame, now);
+            }
+            session.poll_timeout()
+        });
+        session.handle_end(protocol_core::TransportEnd::Eof, Instant::from_millis(10_000_000));
+        while session.poll_event().is_some() {}
+        session.check_end();
+        session.coverage().clone()
+    });
+    campaign.finish();
+}
+
+#[test]
 fn a_loop_that_spins_fails() {
     let spin = |next: fn(Instant) -> Instant| {
         failure(|| {
@@ -167,7 +248,7 @@ fn a_loop_that_spins_fails() {
         })
     };
     assert!(spin(|now| now).starts_with("the loop spins: 1000 turns"));
-    let what = spin(|now| now.saturating_add(std::time::Duration::from_micros(1)));
+    let what = spin(|now| now.saturating_add(Duration::from_micros(1)));
     assert!(what.starts_with("the loop does not come to an end"), "{what}");
 }
 
