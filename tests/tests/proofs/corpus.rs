@@ -83,7 +83,7 @@ fn every_target_has_a_corpus_and_every_corpus_a_target() {
         let entries = fs::read_dir(root.join(directory)).expect("a directory").map(|entry| entry.expect("an entry").file_name());
         let mut names: Vec<_> = entries
             .filter_map(|name| name.to_string_lossy().strip_suffix(end).map(str::to_owned))
-            .filter(|name| name != "NOTICE")
+            .filter(|name| name != "NOTICE" && name != "FOUND.md")
             .collect();
         names.sort();
         names
@@ -93,6 +93,20 @@ fn every_target_has_a_corpus_and_every_corpus_a_target() {
     // The template for targets of other projects has no stored cases.
     let found: Vec<_> = listed("../fuzz/fuzz_targets", ".rs").into_iter().filter(|name| name != "template").collect();
     assert_eq!(found, targets);
+}
+
+#[test]
+fn every_case_that_a_fuzzer_found_has_its_story() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    let page = fs::read_to_string(corpus.join("FOUND.md")).expect("tests/corpus/FOUND.md");
+    let told: Vec<_> = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |")).map(|(name, _)| name).collect();
+    let found = TARGETS.iter().flat_map(|(target, _)| {
+        let names = fs::read_dir(corpus.join(target)).expect("a corpus").map(|entry| entry.expect("an entry").file_name());
+        names.map(move |name| format!("{target}/{}", name.to_string_lossy()))
+    });
+    let mut found: Vec<_> = found.filter(|name| name.contains("/found-")).collect();
+    found.sort();
+    assert_eq!(told, found, "tests/corpus/FOUND.md has a row for each case, in order");
 }
 
 /// Generated cases in which clients choose the era; the stored cases come from before there was a choice.

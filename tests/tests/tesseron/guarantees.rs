@@ -1,108 +1,47 @@
-//! The guarantees of a session on Tesseron: storms of random operations on a gateway and an app. An observer at each end checks them, and knows
-//! nothing but the frames, the events and the methods called. The other files of this protocol have the single scenarios.
+//! The guarantees of a session on Tesseron: storms of random operations on a gateway and an app, each judged by testkit. The other files of this protocol have the single scenarios.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
 use protocol_core::{
-    Answer, Ask, CallTimeouts, Close, Config, Elicit, Elicited, Event, InboundId, InputKey, Instant, Invoke, Lane, Level,
-    LogRecord, Notice, OutboundId, Outcome, Progress, RateWindow, Reply, RpcError, Sample, Sampled, ServeOptions, Session,
-    ToolOutput, TransportEnd, Violation,
+    Answer, Ask, CallTimeouts, Close, Config, Elicit, Elicited, Event, Instant, Invoke, Lane, Level, LogRecord, Notice, Outcome,
+    Progress, RateWindow, Reply, RpcError, Sample, Sampled, ServeOptions, Session, ToolOutput, TransportEnd, Violation,
 };
-use serde_json::Value;
 use testkit::config::with;
 use testkit::config::{agent, agent_capabilities, app_config, asking_gateway_config, gateway_config, welcome};
 use testkit::scripted::{json, notification, request};
 use testkit::tesseron::{CLAIMED, WELCOME, call_action, cancel, hello, invoke, invoked, named, progress, sample};
-use testkit::{Rng, Scripted};
+use testkit::{Rng, Scripted, Watched};
 
-/// One end with an observer. The messages of its assertions begin with the guarantee.
-struct Watched {
-    session: Session,
+/// One end, judged by testkit.
+struct End {
+    session: Watched,
     now: Instant,
-    /// The time of the last method call.
-    last_call: Instant,
-    /// The greatest time passed to `handle_timeout`.
-    timed: Option<Instant>,
     trace: Vec<String>,
-    /// Outbound calls that have not ended.
-    calls: BTreeSet<OutboundId>,
-    /// Invocations whose handler runs; the value is `true` if it was cancelled.
-    serves: BTreeMap<InboundId, bool>,
-    /// Outbound input requests that are open.
-    open_inputs: BTreeMap<InputKey, InboundId>,
-    /// Inbound input requests that are open; the flag is `true` for sampling.
-    asked: Vec<(InputKey, bool)>,
-    /// The ids of our requests.
-    requests: BTreeSet<u64>,
-    /// The invocation ids of outbound calls; the value is `true` if a cancel was sent.
-    named: BTreeMap<String, bool>,
-    /// The ids of requests of the peer, with the number of responses that may still be sent.
-    pending: BTreeMap<String, u32>,
-    /// The peer's invocation ids for which progress may be sent: their request ids, and the last percentage.
-    reports: BTreeMap<String, (BTreeSet<String>, Option<f64>)>,
-    closed: bool,
     /// `true` if forged frames have arrived, which may cause violations.
     forged: bool,
 }
 
-impl Watched {
+impl End {
     fn new(config: Config) -> Self {
-        Self {
-            session: Session::new(config, Instant::ZERO),
-            now: Instant::ZERO,
-            last_call: Instant::ZERO,
-            timed: None,
-            trace: Vec::new(),
-            calls: BTreeSet::new(),
-            serves: BTreeMap::new(),
-            open_inputs: BTreeMap::new(),
-            asked: Vec::new(),
-            requests: BTreeSet::new(),
-            named: BTreeMap::new(),
-            pending: BTreeMap::new(),
-            reports: BTreeMap::new(),
-            closed: false,
-            forged: false,
-        }
+        let mut session = Watched::new(Session::new(config, Instant::ZERO), Instant::ZERO);
+        session.forget_trace();
+        Self { session, now: Instant::ZERO, trace: Vec::new(), forged: false }
     }
 
-    /// Notes that a method was called, and checks the guarantees.
     fn note(&mut self, what: String) {
-        self.last_call = self.now;
-        self.polled(what);
-    }
-
-    fn polled(&mut self, what: String) {
         self.trace.push(format!("{} {what}", self.now.as_micros()));
-        self.check();
     }
 
-    /// Checks the guarantees that hold after every method call.
+    /// Checks the limits that count the exchanges of both directions.
     fn check(&self) {
-        let (stats, limits, due) = (self.session.stats(), self.session.config().limits, self.session.poll_timeout());
-        assert!(stats.outbound_calls <= limits.in_flight && stats.inbound_calls <= limits.in_flight, "G5: {stats:?}");
+        let (stats, limits) = (self.session.stats(), self.session.config().limits);
         assert!(stats.exchanges_in <= 2 * limits.in_flight && stats.exchanges_out <= 2 * limits.in_flight + 1, "G5: {stats:?}");
-        assert!(due.is_none_or(|due| self.timed.is_none_or(|timed| due > timed)), "G7: {due:?} after {:?}", self.timed);
-        assert!(!self.session.is_closed() || due.is_none(), "G4: a deadline after the end");
-    }
-
-    /// Checks that a `handle_timeout` before any deadline changes nothing.
-    fn probe(&self) {
-        if self.session.poll_timeout().is_none_or(|due| due > self.last_call) {
-            let mut clone_of_session = self.session.clone();
-            clone_of_session.handle_timeout(self.last_call);
-            let (after, before) = (format!("{clone_of_session:?}"), format!("{:?}", self.session));
-            if let Some(at) = after.bytes().zip(before.bytes()).position(|(a, b)| a != b) {
-                panic!("G8 {} \n {}", &after[at - 40..at + 100], &before[at - 40..at + 100])
-            }
-        }
     }
 
     fn handle_timeout(&mut self, now: Instant) {
         self.now = self.now.max(now);
-        self.timed = self.timed.max(Some(now));
         self.session.handle_timeout(now);
         self.note("timeout".into());
     }
@@ -112,113 +51,26 @@ impl Watched {
         if let Err(full) = self.session.handle_frame(frame.clone(), Lane::CHANNEL, self.now) {
             return Some(full.0);
         }
-        if let (Ok(parsed), false) = (serde_json::from_slice::<Value>(&frame), self.session.is_closed())
-            && let (Some(method), Some(id)) = (parsed["method"].as_str(), parsed.get("id"))
-        {
-            *self.pending.entry(id.to_string()).or_default() += 1;
-            if let ("actions/invoke", Some(name)) = (method, parsed["params"]["invocationId"].as_str()) {
-                // A repeated invocation id may begin a new invocation or be refused, which the observer cannot know.
-                let (requests, last) = self.reports.entry(name.into()).or_default();
-                requests.insert(id.to_string());
-                *last = None;
-            }
-        }
         self.note(format!("< {}", String::from_utf8_lossy(&frame)));
         None
     }
 
     fn send(&mut self) -> Option<Bytes> {
         let frame = self.session.poll_transmit()?.frame;
-        let text = std::str::from_utf8(&frame).expect("frames are UTF-8");
-        assert!(!self.closed, "G4: a frame after the end: {text}");
-        assert!(!text.contains(['\n', '\r']), "G13: one frame is one line: {text:?}");
-        let parsed: Value = serde_json::from_str(text).expect("frames are JSON");
-        let params = &parsed["params"];
-        let name = params["invocationId"].as_str();
-        match (parsed["method"].as_str(), parsed.get("id")) {
-            (Some(method), Some(id)) => {
-                assert!(self.requests.insert(id.as_u64().expect("our ids are numbers")), "G2: an id twice: {text}");
-                if method == "actions/invoke" {
-                    let first = self.named.insert(name.expect("a name").into(), false).is_none();
-                    assert!(first, "a name twice: {text}");
-                }
-            }
-            (Some("actions/cancel"), None) => {
-                let cancelled = self.named.get_mut(name.expect("a name")).expect("G2: a cancel of no invocation");
-                assert!(!std::mem::replace(cancelled, true), "G2: a second cancel: {text}");
-            }
-            (Some("actions/progress"), None) => {
-                let report = self.reports.get_mut(name.expect("a name"));
-                let Some((_, last)) = report else { panic!("G3: progress before the request or after the response: {text}") };
-                if let Some(percent) = params["percent"].as_f64() {
-                    assert!(
-                        (0.0..=100.0).contains(&percent) && last.is_none_or(|last| percent > last),
-                        "G3: {last:?}, then {text}"
-                    );
-                    *last = Some(percent);
-                }
-            }
-            (Some("log"), None) => {
-                assert!(name.is_none_or(|name| self.reports.contains_key(name)), "a log record of a settled invocation: {text}");
-            }
-            (None, Some(id)) => {
-                let id = id.to_string();
-                let Some(left) = self.pending.get_mut(&id).filter(|left| **left > 0) else {
-                    panic!("G2: a response to no request: {text}")
-                };
-                *left -= 1;
-                // If several requests had this id, the response may belong to another one.
-                if *left == 0 {
-                    self.reports.values_mut().for_each(|(requests, _)| _ = requests.remove(&id));
-                    self.reports.retain(|_, (requests, _)| !requests.is_empty());
-                }
-            }
-            _ => {}
-        }
-        self.polled(format!("> {text}"));
+        self.note(format!("> {}", String::from_utf8_lossy(&frame)));
         Some(frame)
     }
 
     fn poll_event(&mut self) -> Option<Event> {
         let event = self.session.poll_event()?;
-        assert!(!self.closed, "G4: an event after the end: {event:?}");
         match &event {
-            Event::Done { id, .. } => assert!(self.calls.remove(id), "G1: done twice, or never begun: {event:?}"),
-            Event::Progress { id, progress } => {
-                assert!(self.calls.contains(id), "progress of a call that has ended: {event:?}");
-                assert!(progress.value.is_none_or(|value| (0.0..=100.0).contains(&value)), "{event:?}");
-            }
-            Event::Request { id, .. } => assert!(self.serves.insert(*id, false).is_none(), "{id} twice"),
-            Event::Cancelled { id, .. } => {
-                assert_eq!(
-                    self.serves.insert(*id, true),
-                    Some(false),
-                    "a cancel of a handler that was cancelled or has ended: {event:?}"
-                );
-            }
-            Event::Input { id, key, .. } => {
-                assert_eq!(self.open_inputs.remove(key), Some(*id), "an answer to no open input request: {event:?}");
-            }
-            Event::InputRequested { key, ask, depth, parent } => {
-                assert!(!matches!(ask, Ask::Sample(_)) || (1..=3).contains(depth), "G12: {event:?}");
-                assert!(
-                    parent.is_some_and(|parent| self.calls.contains(&parent)),
-                    "an input request of no running call: {event:?}"
-                );
-                self.asked.push((*key, matches!(ask, Ask::Sample(_))));
-            }
-            Event::InputGone { key } => self.asked.retain(|(open, _)| open != key),
             // A cancelled handler counts toward the limit of the app when the gateway's call no longer does; and an app does not know its
             // sampling depth.
             Event::Violation(Violation::TooManyRequests | Violation::SamplingTooDeep) => {}
             Event::Violation(rule) => assert!(self.forged, "a violation without forged frames: {rule}"),
-            Event::Closed(_) => {
-                assert!(self.calls.is_empty(), "G1: never done: {:?}", self.calls);
-                self.closed = true;
-            }
             _ => {}
         }
-        self.polled(format!("{event:?}"));
+        self.note(format!("{event:?}"));
         Some(event)
     }
 }
@@ -230,7 +82,7 @@ struct Storm {
     rng: Rng,
     now: Instant,
     /// The gateway and the app.
-    ends: [Watched; 2],
+    ends: [End; 2],
     /// To the app and to the gateway.
     links: [Link; 2],
     latency: usize,
@@ -254,11 +106,14 @@ impl Storm {
             // Small enough to be exceeded sometimes.
             config.limits.output_bytes = 2_000;
         });
-        let ends = [gateway, app].map(Watched::new);
+        let ends = [gateway, app].map(End::new);
         let links = [Link::new(), Link::new()];
         let mut storm = Self { rng: Rng::new(seed), now: Instant::ZERO, ends, links, latency: 1 + seed as usize % 60, names: 0 };
         for end in &mut storm.ends {
             end.forged = forged;
+            if forged {
+                end.session.judge_mut().distrust_peer();
+            }
         }
         storm
     }
@@ -332,8 +187,7 @@ impl Storm {
         match self.rng.below(24) {
             0..=2 => self.call(),
             3 => {
-                let open: Vec<_> = self.ends[0].calls.iter().copied().collect();
-                if let Some(id) = self.rng.pick(&open) {
+                if let Some(id) = self.rng.pick(&self.ends[0].session.known.calls) {
                     let done = self.ends[0].session.cancel(id, None, self.now);
                     self.ends[0].note(format!("cancel {id} -> {done:?}"));
                 }
@@ -372,7 +226,7 @@ impl Storm {
             1 => Invoke::subscribe("balance").with_subscription(name),
             _ => call_action(),
         };
-        let asked = self.ends[0].asked.clone();
+        let asked = self.ends[0].session.known.asked.clone();
         // The newest sampling request is the deepest.
         call.parent = asked.last().map(|(key, _)| *key).filter(|_| self.rng.below(8) > 0);
         let millis = |count: usize| Some(Duration::from_millis(count as u64));
@@ -387,28 +241,24 @@ impl Storm {
             _ => None,
         };
         let made = self.ends[0].session.invoke(call, self.now);
-        if let Ok(id) = &made {
-            assert!(self.ends[0].calls.insert(*id), "{id} twice");
-        }
         self.ends[0].note(format!("invoke -> {:?}", made.map_err(|error| error.why)));
     }
 
     fn answer(&mut self) {
-        let asked = self.ends[0].asked.clone();
-        let Some((key, is_sample)) = self.rng.pick(&asked).filter(|_| self.rng.below(2) == 0) else { return };
+        let asked = self.ends[0].session.known.asked.clone();
+        let Some((key, kind)) = self.rng.pick(&asked).filter(|_| self.rng.below(2) == 0) else { return };
         let answer = match self.rng.below(4) {
             0 => Answer::Refused(RpcError::internal("no")),
-            _ if is_sample => Answer::Sample(Sampled::new("a", "")),
+            _ if kind == "sample" => Answer::Sample(Sampled::new("a", "")),
             1 => Answer::Elicit(Elicited::Decline),
             _ => Answer::Elicit(Elicited::Accept(json("{}"))),
         };
         let given = self.ends[0].session.provide_input(key, answer, self.now);
-        self.ends[0].asked.retain(|(open, _)| *open != key);
         self.ends[0].note(format!("provide {key} -> {given:?}"));
     }
 
     fn serve(&mut self) {
-        let running: Vec<_> = self.ends[1].serves.keys().copied().collect();
+        let running = self.ends[1].session.known.serves.clone();
         let Some(id) = (if self.rng.below(3) == 0 { running.last().copied() } else { self.rng.pick(&running) }) else { return };
         let (what, how) = (self.rng.below(10), self.rng.below(100));
         let (app, now) = (&mut self.ends[1], self.now);
@@ -423,16 +273,12 @@ impl Storm {
                     4 => Ask::Confirm { message: "?".into() },
                     _ => Ask::Elicit(Elicit::new("?", json(r#"{"type":"object"}"#))),
                 };
-                let asked = app.session.request_input(id, ask, now);
-                if let Ok(key) = &asked {
-                    app.open_inputs.insert(*key, id);
-                }
-                format!("ask {asked:?}")
+                format!("ask {:?}", app.session.request_input(id, ask, now))
             }
             // This method takes no time.
             5 => {
                 let deposited = app.session.checkpoint(id, json(r#"{"done":1}"#));
-                return app.polled(format!("{id} checkpoint {deposited:?}"));
+                return app.note(format!("{id} checkpoint {deposited:?}"));
             }
             6 => {
                 let options = ServeOptions::default().with_deadline(Duration::from_millis(how as u64 * 50));
@@ -448,12 +294,7 @@ impl Storm {
                     1 => Reply::Tool(ToolOutput::error("no")),
                     _ => Reply::Error(RpcError::new(-32004, "no")),
                 };
-                let ended = app.session.respond(id, reply, now);
-                // The event of its cancellation may not be polled yet.
-                if ended.is_ok() || app.serves.get(&id) == Some(&true) {
-                    app.serves.remove(&id);
-                }
-                format!("respond {ended:?}")
+                format!("respond {:?}", app.session.respond(id, reply, now))
             }
         };
         app.note(format!("{id} {description}"));
@@ -508,10 +349,9 @@ impl Storm {
             self.settle();
         }
         for end in &self.ends {
-            assert!(end.closed && end.calls.is_empty(), "G1");
+            end.session.check_end();
             let stats = end.session.stats();
             assert_eq!((stats.outbound_calls, stats.inbound_calls, stats.orphans, stats.queued_bytes), (0, 0, 0, 0), "G5");
-            assert_eq!(end.session.poll_timeout(), None, "G4");
         }
         self.ends.map(|end| end.trace)
     }
@@ -525,11 +365,11 @@ fn storm(seed: u64, steps: usize, forged: bool, probes: bool) -> [Vec<String>; 2
             storm.advance(*due);
         }
     }
+    if probes {
+        storm.ends.iter_mut().for_each(|end| end.session.probe());
+    }
     for _ in 0..steps {
         storm.step();
-        if probes {
-            storm.ends.iter().for_each(Watched::probe);
-        }
     }
     storm.finish(seed)
 }
