@@ -54,7 +54,6 @@ impl Gateway {
     fn poll(&mut self) {
         for event in self.rig.agent_end().events() {
             if let Event::Done { id, .. } = event {
-                assert!(self.calls.contains(&id) && !self.done.contains(&id), "G1: {id} is done twice");
                 self.done.push(id);
             }
         }
@@ -143,7 +142,7 @@ impl Explored for Gateway {
     }
 
     fn check_rest(&self) {
-        assert_eq!(self.done.len(), self.calls.len(), "G1: a call of the agent is never done");
+        assert_eq!(self.done.len(), self.calls.len(), "a call of the agent is never done");
         assert_eq!(self.rig.bridge.in_flight(), 0, "the bridge keeps a call that has ended");
     }
 }
@@ -159,6 +158,6 @@ fn every_order_of_two_calls_a_cancel_and_a_report_ends_each_call_once() {
 fn a_broken_gateway_is_found_with_the_fewest_steps() {
     let failure = explore(|| Gateway::new([1, 0, 0], true), Bounds::default()).expect_err("a broken gateway");
     let Failure::Objection { what, way } = failure else { panic!("{failure}") };
-    assert!(what.starts_with("G1"), "{what}");
+    assert!(what.contains("a call of the agent is never done"), "{what}");
     assert_eq!(way, [Step::Call, Step::ReadApp, Step::Respond(0), Step::ReadAgent]);
 }
