@@ -196,11 +196,11 @@ mod testkit {
     asserted! {
         ['a, Step: Send + Sync]
         shared: [
-            Campaign, Coverage, FarEnd, Guarantee, Happening, Judge, Known, NoRecording, Objection, Pair, Recording, Rng, Scripted, Vacuous,
+            Campaign, Coverage, FarEnd, FarEnds, Guarantee, Happening, Judge, Known, Leg, NoRecording, Objection, Pair, Recording, Rng, Scripted, Vacuous,
             Watched, Wire, broken::Broken, broken::Fault, explore::Bounds, explore::Failure<Step>, explore::Found, explore::pair::Action,
             explore::pair::Bounds, explore::pair::Found, explore::pair::Objection, explore::pair::Orders, fuzz::Frame,
             fuzz::HostileFrame, fuzz::Operations, judge::Effect, judge::Fact<'a>, link::Arrival, link::Faults, link::LinkBroken,
-            link::Read, link::SimLink, link::SimStream, world::lanes::Seen
+            link::Read, link::SimLink, link::SimStream, world::Crowd, world::Ways, world::lanes::Seen
         ]
         moved: []
         local: [World]
