@@ -77,8 +77,19 @@ pub struct FarEnd {
 /// The links between a loop and its far end.
 #[derive(Debug)]
 enum Links {
-    Messages([SimLink; 2]),
-    Bytes { streams: [SimStream; 2], decoder: LineDecoder, encoder: LineEncoder, has_heard_end: bool, has_ended: bool },
+    Messages(Box<[SimLink; 2]>),
+    Bytes(Box<Streams>),
+}
+
+#[derive(Debug)]
+struct Streams {
+    streams: [SimStream; 2],
+    decoder: LineDecoder,
+    encoder: LineEncoder,
+    /// The end of the direction from the loop was taken.
+    has_heard_end: bool,
+    /// The direction to the loop ends after what is in the encoder.
+    has_ended: bool,
 }
 
 /// The number of bytes that a stream holds in flight, which is less than a frame.
@@ -98,7 +109,7 @@ impl FarEnd {
             link.faults = faults;
             link
         });
-        Self::with_links(config, Links::Messages(links), seed)
+        Self::with_links(config, Links::Messages(Box::new(links)), seed)
     }
 
     /// An end like that of [`new`](Self::new) for a loop that makes frames of bytes itself: [`write`](Self::write), [`read`](Self::read). The
@@ -111,7 +122,8 @@ impl FarEnd {
             stream
         });
         let (decoder, encoder) = (LineDecoder::new(1 << 20), LineEncoder::new());
-        Self::with_links(config, Links::Bytes { streams, decoder, encoder, has_heard_end: false, has_ended: false }, seed)
+        let streams = Streams { streams, decoder, encoder, has_heard_end: false, has_ended: false };
+        Self::with_links(config, Links::Bytes(Box::new(streams)), seed)
     }
 
     fn with_links(config: Config, links: Links, seed: u64) -> Self {
@@ -139,7 +151,7 @@ impl FarEnd {
     pub fn accepts(&self, now: Instant) -> bool {
         match &self.links {
             Links::Messages(links) => links[0].accepts(now),
-            Links::Bytes { streams, .. } => streams[0].has_room(now),
+            Links::Bytes(bytes) => bytes.streams[0].has_room(now),
         }
     }
 
@@ -158,8 +170,8 @@ impl FarEnd {
     /// # Panics
     /// If this is an end for messages ([`new`](Self::new)).
     pub fn write(&mut self, bytes: &[u8], now: Instant) -> usize {
-        let Links::Bytes { streams, .. } = &mut self.links else { panic!("this far end takes messages: `send`") };
-        let taken = streams[0].write(bytes, now).unwrap_or_default();
+        let Links::Bytes(link) = &mut self.links else { panic!("this far end takes messages: `send`") };
+        let taken = link.streams[0].write(bytes, now).unwrap_or_default();
         self.was_active |= taken > 0;
         taken
     }
@@ -168,7 +180,7 @@ impl FarEnd {
     pub fn hang_up(&mut self, how: TransportEnd, now: Instant) {
         match &mut self.links {
             Links::Messages(links) => links[0].end(how, now),
-            Links::Bytes { streams, .. } => streams[0].finish(how, now),
+            Links::Bytes(bytes) => bytes.streams[0].finish(how, now),
         }
     }
 
@@ -190,8 +202,8 @@ impl FarEnd {
     /// If this is an end for messages ([`new`](Self::new)).
     pub fn read(&mut self, now: Instant) -> Read {
         self.act(now);
-        let Links::Bytes { streams, .. } = &mut self.links else { panic!("this far end sends messages: `receive`") };
-        let read = streams[1].read(now);
+        let Links::Bytes(bytes) = &mut self.links else { panic!("this far end sends messages: `receive`") };
+        let read = bytes.streams[1].read(now);
         self.was_active |= matches!(read, Read::Bytes(_));
         read
     }
@@ -203,7 +215,7 @@ impl FarEnd {
         let own = if self.session.is_closed() { [None; 2] } else { [self.session.poll_timeout(), Some(self.next_action)] };
         let links: [[Option<Instant>; 2]; 2] = match &self.links {
             Links::Messages(links) => links.each_ref().map(|link| [link.due(), link.resumes(self.now)]),
-            Links::Bytes { streams, .. } => streams.each_ref().map(|stream| [stream.due(), stream.resumes(self.now)]),
+            Links::Bytes(bytes) => bytes.streams.each_ref().map(|stream| [stream.due(), stream.resumes(self.now)]),
         };
         links.into_iter().flatten().chain(own).flatten().filter(|at| *at > self.now).min()
     }
@@ -323,13 +335,13 @@ impl Links {
     fn arrival(&mut self, now: Instant) -> Option<Arrival> {
         match self {
             Self::Messages(links) => links[0].receive(now),
-            Self::Bytes { streams, decoder, has_heard_end, .. } => loop {
-                if let Some(frame) = decoder.next_frame() {
+            Self::Bytes(link) => loop {
+                if let Some(frame) = link.decoder.next_frame() {
                     return Some(Arrival::Message(frame));
                 }
-                match streams[0].read(now) {
-                    Read::Bytes(bytes) => decoder.feed(&bytes),
-                    Read::End(how) if !std::mem::replace(has_heard_end, true) => return Some(Arrival::End(how)),
+                match link.streams[0].read(now) {
+                    Read::Bytes(bytes) => link.decoder.feed(&bytes),
+                    Read::End(how) if !std::mem::replace(&mut link.has_heard_end, true) => return Some(Arrival::End(how)),
                     Read::End(_) | Read::Pending => return None,
                 }
             },
@@ -339,7 +351,7 @@ impl Links {
     fn depart(&mut self, frame: &Bytes, now: Instant) {
         match self {
             Self::Messages(links) => links[1].send(frame, now),
-            Self::Bytes { encoder, .. } => encoder.push(frame.clone()),
+            Self::Bytes(link) => link.encoder.push(frame.clone()),
         }
     }
 
@@ -347,13 +359,14 @@ impl Links {
     fn end(&mut self, now: Instant) {
         match self {
             Self::Messages(links) => links[1].end(TransportEnd::Eof, now),
-            Self::Bytes { has_ended, .. } => *has_ended = true,
+            Self::Bytes(link) => link.has_ended = true,
         }
     }
 
     /// Writes as much as the stream to the loop takes.
     fn flush(&mut self, now: Instant) {
-        let Self::Bytes { streams, encoder, has_ended, .. } = self else { return };
+        let Self::Bytes(link) = self else { return };
+        let Streams { streams, encoder, has_ended, .. } = &mut **link;
         while encoder.has_remaining() {
             match streams[1].write(encoder.chunk(), now) {
                 Ok(0) => return,

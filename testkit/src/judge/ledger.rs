@@ -272,7 +272,9 @@ impl Ledger {
     }
 
     fn withdraw_input_requests(&mut self, asker: u64) {
-        self.withdrawn.extend(self.input_requests.extract_if(.., |_, input| input.asker == asker));
+        let withdrawn = self.input_requests.iter().filter(|(_, input)| input.asker == asker).map(|(key, input)| (*key, *input));
+        self.withdrawn.extend(withdrawn);
+        self.input_requests.retain(|_, input| input.asker != asker);
         while self.withdrawn.len() > UNPOLLED {
             self.withdrawn.pop_first();
         }

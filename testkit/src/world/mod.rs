@@ -80,7 +80,7 @@ impl Wake for Woken {
 
 #[derive(Debug)]
 enum Links {
-    Messages([SimLink; 2]),
+    Messages(Box<[SimLink; 2]>),
     Bytes([Rc<RefCell<SimStream>>; 2]),
 }
 
@@ -152,7 +152,7 @@ impl<S: Subject> World<S> {
         let (ends, links) = match wire {
             Wire::Messages => {
                 let bare = |watched| Node::Bare { watched: Box::new(watched), ended: None };
-                ([bare(first), bare(second)], Links::Messages(seeds.map(SimLink::new)))
+                ([bare(first), bare(second)], Links::Messages(Box::new(seeds.map(SimLink::new))))
             }
             Wire::Bytes => {
                 let links = seeds.map(|seed| Rc::new(RefCell::new(SimStream::new(seed, STREAM))));

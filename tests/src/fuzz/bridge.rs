@@ -48,7 +48,7 @@ struct Seat {
     code: Option<String>,
     /// The credentials that resume the last session of the app.
     credentials: Option<(String, String)>,
-    /// The invocations that it has received and not answered.
+    /// The invocations that the app has received and not answered.
     invoked: Vec<Invoked>,
     /// The newest invocation that has ended.
     gone: Option<Invoked>,
