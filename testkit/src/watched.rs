@@ -35,6 +35,9 @@ pub(crate) struct Shared {
     pub(crate) unfaithful: bool,
 }
 
+/// The maximum length of [`Known::questions`].
+const QUESTIONS: usize = 1_000;
+
 /// A panic is the objection of a judge, and leaves the frames as they are.
 pub(crate) fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
@@ -48,7 +51,7 @@ pub struct Known {
     pub calls: Vec<OutboundId>,
     /// Calls of the peer whose handler runs, cancelled or not.
     pub serves: Vec<InboundId>,
-    /// Open input requests of this end.
+    /// Input requests of this end without an answer: the open ones, and those whose call has ended since. At most a thousand, the newest.
     pub questions: Vec<InputKey>,
     /// Open input requests of the peer, with their kind: `sample`, `elicit`, `open` or `roots`.
     pub asked: Vec<(InputKey, &'static str)>,
@@ -364,6 +367,9 @@ impl<S: Subject> Watched<S> {
         if let Ok(key) = &made {
             self.see(&Fact::Asked { key: *key, id });
             self.known.questions.push(*key);
+            if self.known.questions.len() > QUESTIONS {
+                self.known.questions.remove(0);
+            }
         }
         self.after();
         made
