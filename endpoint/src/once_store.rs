@@ -76,7 +76,7 @@ pub trait OnceStore: Send + Sync + 'static {
     /// Claims an effect before it begins. Must be atomic: of all claims of a key, only one is [`Claim::Granted`], ever.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the claim may have been granted. The effect then never runs, and other claimants get [`Claim::Unknown`].
+    /// Not cancel safe: if the future is dropped, the claim may have been granted. The effect then never runs, and other claimants get [`Claim::Unknown`].
     ///
     /// # Errors
     /// Any failure of the store. The effect does not run.
@@ -86,7 +86,7 @@ pub trait OnceStore: Send + Sync + 'static {
     /// will never be known, and other claimants need not wait any longer.
     ///
     /// # Cancel safety
-    /// If the future is dropped, the outcome may not have been recorded. The endpoint then records it once more.
+    /// Cancel safe for its caller: if the future is dropped, the outcome may not have been recorded. The endpoint then records it once more.
     ///
     /// # Errors
     /// Any failure of the store. The call goes on with the outcome, and other claimants get [`Claim::Unknown`] once the lease is over.

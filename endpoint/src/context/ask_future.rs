@@ -39,7 +39,7 @@ type Read<T> = Box<dyn FnOnce(Given) -> (T, Option<Json>) + Send>;
 /// The answer to an input request.
 enum Given {
     Answer(Result<Answer, AskFailed>),
-    /// What the handler has kept of the answer, in an earlier run.
+    /// The part of the answer that the handler has kept in an earlier run.
     Kept(Json),
 }
 

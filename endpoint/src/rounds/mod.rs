@@ -337,7 +337,7 @@ impl RoundLog {
     /// Takes the answer to an input request for which the handler was frozen.
     pub(crate) fn take_arrived(&mut self, number: u64) -> Option<Result<Answer, AskFailed>> {
         let at = self.arrived.iter().position(|(arrived, _)| *arrived == number)?;
-        Some(self.arrived.swap_remove(at).1)
+        Some(self.arrived.remove(at).1)
     }
 
     /// The sampling depth of the last request.

@@ -361,7 +361,7 @@ impl ServedCall {
     }
 }
 
-/// What is left of a call that has ended, to be dropped outside of the lock.
+/// The rest of a call that has ended, to be dropped outside of the lock.
 pub(super) enum Unused {
     Waits(#[expect(dead_code, reason = "its drop wakes tasks")] Option<Box<Waits>>),
     /// A handler that is not frozen, since its request has not ended with a round.

@@ -35,7 +35,7 @@ use crate::config::CallTimeouts;
 use crate::dialect::{Op, Outgoing, Progress, RetryMembers, Rules};
 use crate::json::{Json, Text};
 use crate::session::outbox::Ticket;
-use crate::session::pending::PendingRound;
+use crate::session::pending::PendingInput;
 use crate::session::progress::{UpdateVerdict, Watcher};
 use crate::session::timers::{TimerKey, Timers};
 use crate::session::{ExchangeId, InputKey, OutboundId, TimeoutKind};
@@ -99,12 +99,18 @@ struct Asked {
 /// A round that the peer has asked for.
 pub(super) struct RoundOfPeer {
     /// The input requests, with the names of their answers.
-    pub(super) inputs: Vec<(InputKey, Text)>,
-    pub(super) state: Option<Text>,
+    inputs: Vec<(InputKey, Text)>,
+    state: Option<Text>,
     /// The time of the retry, if there are no input requests.
-    pub(super) again_at: Option<Instant>,
+    again_at: Option<Instant>,
     /// The result that asks for input.
-    pub(super) result: Json,
+    result: Json,
+}
+
+impl RoundOfPeer {
+    pub(super) fn new(inputs: Vec<(InputKey, Text)>, state: Option<Text>, again_at: Option<Instant>, result: Json) -> Self {
+        Self { inputs, state, again_at, result }
+    }
 }
 
 /// The parts of a retry.
@@ -341,13 +347,12 @@ impl OutboundCall {
         asked.inputs.is_empty()
     }
 
-    /// The request and the round of a call that waits for answers, to be kept.
-    pub(super) fn pending(&self) -> Option<(&Outgoing, PendingRound)> {
+    /// A call that waits for answers, to be kept.
+    pub(super) fn pending(&self) -> Option<PendingInput> {
         let (State::Asked(asked), Some(repeatable)) = (&self.state, &self.repeatable) else { return None };
         let answers = asked.answers.iter().map(|(name, answer)| (name.to_string(), answer.clone())).collect();
-        let (round, rounds) = (asked.round.clone(), repeatable.rounds);
-        let pending = PendingRound { depth: self.depth, observed: asked.observed, rounds, round, answers };
-        Some((&repeatable.request, pending))
+        let (round, rounds, dialect) = (asked.round.clone(), repeatable.rounds, self.rules.dialect);
+        Some(PendingInput::new(dialect, &repeatable.request, self.depth, asked.observed, rounds, round, answers))
     }
 
     /// The parts of the retry; `None` while an answer is missing.

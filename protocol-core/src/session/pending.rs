@@ -34,19 +34,17 @@ pub struct PendingInput {
     answers: BTreeMap<String, Json>,
 }
 
-/// The place of a call in its rounds.
-pub(super) struct PendingRound {
-    pub(super) depth: u8,
-    pub(super) observed: bool,
-    pub(super) rounds: u8,
-    pub(super) round: Json,
-    pub(super) answers: BTreeMap<String, Json>,
-}
-
 impl PendingInput {
-    pub(super) fn new(dialect: Dialect, request: &Outgoing, at: PendingRound) -> Self {
+    pub(super) fn new(
+        dialect: Dialect,
+        request: &Outgoing,
+        depth: u8,
+        observed: bool,
+        rounds: u8,
+        round: Json,
+        answers: BTreeMap<String, Json>,
+    ) -> Self {
         let (method, params) = dialect.request_parts(request);
-        let PendingRound { depth, observed, rounds, round, answers } = at;
         let log_level = request.log_level.map(|level| String::from(level.as_str()));
         Self { method: String::from(method), params, depth, observed, log_level, rounds, round, answers }
     }

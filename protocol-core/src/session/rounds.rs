@@ -25,9 +25,7 @@ impl Session {
     /// call. The call goes on; [`cancel`](Self::cancel) ends it without a word to the peer.
     #[must_use]
     pub fn pending_input(&self, id: OutboundId) -> Option<PendingInput> {
-        let call = self.outbound_calls.get(&id)?;
-        let (request, at) = call.pending()?;
-        Some(PendingInput::new(call.rules().dialect, request, at))
+        self.outbound_calls.get(&id)?.pending()
     }
 
     /// Continues a call that was kept between two rounds, as a new call of this session: the input requests without an answer are opened
@@ -81,9 +79,8 @@ impl Session {
             None => true,
         });
         let keys: Vec<_> = round.inputs.iter().map(|_| InputKey(self.number())).collect();
-        let mut of_peer = self.round_of_peer(&keys, &mut round, pending.round(), rounds.saturating_sub(1));
         let is_answered = has_inputs && keys.is_empty();
-        of_peer.again_at = of_peer.again_at.filter(|_| !is_answered);
+        let of_peer = self.round_of_peer(&keys, &mut round, pending.round(), rounds.saturating_sub(1), is_answered);
         let call = OutboundCall::asked(id, outgoing, depth, rules, clocks, call.progress, of_peer, rounds, answers);
         self.outbound_calls.insert(id, call);
         self.open_inputs(id, keys, round);
@@ -135,22 +132,28 @@ impl Session {
     /// Opens a round of a call that has had `rounds` before.
     fn open_round(&mut self, id: OutboundId, mut round: InputRound, result: &Json, rounds: u8) {
         let keys: Vec<_> = round.inputs.iter().map(|_| InputKey(self.number())).collect();
-        let of_peer = self.round_of_peer(&keys, &mut round, result, rounds);
+        let of_peer = self.round_of_peer(&keys, &mut round, result, rounds, false);
         let Some(call) = self.outbound_calls.get_mut(&id) else { return };
         call.ask(of_peer);
         self.open_inputs(id, keys, round);
     }
 
-    fn round_of_peer(&self, keys: &[InputKey], round: &mut InputRound, result: &Json, rounds: u8) -> RoundOfPeer {
+    /// A round of a call that has had `rounds` before. If `is_answered`, its retry waits for nothing.
+    fn round_of_peer(
+        &self,
+        keys: &[InputKey],
+        round: &mut InputRound,
+        result: &Json,
+        rounds: u8,
+        is_answered: bool,
+    ) -> RoundOfPeer {
         let wait = if rounds == 0 { WAITS[0] } else { WAITS[1] };
         let names = round.inputs.iter().map(|input| input.name.clone());
-        RoundOfPeer {
-            inputs: keys.iter().copied().zip(names).collect(),
-            state: round.state.take(),
-            again_at: round.inputs.is_empty().then(|| self.now.saturating_add(wait)),
-            // A copy, so that it does not keep the whole frame in memory.
-            result: Json::written(result.as_bytes().to_vec()),
-        }
+        let inputs = keys.iter().copied().zip(names).collect();
+        let again_at = (round.inputs.is_empty() && !is_answered).then(|| self.now.saturating_add(wait));
+        // A copy, so that it does not keep the whole frame in memory.
+        let result = Json::written(result.as_bytes().to_vec());
+        RoundOfPeer::new(inputs, round.state.take(), again_at, result)
     }
 
     fn open_inputs(&mut self, id: OutboundId, keys: Vec<InputKey>, round: InputRound) {
