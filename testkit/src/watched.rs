@@ -13,8 +13,8 @@ use protocol_core::tesseron::Welcome;
 use protocol_core::{
     AlarmId, Answer, Ask, AskError, Capabilities, CheckpointError, Close, Config, Event, ExchangeId, FrameSink, Full, Gone,
     Identity, InboundId, InputKey, InputMode, InputRound, Instant, Invoke, InvokeError, Json, Lane, LogRecord, Logged, NotLive,
-    Notice, Op, OutboundId, PeerInfo, Progress, ProgressError, Protocol, Received, Refused, Reply, Reported, RpcError,
-    ServeOptions, Session, Stats, SubscriptionFilter, TooManyAlarms, Transmit, TransportEnd, Violation,
+    Notice, Op, OutboundId, PeerInfo, PendingInput, Progress, ProgressError, Protocol, Received, Refused, Reply, Reported,
+    RpcError, ServeOptions, Session, Stats, SubscriptionFilter, TooManyAlarms, Transmit, TransportEnd, Violation,
 };
 
 use crate::coverage::Coverage;
@@ -288,6 +288,32 @@ impl<S: Subject> Watched<S> {
         }
         self.after();
         done
+    }
+
+    /// [`Session::pending_input`].
+    #[must_use]
+    pub fn pending_input(&self, id: OutboundId) -> Option<PendingInput> {
+        self.subject.session().pending_input(id)
+    }
+
+    /// [`Session::resume_input`]. Nothing is predicted after it.
+    ///
+    /// # Errors
+    /// As there.
+    #[track_caller]
+    pub fn resume_input(&mut self, pending: &PendingInput, now: Instant) -> Result<OutboundId, Refused> {
+        self.model = None;
+        let said = |made: &Result<OutboundId, Refused>| made.as_ref().map(number).map_err(|why| format!("{why:?}"));
+        let run = |subject: &mut S| subject.session_mut().resume_input(pending, now);
+        let resumed = self.verb(now, "resume_input", run, said, |_| unreachable!("nothing is predicted"));
+        if let Ok(id) = &resumed {
+            let clocks = self.subject.session().config().timeouts.call;
+            let at_once = [clocks.idle, clocks.max_total].iter().flatten().any(std::time::Duration::is_zero);
+            self.see(&Fact::Resumed { id: *id, pending, at_once });
+            self.known.calls.push(*id);
+        }
+        self.after();
+        resumed
     }
 
     /// [`Session::provide_input`].

@@ -875,8 +875,8 @@ fn a_server_that_disconnects_when_it_is_asked_for_its_revisions_is_connected_to_
             let mut stream = BufReader::new(stream.expect("a connection"));
             let mut line = String::new();
             while stream.read_line(&mut line).is_ok_and(|length| length > 0) {
-                first_lines.extend(line.contains("server/discover").then(|| "discover"));
-                first_lines.extend(line.contains(r#""initialize""#).then(|| "initialize"));
+                first_lines.extend(line.contains("server/discover").then_some("discover"));
+                first_lines.extend(line.contains(r#""initialize""#).then_some("initialize"));
                 let result = match () {
                     () if line.contains("server/discover") => break,
                     () if line.contains(r#""initialize""#) => {

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
 
-use protocol_core::{Config, Event, Instant, Lane, Notice, Op, Outcome, Progress, Protocol, Reply, Reported, RouteKind};
+use protocol_core::{
+    Config, Event, Instant, Lane, Notice, Op, OutboundId, Outcome, Progress, Protocol, Reply, Reported, RouteKind,
+};
 use serde_json::Value;
 
 use super::rounds::{Rounds, is_round};
@@ -302,22 +304,13 @@ impl Ledger {
         }
         match fact {
             Fact::Called { id, call, at_once } => {
-                self.newest = number(id);
                 let payload = call.given().map(|given| given.as_str().to_owned());
                 let is_of_session = matches!(call.op(), Op::Subscribe | Op::Unsubscribe | Op::SetLogLevel);
-                let expiry = Expiry { is_possible: *at_once };
-                self.calls.insert(
-                    number(id),
-                    Call {
-                        expiry,
-                        cancelled: false,
-                        is_early: !self.era.serves_stateless_alone(),
-                        is_of_session,
-                        input_requests: 0,
-                        last: None,
-                        payload,
-                    },
-                );
+                self.enter_call(*id, *at_once, is_of_session, payload);
+            }
+            Fact::Resumed { id, pending, at_once } => {
+                self.enter_call(*id, *at_once, false, None);
+                self.rounds.resume(number(id), pending);
             }
             Fact::Cancelled { id } => {
                 if let Some(call) = self.calls.get_mut(&number(id)) {
@@ -416,6 +409,14 @@ impl Ledger {
             | Fact::Gone { .. }
             | Fact::Ended { .. } => {}
         }
+    }
+
+    fn enter_call(&mut self, id: OutboundId, at_once: bool, is_of_session: bool, payload: Option<String>) {
+        self.newest = number(id);
+        let is_early = !self.era.serves_stateless_alone();
+        let expiry = Expiry { is_possible: at_once };
+        self.calls
+            .insert(number(id), Call { expiry, cancelled: false, is_early, is_of_session, input_requests: 0, last: None, payload });
     }
 
     fn end_peer_question(&mut self, key: u64) {

@@ -17,8 +17,8 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 
 use protocol_core::{
-    AlarmId, Config, Event, Gone, InboundId, InputKey, Instant, Invoke, Lane, Limits, Notice, OutboundId, Received, Reply,
-    Reported, Stats, Transmit, TransportEnd,
+    AlarmId, Config, Event, Gone, InboundId, InputKey, Instant, Invoke, Lane, Limits, Notice, OutboundId, PendingInput, Received,
+    Reply, Reported, Stats, Transmit, TransportEnd,
 };
 use serde_json::Value;
 
@@ -182,6 +182,8 @@ pub type Verdict = Result<(), Objection>;
 pub enum Fact<'a> {
     /// `invoke` accepted a call. `at_once`: one of its time limits is zero.
     Called { id: OutboundId, call: &'a Invoke, at_once: bool },
+    /// `resume_input` continued a call that was kept between two rounds. `at_once`: one of its time limits is zero.
+    Resumed { id: OutboundId, pending: &'a PendingInput, at_once: bool },
     /// `cancel` returned `Ok`.
     Cancelled { id: OutboundId },
     /// `request_input` accepted an input request on behalf of a call of the peer.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 
-use protocol_core::RouteKind;
+use protocol_core::{PendingInput, RouteKind};
 use serde_json::Value;
 
 use super::ledger::Ledger;
@@ -122,6 +122,15 @@ impl Rounds {
     /// The index of the round for which `frame` is the retry.
     fn retried_by(&self, frame: &Value) -> Option<usize> {
         self.asked.iter().position(|round| *round == Round::retried_by(frame, round.call))
+    }
+
+    /// Begins a call that was kept between two rounds, with the answers that it has.
+    pub(super) fn resume(&mut self, call: u64, pending: &PendingInput) {
+        let kept = serde_json::to_value(pending).unwrap_or_default();
+        let (round, answers) = (&kept["round"], &kept["answers"]);
+        let state = round.get("requestState").map(Value::to_string);
+        self.asked.push(Round { call, request: request_of(&kept), state, names: names(&round["inputRequests"]) });
+        self.answered.insert(call, names(answers).len());
     }
 
     /// Ends a call; returns its exchanges.
