@@ -1,6 +1,7 @@
 //! Serves one request of MCP 2026-07-28 many times, for `scripts/instructions --rounds`, which counts the instructions for each.
 //!
 //!     rounds plain TIMES       a tool that asks for nothing
+//!     rounds could TIMES       the same tool, whose handler could be frozen
 //!     rounds first TIMES       the first request of a tool that asks three times: it ends with an input request and a sealed state
 //!     rounds last TIMES        the last retry of that tool, with three answers in its state: its handler runs again
 //!     rounds again TIMES       the whole call of that tool: four requests, and its handler runs again for each retry
@@ -21,10 +22,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
     let times = |text: &str| text.parse::<usize>();
-    let keeps_handlers = !matches!(arguments.as_slice(), ["last" | "again", _]);
+    let keeps_handlers = matches!(arguments.as_slice(), ["could" | "first" | "frozen", _]);
     let mut server = Server::new(if keeps_handlers { 1024 } else { 0 });
     match arguments.as_slice() {
-        ["plain", text] => server.repeat(&request("plain", &json!({})), times(text)?),
+        ["plain" | "could", text] => server.repeat(&request("plain", &json!({})), times(text)?),
         ["first", text] => server.repeat(&request("asks", &json!({})), times(text)?),
         ["last", text] => {
             let last = server.last_retry()?;
@@ -43,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             println!("{}", state.as_str().len().saturating_sub(2));
             Ok(())
         }
-        _ => Err("usage: rounds plain|first|last|again|frozen TIMES, or rounds state".into()),
+        _ => Err("usage: rounds plain|could|first|last|again|frozen TIMES, or rounds state".into()),
     }
 }
 
