@@ -21,7 +21,9 @@ use proptest::prelude::*;
 use protocol_core::Json;
 
 use crate::Recording;
-use crate::scripted::{cancelled, error, json, notification, progress, request, result};
+use crate::scripted::{
+    cancelled, discovered, error, json, notification, progress, request, result, stateless_request, stateless_result,
+};
 use crate::world::ops::{self, Operation};
 
 /// An operation of a world. Most are about time, calls and answers, and none closes an end.
@@ -91,8 +93,32 @@ pub fn frame() -> impl Strategy<Value = Bytes> {
             "tools/call",
             &format!(r#"{{"name":"t","arguments":{arguments},"_meta":{{"progressToken":{id}}}}}"#)
         )),
-        id.prop_map(|id| request(id, "roots/list", "{}")),
+        id.clone().prop_map(|id| request(id, "roots/list", "{}")),
         object(1).prop_map(|params| notification("notifications/x", &params)),
+        // Without a handshake (MCP 2026-07-28).
+        (id.clone(), object(2)).prop_map(|(id, arguments)| stateless_request(
+            id,
+            "tools/call",
+            &format!(r#""name":"t","arguments":{arguments},"#),
+            r#"{"sampling":{}}"#,
+            &format!(r#","progressToken":{id}"#),
+        )),
+        id.clone().prop_map(|id| stateless_request(id, "server/discover", "", "{}", "")),
+        id.clone().prop_map(|id| {
+            stateless_request(id, "subscriptions/listen", r#""notifications":{"toolsListChanged":true},"#, "{}", "")
+        }),
+        id.clone().prop_map(|id| discovered(id, r#""2026-07-28""#, r#"{"tools":{"listChanged":true}}"#)),
+        id.clone().prop_map(|id| stateless_result(id, r#""content":[],"#)),
+        id.clone().prop_map(|id| stateless_result(id, "")
+            .replace(r#""resultType":"complete""#, r#""resultType":"input_required","requestState":"s""#)),
+        (id, any::<bool>()).prop_map(|(id, is_first)| {
+            let (method, kinds) = match is_first {
+                true => ("subscriptions/acknowledged", r#""notifications":{"toolsListChanged":true},"#),
+                false => ("tools/list_changed", ""),
+            };
+            let meta = format!(r#""_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}}"#);
+            notification(&format!("notifications/{method}"), &format!("{{{kinds}{meta}}}"))
+        }),
     ];
     text.prop_map(Bytes::from)
 }

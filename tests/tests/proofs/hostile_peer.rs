@@ -4,11 +4,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use protocol_core::mcp::Era;
 use protocol_core::{
-    Answer, Ask, CallTimeouts, Config, Event, InboundId, Invoke, Json, Lane, NotLive, Op, Reply, RouteKind, TransportEnd,
+    Answer, Ask, CallTimeouts, Config, Event, InboundId, InputRound, Invoke, Json, Lane, NotLive, Notice, Op, Reply, RouteKind,
+    SubscriptionFilter, TransportEnd,
 };
 use testkit::config::{client_config, server_config, with};
-use testkit::scripted::{json, notification, progress};
+use testkit::scripted::{discovered, json, notification, progress};
 use testkit::{Campaign, Happening, Rng, Scripted};
 
 /// A random frame, valid or not. It has one of a few ids, so that frames collide; half of the ids are from `ours`.
@@ -22,8 +24,13 @@ fn anything(rng: &mut Rng, ours: &[u64]) -> String {
         "roots/list",
         "ping",
         "initialize",
+        "server/discover",
+        "subscriptions/listen",
         "no/such",
     ];
+    let caller =
+        r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"roots":{}}"#;
+    let subscription = format!(r#""_meta":{{"io.modelcontextprotocol/subscriptionId":{}}}"#, rng.below(6));
     let params = [
         "{}".to_owned(),
         r#"{"message":"?","requestedSchema":{"type":"object","properties":{}}}"#.to_owned(),
@@ -38,6 +45,11 @@ fn anything(rng: &mut Rng, ours: &[u64]) -> String {
         // Parameters of calls, so that some begin.
         format!(r#"{{"name":"t","uri":"t","_meta":{{"progressToken":{}}}}}"#, rng.below(4)),
         r#"{"name":"t","uri":"t"}"#.to_owned(),
+        // The same without a handshake, and subscriptions.
+        format!(r#"{{"name":"t","uri":"t","_meta":{{{caller},"progressToken":{}}}}}"#, rng.below(4)),
+        format!(r#"{{"notifications":{{"toolsListChanged":true,"resourceSubscriptions":["u:"]}},"_meta":{{{caller}}}}}"#),
+        format!(r#"{{"name":"t","uri":"t","requestState":"s","inputResponses":{{"a":{{"roots":[]}}}},"_meta":{{{caller}}}}}"#),
+        format!(r#"{{"_meta":{{{caller},"io.modelcontextprotocol/logLevel":7}}}}"#),
     ];
     let bodies = [
         r#""result":{}"#,
@@ -47,14 +59,25 @@ fn anything(rng: &mut Rng, ours: &[u64]) -> String {
         r#""error":{"code":0,"message":"no"}"#,
         r#""error":{}"#,
         r#""result":{},"error":{}"#,
+        r#""result":{"resultType":"complete","content":[]}"#,
+        r#""result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true}}}"#,
+        r#""result":{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list","params":{}}},"requestState":"s"}"#,
+        r#""result":{"resultType":"input_required","requestState":"s"}"#,
+        r#""error":{"code":-32022,"message":"","data":{"supported":["2026-07-28"]}}"#,
     ];
     let (id, other) = (ids[rng.below(ids.len())], ids[rng.below(ids.len())]);
     let id = &rng.pick(ours).filter(|_| rng.below(2) == 0).map_or_else(|| id.to_owned(), |number| number.to_string());
     let (method, value) = (methods[rng.below(methods.len())], rng.below(6));
     let params = &params[rng.below(params.len())];
-    let frame = match rng.below(10) {
+    let frame = match rng.below(12) {
+        10 => notification(
+            "notifications/subscriptions/acknowledged",
+            &format!(r#"{{"notifications":{{"toolsListChanged":true}},{subscription}}}"#),
+        ),
+        11 => notification("notifications/tools/list_changed", &format!("{{{subscription}}}")),
         0..3 => format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#),
-        3..5 => format!(r#"{{"jsonrpc":"2.0","id":{id},{}}}"#, bodies[rng.below(bodies.len())]),
+        // A third of the responses have the roots that the owner asks for.
+        3..5 => format!(r#"{{"jsonrpc":"2.0","id":{id},{}}}"#, bodies[if rng.below(3) == 0 { 1 } else { rng.below(bodies.len()) }]),
         5..7 => notification("notifications/progress", &format!(r#"{{"progressToken":{id},"progress":{value}}}"#)),
         7 => notification("notifications/cancelled", &format!(r#"{{"requestId":{id}}}"#)),
         8 => notification("notifications/initialized", "{}"),
@@ -82,9 +105,22 @@ impl Victim {
             0 => Scripted::new(with(client_config(), small)),
             1 => Scripted::client(with(client_config(), small)),
             2 => Scripted::new(with(server_config(), small)),
+            3 | 4 => Scripted::new(with(client_config(), |config| {
+                small(config);
+                config.era = if kind == 3 { Era::Auto } else { Era::Modern };
+            })),
+            5 => Scripted::new(with(server_config(), |config| {
+                small(config);
+                config.era = Era::Modern;
+            })),
             _ => Scripted::server_at(with(server_config(), small), "2025-03-26", r#"{"roots":{},"sampling":{}}"#),
         };
-        Self { end, requests: BTreeSet::new(), orphans: BTreeSet::new() }
+        let mut victim = Self { end, requests: BTreeSet::new(), orphans: BTreeSet::new() };
+        if kind == 4 {
+            victim.poll_all();
+            victim.end.frame(&discovered(1, r#""2026-07-28""#, r#"{"tools":{"listChanged":true},"resources":{"subscribe":true}}"#));
+        }
+        victim
     }
 
     fn poll_all(&mut self) {
@@ -115,6 +151,7 @@ impl Victim {
                 let parent = rng.pick(&end.session.known.asked).filter(|_| rng.below(2) == 0);
                 let mut call = match rng.below(3) {
                     0 => Invoke::new(Op::CallTool, Json::empty_object()),
+                    1 if rng.below(2) == 0 => Invoke::subscribe("u:"),
                     1 => Invoke::ping(),
                     _ => Invoke::custom("acme/do", Json::empty_object()),
                 }
@@ -134,12 +171,17 @@ impl Victim {
                 }
             }
             15 => {
-                if let Some(id) = rng.pick(&end.session.known.serves).filter(|id| !self.orphans.contains(id)) {
-                    if rng.below(2) == 0 {
-                        let _ = end.session.request_input(id, Ask::Roots, now);
-                    } else {
-                        let _ = end.session.respond(id, Reply::Raw(Json::empty_object()), now);
-                    }
+                if let Some((id, false)) = rng.pick(&end.session.known.subscriptions) {
+                    let mut offered = SubscriptionFilter::default();
+                    offered.tools = true;
+                    let _ = end.session.accept_subscription(id, &offered, now);
+                    let _ = end.session.publish(&Notice::ToolsChanged, now);
+                } else if let Some(id) = rng.pick(&end.session.known.serves).filter(|id| !self.orphans.contains(id)) {
+                    let _ = match rng.below(4) {
+                        0 | 1 => end.session.request_input(id, Ask::Roots, now).is_ok(),
+                        2 => end.session.finish_round(id, InputRound::new().ask("a", Ask::Roots).with_state("s"), now).is_ok(),
+                        _ => end.session.respond(id, Reply::Raw(Json::empty_object()), now).is_ok(),
+                    };
                 }
             }
             16 => {
@@ -165,6 +207,7 @@ fn every_guarantee_holds_against_a_peer_that_says_anything() {
         Happening::Cancel,
         Happening::Timeout,
         Happening::Request,
+        Happening::StatelessRequest,
         Happening::PeerCancel,
         Happening::Question,
         Happening::PeerQuestion,
@@ -173,9 +216,9 @@ fn every_guarantee_holds_against_a_peer_that_says_anything() {
         Happening::Garbage,
     ];
     let mut campaign = Campaign::new(&required);
-    campaign.run(0..300, 0, |case| {
+    campaign.run(0..700, 0, |case| {
         let mut rng = Rng::new(case.seed);
-        let mut victim = Victim::new(case.seed % 4);
+        let mut victim = Victim::new(case.seed % 7);
         (0..400).for_each(|_| victim.step(&mut rng));
         victim.poll_all();
         let Scripted { mut session, now } = victim.end;

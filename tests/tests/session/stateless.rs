@@ -439,7 +439,7 @@ fn each_era_is_served_alike_in_every_order_of_the_messages_of_both() {
                     other => panic!("{order:?}: {other:?}"),
                 }
             }
-            let served = if at_once { waiting.drain(..).collect() } else { Vec::new() };
+            let served = if at_once { core::mem::take(&mut waiting) } else { Vec::new() };
             for id in served {
                 server.session.respond(id, Reply::Tool(ToolOutput::text("x")), server.now).unwrap();
             }

@@ -826,8 +826,10 @@ fn a_subscription_to_lists_that_is_not_acknowledged_in_time_is_cancelled_and_rep
 
 #[test]
 fn the_time_for_an_acknowledgement_ends_with_it_and_with_the_subscription() {
+    /// Ends a subscription to the first kinds, perhaps by one to the second kinds.
+    type End = fn(&mut Scripted, &str, &str);
     let (lists, one) = (r#""toolsListChanged":true"#, r#""toolsListChanged":true,"resourceSubscriptions":["u:"]"#);
-    let ends: [(&str, fn(&mut Scripted, &str, &str)); 5] = [
+    let ends: [(&str, End); 5] = [
         ("acknowledged", |client, lists, _| _ = client.frame(&acknowledged(2, lists))),
         ("refused", |client, _, _| _ = client.frame(&error(2, -32601, "method not found"))),
         ("cancelled by the server", |client, _, _| _ = client.frame(&cancelled(2))),
