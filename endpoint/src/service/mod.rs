@@ -271,7 +271,7 @@ impl Service {
     /// [`once_store`](Self::once_store). `None`, or no such function, makes each first request a call of its own.
     #[must_use]
     pub fn call_key(mut self, read: impl Fn(&Context) -> Option<String> + Send + Sync + 'static) -> Self {
-        self.effects.call_key = Some(Arc::new(read));
+        self.effects.call_key = Some(Arc::new(move |served| read(&Context::new(Arc::clone(served)))));
         self
     }
 

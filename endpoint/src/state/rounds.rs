@@ -11,7 +11,6 @@ use super::served_call::{CancelledWait, Unused};
 use super::served_call_slot::Waits;
 use super::{ServedCall, State};
 use crate::ask_failed::AskFailed;
-use crate::context::Context;
 use crate::extensions::Principal;
 use crate::once_store::OnceStore;
 use crate::rounds::{
@@ -51,7 +50,7 @@ pub(crate) struct EffectKit {
     pub(crate) call_key: Option<CallKey>,
 }
 
-type CallKey = Arc<dyn Fn(&Context) -> Option<String> + Send + Sync>;
+type CallKey = Arc<dyn Fn(&Arc<ServedCall>) -> Option<String> + Send + Sync>;
 
 impl State {
     /// The log of an inbound call.
@@ -338,7 +337,7 @@ impl ServedCall {
             (!has_log).then(|| state.effects.call_key.clone())
         });
         let Some(call_key) = call_key else { return };
-        let given = call_key.filter(|_| self.asks_in_rounds()).and_then(|call_key| call_key(&Context::new(Arc::clone(self))));
+        let given = call_key.filter(|_| self.asks_in_rounds()).and_then(|call_key| call_key(self));
         let log = Box::new(RoundLog::begin(self.invocation(given), now));
         self.shared.look(|state| {
             if let Some(slot) = state.served_calls.get_mut(&self.id) {
