@@ -42,12 +42,13 @@ impl Context {
     ///
     /// **Without a store, the effect runs at most once if the caller sends each request of the call once. It may run again if the caller repeats the first
     /// request, sends a state twice or sends an older state, if a response is lost, or if the process crashes.** So `effect` gets a key, for
-    /// the service that it calls. The key is the same after an older state and after a lost response, but not after a repeated first request;
-    /// use [`Context::once_sealed`] for that.
+    /// the service that it calls. The key is the same after an older state and after a lost response, but a repeated first request has another
+    /// key. Where this matters, use [`Context::once_sealed`], which runs no effect in the first request.
     ///
     /// **With a store ([`Service::once_store`](crate::Service::once_store)) an effect with one key runs at most once, in all processes that share the
-    /// store.** It is claimed before it begins. While another request runs it, this waits for the outcome. If it was claimed and its outcome was not
-    /// recorded, for example because the process has crashed, the error is [`ToolError::OutcomeUnknown`]. A repeated first request still has
+    /// store.** It is claimed before it begins. While another request runs it, this method waits for the outcome, at most until the lease of that
+    /// claim is over. If no outcome is recorded by then, for example because the process has crashed, the error is
+    /// [`ToolError::OutcomeUnknown`]. A repeated first request still has
     /// another key, unless its caller marks it ([`Service::call_key`](crate::Service::call_key)).
     ///
     /// Effects with the same name are distinguished by their order. `effect` must not make an input request or run another effect. While an
@@ -72,8 +73,8 @@ impl Context {
         self.effect(name, false, effect).await
     }
 
-    /// Runs an effect as [`once`](Self::once) does, but never in the first request of a call in MCP 2026-07-28, whose key would differ if the
-    /// caller repeated that request. The first request ends before the effect, with a state and no input request. The caller sends its request
+    /// Runs an effect as [`once`](Self::once) does, but never in the first request of a call (MCP 2026-07-28), since a repetition of that
+    /// request would have another key. The first request ends before the effect, with a state and no input request. The caller sends its request
     /// again with the state, without asking its user, and the effect runs in that retry, with the key of the state.
     ///
     /// # Cancel safety
@@ -117,7 +118,7 @@ impl Context {
                 Some(EffectStep::Run { key, nth }) => break (served, EffectKey(key), nth),
             }
         };
-        // No round ends while an effect is under way, so the handler serves the same call until its end.
+        // No request ends with a round while an effect is under way, so the handler serves the same call until the effect has ended.
         let mut running = Running { served, name, nth, outcome: None, claimed: None };
         if let Some(store) = served.once_store() {
             match self.claim(&*store, key.as_str()).await? {

@@ -122,7 +122,7 @@ fn response(criterion: &mut Criterion) {
     group.bench_function("session", |bench| {
         bench.iter_batched_ref(
             || {
-                // A session for each: only one of many calls could be answered by one borrow.
+                // A session for each iteration: the setup and the measured closure cannot both borrow one session.
                 let (mut client, _) = ready_pair();
                 let id = client.invoke(call(), Instant::ZERO).unwrap();
                 client.poll_transmit().unwrap();

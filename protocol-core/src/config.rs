@@ -21,7 +21,7 @@ pub struct Config {
     pub protocol: Protocol,
     /// The revisions of MCP to speak: revisions with a handshake (the default of a client), revisions without a handshake, or both (the
     /// default of a server). In a revision without a handshake no state is kept between requests (MCP 2026-07-28, Versioning). A client
-    /// that speaks both first asks the server for its revisions. A server that is a child process and ends its output before it has
+    /// that speaks both begins by asking the server for its revisions. A server that is a child process and ends its output before it has
     /// answered that request may be an old server that exits on an unknown method: start the process once more, with [`mcp::Era::Legacy`].
     /// Ignored on Tesseron.
     pub era: mcp::Era,
@@ -186,10 +186,10 @@ pub struct Timeouts {
     /// The time limit of an input request of ours. The default is long, since a person may have to answer. Default: 600 s.
     pub input: Option<Duration>,
     /// The longest time that a cancelled outbound call waits for a partial result, on protocols where the callee still answers a cancelled
-    /// call (Tesseron). Its outcome is cancelled in any case. Zero ends the call at once. Default: zero.
+    /// call (Tesseron). The outcome of the call is [`Outcome::Cancelled`](crate::Outcome::Cancelled) in any case. Zero ends the call at once. Default: zero.
     pub cancel_grace: Duration,
-    /// The time that inbound calls have to end after the end of input, and the time that the owner has to poll the queued frames after the
-    /// last call has ended. Default: 5 s.
+    /// The time for inbound calls to end after the end of input, and then the time for the owner to poll the queued frames after the last
+    /// call has ended. Default: 5 s.
     pub close_grace: Duration,
     /// The time that a cancelled handler has to clean up. The session does not use it; the crate `endpoint` does. Default: 5 s.
     pub handler_grace: Duration,
@@ -280,8 +280,8 @@ impl CallTimeouts {
 #[non_exhaustive]
 pub struct ProgressPolicy {
     /// The rate of updates of each inbound call that sets no rate of its own. Default: 1 in 100 ms, on Tesseron 1 in 500 ms (Tesseron
-    /// specification, page "Progress": about twice a second). A window of one update spaces updates evenly; ten updates at once and then
-    /// none for a second would look as if the call had stopped. The first and the final update are sent without delay.
+    /// specification, page "Progress": about twice a second). A window of one update spaces updates evenly. A window of ten updates in a
+    /// second would allow ten at once and then none for a second, as if the call had stopped. The first and the final update are sent without delay.
     pub window: RateWindow,
     /// The rate of updates of all inbound calls together. Default: unlimited.
     pub session_window: RateWindow,
@@ -316,8 +316,8 @@ impl Default for ProgressPolicy {
 /// A rate: at most `updates` updates in any window of `length`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateWindow {
-    /// The maximum number of updates in a window; a larger number counts as [`RateWindow::MAX_UPDATES`]. With zero only the final update is
-    /// sent before the response; all others are kept and merged until then.
+    /// The maximum number of updates in a window; a larger number counts as [`RateWindow::MAX_UPDATES`]. With zero every update but
+    /// the final one is kept, and the merged update is sent just before the response.
     pub updates: u32,
     /// The length of the window. Zero means no limit.
     pub length: Duration,

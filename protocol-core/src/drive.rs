@@ -58,7 +58,7 @@ use crate::time::{Instant, earlier};
 const FRAMES_PER_TURN: usize = 64;
 /// The number of bytes after which a turn reads no further frames. After the same number of bytes it writes no further frames.
 const BYTES_PER_TURN: usize = 1 << 20;
-/// The time by which a timer may wake the task too early. A timer that is due within this time is polled in each turn.
+/// The margin by which a timer may wake the task too early. A timer that is due within this margin is polled in each turn.
 const NEAR: Duration = Duration::from_secs(1);
 /// The longest time that the timer is set for, since many timers have a limit. For a later deadline, the timer is set again when it is due.
 const FAR: Duration = Duration::from_secs(24 * 3600);
@@ -187,8 +187,8 @@ pub struct TurnOutcome<E> {
 /// also has means the same here.
 pub trait LaneMachine: Machine {
     /// Takes a frame that arrived on a lane. Replies that the machine makes at once can then be polled with [`Machine::poll_transmit`],
-    /// each with its route. If the machine has closed the lane, frames of the lane are dropped until [`Self::poll_closed_lane`] has
-    /// returned the lane.
+    /// each with its route. If the machine has closed the lane, it drops the frames of the lane until [`Self::poll_closed_lane`] has
+    /// returned the lane; a later frame with the same number opens a new lane.
     ///
     /// # Errors
     /// [`Full`] returns the frame.
@@ -372,7 +372,8 @@ pub struct Driver<M, I: FrameIo, T> {
     timer: T,
     /// Frames that were read, and that the machine has not taken yet. They are passed again before another frame is read.
     arrived: VecDeque<Bytes>,
-    /// The end of the input, which the machine gets after the frames of `arrived`. `None` before the input has ended, and afterwards.
+    /// The end of the input, which the machine gets after the frames of `arrived`. `None` before the input has ended, and again once
+    /// the machine has got its end.
     ending: Option<TransportEnd>,
     /// `true` if reading has stopped before the transport returned `Pending`, so that the transport will not wake the task.
     read_unfinished: bool,
@@ -604,7 +605,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
     /// transport must allow it, too ([`FrameIo::sends_anywhere`]).
     pub fn sends_early(&self) -> bool {
         let is_idle = !self.unwritten && self.arrived.is_empty() && self.reading && self.writing;
-        // There is no task before the first turn, and after a panic within `send_early`.
+        // `task` is `None` before the first turn, and after a panic within `send_early`.
         is_idle && self.task.is_some()
     }
 
@@ -697,7 +698,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         }
     }
 
-    /// Sets the timer, unless it is already set for `at` or an earlier time. So a deadline that each call makes later costs a needless turn
+    /// Sets the timer, unless it is already set for `at` or an earlier time. So a deadline that every call postpones costs a needless turn
     /// from time to time, instead of two changes of the runtime's timers for each call.
     fn set_timer(&mut self, cx: &mut Context<'_>, now: Instant, at: Instant) -> Poll<()> {
         let set = self.timer_up_to(at).filter(|set| now < *set);

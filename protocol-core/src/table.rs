@@ -1,4 +1,4 @@
-//! Maps whose keys are consecutive numbers, chosen by the owner of the map.
+//! Maps whose keys are rising numbers of one counter, chosen by the owner of the map.
 //!
 //! A look-up is one multiplication and, nearly always, one comparison. Entries move only when the table grows or shrinks. A peer cannot
 //! choose the keys, but it can choose which calls it leaves open, and so make the keys of these calls collide. A look-up then also compares
@@ -7,7 +7,7 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-/// A key of a [`Table`]. The keys of a table are consecutive numbers, and none is used twice.
+/// A key of a [`Table`]. The keys of a table are rising numbers of one counter, and none is used twice.
 pub trait Id: Copy + Ord {
     /// The number.
     fn number(self) -> u64;
@@ -35,7 +35,7 @@ struct Entry<K, V> {
     next: u32,
 }
 
-/// The index that stands for no entry. No table grows so large that it is the index of one.
+/// The index that stands for no entry. No table has that many entries.
 const NONE: u32 = u32::MAX;
 
 /// The minimum capacity of a table that is not empty, up to which a look-up is a linear search.

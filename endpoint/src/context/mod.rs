@@ -58,7 +58,7 @@ impl Context {
         let _ = self.try_progress(update);
     }
 
-    /// Reports progress, and returns the effect on the update: it was sent, kept for later, or left out.
+    /// Reports progress, and returns what became of the update: it was sent, kept for later, or left out.
     ///
     /// # Errors
     /// [`ProgressError`] if the update is not valid or the call is over. Nothing is sent then.
@@ -102,9 +102,9 @@ impl Context {
         self.served().is_cancelled()
     }
 
-    /// Returns `true` once the handler has asked for input by ending its request with a round (MCP 2026-07-28): the handler is dropped now, and
-    /// runs again from its first line for the retry, in which the caller answers. `false` again once a frozen handler goes on with the retry. A guard that reports the end of the call when it is dropped
-    /// must check this first, since the call goes on.
+    /// Returns `true` while the request of the call has ended with a round and its retry has not come (MCP 2026-07-28). A handler that is dropped in
+    /// this state runs again from its first line for the retry; a frozen handler goes on with the retry, and then this is `false` again. A guard that
+    /// reports the end of the call when it is dropped must check this method first, since the call goes on.
     #[must_use]
     pub fn will_run_again(&self) -> bool {
         self.served().has_ended_in_round()
@@ -235,13 +235,13 @@ impl Context {
         self.served().caller.meta()
     }
 
-    /// The identity of the calling agent: on MCP the client, as it named itself in the handshake.
+    /// The identity of the calling agent: on MCP the client, as it named itself in the handshake or, if there was none, in the request.
     #[must_use]
     pub fn agent(&self) -> Identity {
         self.peer().map_or_else(|| Identity::new(String::new(), String::new()), |peer| peer.identity)
     }
 
-    /// The identity of the program that runs the agent. Equal to [`Context::agent`].
+    /// The identity of the client. It equals [`Context::agent`], since neither protocol distinguishes the two.
     #[must_use]
     pub fn client(&self) -> Identity {
         self.agent()

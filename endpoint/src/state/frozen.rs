@@ -5,11 +5,11 @@
 //!   the request ends with a round  |
 //!   ---------------------------> Frozen
 //!                                  |
-//!                                  '--- its time, an older one than there is room for, the end of the session ---> dropped
+//!                                  '--- its time is over | newer handlers need its place | the session ends ---> dropped
 //! ```
 //!
-//! A frozen handler is not polled, whatever it waits for. It only saves time: a call whose handler was dropped runs it again from its first
-//! line, with the log in the state, and ends in the same way.
+//! A frozen handler is not polled, whatever it waits for. Freezing only saves time: a dropped handler runs again from its first line, with the
+//! log in the state, and the call ends in the same way.
 
 use core::fmt;
 use core::pin::Pin;
@@ -47,6 +47,7 @@ impl Freezing {
 pub(crate) struct FrozenHandler {
     pub(super) freezing: Freezing,
     pub(super) log: Box<RoundLog>,
+    /// The answers and the cancellation that the handler waits for, with its wakers.
     pub(super) waits: Option<Box<Waits>>,
     /// The alarm at the end of its time.
     pub(crate) alarm: AlarmKey,
@@ -86,7 +87,7 @@ impl FrozenHandlers {
         self.0.remove(at)
     }
 
-    /// Removes a handler of the call of `log`, but not that for this state.
+    /// Removes a handler of the call that `log` belongs to, unless its request ended with `state`.
     pub(crate) fn take_other(&mut self, log: &RoundLog, state: Option<&StateId>) -> Option<Box<FrozenHandler>> {
         let at = self.0.iter().position(|frozen| {
             let is_kept = state.is_some_and(|state| frozen.freezing.state == *state);

@@ -18,6 +18,7 @@ pub(crate) struct Exchange {
     /// The driver of the session of a request without a handshake, while this handle polls it.
     driver: Option<SessionDriver>,
     is_over: bool,
+    /// A clone of the task's waker, made before the lock is taken.
     spare: Option<Waker>,
 }
 
@@ -50,7 +51,7 @@ impl Exchange {
         self.is_over
     }
 
-    /// Starts a task for the driver. From now on the response is a stream, which the client may leave unpolled for a long time, while the
+    /// Starts a task for the driver. From now on the response is a stream, which the client may not read for a long time, while the
     /// deadlines of the session must still be handled.
     pub(crate) fn hand_over(&mut self) {
         if let Some(driver) = self.driver.take() {

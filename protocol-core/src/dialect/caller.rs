@@ -132,7 +132,7 @@ impl KnownCaller {
         &self.text
     }
 
-    /// The caller, with an empty [`StatelessCaller::text`], since it is remembered already.
+    /// The caller, with an empty [`StatelessCaller::text`], since this text is remembered already.
     pub(crate) fn caller(&self) -> StatelessCaller {
         self.caller.clone()
     }

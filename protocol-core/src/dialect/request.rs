@@ -194,7 +194,7 @@ macro_rules! named {
                 self.0.part(self.0.extra)
             }
 
-            /// Takes the arguments out of the request, which no longer refers to the frame then: the arguments have the only reference.
+            /// Returns the arguments and drops the rest of the request, so that only the arguments still refer to the frame.
             #[must_use]
             pub fn into_arguments(self) -> Option<Json> {
                 let ParamSpans { json, extra, .. } = self.0;
@@ -535,7 +535,7 @@ fn with_rest(spans: ParamSpans, rest: Option<Box<Rest>>) -> Request {
         Some(Rest::Filter(filter)) => Request::Listen(Listen { spans, filter }),
         Some(Rest::Completion(completion)) => Request::Complete(Complete { spans, completion }),
         Some(Rest::Method(method)) => Request::Custom(Custom { spans, method }),
-        // No dialect makes a request of another kind without its part.
+        // Unreachable: every dialect adds the `Rest` that these kinds need.
         Some(Rest::Retry(_)) | None => Request::Custom(Custom { spans, method: Box::default() }),
     }
 }
@@ -586,7 +586,7 @@ pub(crate) fn read_filter(params: &[u8], limit: usize) -> Result<SubscriptionFil
         match value {
             b"true" => *flag = true,
             b"false" => *flag = false,
-            _ => wrong = Some("the kinds of a subscription must be booleans"),
+            _ => wrong = Some("`toolsListChanged`, `promptsListChanged` and `resourcesListChanged` must be booleans"),
         }
     });
     match wrong {

@@ -5,12 +5,12 @@
 //!                     |
 //!                     v     release: the handshake is done
 //!                   Held ------------------------------------> Sent
-//!                     |                                          |  its answer | a cancel is sent | the end
+//!                     |                                          |  its answer | a cancel is sent | the call or session ends
 //!                     | taken back, time is over, the end:       |
 //!                     v nothing was sent                         v
 //!                                       (gone)
 //!
-//!   the peer's:  open --- provide_input | the peer takes it back | its call is over | the end ---> (gone)
+//!   the peer's:  open --- provide_input | the peer takes it back | its call or the session ends ---> (gone)
 //! ```
 //!
 //! An input request of the peer comes as a request, or with the result of an exchange of ours.
@@ -161,7 +161,8 @@ impl InboundInput {
         self.exchange().is_some_and(|(by, _)| by == lane)
     }
 
-    /// Returns `true` if a user answers the input request, and can decline or make no decision.
+    /// Returns `true` if the input request came with a result, and a user answers it and can decline or dismiss it; `false` for one that came as a
+    /// request.
     pub(super) fn can_be_declined(&self) -> bool {
         matches!(self.carrier, Carrier::Result { can_be_declined: true })
     }

@@ -5,7 +5,7 @@
 //! | `outbound_call`, `inbound_call`, `input`, `listener`, `subscriber` | the machines of outbound calls, of inbound calls, of input requests, of the peer's subscriptions, and of our subscription |
 //! | `handshake`, `ending`, `overload` | the machines of the handshake, of closing, and of a lane whose peer does not read |
 //! | `outbox`, `lane_queue`, `event_queue`, `timers`, `progress_queue` | the queues of frames, events and progress, and the deadlines |
-//! | `progress`, `depth`, `request_rate`, `peer_ids`, `recent_caller`, `terms`, `stats`, `monotonic_map` | the rules of progress, of sampling depth and of the rate of requests; the peer's ids; the caller of the last stateless request; the terms under which a request is served; counters; a map for keys that rise |
+//! | `progress`, `depth`, `request_rate`, `peer_ids`, `recent_caller`, `terms`, `stats`, `monotonic_map` | the rules of progress, of sampling depth and of the rate of requests; the peer's ids; the caller of the last stateless request; the rules, capabilities and log level under which a request is served; counters; a map for keys that nearly always come in rising order |
 //! | `caller`, `rounds`, `callee`, `gateway`, `notices`, `listening`, `subscribing`, `alarms`, `closing`, `input_output`, `inspect` | the methods of [`Session`], with their private steps |
 //! | `receive`, `opening` | the effect of each message of the peer, and the steps of the handshake |
 //! | `verbs`, `event`, `route` | the types that methods take, return and poll |
@@ -122,8 +122,8 @@ pub use verbs::{
 /// | G10 | The same sequence of methods, polls included, gives the same output byte for byte. Nothing depends on hash seeds, addresses or a clock. |
 /// | G11 | The ids and tokens `1` and `"1"` are different. The ids of the two directions are independent. |
 /// | G12 | Sampling never nests deeper than [`crate::DepthPolicy::max`], provided that the message or the owner says which call a request belongs to. |
-/// | G13 | Payloads are passed on byte for byte, except that CR and LF between tokens become spaces. A message that repeats a member of its envelope or `_meta` is refused. |
-/// | G14 | A call of ours with input rounds yields one [`Event::Done`]. Each retry has a new id, the exact state of the last round or none, and only the answers of that round (MCP 2026-07-28). The round of a call that was continued is that of its [`PendingInput`]. |
+/// | G13 | Payloads are passed on byte for byte, except that CR and LF between tokens become spaces. A message in which a member of the envelope, or a member of the parameters named `_meta`, occurs twice is refused. |
+/// | G14 | A call of ours with input rounds yields one [`Event::Done`]. Each retry has a new id, the exact state of the last round or none, and only the answers of that round (MCP 2026-07-28). For a call that was continued with `resume_input`, the last round is the one in its [`PendingInput`]. |
 /// | G15 | For a stateless exchange a server sends no request, and nothing after its result; a client sends no response (MCP 2026-07-28). |
 /// | G16 | Nothing that is sent for one caller is visible to another: ids, progress tokens, log levels, capabilities and subscriptions never cross two requests of a stateless server (MCP 2026-07-28). |
 ///
@@ -170,7 +170,7 @@ pub struct Session {
     now: Instant,
     handshake: Handshake,
     peer: Option<Arc<PeerInfo>>,
-    /// A change of the peer that arrived before the answer to our handshake request.
+    /// A change of the peer's identity or capabilities that arrived before the answer to our handshake request.
     change: Option<Box<PeerChange>>,
     ending: Ending,
     /// The frame that is being read.
@@ -206,6 +206,7 @@ pub struct Session {
     outbound_inputs: BTreeMap<InputKey, OutboundInput>,
     /// The peer's input requests.
     inbound_inputs: BTreeMap<InputKey, InboundInput>,
+    /// The owner's alarms, each with its deadline as it is armed in `timers`.
     alarms: BTreeMap<AlarmId, Option<Instant>>,
 
     /// Calls whose progress waits for the session's rate window or for room on their lane.
@@ -216,7 +217,7 @@ pub struct Session {
     outbox: Outbox,
     timers: Timers,
     events: EventQueue,
-    /// The end of the time in which progress that belongs to no call is only counted as a violation, and not reported.
+    /// Until this time, progress that belongs to no call is counted as a violation, but not reported.
     quiet_until: Instant,
     stats: Stats,
 }

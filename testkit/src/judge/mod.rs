@@ -40,7 +40,7 @@ pub enum Guarantee {
     /// G4. Judged in full.
     SilentAfterClosed,
     /// G5. Judged by [`Stats`]: calls, handlers and queued bytes; by the length of frames, and by the number of events that are polled in a
-    /// row. `Stats` does not count past ids. A separate test checks that memory does
+    /// row. The remembered ids of ended requests are not judged, since `Stats` does not count them. A separate test checks that memory does
     /// not grow with age: `g5_nothing_grows_with_the_age_of_a_session` in `tests/tests/proofs/guarantees.rs`.
     Bounded,
     /// G6. A panic of the session is caught and reported with the method that panicked. Unbounded recursion ends the process, and so the test.
@@ -50,8 +50,8 @@ pub enum Guarantee {
     /// G8. Needs a second session: [`Watched::probe`](crate::Watched::probe) compares the output with that of a clone whose `handle_timeout` was
     /// called before any deadline.
     OutputReady,
-    /// G9. A call or input request that has expired must have been open during a `handle_timeout` that was due. The judge does not detect a
-    /// method that expires it between two such calls of `handle_timeout`; the model of a [`World`](crate::World) does.
+    /// G9. A call or input request that has expired must have been open at the time of some `handle_timeout` that was due. The judge does not
+    /// notice another method that expires it later; the model of a [`World`](crate::World) does.
     OnlyTimeoutExpires,
     /// G10. Needs two runs: [`replays`].
     Deterministic,
@@ -67,7 +67,7 @@ pub enum Guarantee {
     /// G15. All requests of a server are judged until a peer makes the handshake with it. From then on they may be for that peer, and only input
     /// requests are judged.
     OneDirection,
-    /// G16. Judged for the caller in the event of a request, and for log records, results and notices of subscriptions. A log record does
+    /// G16. Judged for the caller that [`Event::Request`] names, and for log records, results and notices of subscriptions. A log record does
     /// not name its request, so it is judged by its lane while no peer has made the handshake; a record that belongs to no call must be
     /// older than all stateless requests.
     CallersApart,
@@ -129,7 +129,7 @@ impl Guarantee {
             Self::OneResponse => "a request has at most one response and at most one cancel, and nothing follows either",
             Self::ProgressRises => "the value of progress rises, between the request and its response or cancel",
             Self::SilentAfterClosed => "after the event that closes the session there is no frame, no event and no deadline",
-            Self::Bounded => "queues, tables and memories stay within the limits",
+            Self::Bounded => "queues, tables and remembered ids stay within the limits",
             Self::NeverPanics => "no input panics",
             Self::NoHotLoop => "the next deadline is later than the last handle_timeout",
             Self::OutputReady => "output is ready when a method returns; only deadlines wait for handle_timeout",
@@ -143,7 +143,7 @@ impl Guarantee {
                 "for stateless requests a server sends no request and nothing after its result, a client no response"
             }
             Self::CallersApart => "nothing of one stateless request is visible in another",
-            Self::RightLane => "a frame leaves by the lane that it belongs to, as what it is",
+            Self::RightLane => "a frame leaves by the lane that it belongs to, with a route of the right kind",
         }
     }
 }
@@ -214,7 +214,7 @@ pub enum Fact<'a> {
     Sent { transmit: &'a Transmit, max_depth: u8 },
     /// `poll_event` returned an event. `max_depth` is `DepthPolicy::max` of the configuration.
     Polled { event: &'a Event, max_depth: u8 },
-    /// `handle_timeout` is about to be called, while the next deadline is `due`.
+    /// `handle_timeout` is about to be called. `due` is the next deadline.
     Timeout { now: Instant, due: Option<Instant> },
     /// A method has returned. These are the counters and the next deadline of the session.
     Returned { stats: &'a Stats, limits: &'a Limits, due: Option<Instant> },
@@ -244,7 +244,7 @@ pub struct Effect {
     pub began: usize,
     /// A call of the peer was cancelled.
     pub cancelled: bool,
-    /// Its id was that of a request in flight, so it is never answered.
+    /// The frame was a request whose id was in use, so it is never answered.
     pub dropped: bool,
 }
 

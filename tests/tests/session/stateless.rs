@@ -775,7 +775,10 @@ fn a_subscription_of_the_wrong_shape_is_refused() {
     for (params, why) in [
         ("", "`notifications` is missing or no object"),
         (r#""notifications":[],"#, "`notifications` is missing or no object"),
-        (r#""notifications":{"toolsListChanged":1},"#, "the kinds of a subscription must be booleans"),
+        (
+            r#""notifications":{"toolsListChanged":1},"#,
+            "`toolsListChanged`, `promptsListChanged` and `resourcesListChanged` must be booleans",
+        ),
         (r#""notifications":{"resourceSubscriptions":"u:"},"#, "`resourceSubscriptions` must be an array of strings"),
         (r#""notifications":{"resourceSubscriptions":[1]},"#, "`resourceSubscriptions` must be an array of strings"),
         (r#""notifications":{"resourceSubscriptions":["a","b","c"]},"#, "too many resources in one subscription"),

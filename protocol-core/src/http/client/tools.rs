@@ -1,5 +1,5 @@
-//! The arguments of each tool that headers repeat, as the last list of tools has annotated them (Streamable HTTP 2026-07-28, "Custom
-//! Headers").
+//! The arguments of each tool that are also sent as headers, according to the annotations in the last list of tools (Streamable HTTP
+//! 2026-07-28, "Custom Headers").
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -15,12 +15,12 @@ use crate::session::ExchangeId;
 
 #[derive(Debug, Default)]
 pub(super) struct Tools {
-    /// The arguments that headers repeat, by the name of the tool. Tools without such arguments are left out.
+    /// The arguments that are also sent as headers, by the name of the tool. Tools without such arguments are left out.
     headers: BTreeMap<Text, ParamHeaders>,
     lookup: Option<Lookup>,
 }
 
-/// A lookup: the client reads the whole list of tools, because the server has missed a header.
+/// A lookup: the client reads the whole list of tools, because the server has refused a call that lacks a header.
 #[derive(Debug)]
 pub(super) struct Lookup {
     /// The number of pages that were requested.
@@ -31,7 +31,7 @@ pub(super) struct Lookup {
 
 /// One page of the list.
 pub(super) struct Page {
-    /// The response without the tools whose annotations are invalid; `None` if there are none.
+    /// The response without the tools whose annotations are invalid; `None` if all annotations are valid.
     pub(super) without_invalid: Option<Bytes>,
     pub(super) faults: Vec<HttpFault>,
 }
