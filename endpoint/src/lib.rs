@@ -15,7 +15,7 @@
 //!
 //! * To serve: a [`Service`] of [`Tool`]s, [`Prompt`]s and [`Resource`]s, whose handlers get a [`Context`].
 //! * To call: a [`Peer`], whose calls are futures ([`Call`]); a [`Client`] answers the input requests of the server.
-//! * An [`Endpoint`] connects either of them with a session. It depends on no runtime: an adapter provides tasks and a clock through
+//! * An [`Endpoint`] connects a [`Service`] or a [`Client`] with a session. It depends on no runtime: an adapter provides tasks and a clock through
 //!   [`Runtime`], and [`drive`] runs the endpoint over a transport.
 //!
 //! [`Context::sleep`] and [`Context::with_timeout`] use the deadlines of the endpoint instead of a runtime's timers, so handlers run in
@@ -55,7 +55,7 @@
 //!
 //! * Spans: `invocation` for each inbound call, entered around each poll of its handler; `call` for each outbound call; `question` for each
 //!   input request that a [`Client`] answers.
-//! * Events: panics (error); refused values, violations of the peer and abandoned handlers (warn); the end of the session (info, or warn if it
+//! * Events: panics (error); values of a handler that the session refused, violations of the peer, and handlers that were abandoned after their grace (warn); the end of the session (info, or warn if it
 //!   was not orderly); the ends of calls (debug).
 //!
 //! No subscriber is called under the endpoint's lock.

@@ -25,7 +25,7 @@
 //!   feeds.
 //! * [`http`] is MCP over Streamable HTTP: the machines of both ends, which stand between an HTTP library and sessions, and the codecs of
 //!   headers and events.
-//! * [`json`] has JSON text as slices of a frame, [`dialect`] the types of messages, [`table`] maps keyed by ids.
+//! * [`json`] has JSON text as slices of a frame, [`dialect`] the types of messages, and [`table`] has maps whose keys are ids.
 //!
 //! ```
 //! use protocol_core::{Config, Event, Identity, Instant, Lane, Session};

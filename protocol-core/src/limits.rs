@@ -11,7 +11,7 @@ pub struct Limits {
     pub json_depth: u8,
     /// The longest id and the longest progress token of the peer, in bytes of JSON. Default: 1024.
     pub id_bytes: usize,
-    /// The maximum number of calls in flight in each direction, and of input requests in each direction. A cancelled inbound call counts
+    /// The maximum of each of four numbers: outbound calls, inbound calls, outbound and inbound input requests. A cancelled inbound call counts
     /// until its handler has ended. Default: 1024.
     pub in_flight: usize,
     /// The maximum number of requests of the peer per second, of all kinds together. The session counts them with a token bucket of this
@@ -26,8 +26,8 @@ pub struct Limits {
     /// The maximum number of rounds of input requests that are answered for one outbound call (MCP 2026-07-28). The next round ends the
     /// call with [`crate::Invalid::TooManyRounds`]. Default: 8.
     pub input_rounds: u8,
-    /// The maximum number of handlers that are kept between two requests of their calls (MCP 2026-07-28); one more drops the oldest, whose call
-    /// then runs it again from its first line. The session does not use it; the crate `endpoint` does. Default: 1024, but 0 in a build with
+    /// The maximum number of handlers that are kept between two requests of their calls (MCP 2026-07-28). When one more is kept, the oldest is
+    /// dropped, and runs again from its first line for the retry of its call. The session does not use it; the crate `endpoint` does. Default: 1024, but 0 in a build with
     /// debug assertions, so that handlers always run again while they are developed.
     pub frozen_handlers: usize,
     /// The maximum number of messages in a batch (MCP 2025-03-26 only). Default: 64.

@@ -6,19 +6,19 @@
 //! | [`Pair`] | two sessions on a perfect connection |
 //! | [`World`] | two sessions over links with faults, and operations drawn from a seed |
 //! | [`world::Crowd`] | any number of clients of one server, of any eras, each with links of its own |
-//! | [`FarEnd`] | a peer at the other end of links with faults, as the transport of a loop under test |
+//! | [`FarEnd`] | the transport of a loop under test: links with faults, and a peer at their other end |
 //! | [`FarEnds`] | the two peers of a gateway under test |
 //! | [`link`] | the links without the sessions: latency, loss, repetition, order, damage, splits |
 //! | [`Watched`] | a wrapper of `Session` that checks the guarantees after every method |
-//! | [`Leg`] | the same for a machine that wraps sessions, as far as frames show it |
-//! | [`judge`] | the checks of G1 to G16, by name |
+//! | [`Leg`] | a wrapper of any other machine, which checks the guarantees that its frames show |
+//! | [`judge`] | the checks of the guarantees G1 to G16 of [`Session`](protocol_core::Session), by name |
 //! | [`Campaign`] | counts the happenings in many cases, and fails if a required one is missing |
 //! | [`explore`] | a search of all states of a machine of yours, or of two sessions |
 //! | [`broken`] | sessions with one fault each, to prove that a test fails |
 //! | `strategies`, `fuzz` | inputs for proptest and for fuzzers, by the features `proptest` and `arbitrary` |
 //!
-//! Everything is a pure function of its seed and its arguments. A failing case of a campaign prints itself as one line for
-//! [`Campaign::again`].
+//! Everything is a pure function of its seed and its arguments. When a case of a campaign fails, one line is printed
+//! with which [`Campaign::again`] runs that case again.
 //!
 //! # A loop of your own
 //!
@@ -65,7 +65,7 @@
 //!
 //! # A tool
 //!
-//! The crate `endpoint` has the tools for this in its feature `testing`.
+//! The crate `endpoint` tests handlers, in its feature `testing`.
 //!
 //! ```
 //! use endpoint::testing::{Harness, every_cancel_point, every_drop_point};
@@ -115,7 +115,7 @@
 //!
 //! # A gateway between protocols
 //!
-//! Both legs are [`Watched`] sessions, so that each is checked, and so are the [`FarEnds`]; [`explore`] can search every order of its steps.
+//! Both legs and the [`FarEnds`] are watched, and so checked. [`explore`] can search every order of the gateway's steps.
 //!
 //! ```
 //! use protocol_core::{Instant, Outcome};

@@ -50,12 +50,12 @@ impl Peer {
     /// capability for this kind of call.
     pub fn call(&self, call: Invoke) -> Result<Call, InvokeError> {
         let span = Span::call(&call);
-        // Moved only once the call is made, so that no span is dropped under the lock.
+        // The span is moved into the slot of the call once the call is made. Otherwise it is dropped outside of the lock.
         let mut unused = Some(span.clone());
         let (id, depth) = self.shared.verb(|state, now, after| {
             let depth = call.parent.and_then(|key| state.input_requests.get(&key)).map_or(0, |input_request| input_request.depth);
-            // Detached calls count, and so do ended calls whose outcomes are unread: if several calls ended in one turn, the calls that
-            // follow them should be written together.
+            // A call is alone if no other is open. Detached calls, and ended calls whose outcomes are unread, are open in this sense: if
+            // several calls ended in one turn, the calls that follow them should be written together.
             let is_alone = state.calls.is_empty() && !state.session.has_calls();
             let id = state.session.invoke(call, now)?;
             after.output_alone(is_alone);
@@ -153,8 +153,8 @@ impl Peer {
         self.shared.look(|state| state.session.peer().cloned())
     }
 
-    /// The era of MCP that the handshake of a client has chosen; `None` until then. A client that connects to the same server again saves the
-    /// probe if it sets this as [`Config::era`](protocol_core::Config::era).
+    /// The era of MCP that this client and its server have settled on; `None` until then, and at other ends. A client that connects to the same
+    /// server again needs no `server/discover` if it sets this as [`Config::era`](protocol_core::Config::era).
     #[must_use]
     pub fn era(&self) -> Option<Era> {
         self.shared.look(|state| state.session.era())
@@ -322,8 +322,8 @@ impl Peer {
         self.call(Invoke::read_resource(uri))
     }
 
-    /// Subscribes to a resource: [`Client::notice`](crate::Client::notice) receives its changes from now on. Where requests are stateless the
-    /// subscription lives as long as the connection, until the peer ends it
+    /// Subscribes to a resource: [`Client::notice`](crate::Client::notice) receives its changes from now on. Where requests are stateless, the
+    /// peer may end the subscription before the connection ends
     /// ([`Notice::SubscriptionEnded`](protocol_core::Notice::SubscriptionEnded)).
     ///
     /// # Cancel safety

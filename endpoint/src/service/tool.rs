@@ -63,7 +63,7 @@ pub struct Tool {
     hints: Hints,
     input: Arc<Shape>,
     output: Option<Json>,
-    /// The arguments that HTTP headers repeat, if there are any.
+    /// The arguments that a client also sends as HTTP headers; `None` if there are none.
     headers: Option<Arc<ParamHeaders>>,
     pub(crate) options: ServeOptions,
     needs: Capabilities,
@@ -98,7 +98,7 @@ impl Hints {
 enum Handler {
     Task {
         start: Arc<StartTask>,
-        /// For a tool that is marked inline. Most inline handlers end in their first poll, so a task is allocated only after it.
+        /// For a tool that is marked inline. Most inline handlers end in their first poll, so a task is allocated only for a handler that is then pending.
         in_place: Arc<InPlace>,
     },
     Blocking(Arc<RunBlocking>),
@@ -329,8 +329,8 @@ impl Tool {
     }
 
     /// Sets the capabilities that a caller must have declared: sampling, elicitation, roots. Capabilities that only a server can have are ignored.
-    /// If the caller lacks one of them, its call is refused before the handler runs: in MCP 2026-07-28 with the error -32021, otherwise with the
-    /// reply to a handler that returns the [`AskFailed`](crate::AskFailed) for the missing capability ([`AskFailed::NoSampling`] and so on).
+    /// If the caller lacks one of them, its call is refused before the handler runs: in MCP 2026-07-28 with the error -32021, otherwise as if
+    /// the handler had returned the [`AskFailed`](crate::AskFailed) for the missing capability ([`AskFailed::NoSampling`] and so on).
     #[must_use]
     pub fn needs(mut self, capabilities: Capabilities) -> Self {
         self.needs = capabilities;
@@ -390,7 +390,7 @@ impl Tool {
         self.headers.as_ref()
     }
 
-    /// The JSON pointer of the first keyword in the schema of the arguments that cannot be checked.
+    /// The JSON pointer of the first keyword that cannot be checked, in the schema of the arguments; `None` if all can be.
     pub(crate) fn unchecked(&self) -> Option<String> {
         self.input.unchecked()
     }
@@ -456,14 +456,13 @@ pub enum ToolError {
     /// else; a failed prompt or resource answers with an internal error.
     #[error("{0}")]
     Failed(Text),
-    /// The handler stopped because its call was cancelled. Then no reply is sent. If the call was not cancelled, it fails with the message
-    /// "cancelled".
+    /// The handler gives up as cancelled. If the call was cancelled, no reply is sent; if it was not, it fails with the message "cancelled".
     #[error("cancelled")]
     Cancelled,
     /// An input request failed. Handled as [`ToolError::Failed`]; Tesseron also sends its error code ([`AskFailed::code`]).
     #[error("{0}")]
     Ask(AskFailed),
-    /// The effect of this name was claimed in the [`OnceStore`](crate::OnceStore) and has no outcome: it may have happened or not, and is not run
+    /// The effect with this name was claimed in the [`OnceStore`](crate::OnceStore) and has no outcome: it may have happened or not, and is not run
     /// again. Handled as [`ToolError::Failed`].
     #[error("it is not known whether {0:?} has happened")]
     OutcomeUnknown(Text),

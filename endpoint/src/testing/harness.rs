@@ -39,7 +39,7 @@ pub struct Harness {
     limit: Duration,
 }
 
-/// The end of a handler that is suspended at a certain await.
+/// A way to interrupt a handler at one of its awaits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Interruption {
     /// The caller cancels the call.
@@ -48,7 +48,7 @@ pub(super) enum Interruption {
     Drop,
 }
 
-/// The maximum number of polls of the handler's tasks while time stands still. A run that needs more panics.
+/// The maximum number of polls of the handler's tasks while time stands still. The harness panics if a run needs more.
 const MOST_POLLS: usize = 100_000;
 
 type Answerer = dyn FnMut(&Ask) -> Option<Answer>;
@@ -121,7 +121,7 @@ impl Harness {
         self
     }
 
-    /// Adds the caller's answer to the next input request that has none yet. Input requests without an answer are answered with an error.
+    /// Plans the answer to one more input request, in order. An input request for which no answer is planned gets an error.
     #[must_use]
     pub fn answer(mut self, answer: Answer) -> Self {
         self.answers.push_back(answer);
@@ -173,7 +173,7 @@ impl Harness {
     /// Calls a tool. `arguments` is an object.
     ///
     /// # Panics
-    /// If the handler wakes itself without end: after 100 000 polls while time stands still. The other methods that make a call panic, too.
+    /// If the handler wakes itself without end: after 100 000 polls while time stands still. So do the other methods that make a call.
     #[must_use]
     pub fn call_tool(self, name: &str, arguments: Json) -> Run {
         self.invoke(Invoke::call_tool(name, arguments))
@@ -337,7 +337,7 @@ impl Play {
         while let Some(transmit) = self.client.poll_transmit() {
             any = true;
             if let Some(pipe) = &mut self.pipe {
-                // If the server is gone, receiving its frames returns the end.
+                // A failed send is ignored: if the server is gone, the next read reports it.
                 let _ = pipe.send(transmit.frame);
             }
         }

@@ -62,7 +62,7 @@ pub enum Event {
     /// still be held, until the peer has confirmed the handshake: see [`Session::is_ready`](crate::Session::is_ready).
     Ready(Box<PeerInfo>),
     /// An app has sent its hello or its resume, and the owner must accept or refuse it with [`crate::Session::welcome`]. This event comes
-    /// only at a Tesseron gateway whose configuration has no welcome.
+    /// only at a Tesseron gateway whose configuration does not set the answer in advance.
     HandshakeRequest {
         /// The app that has sent the handshake request.
         peer: Box<PeerInfo>,
@@ -84,9 +84,9 @@ pub enum Event {
         /// `true` if the peer asked for progress.
         observed: bool,
     },
-    /// An inbound call was cancelled, and its handler should stop. No response of the handler will be sent, and every method with `id`
-    /// returns [`crate::NotLive`]. The event comes at most once for an id. The call counts as in flight until [`crate::Session::respond`]
-    /// reports that its handler has ended.
+    /// An inbound call was cancelled, and its handler should stop. No response of the handler will be sent, and every method with `id`,
+    /// also [`crate::Session::respond`], returns [`crate::NotLive`]. The event comes at most once for an id. The call counts as in flight until that call of
+    /// `respond`, with which the owner tells that the handler has ended.
     Cancelled {
         /// The call.
         id: InboundId,
@@ -146,7 +146,7 @@ pub enum Event {
     Violation(Violation),
     /// The peer answered our handshake request with this error. [`Event::Closed`] follows.
     HandshakeRefused(RpcError),
-    /// The session has closed a lane other than the channel. The calls that came by the lane are cancelled, and the input requests dropped.
+    /// The session has closed a lane other than the channel. The calls that came by the lane are cancelled, and the input requests that were open on it are dropped.
     /// No frame is sent on the lane any longer. The session goes on.
     LaneClosed {
         /// The lane, which the transport should close.
@@ -174,8 +174,8 @@ pub enum Outcome {
     Lost,
     /// The call could not be sent, or its response could not be read.
     Invalid(Invalid),
-    /// The peer asked for input in a round, and no retry was sent (MCP 2026-07-28): this end refused to sample or to list its roots, and a
-    /// retry cannot contain a refusal, or the retry would be longer than a frame may be. The error is this end's own.
+    /// The peer asked for input in a round, and no retry was sent (MCP 2026-07-28): either this end refused to
+    /// sample or to list its roots, which a retry cannot express, or the retry would be longer than a frame may be. The error is this end's own.
     Unanswered(RpcError),
 }
 
@@ -216,7 +216,7 @@ pub enum CancelReason {
     Disconnected,
     /// This end closed the session.
     Closing,
-    /// A newer request of the same call has taken its place (MCP 2026-07-28). A session never cancels for this reason; an endpoint does.
+    /// The caller has sent a newer request of the same call, which replaces this one (MCP 2026-07-28). A session never cancels for this reason; an endpoint does.
     Replaced,
 }
 
@@ -268,7 +268,7 @@ impl fmt::Display for CloseReason {
             Self::HandshakeRefused => "the peer refused the handshake",
             Self::VersionMismatch => "no protocol revision is common to both ends",
             Self::FrameTooLarge => "the peer sent a frame over the size limit",
-            Self::Overload => "the peer does not read what it makes us send",
+            Self::Overload => "the peer does not read our replies",
         })
     }
 }

@@ -19,14 +19,14 @@ use crate::session::InputKey;
 #[non_exhaustive]
 pub struct Invoke {
     outgoing: Outgoing,
-    /// The input request of the peer on whose behalf the call is made. The call inherits its sampling depth.
+    /// The peer's input request that this call helps to answer. The call inherits its sampling depth.
     pub parent: Option<InputKey>,
     /// The sampling depth of the call, if it is greater than the depth that the call inherits from `parent`. A gateway sets it for the
     /// calls that it passes on.
     pub depth: u8,
     /// The time limits of the call; `None` for [`crate::Timeouts::call`].
     pub timeouts: Option<CallTimeouts>,
-    /// `true` to ask the peer for progress. If it is `false`, the peer is still asked if progress restarts the idle clock
+    /// `true` to ask the peer for progress. Progress is also requested, whatever this says, if it restarts the idle clock
     /// ([`CallTimeouts::reset_on_progress`]).
     pub progress: bool,
 }
@@ -34,7 +34,7 @@ pub struct Invoke {
 /// Constructors, one for each request. A new call has the session's time limits and asks for progress.
 impl Invoke {
     /// A request with exactly these parameters, an object in the form of the session's protocol. The session adds members of its own: on
-    /// MCP to `_meta`, whose other members stay; on Tesseron the name of the call. For [`Op::Custom`] use [`Invoke::custom`], which takes
+    /// MCP to `_meta`, whose other members stay; on Tesseron the id of the invocation. For [`Op::Custom`] use [`Invoke::custom`], which takes
     /// the method.
     #[must_use]
     pub fn new(op: Op, params: Json) -> Self {
@@ -126,7 +126,7 @@ impl Invoke {
 }
 
 impl Invoke {
-    /// The request of a call whose peer has asked for input; `None` for a request that cannot be asked.
+    /// The request of a call whose peer has asked for input; `None` for a method whose requests have no input rounds.
     pub(super) fn with_rounds(method: &str, params: Json, depth: u8, progress: bool) -> Option<Self> {
         let outgoing = Dialect::request_with_rounds(method, params)?;
         Some(Self { outgoing, parent: None, depth, timeouts: None, progress })
@@ -244,12 +244,12 @@ pub enum Refused {
     /// stateless, this is also the error for an unknown log level, and for a subscription without a URI.
     #[error("parameters, arguments and _meta must be JSON objects")]
     Params,
-    /// The frame would be longer than [`crate::Limits::frame_bytes`]. Where one request subscribes to all resources (MCP 2026-07-28,
+    /// The frame would be longer than [`crate::Limits::frame_bytes`]. Where a single request lists all subscriptions (MCP 2026-07-28,
     /// Subscriptions), this is also the error for more resources than [`crate::Limits::subscriptions`].
     #[error("longer than a frame may be")]
     TooLarge,
     /// The input request in [`Invoke::parent`] is not open.
-    #[error("the input request it belongs to is not open")]
+    #[error("the input request that the call belongs to is not open")]
     NoParent,
 }
 
@@ -318,7 +318,7 @@ impl ServeOptions {
     }
 }
 
-/// The effect of a progress update.
+/// What became of a progress update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reported {
@@ -326,7 +326,7 @@ pub enum Reported {
     Sent,
     /// The update is kept, and merged with an update that was kept before, until the rate window opens or the response is sent.
     Kept,
-    /// The update is kept, and merged with an update that was kept before, because its lane is stopped or too much output is queued on it.
+    /// The update is kept, and merged with an update that was kept before, because the owner has stopped its lane or too much output is queued on it.
     /// The update is sent when there is room again.
     Coalesced,
     /// The update was dropped: its value does not increase, and it has neither a message nor data.
@@ -378,7 +378,7 @@ pub enum AskError {
     /// The peer has ended its side of the channel, so no answer would come.
     #[error("the peer has ended the connection")]
     Disconnected,
-    /// The caller did not declare the capability to answer the input request, or the call has another [`InputMode`].
+    /// The caller did not declare the capability to answer the input request, or the [`InputMode`] of the call is not the one that this method serves.
     #[error("the peer does not offer this")]
     Unsupported,
     /// Sampling would be nested deeper than [`crate::DepthPolicy::max`].
@@ -400,7 +400,7 @@ pub enum AskError {
     Full,
 }
 
-/// The effect of a log record.
+/// What became of a log record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Logged {

@@ -82,12 +82,12 @@ impl Server {
         Self { service, listener, gate, started, cancelled }
     }
 
-    /// Waits until so many calls of `slow` have started.
+    /// Waits until `calls` calls of `slow` have started.
     async fn until_started<A: Adapter>(&self, stage: &Stage<A>, calls: usize) {
         until(stage, "the handlers run", || self.started.load(Ordering::Relaxed) == calls).await;
     }
 
-    /// Waits until so many calls of `slow` were cancelled.
+    /// Waits until `calls` calls of `slow` were cancelled.
     async fn until_cancelled<A: Adapter>(&self, stage: &Stage<A>, calls: usize) {
         until(stage, "the handlers are cancelled", || self.cancelled.load(Ordering::Relaxed) == calls).await;
     }
@@ -98,7 +98,7 @@ impl Server {
     }
 }
 
-/// Waits until `is_so` returns `true`, which the server or the proxy may cause a moment later.
+/// Waits until `is_so` returns `true`. The server and the `Front` run beside the test, so this polls.
 async fn until<A: Adapter>(stage: &Stage<A>, what: &str, is_so: impl Fn() -> bool) {
     let begin = Instant::now();
     while !is_so() {
@@ -128,7 +128,7 @@ fn call(peer: &Peer, tool: &str) -> Call {
     peer.call_tool(tool, Json::empty_object()).expect("the connection is open")
 }
 
-/// Makes a call on a connection that fails, if it has not failed already.
+/// Expects a connection to fail: a call is refused at once, or is lost.
 async fn loses_calls(peer: &Peer) {
     if let Ok(call) = peer.call_tool("quick", Json::empty_object()) {
         assert_eq!(call.await.outcome, Outcome::Lost);
@@ -333,7 +333,7 @@ async fn calls_that_are_cancelled_while_a_connection_is_made_leave_the_others_al
     for round in 0..ROUNDS {
         let Link { peer, end } = connect(&stage, Era::Modern, secure(front.address, &authority));
         let calls: Vec<Call> = (0..CALLS).map(|_| call(&peer, "quick")).collect();
-        // Cancels earlier or later in the handshake.
+        // Each round cancels at another time of the TLS handshake.
         stage.adapter.sleep(Duration::from_micros(round * 250)).await;
         calls.iter().step_by(2).for_each(|call| call.cancel(None));
         for call in calls.into_iter().skip(1).step_by(2) {
@@ -372,8 +372,8 @@ async fn a_certificate_that_is_unknown_or_of_another_host_is_refused<A: Adapter>
     }
 }
 
-/// Each server makes an input request in one HTTP session after another. None is answered, so that a client has no lane for the request in
-/// the third.
+/// Each server makes an input request in one HTTP session after another. None is answered, and each takes a lane of its client, which has none
+/// left for the request in the third session.
 async fn a_server_that_asks_in_session_after_session_leaves_the_threads_to_others<A: Adapter>(stage: Stage<A>) {
     /// More clients than threads.
     const CLIENTS: usize = 4;

@@ -1,4 +1,4 @@
-//! The effect of a request: its checks, and the start of its response.
+//! Handles requests: checks each, and begins its response.
 
 use alloc::borrow::Cow;
 use alloc::format;
@@ -94,7 +94,7 @@ impl HttpServer {
         message: &message::Request,
         context: &mut dyn HttpContext,
     ) -> Result<(), Refusal> {
-        check_mirrors(message, &request.head.headers, context).map_err(|mismatch| contradiction(message, &mismatch))?;
+        check_required_copies(message, &request.head.headers, context).map_err(|mismatch| contradiction(message, &mismatch))?;
         self.check_running().map_err(|refusal| Refusal { id: Some(message.id.clone()), ..refusal })?;
         let listens = message.listens();
         if listens && self.listens >= self.config.limits.listens {
@@ -127,7 +127,7 @@ impl HttpServer {
             check_version(&request.head.headers)?;
         }
         if let Body::Message(Message::Request(message)) = body {
-            check_unneeded_mirrors(message, &request.head.headers).map_err(|mismatch| contradiction(message, &mismatch))?;
+            check_optional_copies(message, &request.head.headers).map_err(|mismatch| contradiction(message, &mismatch))?;
         }
         let Some(key) = key else { return self.open_session(id, request, context) };
         let (replies, is_single) = match body {
@@ -236,7 +236,7 @@ impl HttpServer {
     }
 
     /// Resumes a stream after the event `last`, in another exchange. If the stream cannot be resumed, the response is a stream that ends at
-    /// once, and not an error, after which clients would try again.
+    /// once: after an error, clients would try again and again.
     fn resume(&mut self, key: SessionKey, id: HttpExchangeId, last: Option<EventId>) {
         let Some(exchange) = self.exchanges.get_mut(&id) else { return };
         exchange.open(self.now);
@@ -335,9 +335,9 @@ fn contradiction(message: &message::Request, mismatch: &Mismatch) -> Refusal {
     Refusal::with_error(400, error, Some(message.id.clone()))
 }
 
-/// Checks the headers that repeat a part of a request with a handshake. None of them is required, but those that are there must be right,
+/// Checks the headers that repeat a part of a request in a session with a handshake. None of them is required, but those that are there must be right,
 /// since a proxy may rely on them.
-fn check_unneeded_mirrors(message: &message::Request, headers: &Headers<'_>) -> Result<(), Mismatch> {
+fn check_optional_copies(message: &message::Request, headers: &Headers<'_>) -> Result<(), Mismatch> {
     let method = headers.only(header::METHOD).map_err(|_| Mismatch::Unreadable(Text::from_static(header::METHOD)))?;
     if method.is_some_and(|method| method != &*message.method) {
         return Err(Mismatch::Different(Text::from_static(header::METHOD)));
@@ -352,7 +352,7 @@ fn check_unneeded_mirrors(message: &message::Request, headers: &Headers<'_>) -> 
 
 /// Checks the headers that repeat a part of a request without a handshake. A missing header is reported first, then a missing member of
 /// `_meta`, which the session reports, and then a header that contradicts the body.
-fn check_mirrors(message: &message::Request, headers: &Headers<'_>, context: &mut dyn HttpContext) -> Result<(), Mismatch> {
+fn check_required_copies(message: &message::Request, headers: &Headers<'_>, context: &mut dyn HttpContext) -> Result<(), Mismatch> {
     let plain = |name: &'static str| match headers.only(name) {
         Ok(Some(value)) => Ok(value),
         Ok(None) => Err(Mismatch::Missing(Text::from_static(name))),
