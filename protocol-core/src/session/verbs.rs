@@ -318,7 +318,7 @@ impl ServeOptions {
     }
 }
 
-/// What became of a progress update.
+/// The treatment of a progress update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reported {
@@ -400,7 +400,7 @@ pub enum AskError {
     Full,
 }
 
-/// What became of a log record.
+/// The treatment of a log record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Logged {
