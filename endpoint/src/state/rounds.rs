@@ -54,8 +54,13 @@ type CallKey = Arc<dyn Fn(&Arc<ServedCall>) -> Option<String> + Send + Sync>;
 
 impl State {
     /// The log of an inbound call.
-    fn round_log(&mut self, served: &ServedCall) -> Option<&mut RoundLog> {
-        self.served_calls.get_mut(&served.id)?.rounds.as_deref_mut()
+    fn round_log(&self, id: InboundId) -> Option<&RoundLog> {
+        self.served_calls.get(&id)?.rounds.as_deref()
+    }
+
+    /// The log of an inbound call.
+    fn round_log_mut(&mut self, id: InboundId) -> Option<&mut RoundLog> {
+        self.served_calls.get_mut(&id)?.rounds.as_deref_mut()
     }
 
     /// The tasks that wait for the cancellation of an inbound call or for answers. `None` if its handler has ended.
@@ -78,13 +83,12 @@ impl ServedCall {
             return true;
         }
         let nth = self.count_report();
-        state.served_calls.get(&self.id).and_then(|slot| slot.rounds.as_ref()).is_some_and(|log| log.is_replaying(nth))
+        state.round_log(self.id).is_some_and(|log| log.is_replaying(nth))
     }
 
     /// Counts a checkpoint of the handler. Returns `true` if the checkpoint of the last request is newer.
     pub(super) fn has_newer_checkpoint(&self, state: &State) -> bool {
-        let log = state.served_calls.get(&self.id).and_then(|slot| slot.rounds.as_ref());
-        self.repeats_report(state) && log.is_some_and(|log| log.partial().is_some())
+        self.repeats_report(state) && state.round_log(self.id).is_some_and(|log| log.partial().is_some())
     }
 
     /// Opens the log of a retry, before its handler starts. Returns the id of the state, if a frozen handler may wait for it.
@@ -193,7 +197,7 @@ impl ServedCall {
         self.begin_log(now);
         let step = self.shared.look(|state| {
             let checked = state.session.check_round_input(self.id, &asking.ask);
-            let Some(log) = state.round_log(self) else { return Err(AskError::NotLive) };
+            let Some(log) = state.round_log_mut(self.id) else { return Err(AskError::NotLive) };
             if matches!(checked, Err(AskError::Unsupported)) {
                 log.note_missing(&unsupported, required);
             }
@@ -214,7 +218,7 @@ impl ServedCall {
     /// Replaces the answer to an input request in the log by what the handler keeps of it.
     pub(crate) fn keep_answer(&self, place: &AskPlace, kept: Json) {
         self.shared.look(|state| {
-            if let Some(log) = state.round_log(self) {
+            if let Some(log) = state.round_log_mut(self.id) {
                 log.keep(place, kept);
             }
         });
@@ -224,7 +228,7 @@ impl ServedCall {
     pub(crate) fn begin_effect(self: &Arc<Self>, name: &str, must_be_sealed: bool) -> Option<EffectStep> {
         self.begin_log(self.shared.runtime().unix_time().unwrap_or_default());
         let must_be_sealed = must_be_sealed && self.asks_in_rounds();
-        let step = self.shared.look(|state| state.round_log(self)?.begin_effect(name, must_be_sealed));
+        let step = self.shared.look(|state| state.round_log_mut(self.id)?.begin_effect(name, must_be_sealed));
         if matches!(step, Some(EffectStep::NeedsRound)) {
             self.wake_to_end();
         }
@@ -240,7 +244,7 @@ impl ServedCall {
             let heir = log.heir();
             let wakers = slot.waits.as_mut().map(|waits| waits.on_effect_end.take());
             if let Some(heir) = heir
-                && let Some(log) = state.served_calls.get_mut(&heir).and_then(|slot| slot.rounds.as_mut())
+                && let Some(log) = state.round_log_mut(heir)
                 && let Some(outcome) = outcome
             {
                 log.inherit_effect(name, nth, outcome);
@@ -306,8 +310,7 @@ impl ServedCall {
         if !self.asks_in_rounds() {
             return reply;
         }
-        let log = state.served_calls.get(&self.id).and_then(|slot| slot.rounds.as_ref());
-        let Some((failed, required)) = log.and_then(|log| log.missing()) else { return reply };
+        let Some((failed, required)) = state.round_log(self.id).and_then(|log| log.missing()) else { return reply };
         let is_reported = match &reply {
             Reply::Tool(output) => output.is_error && output.fault.as_deref() == Some(&failed.fault()),
             Reply::Error(error) => *error.message == *failed.to_string(),
@@ -378,10 +381,7 @@ impl Future for RoundWait {
     fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         if this.served.next.get().is_some() {
-            let answer = this.served.shared.look(|state| {
-                let log = state.served_calls.get_mut(&this.served.current().id)?.rounds.as_mut()?;
-                log.take_arrived(this.number)
-            });
+            let answer = this.served.shared.look(|state| state.round_log_mut(this.served.current().id)?.take_arrived(this.number));
             return Poll::Ready(answer.unwrap_or_else(|| Err(this.served.current().over())));
         }
         match Pin::new(&mut this.cancelled).poll(cx) {
@@ -448,8 +448,7 @@ impl Future for SealWait {
 impl Drop for RoundWait {
     fn drop(&mut self) {
         self.served.shared.look(|state| {
-            let id = self.served.current().id;
-            if let Some(log) = state.served_calls.get_mut(&id).and_then(|slot| slot.rounds.as_mut()) {
+            if let Some(log) = state.round_log_mut(self.served.current().id) {
                 log.forget(self.number);
             }
         });
