@@ -18,6 +18,7 @@ use serde::de::DeserializeOwned;
 
 use crate::state::diagnose::Span;
 use crate::state::{CallError, CallSlot, Counters, Shared, State};
+use engine::After;
 use protocol_core::dialect::mcp::Era;
 use protocol_core::dialect::{
     Capabilities, Identity, Level, LogRecord, Notice, Page, PeerInfo, PromptInfo, ResourceInfo, ResourceTemplateInfo, ToolInfo,
@@ -25,8 +26,7 @@ use protocol_core::dialect::{
 use protocol_core::error::RpcError;
 use protocol_core::json::write::write_value;
 use protocol_core::json::{Json, JsonError, Text};
-use protocol_core::session::{Close, CloseReason, Invoke, InvokeError, Logged, PendingInput, Refused, Stats};
-#[cfg(any(test, feature = "testing"))]
+use protocol_core::session::{Close, CloseReason, Invoke, InvokeError, Logged, OutboundId, PendingInput, Refused, Stats};
 use protocol_core::time::Instant;
 
 /// A handle on the peer of an endpoint: calls it, notifies it, and closes the session. Cloneable; dropping it has no effect.
@@ -49,21 +49,15 @@ impl Peer {
     /// [`InvokeError`], which returns the call: the session is closing, too many calls are in flight, or the peer has not declared the
     /// capability for this kind of call.
     pub fn call(&self, call: Invoke) -> Result<Call, InvokeError> {
-        let span = Span::call(&call);
-        // The span is moved into the slot of the call once the call is made. Otherwise it is dropped outside of the lock.
-        let mut unused = Some(span.clone());
-        let (id, depth) = self.shared.verb(|state, now, after| {
+        self.begin(Span::call(&call), |state, now, after| {
             let depth = call.parent.and_then(|key| state.input_requests.get(&key)).map_or(0, |input_request| input_request.depth);
             // A call is alone if no other is open. Detached calls, and ended calls whose outcomes are unread, are open in this sense: if
             // several calls ended in one turn, the calls that follow them should be written together.
             let is_alone = state.calls.is_empty() && !state.session.has_calls();
             let id = state.session.invoke(call, now)?;
             after.output_alone(is_alone);
-            state.calls.insert(id, CallSlot { span: unused.take().unwrap_or_default(), ..CallSlot::default() });
-            Ok::<_, InvokeError>((id, depth))
-        })?;
-        span.made(id, depth);
-        Ok(Call::new(Arc::clone(&self.shared), id))
+            Ok((id, depth))
+        })
     }
 
     /// Continues a call that was kept between two rounds of input requests ([`Call::pending_input`]), in this process or another one, with the same
@@ -73,15 +67,29 @@ impl Peer {
     /// # Errors
     /// [`Refused`]; nothing was sent. See [`Session::resume_input`](protocol_core::Session::resume_input).
     pub fn resume_input(&self, pending: &PendingInput) -> Result<Call, Refused> {
-        let span = pending.call().as_ref().map(Span::call).unwrap_or_default();
-        let mut unused = Some(span.clone());
-        let id = self.shared.verb(|state, now, after| {
+        let call = pending.call();
+        let (span, depth) = call.map(|call| (Span::call(&call), call.depth)).unwrap_or_default();
+        self.begin(span, |state, now, after| {
             let id = state.session.resume_input(pending, now)?;
             after.output();
+            Ok((id, depth))
+        })
+    }
+
+    /// Begins a call with `begin`, which returns its id and its sampling depth.
+    fn begin<E>(
+        &self,
+        span: Span,
+        begin: impl FnOnce(&mut State, Instant, &mut After) -> Result<(OutboundId, u8), E>,
+    ) -> Result<Call, E> {
+        // The span is moved into the slot of the call once the call is made. Otherwise it is dropped outside of the lock.
+        let mut unused = Some(span.clone());
+        let (id, depth) = self.shared.verb(|state, now, after| {
+            let (id, depth) = begin(state, now, after)?;
             state.calls.insert(id, CallSlot { span: unused.take().unwrap_or_default(), ..CallSlot::default() });
-            Ok::<_, Refused>(id)
+            Ok((id, depth))
         })?;
-        span.made(id, pending.call().map_or(0, |call| call.depth));
+        span.made(id, depth);
         Ok(Call::new(Arc::clone(&self.shared), id))
     }
 
