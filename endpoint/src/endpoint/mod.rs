@@ -100,12 +100,13 @@ enum Work {
 }
 
 impl Work {
-    /// Does the work of a cancel.
+    /// Does the work, if it needs no endpoint. Other work is dropped.
     fn finish(self) {
         match self {
             Self::Wake(waker) => waker.wake(),
             Self::Diagnose(note) => note.record(),
             Self::Discard(frozen) => frozen.discard(),
+            Self::Forget(input_request) => drop(input_request),
             other => drop(other),
         }
     }
@@ -334,10 +335,7 @@ impl Endpoint {
 
     fn run(&mut self, piece: Work) {
         match piece {
-            Work::Wake(waker) => waker.wake(),
-            Work::Forget(input_request) => drop(input_request),
-            Work::Discard(frozen) => frozen.discard(),
-            Work::Diagnose(note) => note.record(),
+            Work::Wake(_) | Work::Forget(_) | Work::Discard(_) | Work::Diagnose(_) => piece.finish(),
             Work::Serve(served, request) => {
                 served.span.serve(served.id, &request, served.depth(), &served.caller);
                 match &self.side {
