@@ -54,13 +54,10 @@ impl Session {
             _ => Refused::Params,
         })?;
         let rounds = pending.rounds();
-        let max = self.config.depth.max;
-        let is_allowed =
-            round.inputs.iter().all(|input| depth::is_allowed(&input.ask, depth::of_input(&input.ask, depth, input.depth), max));
-        if rounds == 0 || rounds > self.config.limits.input_rounds || !is_allowed {
+        if rounds == 0 || rounds > self.config.limits.input_rounds || self.is_too_deep(&round, depth) {
             return Err(Refused::Params);
         }
-        if self.inbound_inputs.len().saturating_add(round.inputs.len()) > self.config.limits.in_flight {
+        if self.is_too_large(&round) {
             return Err(Refused::Full);
         }
         let id = OutboundId(self.number());
@@ -111,15 +108,26 @@ impl Session {
         if rounds >= self.config.limits.input_rounds {
             return self.refuse_round(id, None, Invalid::TooManyRounds);
         }
-        if self.inbound_inputs.len().saturating_add(round.inputs.len()) > self.config.limits.in_flight {
+        if self.is_too_large(&round) {
             return self.refuse_round(id, Some(Violation::TooManyRequests), Invalid::Response);
         }
-        let max = self.config.depth.max;
-        let depths = round.inputs.iter().map(|input| (&input.ask, depth::of_input(&input.ask, parent_depth, input.depth)));
-        if depths.into_iter().any(|(ask, depth)| !depth::is_allowed(ask, depth, max)) {
+        if self.is_too_deep(&round, parent_depth) {
             return self.refuse_round(id, Some(Violation::SamplingTooDeep), Invalid::TooDeep);
         }
         self.open_round(id, round, result, rounds);
+    }
+
+    /// Returns `true` if the round has more input requests than may be open beside those that are.
+    fn is_too_large(&self, round: &InputRound) -> bool {
+        self.inbound_inputs.len().saturating_add(round.inputs.len()) > self.config.limits.in_flight
+    }
+
+    /// Returns `true` if the round would nest sampling too deep, for a call with this sampling depth.
+    fn is_too_deep(&self, round: &InputRound, parent_depth: u8) -> bool {
+        round.inputs.iter().any(|input| {
+            let depth = depth::of_input(&input.ask, parent_depth, input.depth);
+            !depth::is_allowed(&input.ask, depth, self.config.depth.max)
+        })
     }
 
     fn refuse_round(&mut self, id: OutboundId, violation: Option<Violation>, why: Invalid) {
