@@ -11,9 +11,9 @@ use protocol_core::drive::Machine;
 use protocol_core::mcp::{Era, Side};
 use protocol_core::tesseron::Welcome;
 use protocol_core::{
-    AlarmId, Answer, Ask, AskError, Capabilities, CheckpointError, Close, Config, Event, ExchangeId, FrameSink, Full, Gone,
-    Identity, InboundId, InputKey, InputMode, InputRound, Instant, Invoke, InvokeError, Json, Lane, LogRecord, Logged, NotLive,
-    Notice, Op, OutboundId, PeerInfo, PendingInput, Progress, ProgressError, Protocol, Received, Refused, Reply, Reported,
+    AlarmId, Answer, Ask, AskError, CallTimeouts, Capabilities, CheckpointError, Close, Config, Event, ExchangeId, FrameSink, Full,
+    Gone, Identity, InboundId, InputKey, InputMode, InputRound, Instant, Invoke, InvokeError, Json, Lane, LogRecord, Logged,
+    NotLive, Notice, Op, OutboundId, PeerInfo, PendingInput, Progress, ProgressError, Protocol, Received, Refused, Reply, Reported,
     RpcError, ServeOptions, Session, Stats, SubscriptionFilter, TooManyAlarms, Transmit, TransportEnd, Violation,
 };
 
@@ -266,8 +266,7 @@ impl<S: Subject> Watched<S> {
         let run = |subject: &mut S| subject.session_mut().invoke(call, now);
         let made = self.verb(now, "invoke", run, said, |model| model.invoke(&copy, now.as_micros()));
         if let Ok(id) = &made {
-            let clocks = copy.timeouts.unwrap_or_else(|| self.subject.session().config().timeouts.call);
-            let at_once = [clocks.idle, clocks.max_total].iter().flatten().any(std::time::Duration::is_zero);
+            let at_once = is_over_at_once(copy.timeouts.unwrap_or_else(|| self.config().timeouts.call));
             self.see(&Fact::Called { id: *id, call: &copy, at_once });
             self.known.calls.push(*id);
         }
@@ -307,8 +306,7 @@ impl<S: Subject> Watched<S> {
         let run = |subject: &mut S| subject.session_mut().resume_input(pending, now);
         let resumed = self.verb(now, "resume_input", run, said, |_| unreachable!("nothing is predicted"));
         if let Ok(id) = &resumed {
-            let clocks = self.subject.session().config().timeouts.call;
-            let at_once = [clocks.idle, clocks.max_total].iter().flatten().any(std::time::Duration::is_zero);
+            let at_once = is_over_at_once(self.config().timeouts.call);
             self.see(&Fact::Resumed { id: *id, pending, at_once });
             self.known.calls.push(*id);
         }
@@ -1057,4 +1055,9 @@ impl<S: Subject> Machine for Watched<S> {
     }
 
     fn register(&mut self, _waker: &Waker) {}
+}
+
+/// Returns `true` if one of the time limits is zero, so that a call is over when it begins.
+fn is_over_at_once(clocks: CallTimeouts) -> bool {
+    [clocks.idle, clocks.max_total].iter().flatten().any(std::time::Duration::is_zero)
 }

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use protocol_core::{Config, Gone, Instant, Lane, Session, TransportEnd};
 use serde_json::Value;
 
+use super::ROUNDS;
 use crate::coverage::Coverage;
 use crate::link::{Arrival, Faults, SimLink};
 use crate::{Subject, Watched};
@@ -61,9 +62,6 @@ pub struct Crowd<S: Subject = Session> {
     links: Vec<[SimLink; 2]>,
     now: Instant,
 }
-
-/// The number of repetitions at one instant that counts as a livelock.
-const ROUNDS: usize = 5_000;
 
 impl<S: Subject> Crowd<S> {
     /// A server, and a client for each configuration. The seed is that of the links, which have no faults at first.
