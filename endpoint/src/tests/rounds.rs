@@ -781,7 +781,7 @@ fn a_handler_can_keep_a_part_of_a_long_answer_in_the_log() {
     every_round(|| plain(tool(true)), "t", &Json::empty_object(), agree_as_client);
 }
 
-/// What was kept of an answer is no answer to the same input request without `keep`.
+/// The kept part of an answer is no answer to the same input request without `keep`.
 #[test]
 fn a_kept_answer_is_not_the_answer_to_an_input_request_that_needs_the_whole() {
     let runs = Arc::new(AtomicUsize::new(0));

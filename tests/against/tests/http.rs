@@ -2,7 +2,7 @@
 
 mod peers;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use adapter_tokio::{Clock, HttpServerAddress, http_connect, http_listen};
@@ -27,6 +27,11 @@ use tokio::sync::mpsc;
 
 /// The time after which a test gives up.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The next thing that a handler has done.
+async fn next(said: &mut mpsc::UnboundedReceiver<&'static str>) -> Option<&'static str> {
+    tokio::time::timeout(PATIENCE, said.recv()).await.expect("it happens in time")
+}
 
 // ---- A client of rmcp, a server of ours ----
 
@@ -114,10 +119,9 @@ async fn a_call_that_a_client_of_rmcp_cancels_over_http_is_cancelled_at_its_hand
         let connected = connect(&Answering::agreeable(), &listener, mode).await;
         let request = ClientRequest::CallToolRequest(Request::new(CallToolRequestParams::new("wait")));
         let call = connected.send_cancellable_request(request, PeerRequestOptions::no_options()).await.expect("a request");
-        let next = async |said: &mut mpsc::UnboundedReceiver<_>| tokio::time::timeout(PATIENCE, said.recv()).await;
-        assert_eq!(next(&mut said).await, Ok(Some("begun")), "{name}");
+        assert_eq!(next(&mut said).await, Some("begun"), "{name}");
         call.cancel(Some("enough".into())).await.expect("it is sent");
-        assert_eq!(next(&mut said).await, Ok(Some("cancelled")), "{name}");
+        assert_eq!(next(&mut said).await, Some("cancelled"), "{name}");
     }
 }
 
@@ -147,13 +151,7 @@ async fn text(peer: &Peer, tool: &str, arguments: Value) -> String {
 
 /// A server of rmcp with a tool that reports and one that ends when it is cancelled.
 #[derive(Clone)]
-struct Working(Arc<Mutex<Vec<&'static str>>>);
-
-impl Working {
-    fn note(&self, event: &'static str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(event);
-    }
-}
+struct Working(mpsc::UnboundedSender<&'static str>);
 
 impl ServerHandler for Working {
     fn get_info(&self) -> ServerConfig {
@@ -166,9 +164,9 @@ impl ServerHandler for Working {
         context: RequestContext<RoleServer>,
     ) -> Result<rmcp::model::CallToolResponse, rmcp::model::ErrorData> {
         if call.name == "wait" {
-            self.note("begun");
+            let _ = self.0.send("begun");
             context.ct.cancelled().await;
-            self.note("cancelled");
+            let _ = self.0.send("cancelled");
         } else {
             let token = context.meta.get_progress_token().expect("a token");
             for step in 1..=5 {
@@ -183,8 +181,8 @@ impl ServerHandler for Working {
 #[tokio::test]
 async fn a_server_of_rmcp_reports_and_is_cancelled_over_http_in_every_era() {
     for era in [Era::Legacy, Era::Modern, Era::Auto] {
-        let working = Working(Arc::default());
-        let events = Arc::clone(&working.0);
+        let (events, mut said) = mpsc::unbounded_channel();
+        let working = Working(events);
         let url = serve_rmcp(move || working.clone()).await;
         let connection = connect_ours((), &url, era);
         let mut call = connection.peer().call_tool("report", Json::empty_object()).expect("a server");
@@ -195,17 +193,9 @@ async fn a_server_of_rmcp_reports_and_is_cancelled_over_http_in_every_era() {
         assert!(matches!(call.await.outcome, Outcome::Result(_)), "{era:?}");
         assert_eq!(updates.last().and_then(|update| update.total), Some(5.0), "{era:?}: {updates:?}");
         let call = connection.peer().call_tool("wait", Json::empty_object()).expect("a server");
-        let has = async |event| {
-            let seen = async {
-                while !events.lock().unwrap().contains(&event) {
-                    tokio::time::sleep(Duration::from_millis(5)).await;
-                }
-            };
-            tokio::time::timeout(PATIENCE, seen).await.is_ok()
-        };
-        assert!(has("begun").await, "{era:?}");
+        assert_eq!(next(&mut said).await, Some("begun"), "{era:?}");
         call.canceller().cancel(None);
-        assert!(has("cancelled").await, "{era:?}");
+        assert_eq!(next(&mut said).await, Some("cancelled"), "{era:?}");
         assert!(matches!(call.await.outcome, Outcome::Cancelled), "{era:?}");
     }
 }

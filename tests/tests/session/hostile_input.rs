@@ -30,10 +30,10 @@ const FROM_SERVERS: &str = "notifications/message notifications/tools/list_chang
                             notifications/resources/list_changed notifications/resources/updated";
 
 /// Values of each type of JSON, with numbers that are no id of ours.
-const VALUES: [&str; 8] = ["null", "true", "1", "-1", "1.5", r#""x""#, "[]", "{}"];
+pub(super) const VALUES: [&str; 8] = ["null", "true", "1", "-1", "1.5", r#""x""#, "[]", "{}"];
 
 /// The values of other types than those whose first bytes are in `right`.
-fn wrong(right: &str) -> impl Iterator<Item = &'static str> {
+pub(super) fn wrong(right: &str) -> impl Iterator<Item = &'static str> {
     VALUES.into_iter().filter(move |value| !right.contains(&value[..1]))
 }
 

@@ -242,7 +242,7 @@ fn a_handler_whose_round_cannot_be_sent_is_dropped_and_not_frozen() {
     assert_eq!(*noted.lock().unwrap(), [false], "its end is the end of the call");
 }
 
-/// What a handler sees of its caller.
+/// The facts about its caller that a handler sees.
 fn seen(context: &Context) -> String {
     let caller: &Caller = context.caller();
     let meta: Value = caller.meta().map(|meta| serde_json::from_str(meta.as_str()).unwrap()).unwrap_or_default();

@@ -19,7 +19,7 @@ impl Dice {
     }
 }
 
-/// What the handlers of all processes have done.
+/// The deeds of the handlers of all processes.
 #[derive(Default)]
 struct Seen {
     /// The key of each effect that has begun, and whether it has ended.

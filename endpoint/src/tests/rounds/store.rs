@@ -76,6 +76,16 @@ fn send(process: &mut Process, id: u64, params: &Value, key: Option<&str>) -> Ve
     process.sent()
 }
 
+/// The service of each process that shares `store`.
+fn sharing(charged: &Arc<AtomicUsize>, store: &Arc<Store>) -> Service {
+    plain(charges(charged)).once_store(Arc::clone(store) as Arc<dyn OnceStore>).seal_keys(keys())
+}
+
+/// The retry of a first request, with the sealed key of its effect.
+fn sealed(service: Service, params: &Value) -> Value {
+    retry(params, &send(&mut Process::new(service), 1, params, None), agree)
+}
+
 /// Lets time pass in small steps.
 fn wait(process: &mut Process, seconds: usize) -> Vec<Value> {
     (0..seconds * 20).flat_map(|_| process.wait(Duration::from_millis(50))).collect()
@@ -124,9 +134,9 @@ fn requests_with_one_key_and_other_arguments_or_another_caller_are_different_cal
 fn of_five_presentations_of_a_state_to_five_processes_one_runs_the_effect() {
     for arguments in [json!({"sealed": true}), json!({"sealed": true, "fails": true})] {
         let (charged, store) = (Arc::default(), Arc::new(Store::default()));
-        let service = || plain(charges(&charged)).once_store(Arc::clone(&store) as Arc<dyn OnceStore>).seal_keys(keys());
+        let service = || sharing(&charged, &store);
         let params = json!({"name": "t", "arguments": arguments});
-        let sealed = retry(&params, &send(&mut Process::new(service()), 1, &params, None), agree);
+        let sealed = sealed(service(), &params);
         let mut processes: Vec<_> = (0..5).map(|_| Process::new(service())).collect();
         for process in &mut processes {
             assert_eq!(send(process, 2, &sealed, None), [Value::Null; 0]);
@@ -148,9 +158,9 @@ fn of_five_presentations_of_a_state_to_five_processes_one_runs_the_effect() {
 #[test]
 fn a_claim_without_an_outcome_is_unknown_after_its_lease_and_the_effect_never_runs_again() {
     let (charged, store) = (Arc::default(), Arc::new(Store::default()));
-    let service = || plain(charges(&charged)).once_store(Arc::clone(&store) as Arc<dyn OnceStore>).seal_keys(keys());
+    let service = || sharing(&charged, &store);
     let params = json!({"name": "t", "arguments": {"sealed": true}});
-    let sealed = retry(&params, &send(&mut Process::new(service()), 1, &params, None), agree);
+    let sealed = sealed(service(), &params);
     let mut first = Process::new(service());
     send(&mut first, 2, &sealed, None);
     std::mem::forget(first);
@@ -195,9 +205,9 @@ fn an_effect_that_stops_because_its_call_was_cancelled_has_no_outcome() {
 #[test]
 fn an_effect_that_is_dropped_is_unknown_at_once() {
     let (charged, store) = (Arc::default(), Arc::new(Store::default()));
-    let service = || plain(charges(&charged)).once_store(Arc::clone(&store) as Arc<dyn OnceStore>).seal_keys(keys());
+    let service = || sharing(&charged, &store);
     let params = json!({"name": "t", "arguments": {"sealed": true}});
-    let sealed = retry(&params, &send(&mut Process::new(service()), 1, &params, None), agree);
+    let sealed = sealed(service(), &params);
     let mut first = Process::new(service());
     send(&mut first, 2, &sealed, None);
     let Process { endpoint, executor } = first;
@@ -213,9 +223,9 @@ fn an_effect_that_is_dropped_is_unknown_at_once() {
 #[test]
 fn without_a_working_store_no_effect_begins_and_an_outcome_that_is_not_recorded_is_unknown_to_others() {
     let (charged, store) = (Arc::default(), Arc::new(Store::default()));
-    let service = || plain(charges(&charged)).once_store(Arc::clone(&store) as Arc<dyn OnceStore>).seal_keys(keys());
+    let service = || sharing(&charged, &store);
     let params = json!({"name": "t", "arguments": {"sealed": true}});
-    let sealed = retry(&params, &send(&mut Process::new(service()), 1, &params, None), agree);
+    let sealed = sealed(service(), &params);
     store.fails_to_claim.store(true, Ordering::Relaxed);
     let mut process = Process::new(service());
     let frames = send(&mut process, 2, &sealed, None);
@@ -240,9 +250,9 @@ fn without_a_working_store_no_effect_begins_and_an_outcome_that_is_not_recorded_
 #[test]
 fn a_call_that_is_cancelled_while_another_claimant_runs_the_effect_ends() {
     let (charged, store) = (Arc::default(), Arc::new(Store::default()));
-    let service = || plain(charges(&charged)).once_store(Arc::clone(&store) as Arc<dyn OnceStore>).seal_keys(keys());
+    let service = || sharing(&charged, &store);
     let params = json!({"name": "t", "arguments": {"sealed": true}});
-    let sealed = retry(&params, &send(&mut Process::new(service()), 1, &params, None), agree);
+    let sealed = sealed(service(), &params);
     let (mut first, mut other) = (Process::new(service()), Process::new(service()));
     send(&mut first, 2, &sealed, None);
     send(&mut other, 3, &sealed, None);

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 pub struct Answering {
     pub capabilities: Value,
     pub action: ElicitationAction,
-    /// What it was asked, in order.
+    /// The input requests to it, in order.
     pub asked: Arc<Mutex<Vec<String>>>,
     /// The values of progress that it was told, in order.
     pub progress: Arc<Mutex<Vec<f64>>>,
