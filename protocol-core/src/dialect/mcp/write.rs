@@ -105,11 +105,7 @@ impl Added<'_> {
             return push_json(out, params.as_bytes());
         }
         Object::write(out, |object| {
-            for_each_key(params.as_bytes(), |key, value| {
-                if key.name() != "_meta" {
-                    object.copy(key, value);
-                }
-            });
+            copy_without_meta(object, params);
             object.object("_meta", |object| {
                 self.copy_others(object, given.unwrap_or(b"{}"));
                 self.write(object);
@@ -171,11 +167,7 @@ impl Mcp {
             Parts::Exact(params) | Parts::Custom { params, .. } => match meta {
                 None => added.merge(params, out),
                 Some(meta) => Object::write(out, |object| {
-                    for_each_key(params.as_bytes(), |key, value| {
-                        if key.name() != "_meta" {
-                            object.copy(key, value);
-                        }
-                    });
+                    copy_without_meta(object, params);
                     added.write_meta(object, Some(meta));
                 }),
             },
@@ -190,13 +182,10 @@ impl Mcp {
     pub(crate) fn request_parts(self, call: &Outgoing) -> (&'static str, Json) {
         let mut out = Vec::with_capacity(call.hint());
         Object::write(&mut out, |object| {
-            match &call.parts {
-                Parts::Exact(params) => for_each_key(params.as_bytes(), |key, value| {
-                    if key.name() != "_meta" || call.meta.is_none() {
-                        object.copy(key, value);
-                    }
-                }),
-                parts => write_parts(object, parts),
+            match (&call.parts, &call.meta) {
+                (Parts::Exact(params), Some(_)) => copy_without_meta(object, params),
+                (Parts::Exact(params), None) => for_each_key(params.as_bytes(), |key, value| object.copy(key, value)),
+                (parts, _) => write_parts(object, parts),
             }
             if let Some(meta) = &call.meta {
                 object.json("_meta", meta);
@@ -572,6 +561,15 @@ pub(super) fn handshake_answer(revision: Revision, local: &LocalEnd<'_>) -> Json
         }
     });
     Json::written(out)
+}
+
+/// Copies the members of parameters other than `_meta`.
+fn copy_without_meta(object: &mut Object<'_>, params: &Json) {
+    for_each_key(params.as_bytes(), |key, value| {
+        if key.name() != "_meta" {
+            object.copy(key, value);
+        }
+    });
 }
 
 pub(super) fn write_identity(object: &mut Object<'_>, revision: Revision, identity: &Identity) {
