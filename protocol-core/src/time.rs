@@ -18,6 +18,9 @@ impl Instant {
     /// The origin of the axis.
     pub const ZERO: Self = Self(0);
 
+    /// The shortest time between two points.
+    pub(crate) const TICK: Duration = Duration::from_micros(1);
+
     /// The point `micros` microseconds after the origin.
     #[must_use]
     pub const fn from_micros(micros: u64) -> Self {

@@ -213,10 +213,8 @@ impl Clocks {
     /// Resumes the clocks, which paused at `since`. The idle clock restarts from zero, and the other clock continues with the time that it
     /// had left. If it had none left, the next `handle_timeout` ends the call (G7).
     fn resume(&mut self, since: Instant, now: Instant) {
-        /// The shortest time that can be left after `now`.
-        const TICK: Duration = Duration::from_micros(1);
         self.activity = now;
-        self.latest = self.latest.map(|latest| now.saturating_add(latest.saturating_duration_since(since).max(TICK)));
+        self.latest = self.latest.map(|latest| now.saturating_add(latest.saturating_duration_since(since).max(Instant::TICK)));
     }
 
     /// `min(last activity + idle, start + max_total)`, and the clock that it belongs to.

@@ -1,8 +1,6 @@
 //! The steps of a caller whose peer serves stateless requests. A call that subscribes to a resource changes the one subscription of the
 //! session. A call that sets the log level adds a member to every later request (MCP 2026-07-28, Subscriptions and Logging).
 
-use core::time::Duration;
-
 use super::Session;
 use super::event::{Event, ExchangeId, Invalid, OutboundId, Outcome};
 use super::lane_queue::Class;
@@ -12,10 +10,7 @@ use super::subscriber::{Change, NoticeFit, Subscription};
 use crate::dialect::{Notice, Op, Outgoing, Stamp, SubscriptionFilter};
 use crate::error::Violation;
 use crate::json::{Json, Text};
-
-/// The shortest time that a peer has to acknowledge a subscription, so that the deadline is later than the `now` of the method that sets it
-/// (G7).
-const SHORTEST_WAIT: Duration = Duration::from_micros(1);
+use crate::time::Instant;
 
 impl Session {
     /// Writes the members of `_meta` that name this end in every request.
@@ -39,7 +34,8 @@ impl Session {
         }
         let exchange = ExchangeId(self.number());
         let requested = Subscription::requested(exchange, self.push_listen(exchange, &lists));
-        let until = self.config.timeouts.acknowledgement.map(|limit| self.now.saturating_add(limit.max(SHORTEST_WAIT)));
+        // A tick at least, so that the deadline is later than `now` (G7).
+        let until = self.config.timeouts.acknowledgement.map(|limit| self.now.saturating_add(limit.max(Instant::TICK)));
         self.subscriber.begin(requested, lists, until, &mut self.timers);
     }
 
