@@ -14,7 +14,7 @@ use std::time::Duration;
 use adapter_io::Exit;
 use endpoint::{Call, CallError, CallOutcome, Client, Peer};
 use protocol_core::{
-    Close, CloseReason, Config, Identity, Invalid, InvokeError, Json, Level, Outcome, Progress, Refused, RpcError, TimeoutKind,
+    Close, CloseReason, Config, Identity, Invalid, InvokeError, Json, Level, Outcome, Progress, RpcError, SendError, TimeoutKind,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -463,8 +463,8 @@ fn outcome(error: CallError) -> Result<Outcome, CallError> {
     match error {
         CallError::Ended(outcome) => Ok(outcome),
         CallError::Rpc(error) => Ok(Outcome::Error(error)),
-        CallError::NotSent(InvokeError { why: Refused::Closing, .. }) => Ok(Outcome::Lost),
-        CallError::NotSent(InvokeError { why: Refused::Unsupported, .. }) => Ok(Outcome::Invalid(Invalid::Unsupported)),
+        CallError::NotSent(InvokeError { why: SendError::Closing, .. }) => Ok(Outcome::Lost),
+        CallError::NotSent(InvokeError { why: SendError::Unsupported, .. }) => Ok(Outcome::Invalid(Invalid::Unsupported)),
         error => Err(error),
     }
 }

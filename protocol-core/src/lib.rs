@@ -94,7 +94,7 @@ pub use partial::PartialResult;
 pub use session::{
     AlarmId, AskError, CancelReason, CheckpointError, Close, CloseReason, Event, ExchangeId, Full, Gone, InboundId, InputFailed,
     InputKey, InputMode, Invalid, Invoke, InvokeError, Lane, Logged, NotLive, OutboundId, Outcome, PendingInput, ProgressError,
-    Received, Refused, ReplyKind, Reported, Route, RouteKind, ServeOptions, Session, Stats, TimeoutKind, TooManyAlarms, Transmit,
+    Received, ReplyKind, Reported, Route, RouteKind, SendError, ServeOptions, Session, Stats, TimeoutKind, TooManyAlarms, Transmit,
     TransportEnd,
 };
 pub use shared::Arc;

@@ -13,8 +13,8 @@ use protocol_core::tesseron::Welcome;
 use protocol_core::{
     AlarmId, Answer, Ask, AskError, CallTimeouts, Capabilities, CheckpointError, Close, Config, Event, ExchangeId, FrameSink, Full,
     Gone, Identity, InboundId, InputKey, InputMode, InputRound, Instant, Invoke, InvokeError, Json, Lane, LogRecord, Logged,
-    NotLive, Notice, Op, OutboundId, PeerInfo, PendingInput, Progress, ProgressError, Protocol, Received, Refused, Reply, Reported,
-    RpcError, ServeOptions, Session, Stats, SubscriptionFilter, TooManyAlarms, Transmit, TransportEnd, Violation,
+    NotLive, Notice, Op, OutboundId, PeerInfo, PendingInput, Progress, ProgressError, Protocol, Received, Reply, Reported,
+    RpcError, SendError, ServeOptions, Session, Stats, SubscriptionFilter, TooManyAlarms, Transmit, TransportEnd, Violation,
 };
 
 use crate::coverage::Coverage;
@@ -300,9 +300,9 @@ impl<S: Subject> Watched<S> {
     /// # Errors
     /// As there.
     #[track_caller]
-    pub fn resume_input(&mut self, pending: &PendingInput, now: Instant) -> Result<OutboundId, Refused> {
+    pub fn resume_input(&mut self, pending: &PendingInput, now: Instant) -> Result<OutboundId, SendError> {
         self.model = None;
-        let said = |made: &Result<OutboundId, Refused>| made.as_ref().map(number).map_err(|why| format!("{why:?}"));
+        let said = |made: &Result<OutboundId, SendError>| made.as_ref().map(number).map_err(|why| format!("{why:?}"));
         let run = |subject: &mut S| subject.session_mut().resume_input(pending, now);
         let resumed = self.verb(now, "resume_input", run, said, |_| unreachable!("nothing is predicted"));
         if let Ok(id) = &resumed {
@@ -500,7 +500,7 @@ impl<S: Subject> Watched<S> {
     /// # Errors
     /// As there.
     #[track_caller]
-    pub fn notify(&mut self, notice: Notice, now: Instant) -> Result<(), Refused> {
+    pub fn notify(&mut self, notice: Notice, now: Instant) -> Result<(), SendError> {
         let copy = notice.clone();
         let run = |subject: &mut S| subject.session_mut().notify(notice, now);
         let done = self.verb(now, "notify", run, answered, |model| match &copy {
@@ -567,7 +567,7 @@ impl<S: Subject> Watched<S> {
     /// # Errors
     /// As there.
     #[track_caller]
-    pub fn claim(&mut self, agent: Identity, capabilities: Capabilities, at_millis: u64, now: Instant) -> Result<(), Refused> {
+    pub fn claim(&mut self, agent: Identity, capabilities: Capabilities, at_millis: u64, now: Instant) -> Result<(), SendError> {
         let run = |subject: &mut S| subject.session_mut().claim(agent, capabilities, at_millis, now);
         let done = self.verb(now, "claim", run, answered, |model| model.claim(now.as_micros()));
         self.after();

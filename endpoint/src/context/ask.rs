@@ -12,7 +12,7 @@ use crate::peer::Peer;
 use crate::schema::{Shape, flat};
 use protocol_core::dialect::{Answer, Ask, Consent, Elicit, Elicited, Notice, OpenUrl, Sample, Sampled};
 use protocol_core::json::{Json, Text};
-use protocol_core::session::Refused;
+use protocol_core::session::SendError;
 
 impl Context {
     /// Asks the caller's model for a message (MCP `sampling/createMessage`).
@@ -150,10 +150,10 @@ impl Context {
     /// the end of the call.
     ///
     /// # Errors
-    /// [`Refused`]: nothing was sent. [`Refused::Unsupported`] if the protocol has no such notification.
-    pub fn complete_url(&self, id: impl Into<Text>) -> Result<(), Refused> {
+    /// [`SendError`]: nothing was sent. [`SendError::Unsupported`] if the protocol has no such notification.
+    pub fn complete_url(&self, id: impl Into<Text>) -> Result<(), SendError> {
         if self.served().is_stateless() {
-            return Err(Refused::Unsupported);
+            return Err(SendError::Unsupported);
         }
         Peer::new(Arc::clone(&self.served().shared)).notify(Notice::ElicitationComplete { id: id.into() })
     }

@@ -26,7 +26,7 @@ use protocol_core::dialect::{
 use protocol_core::error::RpcError;
 use protocol_core::json::write::write_value;
 use protocol_core::json::{Json, JsonError, Text};
-use protocol_core::session::{Close, CloseReason, Invoke, InvokeError, Logged, OutboundId, PendingInput, Refused, Stats};
+use protocol_core::session::{Close, CloseReason, Invoke, InvokeError, Logged, OutboundId, PendingInput, SendError, Stats};
 use protocol_core::time::Instant;
 
 /// A handle on the peer of an endpoint: calls it, notifies it, and closes the session. Cloneable; dropping it has no effect.
@@ -65,8 +65,8 @@ impl Peer {
     /// limits are those of [`Timeouts::call`](protocol_core::Timeouts::call), and begin now.
     ///
     /// # Errors
-    /// [`Refused`]; nothing was sent. See [`Session::resume_input`](protocol_core::Session::resume_input).
-    pub fn resume_input(&self, pending: &PendingInput) -> Result<Call, Refused> {
+    /// [`SendError`]; nothing was sent. See [`Session::resume_input`](protocol_core::Session::resume_input).
+    pub fn resume_input(&self, pending: &PendingInput) -> Result<Call, SendError> {
         let call = pending.call();
         let (span, depth) = call.map(|call| (Span::call(&call), call.depth)).unwrap_or_default();
         self.begin(span, |state, now, after| {
@@ -96,7 +96,7 @@ impl Peer {
     /// Starts the call of a tool. `arguments` is an object.
     ///
     /// # Errors
-    /// As for [`Peer::call`]; [`Refused::Params`] if `arguments` is not an object.
+    /// As for [`Peer::call`]; [`SendError::Params`] if `arguments` is not an object.
     pub fn call_tool(&self, name: &str, arguments: Json) -> Result<Call, InvokeError> {
         self.call(Invoke::call_tool(name, arguments))
     }
@@ -193,8 +193,8 @@ impl Peer {
     /// Sends a notification that belongs to no call.
     ///
     /// # Errors
-    /// [`Refused`]: nothing was sent.
-    pub fn notify(&self, notice: Notice) -> Result<(), Refused> {
+    /// [`SendError`]: nothing was sent.
+    pub fn notify(&self, notice: Notice) -> Result<(), SendError> {
         self.shared.verb(|state, now, after| {
             let sent = state.session.notify(notice, now);
             if sent.is_ok() {
@@ -238,7 +238,7 @@ impl Peer {
     ///
     /// # Errors
     /// As for [`Session::claim`](protocol_core::Session::claim).
-    pub fn claim(&self, agent: Identity, capabilities: Capabilities, at_millis: u64) -> Result<(), Refused> {
+    pub fn claim(&self, agent: Identity, capabilities: Capabilities, at_millis: u64) -> Result<(), SendError> {
         self.shared.verb(|state, now, after| {
             let claimed = state.session.claim(agent, capabilities, at_millis, now);
             if claimed.is_ok() {

@@ -4,7 +4,7 @@
 //! once, and a notice for which the queue has no room is sent later.
 
 use protocol_core::dialect::Notice;
-use protocol_core::session::{Refused, Session};
+use protocol_core::session::{SendError, Session};
 use protocol_core::time::Instant;
 
 /// A list of a service.
@@ -51,9 +51,9 @@ impl ListChanges {
                 session.publish(notice, now);
             }
             match session.notify(notice.clone(), now) {
-                Err(Refused::Full) => waits_for_room = true,
+                Err(SendError::Full) => waits_for_room = true,
                 // It is sent once the handshake is complete.
-                Err(Refused::NotReady) => {}
+                Err(SendError::NotReady) => {}
                 Ok(()) | Err(_) => change.pending = None,
             }
         }

@@ -10,7 +10,7 @@ use protocol_core::config::Config;
 use protocol_core::dialect::{Answer, Ask, Capabilities, Consent, Identity, Notice, OpenUrl, mcp};
 use protocol_core::error::RpcError;
 use protocol_core::json::Json;
-use protocol_core::session::Refused;
+use protocol_core::session::SendError;
 use protocol_core::time::Instant;
 
 const URL: &str = "https://example.com/in";
@@ -176,7 +176,7 @@ fn a_client_is_notified_that_an_elicitation_is_complete_even_after_the_call() {
     while executor.run_until_stalled() {}
     let seen = seen.0.lock().unwrap();
     assert_eq!((seen.0.len(), &seen.1[..]), (1, &["e-0".to_owned(), "e-1".to_owned()][..]));
-    assert_eq!(peer.notify(Notice::ElicitationComplete { id: "e-1".into() }), Err(Refused::WrongEnd));
+    assert_eq!(peer.notify(Notice::ElicitationComplete { id: "e-1".into() }), Err(SendError::WrongEnd));
 }
 
 #[test]

@@ -16,7 +16,7 @@ use protocol_core::config::{CallTimeouts, Config, RateWindow};
 use protocol_core::dialect::{Identity, Level, LogRecord, Notice, Op};
 use protocol_core::error::RpcError;
 use protocol_core::json::Json;
-use protocol_core::session::{Close, CloseReason, Invoke, Outcome, Refused, TimeoutKind};
+use protocol_core::session::{Close, CloseReason, Invoke, Outcome, SendError, TimeoutKind};
 
 /// A client and a server that are connected.
 pub(super) struct Pair {
@@ -292,7 +292,7 @@ fn calls_above_the_limit_are_refused_and_returned_to_the_caller() {
     let pair = pair([stuck]);
     let calls: Vec<Call> = (0..1024).map(|_| pair.call("stuck")).collect();
     let refused = pair.client.call_tool("stuck", Json::empty_object()).unwrap_err();
-    assert_eq!((refused.why, refused.call.op()), (Refused::Full, Op::CallTool));
+    assert_eq!((refused.why, refused.call.op()), (SendError::Full, Op::CallTool));
     pair.executor.run_until_stalled();
     drop(calls);
     pair.executor.run_until_stalled();
@@ -310,10 +310,10 @@ fn calls_above_the_limit_are_refused_and_returned_to_the_caller() {
 fn arguments_that_are_not_an_object_are_refused() {
     let pair = pair([echo()]);
     let refused = pair.client.call_tool("echo", Json::parse("[1]").unwrap()).unwrap_err();
-    assert_eq!(refused.why, Refused::Params);
+    assert_eq!(refused.why, SendError::Params);
     let refused = pair.client.call_tool_with("echo", &[1]).unwrap_err();
     assert!(
-        matches!(&refused, CallError::NotSent(error) if error.why == Refused::Params && error.call.given().unwrap().as_str() == "[1]")
+        matches!(&refused, CallError::NotSent(error) if error.why == SendError::Params && error.call.given().unwrap().as_str() == "[1]")
     );
 }
 
@@ -381,7 +381,7 @@ fn a_peer_lists_the_items_of_all_pages() {
         (0..25).map(|n| format!("t{n:02}")).collect::<Vec<_>>()
     );
     let missing = pair.wait(pair.client.list_prompts()).unwrap_err();
-    assert!(matches!(missing, CallError::NotSent(ref refused) if refused.why == Refused::Unsupported), "{missing}");
+    assert!(matches!(missing, CallError::NotSent(ref refused) if refused.why == SendError::Unsupported), "{missing}");
     assert!(pair.wait(pair.client.ping()).is_ok());
     assert!(pair.wait(pair.server.ping()).is_ok());
     assert!(pair.wait(pair.client.set_log_level(Level::Error)).is_ok());
@@ -424,7 +424,7 @@ fn close_ends_both_ends() {
     assert_eq!(pair.wait(pair.client.closed()), CloseReason::Local);
     assert_eq!(pair.wait(pair.server.closed()), CloseReason::Eof);
     assert_eq!(pair.wait(pair.client.ready()), Err(CloseReason::Local));
-    assert_eq!(pair.client.call_tool("echo", Json::empty_object()).unwrap_err().why, Refused::Closing);
+    assert_eq!(pair.client.call_tool("echo", Json::empty_object()).unwrap_err().why, SendError::Closing);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::{
 use protocol_core::dialect::Op;
 use protocol_core::error::RpcError;
 use protocol_core::json::Json;
-use protocol_core::session::Refused;
+use protocol_core::session::SendError;
 
 fn tool(name: &str) -> Tool {
     Tool::new(name, async |_: Context, (): ()| Ok(()))
@@ -286,7 +286,7 @@ fn a_service_does_not_declare_a_list_without_items() {
     for op in [Op::ListPrompts, Op::ListResources, Op::ListResourceTemplates, Op::Complete, Op::ListTools] {
         // The call waits for the handshake and is then refused. The requests that are sent are answered with an error by the server's session.
         let run = Harness::new(service()).request(op, Json::empty_object());
-        let refused = run.refused.as_ref().is_some_and(|refused| refused.why == Refused::Unsupported);
+        let refused = run.refused.as_ref().is_some_and(|refused| refused.why == SendError::Unsupported);
         let invalid =
             matches!(run.outcome(), Some(protocol_core::session::Outcome::Invalid(protocol_core::session::Invalid::Unsupported)));
         assert!(refused || invalid, "{op:?}: {run:?}");

@@ -236,7 +236,7 @@ fn a_caller_keeps_a_call_that_waits_for_its_user_and_another_process_goes_on_wit
     let peer = legacy.peer();
     connect(&executor, server, legacy);
     executor.run_for(Duration::from_secs(1));
-    assert_eq!(peer.resume_input(&serde_json::from_str(&kept).unwrap()).err(), Some(protocol_core::Refused::Unsupported));
+    assert_eq!(peer.resume_input(&serde_json::from_str(&kept).unwrap()).err(), Some(protocol_core::SendError::Unsupported));
 }
 
 /// Polls both futures until both are ready.

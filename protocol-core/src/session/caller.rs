@@ -8,7 +8,7 @@ use super::input::InboundInput;
 use super::lane_queue::Class;
 use super::outbound_call::{Clocks, OutboundCall, Withdrawal};
 use super::route::Lane;
-use super::verbs::{Invoke, InvokeError, NotLive, Refused};
+use super::verbs::{Invoke, InvokeError, NotLive, SendError};
 use crate::dialect::{Answer, Capabilities, Confirmation, Rules, Stamp, Unfit};
 use crate::json::Json;
 use crate::time::Instant;
@@ -72,39 +72,39 @@ impl Session {
     // ---- Calls ----
 
     /// Checks that a call may be made, and returns its sampling depth.
-    pub(super) fn admit(&self, call: &Invoke) -> Result<u8, Refused> {
+    pub(super) fn admit(&self, call: &Invoke) -> Result<u8, SendError> {
         if !self.ending.is_open() {
-            return Err(Refused::Closing);
+            return Err(SendError::Closing);
         }
         let outgoing = call.outgoing();
         if !self.rules.dialect.is_proper(outgoing) || (self.rules.stateless && !outgoing.is_understood()) {
-            return Err(Refused::Params);
+            return Err(SendError::Params);
         }
         let depth = match call.parent {
             None => call.depth,
-            Some(key) => self.inbound_inputs.get(&key).map(|input| input.depth().max(call.depth)).ok_or(Refused::NoParent)?,
+            Some(key) => self.inbound_inputs.get(&key).map(|input| input.depth().max(call.depth)).ok_or(SendError::NoParent)?,
         };
         if self.rules.confirmation == Confirmation::Owner && !self.handshake.asks() {
             let wrong_end = self.rules.dialect.check_call(outgoing, &Capabilities::default()) == Err(Unfit::WrongEnd);
-            return Err(if wrong_end { Refused::WrongEnd } else { Refused::NotReady });
+            return Err(if wrong_end { SendError::WrongEnd } else { SendError::NotReady });
         }
         // A ping is a request, too, and a server sends no requests to a peer without a handshake.
         if self.handshake.is_forgone() && call.op().is_ping() {
-            return Err(Refused::NotReady);
+            return Err(SendError::NotReady);
         }
         if let Some(peer) = &self.peer {
-            self.rules.dialect.check_call(outgoing, &peer.capabilities).map_err(Refused::from)?;
+            self.rules.dialect.check_call(outgoing, &peer.capabilities).map_err(SendError::from)?;
         } else if self.rules.dialect.check_call(outgoing, &Capabilities::default()) == Err(Unfit::WrongEnd) {
-            return Err(Refused::WrongEnd);
+            return Err(SendError::WrongEnd);
         }
         let size = self.rules.dialect.call_size(outgoing).saturating_add(Stamp::size_with(&self.stamp));
         if size > self.config.limits.frame_bytes || !self.may_subscribe(outgoing) {
-            return Err(Refused::TooLarge);
+            return Err(SendError::TooLarge);
         }
         let in_flight = self.outbound_calls.len().saturating_add(self.events.settled());
         let waiting = self.outbox.bytes_of(Lane::CHANNEL).saturating_add(self.held_bytes);
         if in_flight >= self.config.limits.in_flight || waiting >= self.config.limits.output_bytes {
-            return Err(Refused::Full);
+            return Err(SendError::Full);
         }
         Ok(depth)
     }
@@ -281,7 +281,7 @@ impl Session {
     }
 }
 
-impl From<Unfit> for Refused {
+impl From<Unfit> for SendError {
     fn from(unfit: Unfit) -> Self {
         match unfit {
             Unfit::Unsupported => Self::Unsupported,

@@ -195,7 +195,7 @@ pub enum Invalid {
     /// The response is neither a result object nor a valid error.
     Response,
     /// The call was held for the handshake and then not sent: the peer did not declare the capability that the call needs, or the call is
-    /// too large in the revision that the handshake chose ([`Refused::TooLarge`](crate::Refused::TooLarge)). Or the call was sent, and the
+    /// too large in the revision that the handshake chose ([`SendError::TooLarge`](crate::SendError::TooLarge)). Or the call was sent, and the
     /// peer did not agree to a subscription to the resource.
     Unsupported,
     /// The peer asked for input in more rounds than [`crate::Limits::input_rounds`] (MCP 2026-07-28).

@@ -3,7 +3,7 @@
 use super::Session;
 use super::lane_queue::Class;
 use super::route::{Lane, ReplyKind};
-use super::verbs::{NotLive, Refused};
+use super::verbs::{NotLive, SendError};
 use crate::dialect::tesseron::{ClaimState, Welcome};
 use crate::dialect::{Capabilities, Confirmation, Identity};
 use crate::error::RpcError;
@@ -44,21 +44,21 @@ impl Session {
     /// "Handshake", section "Claim"). Has no effect on a session that is already claimed.
     ///
     /// # Errors
-    /// [`Refused::WrongEnd`] if this end is not a gateway, [`Refused::NotReady`] before an app was accepted, [`Refused::Closing`] if the
+    /// [`SendError::WrongEnd`] if this end is not a gateway, [`SendError::NotReady`] before an app was accepted, [`SendError::Closing`] if the
     /// session is closing or closed.
-    pub fn claim(&mut self, agent: Identity, capabilities: Capabilities, at_millis: u64, now: Instant) -> Result<(), Refused> {
+    pub fn claim(&mut self, agent: Identity, capabilities: Capabilities, at_millis: u64, now: Instant) -> Result<(), SendError> {
         self.advance(now);
         if self.rules.opens || self.rules.confirmation != Confirmation::Owner {
-            return Err(Refused::WrongEnd);
+            return Err(SendError::WrongEnd);
         }
         if !self.ending.is_open() {
-            return Err(Refused::Closing);
+            return Err(SendError::Closing);
         }
         if self.handshake.asks() {
             return Ok(());
         }
         if !self.handshake.serves() {
-            return Err(Refused::NotReady);
+            return Err(SendError::NotReady);
         }
         // If other sessions share the configuration, this session gets a copy, and only the copy is changed.
         let config = Arc::make_mut(&mut self.config);

@@ -83,7 +83,7 @@ pub use stats::Stats;
 use subscriber::Subscriber;
 use timers::Timers;
 pub use verbs::{
-    AskError, CheckpointError, Close, Full, InputMode, Invoke, InvokeError, Logged, NotLive, ProgressError, Refused, Reported,
+    AskError, CheckpointError, Close, Full, InputMode, Invoke, InvokeError, Logged, NotLive, ProgressError, Reported, SendError,
     ServeOptions, TooManyAlarms, TransportEnd,
 };
 

@@ -5,7 +5,7 @@ use super::event::InboundId;
 use super::inbound_call::InboundCall;
 use super::lane_queue::Class;
 use super::route::Lane;
-use super::verbs::{Logged, NotLive, Refused};
+use super::verbs::{Logged, NotLive, SendError};
 use crate::dialect::{LogRecord, Notice};
 use crate::time::Instant;
 
@@ -54,11 +54,11 @@ impl Session {
     /// Sends a notification that belongs to no call.
     ///
     /// # Errors
-    /// [`Refused`]; nothing was sent.
-    pub fn notify(&mut self, notice: Notice, now: Instant) -> Result<(), Refused> {
+    /// [`SendError`]; nothing was sent.
+    pub fn notify(&mut self, notice: Notice, now: Instant) -> Result<(), SendError> {
         self.advance(now);
         if !self.ending.is_open() {
-            return Err(Refused::Closing);
+            return Err(SendError::Closing);
         }
         let is_valid = match &notice {
             Notice::Custom { params: Some(params), .. } => params.is_object(),
@@ -66,19 +66,19 @@ impl Session {
             _ => true,
         };
         if !is_valid {
-            return Err(Refused::Params);
+            return Err(SendError::Params);
         }
-        self.rules.dialect.check_notice(&notice, &self.config.capabilities).map_err(Refused::from)?;
+        self.rules.dialect.check_notice(&notice, &self.config.capabilities).map_err(SendError::from)?;
         if !self.handshake.serves() {
-            return Err(Refused::NotReady);
+            return Err(SendError::NotReady);
         }
         if self.outbox.is_congested(Lane::CHANNEL) {
-            return Err(Refused::Full);
+            return Err(SendError::Full);
         }
         let frame = self.rules.dialect.write_notice(self.outbox.frames(), &notice);
         if frame.len() > self.config.limits.frame_bytes {
             self.outbox.frames().discard(frame);
-            return Err(Refused::TooLarge);
+            return Err(SendError::TooLarge);
         }
         self.outbox.push(Lane::CHANNEL, Class::Notice, frame);
         self.tidy();

@@ -10,7 +10,7 @@ use super::lane_queue::Class;
 use super::outbound_call::{Clocks, OutboundCall, RoundOfPeer};
 use super::pending::PendingInput;
 use super::route::Lane;
-use super::verbs::Refused;
+use super::verbs::SendError;
 use super::{Event, ExchangeId, InputKey, Invalid, OutboundId, Outcome, Session};
 use crate::dialect::{Answer, InputRound, Stamp};
 use crate::error::Violation;
@@ -34,31 +34,31 @@ impl Session {
     /// A call can be continued several times, but the server may refuse a state that it has seen before.
     ///
     /// # Errors
-    /// [`Refused`]; nothing has changed. [`Refused::NotReady`] before the peer is known. [`Refused::Unsupported`] if the peer is asked with a
-    /// handshake, or the capability for an input request is not declared. [`Refused::Params`] if `pending` was changed and cannot be read, if its
+    /// [`SendError`]; nothing has changed. [`SendError::NotReady`] before the peer is known. [`SendError::Unsupported`] if the peer is asked with a
+    /// handshake, or the capability for an input request is not declared. [`SendError::Params`] if `pending` was changed and cannot be read, if its
     /// rounds are more than the limit, or if sampling would be nested too deep.
-    pub fn resume_input(&mut self, pending: &PendingInput, now: Instant) -> Result<OutboundId, Refused> {
+    pub fn resume_input(&mut self, pending: &PendingInput, now: Instant) -> Result<OutboundId, SendError> {
         self.advance(now);
-        let call = pending.call().ok_or(Refused::Params)?;
+        let call = pending.call().ok_or(SendError::Params)?;
         let depth = self.admit(&call)?;
         if !self.handshake.asks() {
-            return Err(Refused::NotReady);
+            return Err(SendError::NotReady);
         }
         let (rules, outgoing) = (self.rules, call.outgoing());
         if !rules.dialect.has_rounds(outgoing.op) {
-            return Err(Refused::Unsupported);
+            return Err(SendError::Unsupported);
         }
         let round = rules.dialect.read_round(pending.round(), &self.config.capabilities);
         let mut round = round.map_err(|violation| match violation {
-            Violation::UndeclaredInput => Refused::Unsupported,
-            _ => Refused::Params,
+            Violation::UndeclaredInput => SendError::Unsupported,
+            _ => SendError::Params,
         })?;
         let rounds = pending.rounds();
         if rounds == 0 || rounds > self.config.limits.input_rounds || self.is_too_deep(&round, depth) {
-            return Err(Refused::Params);
+            return Err(SendError::Params);
         }
         if self.is_too_large(&round) {
-            return Err(Refused::Full);
+            return Err(SendError::Full);
         }
         let id = OutboundId(self.number());
         let clocks = Clocks::start(self.config.timeouts.call, self.now);

@@ -107,7 +107,7 @@ impl Invoke {
         Self::of(Op::SetLogLevel, Parts::Level(level))
     }
 
-    /// Sends a ping. The session of a server refuses the call with [`Refused::NotReady`] if its peer has made no handshake, but sends
+    /// Sends a ping. The session of a server refuses the call with [`SendError::NotReady`] if its peer has made no handshake, but sends
     /// stateless requests (MCP 2026-07-28).
     #[must_use]
     pub fn ping() -> Self {
@@ -215,7 +215,7 @@ impl Invoke {
 #[error("{why}")]
 pub struct InvokeError {
     /// The reason.
-    pub why: Refused,
+    pub why: SendError,
     /// The call as it was passed.
     pub call: Box<Invoke>,
 }
@@ -223,7 +223,7 @@ pub struct InvokeError {
 /// The reason why the session did not send a call or a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Refused {
+pub enum SendError {
     /// The session is closing or closed.
     #[error("the session is closing")]
     Closing,

@@ -12,7 +12,7 @@ use protocol_core::dialect::tesseron::{ClaimState, ResumeCredentials};
 use protocol_core::dialect::{Answer, Ask, LogRecord, Notice, PeerInfo, Progress};
 use protocol_core::error::RpcError;
 use protocol_core::json::{Json, Text};
-use protocol_core::session::{Close, CloseReason, Event, InboundId, InputKey, OutboundId, Outcome, Refused};
+use protocol_core::session::{Close, CloseReason, Event, InboundId, InputKey, OutboundId, Outcome, SendError};
 
 impl Bridge {
     pub(super) fn on_app(&mut self, channel: ChannelId, event: Event) {
@@ -218,7 +218,7 @@ impl Bridge {
         purpose: Purpose,
     ) -> Result<OutboundId, RpcError> {
         let now = self.now;
-        let Some(app) = self.apps.get_mut(&channel) else { return Err(translate::not_started(Refused::Closing)) };
+        let Some(app) = self.apps.get_mut(&channel) else { return Err(translate::not_started(SendError::Closing)) };
         let invocation = purpose.invocation();
         let id = app.start_call(call, purpose, now).map_err(translate::not_started)?;
         if let Some(invocation) = invocation {

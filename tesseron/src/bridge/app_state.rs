@@ -19,7 +19,7 @@ use protocol_core::dialect::Answer;
 use protocol_core::dialect::tesseron::Welcome;
 use protocol_core::error::RpcError;
 use protocol_core::json::{Json, Text};
-use protocol_core::session::{Close, Event, InboundId, InputKey, Invoke, OutboundId, Refused, Session};
+use protocol_core::session::{Close, Event, InboundId, InputKey, Invoke, OutboundId, SendError, Session};
 use protocol_core::time::Instant;
 
 /// One app, from the connection to the end of its session.
@@ -115,7 +115,7 @@ impl App {
     // ---- Calls ----
 
     /// Makes a call.
-    pub(super) fn start_call(&mut self, call: Invoke, purpose: Purpose, now: Instant) -> Result<OutboundId, Refused> {
+    pub(super) fn start_call(&mut self, call: Invoke, purpose: Purpose, now: Instant) -> Result<OutboundId, SendError> {
         let id = self.session.invoke(call, now).map_err(|refused| refused.why)?;
         self.renewing = self.renewing.saturating_add(usize::from(purpose.is_renewal()));
         self.calls.insert(id, purpose);

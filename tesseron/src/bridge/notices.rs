@@ -4,7 +4,7 @@ use alloc::collections::BTreeSet;
 
 use protocol_core::dialect::Notice;
 use protocol_core::json::Text;
-use protocol_core::session::{Refused, Session};
+use protocol_core::session::{SendError, Session};
 use protocol_core::time::Instant;
 
 /// The waiting notifications, each at most once.
@@ -44,14 +44,14 @@ impl Notices {
     /// Sends as many notifications as there is room for. All others stay queued.
     pub(super) fn send(&mut self, agent: &mut Session, now: Instant) {
         if self.tools {
-            self.tools = agent.notify(Notice::ToolsChanged, now) == Err(Refused::Full);
+            self.tools = agent.notify(Notice::ToolsChanged, now) == Err(SendError::Full);
         }
         if self.resources {
-            self.resources = agent.notify(Notice::ResourcesChanged, now) == Err(Refused::Full);
+            self.resources = agent.notify(Notice::ResourcesChanged, now) == Err(SendError::Full);
         }
         while let Some(uri) = self.updated.pop_first() {
             let sent = agent.notify(Notice::ResourceUpdated { uri: uri.clone() }, now);
-            if sent == Err(Refused::Full) {
+            if sent == Err(SendError::Full) {
                 self.updated.insert(uri);
                 break;
             }

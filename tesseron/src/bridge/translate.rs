@@ -10,7 +10,7 @@ use protocol_core::error::RpcError;
 use protocol_core::json::read::{Kind, for_each_member, member, string};
 use protocol_core::json::write::{Object, pretty, push_json, write_integer};
 use protocol_core::json::{Json, Text};
-use protocol_core::session::{AskError, InboundId, InputFailed, Outcome, Refused};
+use protocol_core::session::{AskError, InboundId, InputFailed, Outcome, SendError};
 
 /// The purpose of a call to an app.
 #[derive(Clone, Debug)]
@@ -118,12 +118,12 @@ fn value(outcome: Outcome, name: &str) -> Result<Json, RpcError> {
 }
 
 /// The error for a call that an app's session refused.
-pub(super) fn not_started(refused: Refused) -> RpcError {
+pub(super) fn not_started(refused: SendError) -> RpcError {
     let code = match refused {
-        Refused::Full => RpcError::BUSY,
-        Refused::Closing => code::TRANSPORT_CLOSED,
-        Refused::NotReady => code::UNAUTHORIZED,
-        Refused::Unsupported => RpcError::METHOD_NOT_FOUND,
+        SendError::Full => RpcError::BUSY,
+        SendError::Closing => code::TRANSPORT_CLOSED,
+        SendError::NotReady => code::UNAUTHORIZED,
+        SendError::Unsupported => RpcError::METHOD_NOT_FOUND,
         _ => RpcError::INTERNAL,
     };
     RpcError::new(code, alloc::format!("the app cannot be asked: {refused}"))

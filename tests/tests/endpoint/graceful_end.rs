@@ -7,7 +7,7 @@ use endpoint::testing::{Executor, pipe};
 use endpoint::{Call, CallOutcome, Context, Endpoint, Peer, Service, Tool};
 use protocol_core::drive::Driver;
 use protocol_core::{
-    CallTimeouts, CancelReason, Close, CloseReason, Config, Identity, Instant, Invoke, Json, Outcome, Refused, RpcError,
+    CallTimeouts, CancelReason, Close, CloseReason, Config, Identity, Instant, Invoke, Json, Outcome, RpcError, SendError,
 };
 use testkit::scripted::{cancelled, initialize, notification, request};
 
@@ -147,7 +147,7 @@ fn a_closing_client_lets_its_calls_finish_and_makes_no_new_ones() {
     ends.executor.run_until_stalled();
     ends.caller.close(Close::Graceful { grace: ms(2000) });
     let refused = ends.caller.call(Invoke::list_tools(None)).unwrap_err();
-    assert_eq!(refused.why, Refused::Closing);
+    assert_eq!(refused.why, SendError::Closing);
     assert!(is_result(&ends.wait(short)));
     assert_eq!(ends.wait(long).outcome, Outcome::Cancelled);
     assert_eq!(ends.executor.now(), at(2000));
@@ -197,7 +197,7 @@ fn each_of_many_calls_around_the_close_ends_once_as_done_refused_or_lost() {
     }
     assert!(late.into_iter().all(|call| is_busy(&ends.wait(call))));
     assert_eq!((results, ends.cancel_reasons.lock().unwrap().len()), (75, 125));
-    assert_eq!(caller.call_tool("nap", Json::empty_object()).unwrap_err().why, Refused::Closing);
+    assert_eq!(caller.call_tool("nap", Json::empty_object()).unwrap_err().why, SendError::Closing);
     assert_eq!((caller.stats().outbound_calls, caller.stats().exchanges_out), (0, 0));
     assert_eq!(executor.block_on(caller.closed()), Some(CloseReason::Eof));
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use protocol_core::mcp::Era;
 use protocol_core::{
     Answer, Ask, CallTimeouts, Close, Elicit, Elicited, Event, ExchangeId, Gone, InboundId, InputKey, InputRound, Instant, Invoke,
-    Lane, OutboundId, Outcome, Progress, Refused, Reply, Session, TransportEnd,
+    Lane, OutboundId, Outcome, Progress, Reply, SendError, Session, TransportEnd,
 };
 use serde_json::Value;
 use testkit::broken::{Broken, Fault};
@@ -348,7 +348,7 @@ impl Explored for Rounds {
                 match resumed {
                     Ok(id) => self.call = id,
                     Err(why) => {
-                        assert_eq!(why, Refused::Closing);
+                        assert_eq!(why, SendError::Closing);
                         (self.outcome, self.is_between) = (Some(Outcome::Cancelled), false);
                     }
                 }

@@ -55,7 +55,7 @@ mod protocol_core {
             Elicit, Elicited, Event, ExchangeId, Full, Gone, Identity, InboundId, InputFailed, InputKey, InputMode, InputRound, Retry, json::read::Walk<'static>, Instant,
             Invalid, Invoke, InvokeError, Json, JsonError, Lane, Level, Limits, LogRecord, Logged, NoDefault, NotFound, NotLive,
             Notice, Op, OpenUrl, OutboundId, Outcome, PendingInput, Page, PartialResult, SessionCredentials, PeerInfo, Progress, ProgressError,
-            ProgressPolicy, PromptArgument, PromptInfo, Protocol, RateWindow, Received, Refused, Reply, ReplyKind,
+            ProgressPolicy, PromptArgument, PromptInfo, Protocol, RateWindow, Received, SendError, Reply, ReplyKind,
             Reported, Request, ResourceInfo, ResourceTemplateInfo, Route, RouteKind, RpcError, Sample, Sampled,
             ServeOptions, Session, Stats, Text, Timeouts, TooManyAlarms, ToolInfo, ToolOutput, ToolResult, Transmit,
             TransportEnd, Violation, CancelReason, WireId, dialect::CallTool, dialect::Complete, dialect::Custom,

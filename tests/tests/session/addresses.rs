@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use protocol_core::{
-    Answer, Ask, AskError, Consent, Event, InputFailed, NotLive, Notice, OpenUrl, Outcome, Refused, Reply, RpcError, Sample,
+    Answer, Ask, AskError, Consent, Event, InputFailed, NotLive, Notice, OpenUrl, Outcome, Reply, RpcError, Sample, SendError,
     Violation,
 };
 use testkit::config::{client_config, server_config, with};
@@ -238,7 +238,7 @@ fn a_server_notifies_its_client_of_a_completed_elicitation_only_in_the_revision_
         let has = revision == "2025-11-25";
         let mut server = Scripted::server_at(server_config(), revision, BOTH);
         let notified = server.session.notify(done(), server.now);
-        assert_eq!(notified, if has { Ok(()) } else { Err(Refused::Unsupported) }, "{revision}");
+        assert_eq!(notified, if has { Ok(()) } else { Err(SendError::Unsupported) }, "{revision}");
         let frame = notification(COMPLETE, r#"{"elicitationId":"e-1"}"#);
         assert_eq!(server.sent(), if has { vec![frame.clone()] } else { vec![] }, "{revision}");
         for (declares, received) in [(true, has), (false, false)] {
@@ -249,9 +249,9 @@ fn a_server_notifies_its_client_of_a_completed_elicitation_only_in_the_revision_
         }
     }
     let mut fresh = Scripted::new(server_config());
-    assert_eq!(fresh.session.notify(done(), fresh.now), Err(Refused::NotReady));
+    assert_eq!(fresh.session.notify(done(), fresh.now), Err(SendError::NotReady));
     let mut client = client(true, true, "2025-11-25");
-    assert_eq!(client.session.notify(done(), client.now), Err(Refused::WrongEnd));
+    assert_eq!(client.session.notify(done(), client.now), Err(SendError::WrongEnd));
     for params in ["{}", r#"{"elicitationId":5}"#, r#"{"elicitationId":null}"#] {
         client.frame(&notification(COMPLETE, params));
         assert_eq!((client.sent(), client.events()), (vec![], vec![Event::Violation(Violation::InvalidParams)]), "{params}");
@@ -261,7 +261,7 @@ fn a_server_notifies_its_client_of_a_completed_elicitation_only_in_the_revision_
     assert_eq!(server.violations(), [Violation::WrongDirection]);
     // As a custom notification it is refused in the same way.
     let custom = Notice::Custom { method: COMPLETE.into(), params: Some(json("{}")) };
-    assert_eq!(server.session.notify(custom, server.now), Err(Refused::WrongEnd));
+    assert_eq!(server.session.notify(custom, server.now), Err(SendError::WrongEnd));
 }
 
 // ---- The error ----

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use protocol_core::{
     Answer, CallTimeouts, Close, CloseReason, Elicited, Event, Invalid, Invoke, InvokeError, Json, Level, LogRecord, Notice, Op,
-    Outcome, Progress, Refused, Reply, RpcError, TransportEnd, Violation,
+    Outcome, Progress, Reply, RpcError, SendError, TransportEnd, Violation,
 };
 use testkit::config::{client_config, server_config, with};
 use testkit::scripted::{call_tool, cancelled, error, initialize, json, notification, progress, request, result};
@@ -18,7 +18,7 @@ fn plain(op: Op, params: &str) -> Invoke {
     call.without_progress().with_timeouts(CallTimeouts::NONE)
 }
 
-fn refusal(end: &mut Scripted, call: Invoke) -> Refused {
+fn refusal(end: &mut Scripted, call: Invoke) -> SendError {
     let InvokeError { why, call: back } = end.session.invoke(call.clone(), end.now).unwrap_err();
     assert_eq!(*back, call, "the call is handed back");
     why
@@ -215,10 +215,10 @@ fn held_calls_count_toward_the_limits_of_output_and_of_calls_in_flight() {
     let big = || Invoke::new(Op::CallTool, json(&format!(r#"{{"name":"{}"}}"#, "t".repeat(1500))));
     client.invoke(big());
     client.invoke(big());
-    assert_eq!(refusal(&mut client, big()), Refused::Full);
+    assert_eq!(refusal(&mut client, big()), SendError::Full);
     let mut client = Scripted::new(with(client_config(), |config| config.limits.in_flight = 1));
     client.call();
-    assert_eq!(refusal(&mut client, big()), Refused::Full);
+    assert_eq!(refusal(&mut client, big()), SendError::Full);
 }
 
 // ---- Refused calls ----
@@ -236,7 +236,7 @@ fn o3_an_operation_is_sent_only_to_a_server_that_declared_its_capability() {
         let others = format!("{{{}}}", everything_else.collect::<Vec<_>>().join(","));
         let mut client = Scripted::client_at(client_config(), "2025-11-25", &others);
         if declares != "{}" {
-            assert_eq!(refusal(&mut client, plain(op, "{}")), Refused::Unsupported, "{op:?} {others}");
+            assert_eq!(refusal(&mut client, plain(op, "{}")), SendError::Unsupported, "{op:?} {others}");
             client.expect_silence();
         }
     }
@@ -246,11 +246,11 @@ fn o3_an_operation_is_sent_only_to_a_server_that_declared_its_capability() {
 fn a_capability_that_is_not_an_object_counts_as_undeclared() {
     for declares in [r#"{"tools":true}"#, r#"{"tools":null}"#, r#"{"tools":[]}"#, r#"{"tools":"yes"}"#] {
         let mut client = Scripted::client_at(client_config(), "2025-11-25", declares);
-        assert_eq!(refusal(&mut client, plain(Op::CallTool, "{}")), Refused::Unsupported, "{declares}");
+        assert_eq!(refusal(&mut client, plain(Op::CallTool, "{}")), SendError::Unsupported, "{declares}");
     }
     for declares in [r#"{"resources":{"subscribe":false}}"#, r#"{"resources":{"subscribe":1}}"#, r#"{"resources":{}}"#] {
         let mut client = Scripted::client_at(client_config(), "2025-11-25", declares);
-        assert_eq!(refusal(&mut client, plain(Op::Subscribe, "{}")), Refused::Unsupported, "{declares}");
+        assert_eq!(refusal(&mut client, plain(Op::Subscribe, "{}")), SendError::Unsupported, "{declares}");
     }
 }
 
@@ -277,7 +277,7 @@ fn a_refused_call_changes_nothing() {
 fn parameters_must_be_an_object() {
     for params in ["[]", "null", "1", "\"x\"", "true"] {
         let mut client = Scripted::client(client_config());
-        assert_eq!(refusal(&mut client, plain(Op::CallTool, params)), Refused::Params, "{params}");
+        assert_eq!(refusal(&mut client, plain(Op::CallTool, params)), SendError::Params, "{params}");
     }
 }
 
@@ -288,7 +288,7 @@ fn a_server_can_never_start_an_operation_of_clients() {
     for (op, _) in needs() {
         for server in [&mut fresh, &mut ready] {
             let refused = server.session.invoke(plain(op, "{}"), server.now).map_err(|error| error.why);
-            let expected = if op == Op::Custom { Ok(()) } else { Err(Refused::WrongEnd) };
+            let expected = if op == Op::Custom { Ok(()) } else { Err(SendError::WrongEnd) };
             assert_eq!(refused.map(drop), expected, "{op:?}");
         }
     }
@@ -322,7 +322,7 @@ fn parameters_of_a_notification_must_be_an_object() {
     for params in ["[]", "null", "1", "\"x\""] {
         let mut server = Scripted::server(server_config());
         let notice = Notice::Custom { method: "acme/news".into(), params: Some(json(params)) };
-        assert_eq!(server.session.notify(notice, server.now), Err(Refused::Params), "{params}");
+        assert_eq!(server.session.notify(notice, server.now), Err(SendError::Params), "{params}");
         server.expect_silence();
     }
 }
@@ -333,20 +333,20 @@ fn a_call_on_behalf_of_an_answered_or_cancelled_input_request_is_refused() {
     client.frame(&request(7, "roots/list", "{}"));
     let input_request = client.input_request();
     client.session.provide_input(input_request, Answer::Roots(json("[]")), client.now).unwrap();
-    assert_eq!(refusal(&mut client, plain(Op::CallTool, "{}").with_parent(input_request)), Refused::NoParent);
+    assert_eq!(refusal(&mut client, plain(Op::CallTool, "{}").with_parent(input_request)), SendError::NoParent);
     client.frame(&request(8, "elicitation/create", r#"{"message":"?","requestedSchema":{"type":"object","properties":{}}}"#));
     let input_request = client.input_request();
     client.frame(&cancelled(8));
-    assert_eq!(refusal(&mut client, plain(Op::CallTool, "{}").with_parent(input_request)), Refused::NoParent);
+    assert_eq!(refusal(&mut client, plain(Op::CallTool, "{}").with_parent(input_request)), SendError::NoParent);
 }
 
 #[test]
 fn a_call_longer_than_a_frame_is_refused_for_its_parameters_or_its_method() {
     let mut client = Scripted::client(with(client_config(), |config| config.limits.frame_bytes = 4096));
     let long = "x".repeat(4096);
-    assert_eq!(refusal(&mut client, plain(Op::CallTool, &format!(r#"{{"name":"{long}"}}"#))), Refused::TooLarge);
-    assert_eq!(refusal(&mut client, Invoke::custom(long, json("{}"))), Refused::TooLarge);
-    assert_eq!(refusal(&mut client, Invoke::custom("\u{1}".repeat(1000), json("{}"))), Refused::TooLarge, "escaped");
+    assert_eq!(refusal(&mut client, plain(Op::CallTool, &format!(r#"{{"name":"{long}"}}"#))), SendError::TooLarge);
+    assert_eq!(refusal(&mut client, Invoke::custom(long, json("{}"))), SendError::TooLarge);
+    assert_eq!(refusal(&mut client, Invoke::custom("\u{1}".repeat(1000), json("{}"))), SendError::TooLarge, "escaped");
     client.expect_silence();
 }
 
@@ -374,25 +374,25 @@ fn a_closing_session_refuses_new_calls() {
     let mut client = Scripted::client(client_config());
     client.call();
     client.session.close(Close::Graceful { grace: Duration::from_secs(5) }, client.now);
-    assert_eq!(refusal(&mut client, plain(Op::CallTool, "{}")), Refused::Closing);
+    assert_eq!(refusal(&mut client, plain(Op::CallTool, "{}")), SendError::Closing);
     client.session.handle_end(TransportEnd::Failed, client.now);
-    assert_eq!(refusal(&mut client, plain(Op::CallTool, "[]")), Refused::Closing);
+    assert_eq!(refusal(&mut client, plain(Op::CallTool, "[]")), SendError::Closing);
 }
 
 #[test]
 fn a_notification_is_refused_before_the_handshake_from_the_wrong_end_undeclared_or_too_long() {
     let mut fresh = Scripted::new(server_config());
-    assert_eq!(fresh.session.notify(Notice::ToolsChanged, fresh.now), Err(Refused::NotReady));
+    assert_eq!(fresh.session.notify(Notice::ToolsChanged, fresh.now), Err(SendError::NotReady));
     let mut client = Scripted::client(with(client_config(), |config| {
         config.capabilities.roots_list_changed = false;
         config.limits.frame_bytes = 2000;
     }));
-    assert_eq!(client.session.notify(Notice::ToolsChanged, client.now), Err(Refused::WrongEnd));
-    assert_eq!(client.session.notify(Notice::RootsChanged, client.now), Err(Refused::Unsupported));
+    assert_eq!(client.session.notify(Notice::ToolsChanged, client.now), Err(SendError::WrongEnd));
+    assert_eq!(client.session.notify(Notice::RootsChanged, client.now), Err(SendError::Unsupported));
     let long = Notice::Custom { method: "a".repeat(2000).as_str().into(), params: None };
-    assert_eq!(client.session.notify(long, client.now), Err(Refused::TooLarge));
+    assert_eq!(client.session.notify(long, client.now), Err(SendError::TooLarge));
     client.session.close(Close::Graceful { grace: Duration::ZERO }, client.now);
-    assert_eq!(client.session.notify(Notice::RootsChanged, client.now), Err(Refused::Closing));
+    assert_eq!(client.session.notify(Notice::RootsChanged, client.now), Err(SendError::Closing));
     assert_eq!(client.sent(), Vec::<String>::new());
 }
 

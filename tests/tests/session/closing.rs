@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use protocol_core::{
     Answer, Ask, AskError, CancelReason, CheckpointError, Close, CloseReason, Event, InputFailed, Instant, Invoke, Lane, Level,
-    LogRecord, Logged, NotLive, Notice, Outcome, Progress, ProgressError, Refused, Reply, ServeOptions, TooManyAlarms,
+    LogRecord, Logged, NotLive, Notice, Outcome, Progress, ProgressError, Reply, SendError, ServeOptions, TooManyAlarms,
     TransportEnd,
 };
 use testkit::config::{client_config, server_config, with};
@@ -209,7 +209,7 @@ fn a_closing_session_refuses_new_requests_new_notifications_and_new_calls() {
     server.frame(&call_tool(2, true)).frame(&request(3, "ping", "{}"));
     assert_eq!((server.sent(), server.events()), (vec![error(2, -32809, "closing"), result(3)], vec![]));
     let tools = Notice::ToolsChanged;
-    assert_eq!(server.session.notify(tools, server.now), Err(Refused::Closing));
+    assert_eq!(server.session.notify(tools, server.now), Err(SendError::Closing));
     server.respond(id);
     assert_eq!(server.sent(), [ok(1)]);
 
@@ -217,7 +217,7 @@ fn a_closing_session_refuses_new_requests_new_notifications_and_new_calls() {
     client.call();
     close(&mut client, 1_000);
     let refused = client.session.invoke(Invoke::ping(), client.now).unwrap_err();
-    assert_eq!(refused.why, Refused::Closing);
+    assert_eq!(refused.why, SendError::Closing);
 }
 
 #[test]
@@ -385,8 +385,8 @@ fn closed_is_the_last_event_and_comes_once_and_no_method_has_an_effect_after_it(
         assert_eq!(session.provide_input(key, Answer::Roots(json("[]")), now), Err(NotLive));
         let record = || LogRecord::new(Level::Emergency, json("1"));
         assert_eq!((session.log(None, record(), now), session.log(Some(id), record(), now)), (Ok(Logged::Unwanted), Err(NotLive)));
-        assert_eq!(session.notify(Notice::ToolsChanged, now), Err(Refused::Closing));
-        assert_eq!(session.invoke(Invoke::ping(), now).unwrap_err().why, Refused::Closing);
+        assert_eq!(session.notify(Notice::ToolsChanged, now), Err(SendError::Closing));
+        assert_eq!(session.invoke(Invoke::ping(), now).unwrap_err().why, SendError::Closing);
         assert_eq!(session.set_alarm(now), Err(TooManyAlarms));
         session.close(Close::Now, now);
         session.close(Close::Graceful { grace: Duration::from_secs(1) }, now);

@@ -2,8 +2,8 @@
 //! no revision of MCP has a rule for it).
 
 use protocol_core::{
-    Answer, Ask, AskError, CallTimeouts, DepthInference, Elicit, Event, InboundId, InputKey, Invoke, Op, OutboundId, Refused,
-    Sample, Sampled, Violation,
+    Answer, Ask, AskError, CallTimeouts, DepthInference, Elicit, Event, InboundId, InputKey, Invoke, Op, OutboundId, Sample,
+    Sampled, SendError, Violation,
 };
 use testkit::config::{client_config, server_config, with};
 use testkit::scripted::{call_tool, json, request, result};
@@ -222,7 +222,7 @@ fn a_call_cannot_be_made_for_an_input_request_that_was_answered() {
     let (key, ..) = asked(&mut client);
     client.session.provide_input(key, Answer::Sample(Sampled::new("a", "m")), client.now).unwrap();
     let refused = client.session.invoke(tool(Some(key)), client.now).unwrap_err();
-    assert_eq!((refused.why, *refused.call), (Refused::NoParent, tool(Some(key))));
+    assert_eq!((refused.why, *refused.call), (SendError::NoParent, tool(Some(key))));
 }
 
 #[test]

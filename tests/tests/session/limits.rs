@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use protocol_core::{
     Answer, Ask, AskError, CallTimeouts, CancelReason, CloseReason, Config, Event, Full, InboundId, Instant, Invoke, Json, Lane,
-    Level, LogRecord, Notice, Op, Outcome, Progress, RateWindow, Refused, Reply, RpcError, Sample, Sampled, ServeOptions,
+    Level, LogRecord, Notice, Op, Outcome, Progress, RateWindow, Reply, RpcError, Sample, Sampled, SendError, ServeOptions,
     TooManyAlarms, ToolOutput, Violation,
 };
 use testkit::config::{client_config, server_config, with};
@@ -138,9 +138,9 @@ fn calls_beyond_the_limit_are_refused_and_an_unpolled_result_counts_toward_it() 
     client.call();
     let tool = || Invoke::new(Op::CallTool, json(r#"{"name":"x"}"#));
     let refused = client.session.invoke(tool(), client.now).unwrap_err();
-    assert_eq!((refused.why, *refused.call), (Refused::Full, tool()));
+    assert_eq!((refused.why, *refused.call), (SendError::Full, tool()));
     client.drain().frame(&result(2));
-    assert_eq!(client.session.invoke(tool(), client.now).unwrap_err().why, Refused::Full);
+    assert_eq!(client.session.invoke(tool(), client.now).unwrap_err().why, SendError::Full);
     assert!(matches!(client.events()[..], [Event::Done { .. }]));
     client.invoke(tool());
 }
@@ -308,8 +308,8 @@ fn while_too_much_output_is_queued_calls_and_notifications_are_refused_but_not_a
     let narrow = |config| with(config, |config: &mut Config| config.limits.output_bytes = 1);
     let mut client = Scripted::client(narrow(client_config()));
     client.call();
-    assert_eq!(client.session.invoke(Invoke::list_tools(None), client.now).unwrap_err().why, Refused::Full);
-    assert_eq!(client.session.notify(Notice::RootsChanged, client.now), Err(Refused::Full));
+    assert_eq!(client.session.invoke(Invoke::list_tools(None), client.now).unwrap_err().why, SendError::Full);
+    assert_eq!(client.session.notify(Notice::RootsChanged, client.now), Err(SendError::Full));
     client.frame(&request(1, "roots/list", "{}"));
     let key = client.input_request();
     client.session.provide_input(key, Answer::Roots(json("[]")), client.now).unwrap();
@@ -335,7 +335,7 @@ fn no_sent_frame_is_longer_than_the_limit() {
     elicit.message = "m".into();
     server.ask(id, Ask::Elicit(elicit));
     let notice = Notice::Custom { method: "n".into(), params: Some(json(&format!(r#"{{"x":{}}}"#, Json::string(&long)))) };
-    assert_eq!(server.session.notify(notice, server.now), Err(Refused::TooLarge));
+    assert_eq!(server.session.notify(notice, server.now), Err(SendError::TooLarge));
     server.reply(id, Reply::Error(RpcError::new(1, &*long)));
     let sent = server.sent();
     assert_eq!(sent[..2], [progress(1, 1.0), progress(1, 2.0)], "messages and data are omitted, but the updates are sent");

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use protocol_core::{
-    Completion, CompletionOf, CompletionRequest, Config, Event, Invoke, Json, Lane, Level, Notice, Op, Outcome, Page, Refused,
-    Reply, Request, ToolInfo, Violation,
+    Completion, CompletionOf, CompletionRequest, Config, Event, Invoke, Json, Lane, Level, Notice, Op, Outcome, Page, Reply,
+    Request, SendError, ToolInfo, Violation,
 };
 use testkit::config::{app_config, gateway_config};
 use testkit::config::{client_config, server_config, with};
@@ -130,7 +130,7 @@ fn a_request_with_arguments_or_meta_that_are_no_object_or_without_a_method_is_re
         Invoke::new(Op::Custom, json("{}")),
     ] {
         let refused = client.session.invoke(call.clone(), client.now).unwrap_err();
-        assert_eq!((refused.why, *refused.call), (Refused::Params, call));
+        assert_eq!((refused.why, *refused.call), (SendError::Params, call));
     }
     client.expect_silence();
 }

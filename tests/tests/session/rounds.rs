@@ -5,7 +5,7 @@ use std::time::Duration;
 use protocol_core::mcp::Era;
 use protocol_core::{
     Answer, Ask, AskError, CallTimeouts, Close, Consent, Elicit, Elicited, Event, Gone, InputKey, InputMode, InputRound, Invalid,
-    Invoke, Json, NotLive, OpenUrl, Outcome, PendingInput, Progress, Refused, Reply, RouteKind, RpcError, Sample, Sampled,
+    Invoke, Json, NotLive, OpenUrl, Outcome, PendingInput, Progress, Reply, RouteKind, RpcError, Sample, Sampled, SendError,
     ServeOptions, TimeoutKind, ToolOutput, TransportEnd, Violation,
 };
 
@@ -668,7 +668,7 @@ fn kept(client: &mut Scripted, call: Invoke) -> String {
     serde_json::to_string(&pending).unwrap()
 }
 
-fn resume(client: &mut Scripted, kept: &str) -> Result<protocol_core::OutboundId, Refused> {
+fn resume(client: &mut Scripted, kept: &str) -> Result<protocol_core::OutboundId, SendError> {
     let pending: PendingInput = serde_json::from_str(kept).unwrap();
     client.session.resume_input(&pending, client.now)
 }
@@ -775,14 +775,14 @@ fn a_kept_call_keeps_its_rounds_its_depth_and_its_deadline_begins_again() {
     for (change, why) in [
         (
             &(|value: &mut serde_json::Value| value["method"] = "tools/list".into()) as &dyn Fn(&mut serde_json::Value),
-            Refused::Params,
+            SendError::Params,
         ),
-        (&|value| value["rounds"] = 9.into(), Refused::Params),
-        (&|value| value["rounds"] = 0.into(), Refused::Params),
-        (&|value| value["params"] = 7.into(), Refused::Params),
-        (&|value| value["log_level"] = "loud".into(), Refused::Params),
-        (&|value| value["round"] = serde_json::json!({"resultType": "input_required"}), Refused::Params),
-        (&|value| (value["depth"], value["round"]["inputRequests"]) = (3.into(), nested.clone()), Refused::Params),
+        (&|value| value["rounds"] = 9.into(), SendError::Params),
+        (&|value| value["rounds"] = 0.into(), SendError::Params),
+        (&|value| value["params"] = 7.into(), SendError::Params),
+        (&|value| value["log_level"] = "loud".into(), SendError::Params),
+        (&|value| value["round"] = serde_json::json!({"resultType": "input_required"}), SendError::Params),
+        (&|value| (value["depth"], value["round"]["inputRequests"]) = (3.into(), nested.clone()), SendError::Params),
     ] {
         assert_eq!(resume(&mut other, &changed(change)), Err(why), "{}", changed(change));
     }
@@ -795,16 +795,16 @@ fn a_kept_call_goes_on_only_with_a_known_stateless_peer_and_the_capabilities_tha
     let text = kept(&mut client(), Invoke::call_tool("t", json("{}")));
     let mut unknown = Scripted::new(with(client_config(), |config| config.era = Era::Auto));
     unknown.drain();
-    assert_eq!(resume(&mut unknown, &text), Err(Refused::NotReady));
+    assert_eq!(resume(&mut unknown, &text), Err(SendError::NotReady));
     let mut legacy = Scripted::client(client_config());
     legacy.drain();
-    assert_eq!(resume(&mut legacy, &text), Err(Refused::Unsupported));
+    assert_eq!(resume(&mut legacy, &text), Err(SendError::Unsupported));
     let mut mute = client_with(|config| config.capabilities.elicitation = false);
-    assert_eq!(resume(&mut mute, &text), Err(Refused::Unsupported));
+    assert_eq!(resume(&mut mute, &text), Err(SendError::Unsupported));
     let mut closing = client();
     closing.session.close(Close::Graceful { grace: Duration::from_secs(1) }, closing.now);
-    assert_eq!(resume(&mut closing, &text), Err(Refused::Closing));
+    assert_eq!(resume(&mut closing, &text), Err(SendError::Closing));
     let mut full = client_with(|config| config.limits.in_flight = 1);
     full.call();
-    assert_eq!(resume(&mut full, &text), Err(Refused::Full));
+    assert_eq!(resume(&mut full, &text), Err(SendError::Full));
 }

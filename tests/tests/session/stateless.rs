@@ -3,8 +3,8 @@
 use protocol_core::mcp::{CacheHint, Era};
 use protocol_core::{
     Ask, AskError, CancelReason, Close, CloseReason, Event, Gone, InboundId, Instant, Invoke, Lane, Level, LogRecord, Logged,
-    NotFound, NotLive, Notice, Page, Progress, Refused, Reply, ReplyKind, Reported, RouteKind, RpcError, SubscriptionFilter, Text,
-    ToolOutput, Violation,
+    NotFound, NotLive, Notice, Page, Progress, Reply, ReplyKind, Reported, RouteKind, RpcError, SendError, SubscriptionFilter,
+    Text, ToolOutput, Violation,
 };
 use std::time::Duration;
 
@@ -538,12 +538,12 @@ fn a_server_pings_no_peer_that_sends_stateless_requests_until_there_is_a_handsha
     for first in [call(1, ""), stateless(1, "server/discover", "", "")] {
         let mut server = Scripted::new(server_config());
         server.frame(&first).drain();
-        assert_eq!(server.session.invoke(Invoke::ping(), server.now).unwrap_err().why, Refused::NotReady, "{first}");
+        assert_eq!(server.session.invoke(Invoke::ping(), server.now).unwrap_err().why, SendError::NotReady, "{first}");
         server.frame(&initialize(2, "2025-06-18", "{}")).frame(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#).drain();
         server.invoke(Invoke::ping());
         assert_eq!(server.sent().len(), 1);
     }
-    assert_eq!(modern().session.invoke(Invoke::ping(), Instant::ZERO).unwrap_err().why, Refused::NotReady);
+    assert_eq!(modern().session.invoke(Invoke::ping(), Instant::ZERO).unwrap_err().why, SendError::NotReady);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use protocol_core::mcp::Era;
 use protocol_core::{
-    Close, CloseReason, Event, Gone, Invalid, Invoke, Lane, Level, Notice, Outcome, Refused, RpcError, Text, TimeoutKind,
+    Close, CloseReason, Event, Gone, Invalid, Invoke, Lane, Level, Notice, Outcome, RpcError, SendError, Text, TimeoutKind,
     TransportEnd, Violation,
 };
 
@@ -345,11 +345,11 @@ fn the_log_level_is_a_member_of_every_later_request() {
 fn requests_that_the_newer_era_has_removed_are_refused() {
     let mut client = modern();
     for call in [Invoke::ping(), Invoke::custom("ping", json("{}")), Invoke::custom("logging/setLevel", json("{}"))] {
-        assert_eq!(client.session.invoke(call.clone(), client.now).unwrap_err().why, Refused::Unsupported, "{call:?}");
+        assert_eq!(client.session.invoke(call.clone(), client.now).unwrap_err().why, SendError::Unsupported, "{call:?}");
     }
     let custom = Notice::Custom { method: "notifications/x".into(), params: None };
     for notice in [Notice::RootsChanged, custom] {
-        assert_eq!(client.session.notify(notice, client.now), Err(Refused::Unsupported));
+        assert_eq!(client.session.notify(notice, client.now), Err(SendError::Unsupported));
     }
     client.expect_silence();
 }
@@ -661,7 +661,7 @@ fn a_subscription_never_exceeds_its_limit_or_the_length_of_a_frame() {
                 client.frame(&discovered_quietly(1));
                 assert_eq!(client.outcome(), Outcome::Invalid(Invalid::Unsupported));
             } else {
-                assert!(matches!(refused.as_slice(), [refused] if refused.why == Refused::TooLarge), "{refused:?}");
+                assert!(matches!(refused.as_slice(), [refused] if refused.why == SendError::TooLarge), "{refused:?}");
             }
             let sent = client.sent();
             assert_eq!(sent.len(), 2);
@@ -676,7 +676,7 @@ fn a_level_or_a_subscription_without_its_parameter_is_not_sent() {
     for (op, params) in [(Op::SetLogLevel, r#"{"level":"loud"}"#), (Op::Subscribe, "{}"), (Op::Unsubscribe, r#"{"uri":7}"#)] {
         let call = Invoke::new(op, json(params));
         let mut client = modern();
-        assert_eq!(client.session.invoke(call.clone(), client.now).unwrap_err().why, Refused::Params, "{op:?}");
+        assert_eq!(client.session.invoke(call.clone(), client.now).unwrap_err().why, SendError::Params, "{op:?}");
         client.expect_silence();
         let mut client = self::client(Era::Auto);
         client.invoke(call);

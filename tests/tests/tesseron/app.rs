@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use protocol_core::{
     Answer, Ask, AskError, CancelReason, Content, Elicit, Elicited, Event, InboundId, InputFailed, InputKey, Level, LogRecord,
-    Logged, NotFound, NotLive, Notice, Op, Progress, ProgressError, RateWindow, Refused, Reply, Reported, Request, RpcError,
-    Sample, ServeOptions, ToolOutput, TransportEnd, Violation,
+    Logged, NotFound, NotLive, Notice, Op, Progress, ProgressError, RateWindow, Reply, Reported, Request, RpcError, Sample,
+    SendError, ServeOptions, ToolOutput, TransportEnd, Violation,
 };
 use testkit::config::with;
 use testkit::config::{app_config, gateway_config};
@@ -910,12 +910,12 @@ fn item_100_a_changed_list_is_sent_as_a_whole() {
         ]
     );
     for list in ["{}", "null", "1"] {
-        assert_eq!(app.session.notify(Notice::Actions(json(list)), app.now), Err(Refused::Params));
-        assert_eq!(app.session.notify(Notice::Resources(json(list)), app.now), Err(Refused::Params));
+        assert_eq!(app.session.notify(Notice::Actions(json(list)), app.now), Err(SendError::Params));
+        assert_eq!(app.session.notify(Notice::Resources(json(list)), app.now), Err(SendError::Params));
     }
     for method in ["actions/cancel", "tesseron/claimed", "actions/invoke", "sampling/request", "log"] {
         let forged = Notice::Custom { method: method.into(), params: None };
-        assert_eq!(app.session.notify(forged, app.now), Err(Refused::WrongEnd), "{method}");
+        assert_eq!(app.session.notify(forged, app.now), Err(SendError::WrongEnd), "{method}");
     }
     app.expect_silence();
 }
@@ -925,11 +925,11 @@ fn an_app_cannot_call_a_method_of_the_protocol() {
     let mut app = Scripted::app(app_config());
     for op in [Op::CallTool, Op::ListTools, Op::ReadResource, Op::Ping] {
         let refused = app.session.invoke(protocol_core::Invoke::new(op, json("{}")), app.now).unwrap_err();
-        assert_eq!(refused.why, Refused::WrongEnd);
+        assert_eq!(refused.why, SendError::WrongEnd);
     }
     for method in ["actions/invoke", "tesseron/hello", "sampling/request"] {
         let refused = app.session.invoke(protocol_core::Invoke::custom(method, json("{}")), app.now).unwrap_err();
-        assert_eq!(refused.why, Refused::WrongEnd);
+        assert_eq!(refused.why, SendError::WrongEnd);
     }
     app.expect_silence();
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use protocol_core::{
     Answer, Ask, CallTimeouts, Capabilities, Elicited, Event, InputKey, Invalid, Invoke, Lane, Level, LogRecord, Logged, NotLive,
-    Notice, Op, OutboundId, Outcome, Progress, Refused, RpcError, Sample, Sampled, TimeoutKind, TransportEnd, Violation,
+    Notice, Op, OutboundId, Outcome, Progress, RpcError, Sample, Sampled, SendError, TimeoutKind, TransportEnd, Violation,
 };
 use testkit::config::with;
 use testkit::config::{agent, gateway_config};
@@ -91,14 +91,14 @@ fn operations_that_tesseron_lacks_and_methods_that_the_session_sends_by_itself_a
     let mut gateway = Scripted::gateway(gateway_config());
     for op in [Op::ListTools, Op::GetPrompt, Op::ListResources, Op::Complete, Op::SetLogLevel, Op::Ping] {
         let refused = gateway.session.invoke(Invoke::new(op, json("{}")), gateway.now).unwrap_err();
-        assert_eq!(refused.why, Refused::Unsupported, "{op:?}");
+        assert_eq!(refused.why, SendError::Unsupported, "{op:?}");
     }
     for method in ["tesseron/hello", "tesseron/bind", "tesseron/claimed", "actions/cancel", "sampling/request", "log"] {
         let refused = gateway.session.invoke(Invoke::custom(method, json("{}")), gateway.now).unwrap_err();
-        assert_eq!(refused.why, Refused::WrongEnd, "{method}");
+        assert_eq!(refused.why, SendError::WrongEnd, "{method}");
     }
     for notice in [Notice::Actions(json("[]")), Notice::Resources(json("[]"))] {
-        assert_eq!(gateway.session.notify(notice, gateway.now), Err(Refused::WrongEnd));
+        assert_eq!(gateway.session.notify(notice, gateway.now), Err(SendError::WrongEnd));
     }
     gateway.expect_silence();
 }
@@ -109,7 +109,7 @@ fn a_subscribe_is_not_sent_to_an_app_that_does_not_support_subscriptions() {
     gateway.frame(&hello(1, "1.2.0").replace(r#""subscriptions":true"#, r#""subscriptions":false"#));
     gateway.claim().drain();
     let subscribe = Invoke::subscribe("balance").with_subscription("s");
-    assert_eq!(gateway.session.invoke(subscribe, gateway.now).unwrap_err().why, Refused::Unsupported);
+    assert_eq!(gateway.session.invoke(subscribe, gateway.now).unwrap_err().why, SendError::Unsupported);
     gateway.expect_silence();
 }
 
@@ -261,7 +261,7 @@ fn with_a_grace_a_cancelled_call_counts_toward_the_limit_until_it_is_done() {
     let id = gateway.invoke_action();
     gateway.session.cancel(id, None, gateway.now).unwrap();
     let call = call_action;
-    assert_eq!(gateway.session.invoke(call(), gateway.now).unwrap_err().why, Refused::Full);
+    assert_eq!(gateway.session.invoke(call(), gateway.now).unwrap_err().why, SendError::Full);
     gateway.at(2_000).drain();
     gateway.invoke(call());
 }
@@ -782,7 +782,7 @@ fn a_call_cannot_be_made_for_an_ended_input_request() {
     gateway.session.provide_input(key, Answer::Sample(Sampled::new("a", "")), gateway.now).unwrap();
     gateway.sent();
     let call = call_action().with_parent(key);
-    assert_eq!(gateway.session.invoke(call, gateway.now).unwrap_err().why, Refused::NoParent);
+    assert_eq!(gateway.session.invoke(call, gateway.now).unwrap_err().why, SendError::NoParent);
     gateway.expect_silence();
 }
 

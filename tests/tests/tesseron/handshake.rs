@@ -6,7 +6,7 @@ use protocol_core::tesseron::AppId;
 use protocol_core::tesseron::{App, ClaimState, ResumeCredentials, Welcome};
 use protocol_core::{
     Ask, AskError, CancelReason, CloseReason, Config, Elicit, Event, Identity, Invoke, NotLive, Notice, Op, Outcome, PeerInfo,
-    Progress, Refused, RpcError, Sample, TransportEnd, Violation,
+    Progress, RpcError, Sample, SendError, TransportEnd, Violation,
 };
 use serde_json::Value;
 use testkit::Scripted;
@@ -229,7 +229,7 @@ fn item_101_no_list_and_no_value_is_sent_before_the_welcome() {
     app.sent();
     let value = Notice::ResourceValue { subscription: "s".into(), uri: "balance".into(), value: json("1") };
     for notice in [Notice::Actions(json("[]")), Notice::Resources(json("[]")), value] {
-        assert_eq!(app.session.notify(notice, app.now), Err(Refused::NotReady));
+        assert_eq!(app.session.notify(notice, app.now), Err(SendError::NotReady));
     }
     assert_eq!(app.sent(), Vec::<String>::new());
     app.frame(WELCOME);
@@ -529,7 +529,7 @@ fn item_33_no_call_is_sent_to_an_unclaimed_app() {
         let others = [Op::CallTool, Op::ReadResource, Op::Subscribe, Op::Unsubscribe].map(|op| Invoke::new(op, json("{}")));
         for call in others.into_iter().chain([custom]) {
             let refused = gateway.session.invoke(call, gateway.now).unwrap_err();
-            assert_eq!(refused.why, Refused::NotReady);
+            assert_eq!(refused.why, SendError::NotReady);
         }
         gateway.expect_silence();
     }
@@ -560,13 +560,13 @@ fn only_a_gateway_that_has_welcomed_its_app_can_be_claimed() {
     closed.session.handle_end(TransportEnd::Failed, closed.now);
     closed.drain();
     for (mut end, why) in [
-        (Scripted::new(gateway_config()), Refused::NotReady),
-        (asked, Refused::NotReady),
-        (refused, Refused::NotReady),
-        (closed, Refused::Closing),
-        (Scripted::app(app_config()), Refused::WrongEnd),
-        (Scripted::server(testkit::config::server_config()), Refused::WrongEnd),
-        (Scripted::client(testkit::config::client_config()), Refused::WrongEnd),
+        (Scripted::new(gateway_config()), SendError::NotReady),
+        (asked, SendError::NotReady),
+        (refused, SendError::NotReady),
+        (closed, SendError::Closing),
+        (Scripted::app(app_config()), SendError::WrongEnd),
+        (Scripted::server(testkit::config::server_config()), SendError::WrongEnd),
+        (Scripted::client(testkit::config::client_config()), SendError::WrongEnd),
     ] {
         assert_eq!(end.session.claim(agent(), agent_capabilities(), 1, end.now), Err(why));
         end.expect_silence();
