@@ -3,7 +3,7 @@
 use super::Session;
 use super::event::{AlarmId, Event};
 use super::timers::TimerKey;
-use super::verbs::TooManyAlarms;
+use super::types::TooManyAlarms;
 use crate::time::Instant;
 
 impl Session {

@@ -15,7 +15,7 @@ use super::outbox::Outbox;
 use super::peer_ids::Owner;
 use super::progress::{Reporter, UpdateStep, WindowOpening};
 use super::route::{Lane, ReplyKind};
-use super::verbs::{AskError, CheckpointError, InputMode, NotLive, ProgressError, Reported, ServeOptions};
+use super::types::{AskError, CheckpointError, InputMode, NotLive, ProgressError, Reported, ServeOptions};
 use crate::dialect::{Answer, Ask, AskUnfit, CutShort, InputRound, Progress, Reply};
 use crate::error::RpcError;
 use crate::json::{Json, Text};

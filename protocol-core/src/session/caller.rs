@@ -8,7 +8,7 @@ use super::input::InboundInput;
 use super::lane_queue::Class;
 use super::outbound_call::{Clocks, OutboundCall, Withdrawal};
 use super::route::Lane;
-use super::verbs::{Invoke, InvokeError, NotLive, SendError};
+use super::types::{Invoke, InvokeError, NotLive, SendError};
 use crate::dialect::{Answer, Capabilities, Confirmation, Rules, Stamp, Unfit};
 use crate::json::Json;
 use crate::time::Instant;

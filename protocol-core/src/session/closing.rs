@@ -6,7 +6,7 @@ use core::time::Duration;
 use super::Session;
 use super::event::{CancelReason, CloseReason, Event, InputFailed, Outcome};
 use super::route::{Lane, ReplyKind};
-use super::verbs::Close;
+use super::types::Close;
 use crate::dialect::{CutShort, Rules};
 use crate::error::{RpcError, Violation};
 use crate::time::Instant;

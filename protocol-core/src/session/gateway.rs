@@ -3,7 +3,7 @@
 use super::Session;
 use super::lane_queue::Class;
 use super::route::{Lane, ReplyKind};
-use super::verbs::{NotLive, SendError};
+use super::types::{NotLive, SendError};
 use crate::dialect::tesseron::{ClaimState, Welcome};
 use crate::dialect::{Capabilities, Confirmation, Identity};
 use crate::error::RpcError;

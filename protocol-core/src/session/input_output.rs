@@ -6,7 +6,7 @@ use super::event::{CloseReason, Event, ExchangeId, InputFailed, Outcome, Timeout
 use super::lane_queue::{Class, LaneQueue};
 use super::route::{Gone, Lane, Received, ReplyKind, Transmit};
 use super::timers::TimerKey;
-use super::verbs::{Full, NotLive, TransportEnd};
+use super::types::{Full, NotLive, TransportEnd};
 use super::{Arriving, Session};
 use crate::error::{RpcError, Violation};
 use crate::sink::FrameSink;

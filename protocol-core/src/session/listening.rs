@@ -2,7 +2,7 @@
 
 use super::Session;
 use super::event::{CancelReason, InboundId};
-use super::verbs::NotLive;
+use super::types::NotLive;
 use crate::dialect::{CutShort, Notice, SubscriptionFilter};
 use crate::time::Instant;
 

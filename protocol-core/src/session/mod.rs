@@ -8,7 +8,7 @@
 //! | `progress`, `depth`, `request_rate`, `peer_ids`, `recent_caller`, `terms`, `stats`, `monotonic_map` | the rules of progress, of sampling depth and of the rate of requests; the peer's ids; the caller of the last stateless request; the rules, capabilities and log level under which a request is served; counters; a map for keys that nearly always come in rising order |
 //! | `caller`, `rounds`, `callee`, `gateway`, `notices`, `listening`, `subscribing`, `alarms`, `closing`, `input_output`, `inspect` | the methods of [`Session`], with their private steps |
 //! | `receive`, `opening` | the effect of each message of the peer, and the steps of the handshake |
-//! | `verbs`, `event`, `route` | the types that methods take, return and poll |
+//! | `types`, `event`, `route` | the types that methods take, return and poll |
 //!
 //! The state of a machine is private to its file, and only its methods change it. Its transitions are drawn at the top of the file. The
 //! methods of the session connect the machines.
@@ -50,7 +50,7 @@ mod subscriber;
 mod subscribing;
 mod terms;
 mod timers;
-mod verbs;
+mod types;
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -82,7 +82,7 @@ pub use route::{Gone, Lane, Received, ReplyKind, Route, RouteKind, Transmit};
 pub use stats::Stats;
 use subscriber::Subscriber;
 use timers::Timers;
-pub use verbs::{
+pub use types::{
     AskError, CheckpointError, Close, Full, InputMode, Invoke, InvokeError, Logged, NotLive, ProgressError, Reported, SendError,
     ServeOptions, TooManyAlarms, TransportEnd,
 };

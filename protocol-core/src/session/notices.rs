@@ -5,7 +5,7 @@ use super::event::InboundId;
 use super::inbound_call::InboundCall;
 use super::lane_queue::Class;
 use super::route::Lane;
-use super::verbs::{Logged, NotLive, SendError};
+use super::types::{Logged, NotLive, SendError};
 use crate::dialect::{LogRecord, Notice};
 use crate::time::Instant;
 

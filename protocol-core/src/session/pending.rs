@@ -5,7 +5,7 @@ use alloc::string::String;
 
 use serde::{Deserialize, Serialize};
 
-use super::verbs::Invoke;
+use super::types::Invoke;
 use crate::dialect::{Dialect, Level, Outgoing};
 use crate::json::Json;
 

@@ -10,7 +10,7 @@ use super::lane_queue::Class;
 use super::outbound_call::{Clocks, OutboundCall, RoundOfPeer};
 use super::pending::PendingInput;
 use super::route::Lane;
-use super::verbs::SendError;
+use super::types::SendError;
 use super::{Event, ExchangeId, InputKey, Invalid, OutboundId, Outcome, Session};
 use crate::dialect::{Answer, InputRound, Stamp};
 use crate::error::Violation;

@@ -128,9 +128,9 @@ const PLAIN_DATA: [(&str, &[&str], &str); 24] = [
     ("protocol-core/session/route.rs", &["Received", "Route", "Transmit"], "the transport takes apart what it is given"),
     ("protocol-core/session/stats.rs", &["Stats"], "counters are read by name"),
     (
-        "protocol-core/session/verbs.rs",
+        "protocol-core/session/types.rs",
         &["Full", "Invoke", "InvokeError", "ServeOptions"],
-        "the parameters of verbs are filled in by the caller, who takes their results apart",
+        "the owner fills in parameters, and takes results apart",
     ),
     ("tesseron/bridge/meta.rs", &["Advertised"], "the owner fills in what it announces"),
     ("tesseron/bridge/mod.rs", &["BridgeConfig"], "the owner fills in a configuration"),
