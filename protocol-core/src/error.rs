@@ -128,7 +128,7 @@ violations! {
     ErrorWithoutId = "an error that names no request",
     /// A request with the id of a request that is still being served. It gets no reply, since a reply would settle the first request.
     DuplicateRequest = "a request with the id of one in flight",
-    /// A request with an id that is still remembered from an earlier exchange ([`crate::Limits::tombstones`]). It is served.
+    /// A request with an id that is still remembered from an earlier exchange ([`crate::Limits::ended_ids`]). It is served.
     ReusedId = "a request with an id that was used before",
     /// Parameters of the wrong shape. A request is answered with -32602, a notification is ignored.
     InvalidParams = "parameters of the wrong shape",

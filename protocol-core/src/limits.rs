@@ -51,7 +51,7 @@ pub struct Limits {
     pub alarms: usize,
     /// The number of ids of the peer that are remembered after their exchanges have ended, to report an id that is used again. Default:
     /// 256.
-    pub tombstones: usize,
+    pub ended_ids: usize,
     /// The maximum size of a checkpoint in bytes. Default: 1 MiB.
     pub checkpoint_bytes: usize,
 }
@@ -74,7 +74,7 @@ impl Default for Limits {
             unsolicited_replies: 256,
             lanes: 1024,
             alarms: 4096,
-            tombstones: 256,
+            ended_ids: 256,
             checkpoint_bytes: 1 << 20,
         }
     }

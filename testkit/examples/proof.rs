@@ -50,14 +50,14 @@ fn chosen(seed: u64) -> (Config, Config) {
         config.timeouts.probe = Some(Duration::from_millis(50));
         let (idle, max_total) = (Some(Duration::from_millis(900)), Some(Duration::from_secs(4)));
         config.timeouts.call = CallTimeouts::NONE.with_idle(idle).with_max_total(max_total).with_reset_on_progress(true);
-        (config.limits.in_flight, config.limits.tombstones) = (6, 4);
+        (config.limits.in_flight, config.limits.ended_ids) = (6, 4);
     });
     let callee = with(callee, |config| {
         config.progress.window = RateWindow::new(3, Duration::from_millis(400));
         config.timeouts.serve = (seed & 4 == 0).then_some(Duration::from_millis(1500));
         config.timeouts.input = Some(Duration::from_millis(700));
         config.timeouts.response_gap = Duration::from_millis(seed >> 3 & 1) * 40;
-        (config.limits.in_flight, config.limits.tombstones) = (5, 4);
+        (config.limits.in_flight, config.limits.ended_ids) = (5, 4);
     });
     (caller, callee)
 }

@@ -1812,7 +1812,7 @@ impl Model {
     /// Remembers an ended id of the channel. Ids of other lanes are not remembered.
     fn retire(&mut self, lane: Lane, wire: &str) {
         if self.live.remove(&(lane, wire.to_owned())).is_some() && lane == Lane::CHANNEL {
-            if self.past.len() >= self.config.limits.tombstones {
+            if self.past.len() >= self.config.limits.ended_ids {
                 self.past.pop_front();
             }
             self.past.push_back(wire.to_owned());

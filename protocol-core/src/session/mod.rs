@@ -254,7 +254,7 @@ impl Session {
             outbound_calls: Table::new(),
             retries: BTreeMap::new(),
             held_bytes: 0,
-            peer_ids: PeerIds::new(config.limits.tombstones),
+            peer_ids: PeerIds::new(config.limits.ended_ids),
             names: BTreeMap::new(),
             inbound_calls: Table::new(),
             stamp: Box::default(),

@@ -138,7 +138,7 @@ fn timed(mut client: Config, mut server: Config) -> (Config, Config) {
     for config in [&mut client, &mut server] {
         config.timeouts.close_grace = Duration::from_millis(5);
         // Neither end uses an id again, so it need not remember past ids.
-        config.limits.tombstones = 0;
+        config.limits.ended_ids = 0;
     }
     (client, server)
 }

@@ -101,7 +101,7 @@ fn settings(variant: u8) -> BridgeConfig {
     let mut config = config();
     if variant & 1 != 0 {
         for limits in [&mut config.agent_limits, &mut config.app_limits] {
-            (limits.in_flight, limits.events, limits.unsolicited_replies, limits.tombstones) = (4, 12, 6, 2);
+            (limits.in_flight, limits.events, limits.unsolicited_replies, limits.ended_ids) = (4, 12, 6, 2);
             (limits.output_bytes, limits.output_bytes_hard) = (1500, 20_000);
         }
     }

@@ -61,7 +61,7 @@ fn configs(variant: u8, client: Config, server: Config) -> (Config, Config) {
         let (idle, max_total) = (Some(Duration::from_millis(900)), Some(Duration::from_secs(4)));
         config.timeouts.probe = Some(Duration::from_millis(500));
         config.timeouts.call = CallTimeouts::NONE.with_idle(idle).with_max_total(max_total).with_reset_on_progress(true);
-        (config.limits.in_flight, config.limits.events, config.limits.tombstones) = (6, events, 4);
+        (config.limits.in_flight, config.limits.events, config.limits.ended_ids) = (6, events, 4);
     });
     let server = with(server, |config| {
         config.progress.window = RateWindow::new(3, Duration::from_millis(400));
@@ -69,7 +69,7 @@ fn configs(variant: u8, client: Config, server: Config) -> (Config, Config) {
         config.timeouts.input = Some(Duration::from_millis(700));
         config.timeouts.response_gap = Duration::from_millis(if variant & 2 == 0 { 0 } else { 40 });
         config.timeouts.call.idle = Some(Duration::from_millis(900));
-        (config.limits.in_flight, config.limits.events, config.limits.tombstones) = (5, events, 4);
+        (config.limits.in_flight, config.limits.events, config.limits.ended_ids) = (5, events, 4);
     });
     (client, server)
 }

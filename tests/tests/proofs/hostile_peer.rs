@@ -100,7 +100,7 @@ struct Victim {
 
 impl Victim {
     fn new(kind: u64) -> Self {
-        let small = |config: &mut Config| (config.limits.in_flight, config.limits.events, config.limits.tombstones) = (6, 16, 4);
+        let small = |config: &mut Config| (config.limits.in_flight, config.limits.events, config.limits.ended_ids) = (6, 16, 4);
         let end = match kind {
             0 => Scripted::new(with(client_config(), small)),
             1 => Scripted::client(with(client_config(), small)),

@@ -50,7 +50,7 @@ fn configs(spoken: Spoken, variant: u8) -> (Config, Config) {
             .with_reset_on_progress(true);
         config.limits.in_flight = 6;
         config.limits.events = 8 + usize::from(variant % 2) * 100;
-        config.limits.tombstones = 4;
+        config.limits.ended_ids = 4;
     });
     let server = with(server, |config| {
         config.progress.window = RateWindow::new(3, Duration::from_millis(400));
@@ -60,7 +60,7 @@ fn configs(spoken: Spoken, variant: u8) -> (Config, Config) {
         config.timeouts.call.idle = Some(Duration::from_millis(900));
         config.limits.in_flight = 5;
         config.limits.events = 8 + usize::from(variant % 2) * 100;
-        config.limits.tombstones = 4;
+        config.limits.ended_ids = 4;
     });
     let congest = |config: Config| {
         with(config, |config| {

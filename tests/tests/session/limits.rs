@@ -463,7 +463,7 @@ fn the_number_of_past_ids_that_are_remembered_is_the_limit() {
     for (remembered, reported) in [(0, [false, false, false]), (2, [false, true, true]), (256, [true, true, true])] {
         let mut reports = Vec::new();
         for reused in 1..=3 {
-            let mut server = Scripted::server(with(server_config(), |config| config.limits.tombstones = remembered));
+            let mut server = Scripted::server(with(server_config(), |config| config.limits.ended_ids = remembered));
             for number in 1..=3 {
                 let id = server.receive_call(number);
                 server.respond(id).drain();
@@ -477,7 +477,7 @@ fn the_number_of_past_ids_that_are_remembered_is_the_limit() {
 
 #[test]
 fn a_late_response_is_distinguished_from_an_unknown_one_without_remembered_ids() {
-    let mut client = Scripted::client(with(client_config(), |config| config.limits.tombstones = 0));
+    let mut client = Scripted::client(with(client_config(), |config| config.limits.ended_ids = 0));
     for _ in 0..1_000 {
         let call = client.call();
         client.sent();
@@ -492,7 +492,7 @@ fn a_late_response_is_distinguished_from_an_unknown_one_without_remembered_ids()
 
 #[test]
 fn after_a_hundred_thousand_calls_both_ends_hold_no_more_than_after_a_thousand() {
-    let small = |config| with(config, |config: &mut Config| config.limits.tombstones = 4);
+    let small = |config| with(config, |config: &mut Config| config.limits.ended_ids = 4);
     let windowed = with(server_config(), |config| config.progress.window = RateWindow::new(2, Duration::from_millis(50)));
     let mut pair = Pair::with(small(client_config()), small(windowed));
     // The debug text of all tables, which may only grow by the digits of its numbers.
