@@ -68,7 +68,7 @@ pub fn whole_life_of_two_ends() {
     for step in 1..=3 {
         let reported = server.progress(serving, Progress::count(step, 3).with_message("working"), now);
         // The rate keeps the second back; the third is the final one, and takes its place.
-        assert_eq!(reported, Ok(if step == 2 { Reported::Kept } else { Reported::Sent }));
+        assert_eq!(reported, Ok(if step == 2 { Reported::RateLimited } else { Reported::Sent }));
     }
     server.respond(serving, Reply::Tool(ToolOutput::text("done")), now).unwrap();
     carry(&mut client, &mut server, now);

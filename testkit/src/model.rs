@@ -1201,8 +1201,8 @@ impl Model {
         }
         self.flush(id);
         state_error(match self.serves.get(&id) {
-            Some(Serve { place: Some(_), .. }) => "Coalesced",
-            Some(Serve { kept: Some(_), .. }) => "Kept",
+            Some(Serve { place: Some(_), .. }) => "Congested",
+            Some(Serve { kept: Some(_), .. }) => "RateLimited",
             _ => "Sent",
         })
     }

@@ -73,8 +73,8 @@ impl Session {
         self.tidy();
         Ok(match sent {
             true => Reported::Sent,
-            false if congested && queued => Reported::Coalesced,
-            false => Reported::Kept,
+            false if congested && queued => Reported::Congested,
+            false => Reported::RateLimited,
         })
     }
 

@@ -325,10 +325,10 @@ pub enum Reported {
     /// The update is queued as a frame, to be polled.
     Sent,
     /// The update is kept, and merged with an update that was kept before, until the rate window opens or the response is sent.
-    Kept,
+    RateLimited,
     /// The update is kept, and merged with an update that was kept before, because the owner has stopped its lane or too much output is queued on it.
     /// The update is sent when there is room again.
-    Coalesced,
+    Congested,
     /// The update was dropped: its value does not increase, and it has neither a message nor data.
     NotIncreasing,
     /// The update was dropped: the peer did not ask for progress.

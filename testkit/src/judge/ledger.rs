@@ -368,7 +368,7 @@ impl Ledger {
             }
             Fact::Reported { id, reported } => {
                 if let Some(inbound) = self.inbound_calls.get_mut(&number(id)) {
-                    inbound.kept |= matches!(reported, Reported::Kept);
+                    inbound.kept |= matches!(reported, Reported::RateLimited);
                 }
             }
             Fact::Received { lane, effect, .. } => self.receive(read, *lane, *effect),

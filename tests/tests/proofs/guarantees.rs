@@ -61,7 +61,7 @@ fn g1_to_g5_g7_and_g12_hold_in_every_storm() {
         let is_round = |line: &&String| line.contains(r#""resultType":"input_required""#);
         rounds[0] += trace.iter().filter(is_round).count();
         rounds[1] += trace.iter().filter(|line| line.contains(r#""requestState":"state of"#) && !is_round(line)).count();
-        congested += trace.iter().filter(|line| line.contains("Coalesced") || line.contains("Full")).count();
+        congested += trace.iter().filter(|line| line.contains("Congested") || line.contains("Full")).count();
     }
     assert!(
         done > 2_000 && congested > 200,

@@ -311,7 +311,7 @@ fn what_is_predicted_of_mcp_is_not_the_same_few_things() {
         "Violation(ProgressNotIncreasing)",
         "Violation(TooManyRequests)",
         "Violation(SamplingTooDeep)",
-        "Err(\"Kept\")",
+        "Err(\"RateLimited\")",
         "Err(\"NotIncreasing\")",
         "Err(\"Full\")",
         "Err(\"NoParent\")",
@@ -434,7 +434,7 @@ fn never_happened(spoken: Spoken, wanted: &[&str], ops: Vec<Operation>) {
 
 /// What is predicted where lanes are many, and rarely or never where there is one.
 const MUST_HAPPEN_ON_LANES: [&str; 6] = [
-    "progress -> Err(\"Coalesced\")",
+    "progress -> Err(\"Congested\")",
     "log -> Err(\"Dropped\")",
     "handle_gone -> Ok(0)",
     "handle_gone lane-1 -> Ok(0)",

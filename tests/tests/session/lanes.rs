@@ -217,7 +217,7 @@ fn a_stopped_lane_keeps_its_frames_and_delays_no_other_lane() {
         server.stop(*stalled, false);
         for (lane, id) in lanes.iter().zip(&ids) {
             let reported = server.report(*id, Progress::value(f64::from(*stalled)));
-            let expected = if lane <= stalled { Reported::Coalesced } else { Reported::Sent };
+            let expected = if lane <= stalled { Reported::Congested } else { Reported::Sent };
             assert_eq!(reported, expected, "{lane} while {stalled} are stopped");
         }
         let sent = server.polled();
@@ -643,7 +643,7 @@ fn regression_progress_is_sent_when_a_withdrawn_request_makes_room() {
     let mut server = Scripted::server(with(server_config(), |config| config.limits.output_bytes = 10));
     let id = server.receive_call(1);
     let ping = server.invoke(Invoke::new(Op::Ping, Json::empty_object()));
-    assert_eq!(server.report(id, Progress::count(1, 2)), Reported::Coalesced);
+    assert_eq!(server.report(id, Progress::count(1, 2)), Reported::Congested);
     server.session.cancel(ping, None, server.now).unwrap();
     assert!(server.session.stats().queued_bytes > 0, "G8: the update is ready");
     assert_eq!(server.polled().len(), 1);
@@ -654,7 +654,7 @@ fn regression_progress_is_sent_when_the_end_of_input_withdraws_an_input_request(
     let mut server = Scripted::server(with(server_config(), |config| config.limits.output_bytes = 10));
     let id = server.receive_call(1);
     server.ask(id, Ask::Roots);
-    assert_eq!(server.report(id, Progress::count(1, 2)), Reported::Coalesced);
+    assert_eq!(server.report(id, Progress::count(1, 2)), Reported::Congested);
     server.session.handle_end(protocol_core::TransportEnd::Eof, server.now);
     server.events();
     assert_eq!(server.polled().len(), 1, "G8");

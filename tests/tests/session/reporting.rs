@@ -122,8 +122,8 @@ fn an_update_that_does_not_increase_is_omitted_and_its_message_sent_with_the_nex
     ]
     .map(|update| server.report(id, update))
     .into();
-    use Reported::{Kept, NotIncreasing, Sent};
-    assert_eq!(reported, [Sent, NotIncreasing, NotIncreasing, Kept, Kept, Sent]);
+    use Reported::{NotIncreasing, RateLimited, Sent};
+    assert_eq!(reported, [Sent, NotIncreasing, NotIncreasing, RateLimited, RateLimited, Sent]);
     assert_eq!(updates(&mut server), [(5.0, Some("downloading".into())), (6.0, Some("1/2000".into()))]);
     assert_eq!(server.session.stats().progress_left_out, 2);
     // The message is sent with the next increase, and not with the response.
@@ -158,11 +158,11 @@ fn the_last_value_is_repeated_only_for_a_new_message() {
     let id = server.receive_call(1);
     let data = |number: &str| Progress::default().with_data(json(number));
     assert_eq!(server.report(id, Progress::default()), Reported::NotIncreasing);
-    assert_eq!(server.report(id, data("0")), Reported::Kept);
+    assert_eq!(server.report(id, data("0")), Reported::RateLimited);
     assert_eq!(server.report(id, of(3.0, 9.0).with_message("m")), Reported::Sent);
     assert_eq!(server.report(id, Progress::message("m")), Reported::NotIncreasing);
     assert_eq!(server.report(id, Progress::default()), Reported::NotIncreasing);
-    assert_eq!(server.report(id, data("1").with_message("m")), Reported::Kept);
+    assert_eq!(server.report(id, data("1").with_message("m")), Reported::RateLimited);
     assert_eq!(server.report(id, Progress::message("n")), Reported::Sent);
     assert_eq!(server.report(id, Progress::message("m")), Reported::Sent, "another message was sent since");
     let with_text = |text: &str| Some(text.to_owned());
@@ -209,7 +209,7 @@ fn a_full_window_keeps_the_newest_update_and_sends_it_when_the_window_opens() {
     let second = server.at(30).report(id, Progress::value(2.0));
     let others: Vec<_> = (3..100).map(|value| server.report(id, Progress::value(f64::from(value)))).collect();
     assert_eq!((first, second), (Reported::Sent, Reported::Sent));
-    assert!(others.iter().all(|reported| *reported == Reported::Kept));
+    assert!(others.iter().all(|reported| *reported == Reported::RateLimited));
     assert_eq!(values(&mut server), [1.0, 2.0]);
     assert_eq!(server.session.poll_timeout(), Some(Instant::from_millis(100)));
     server.at(99).expect_silence();
@@ -302,8 +302,8 @@ fn the_final_update_is_sent_at_once_despite_a_full_window_and_only_once() {
     let id = server.receive_call(1);
     let reported = [of(1.0, 3.0), of(2.0, 3.0), of(3.0, 3.0), of(3.0, 3.0), of(3.0, 3.0), of(2.0, 2.0), of(4.0, 4.0)]
         .map(|update| server.report(id, update));
-    use Reported::{Kept, NotIncreasing, Sent};
-    assert_eq!(reported, [Sent, Kept, Sent, NotIncreasing, NotIncreasing, NotIncreasing, Kept]);
+    use Reported::{NotIncreasing, RateLimited, Sent};
+    assert_eq!(reported, [Sent, RateLimited, Sent, NotIncreasing, NotIncreasing, NotIncreasing, RateLimited]);
     assert_eq!(values(&mut server), [1.0, 3.0]);
     server.respond(id);
     assert_eq!(server.sent().len(), 2, "the update to 4 of 4, then the response");
@@ -355,13 +355,13 @@ fn a_window_of_the_session_limits_all_its_calls_together() {
     let mut server = Scripted::server(with(server_config(), |config| config.progress.session_window = at_most(2, 100)));
     let calls: Vec<_> = (1..=4).map(|id| server.receive_call(id)).collect();
     let reported: Vec<_> = calls.iter().map(|id| server.report(*id, Progress::value(1.0))).collect();
-    use Reported::{Kept, Sent};
-    assert_eq!(reported, [Sent, Sent, Kept, Kept]);
+    use Reported::{RateLimited, Sent};
+    assert_eq!(reported, [Sent, Sent, RateLimited, RateLimited]);
     assert_eq!(server.sent(), [progress(1, 1.0), progress(2, 1.0)]);
     // Both kept updates are sent when the window has room for two, and a fifth update of the first call waits for the next opening.
     server.at(100);
     assert_eq!(server.sent(), [progress(3, 1.0), progress(4, 1.0)]);
-    assert_eq!(server.report(calls[0], Progress::value(2.0)), Kept);
+    assert_eq!(server.report(calls[0], Progress::value(2.0)), RateLimited);
     server.at(199).expect_silence();
     server.at(200);
     assert_eq!(server.sent(), [progress(1, 2.0)]);
@@ -376,7 +376,7 @@ fn the_window_of_a_session_has_a_deadline_only_while_an_update_is_kept() {
     let (first, second) = (server.receive_call(1), server.receive_call(2));
     assert_eq!(server.report(first, Progress::value(1.0)), Reported::Sent);
     assert_eq!(server.session.poll_timeout(), None, "the window is full, but no update is kept");
-    assert_eq!(server.report(second, Progress::value(1.0)), Reported::Kept);
+    assert_eq!(server.report(second, Progress::value(1.0)), Reported::RateLimited);
     assert_eq!(server.session.poll_timeout(), Some(Instant::from_millis(100)));
     server.at(100);
     assert_eq!(server.sent(), [progress(1, 1.0), progress(2, 1.0)]);
@@ -441,13 +441,13 @@ fn a_window_can_be_set_for_one_call_and_a_wider_one_sends_the_kept_update_at_onc
     let (id, other) = (server.receive_call(1), server.receive_call(2));
     for call in [id, other] {
         server.report(call, Progress::value(1.0));
-        assert_eq!(server.report(call, Progress::value(2.0)), Reported::Kept);
+        assert_eq!(server.report(call, Progress::value(2.0)), Reported::RateLimited);
     }
     server.drain();
     server.session.configure(id, ServeOptions::default().with_window(at_most(5, 1_000)), server.now).unwrap();
     assert_eq!(server.sent(), [progress(1, 2.0)]);
     assert_eq!(server.report(id, Progress::value(3.0)), Reported::Sent);
-    assert_eq!(server.report(other, Progress::value(3.0)), Reported::Kept);
+    assert_eq!(server.report(other, Progress::value(3.0)), Reported::RateLimited);
 }
 
 #[test]
@@ -456,9 +456,9 @@ fn beyond_the_output_limit_updates_are_merged_into_one_that_is_sent_when_there_i
     let (id, other) = (server.receive_call(1), server.receive_call(2));
     assert_eq!(server.report(id, Progress::value(1.0)), Reported::Sent);
     for value in 2..=9 {
-        assert_eq!(server.report(id, Progress::value(f64::from(value))), Reported::Coalesced);
+        assert_eq!(server.report(id, Progress::value(f64::from(value))), Reported::Congested);
     }
-    assert_eq!(server.report(other, Progress::value(1.0)), Reported::Coalesced);
+    assert_eq!(server.report(other, Progress::value(1.0)), Reported::Congested);
     assert_eq!(server.sent(), [progress(1, 1.0), progress(1, 9.0), progress(2, 1.0)]);
     assert_eq!(server.session.stats().progress_coalesced, 7);
     assert_eq!(server.report(id, Progress::value(10.0)), Reported::Sent);
@@ -493,7 +493,7 @@ fn when_a_cancel_makes_room_the_kept_updates_are_sent() {
     let mut server = Scripted::server(narrow());
     let (id, other) = (server.receive_call(1), server.receive_call(2));
     server.report(id, Progress::value(1.0));
-    assert_eq!(server.report(other, Progress::value(1.0)), Reported::Coalesced);
+    assert_eq!(server.report(other, Progress::value(1.0)), Reported::Congested);
     server.frame(&cancelled(1));
     assert_eq!(server.sent(), [progress(2, 1.0)]);
 }

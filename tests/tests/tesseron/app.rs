@@ -476,7 +476,7 @@ fn the_update_that_completes_an_invocation_is_sent_although_the_rate_window_is_f
     let mut app = Scripted::app(with(app_config(), |config| config.progress.window = RateWindow::new(1, Duration::from_secs(5))));
     let id = app.receive_invoke(7, "i1");
     let reported = [1.0, 2.0, 3.0].map(|value| app.report(id, Progress::value(value).with_total(3.0)));
-    assert_eq!(reported, [Reported::Sent, Reported::Kept, Reported::Sent]);
+    assert_eq!(reported, [Reported::Sent, Reported::RateLimited, Reported::Sent]);
 }
 
 #[test]

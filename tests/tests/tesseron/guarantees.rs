@@ -384,7 +384,7 @@ fn g1_to_g5_g7_and_g12_hold_in_every_storm_of_tesseron() {
         cancelled += count("actions/cancel");
         nested += count("depth: 3");
         refused += count("nested too deep");
-        congested += count("Coalesced") + count("Full");
+        congested += count("Congested") + count("Full");
     }
     assert!(
         done > 2_000 && cancelled > 200 && nested > 10 && refused > 0 && congested > 100,
