@@ -242,7 +242,7 @@ impl<S: Subject> Watched<S> {
         let (session, due) = (self.subject.session(), self.subject.poll_timeout());
         let stats = session.stats();
         assert_eq!(due.map(Instant::as_micros), model.poll_timeout(), "the model has another deadline");
-        assert_eq!((stats.outbound_calls, stats.inbound_calls, stats.orphans), model.sizes(), "the model has other tables");
+        assert_eq!((stats.outbound_calls, stats.inbound_calls, stats.cancelled_calls), model.sizes(), "the model has other tables");
         let wants = (session.wants_input(Lane::CHANNEL), model.wants_input(Lane::CHANNEL));
         assert_eq!(wants.0, wants.1, "the model differs about wanting input");
         for lane in model.open_lanes() {

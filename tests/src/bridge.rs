@@ -589,7 +589,7 @@ impl Rig {
             let held = [
                 stats.outbound_calls,
                 stats.inbound_calls,
-                stats.orphans,
+                stats.cancelled_calls,
                 stats.exchanges_in,
                 stats.exchanges_out,
                 stats.queued_bytes,

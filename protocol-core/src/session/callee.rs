@@ -236,7 +236,7 @@ impl Session {
                 Ok(())
             }
             Some(HandlerEnd::Cancelled) => {
-                self.free_orphan(id);
+                self.free_cancelled(id);
                 Err(NotLive)
             }
             Some(HandlerEnd::Repeated) | None => Err(NotLive),
@@ -389,7 +389,7 @@ impl Session {
         if !inbound.cancel() {
             return;
         }
-        self.orphans = self.orphans.saturating_add(1);
+        self.cancelled_calls = self.cancelled_calls.saturating_add(1);
         let lane = inbound.lane();
         self.outbox.withdraw_reports(id, lane, inbound.last_progress().map(|(last, _)| last), inbound.has_logged());
         let open = inbound.stop(id, &mut self.timers, &mut self.progress_queue);
@@ -409,7 +409,7 @@ impl Session {
         let Some(frame) = self.write_last(id, &reply) else { return };
         let Some(inbound) = self.inbound_calls.get_mut(&id) else { return };
         inbound.cancel();
-        self.orphans = self.orphans.saturating_add(1);
+        self.cancelled_calls = self.cancelled_calls.saturating_add(1);
         let (lane, exchange, token) = (inbound.lane(), inbound.exchange().clone(), inbound.token().cloned());
         self.outbox.push(lane, Class::Reply(kind_of(&frame)), frame);
         self.outbox.settle(lane);
@@ -436,9 +436,9 @@ impl Session {
     }
 
     /// Removes a cancelled call whose handler has ended.
-    fn free_orphan(&mut self, id: InboundId) {
+    fn free_cancelled(&mut self, id: InboundId) {
         if let Some((lane, exchange)) = self.inbound_calls.end(&id, |inbound| (inbound.lane(), inbound.exchange().clone())) {
-            self.orphans = self.orphans.saturating_sub(1);
+            self.cancelled_calls = self.cancelled_calls.saturating_sub(1);
             // Another exchange may have begun with the same id. Then the id now belongs to another call, and stays in use.
             if self.peer_ids.owner(lane, &exchange) == Some(Owner::InboundCall(id)) {
                 self.peer_ids.retire(lane, exchange);

@@ -117,7 +117,9 @@ impl Session {
     /// Finishing -> Draining if no call runs any longer, and Draining -> Closed if no frame is left. Called at the end of every method.
     pub(super) fn settle_ending(&mut self) {
         if let Some(reason) = self.ending.finishing() {
-            let idle = self.outbound_calls.is_empty() && self.inbound_inputs.is_empty() && self.inbound_calls.len() == self.orphans;
+            let idle = self.outbound_calls.is_empty()
+                && self.inbound_inputs.is_empty()
+                && self.inbound_calls.len() == self.cancelled_calls;
             if idle {
                 self.drain(reason);
             }
@@ -143,7 +145,7 @@ impl Session {
         self.peer_ids.clear();
         self.names.clear();
         self.inbound_calls.clear();
-        self.orphans = 0;
+        self.cancelled_calls = 0;
         self.push_event(Event::Closed(reason));
     }
 

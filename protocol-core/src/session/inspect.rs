@@ -56,10 +56,10 @@ impl Session {
         let mut stats = self.stats.clone();
         stats.outbound_calls = self.outbound_calls.len();
         stats.inbound_calls = self.inbound_calls.len();
-        stats.orphans = self.orphans;
+        stats.cancelled_calls = self.cancelled_calls;
         stats.exchanges_out = self.exchanges_out();
         let inputs = self.inbound_inputs.values().filter(|input| input.exchange().is_some()).count();
-        stats.exchanges_in = self.inbound_calls.len().saturating_sub(self.orphans).saturating_add(inputs);
+        stats.exchanges_in = self.inbound_calls.len().saturating_sub(self.cancelled_calls).saturating_add(inputs);
         stats.queued_bytes = self.outbox.bytes();
         stats
     }

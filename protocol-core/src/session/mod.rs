@@ -201,7 +201,7 @@ pub struct Session {
     /// The bound on the rate of the peer's requests.
     request_rate: RequestRate,
     /// The number of cancelled inbound calls whose handler has not ended.
-    orphans: usize,
+    cancelled_calls: usize,
     /// Our input requests.
     outbound_inputs: BTreeMap<InputKey, OutboundInput>,
     /// The peer's input requests.
@@ -262,7 +262,7 @@ impl Session {
             subscriber: Subscriber::default(),
             recent_caller: RecentCaller::default(),
             request_rate: RequestRate::default(),
-            orphans: 0,
+            cancelled_calls: 0,
             outbound_inputs: BTreeMap::new(),
             inbound_inputs: BTreeMap::new(),
             alarms: BTreeMap::new(),

@@ -31,7 +31,7 @@ pub struct Stats {
     /// Gauge: inbound calls, including cancelled calls whose handler has not ended.
     pub inbound_calls: usize,
     /// Gauge: cancelled inbound calls whose handler has not ended.
-    pub orphans: usize,
+    pub cancelled_calls: usize,
     /// Gauge: requests of ours without a response yet: calls, input requests, the handshake. Requests that are held are not counted.
     pub exchanges_out: usize,
     /// Gauge: requests of the peer without a response yet: calls that were not cancelled, and input requests.

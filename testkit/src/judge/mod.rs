@@ -257,7 +257,7 @@ impl Effect {
         Self {
             received,
             began: after.inbound_calls.saturating_sub(before.inbound_calls),
-            cancelled: after.orphans > before.orphans || after.inbound_calls < before.inbound_calls,
+            cancelled: after.cancelled_calls > before.cancelled_calls || after.inbound_calls < before.inbound_calls,
             dropped: is_duplicate && after.queued_bytes == before.queued_bytes,
         }
     }

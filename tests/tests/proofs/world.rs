@@ -140,7 +140,7 @@ fn time_advances_exactly_to_the_next_arrival_or_deadline() {
         // The request arrives (in pieces on a stream whose buffer is too small for it), the call times out, and its cancel arrives.
         stops.retain(|at| [110, 150, 160].contains(at));
         assert_eq!(stops, [110, 150, 160], "{wire:?}");
-        assert_eq!(world.end(1).subject().stats().orphans, 1);
+        assert_eq!(world.end(1).subject().stats().cancelled_calls, 1);
         world.finish(0);
     }
 }

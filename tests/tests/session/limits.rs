@@ -507,7 +507,7 @@ fn after_a_hundred_thousand_calls_both_ends_hold_no_more_than_after_a_thousand()
     assert!(held(&pair) < after_a_thousand + 400, "{} then {}", after_a_thousand, held(&pair));
     for end in [&pair.client, &pair.server] {
         let stats = end.session.stats();
-        assert_eq!((stats.outbound_calls, stats.inbound_calls, stats.orphans, stats.queued_bytes), (0, 0, 0, 0));
+        assert_eq!((stats.outbound_calls, stats.inbound_calls, stats.cancelled_calls, stats.queued_bytes), (0, 0, 0, 0));
         assert_eq!(end.session.poll_timeout(), None);
     }
 }

@@ -232,9 +232,9 @@ fn a_cancel_is_reported_once_and_later_methods_of_the_handler_are_refused() {
     assert_eq!(session.configure(id, ServeOptions::default(), now), Err(NotLive));
     let record = LogRecord::new(Level::Error, json("1"));
     assert_eq!(session.log(Some(id), record, now), Err(NotLive));
-    assert_eq!((session.stats().inbound_calls, session.stats().orphans), (1, 1));
+    assert_eq!((session.stats().inbound_calls, session.stats().cancelled_calls), (1, 1));
     assert_eq!(session.respond(id, Reply::Tool(ToolOutput::text("late")), now), Err(NotLive));
-    assert_eq!((session.stats().inbound_calls, session.stats().orphans), (0, 0));
+    assert_eq!((session.stats().inbound_calls, session.stats().cancelled_calls), (0, 0));
     server.at(1_000_000).expect_silence();
 }
 
@@ -338,9 +338,9 @@ fn a_deadline_answers_a_tool_call_with_a_failed_result_and_anything_else_with_an
         server.at(1_000);
         assert_eq!((server.sent(), server.events()), (vec![answer], vec![Event::Cancelled { id, why: CancelReason::Deadline }]));
         assert_eq!(server.session.progress(id, Progress::value(1.0), server.now), Err(ProgressError::NotLive));
-        assert_eq!((server.session.stats().inbound_calls, server.session.stats().orphans), (1, 1));
+        assert_eq!((server.session.stats().inbound_calls, server.session.stats().cancelled_calls), (1, 1));
         assert_eq!(server.session.respond(id, Reply::Tool(ToolOutput::text("late")), server.now), Err(NotLive));
-        assert_eq!((server.session.stats().inbound_calls, server.session.stats().orphans), (0, 0));
+        assert_eq!((server.session.stats().inbound_calls, server.session.stats().cancelled_calls), (0, 0));
         server.at(1_000_000).expect_silence();
     }
 }

@@ -206,7 +206,7 @@ fn items_49_50_a_cancelled_or_late_invocation_is_answered_at_once_even_if_its_ha
     let other = app.receive_invoke(8, "i2");
     app.at(60_000);
     assert_eq!((app.events(), app.sent()), (vec![Event::Cancelled { id: other, why: CancelReason::Deadline }], vec![timed_out(8)]));
-    assert_eq!(app.session.stats().orphans, 2);
+    assert_eq!(app.session.stats().cancelled_calls, 2);
     app.at(1_000_000).expect_silence();
 }
 

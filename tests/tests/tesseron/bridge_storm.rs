@@ -368,7 +368,7 @@ impl Storm {
         for leg in self.rig.legs() {
             let stats = self.rig.stats(leg);
             assert!(stats.queued_bytes <= 64 << 10, "{leg:?}: {stats:?}");
-            assert!(stats.outbound_calls <= 24 && stats.inbound_calls <= 48 && stats.orphans == 0, "{leg:?}: {stats:?}");
+            assert!(stats.outbound_calls <= 24 && stats.inbound_calls <= 48 && stats.cancelled_calls == 0, "{leg:?}: {stats:?}");
         }
         if !self.stalled.contains(&Leg::Agent) && self.rig.unread(Leg::Agent) == 0 && !self.rig.bridge.is_closed(Leg::Agent) {
             let stats = self.rig.stats(Leg::Agent);

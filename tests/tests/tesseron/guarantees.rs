@@ -351,7 +351,7 @@ impl Storm {
         for end in &self.ends {
             end.session.check_end();
             let stats = end.session.stats();
-            assert_eq!((stats.outbound_calls, stats.inbound_calls, stats.orphans, stats.queued_bytes), (0, 0, 0, 0), "G5");
+            assert_eq!((stats.outbound_calls, stats.inbound_calls, stats.cancelled_calls, stats.queued_bytes), (0, 0, 0, 0), "G5");
         }
         self.ends.map(|end| end.trace)
     }

@@ -212,8 +212,8 @@ impl Fuzzed {
                 let params = all.iter().find(|(key, _)| key == "params").map(|(_, value)| value.get());
                 (Id::Null, params.filter(|_| text.contains("actions/invoke")))
             }
-            Message::Notification if after.orphans > before.orphans || !was_active.is_empty() => {
-                return promises.hear_cancel(text, after.orphans > before.orphans, was_active);
+            Message::Notification if after.cancelled_calls > before.cancelled_calls || !was_active.is_empty() => {
+                return promises.hear_cancel(text, after.cancelled_calls > before.cancelled_calls, was_active);
             }
             _ => return,
         };
