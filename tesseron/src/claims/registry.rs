@@ -6,7 +6,7 @@
 //!   hello --------> Pending ----------------> Live ----------------------------> Zombie
 //!                      |                      ^  ^                               |  |
 //!                      | its channel closes   |  `-- a resume with its token ----'  | `resume_ttl` is over,
-//!                      v                      |                                     | more than `max_zombies`
+//!                      v                      |                                     | more than `max_disconnected`
 //!                 (forgotten)                 |                                     v
 //!   hello on a bound channel -----------------'                                (forgotten)
 //! ```
@@ -56,7 +56,7 @@ pub struct RegistryPolicy {
     /// The time for which a claimed session without a channel may be resumed. Zero means not at all. Default: 4 h.
     pub resume_ttl: Duration,
     /// The maximum number of claimed sessions without a channel. A further one replaces the oldest. Default: 100.
-    pub max_zombies: usize,
+    pub max_disconnected: usize,
     /// The maximum number of sessions that wait to be claimed. Default: 100.
     pub max_pending: usize,
     /// The maximum number of open channels. Default: 1024.
@@ -65,7 +65,7 @@ pub struct RegistryPolicy {
 
 impl Default for RegistryPolicy {
     fn default() -> Self {
-        Self { resume_ttl: Duration::from_secs(4 * 60 * 60), max_zombies: 100, max_pending: 100, max_channels: 1024 }
+        Self { resume_ttl: Duration::from_secs(4 * 60 * 60), max_disconnected: 100, max_pending: 100, max_channels: 1024 }
     }
 }
 
@@ -203,7 +203,7 @@ pub struct SessionRegistry {
     channels: BTreeMap<ChannelId, Channel>,
     sessions: BTreeMap<SessionId, Session>,
     /// The claimed sessions without a channel, in the order in which they expire.
-    zombies: BTreeMap<Expiry, SessionId>,
+    disconnected: BTreeMap<Expiry, SessionId>,
     /// The number of channels that were opened so far.
     opened: u64,
     /// A counter of admissions, claims and departures, which orders them independently of the clocks.
@@ -274,7 +274,7 @@ impl SessionRegistry {
             now: Instant::ZERO,
             channels: BTreeMap::new(),
             sessions: BTreeMap::new(),
-            zombies: BTreeMap::new(),
+            disconnected: BTreeMap::new(),
             opened: 0,
             order: 0,
         }
@@ -452,14 +452,14 @@ impl SessionRegistry {
             self.sessions.remove(&id);
             return Departure::Unclaimed;
         }
-        if self.policy.resume_ttl.is_zero() || self.policy.max_zombies == 0 {
+        if self.policy.resume_ttl.is_zero() || self.policy.max_disconnected == 0 {
             self.sessions.remove(&id);
             return Departure::Forgotten;
         }
         let expiry = (self.now.saturating_add(self.policy.resume_ttl), order);
         session.state = State::Zombie(expiry);
-        self.zombies.insert(expiry, id);
-        if self.zombies.len() > self.policy.max_zombies {
+        self.disconnected.insert(expiry, id);
+        if self.disconnected.len() > self.policy.max_disconnected {
             self.forget_oldest();
         }
         Departure::Kept
@@ -468,7 +468,7 @@ impl SessionRegistry {
     /// The time at which the next session without a channel is forgotten.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.zombies.first_key_value().map(|((at, _), _)| *at)
+        self.disconnected.first_key_value().map(|((at, _), _)| *at)
     }
 
     /// Forgets the sessions that can no longer be resumed. Harmless if called early or repeatedly.
@@ -592,7 +592,7 @@ impl SessionRegistry {
     fn detach(&mut self, id: &SessionId) -> Option<ChannelId> {
         match self.sessions.get(id)?.state {
             State::Zombie(expiry) => {
-                self.zombies.remove(&expiry);
+                self.disconnected.remove(&expiry);
                 None
             }
             State::Live(channel) => {
@@ -603,7 +603,7 @@ impl SessionRegistry {
     }
 
     fn forget_oldest(&mut self) {
-        if let Some((_, id)) = self.zombies.pop_first() {
+        if let Some((_, id)) = self.disconnected.pop_first() {
             self.sessions.remove(&id);
         }
     }

@@ -383,7 +383,7 @@ fn item_108_a_session_can_be_resumed_only_within_the_time_of_the_policy() {
         assert_eq!(rig.app_response(again, 1).get("result").is_some(), comes_back, "after {away} ms");
     }
     let mut config = config();
-    config.registry.max_zombies = 0;
+    config.registry.max_disconnected = 0;
     let mut rig = Rig::with(config);
     let (app, session, token) = with_credentials(&mut rig, "ledger");
     let again = rig.lose(app).dial();

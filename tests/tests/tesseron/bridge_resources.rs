@@ -438,7 +438,7 @@ fn a_subscription_is_forgotten_with_its_session() {
         let mut config = config();
         config.agent_limits.in_flight = 1;
         config.registry.resume_ttl = std::time::Duration::from_secs(10);
-        config.registry.max_zombies = if how == "sessions are not kept" { 0 } else { 1 };
+        config.registry.max_disconnected = if how == "sessions are not kept" { 0 } else { 1 };
         let mut rig = Rig::with(config);
         let ledger = Resumable::join(&mut rig);
         subscribed(&mut rig, ledger.app, 1);

@@ -414,7 +414,7 @@ fn item_107_every_resume_that_is_refused_and_its_code() {
 fn item_108_with_a_resume_ttl_or_max_zombies_of_zero_no_session_is_kept() {
     for policy in [
         RegistryPolicy { resume_ttl: Duration::ZERO, ..RegistryPolicy::default() },
-        RegistryPolicy { max_zombies: 0, ..RegistryPolicy::default() },
+        RegistryPolicy { max_disconnected: 0, ..RegistryPolicy::default() },
     ] {
         let mut gateway = Gateway::with(policy);
         let (channel, last) = gateway.claimed("ledger");
@@ -426,7 +426,7 @@ fn item_108_with_a_resume_ttl_or_max_zombies_of_zero_no_session_is_kept() {
 
 #[test]
 fn item_108_one_session_over_max_zombies_replaces_the_oldest() {
-    let mut gateway = Gateway::with(RegistryPolicy { max_zombies: 2, ..RegistryPolicy::default() });
+    let mut gateway = Gateway::with(RegistryPolicy { max_disconnected: 2, ..RegistryPolicy::default() });
     let sessions: Vec<_> = (0..4).map(|_| gateway.claimed("ledger")).collect();
     // The sessions end at the same time, and not in the order of their claims.
     for index in [2, 0, 3, 1] {
@@ -455,7 +455,7 @@ fn item_108_a_session_that_is_not_resumed_in_time_is_forgotten() {
 
 #[test]
 fn an_unclaimed_session_that_ends_does_not_count_toward_max_zombies() {
-    let mut gateway = Gateway::with(RegistryPolicy { max_zombies: 1, ..RegistryPolicy::default() });
+    let mut gateway = Gateway::with(RegistryPolicy { max_disconnected: 1, ..RegistryPolicy::default() });
     let (channel, last) = gateway.claimed("ledger");
     gateway.registry.handle_closed(channel, at(0));
     let (channel, unclaimed) = gateway.hello("ledger");
@@ -510,7 +510,7 @@ fn bug_12_a_session_that_loses_its_channel_twice_has_one_deadline() {
 
 #[test]
 fn a_time_before_the_latest_one_counts_as_the_latest_one() {
-    let mut gateway = Gateway::with(RegistryPolicy { max_zombies: 1, ..RegistryPolicy::default() });
+    let mut gateway = Gateway::with(RegistryPolicy { max_disconnected: 1, ..RegistryPolicy::default() });
     let (first, _) = gateway.claimed("ledger");
     let (second, last) = gateway.claimed("ledger");
     gateway.registry.handle_closed(first, at(100));
@@ -630,7 +630,7 @@ const MOST: usize = 2;
 /// The operations of an app or a person. Each returns `None` if it is not possible now, or has changed nothing.
 impl World {
     fn new() -> Self {
-        let policy = RegistryPolicy { resume_ttl: TTL, max_zombies: MOST, max_pending: MOST, max_channels: 4 };
+        let policy = RegistryPolicy { resume_ttl: TTL, max_disconnected: MOST, max_pending: MOST, max_channels: 4 };
         Self { registry: SessionRegistry::new(policy), seed: 0, now: Instant::ZERO, sessions: Vec::new() }
     }
 
@@ -773,14 +773,14 @@ impl World {
                 }
                 State::Zombie(expiry) => {
                     assert!(known.claimed && expiry.0 > self.now);
-                    assert_eq!(registry.zombies[&expiry], known.id);
+                    assert_eq!(registry.disconnected[&expiry], known.id);
                 }
             }
         }
         let waiting = self.sessions.iter().filter(|known| known.channel.is_none()).count();
-        assert_eq!(registry.zombies.len(), waiting);
+        assert_eq!(registry.disconnected.len(), waiting);
         assert_eq!(registry.channels.len(), self.sessions.len() - waiting, "every other channel was closed");
-        assert_eq!(registry.poll_timeout(), registry.zombies.keys().map(|expiry| expiry.0).min());
+        assert_eq!(registry.poll_timeout(), registry.disconnected.keys().map(|expiry| expiry.0).min());
         assert_eq!(registry.pending().len(), self.sessions.iter().filter(|known| !known.claimed).count());
         let routed = registry.routed();
         let serves = |app: &usize| self.find(*app, |known| known.claimed && known.channel.is_some()).is_some();
