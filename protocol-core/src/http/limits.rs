@@ -15,7 +15,7 @@ pub struct HttpLimits {
     /// The maximum number of sessions with a handshake. A further `initialize` is answered with 503. Default: 10 000.
     pub sessions: usize,
     /// The maximum number of `subscriptions/listen` at the same time. Further ones are answered with 503. Default: 1024.
-    pub listens: usize,
+    pub subscriptions: usize,
     /// The maximum number of open GET streams of one session. A further one ends the oldest, whose client has most likely disconnected.
     /// Default: 4.
     pub get_streams: usize,
@@ -39,7 +39,7 @@ impl Default for HttpLimits {
             batch: 64,
             exchanges: 16_384,
             sessions: 10_000,
-            listens: 1024,
+            subscriptions: 1024,
             get_streams: 4,
             waiting_frames: 64,
             output_bytes: 256 << 10,

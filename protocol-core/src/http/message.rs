@@ -102,7 +102,7 @@ impl Request {
         &*self.method == "initialize"
     }
 
-    pub(super) fn listens(&self) -> bool {
+    pub(super) fn is_subscription(&self) -> bool {
         &*self.method == "subscriptions/listen"
     }
 

@@ -110,7 +110,7 @@ pub fn http_server(data: &[u8]) {
     config.resumable = kind & 8 == 0;
     if kind & 4 != 0 {
         (config.limits.body_bytes, config.limits.batch, config.limits.exchanges, config.limits.sessions) = (600, 2, 12, 2);
-        (config.limits.listens, config.limits.get_streams, config.limits.waiting_frames) = (1, 2, 2);
+        (config.limits.subscriptions, config.limits.get_streams, config.limits.waiting_frames) = (1, 2, 2);
         (config.limits.output_bytes, config.limits.replay_events) = (400, 6);
         (config.limits.replay_streams, config.limits.replay_bytes) = (4, 3000);
     }

@@ -36,7 +36,7 @@ pub(super) async fn run<A: Adapter>(adapter: A) -> ExitCode {
     // With a catalog the service declares that its lists may change, so that clients can subscribe.
     let _catalog = service.catalog();
     let mut config = HttpServerConfig::default();
-    config.limits.listens = 20_000;
+    config.limits.subscriptions = 20_000;
     config.limits.sessions = 20_000;
     config.limits.exchanges = 40_000;
     let mut limits = ConnectionLimits::default();

@@ -312,7 +312,7 @@ pub struct HttpServer {
     /// The number of sessions with a handshake, including those whose handshake is not done.
     legacy_sessions: usize,
     /// The number of sessions that serve a `subscriptions/listen`.
-    listens: usize,
+    subscriptions: usize,
     next_number: u64,
     timers: Timers,
     events: VecDeque<HttpEvent>,
@@ -331,7 +331,7 @@ impl HttpServer {
             sessions: BTreeMap::new(),
             ids: BTreeMap::new(),
             legacy_sessions: 0,
-            listens: 0,
+            subscriptions: 0,
             next_number: 1,
             timers: Timers::default(),
             events: VecDeque::new(),

@@ -96,13 +96,13 @@ impl HttpServer {
     ) -> Result<(), Refusal> {
         check_required_copies(message, &request.head.headers, context).map_err(|mismatch| contradiction(message, &mismatch))?;
         self.check_running().map_err(|refusal| Refusal { id: Some(message.id.clone()), ..refusal })?;
-        let listens = message.listens();
-        if listens && self.listens >= self.config.limits.listens {
+        let is_subscription = message.is_subscription();
+        if is_subscription && self.subscriptions >= self.config.limits.subscriptions {
             return Err(Refusal { id: Some(message.id.clone()), ..Refusal::overloaded("too many subscriptions") });
         }
-        self.listens = self.listens.saturating_add(usize::from(listens));
+        self.subscriptions = self.subscriptions.saturating_add(usize::from(is_subscription));
         let key = SessionKey(self.number());
-        self.sessions.insert(key, HttpSession::stateless(key, listens));
+        self.sessions.insert(key, HttpSession::stateless(key, is_subscription));
         self.events.push_back(HttpEvent::Open { session: key, era: Era::Modern });
         self.deliver(key, id, request.body.clone(), 1, true);
         Ok(())

@@ -210,7 +210,7 @@ impl HttpServer {
         if session.era() == Era::Legacy {
             self.legacy_sessions = self.legacy_sessions.saturating_sub(1);
         }
-        self.listens = self.listens.saturating_sub(usize::from(session.listens()));
+        self.subscriptions = self.subscriptions.saturating_sub(usize::from(session.is_subscription()));
         if let Some(id) = session.id().filter(|_| session.is_open()) {
             self.ids.remove(id);
         }

@@ -55,7 +55,7 @@ enum State {
     /// The client has been sent the id. `is_confirmed` is `true` once the client has used it.
     Open { id: Text, revision: Revision, is_confirmed: bool },
     /// The session serves one request without a handshake, and has no id.
-    Stateless { listens: bool },
+    Stateless { is_subscription: bool },
 }
 
 impl HttpSession {
@@ -63,8 +63,8 @@ impl HttpSession {
         Self::new(key, State::Opening { id }, principal)
     }
 
-    pub(super) fn stateless(key: SessionKey, listens: bool) -> Self {
-        Self::new(key, State::Stateless { listens }, None)
+    pub(super) fn stateless(key: SessionKey, is_subscription: bool) -> Self {
+        Self::new(key, State::Stateless { is_subscription }, None)
     }
 
     fn new(key: SessionKey, state: State, principal: Option<&str>) -> Self {
@@ -101,8 +101,8 @@ impl HttpSession {
         matches!(self.state, State::Open { is_confirmed: true, .. })
     }
 
-    pub(super) fn listens(&self) -> bool {
-        matches!(self.state, State::Stateless { listens: true })
+    pub(super) fn is_subscription(&self) -> bool {
+        matches!(self.state, State::Stateless { is_subscription: true })
     }
 
     pub(super) fn id(&self) -> Option<&Text> {

@@ -680,7 +680,7 @@ fn sessions_exchanges_and_subscriptions_are_bounded() {
         let response = bench.response(id);
         assert_eq!((response.status, response.field("retry-after")), (503, Some("1")));
     };
-    let mut bench = Bench::with(|config| (config.limits.sessions, config.limits.listens) = (2, 1));
+    let mut bench = Bench::with(|config| (config.limits.sessions, config.limits.subscriptions) = (2, 1));
     bench.open("2025-11-25");
     bench.post(&[], INITIALIZE);
     let third = bench.post(&[], INITIALIZE);
