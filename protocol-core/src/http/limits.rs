@@ -153,9 +153,9 @@ pub struct HttpClientTimeouts {
     /// The longest time that a handshake may take that is repeated since the server has forgotten the HTTP session. Also the longest time
     /// that a server of 2024-11-05 may take to name the address for messages. Default: 10 s.
     pub reopen: Duration,
-    /// The longest time for which requests wait after the handshake until the server has opened the news stream, which has the messages
-    /// that belong to no call ([`HttpClientConfig::news`](super::HttpClientConfig::news)). Default: 250 ms.
-    pub news: Duration,
+    /// The longest time for which requests wait after the handshake until the server has opened the GET stream, which has the messages
+    /// that belong to no call ([`HttpClientConfig::get_stream`](super::HttpClientConfig::get_stream)). Default: 250 ms.
+    pub get_stream: Duration,
     /// The time for which a stream is left open once its response has come, so that the server can end it. Default: 1 s.
     pub linger: Duration,
     /// The time after which a stream that broke is resumed for the first time, if the server names no time. It doubles with each further
@@ -178,7 +178,7 @@ impl Default for HttpClientTimeouts {
         Self {
             acknowledge: Duration::from_secs(30),
             reopen: Duration::from_secs(10),
-            news: Duration::from_millis(250),
+            get_stream: Duration::from_millis(250),
             linger: Duration::from_secs(1),
             retry: Duration::from_secs(1),
             retry_max: Duration::from_secs(30),

@@ -38,8 +38,8 @@ pub(super) enum Purpose {
     Confirmation,
     /// Resumes the stream of a call.
     Resume(ExchangeId),
-    /// Opens or resume the news stream.
-    News,
+    /// Opens or resume the GET stream.
+    GetStream,
     /// Repeats the handshake.
     Reopening,
     /// Reads a page of the list of tools.

@@ -15,7 +15,7 @@
 //!
 //! | Files | |
 //! |---|---|
-//! | `exchange`, `call`, `session`, `news` | the machines of one HTTP request, of one request of the session, of the HTTP session, and of the news stream: the stream of messages that belong to no call |
+//! | `exchange`, `call`, `session`, `get_stream` | the machines of one HTTP request, of one request of the session, of the HTTP session, and of the GET stream: the stream of messages that belong to no call |
 //! | `resumption`, `backlog`, `tools`, `cache` | the waits before a stream is resumed, the frames that wait, the headers of tools, and cached results |
 //! | `verdict` | the meaning of a response |
 //! | `requests`, `responses` | the steps that make requests, and those that read responses |
@@ -24,7 +24,7 @@ mod backlog;
 mod cache;
 mod call;
 mod exchange;
-mod news;
+mod get_stream;
 mod requests;
 mod responses;
 mod resumption;
@@ -57,7 +57,7 @@ use backlog::Backlog;
 use cache::Cache;
 use call::Call;
 use exchange::{Exchange, Purpose};
-use news::News;
+use get_stream::GetStream;
 use resumption::Chance;
 use session::HttpSession;
 use tools::Tools;
@@ -78,9 +78,9 @@ impl fmt::Display for HttpRequestId {
 pub struct HttpClientConfig {
     /// The address of the endpoint, such as `https://example.com/mcp`.
     pub url: Text,
-    /// `true` if a client opens a *news stream* after a handshake: a stream for messages of the server that belong to no call. Default:
+    /// `true` if a client opens a *GET stream* after a handshake: a stream for messages of the server that belong to no call. Default:
     /// `true`.
-    pub news: bool,
+    pub get_stream: bool,
     /// `true` if the client tries the transport of 2024-11-05 with a server that speaks neither era over Streamable HTTP. Default: `true`.
     pub old_transport: bool,
     /// `true` if lists and the contents of resources are cached for the time that a server without a handshake allows (`ttlMs`). They are
@@ -102,7 +102,7 @@ impl HttpClientConfig {
     pub fn new(url: impl Into<Text>) -> Self {
         Self {
             url: url.into(),
-            news: true,
+            get_stream: true,
             old_transport: true,
             cache: false,
             seed: 0,
@@ -350,7 +350,7 @@ pub struct HttpClient {
     exchanges: BTreeMap<HttpRequestId, Exchange>,
     calls: BTreeMap<ExchangeId, Call>,
     session: HttpSession,
-    news: News,
+    get_stream: GetStream,
     tools: Tools,
     backlog: Backlog,
     cache: Cache,
@@ -384,9 +384,9 @@ enum TimerKey {
     Exchange(HttpRequestId),
     /// Resumes the stream of a call.
     Resume(ExchangeId),
-    /// Opens the news stream again.
-    News,
-    /// Repeats the handshake, if its last attempt was lost. Otherwise lets the requests go that wait for the news stream.
+    /// Opens the GET stream again.
+    GetStream,
+    /// Repeats the handshake, if its last attempt was lost. Otherwise lets the requests go that wait for the GET stream.
     Session,
     /// Ends the wait for posted messages while the client closes.
     Close,
@@ -408,7 +408,7 @@ impl HttpClient {
             exchanges: BTreeMap::new(),
             calls: BTreeMap::new(),
             session: HttpSession::default(),
-            news: News::default(),
+            get_stream: GetStream::default(),
             tools: Tools::default(),
             backlog: Backlog::default(),
             cache: Cache::default(),
@@ -492,9 +492,9 @@ impl HttpClient {
                     }
                     self.resume_call(exchange);
                 }
-                TimerKey::News => {
-                    self.news.timer().forget();
-                    self.ask_for_news();
+                TimerKey::GetStream => {
+                    self.get_stream.timer().forget();
+                    self.open_get_stream();
                 }
                 TimerKey::Session => {
                     self.session.timer().forget();
@@ -612,8 +612,8 @@ impl HttpClient {
         for call in self.calls.keys().copied().collect::<Vec<_>>() {
             self.forget_call(call);
         }
-        self.news.stop();
-        self.timers.set(self.news.timer(), TimerKey::News, None);
+        self.get_stream.stop();
+        self.timers.set(self.get_stream.timer(), TimerKey::GetStream, None);
         self.timers.set(self.session.timer(), TimerKey::Session, None);
         self.backlog.clear_calls();
         self.tools.end_lookup();

@@ -202,15 +202,15 @@ impl HttpClient {
 
     // ---- Requests of the client itself ----
 
-    /// Opens the news stream, or resumes it.
-    pub(super) fn ask_for_news(&mut self) {
-        if !self.config.news || !self.session.is_confirmed() {
+    /// Opens the GET stream, or resumes it.
+    pub(super) fn open_get_stream(&mut self) {
+        if !self.config.get_stream || !self.session.is_confirmed() {
             return;
         }
-        let last_event_id = self.news.resumption().last_event_id().cloned();
+        let last_event_id = self.get_stream.resumption().last_event_id().cloned();
         let headers = self.stream_headers(last_event_id);
-        let request = self.send(Purpose::News, Method::Get, headers, Bytes::new());
-        self.news.ask(request);
+        let request = self.send(Purpose::GetStream, Method::Get, headers, Bytes::new());
+        self.get_stream.ask(request);
     }
 
     /// Resumes the stream of a call.
@@ -232,10 +232,10 @@ impl HttpClient {
         if !self.session.reopen() {
             return;
         }
-        if let Some(request) = self.news.stop() {
+        if let Some(request) = self.get_stream.stop() {
             self.abort(request);
         }
-        self.timers.set(self.news.timer(), TimerKey::News, None);
+        self.timers.set(self.get_stream.timer(), TimerKey::GetStream, None);
         self.backlog.clear_answers();
         let broken = self.calls.iter().filter(|(_, call)| call.is_broken()).map(|(exchange, _)| *exchange);
         for exchange in broken.collect::<Vec<_>>() {

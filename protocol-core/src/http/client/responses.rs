@@ -106,9 +106,9 @@ impl HttpClient {
         match purpose {
             Purpose::Call(exchange) => self.read_call_head(request, exchange, head, response),
             Purpose::Resume(exchange) => self.read_resumed_head(request, exchange, response),
-            Purpose::News => {
+            Purpose::GetStream => {
                 self.begin();
-                self.read_news_head(request, &response);
+                self.read_get_stream_head(request, &response);
             }
             Purpose::Message(generation) => {
                 self.abort(request);
@@ -183,11 +183,11 @@ impl HttpClient {
         }
     }
 
-    fn read_news_head(&mut self, request: HttpRequestId, response: &Head) {
+    fn read_get_stream_head(&mut self, request: HttpRequestId, response: &Head) {
         if response.is_success() && response.form == Form::Events {
-            self.news.live(request);
-            self.news.resumption().begin(self.now);
-            let last = self.news.resumption().last_event_id().cloned();
+            self.get_stream.live(request);
+            self.get_stream.resumption().begin(self.now);
+            let last = self.get_stream.resumption().last_event_id().cloned();
             let decoder = Decoder::resumed(self.decoder_limits(), last);
             if let Some(exchange) = self.exchanges.get_mut(&request) {
                 exchange.read_events(decoder);
@@ -196,10 +196,10 @@ impl HttpClient {
         }
         self.abort(request);
         match response.status {
-            404 if self.news.was_live() => self.reopen(self.session.generation()),
-            _ if response.fault.is_temporary() => self.break_news(&response.fault),
+            404 if self.get_stream.was_live() => self.reopen(self.session.generation()),
+            _ if response.fault.is_temporary() => self.break_get_stream(&response.fault),
             // Most servers have no such stream.
-            _ => drop(self.news.stop()),
+            _ => drop(self.get_stream.stop()),
         }
     }
 
@@ -262,7 +262,7 @@ impl HttpClient {
                     call.resume(again);
                 }
             }
-            Purpose::News => self.news.ask(again),
+            Purpose::GetStream => self.get_stream.ask(again),
             Purpose::Reopening | Purpose::OldStream => self.limit(again, timeouts.reopen),
             Purpose::Delete => self.limit(again, timeouts.close),
             Purpose::Message(_) | Purpose::Confirmation | Purpose::Lookup | Purpose::OldMessage(_) => {
@@ -339,7 +339,7 @@ impl HttpClient {
             let item = decoder.next_item();
             let resumption = match purpose {
                 Purpose::Call(call) | Purpose::Resume(call) => self.calls.get_mut(&call).map(|call| call.resumption()),
-                Purpose::News => Some(self.news.resumption()),
+                Purpose::GetStream => Some(self.get_stream.resumption()),
                 _ => None,
             };
             match (&item, resumption) {
@@ -365,7 +365,7 @@ impl HttpClient {
             Purpose::OldStream if event.name == "endpoint" => self.take_endpoint(request, &event.data),
             _ if !is_message => {}
             Purpose::Call(exchange) | Purpose::Resume(exchange) => self.take_stream_frame(request, exchange, event.data),
-            Purpose::News => self.take_news(event.data),
+            Purpose::GetStream => self.take_from_get_stream(event.data),
             Purpose::Reopening => match message::incoming(&event.data) {
                 Incoming::Response(_) => {
                     self.ignore_rest(request);
@@ -416,8 +416,8 @@ impl HttpClient {
         }
     }
 
-    /// Takes a frame on the news stream. Some servers send responses on it, although they should not.
-    fn take_news(&mut self, frame: Bytes) {
+    /// Takes a frame on the GET stream. Some servers send responses on it, although they should not.
+    fn take_from_get_stream(&mut self, frame: Bytes) {
         match message::incoming(&frame) {
             Incoming::Response(number) => self.take_responses(number.as_slice(), &frame),
             Incoming::Batch(numbers) => self.take_responses(&numbers, &frame),
@@ -550,16 +550,16 @@ impl HttpClient {
             if self.session.was_reopened() {
                 self.events.push_back(HttpClientEvent::Reopened);
             }
-            self.ask_for_news();
-            if !self.config.news {
+            self.open_get_stream();
+            if !self.config.get_stream {
                 return self.begin();
             }
-            let until = self.now.saturating_add(self.config.timeouts.news);
+            let until = self.now.saturating_add(self.config.timeouts.get_stream);
             self.timers.set(self.session.timer(), TimerKey::Session, Some(until));
         }
     }
 
-    /// Sends the requests that wait for the news stream: it is open, or they no longer wait for it.
+    /// Sends the requests that wait for the GET stream: it is open, or they no longer wait for it.
     pub(super) fn begin(&mut self) {
         if self.session.begin() {
             self.timers.set(self.session.timer(), TimerKey::Session, None);
@@ -620,9 +620,9 @@ impl HttpClient {
     fn lose(&mut self, purpose: Purpose, fault: HttpFault) {
         match purpose {
             Purpose::Call(exchange) | Purpose::Resume(exchange) => self.break_call(exchange, fault),
-            Purpose::News => {
+            Purpose::GetStream => {
                 self.begin();
-                self.break_news(&fault);
+                self.break_get_stream(&fault);
             }
             Purpose::Message(_) => {
                 self.fault(None, fault);
@@ -653,8 +653,8 @@ impl HttpClient {
     fn lose_unreadable(&mut self, purpose: Purpose, fault: HttpFault) {
         match purpose {
             Purpose::Call(exchange) | Purpose::Resume(exchange) => self.lose_call(exchange, fault),
-            Purpose::News => {
-                self.news.stop();
+            Purpose::GetStream => {
+                self.get_stream.stop();
                 self.fault(None, fault);
             }
             _ => self.lose(purpose, fault),
@@ -709,17 +709,17 @@ impl HttpClient {
         }
     }
 
-    /// Handles the break of the news stream. It is opened again after a while.
-    fn break_news(&mut self, fault: &HttpFault) {
+    /// Handles the break of the GET stream. It is opened again after a while.
+    fn break_get_stream(&mut self, fault: &HttpFault) {
         let chance = self.chance.next();
         let (limits, timeouts) = (&self.config.limits, &self.config.timeouts);
-        self.news.resumption().pause(fault.retry_after(), timeouts);
-        match self.news.resumption().next_attempt(limits, timeouts, chance, self.now) {
+        self.get_stream.resumption().pause(fault.retry_after(), timeouts);
+        match self.get_stream.resumption().next_attempt(limits, timeouts, chance, self.now) {
             Some(at) => {
-                self.news.wait();
-                self.timers.set(self.news.timer(), TimerKey::News, Some(at));
+                self.get_stream.wait();
+                self.timers.set(self.get_stream.timer(), TimerKey::GetStream, Some(at));
             }
-            None => drop(self.news.stop()),
+            None => drop(self.get_stream.stop()),
         }
     }
 }

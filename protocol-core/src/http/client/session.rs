@@ -8,7 +8,7 @@
 //!        forget: its error                            `-------------------- Reopening <----------------------' has forgotten it
 //! ```
 //!
-//! Requests and notifications wait until the HTTP session is open. In `Confirmed` the news stream is being opened: before it is open, most
+//! Requests and notifications wait until the HTTP session is open. In `Confirmed` the GET stream is being opened: before it is open, most
 //! servers lose messages for it, such as input requests.
 //!
 //! In `Reopening` the client repeats the handshake with the frame of the first one. The [`Session`](crate::Session) is not told, and keeps

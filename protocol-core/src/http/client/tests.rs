@@ -455,7 +455,7 @@ fn requests_wait_for_the_stream_of_the_session_until_it_is_open_or_refused_or_fo
         step(&mut bench);
         assert_eq!(bench.look(), expected, "{name}");
     }
-    let mut bench = Bench::with(ClientEra::Legacy, |config| config.news = false);
+    let mut bench = Bench::with(ClientEra::Legacy, |config| config.get_stream = false);
     bench.open("s1");
     bench.look();
     bench.call("t");
