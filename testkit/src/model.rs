@@ -746,13 +746,13 @@ impl Model {
         self.ending == Ending::Closed
     }
 
-    /// The number of outbound calls, inbound calls and orphans.
+    /// The number of outbound calls, inbound calls and cancelled.
     #[must_use]
     pub(crate) fn sizes(&self) -> (usize, usize, usize) {
-        (self.calls.len(), self.serves.len(), self.orphans())
+        (self.calls.len(), self.serves.len(), self.cancelled())
     }
 
-    fn orphans(&self) -> usize {
+    fn cancelled(&self) -> usize {
         self.serves.values().filter(|serve| matches!(serve.state, Serving::Cancelled)).count()
     }
 
@@ -1672,7 +1672,7 @@ impl Model {
         if let Ending::Finishing(reason) = self.ending
             && self.calls.is_empty()
             && self.asked.is_empty()
-            && self.serves.len() == self.orphans()
+            && self.serves.len() == self.cancelled()
         {
             self.drain(reason);
         }

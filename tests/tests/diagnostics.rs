@@ -605,7 +605,7 @@ fn open_exchanges_are_counted_on_both_sides() {
     server.ask(one, protocol_core::Ask::Roots);
     assert_eq!(open(&server), (1, 2));
     server.frame(&cancelled(2));
-    assert_eq!((open(&server), server.session.stats().orphans), ((1, 1), 1), "a cancelled call gets no response");
+    assert_eq!((open(&server), server.session.stats().cancelled_calls), ((1, 1), 1), "a cancelled call gets no response");
     server.respond(one);
     assert_eq!(open(&server), (0, 0));
 }

@@ -298,7 +298,7 @@ fn calls_above_the_limit_are_refused_and_returned_to_the_caller() {
     pair.executor.run_until_stalled();
     assert_eq!(pair.client.stats().outbound_calls, 0);
     // The handlers ignore their cancellation, so they count as calls in flight until their grace is over.
-    assert_eq!((pair.server.running(), pair.server.stats().orphans), (1024, 1024));
+    assert_eq!((pair.server.running(), pair.server.stats().cancelled_calls), (1024, 1024));
     let busy = pair.wait(pair.call("stuck")).result().unwrap_err();
     assert!(matches!(&busy, CallError::Rpc(error) if error.code == RpcError::BUSY), "{busy}");
     pair.executor.run_for(ms(5000));

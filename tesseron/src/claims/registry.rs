@@ -1,9 +1,10 @@
 //! The gateway's side of claims: the channels to apps and their sessions. A *Pending* session waits to be claimed, a *Live* session is
-//! claimed and has a channel, and a *Zombie* is claimed, has lost its channel, and may be resumed:
+//! claimed and has a channel, and a *Disconnected* session is claimed, has lost its
+//! channel, and may be resumed (Tesseron calls it a zombie):
 //!
 //! ```text
 //!                              its code                    its channel closes
-//!   hello --------> Pending ----------------> Live ----------------------------> Zombie
+//!   hello --------> Pending ----------------> Live ----------------------------> Disconnected
 //!                      |                      ^  ^                               |  |
 //!                      | its channel closes   |  `-- a resume with its token ----'  | `resume_ttl` is over,
 //!                      v                      |                                     | more than `max_disconnected`
@@ -11,19 +12,19 @@
 //!   hello on a bound channel -----------------'                                (forgotten)
 //! ```
 //!
-//! |                                         | Pending    | Live                                        | Zombie                |
+//! |                                         | Pending    | Live                                        | Disconnected          |
 //! |-----------------------------------------|------------|---------------------------------------------|-----------------------|
 //! | its code                                | Live       | found, on the channel that sent that code   | unknown               |
 //! | resume with its token                   | refused    | Live, moved to the new channel              | Live                  |
 //! | hello when bound, its id and token      | refused    | the same, claimed anew                      | Live, claimed anew    |
 //! | resume or such a hello, another token   | refused    | refused                                     | refused               |
 //! | the first frame after the welcome       |            | the token that was used is spent            |                       |
-//! | its channel closes                      | forgotten  | Zombie                                      |                       |
+//! | its channel closes                      | forgotten  | Disconnected                                |                       |
 //! | an earlier channel of it closes         |            |                                             |                       |
 //! | `resume_ttl` is over                    |            |                                             | forgotten             |
 //!
 //! A session has at most one channel, and a channel at most one session; every transition changes both together. So the end of a channel
-//! whose session has moved to another channel has no effect, and a session that becomes a Zombie twice has one deadline
+//! whose session has moved to another channel has no effect, and a session that becomes Disconnected twice has one deadline
 //! (`docs/protocols/tesseron.md`, "Faults of the reference implementation"). Only the right code claims a session, only the right token
 //! moves a session to another channel, a claimed session stays claimed, and a refused request changes nothing.
 
@@ -239,7 +240,7 @@ struct Session {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Live(ChannelId),
-    Zombie(Expiry),
+    Disconnected(Expiry),
 }
 
 /// The time at which a session without a channel is forgotten, and the value of [`SessionRegistry::order`] when it lost its channel.
@@ -255,7 +256,7 @@ impl Session {
     fn channel(&self) -> Option<ChannelId> {
         match self.state {
             State::Live(channel) => Some(channel),
-            State::Zombie(_) => None,
+            State::Disconnected(_) => None,
         }
     }
 
@@ -457,7 +458,7 @@ impl SessionRegistry {
             return Departure::Forgotten;
         }
         let expiry = (self.now.saturating_add(self.policy.resume_ttl), order);
-        session.state = State::Zombie(expiry);
+        session.state = State::Disconnected(expiry);
         self.disconnected.insert(expiry, id);
         if self.disconnected.len() > self.policy.max_disconnected {
             self.forget_oldest();
@@ -591,7 +592,7 @@ impl SessionRegistry {
     /// Removes a known session from its channel, and returns the channel; or removes it from the table of sessions that may be resumed.
     fn detach(&mut self, id: &SessionId) -> Option<ChannelId> {
         match self.sessions.get(id)?.state {
-            State::Zombie(expiry) => {
+            State::Disconnected(expiry) => {
                 self.disconnected.remove(&expiry);
                 None
             }

@@ -31,7 +31,7 @@ struct Line {
     sessions: usize,
     /// The number of subscriptions that are open at the same time, each on a connection of its own.
     #[arg(long, default_value_t = 10_000)]
-    subscriptions: usize,
+    listens: usize,
     /// The number of calls whose client disconnects.
     #[arg(long, default_value_t = 100_000)]
     drops: usize,
@@ -68,7 +68,7 @@ fn run(line: &Line, name: &str) -> Result<(), Failure> {
     server.descriptors_at_rest = server.show("after 200 calls")?.descriptors;
     for _ in 0..line.rounds {
         sessions(&server, line.sessions)?;
-        listens(&server, line.is_subscription)?;
+        listens(&server, line.listens)?;
         drops(&server, line.drops)?;
     }
     mixed::run(&server, Duration::from_secs_f64(line.minutes * 60.0))?;

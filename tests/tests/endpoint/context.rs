@@ -394,9 +394,13 @@ fn the_cleanup_of_a_cancelled_handler_is_awaited_within_its_grace() {
         call.cancel(None);
         assert_eq!(pair.wait(call).outcome, Outcome::Cancelled, "the call ends at once although its handler cleans up");
         pair.executor.run_for(ms(4000));
-        assert_eq!(pair.server.stats().orphans, 1, "the handler still cleans up");
+        assert_eq!(pair.server.stats().cancelled_calls, 1, "the handler still cleans up");
         pair.executor.run_for(ms(6000));
-        assert_eq!((seen.take(), pair.server.counters().abandoned, pair.server.stats().orphans), (saw, abandoned, 0), "{name}");
+        assert_eq!(
+            (seen.take(), pair.server.counters().abandoned, pair.server.stats().cancelled_calls),
+            (saw, abandoned, 0),
+            "{name}"
+        );
     }
 }
 
@@ -407,12 +411,12 @@ fn cancelled_handlers_that_still_run_are_counted_and_bounded() {
     let calls: Vec<Call> = (0..3).map(|_| pair.begin("stuck")).collect();
     calls.iter().for_each(|call| call.cancel(None));
     pair.executor.run_until_stalled();
-    assert_eq!((pair.server.stats().inbound_calls, pair.server.stats().orphans), (3, 3));
+    assert_eq!((pair.server.stats().inbound_calls, pair.server.stats().cancelled_calls), (3, 3));
     assert_eq!(pair.client.stats().outbound_calls, 0, "the calls have ended at the caller");
     let busy = pair.wait(pair.call("quick"));
     assert!(matches!(&busy.outcome, Outcome::Error(error) if error.code == RpcError::BUSY), "{busy:?}");
     pair.executor.run_for(ms(5000));
-    assert_eq!((pair.server.stats().orphans, pair.server.counters().abandoned), (0, 3));
+    assert_eq!((pair.server.stats().cancelled_calls, pair.server.counters().abandoned), (0, 3));
     assert!(matches!(pair.wait(pair.call("quick")).outcome, Outcome::Result(_)));
 }
 

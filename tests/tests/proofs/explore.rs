@@ -187,7 +187,7 @@ fn a_search_of_stateless_requests_finds_what_is_broken() {
     use Orders::{All, Enough};
     let calls = Bounds { calls: 1, cancels: 1, ..NOTHING };
     // What a fault adds leaves with the next frame of the session.
-    let is_subscription = Bounds { calls: 1, listens: 1, ..NOTHING };
+    let listens = Bounds { calls: 1, listens: 1, ..NOTHING };
     let object = |fault, bounds, what: &str| {
         for orders in [All, Enough] {
             let said = objection_to(stateless_configs, fault, bounds, orders).map(|objection| objection.what);
@@ -200,7 +200,7 @@ fn a_search_of_stateless_requests_finds_what_is_broken() {
         let found = objection_to(stateless_configs, Fault::AsksWithoutHandshake, calls, orders).expect("an objection");
         assert_eq!(found.way, [Call(None), Leave(0), Arrive(1), Respond(0), Leave(1)], "{}", found.what);
     }
-    object(Fault::SpeaksAfterTheResult, is_subscription, "G15: ");
+    object(Fault::SpeaksAfterTheResult, listens, "G15: ");
     object(Fault::RepeatsFrames, Bounds { opening: true, ..calls }, "G2: ");
     object(Fault::MixesSubscriptions, Bounds { changes: 2, notices: 1, ..NOTHING }, "G16: ");
     object(Fault::LosesDone, calls, "the model has another event");

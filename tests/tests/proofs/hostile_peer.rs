@@ -95,7 +95,7 @@ struct Victim {
     end: Scripted,
     /// The ids of the requests that the peer has received.
     requests: BTreeSet<u64>,
-    orphans: BTreeSet<InboundId>,
+    cancelled: BTreeSet<InboundId>,
 }
 
 impl Victim {
@@ -115,7 +115,7 @@ impl Victim {
             })),
             _ => Scripted::server_at(with(server_config(), small), "2025-03-26", r#"{"roots":{},"sampling":{}}"#),
         };
-        let mut victim = Self { end, requests: BTreeSet::new(), orphans: BTreeSet::new() };
+        let mut victim = Self { end, requests: BTreeSet::new(), cancelled: BTreeSet::new() };
         if kind == 4 {
             victim.poll_all();
             victim.end.frame(&discovered(1, r#""2026-07-28""#, r#"{"tools":{"listChanged":true},"resources":{"subscribe":true}}"#));
@@ -131,7 +131,7 @@ impl Victim {
         }
         for event in self.end.events() {
             if let Event::Cancelled { id, .. } = event {
-                self.orphans.insert(id);
+                self.cancelled.insert(id);
             }
         }
     }
@@ -176,7 +176,7 @@ impl Victim {
                     offered.tools = true;
                     let _ = end.session.accept_subscription(id, &offered, now);
                     let _ = end.session.publish(&Notice::ToolsChanged, now);
-                } else if let Some(id) = rng.pick(&end.session.known.serves).filter(|id| !self.orphans.contains(id)) {
+                } else if let Some(id) = rng.pick(&end.session.known.serves).filter(|id| !self.cancelled.contains(id)) {
                     let _ = match rng.below(4) {
                         0 | 1 => end.session.request_input(id, Ask::Roots, now).is_ok(),
                         2 => end.session.finish_round(id, InputRound::new().ask("a", Ask::Roots).with_state("s"), now).is_ok(),
@@ -185,7 +185,7 @@ impl Victim {
                 }
             }
             16 => {
-                if let Some(id) = self.orphans.pop_first() {
+                if let Some(id) = self.cancelled.pop_first() {
                     assert_eq!(end.session.respond(id, Reply::Raw(Json::empty_object()), now), Err(NotLive));
                 }
             }

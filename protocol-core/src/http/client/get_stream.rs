@@ -1,4 +1,4 @@
-//! The news stream: the stream of messages that belong to no call, which a GET opens (Transports 2025-11-25, "Listening for Messages from
+//! The GET stream: the stream of messages that belong to no call, which a GET opens (Transports 2025-11-25, "Listening for Messages from
 //! the Server").
 //!
 //! ```text
@@ -15,7 +15,7 @@ use super::resumption::Resumption;
 use crate::http::timers::Armed;
 
 #[derive(Debug, Default)]
-pub(super) struct News {
+pub(super) struct GetStream {
     state: State,
     /// `true` once the stream was `Live` in this HTTP session.
     was_live: bool,
@@ -32,7 +32,7 @@ enum State {
     Waiting,
 }
 
-impl News {
+impl GetStream {
     /// Off, Waiting -> Asked.
     pub(super) fn ask(&mut self, request: HttpRequestId) {
         self.state = State::Asked(request);

@@ -733,7 +733,7 @@ fn a_server_that_wants_to_be_left_alone_is_asked_again_only_after_that_time() {
     bench.look();
     bench.wait(Duration::from_millis(1250));
     let both = ["GET [s1] after b", "GET [s1] after a"];
-    assert_eq!(bench.look(), both, "the stream of the call, and that of news");
+    assert_eq!(bench.look(), both, "the stream of the call, and the GET stream");
     bench.head_with(4, 503, &later);
     bench.head_with(5, 429, &later);
     bench.look();

@@ -1079,9 +1079,9 @@ fn a_get_stream_is_resumed_on_its_own_and_one_too_many_ends_the_oldest() {
     assert_eq!(bench.complete(not_accepted).0, 406);
 }
 
-/// Clients that resume each stream would otherwise end the stream of news each time, and open it again.
+/// Clients that resume each stream would otherwise end the GET stream each time, and open it again.
 #[test]
-fn the_stream_of_news_is_not_touched_when_that_of_a_call_is_resumed() {
+fn the_get_stream_is_not_touched_when_the_stream_of_a_call_is_resumed() {
     let mut bench = Bench::new();
     let (key, session) = bench.open("2025-11-25");
     let news = bench.get(&session, None);

@@ -411,7 +411,7 @@ fn item_107_every_resume_that_is_refused_and_its_code() {
 }
 
 #[test]
-fn item_108_with_a_resume_ttl_or_max_zombies_of_zero_no_session_is_kept() {
+fn item_108_with_a_resume_ttl_or_max_disconnected_of_zero_no_session_is_kept() {
     for policy in [
         RegistryPolicy { resume_ttl: Duration::ZERO, ..RegistryPolicy::default() },
         RegistryPolicy { max_disconnected: 0, ..RegistryPolicy::default() },
@@ -425,7 +425,7 @@ fn item_108_with_a_resume_ttl_or_max_zombies_of_zero_no_session_is_kept() {
 }
 
 #[test]
-fn item_108_one_session_over_max_zombies_replaces_the_oldest() {
+fn item_108_one_session_over_max_disconnected_replaces_the_oldest() {
     let mut gateway = Gateway::with(RegistryPolicy { max_disconnected: 2, ..RegistryPolicy::default() });
     let sessions: Vec<_> = (0..4).map(|_| gateway.claimed("ledger")).collect();
     // The sessions end at the same time, and not in the order of their claims.
@@ -454,7 +454,7 @@ fn item_108_a_session_that_is_not_resumed_in_time_is_forgotten() {
 }
 
 #[test]
-fn an_unclaimed_session_that_ends_does_not_count_toward_max_zombies() {
+fn an_unclaimed_session_that_ends_does_not_count_toward_max_disconnected() {
     let mut gateway = Gateway::with(RegistryPolicy { max_disconnected: 1, ..RegistryPolicy::default() });
     let (channel, last) = gateway.claimed("ledger");
     gateway.registry.handle_closed(channel, at(0));
@@ -771,7 +771,7 @@ impl World {
                     assert_eq!(registry.session_on(channel), Some(&known.id));
                     assert_eq!(registry.is_claimed(channel), known.claimed);
                 }
-                State::Zombie(expiry) => {
+                State::Disconnected(expiry) => {
                     assert!(known.claimed && expiry.0 > self.now);
                     assert_eq!(registry.disconnected[&expiry], known.id);
                 }
