@@ -149,9 +149,9 @@ mod tests {
 
     #[test]
     fn capacity_is_freed_if_it_is_more_than_four_times_the_need() {
-        for (kept, of) in [(4, 4), (1, 8)] {
+        for (kept, reserved) in [(4, 4), (1, 8)] {
             let mut queue = ByteQueue::default();
-            queue.buffer().reserve_exact(of * KEPT_CAPACITY);
+            queue.buffer().reserve_exact(reserved * KEPT_CAPACITY);
             queue.buffer().extend_from_slice(b"words");
             queue.truncate(1);
             assert_eq!(queue.capacity(), kept * KEPT_CAPACITY);

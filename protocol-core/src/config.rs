@@ -31,10 +31,10 @@ pub struct Config {
     /// The time for which a peer may cache a list or a resource that we send, and the permission to share the cached result among callers
     /// (MCP 2026-07-28, Caching). Default: the peer may not cache.
     pub cache: mcp::CacheHint,
-    /// The name and version that the handshake sends to the peer. Of a Tesseron app, the name is the id of the app; of a Tesseron gateway,
-    /// this is the identity of the agent.
+    /// The name and version that this end sends to the peer. Of a Tesseron app, the name is the id of the app; of a Tesseron gateway, this
+    /// is the identity of the agent.
     pub identity: Identity,
-    /// The capabilities that the handshake declares to the peer. A request of the peer that needs an undeclared capability is refused. A
+    /// The capabilities that this end declares to the peer. A request of the peer that needs an undeclared capability is refused. A
     /// Tesseron app declares the capabilities of its gateway that the app uses: sampling, elicitation, subscriptions.
     pub capabilities: Capabilities,
     /// The extensions of MCP that this end declares to the peer (MCP 2026-07-28, Extensions). The key is the identifier of an extension,
@@ -51,7 +51,8 @@ pub struct Config {
     pub progress: ProgressPolicy,
     /// The rules for sampling depth.
     pub depth: DepthPolicy,
-    /// The least severe level of which log records are sent, until the peer sets a level of its own.
+    /// The level of the least severe log record that is sent, until the peer sets another level. It does not apply to stateless requests,
+    /// which name the level themselves (MCP 2026-07-28, Logging).
     pub log_level: Level,
     /// Methods outside the protocol whose requests become events ([`crate::Request::Custom`]). A request for any other unknown method is
     /// answered with [`crate::RpcError::METHOD_NOT_FOUND`]. Listing a method of the protocol has no effect. Default: none.
@@ -59,9 +60,9 @@ pub struct Config {
     /// Notifications outside the protocol that become events ([`crate::Notice::Custom`]). Any other unknown notification is ignored.
     /// Default: none.
     pub custom_notifications: Vec<String>,
-    /// The id of our first request, from 1 to 2^52, so that all ids stay below 2^53, up to which JavaScript represents integers exactly.
-    /// Default: 1. A gateway that reconnects to an app starts each channel at an id of its own, so that a late response from the previous
-    /// channel matches no request of the new one.
+    /// The id of our first request, from 1 to 2^52; a number outside of this range is clamped. So all ids stay below 2^53, up to which
+    /// JavaScript represents integers exactly. Default: 1. A gateway that reconnects to an app starts each channel at an id of its own, so
+    /// that a late response from the previous channel matches no request of the new one.
     pub first_id: u64,
 }
 
@@ -186,10 +187,11 @@ pub struct Timeouts {
     /// The time limit of an input request of ours. The default is long, since a person may have to answer. Default: 600 s.
     pub input: Option<Duration>,
     /// The longest time that a cancelled outbound call waits for a partial result, on protocols where the callee still answers a cancelled
-    /// call (Tesseron). The outcome of the call is [`Outcome::Cancelled`](crate::Outcome::Cancelled) in any case. Zero ends the call at once. Default: zero.
+    /// call (Tesseron). The outcome of the call is [`Outcome::Cancelled`](crate::Outcome::Cancelled) in any case. Zero ends the call at
+    /// once. Default: zero.
     pub cancel_grace: Duration,
-    /// The time for inbound calls to end after the end of input, and then the time for the owner to poll the queued frames after the last
-    /// call has ended. Default: 5 s.
+    /// The longest time that inbound calls may take after the end of input. When the last call has ended, the owner has the same time once
+    /// more to poll the queued frames. Default: 5 s.
     pub close_grace: Duration,
     /// The time that a cancelled handler has to clean up. The session does not use it; the crate `endpoint` does. Default: 5 s.
     pub handler_grace: Duration,
@@ -281,7 +283,8 @@ impl CallTimeouts {
 pub struct ProgressPolicy {
     /// The rate of updates of each inbound call that sets no rate of its own. Default: 1 in 100 ms, on Tesseron 1 in 500 ms (Tesseron
     /// specification, page "Progress": about twice a second). A window of one update spaces updates evenly. A window of ten updates in a
-    /// second would allow ten at once and then none for a second, as if the call had stopped. The first and the final update are sent without delay.
+    /// second would allow ten at once and then none for a second, as if the call had stopped. The first and the final update are sent
+    /// without delay.
     pub window: RateWindow,
     /// The rate of updates of all inbound calls together. Default: unlimited.
     pub session_window: RateWindow,
@@ -295,8 +298,8 @@ pub struct ProgressPolicy {
     /// `true` to accept an update of the peer that repeats the last value and has a message; the event then has the message and no value.
     /// If `false`, such an update is dropped, and reported as a violation. Default: `false`.
     pub accept_equal: bool,
-    /// `true` to send the last checkpoint with each progress update on MCP: there, no frame may follow a cancel, so that a cancelled call
-    /// cannot send its checkpoint at the end. Default: `false`.
+    /// `true` to send the last checkpoint with each progress update on MCP. No frame may follow a cancel on MCP, so a cancelled call cannot
+    /// send its checkpoint at the end. Default: `false`.
     pub partial_on_progress: bool,
 }
 

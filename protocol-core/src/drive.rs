@@ -740,7 +740,7 @@ mod tests {
     use core::cell::{Cell, RefCell};
     use core::sync::atomic::{AtomicUsize, Ordering};
 
-    /// A machine that echoes every frame and reports every call as an event.
+    /// A machine that echoes every frame, and reports every frame, end and timeout as an event.
     #[derive(Default)]
     struct Echo {
         events: VecDeque<String>,
@@ -758,6 +758,7 @@ mod tests {
         closed: bool,
         /// `true` if it closes on `Eof`, too.
         closes_at_eof: bool,
+        /// `true` if it counts frames and does nothing else with them.
         only_counts: bool,
     }
 
@@ -1235,8 +1236,8 @@ mod tests {
         assert_eq!(bench.drain(), ["one", "two", "Eof"]);
     }
 
-    /// A regression: in the turn that read the end of input, the frame was passed twice. The machine took it the second time and was then full,
-    /// and nothing woke the driver to pass the end.
+    /// A regression: in the turn that read the end of input, the frame was passed twice. The machine took it the second time and was then
+    /// full, and nothing woke the driver to pass the end.
     #[test]
     fn regression_the_end_of_input_is_handled_after_a_frame_that_was_taken_late() {
         let mut bench = Bench::new(Echo { refusals: 1, output_room: Some(1), without_events: true, ..Echo::default() });
@@ -1264,8 +1265,8 @@ mod tests {
         );
     }
 
-    /// A regression: the five seconds in which the peer has to read a reply (here a pong) were counted from an old time, since a session that took
-    /// no frame had not been told the current time before its output was polled.
+    /// A regression: the five seconds in which the peer has to read a reply (here a pong) were counted from an old time, since a session
+    /// that took no frame had not been told the current time before its output was polled.
     #[test]
     fn regression_a_session_that_takes_no_frame_learns_the_time_before_it_writes() {
         let mut config = Config::mcp_server(Identity::new("s", "1"));

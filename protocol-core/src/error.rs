@@ -85,7 +85,7 @@ impl RpcError {
 
 macro_rules! violations {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
-        /// A rule that the peer broke. The session continues, except after [`Violation::FrameTooLarge`].
+        /// A rule that the peer broke. The session continues, except after [`Violation::FrameTooLarge`] on the channel.
         ///
         /// There is one variant for each rule. [`crate::Stats::violations`] has a count for each variant.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -112,13 +112,14 @@ violations! {
     NotJson = "a frame that is not JSON",
     /// A frame nested deeper than [`crate::Limits::json_depth`]. A callee answers with -32700.
     TooDeep = "a frame nested too deep",
-    /// A frame longer than [`crate::Limits::frame_bytes`]. The session closes.
+    /// A frame longer than [`crate::Limits::frame_bytes`]. If the frame came by the channel, the session closes.
     FrameTooLarge = "a frame over the size limit",
     /// JSON that is neither a request, a notification nor a response (JSON-RPC 2.0 sections 4 and 5). Answered with -32600.
     InvalidEnvelope = "a frame that is no JSON-RPC 2.0 message",
     /// A message in which `id`, `method`, `params`, `result`, `error`, `jsonrpc` or `_meta` is repeated. A request is answered with -32600.
     RepeatedMember = "a message that repeats a member",
-    /// An array in a revision without batches, an empty array, or an array longer than [`crate::Limits::batch`].
+    /// An array in a revision without batches, an empty array, or an array longer than [`crate::Limits::batch`]. An MCP server answers with
+    /// -32600.
     InvalidBatch = "a batch where none is allowed, an empty or an oversized one",
     /// A response to an id that we never used.
     UnknownResponse = "a response to a request that was never made",

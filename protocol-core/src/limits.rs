@@ -4,31 +4,31 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// The longest frame in bytes, in both directions. A longer frame that arrives closes the session; a longer response of ours is replaced
-    /// by [`crate::RpcError::INTERNAL`]. Default: 16 MiB.
+    /// The longest frame in bytes, in both directions. A longer frame that arrives by the channel closes the session, and one that
+    /// arrives by another lane is refused. A longer response of ours is replaced by [`crate::RpcError::INTERNAL`]. Default: 16 MiB.
     pub frame_bytes: usize,
     /// The maximum nesting of a frame that arrives, up to 128. Default: 128.
     pub json_depth: u8,
     /// The longest id and the longest progress token of the peer, in bytes of JSON. Default: 1024.
     pub id_bytes: usize,
-    /// The maximum of each of four numbers: outbound calls, inbound calls, outbound and inbound input requests. A cancelled inbound call counts
-    /// until its handler has ended. Default: 1024.
+    /// The maximum of each of four numbers: outbound calls, inbound calls, outbound and inbound input requests. A cancelled inbound call
+    /// counts until its handler has ended. Default: 1024.
     pub in_flight: usize,
     /// The maximum number of requests of the peer per second, of all kinds together. The session counts them with a token bucket of this
-    /// size: the peer may send this many requests at once, and then one more each time that a token is refilled. A request above the rate is
-    /// answered with [`crate::RpcError::BUSY`]. Refused requests count, too; a ping, `server/discover` and a handshake do not. The limit has
-    /// no effect on a request over HTTP without a handshake, since each has a session of its own; a layer around the service can limit such
-    /// clients by their address. Default: `None`, no bound.
+    /// size: the peer may send this many requests at once, and then one more each time that a token is refilled. A request above the rate
+    /// is answered with [`crate::RpcError::BUSY`]. Refused requests count, too; a ping, `server/discover` and a handshake do not. The limit
+    /// has no effect on a request over HTTP without a handshake, since each has a session of its own; a layer around the service can limit
+    /// such clients by their address. Default: `None`, no bound.
     pub requests_per_second: Option<u32>,
-    /// The maximum number of resources in one `subscriptions/listen` (MCP 2026-07-28), in both directions; a longer list is refused. Default:
-    /// 1024.
+    /// The maximum number of resources in one `subscriptions/listen` (MCP 2026-07-28), in both directions; a longer list is refused.
+    /// Default: 1024.
     pub subscriptions: usize,
     /// The maximum number of rounds of input requests that are answered for one outbound call (MCP 2026-07-28). The next round ends the
     /// call with [`crate::Invalid::TooManyRounds`]. Default: 8.
     pub input_rounds: u8,
-    /// The maximum number of handlers that are kept between two requests of their calls (MCP 2026-07-28). When one more is kept, the oldest is
-    /// dropped, and runs again from its first line for the retry of its call. The session does not use it; the crate `endpoint` does. Default: 1024, but 0 in a build with
-    /// debug assertions, so that handlers always run again while they are developed.
+    /// The maximum number of handlers that are kept between two requests of their calls (MCP 2026-07-28). When one more is kept, the oldest
+    /// is dropped, and runs again from its first line for the retry of its call. The session does not use it; the crate `endpoint` does.
+    /// Default: 1024, but 0 in a build with debug assertions, so that handlers always run again while they are developed.
     pub frozen_handlers: usize,
     /// The maximum number of messages in a batch (MCP 2025-03-26 only). Default: 64.
     pub batch: usize,

@@ -193,8 +193,8 @@ impl LineDecoder {
         }
     }
 
-    /// Memory for a line of `wanted` bytes, if the line is long and there was a long line before: the memory of the earlier line, or, while
-    /// the frame of that line is in use, new memory of the same size, so that the new line is not copied as it grows.
+    /// Returns memory for a long line of `wanted` bytes, if the memory of the last long line is large enough. While the frame of the last
+    /// long line is in use, returns new memory of the same size instead, so that the new line is not copied as it grows.
     fn take_kept(&mut self, wanted: usize) -> Option<(BytesMut, usize)> {
         let KeptBuffer { mut memory, full_capacity, .. } = if wanted >= LONG { self.kept.take()? } else { return None };
         let is_free = memory.try_reclaim(full_capacity);
@@ -281,7 +281,8 @@ impl LineDecoder {
             line.truncate(line.len().saturating_sub(1));
         }
         if line.len() > self.limit {
-            // Checked before blank lines are, so that the result does not depend on how much of the line has arrived.
+            // The length is checked before the blanks: a line that is too long becomes a frame before all of it has arrived, and so before
+            // it is known to be blank.
             line.truncate(self.limit.saturating_add(1));
         } else if line.iter().all(|byte| matches!(byte, b' ' | b'\t' | b'\r')) {
             return None;
@@ -728,7 +729,7 @@ mod tests {
 
     /// A regression: a connection that reads little spent more time on zeroing than on reading.
     #[test]
-    fn memory_is_cleared_once_and_not_for_each_read() {
+    fn regression_memory_is_cleared_once_and_not_for_each_read() {
         let mut decoder = LineDecoder::new(LIMIT);
         decoder.read_with(|into| {
             into.fill(7);

@@ -1,4 +1,4 @@
-//! The result of a tool that works through a list, whole or cut short.
+//! The complete or partial result of a tool that works through a list.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -10,8 +10,8 @@ use crate::json::{Json, JsonError, Text};
 
 /// The state of a job that works through a list: the numbers of items, the results, and the errors.
 ///
-/// A handler stores the state with [`crate::Session::checkpoint`] as the job proceeds, and returns it at the end. As a tool result it becomes
-/// one block of pretty-printed text, and structured content with the same members.
+/// A handler stores the state with [`crate::Session::checkpoint`] as the job proceeds, and returns it at the end. As a tool result it
+/// becomes one block of pretty-printed text, and structured content with the same members.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartialResult {
     /// The way in which the job ended. `None` while the job runs, so every checkpoint has `None`.

@@ -144,7 +144,7 @@ impl<K: Id, V> Table<K, V> {
         if !self.slots.is_empty() {
             return self.slots.len() / 2;
         }
-        // A clone may have less capacity, and grows when it needs more.
+        // The entries of a clone may have less capacity than this. A push then grows them.
         if self.entries.capacity() == 0 { 0 } else { MIN_CAPACITY }
     }
 
@@ -157,7 +157,7 @@ impl<K: Id, V> Table<K, V> {
         let mut slot = home(id, self.slots.len());
         loop {
             let index = *self.slots.get(slot)? as usize;
-            // No slot refers to a vacant entry, and the first empty slot ends the search.
+            // No slot refers to a vacant entry. An empty slot ends the search, since its index `NONE` is out of range.
             if self.entries.get(index)?.id == id {
                 return Some(Found { index, slot: Some(slot) });
             }
