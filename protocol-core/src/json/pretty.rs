@@ -6,7 +6,7 @@ use alloc::string::String;
 const MAX_GROWTH: usize = 8;
 
 /// Indents JSON text: one member or element on each line, two spaces for each level. Strings and numbers are not changed. Text that would
-/// become more than eight times as long is returned as it is.
+/// become longer than eight times its length plus 1 KiB is returned as it is.
 pub fn pretty(text: &str) -> String {
     let mut out = String::with_capacity(text.len().saturating_mul(2));
     let mut level = 0_usize;

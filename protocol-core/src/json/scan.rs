@@ -338,7 +338,8 @@ pub(crate) fn is_text(bytes: &[u8]) -> bool {
 }
 
 /// Returns `true` if `has` holds for any part of `text`. The parts are `LENGTH` bytes long, so that the compiler can vectorize `has`, and
-/// each begins `overlap` bytes before the end of the previous one. Text shorter than `LENGTH` is one part.
+/// each begins `overlap` bytes before the end of the previous one. The last part ends at the end of the text, and may overlap more. Text
+/// shorter than `LENGTH` is one part.
 #[inline]
 pub(crate) fn any_part<const LENGTH: usize>(text: &[u8], overlap: usize, has: impl Fn(&[u8]) -> bool) -> bool {
     let Some(last) = text.last_chunk::<LENGTH>() else { return has(text) };
@@ -529,7 +530,8 @@ impl<'a> Members<'a> {
     }
 }
 
-/// A value, with the ranges of its members if it is an object. The syntax check finds the ranges, so that reading members needs no second pass.
+/// A value, with the ranges of its members if it is an object. The syntax check finds the ranges, so that reading members needs no second
+/// pass.
 ///
 /// A second pass is needed if there are more than [`INDEXED_MEMBERS`] members, if a key has an escape, or if the text is longer than 4 GiB.
 #[derive(Debug, Default)]

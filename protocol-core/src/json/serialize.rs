@@ -13,8 +13,8 @@ use super::scan::Cursor;
 use super::write::{append, text_size, write_integer, write_string};
 use super::{DEPTH, JsonError};
 
-/// The beginning of the names of two structs: those as which `serde_json` serializes a `RawValue` and a number of arbitrary precision. The
-/// only field of each is JSON text.
+/// The beginning of the names of two structs. `serde_json` serializes a `RawValue` as one of them, and a number of arbitrary precision as
+/// the other. The only field of each is JSON text.
 const VERBATIM: &str = "$serde_json::private::";
 
 /// Appends `value`.

@@ -177,7 +177,7 @@ impl Object<'_> {
         write_value(self.member(name), value)
     }
 
-    /// Adds a member of another object exactly as it is written there.
+    /// Adds a member of another object as it is written there. Line breaks between tokens become spaces.
     pub fn copy(&mut self, key: Key<'_>, value: &[u8]) {
         self.separate();
         self.out.extend_from_slice(key.quoted());
@@ -206,7 +206,7 @@ pub fn push_json(out: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// Returns `true` if `text` contains a control character: a line break or a tab, since it is JSON.
+/// Returns `true` if `text` contains a control character, which in JSON is a line break or a tab.
 fn may_have_line_break(text: &[u8]) -> bool {
     any_part::<32>(text, 0, |part| part.iter().fold(false, |found, byte| found | (*byte < b' ')))
 }

@@ -81,8 +81,8 @@ impl From<ScanError> for Malformed {
 }
 
 /// Reads a frame. If it is one message, calls `each` with the message and returns the result. If it is a batch, calls `each` with every
-/// message, then `all` with the results, and returns the result of `all`. These are closures, so that a result is built in place and not
-/// moved.
+/// message, then `all` with the results, and returns the result of `all`. `each` and `all` are closures, so that a result is built in place
+/// and not moved.
 pub(crate) fn read<T>(frame: &Bytes, options: Options, mut each: impl FnMut(Element<'_>) -> T, all: impl FnOnce(Vec<T>) -> T) -> T {
     let mut found = Found::default();
     let mut cursor = Cursor::new(frame, options.depth);
@@ -146,7 +146,7 @@ struct Found<'a> {
 }
 
 impl<'a> Found<'a> {
-    /// Finds the members of the object at `cursor`, after which nothing may follow.
+    /// Finds the members of the object at `cursor`, after which only white space may follow.
     fn read_to_end(&mut self, cursor: Cursor<'a>) -> Result<(), Malformed> {
         Ok(self.read(cursor)?.end()?)
     }
@@ -474,7 +474,7 @@ mod tests {
 
     #[test]
     fn this_reader_and_serde_json_accept_the_same_texts() {
-        // Every short text over an alphabet that has all the corner cases of JSON.
+        // Every text of five characters from an alphabet with the corner cases of JSON. Shorter texts are among them, padded with spaces.
         let alphabet = [b'{', b'}', b'[', b']', b'"', b':', b',', b'0', b'-', b'1', b'.', b'e', b'\\', b'n', b' '];
         let mut text = Vec::new();
         let mut index = 0_usize;
