@@ -1,7 +1,7 @@
 //! The protocols: conversion between JSON-RPC envelopes and messages. All method names and message shapes are here, and no state.
 //!
-//! [`Dialect`] is an enum, not a trait: the set of protocols is closed, the revision is chosen at run time, and whoever adds a protocol
-//! gets from the compiler the list of every `match` to extend.
+//! [`Dialect`] is an enum, not a trait: the set of protocols is closed, the revision is chosen at run time, and for a new protocol the
+//! compiler lists every `match` to extend.
 
 mod blocks;
 mod caller;
@@ -293,8 +293,8 @@ impl Dialect {
         mcp::write_probe(frames, id, local)
     }
 
-    /// The members of `_meta` that name this end in each of its requests ([`Stamp::caller`]). Empty in a revision in which the handshake names
-    /// this end.
+    /// The members of `_meta` that name this end in each of its requests ([`Stamp::caller`]). Empty in a revision in which the handshake
+    /// names this end.
     pub(crate) fn stamp(self, local: &LocalEnd<'_>) -> Box<[u8]> {
         match self {
             Self::Mcp(protocol) => protocol.stamp(local),
@@ -363,8 +363,8 @@ impl Dialect {
         }
     }
 
-    /// The answer to an input request of a round, as it is sent in a retry. `can_decline` is `true` if the answer is a user's, who can
-    /// decline. Returns an error if a retry cannot contain the answer.
+    /// The answer to an input request of a round, as it is sent in a retry. `can_decline` is `true` if a user gives the answer, and can
+    /// decline to. Returns an error if a retry cannot contain the answer.
     pub(crate) fn round_answer(self, answer: &Answer, can_decline: bool) -> Result<Json, RpcError> {
         match self {
             Self::Mcp(protocol) => protocol.round_answer(answer, can_decline),
@@ -380,7 +380,8 @@ impl Dialect {
         }
     }
 
-    /// The method and the parameters of a request, without the members that a session adds.
+    /// The method and the parameters of a request, without the members that a session adds. Both are empty on Tesseron, which has no
+    /// rounds.
     pub(crate) fn request_parts(self, request: &Outgoing) -> (&'static str, Json) {
         match self {
             Self::Mcp(protocol) => protocol.request_parts(request),
@@ -388,7 +389,7 @@ impl Dialect {
         }
     }
 
-    /// The request with these parts, if its result can be input requests.
+    /// Returns the request with this method and these parameters, if its result can be a round of input requests.
     pub(crate) fn request_with_rounds(method: &str, params: Json) -> Option<Outgoing> {
         mcp::Mcp::request_with_rounds(method, params)
     }

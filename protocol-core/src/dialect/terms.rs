@@ -137,7 +137,7 @@ pub enum Op {
     Unsubscribe,
     /// Complete an argument.
     Complete,
-    /// Set the least severe log record that the peer sends.
+    /// Set the level of the least severe log record that the peer sends.
     SetLogLevel,
     /// Ping the peer. A ping is never cancelled. If no response comes in time, the call times out, and [`crate::Violation::PingUnanswered`]
     /// is reported.

@@ -35,7 +35,7 @@ pub enum Side {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Revision {
-    /// The first revision. It has no progress messages and no structured content.
+    /// The first revision. Its progress updates have no message, and its tools have no structured content.
     R2024_11_05,
     /// The only revision with batches.
     R2025_03_26,
@@ -105,7 +105,8 @@ impl Era {
     }
 }
 
-/// The keys of the members of `_meta` that are not part of MCP, but this crate's own. They have a prefix ("Basic", section "_meta").
+/// The keys of the members of `_meta` that are not part of MCP, but this crate's own. Each key has a prefix, as MCP demands ("Basic",
+/// section "_meta").
 pub(crate) mod meta {
     /// The number of sampling requests that a request is nested in.
     pub(crate) const DEPTH: &str = "protocol-core/samplingDepth";

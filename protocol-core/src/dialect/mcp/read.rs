@@ -139,8 +139,8 @@ impl Mcp {
         }
     }
 
-    /// Reads an elicitation request. A missing mode means a form ("Elicitation", section "Elicitation Requests"), and an undeclared mode is an
-    /// invalid parameter (section "Error Handling").
+    /// Reads an elicitation request. A missing mode means a form ("Elicitation", section "Elicitation Requests"), and an undeclared mode is
+    /// an invalid parameter (section "Error Handling").
     fn elicitation(self, params: &Json, own: &Capabilities) -> Result<Ask, Refusal> {
         let by_form = own.elicitation && self.revision() >= Revision::R2025_06_18;
         let by_url = own.elicitation_url && self.has_urls();

@@ -94,7 +94,7 @@ impl Mcp {
         self.is_stateless() && has_rounds(op)
     }
 
-    /// The request with these parts, if its result can be input requests.
+    /// Returns the request with this method and these parameters, if its result can be a round of input requests.
     pub(crate) fn request_with_rounds(method: &str, params: Json) -> Option<Outgoing> {
         let op = super::op_of(method.as_bytes()).filter(|op| has_rounds(*op))?;
         Some(Outgoing::new(op, Parts::Exact(params)))

@@ -42,7 +42,7 @@ pub(super) struct CallerMembers<'a> {
     capabilities: Option<&'a [u8]>,
     info: Option<&'a [u8]>,
     log_level: Option<&'a [u8]>,
-    /// The range of the text of `_meta` that has all of these members. Empty if it would have another member, too.
+    /// The range in the text of `_meta` from the first of these members to the last. Empty if another member is between them.
     range: Range<usize>,
     /// The caller of an earlier request, if the text that named this caller was found in `_meta`.
     known: Option<&'a KnownCaller>,

@@ -384,7 +384,7 @@ impl Mcp {
         Cow::Owned(RpcError { code, ..error.clone() })
     }
 
-    /// The structured content of a result; `failed` if there is none. `None` if this revision has no structured content.
+    /// The structured content of `output`, or `failed` if `output` has none. `None` if this revision has no structured content.
     fn structured<'a>(self, output: &'a ToolOutput, failed: Option<&'a Json>) -> Option<&'a Json> {
         output.structured.as_ref().or(failed).filter(|_| self.revision() >= Revision::R2025_06_18)
     }

@@ -370,7 +370,8 @@ fn write_form(object: &mut Object<'_>, message: &str, schema: &Json) {
     object.json("schema", schema);
 }
 
-/// The error of a tool that failed: the `fault` of its output or, without one, an internal error with the text of the output ("Errors").
+/// The error of a tool that failed: the `fault` of its output or, without one, an internal error with the text of the output (page
+/// "Errors").
 fn fault(output: &ToolOutput) -> RpcError {
     if let Some(error) = &output.fault {
         return (**error).clone();
