@@ -173,9 +173,9 @@ impl Session {
     ///
     /// # Errors
     /// [`AskError`]; nothing was sent, and the call goes on. [`AskError::Unsupported`] unless [`input_mode`](Self::input_mode) is
-    /// [`InputMode::Rounds`], or if the caller did not declare the capability for one of the input requests. [`AskError::Invalid`] for a round
-    /// with neither an input request nor a state, or with two input requests of the same name. After [`Event::Cancelled`] the error is
-    /// [`AskError::NotLive`]; [`respond`](Self::respond) must still be called.
+    /// [`InputMode::Rounds`], or if the caller did not declare the capability for one of the input requests. [`AskError::Invalid`] for a
+    /// round with neither an input request nor a state, or with two input requests of the same name. After [`Event::Cancelled`] the error
+    /// is [`AskError::NotLive`]; [`respond`](Self::respond) must still be called.
     pub fn finish_round(&mut self, id: InboundId, mut round: InputRound, now: Instant) -> Result<(), AskError> {
         self.advance(now);
         self.check_round(id, &mut round)?;
@@ -382,8 +382,8 @@ impl Session {
         }
     }
 
-    /// Cancels a call, because its caller cancelled it, or its lane or the channel is lost (`docs/protocols/mcp.md`, "Transitions of an incoming
-    /// call"). No response is sent, and the id stays in use until the handler has ended.
+    /// Cancels a call, because its caller cancelled it, or its lane or the channel is lost (`docs/protocols/mcp.md`, "Transitions of an
+    /// incoming call"). No response is sent, and the id stays in use until the handler has ended.
     pub(super) fn cancel_inbound_call(&mut self, id: InboundId, why: CancelReason) {
         let Some(inbound) = self.inbound_calls.get_mut(&id) else { return };
         if !inbound.cancel() {

@@ -85,8 +85,8 @@ pub enum Event {
         observed: bool,
     },
     /// An inbound call was cancelled, and its handler should stop. No response of the handler will be sent, and every method with `id`,
-    /// also [`crate::Session::respond`], returns [`crate::NotLive`]. The event comes at most once for an id. The call counts as in flight until that call of
-    /// `respond`, with which the owner tells that the handler has ended.
+    /// also [`crate::Session::respond`], returns [`crate::NotLive`]. The event comes at most once for an id. The call counts as in flight
+    /// until the owner calls `respond` to tell that the handler has ended.
     Cancelled {
         /// The call.
         id: InboundId,
@@ -142,12 +142,12 @@ pub enum Event {
     Notice(Notice),
     /// An alarm of [`crate::Session::set_alarm`] is due.
     Alarm(AlarmId),
-    /// The peer broke a rule. The session goes on.
+    /// The peer broke a rule. The session goes on, except after [`Violation::FrameTooLarge`] on the channel.
     Violation(Violation),
     /// The peer answered our handshake request with this error. [`Event::Closed`] follows.
     HandshakeRefused(RpcError),
-    /// The session has closed a lane other than the channel. The calls that came by the lane are cancelled, and the input requests that were open on it are dropped.
-    /// No frame is sent on the lane any longer. The session goes on.
+    /// The session has closed a lane other than the channel. The calls that came by the lane are cancelled, and the input requests that
+    /// were open on it are dropped. No frame is sent on the lane any longer. The session goes on.
     LaneClosed {
         /// The lane, which the transport should close.
         lane: Lane,
@@ -174,8 +174,8 @@ pub enum Outcome {
     Lost,
     /// The call could not be sent, or its response could not be read.
     Invalid(Invalid),
-    /// The peer asked for input in a round, and no retry was sent (MCP 2026-07-28): either this end refused to
-    /// sample or to list its roots, which a retry cannot express, or the retry would be longer than a frame may be. The error is this end's own.
+    /// The peer asked for input in a round, and no retry was sent (MCP 2026-07-28): either this end refused to sample or to list its roots,
+    /// which a retry cannot express, or the retry would be longer than a frame may be. The error is this end's own.
     Unanswered(RpcError),
 }
 
@@ -195,8 +195,8 @@ pub enum Invalid {
     /// The response is neither a result object nor a valid error.
     Response,
     /// The call was held for the handshake and then not sent: the peer did not declare the capability that the call needs, or the call is
-    /// too large in the revision that the handshake chose ([`SendError::TooLarge`](crate::SendError::TooLarge)). Or the call was sent, and the
-    /// peer did not agree to a subscription to the resource.
+    /// too large in the revision that the handshake chose ([`SendError::TooLarge`](crate::SendError::TooLarge)). Or the call was sent, and
+    /// the peer did not agree to a subscription to the resource.
     Unsupported,
     /// The peer asked for input in more rounds than [`crate::Limits::input_rounds`] (MCP 2026-07-28).
     TooManyRounds,
@@ -216,7 +216,8 @@ pub enum CancelReason {
     Disconnected,
     /// This end closed the session.
     Closing,
-    /// The caller has sent a newer request of the same call, which replaces this one (MCP 2026-07-28). A session never cancels for this reason; an endpoint does.
+    /// The caller has sent a newer request of the same call, which replaces this one (MCP 2026-07-28). A session never cancels for this
+    /// reason; an endpoint does.
     Replaced,
 }
 

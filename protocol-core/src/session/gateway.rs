@@ -11,7 +11,8 @@ use crate::shared::Arc;
 use crate::time::Instant;
 
 impl Session {
-    /// Answers [`crate::Event::HandshakeRequest`]: accepts the app, or refuses it with an error. An app that was refused may send another hello.
+    /// Answers [`crate::Event::HandshakeRequest`]: accepts the app, or refuses it with an error. An app that was refused may send another
+    /// hello.
     ///
     /// # Errors
     /// [`NotLive`] if no handshake request waits for an answer, or if the session is closing or closed.
@@ -44,8 +45,8 @@ impl Session {
     /// "Handshake", section "Claim"). Has no effect on a session that is already claimed.
     ///
     /// # Errors
-    /// [`SendError::WrongEnd`] if this end is not a gateway, [`SendError::NotReady`] before an app was accepted, [`SendError::Closing`] if the
-    /// session is closing or closed.
+    /// [`SendError::WrongEnd`] if this end is not a gateway, [`SendError::NotReady`] before an app was accepted, [`SendError::Closing`] if
+    /// the session is closing or closed.
     pub fn claim(&mut self, agent: Identity, capabilities: Capabilities, at_millis: u64, now: Instant) -> Result<(), SendError> {
         self.advance(now);
         if self.rules.opens || self.rules.confirmation != Confirmation::Owner {

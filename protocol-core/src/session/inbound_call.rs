@@ -170,7 +170,7 @@ impl InboundCall {
 
     // ---- Progress ----
 
-    /// The progress of the call, allocated with the rate `rate` if it is not yet.
+    /// The progress of the call. It is allocated by the first call of this method, with the rate `rate`.
     #[inline]
     fn callee_progress_mut(&mut self, rate: RateWindow) -> &mut CalleeProgress {
         self.callee_progress.get_or_insert_with(|| Box::new(CalleeProgress::new(rate)))
@@ -520,7 +520,7 @@ mod transitions {
         Ask, Config, Gone, Identity, Instant, Json, Notice, Progress, RateWindow, Reply, SubscriptionFilter, TransportEnd,
     };
 
-    /// The peer's id of the call is `c`, and its progress token is `t`.
+    /// A session with one inbound call. The peer's id of the call is `c`, and the progress token is `t`.
     struct Callee {
         session: Session,
         inbound: InboundId,

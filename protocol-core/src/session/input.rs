@@ -161,8 +161,8 @@ impl InboundInput {
         self.exchange().is_some_and(|(by, _)| by == lane)
     }
 
-    /// Returns `true` if the input request came with a result, and a user answers it and can decline or dismiss it; `false` for one that came as a
-    /// request.
+    /// Returns `true` if the input request came with a result, and a user answers it and can decline or dismiss it; `false` for one that
+    /// came as a request.
     pub(super) fn can_be_declined(&self) -> bool {
         matches!(self.carrier, Carrier::Result { can_be_declined: true })
     }

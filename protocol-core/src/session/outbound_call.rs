@@ -308,7 +308,8 @@ impl OutboundCall {
         self.state = State::InFlight { ticket, observed: self.is_observed(), clocks };
     }
 
-    /// A call that was kept after its peer had asked for `round`, the last of that many `rounds`, with the answers so far.
+    /// A call that is continued ([`crate::Session::resume_input`]). Its peer has asked for `rounds` rounds, of which `round` is the last.
+    /// `answers` are the answers to `round` so far.
     #[allow(clippy::too_many_arguments, reason = "those of a call, and those of its round")]
     pub(super) fn asked(
         id: OutboundId,
@@ -345,7 +346,7 @@ impl OutboundCall {
         asked.inputs.is_empty()
     }
 
-    /// A call that waits for answers, to be kept.
+    /// The call as a value to be kept, if the peer has asked for a round and the retry was not sent yet.
     pub(super) fn pending(&self) -> Option<PendingInput> {
         let (State::Asked(asked), Some(repeatable)) = (&self.state, &self.repeatable) else { return None };
         let answers = asked.answers.iter().map(|(name, answer)| (name.to_string(), answer.clone())).collect();
@@ -556,7 +557,7 @@ pub(super) mod transitions {
     use crate::session::{Close, Event, OutboundId, Outcome, Session};
     use crate::{Answer, CancelReason, Capabilities, Config, Identity, Instant, Invoke, Json, Op, RpcError, TransportEnd};
 
-    /// The call and its progress token have the id 2.
+    /// A session with one call. On MCP the call and its progress token have the id 2; at a Tesseron gateway the call has the id 1.
     struct Caller {
         session: Session,
         call: OutboundId,

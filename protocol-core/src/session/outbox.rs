@@ -436,7 +436,8 @@ mod tests {
         assert_eq!((pop(&mut outbox), pop(&mut outbox)), (Some(frame("2a")), None));
     }
 
-    /// A regression: entries were removed while an index went over the queue, so that later entries moved to before the index and were missed.
+    /// A regression: entries were removed while an index went over the queue, so that later entries moved to before the index and were
+    /// missed.
     #[test]
     fn regression_all_of_many_updates_are_withdrawn_at_once() {
         let mut outbox = outbox(1);

@@ -49,13 +49,13 @@ impl PeerIds {
         Self { channel: MonotonicMap::new(), others: BTreeMap::new(), past: VecDeque::new(), remembered, highest: None }
     }
 
-    /// The owner of a live id that came by `lane`.
+    /// The call or the input request of a live id that came by `lane`.
     #[inline]
     pub(super) fn owner(&self, lane: Lane, id: &WireId) -> Option<Owner> {
         if lane == Lane::CHANNEL { self.channel.get(id).copied() } else { self.others.get(&lane)?.get(id).copied() }
     }
 
-    /// The owner of an id that is live on exactly one lane; `None` if it is live on no lane or on several.
+    /// The call or the input request of an id that is live on exactly one lane; `None` if the id is live on no lane or on several.
     pub(super) fn only_owner(&self, id: &WireId) -> Option<Owner> {
         let mut owners = self.channel.get(id).into_iter().chain(self.others.values().filter_map(|ids| ids.get(id)));
         owners.next().filter(|_| owners.next().is_none()).copied()

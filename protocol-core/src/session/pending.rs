@@ -9,18 +9,19 @@ use super::types::Invoke;
 use crate::dialect::{Dialect, Level, Outgoing};
 use crate::json::Json;
 
-/// A call of ours between two rounds: its request, the newest round, and the answers that were given so far. It can be serialized with serde_json,
-/// and continued in another session with the same server, also in another process ([`Session::resume_input`](crate::Session::resume_input)).
+/// A call of ours between two rounds: its request, the newest round, and the answers that were given so far. It can be serialized with
+/// serde_json, and continued in another session with the same server, also in another process
+/// ([`Session::resume_input`](crate::Session::resume_input)).
 ///
-/// It contains the arguments of the call and the answers of the user, and whoever has it can continue the call: store it as a secret. The server
-/// decides how long its state is valid.
+/// The value contains the arguments of the call and the answers of the user, and is all that is needed to continue the call. Store it as a
+/// secret. The server decides how long its state is valid.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PendingInput {
     method: String,
     params: Json,
     /// The number of sampling requests that the call is nested in.
     depth: u8,
-    /// The peer is asked for progress.
+    /// `true` if the peer is asked for progress.
     observed: bool,
     /// The level of log records that the call asks for.
     #[serde(default, skip_serializing_if = "Option::is_none")]

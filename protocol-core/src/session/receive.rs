@@ -102,8 +102,8 @@ impl Session {
         }
     }
 
-    /// Handles a response to an exchange of ours (`docs/protocols/mcp.md`, "Transitions of an outgoing call": result, invalid response, error,
-    /// late response, response to no request).
+    /// Handles a response to an exchange of ours (`docs/protocols/mcp.md`, "Transitions of an outgoing call": result, invalid response,
+    /// error, late response, response to no request).
     fn handle_response(&mut self, number: Option<u64>, body: ResponseBody) {
         let number = number.filter(|number| *number < self.next);
         let Some(number) = number else { return self.violation(Violation::UnknownResponse) };
@@ -226,7 +226,8 @@ impl Session {
         }
     }
 
-    /// Starts a call or refuses it (`docs/protocols/mcp.md`, "Transitions of an incoming call": accepted, refused, id in use, id used again).
+    /// Starts a call or refuses it (`docs/protocols/mcp.md`, "Transitions of an incoming call": accepted, refused, id in use, id used
+    /// again).
     fn handle_request(
         &mut self,
         id: WireId,

@@ -21,8 +21,8 @@ use crate::time::Instant;
 const WAITS: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(250)];
 
 impl Session {
-    /// A call of ours between two rounds, to be kept: the peer has asked for input, and answers are missing. `None` in every other state of the
-    /// call. The call goes on; [`cancel`](Self::cancel) ends it without a word to the peer.
+    /// Returns a call of ours as a value to be kept, if the peer has asked for a round and the retry was not sent yet. `None` in every
+    /// other state of the call. The call goes on. In this state [`cancel`](Self::cancel) ends it without sending anything to the peer.
     #[must_use]
     pub fn pending_input(&self, id: OutboundId) -> Option<PendingInput> {
         self.outbound_calls.get(&id)?.pending()
@@ -30,13 +30,13 @@ impl Session {
 
     /// Continues a call that was kept between two rounds, as a new call of this session: the input requests without an answer are opened
     /// ([`Event::InputRequested`]), and the last answer sends the retry. The rounds before count against
-    /// [`Limits::input_rounds`](crate::Limits::input_rounds). The time limits are those of [`Timeouts::call`](crate::Timeouts::call), and begin now.
-    /// A call can be continued several times, but the server may refuse a state that it has seen before.
+    /// [`Limits::input_rounds`](crate::Limits::input_rounds). The time limits are those of [`Timeouts::call`](crate::Timeouts::call), and
+    /// begin now. A call can be continued several times, but the server may refuse a state that it has seen before.
     ///
     /// # Errors
-    /// [`SendError`]; nothing has changed. [`SendError::NotReady`] before the peer is known. [`SendError::Unsupported`] if the peer is asked with a
-    /// handshake, or the capability for an input request is not declared. [`SendError::Params`] if `pending` was changed and cannot be read, if its
-    /// rounds are more than the limit, or if sampling would be nested too deep.
+    /// [`SendError`]; nothing has changed. [`SendError::NotReady`] before the peer is known. [`SendError::Unsupported`] if the
+    /// revision has no rounds, or the capability for an input request is not declared. [`SendError::Params`] if `pending` was changed and
+    /// cannot be read, if its rounds are more than the limit, or if sampling would be nested too deep.
     pub fn resume_input(&mut self, pending: &PendingInput, now: Instant) -> Result<OutboundId, SendError> {
         self.advance(now);
         let call = pending.call().ok_or(SendError::Params)?;
@@ -117,7 +117,7 @@ impl Session {
         self.open_round(id, round, result, rounds);
     }
 
-    /// Returns `true` if the round has more input requests than may be open beside those that are.
+    /// Returns `true` if the round has more input requests than may be opened in addition to those that are open.
     fn is_too_large(&self, round: &InputRound) -> bool {
         self.inbound_inputs.len().saturating_add(round.inputs.len()) > self.config.limits.in_flight
     }
@@ -137,7 +137,7 @@ impl Session {
         self.finish_call(id, Outcome::Invalid(why));
     }
 
-    /// Opens a round of a call that has had `rounds` before.
+    /// Opens a round of a call that has had `rounds` rounds before.
     fn open_round(&mut self, id: OutboundId, mut round: InputRound, result: &Json, rounds: u8) {
         let keys: Vec<_> = round.inputs.iter().map(|_| InputKey(self.number())).collect();
         let of_peer = self.round_of_peer(&keys, &mut round, result, rounds, false);
@@ -146,7 +146,8 @@ impl Session {
         self.open_inputs(id, keys, round);
     }
 
-    /// A round of a call that has had `rounds` before. If `is_answered`, its retry waits for nothing.
+    /// A round of a call that has had `rounds` rounds before. If `is_answered` is `true`, all answers are there, and the retry is not
+    /// delayed.
     fn round_of_peer(
         &self,
         keys: &[InputKey],

@@ -227,8 +227,8 @@ impl Subscriber {
         self.current.take()
     }
 
-    /// Current -> None: the peer has ended the subscription. A successor that is requested still becomes current. Returns `true` if the ended
-    /// subscription was acknowledged.
+    /// Current -> None: the peer has ended the subscription. A successor that is requested still becomes current. Returns `true` if the
+    /// ended subscription was acknowledged.
     pub(super) fn end(&mut self, exchange: ExchangeId, timers: &mut Timers) -> bool {
         let ended = self.current.take_if(|current| current.exchange == exchange);
         if ended.is_some() {

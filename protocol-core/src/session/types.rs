@@ -26,7 +26,7 @@ pub struct Invoke {
     pub depth: u8,
     /// The time limits of the call; `None` for [`crate::Timeouts::call`].
     pub timeouts: Option<CallTimeouts>,
-    /// `true` to ask the peer for progress. Progress is also requested, whatever this says, if it restarts the idle clock
+    /// `true` to ask the peer for progress. The peer is asked in any case if progress restarts the idle clock
     /// ([`CallTimeouts::reset_on_progress`]).
     pub progress: bool,
 }
@@ -34,8 +34,8 @@ pub struct Invoke {
 /// Constructors, one for each request. A new call has the session's time limits and asks for progress.
 impl Invoke {
     /// A request with exactly these parameters, an object in the form of the session's protocol. The session adds members of its own: on
-    /// MCP to `_meta`, whose other members stay; on Tesseron the id of the invocation. For [`Op::Custom`] use [`Invoke::custom`], which takes
-    /// the method.
+    /// MCP to `_meta`, whose other members stay; on Tesseron the id of the invocation. For [`Op::Custom`] use [`Invoke::custom`], which
+    /// takes the method.
     #[must_use]
     pub fn new(op: Op, params: Json) -> Self {
         Self::of(op, Parts::Exact(params))
@@ -324,10 +324,12 @@ impl ServeOptions {
 pub enum Reported {
     /// The update is queued as a frame, to be polled.
     Sent,
-    /// The update is kept, and merged with an update that was kept before, until the rate window opens or the response is sent.
+    /// The update is kept, and merged with an update that was kept before. It is sent when the rate window opens, or just before the
+    /// response. On MCP, an update without a new value is kept until the value increases, unless
+    /// [`crate::ProgressPolicy::repeat_value_for_message`] is `true`.
     RateLimited,
-    /// The update is kept, and merged with an update that was kept before, because the owner has stopped its lane or too much output is queued on it.
-    /// The update is sent when there is room again.
+    /// The update is kept, and merged with an update that was kept before, because the owner has stopped its lane or too much output is
+    /// queued on it. The update is sent when there is room again.
     Congested,
     /// The update was dropped: its value does not increase, and it has neither a message nor data.
     NotIncreasing,
@@ -378,7 +380,8 @@ pub enum AskError {
     /// The peer has ended its side of the channel, so no answer would come.
     #[error("the peer has ended the connection")]
     Disconnected,
-    /// The caller did not declare the capability to answer the input request, or the [`InputMode`] of the call is not the one that this method serves.
+    /// The caller did not declare the capability to answer the input request, or the [`InputMode`] of the call is not the one that this
+    /// method serves.
     #[error("the peer does not offer this")]
     Unsupported,
     /// Sampling would be nested deeper than [`crate::DepthPolicy::max`].
