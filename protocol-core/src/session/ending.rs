@@ -20,7 +20,7 @@ pub(super) struct Ending {
     state: State,
     /// `true` once the peer has ended its side.
     peer_ended: bool,
-    /// The deadline of this state, as it is armed in the session's timers.
+    /// The time for which the deadline of this state is armed in the session's timers.
     armed: Option<Instant>,
 }
 

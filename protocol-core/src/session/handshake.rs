@@ -29,7 +29,7 @@ use crate::wire::WireId;
 #[derive(Clone, Debug)]
 pub(super) struct Handshake {
     state: State,
-    /// The deadline of the handshake, as it is armed in the session's timers.
+    /// The time for which the deadline of the handshake is armed in the session's timers.
     armed: Option<Instant>,
     /// `true` if the peer may never make a handshake, since it sends stateless requests, or since this end serves only stateless requests.
     is_optional: bool,

@@ -57,7 +57,7 @@ pub(super) struct InboundCall {
     /// `true` once a log record was queued on behalf of the call.
     has_logged: bool,
     received: Instant,
-    /// The deadline, as it is armed in the session's timers.
+    /// The time for which the deadline is armed in the session's timers.
     armed: Option<Instant>,
     /// Allocated when it is first needed: many calls send nothing before their response.
     callee_progress: Option<Box<CalleeProgress>>,
@@ -78,7 +78,7 @@ struct CalleeProgress {
     reporter: Reporter,
     /// The last progress update, acknowledgement or notice that was queued for this call, and the time when it was written.
     last_progress: Option<(Ticket, Instant)>,
-    /// The time at which the kept update or the delayed response is sent, as it is armed in the session's timers.
+    /// The time for which sending the kept update or the delayed response is armed in the session's timers.
     armed: Option<Instant>,
     /// The ticket in the progress queue, while the call waits in it.
     queue_ticket: Option<QueueTicket>,

@@ -38,7 +38,7 @@ pub(super) struct OutboundInput {
     /// The sampling depth of a call that is made to answer the input request.
     depth: u8,
     state: State,
-    /// Its deadline, as it is armed in the session's timers.
+    /// The time for which its deadline is armed in the session's timers.
     armed: Option<Instant>,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct OutboundInput {
 enum State {
     /// Its frame is written, and waits until the peer has confirmed the handshake.
     Held(Bytes),
-    /// Its frame was queued in the outbox, which tells with this ticket if it was polled.
+    /// Its frame was queued in the outbox, where this ticket identifies it.
     Sent(Ticket),
 }
 

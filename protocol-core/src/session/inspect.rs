@@ -38,7 +38,8 @@ impl Session {
         self.peer.as_deref()
     }
 
-    /// The configuration of the session: the one that it was created with, with the agent of a [claim](Self::claim).
+    /// The configuration that the session was created with. After a [claim](Self::claim), its identity and capabilities are those of the
+    /// agent.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config

@@ -206,7 +206,7 @@ pub struct Session {
     outbound_inputs: BTreeMap<InputKey, OutboundInput>,
     /// The peer's input requests.
     inbound_inputs: BTreeMap<InputKey, InboundInput>,
-    /// The owner's alarms, each with its deadline as it is armed in `timers`.
+    /// The owner's alarms, each with the time for which it is armed in `timers`.
     alarms: BTreeMap<AlarmId, Option<Instant>>,
 
     /// Calls whose progress waits for the session's rate window or for room on their lane.

@@ -52,7 +52,7 @@ pub(super) struct OutboundCall {
     depth: u8,
     /// The rules of the exchange.
     rules: &'static Rules,
-    /// The deadline, as it is armed in the session's timers.
+    /// The time for which the deadline is armed in the session's timers.
     armed: Option<Instant>,
     /// Allocated when it is first needed: most calls receive only their response.
     caller_progress: Option<Box<CallerProgress>>,
@@ -63,7 +63,7 @@ pub(super) struct OutboundCall {
 enum State {
     /// Waits for the handshake, and has no deadline of its own. Boxed to keep the state of all other calls small.
     Held(Box<Held>),
-    /// The request was queued in the outbox. With `ticket` the outbox tells if it was polled.
+    /// The request was queued in the outbox, where `ticket` identifies it.
     InFlight { ticket: Ticket, observed: bool, clocks: Clocks },
     /// The peer has ended the exchange with a round of input requests. Boxed to keep the state of all other calls small.
     Asked(Box<Asked>),

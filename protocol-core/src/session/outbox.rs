@@ -117,7 +117,8 @@ impl Outbox {
         if self.rotation.is_empty() { self.pop_channel() } else { self.pop_alternately() }
     }
 
-    /// The next frame if other lanes than the channel may have frames. One poll prefers the channel, the next poll the other lanes.
+    /// The next frame of any lane, for the case that lanes other than the channel may have frames. One poll prefers the channel, and the
+    /// next poll prefers the other lanes.
     #[cold]
     fn pop_alternately(&mut self) -> Option<Transmit> {
         self.others_were_first = !self.others_were_first;

@@ -17,7 +17,7 @@ use crate::time::Instant;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Overload {
-    /// The deadline, as it is armed in the session's timers.
+    /// The time for which the deadline is armed in the session's timers.
     armed: Option<Instant>,
 }
 

@@ -43,7 +43,7 @@ pub(super) struct ProgressQueue {
     /// Lanes that had no room when they were last checked.
     blocked: BTreeSet<Lane>,
     next: u64,
-    /// The next opening of the window, as it is armed in the session's timers.
+    /// The next opening of the window, if it is armed in the session's timers.
     armed: Option<Instant>,
 }
 

@@ -27,7 +27,8 @@ pub(super) struct Subscriber {
     /// The kinds that are wanted. Changes that are not acknowledged yet are not included.
     wanted: SubscriptionFilter,
     current: Option<Subscription>,
-    /// The time by which the peer must acknowledge `current`, as it is armed in the session's timers. `None` once it is acknowledged.
+    /// The time by which the peer must acknowledge `current`, if it is armed in the session's timers. `None` once `current` is
+    /// acknowledged.
     armed: Option<Instant>,
     /// The changes whose call has not ended, oldest first.
     changes: Vec<PendingChange>,
