@@ -1,8 +1,8 @@
 //! The header fields of Streamable HTTP: their names, and the values that repeat a part of the body (Streamable HTTP 2026-07-28, "Standard
 //! Headers" and "Custom Headers").
 //!
-//! `Mcp-Name` and `Mcp-Param-NAME` repeat text of the body. Text that the value of a field cannot contain as it is, is encoded in base64,
-//! as `=?base64?DIGITS?=`.
+//! `Mcp-Name` and `Mcp-Param-NAME` repeat text of the body. If the value of a field cannot contain the text as it is, the text is encoded
+//! in base64, as `=?base64?DIGITS?=`.
 
 use alloc::borrow::Cow;
 use alloc::string::String;
@@ -55,7 +55,7 @@ pub fn is_session_id(text: &str) -> bool {
     (1..=MAX_SESSION_ID).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// The error for the value of a field that is neither visible ASCII nor valid base64 of UTF-8.
+/// The error for the value of a field that is neither plain text (visible ASCII, spaces and tabs) nor valid base64 of UTF-8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the value of the header cannot be decoded")]
 pub struct Undecodable;
@@ -85,7 +85,7 @@ pub fn encode(text: &str) -> Cow<'_, str> {
 /// Decodes the value of a field. There must be no white space around the value.
 ///
 /// # Errors
-/// [`Undecodable`] if it is neither visible ASCII nor valid base64 of UTF-8.
+/// [`Undecodable`] if it is neither plain text (visible ASCII, spaces and tabs) nor valid base64 of UTF-8.
 pub fn decode(value: &[u8]) -> Result<Cow<'_, str>, Undecodable> {
     match digits_of(value) {
         Some(digits) => {
@@ -218,11 +218,11 @@ pub enum InvalidAnnotation {
     /// The property is neither text, nor an integer, nor a boolean.
     #[error("the property of the header {0} is neither a string, nor an integer, nor a boolean")]
     Type(Text),
-    /// There are more than 100 annotations. Servers accept no more header fields than about that many.
+    /// There are more than 100 annotations. Many servers accept only about as many header fields.
     #[error("more than {MAX_PARAMS} properties have x-mcp-header")]
     TooMany,
-    /// The annotation is not on a property, or on a property that is not always at the same place, since keywords other than `properties`
-    /// lead to it.
+    /// The annotation is on no property, or on a property that has no fixed place in the arguments, since a keyword other than `properties`
+    /// leads to it, such as `items`.
     #[error("x-mcp-header is not on a property that is always at the same place")]
     Place,
 }
@@ -345,8 +345,8 @@ impl ParamHeaders {
         Ok(())
     }
 
-    /// Checks the fields against the arguments of a call: each argument must have a field that agrees with it, unless it is missing or
-    /// `null`, and then it must have none. Whole numbers are compared by value. `arguments` must be JSON that was checked.
+    /// Checks the fields against the arguments of a call. Each argument must have a field that agrees with it, but an argument that is
+    /// missing or `null` must have no field. Whole numbers are compared by value. `arguments` must be JSON that was checked.
     ///
     /// # Errors
     /// [`Mismatch`] if the fields contradict the arguments.
@@ -385,7 +385,7 @@ fn text_of(value: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(value)
 }
 
-/// The value of a number in the syntax of JSON, if it is whole and has at most 38 digits.
+/// The value of a number in the syntax of JSON, if it is whole and fits into 128 bits.
 fn whole_number(text: &[u8]) -> Option<i128> {
     let (is_negative, digits) = text.strip_prefix(b"-").map_or((false, text), |digits| (true, digits));
     let split = |text: &[u8], at: &dyn Fn(&u8) -> bool| text.iter().position(at).unwrap_or(text.len());

@@ -19,7 +19,8 @@ pub struct HttpLimits {
     /// The maximum number of open GET streams of one session. A further one ends the oldest, whose client has most likely disconnected.
     /// Default: 4.
     pub get_streams: usize,
-    /// The number of frames of a session that wait for a GET stream, from which the channel of the session is stopped. Default: 64.
+    /// The number of frames that wait for a GET stream of a session at which the channel of the session is stopped. If twice as many wait,
+    /// each further frame replaces the oldest. Default: 64.
     pub waiting_frames: usize,
     /// The number of bytes that wait on one HTTP exchange, above which its lane is stopped, until at most half as many wait. Default: 256
     /// KiB.
@@ -91,9 +92,9 @@ pub struct HttpClientLimits {
     /// The maximum number of requests of the session that wait for a response. A further request is lost at once. The default is above that
     /// of [`crate::Limits::in_flight`], so that no session reaches it. Default: 2048.
     pub calls: usize,
-    /// The maximum number of notifications and answers that are posted and not acknowledged. Further notifications wait. Further answers
-    /// wait only from twice this number on, since the server may wait for an answer before it acknowledges anything; they are dropped while
-    /// [`calls`](Self::calls) answers wait. Default: 64.
+    /// The maximum number of notifications and answers that are posted and not acknowledged. Further notifications wait. Answers wait only
+    /// from twice this number on, since the server may wait for an answer before it acknowledges anything. While [`calls`](Self::calls)
+    /// answers wait, further answers are dropped. Default: 64.
     pub messages: usize,
     /// The number of frames that wait to be posted, from which the channel of the session is stopped, until at most half as many wait.
     /// Default: 256.
@@ -107,14 +108,15 @@ pub struct HttpClientLimits {
     pub error_bytes: usize,
     /// The longest session id and the longest id of an event, in bytes. Default: 1024.
     pub id_bytes: usize,
-    /// The number of attempts without a new event, one after another, after which a stream is no longer resumed. Default: 5.
+    /// The number of attempts without a new event, one after another, after which a stream is no longer resumed. Also the number of further
+    /// attempts to repeat a handshake, if the first one is lost. Default: 5.
     pub attempts: u32,
     /// The maximum number of redirections that one request follows. Default: 3.
     pub redirects: u8,
     /// The maximum number of tools whose arguments are repeated in headers. Further tools are called without these headers. Default: 1024.
     pub tools: usize,
-    /// The maximum number of pages of the list of tools that the client reads by itself, after a server has missed a header of a tool.
-    /// Default: 32.
+    /// The maximum number of pages of the list of tools that the client reads by itself, after a server has refused a call because of the
+    /// headers of its tool. Default: 32.
     pub pages: u32,
     /// The maximum number of cached results ([`HttpClientConfig::cache`](super::HttpClientConfig::cache)). Beyond it the result that would
     /// expire first is dropped. Default: 256.
@@ -148,18 +150,19 @@ impl Default for HttpClientLimits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HttpClientTimeouts {
-    /// The longest time that a server may take to acknowledge a notification or an answer. Default: 30 s.
+    /// The longest time that a server may take to acknowledge a notification or an answer. Also the longest time that it may take to answer
+    /// a ping, or a request for a page of the list of tools that the client makes by itself. Default: 30 s.
     pub acknowledge: Duration,
-    /// The longest time that a handshake may take that is repeated since the server has forgotten the HTTP session. Also the longest time
-    /// that a server of 2024-11-05 may take to name the address for messages. Default: 10 s.
+    /// The longest time that each attempt to repeat a handshake may take, after the server has forgotten the HTTP session. Also the longest
+    /// time that a server of 2024-11-05 may take to name the address for messages. Default: 10 s.
     pub reopen: Duration,
     /// The longest time for which requests wait after the handshake until the server has opened the GET stream, which has the messages
     /// that belong to no call ([`HttpClientConfig::get_stream`](super::HttpClientConfig::get_stream)). Default: 250 ms.
     pub get_stream: Duration,
     /// The time for which a stream is left open once its response has come, so that the server can end it. Default: 1 s.
     pub linger: Duration,
-    /// The time after which a stream that broke is resumed for the first time, if the server names no time. It doubles with each further
-    /// attempt. A random part of at most a quarter is added to each wait. Default: 1 s.
+    /// The time after which a stream that broke is resumed for the first time, if the server names no time. The wait doubles with each
+    /// further attempt. A random part of at most a quarter is added to each wait. Default: 1 s.
     pub retry: Duration,
     /// The longest time between two attempts, unless the server names a longer time. If a stream was open for at least this time, its break
     /// counts as the first failure again. Default: 30 s.
@@ -169,7 +172,8 @@ pub struct HttpClientTimeouts {
     /// The longest time for which a result is cached ([`HttpClientConfig::cache`](super::HttpClientConfig::cache)), even if the server
     /// allows more. Default: 1 h.
     pub cache_max: Duration,
-    /// The longest time that the server may take to end the HTTP session, when the client closes. Default: 2 s.
+    /// The longest time that a client that closes waits for notifications and answers to be acknowledged, and then again for the server to
+    /// end the HTTP session. Default: 2 s.
     pub close: Duration,
 }
 

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn exactly_one_host_is_named_by_the_field_or_the_authority() {
+    fn the_field_or_the_authority_must_name_a_host_and_if_both_do_both_are_checked() {
         let check_all = |fields: &[(&'static str, &'static str)], authority: Option<&'static str>| {
             let mut head = RequestHead::new(Method::Post, fields.iter().copied().collect());
             head.authority = authority.map(Into::into);

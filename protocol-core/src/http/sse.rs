@@ -24,7 +24,7 @@ const MAX_PREFIX: usize = BYTE_ORDER_MARK.len() + "data: ".len();
 const MAX_RETRY: Duration = Duration::from_secs(5 * 60);
 /// Data that is shorter than 1/`MIN_PART` of its piece of the stream is copied, so that it does not keep the piece alive.
 const MIN_PART: usize = 8;
-/// The length in bytes up to which a piece may be kept alive by any data in it, so that this data is not copied.
+/// The length of a piece in bytes up to which its data is never copied, even if a small part of the piece keeps all of it alive.
 const SMALL_PIECE: usize = 4 * 1024;
 /// The length in bytes from which a frame is written from its own memory. Shorter frames are copied into one piece.
 const GATHERED: usize = 4 * 1024;

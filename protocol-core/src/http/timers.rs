@@ -4,7 +4,7 @@ use alloc::collections::BTreeSet;
 
 use crate::time::Instant;
 
-/// The deadline of one part of the machine, as it is armed in [`Timers`].
+/// The deadline of one part of the machine, a copy of its entry in [`Timers`]. `None` if there is no such entry.
 #[derive(Debug, Default)]
 pub(super) struct Armed(Option<Instant>);
 

@@ -7,15 +7,18 @@ use bytes::Bytes;
 use crate::http::limits::HttpClientLimits;
 use crate::session::ExchangeId;
 
-/// The requests and notifications that wait for the HTTP session to open, and the notifications and answers that wait until earlier ones
-/// are acknowledged. A *message* is a notification or an answer.
+/// The frames that wait: requests and notifications until the HTTP session is open, and notifications and answers while too many earlier
+/// ones are not acknowledged.
+///
+/// In this module a *message* is a notification or an answer, which a server only acknowledges. Over the transport of 2024-11-05 it is any
+/// frame.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
     /// Requests that wait, each with the length of its frame in bytes.
     calls: VecDeque<(ExchangeId, usize)>,
-    /// Notifications that wait. Over the transport of 2024-11-05, all frames.
+    /// Notifications that wait. Over the transport of 2024-11-05, frames of all kinds.
     messages: VecDeque<Bytes>,
-    /// Answers that wait until others are acknowledged. They are only for the current HTTP session.
+    /// Answers that wait. All of them answer input requests of the current HTTP session.
     answers: VecDeque<Bytes>,
     /// The number of bytes of all frames that wait.
     bytes: usize,
@@ -51,7 +54,7 @@ impl Backlog {
         self.messages.push_back(frame);
     }
 
-    /// The next message, if it may be posted.
+    /// The next frame of `messages`, unless [`HttpClientLimits::messages`] messages are not acknowledged.
     pub(super) fn pop_message(&mut self, limits: &HttpClientLimits) -> Option<Bytes> {
         if self.posted >= limits.messages {
             return None;
@@ -62,7 +65,8 @@ impl Backlog {
         Some(frame)
     }
 
-    /// Adds an answer. If too many answers wait already, since the server asks but does not read, drops this one and returns `false`.
+    /// Adds an answer. If [`HttpClientLimits::calls`] answers wait already, because the server sends input requests but does not
+    /// acknowledge the answers, drops this one and returns `false`.
     pub(super) fn push_answer(&mut self, frame: Bytes, limits: &HttpClientLimits) -> bool {
         let has_room = self.answers.len() < limits.calls;
         if has_room {
@@ -72,8 +76,8 @@ impl Backlog {
         has_room
     }
 
-    /// The next answer, if it may be posted. More messages may be posted and not acknowledged than for a notification, since the server may
-    /// wait for the answer before it acknowledges any of them.
+    /// The next answer, unless twice [`HttpClientLimits::messages`] messages are not acknowledged. The bound is higher than for a
+    /// notification, since the server may wait for the answer before it acknowledges anything.
     pub(super) fn pop_answer(&mut self, limits: &HttpClientLimits) -> Option<Bytes> {
         if self.posted >= limits.messages.saturating_mul(2) {
             return None;
@@ -90,12 +94,12 @@ impl Backlog {
         self.bytes = self.bytes.saturating_sub(bytes);
     }
 
-    /// Counts a message that is posted again.
+    /// Counts a message that is posted again after a redirection.
     pub(super) fn post(&mut self) {
         self.posted = self.posted.saturating_add(1);
     }
 
-    /// Counts a posted message no longer, since it was acknowledged, or its exchange is over for another reason.
+    /// Takes a posted message off the count: it was acknowledged, or its exchange is over for another reason.
     pub(super) fn acknowledge(&mut self) {
         self.posted = self.posted.saturating_sub(1);
     }

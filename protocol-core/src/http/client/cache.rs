@@ -21,7 +21,7 @@ pub(super) struct Cache {
     kept: BTreeMap<Key, Kept>,
     /// The number of bytes of all keys and results.
     bytes: usize,
-    /// The number of times that results were dropped because they may have changed.
+    /// The number of times at which cached results became out of date, or may have.
     changes: u64,
 }
 
@@ -48,7 +48,8 @@ struct Kept {
     until: Instant,
 }
 
-/// The right to cache the result of a request that was sent. It ends when any cached result is dropped because it may have changed.
+/// The right to cache the result of a request that was sent. It ends with the next increment of [`Cache::changes`], whichever results that
+/// change is about.
 #[derive(Clone, Debug)]
 pub(super) struct Claim {
     key: Key,
@@ -151,7 +152,7 @@ impl Cache {
         }
     }
 
-    /// Drops the list of tools, since the server has missed a header that the list does not ask for.
+    /// Drops the list of tools, since the server has refused a call because of headers that follow from that list.
     pub(super) fn drop_tools(&mut self) {
         self.drop_of(&[Subject::Tools]);
     }

@@ -54,7 +54,7 @@ pub(super) enum Kind {
     Tool(Text),
     /// A request for a page of the list of tools.
     Tools,
-    /// A ping, for which a session sends no cancel when it has waited long enough.
+    /// A ping. The session does not cancel a ping that times out, so the exchange of a ping has a deadline.
     Ping,
     /// A subscription.
     Listen,
@@ -102,7 +102,7 @@ impl Call {
 
     // ---- Transitions ----
 
-    /// Held -> Sent.
+    /// Held -> Sent. After a redirection also Sent -> Sent.
     pub(super) fn send(&mut self, request: HttpRequestId, generation: u32) {
         self.generation = generation;
         self.state = State::Sent(request);
@@ -119,7 +119,7 @@ impl Call {
         self.state = State::Waiting;
     }
 
-    /// Waiting -> Resuming.
+    /// Waiting -> Resuming. After a redirection also Resuming -> Resuming.
     pub(super) fn resume(&mut self, request: HttpRequestId) {
         self.state = State::Resuming(request);
     }

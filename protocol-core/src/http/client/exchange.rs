@@ -2,13 +2,14 @@
 //!
 //! ```text
 //!          read_text: a body that is read as a whole
-//!   Sent ------------------------------------------> Text ---- end ----> (gone)
+//!   Sent ------------------------------------------> Text
 //!    |
 //!    | read_events: a stream of events         ignore_rest: the response has come
-//!    `----------------------------------> Events ---------------------------> Rest ---- end, linger is over ----> (gone)
+//!    `----------------------------------> Events ---------------------------> Rest
 //! ```
 //!
-//! If the connection is lost, or the owner is told to abort the request, the exchange is removed in any state.
+//! An exchange is removed, in any state, when the HTTP response ends, when the connection is lost, and when the owner is told to abort the
+//! request. In `Rest` the latter happens at the latest after [`HttpClientTimeouts::linger`](crate::http::HttpClientTimeouts::linger).
 
 use alloc::vec::Vec;
 
@@ -38,7 +39,7 @@ pub(super) enum Purpose {
     Confirmation,
     /// Resumes the stream of a call.
     Resume(ExchangeId),
-    /// Opens or resume the GET stream.
+    /// Opens or resumes the GET stream.
     GetStream,
     /// Repeats the handshake.
     Reopening,
@@ -91,7 +92,7 @@ impl Exchange {
         self.state = State::Events(decoder);
     }
 
-    /// Any state -> Rest.
+    /// Events -> Rest.
     pub(super) fn ignore_rest(&mut self) {
         self.state = State::Rest;
     }

@@ -4,11 +4,15 @@
 //! ```text
 //!          ask            2xx with events
 //!   Off ---------> Asked -----------------> Live
-//!    ^              |  ^                      |
-//!    |      refused |  | ask: the wait is     | wait: it ended
-//!    `--------------'  | over                 v
-//!                      `--------------- Waiting ---- too many attempts ------> Off
+//!                   |  ^                      |
+//!       wait: the   |  | ask: the wait        | wait: the stream
+//!       GET failed  |  | is over              | broke
+//!       for now     v  |                      |
+//!                  Waiting <------------------'
 //! ```
+//!
+//! `stop` leads from any state to `Off`: the server has no such stream, too many attempts have failed, the events cannot be read, or the
+//! HTTP session is over.
 
 use super::HttpRequestId;
 use super::resumption::Resumption;

@@ -85,8 +85,8 @@ pub struct HttpClientConfig {
     pub old_transport: bool,
     /// `true` if lists and the contents of resources are cached for the time that a server without a handshake allows (`ttlMs`). They are
     /// dropped earlier if a notification says that they have changed, if a subscription ends, and after a 401 or 403; the list of tools
-    /// also if the server misses a header of a tool. With a cache, all requests of a client must be made for the same caller. Default:
-    /// `false`.
+    /// also if the server refuses a call because of the headers of its tool. With a cache, all requests of a client must be made for the
+    /// same caller. Default: `false`.
     pub cache: bool,
     /// A number that differs between clients, so that the clients of one server do not reconnect at the same time. Default: 0.
     pub seed: u64,
@@ -153,16 +153,16 @@ pub enum HttpClientEvent {
     /// The server had forgotten the HTTP session, and there is a new one. Requests that the server had not accepted are repeated in it.
     /// Subscriptions and the log level, which the server kept for the old HTTP session, are lost.
     Reopened,
-    /// The server broke a rule, or has not accepted a request. This event is only for logs: if the fault has consequences, other events
-    /// follow.
+    /// The server broke a rule, has not accepted a request, or could not be reached. This event is only for logs: if the fault has
+    /// consequences, other events follow.
     Fault {
         /// The request of the session that the fault is about; `None` if it is about no single request.
         exchange: Option<ExchangeId>,
         /// The reason.
         fault: HttpFault,
     },
-    /// The server cannot be used, or no longer. End the session ([`Session::handle_end`](crate::Session::handle_end)), then close the
-    /// client.
+    /// The server cannot be used, or can no longer be used. End the session ([`Session::handle_end`](crate::Session::handle_end)), then
+    /// close the client.
     Failed(HttpFailure),
     /// The client is closed. No event follows.
     Closed,
@@ -204,7 +204,7 @@ pub enum HttpFault {
     /// The HTTP response has ended, and did not contain the response to the request.
     #[error("the response ends without an answer")]
     NoResponse,
-    /// The server has not acknowledged a message in time.
+    /// The server has not answered a request in time, or has not acknowledged a notification or an answer.
     #[error("the server does not answer in time")]
     NoAnswer,
     /// The connection could not be made, or broke.
@@ -259,7 +259,7 @@ impl HttpFault {
     }
 }
 
-/// The reason why the server cannot be used, or no longer.
+/// The reason why the server cannot be used, or can no longer be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HttpFailure {
@@ -294,15 +294,15 @@ pub enum HttpFailure {
 ///   session. Before you pass a frame, poll the events of the session, so that it [takes](crate::Session::wants_input) the frame.
 /// * Poll the next deadline ([`poll_timeout`](Self::poll_timeout)).
 ///
-/// # Its own actions
+/// # Actions of the client itself
 ///
 /// | Cause | Action with a handshake | Action without a handshake |
 /// |---|---|---|
 /// | a call is cancelled | the cancel is posted, then the stream is closed | the stream is closed |
 /// | a stream breaks before its response | the stream is resumed after its last event; if no event had an id, the call is lost | the call is lost |
-/// | the server asks for time (`Retry-After`) | until then no stream is resumed and no handshake is repeated | |
-/// | the server has forgotten the HTTP session | the handshake is repeated, and then, once, each request that was not accepted for this reason | |
-/// | the server misses a header of a tool | | the list of tools is read, and the call is repeated once |
+/// | the server asks for time (`Retry-After`) | for that time no stream is resumed and no handshake is repeated | |
+/// | the server has forgotten the HTTP session | the handshake is repeated, then each request that was refused for this reason is repeated once | |
+/// | the server refuses a call because of the headers of its tool | | the list of tools is read, and the call is repeated once |
 /// | the server allows caching, and [`HttpClientConfig::cache`] is on | | later requests for the same result get the cached one |
 /// | the client is closed | the HTTP session is ended | |
 ///
@@ -386,7 +386,7 @@ enum TimerKey {
     Resume(ExchangeId),
     /// Opens the GET stream again.
     GetStream,
-    /// Repeats the handshake, if its last attempt was lost. Otherwise lets the requests go that wait for the GET stream.
+    /// Repeats the handshake, if its last attempt was lost. Otherwise sends the requests that wait for the GET stream.
     Session,
     /// Ends the wait for posted messages while the client closes.
     Close,

@@ -232,7 +232,8 @@ impl HttpClient {
         let target = location(&head.headers).and_then(|location| self.location.resolve(&sent.target, location));
         let Some(target) = target else { return false };
         let (sent, purpose, redirects) = (sent.clone(), exchange.purpose(), exchange.redirects().saturating_add(1));
-        // The address for messages that an old server names is relative to the address of its stream.
+        // A permanent redirection holds for later requests, too. Any redirection of the stream of an old server does, since the address for
+        // messages that this server names is relative to the address of its stream.
         if purpose == Purpose::OldStream || (head.status == 308 && sent.target == *self.location.target()) {
             self.location.move_to(target.clone());
         }
@@ -512,7 +513,8 @@ impl HttpClient {
         self.pass(frame, Some(exchange), generation);
     }
 
-    /// Ends a call whose response is in the frame. Returns a frame to pass to the session instead.
+    /// Ends a call whose response is in the frame. If the session must not get all of that response, returns the frame to pass to it
+    /// instead.
     fn settle(&mut self, exchange: ExchangeId, frame: &Bytes) -> Option<Bytes> {
         let call = self.forget_call(exchange)?;
         self.drop_cache_after_subscription(&call);

@@ -46,12 +46,13 @@ impl Resumption {
         self.retry = Some(wait);
     }
 
-    /// Makes the next wait at least as long as the server asks for.
+    /// Makes the next wait at least as long as the server asks for, up to [`HttpClientTimeouts::retry_after_max`].
     pub(super) fn pause(&mut self, wait: Option<Duration>, timeouts: &HttpClientTimeouts) {
         self.pause = wait.unwrap_or_default().min(timeouts.retry_after_max);
     }
 
-    /// The time of the next attempt; `None` after too many attempts.
+    /// The time of the next attempt; `None` after too many attempts. The count of attempts begins again if the last response began at least
+    /// [`HttpClientTimeouts::retry_max`] ago.
     pub(super) fn next_attempt(
         &mut self,
         limits: &HttpClientLimits,
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn something_new_and_a_long_life_begin_the_waits_anew() {
+    fn a_new_event_and_a_stream_that_was_open_for_long_begin_the_waits_anew() {
         let mut resumption = Resumption::default();
         assert_eq!(waits(&mut resumption, 0).len(), 5);
         resumption.reach(Some("7"));

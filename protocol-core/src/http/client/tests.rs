@@ -17,7 +17,7 @@ struct Bench {
     now: Instant,
     /// All requests, in the order of their numbers.
     sent: Vec<HttpClientRequest>,
-    /// What was done since it was last looked at.
+    /// The requests and other instructions of the client, and the end of the session, since the last call of `look`.
     log: Vec<String>,
     done: Vec<(OutboundId, Outcome)>,
     asked: Vec<(InputKey, Option<OutboundId>)>,
@@ -78,8 +78,8 @@ impl Bench {
         bench
     }
 
-    /// A client in an open HTTP session with the id `s1`, whose first number that is free is 2. It has made requests 0 to 2: the handshake,
-    /// its confirmation, and the GET, which was refused.
+    /// A client in an open HTTP session with the id `s1`. The id of its next JSON-RPC request is 2. It has made the HTTP requests 0 to 2:
+    /// the handshake, its confirmation, and the GET, which was refused.
     fn legacy() -> Self {
         let mut bench = Self::new(ClientEra::Legacy);
         bench.open("s1");
@@ -88,7 +88,7 @@ impl Bench {
         bench
     }
 
-    /// A client without a handshake, whose first number that is free is 2.
+    /// A client without a handshake. The id of its next JSON-RPC request is 2. It has made the HTTP request 0, the probe.
     fn modern() -> Self {
         let mut bench = Self::new(ClientEra::Modern);
         bench.json(0, 200, &discovered(1));
@@ -146,7 +146,7 @@ impl Bench {
         assert!(self.client.poll_timeout().is_none_or(|at| at > self.now), "no deadline is left in the past");
     }
 
-    /// What was done since it was last looked at.
+    /// Takes the log.
     fn look(&mut self) -> Vec<String> {
         core::mem::take(&mut self.log)
     }
@@ -219,7 +219,7 @@ impl Bench {
         self.pump();
     }
 
-    /// The only outcome since it was last looked at.
+    /// Takes the only outcome since the last call of this method.
     fn outcome(&mut self) -> Outcome {
         let [(_, outcome)] = &self.done[..] else { panic!("one outcome: {:?}", self.done) };
         let outcome = outcome.clone();
@@ -434,10 +434,10 @@ fn each_message_is_a_post_and_those_after_the_handshake_name_the_session_and_its
     assert_eq!(bench.field(3, "mcp-protocol-version"), Some("2025-06-18"));
 }
 
-/// Regression: a server sent an input request of a call by the stream of the session, which most servers drop as long as that stream is not
-/// open. The call and the GET were under way at the same time, so the call waited for its answer for ever, one time in five.
+/// Regression: the call and the GET were under way at the same time. A server that sends the input requests of a call on the GET stream
+/// usually drops them as long as that stream is not open, so one call in five waited for its response for ever.
 #[test]
-fn requests_wait_for_the_stream_of_the_session_until_it_is_open_or_refused_or_for_a_while() {
+fn requests_wait_for_the_get_stream_until_it_is_open_or_refused_or_for_a_while() {
     type Step = fn(&mut Bench);
     let steps: [(&str, Step, &[&str]); 4] = [
         ("opened", |bench| bench.head(2, 200, EVENTS), &["POST [s1] tools/call"]),
@@ -462,7 +462,7 @@ fn requests_wait_for_the_stream_of_the_session_until_it_is_open_or_refused_or_fo
     assert_eq!(bench.look(), ["POST [s1] tools/call"], "no stream, no wait");
 }
 
-/// The text of the server was once sent back to it in a header, whatever it was.
+/// Regression: the client sent any text that the server named as the version back to the server in a header.
 #[test]
 fn a_version_that_is_not_known_is_never_put_into_a_header() {
     let mut bench = Bench::new(ClientEra::Legacy);
@@ -541,7 +541,8 @@ fn a_cancel_is_posted_before_the_stream_is_closed_and_waits_for_no_other_post() 
     assert_eq!(bench.done.len(), 2, "nothing is read of a stream that was given up");
 }
 
-/// The session was stopped in between, and the cancel was not sent because the client no longer knew the call.
+/// Regression: the channel of the session was stopped before the cancel and resumed after the loss of the call. The client then dropped the
+/// cancel, because it no longer knew the call.
 #[test]
 fn a_cancel_of_a_call_that_was_lost_before_it_could_be_sent_still_reaches_the_server() {
     let mut bench = Bench::with(ClientEra::Legacy, |config| {
@@ -691,7 +692,7 @@ fn a_call_that_waits_for_its_stream_to_be_resumed_can_be_cancelled() {
 }
 
 #[test]
-fn the_stream_of_news_is_resumed_unless_the_server_has_none() {
+fn the_get_stream_is_resumed_unless_the_server_has_none() {
     let notice = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
     let mut bench = Bench::new(ClientEra::Legacy);
     bench.open("s1");
@@ -743,7 +744,7 @@ fn a_server_that_wants_to_be_left_alone_is_asked_again_only_after_that_time() {
     let mut again = bench.look();
     again.sort_unstable_by(|one, other| other.cmp(one));
     assert_eq!(again, both, "at most a quarter later");
-    // The handshake that is repeated.
+    // The repeated handshake waits, too.
     bench.head(6, 404, "");
     assert_eq!(bench.look().last().map(String::as_str), Some("POST initialize"));
     bench.head_with(8, 503, &later);
@@ -786,7 +787,7 @@ fn an_overload_is_reported_once_with_its_time_and_no_call_is_repeated_for_it() {
 }
 
 #[test]
-fn some_servers_answer_on_the_stream_of_news_or_of_another_call() {
+fn some_servers_answer_on_the_get_stream_or_on_that_of_another_call() {
     let mut bench = Bench::new(ClientEra::Legacy);
     bench.open("s1");
     bench.head(2, 200, EVENTS);
@@ -1196,7 +1197,7 @@ fn a_line_is_read_up_to_16_mebibytes() {
         bench.chunk(3, &piece);
     }
     assert_eq!((bench.look(), bench.client.requests()), (vec![], 2));
-    // The name of the field may be a little longer than this one's.
+    // The limit is for the data. A line may be a few bytes longer: a byte order mark and the name of its field.
     bench.chunk(3, "0123456789");
     assert_eq!(bench.look(), ["abort 3", "fault: the stream cannot be read: an event is longer than the limit"]);
     assert_eq!(bench.outcome(), Outcome::Lost);

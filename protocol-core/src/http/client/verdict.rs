@@ -28,8 +28,8 @@ pub(super) enum Answer {
     /// The body is a frame with the response to the request.
     Ours(Bytes),
     /// The body is an error that names no request or another one, and whose message is about a session. Old servers send such an error,
-    /// with 400, if they have forgotten the HTTP session. The frame has the error as the response to the request. `None` if the body is not
-    /// JSON-RPC.
+    /// with 400, if they have forgotten the HTTP session. Contains the error, rewritten as the response to the request; `None` if the body
+    /// has no error object of JSON-RPC.
     OfSession(Option<Bytes>),
     /// The body is another frame.
     Foreign(Bytes),

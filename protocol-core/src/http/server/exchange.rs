@@ -1,16 +1,15 @@
 //! One HTTP exchange: a request, and the response that is polled for it.
 //!
 //! ```text
-//!            open                      finish
-//!   Pending -------> Open --- event --+------> Ending ---- everything was polled ---> (gone)
-//!      |              |  ^            |           ^   |
-//!      |              |  `------------'           |   | loss
-//!      |  complete    `--- loss ---> (gone)       |   v
-//!      `------------------------------------------'  (gone)
+//!            open                finish
+//!   Pending -------> Open -----------------> Ending ---- everything was polled ---> (gone)
+//!      |             |  ^                      ^
+//!      |             `--' write                |
+//!      `--------------- complete --------------'
 //! ```
 //!
-//! Only `open` and `complete` make a head, and both lead out of `Pending`: so there is exactly one head. The end is polled after everything
-//! else, and is the end of the exchange, too.
+//! The loss of the exchange removes it in any state. Only `open` and `complete` make a head, and both lead out of `Pending`: so there is
+//! exactly one head. The end is polled after everything else, and the exchange is over with it.
 
 use alloc::borrow::Cow;
 
@@ -71,12 +70,12 @@ impl Exchange {
         self.source
     }
 
-    /// The stream that the response comes from.
+    /// Sets the stream that the response comes from.
     pub(super) fn set_source(&mut self, session: SessionKey, lane: Lane) {
         self.source = Some((session, lane));
     }
 
-    /// The session that must take the frame before it is acknowledged.
+    /// Sets the session that must take the frame before the frame is acknowledged.
     pub(super) fn set_receiver(&mut self, session: SessionKey) {
         self.receiver = Some(session);
     }

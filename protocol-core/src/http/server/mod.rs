@@ -155,7 +155,8 @@ pub trait HttpContext {
     /// Returns bytes of a cryptographically secure generator, for the id of a new session.
     fn random(&mut self) -> [u8; 16];
 
-    /// Returns the arguments of a tool that headers repeat, in the list of tools that this caller gets. `None` if there is no such tool.
+    /// Returns the arguments of a tool that headers repeat, according to the list of tools for this caller. `None` if the list does not
+    /// contain the tool.
     fn param_headers(&mut self, tool: &str) -> Option<Arc<ParamHeaders>> {
         let _ = tool;
         None
@@ -507,7 +508,8 @@ impl HttpServer {
                     session.with_stream(lane, |stream| stream.retention().forget());
                     let was_active = session.is_active();
                     session.remove_stream(lane, &mut self.timers);
-                    // A stream that was kept only for replay was not active, so the session was idle before, and its clock runs already.
+                    // The removal of a stream that was kept only for replay changes nothing: the session is as active as before, and if it
+                    // is idle, its clock runs already.
                     if was_active && !session.is_active() {
                         self.arm_idle(key);
                     }

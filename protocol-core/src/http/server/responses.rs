@@ -31,7 +31,7 @@ impl HttpServer {
         self.announce(id);
     }
 
-    /// The id in an error that belongs to no request of this session.
+    /// The id in an error of this session that belongs to no request.
     pub(super) fn no_id(&self, key: SessionKey) -> ErrorId {
         self.sessions.get(&key).map_or(ErrorId::Null, |session| no_id(session.era()))
     }

@@ -236,8 +236,9 @@ impl HttpSession {
         self.gets.retain(|get| *get != lane);
     }
 
-    /// Keeps a frame for replay, if the stream can be resumed, and returns the id of its event. While the limits are exceeded, drops
-    /// streams that are kept only for replay, oldest first, and then the oldest events of this stream.
+    /// Keeps a frame for replay, if the stream can be resumed, and returns the id of its event. Beyond [`HttpLimits::replay_events`], drops
+    /// the oldest events of this stream. Beyond [`HttpLimits::replay_bytes`], drops other streams that are kept only for replay, oldest
+    /// first, and then the oldest events of this stream.
     pub(super) fn keep(&mut self, lane: Lane, frame: &Bytes, limits: &HttpLimits, timers: &mut Timers) -> Option<EventId> {
         let stream = self.streams.get_mut(&lane)?;
         let id = stream.keep(frame)?;
@@ -297,6 +298,7 @@ impl HttpSession {
         self.waiting.pop_front()
     }
 
+    /// Returns `true` if `most` or more frames wait for a GET stream.
     pub(super) fn waits_for_too_much(&self, most: usize) -> bool {
         self.waiting.len() >= most
     }

@@ -9,7 +9,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-/// Random bytes that are all different, and one tool with an argument that a header repeats.
+/// Random bytes that differ from call to call, and one tool with an argument that a header repeats.
 struct Context(u8);
 
 impl HttpContext for Context {
@@ -40,7 +40,7 @@ impl Response {
     }
 }
 
-/// A server, whose sessions the test plays itself or has as real ones.
+/// A server. Its sessions are real, or the test plays them.
 struct Bench {
     server: HttpServer,
     context: Context,
@@ -124,7 +124,7 @@ impl Bench {
         all.filter(|event| !matches!(event, HttpEvent::Readable { .. })).collect()
     }
 
-    /// The session and the lane of the only frame among the events, which causes that many replies.
+    /// Tells the server that the only frame among the events causes `replies` replies, and returns the session and the lane of the frame.
     fn accept(&mut self, replies: usize) -> (SessionKey, Lane) {
         let frames = self.events().into_iter().filter_map(|event| match event {
             HttpEvent::Frame { session, lane, exchange, .. } => Some((session, lane, exchange)),
@@ -180,7 +180,7 @@ impl Bench {
         (response.body, response.has_ended)
     }
 
-    /// Opens a session of a revision; the number of the session and its id.
+    /// Opens a session of a revision, and returns its key and its id.
     fn open(&mut self, revision: &str) -> (SessionKey, String) {
         let id = self.post(&[], INITIALIZE);
         let lane = self.accept(1);
@@ -190,7 +190,7 @@ impl Bench {
         (lane.0, response.field("mcp-session-id").expect("an id").to_string())
     }
 
-    /// Posts a call in a session: its exchange and its lane.
+    /// Posts a call in a session, and returns its exchange and its lane.
     fn call(&mut self, session: &str) -> (HttpExchangeId, (SessionKey, Lane)) {
         let id = self.post(&[("mcp-session-id", session)], CALL);
         (id, self.accept(1))
@@ -256,14 +256,14 @@ impl Bench {
         }
     }
 
-    /// Posts a body to real sessions; the response.
+    /// Posts a body to real sessions, and returns the response.
     fn ask(&mut self, fields: Fields<'_>, body: &str) -> Response {
         let id = self.post(fields, body);
         self.pump();
         self.response(id)
     }
 
-    /// Posts a request without a handshake and with the headers that repeat it; the status and the code of the error.
+    /// Posts a request without a handshake, with the headers that repeat parts of it. Returns the status and the code of the error.
     fn ask_modern(&mut self, fields: Fields<'_>, body: &str) -> (u16, Option<i64>) {
         let usual = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call"), ("mcp-name", "t")];
         let mut all: Vec<_> = usual.into_iter().filter(|(name, _)| !fields.iter().any(|(field, _)| field == name)).collect();
@@ -282,7 +282,8 @@ impl Bench {
 #[test]
 fn faults_of_a_post_are_reported_in_their_order() {
     let long = "x".repeat(100);
-    // Each row: the part of a request that is wrong from here up to the beginning, and the status.
+    // Each row has a part of the request, a wrong value for it, and the status. The request of a row has the faults of this row and of all
+    // later rows.
     let faults: [(&str, &str, u16); 8] = [
         ("host", "evil.example.com", 403),
         ("origin", "http://evil.example.com", 403),
@@ -319,7 +320,7 @@ struct Faulty {
     method: Method,
     fields: Vec<(&'static str, String)>,
     body: String,
-    /// Another request is being served, and there is room for one.
+    /// `true` if another request is being served, and the server has room for only one.
     is_crowded: bool,
     is_stopping: bool,
 }
@@ -363,7 +364,7 @@ const ANY_SESSION: [Fault; 3] = [
     (|it| it.set("mcp-protocol-version", "x"), 400, "MCP-Protocol-Version"),
 ];
 
-/// Of two faults of one request that are checked one after another, the earlier one is answered, and none has an effect.
+/// Checks that a request with a fault, and perhaps with the next one of `faults`, is answered for the first fault and has no effect.
 #[track_caller]
 fn each_fault_comes_before_the_next(of: &str, sound: &dyn Fn(&mut Bench) -> Faulty, faults: &[Fault]) {
     for (at, (earlier, status, text)) in faults.iter().enumerate() {
@@ -622,7 +623,7 @@ fn the_version_header_of_a_later_request_must_be_one_that_is_served() {
     assert_eq!(bench.complete(got).0, 400);
 }
 
-/// A proxy that goes by `Mcp-Method` would let a request pass that it should stop: such a header was once ignored.
+/// Regression: a wrong `Mcp-Method` was ignored. A proxy that relies on this header would let a request pass that it should stop.
 #[test]
 fn a_header_that_a_request_with_a_handshake_does_not_need_must_not_contradict_it() {
     let mut bench = Bench::new();
@@ -725,7 +726,7 @@ fn a_server_that_stops_opens_nothing_and_serves_the_sessions_that_there_are() {
 }
 
 #[test]
-fn a_session_ends_when_it_was_idle_and_a_stream_or_a_request_at_work_is_life() {
+fn a_session_ends_when_it_was_idle_but_not_while_a_stream_is_open_or_a_request_is_at_work() {
     let mut bench = Bench::new();
     let (key, _) = bench.open("2025-11-25");
     bench.advance(millis(59_999));
@@ -773,7 +774,8 @@ fn a_client_that_is_gone_before_the_handshake_was_answered_leaves_no_session() {
 
 // ---- The states of a stream, row by row ----
 
-/// A call in a session of a revision that has been brought into a state.
+/// Makes a call in a new session of a revision, and brings its stream into a state. Returns the exchange, the lane, and the id of the
+/// session.
 fn in_state(bench: &mut Bench, state: &str, revision: &str) -> (HttpExchangeId, (SessionKey, Lane), String) {
     let (_, session) = bench.open(revision);
     let (id, lane) = bench.call(&session);
@@ -971,7 +973,7 @@ fn events_that_are_kept_are_bounded_and_a_gap_is_not_replayed() {
     let resumed = bench.get(&session, Some(&format!("{number}-1")));
     assert!(bench.stream(resumed).0.starts_with(&format!("id: {number}-2\n")));
     bench.server.handle_lost(resumed, bench.now);
-    // One that has ended gives way first.
+    // A stream that has ended is dropped before events of this stream are.
     let (ended, done) = bench.call(&session);
     bench.within(done, "12345678");
     bench.reply(done, "12345678");
@@ -1034,7 +1036,8 @@ fn frames_of_no_request_wait_for_a_get_and_go_to_the_newest() {
     assert!(bench.stream(first).0.contains("data: 4"));
 }
 
-/// A client that opens streams and leaves them would otherwise fill one that it never reads, by a frame each time.
+/// Otherwise a client that opens GET streams and leaves them could add a frame each time to the output of an older stream that it never
+/// reads.
 #[test]
 fn the_channel_stays_stopped_if_the_get_that_is_the_newest_again_is_full() {
     let mut bench = Bench::with(|config| config.limits.output_bytes = 100);
@@ -1079,13 +1082,13 @@ fn a_get_stream_is_resumed_on_its_own_and_one_too_many_ends_the_oldest() {
     assert_eq!(bench.complete(not_accepted).0, 406);
 }
 
-/// Clients that resume each stream would otherwise end the GET stream each time, and open it again.
+/// Otherwise a client that resumes the stream of a call would lose its GET stream each time, and open it again.
 #[test]
 fn the_get_stream_is_not_touched_when_the_stream_of_a_call_is_resumed() {
     let mut bench = Bench::new();
     let (key, session) = bench.open("2025-11-25");
-    let news = bench.get(&session, None);
-    bench.stream(news);
+    let get_stream = bench.get(&session, None);
+    bench.stream(get_stream);
     let (call, lane) = bench.call(&session);
     bench.within(lane, "1");
     bench.stream(call);
@@ -1094,11 +1097,11 @@ fn the_get_stream_is_not_touched_when_the_stream_of_a_call_is_resumed() {
         assert_eq!(bench.stream(resumed), (String::new(), false), "no time to come back is named, and nothing is repeated");
         bench.server.handle_lost(resumed, bench.now);
     }
-    assert_eq!(bench.stream(news), (String::new(), false));
+    assert_eq!(bench.stream(get_stream), (String::new(), false));
     bench.transmit(key, Lane::CHANNEL, RouteKind::Notice, "news");
-    assert!(bench.stream(news).0.contains("data: news"));
+    assert!(bench.stream(get_stream).0.contains("data: news"));
     bench.within(lane, "2");
-    assert_eq!(bench.stream(news), (String::new(), false), "what belongs to the call waits for its own stream");
+    assert_eq!(bench.stream(get_stream), (String::new(), false), "what belongs to the call waits for its own stream");
 }
 
 #[test]
@@ -1255,7 +1258,7 @@ fn headers_that_are_missing_or_contradict_the_body_are_refused_in_their_order() 
         (&[("mcp-protocol-version", "2025-11-25")], call.clone(), (400, headers)),
         (&[("mcp-param-region", "x")], call.clone(), (400, headers)),
         (&[], modern("tools/call", r#""name":"t","arguments":{"region":"x"},"#), (400, headers)),
-        // A mismatch outranks a version that is not served, and a missing member of `_meta` outranks a mismatch.
+        // A mismatch is reported before a version that is not served, and a missing member of `_meta` before a mismatch.
         (&[], modern_of("v999.0.0", "tools/call", r#""name":"t","#), (400, headers)),
         (&[("mcp-protocol-version", "v999.0.0")], modern_of("v999.0.0", "tools/call", r#""name":"t","#), (400, Some(-32022))),
         (&[("mcp-method", "x")], call.replace("clientCapabilities", "other"), (400, Some(-32602))),
@@ -1361,7 +1364,7 @@ fn both_eras_are_served_side_by_side() {
     assert_eq!(probe.status, 400);
 }
 
-/// The era of one request says nothing about the next, whoever sends it.
+/// The era of one request says nothing about the next one, even of the same client.
 #[test]
 fn a_client_that_was_served_without_a_handshake_may_open_a_session_and_go_back() {
     let mut bench = Bench::new();
@@ -1369,7 +1372,7 @@ fn a_client_that_was_served_without_a_handshake_may_open_a_session_and_go_back()
     for _ in 0..2 {
         assert_eq!(bench.ask(&discover, &modern("server/discover", "")).status, 200);
         let id = bench.ask(&[], INITIALIZE).field("mcp-session-id").expect("a session").to_string();
-        // The header that names the session is none of the requests without a handshake.
+        // A request without a handshake ignores the header that names a session.
         let both = [&discover[..], &[("mcp-session-id", &id)]].concat();
         let discovered = bench.ask(&both, &modern("server/discover", ""));
         assert_eq!((discovered.status, discovered.field("mcp-session-id")), (200, None));
@@ -1387,8 +1390,8 @@ fn a_question_that_the_server_withdraws_is_cancelled_on_the_stream_of_its_call()
     let id = id.field("mcp-session-id").expect("an id").to_string();
     let with = [("mcp-session-id", &*id)];
     bench.ask(&with, INITIALIZED);
-    let news = bench.get(&id, None);
-    bench.stream(news);
+    let get_stream = bench.get(&id, None);
+    bench.stream(get_stream);
     let call = bench.post(&with, CALL);
     bench.pump();
     let [(key, inbound)] = bench.requests[..] else { panic!("one request") };
@@ -1403,7 +1406,7 @@ fn a_question_that_the_server_withdraws_is_cancelled_on_the_stream_of_its_call()
     let (withdrawn, has_ended) = bench.stream(call);
     let cancel = format!(r#""method":"notifications/cancelled","params":{{"requestId":{number}"#);
     assert!(withdrawn.contains(&cancel) && !has_ended, "{asked}{withdrawn}");
-    assert_eq!(bench.stream(news), (String::new(), false));
+    assert_eq!(bench.stream(get_stream), (String::new(), false));
     let late = bench.ask(&with, &format!(r#"{{"jsonrpc":"2.0","id":{number},"error":{{"code":1,"message":"late"}}}}"#));
     assert_eq!(late.status, 202);
     bench.real.get_mut(&key).unwrap().respond(inbound, Reply::Tool(ToolOutput::text("done")), now).unwrap();
