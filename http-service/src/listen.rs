@@ -42,8 +42,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub struct ConnectionLimits {
     /// The maximum number of open connections. Further connections wait in the queue of the system. Default: 4096.
     pub connections: usize,
-    /// The time after which a connection without a request that is being served is closed. A request is being served once its body was
-    /// read, so the head of a request may take this long to arrive, and then its body once more. Default: 60 s.
+    /// The time after which a connection is closed if no request is being served on it. A request is being served only once its body was
+    /// read, so its head may take this long to arrive, and its body may take this long again. Default: 60 s.
     pub idle: Duration,
     /// The maximum number of header fields of a request over HTTP/1.1. A request with more is answered with 431. Default: 128.
     pub headers: usize,

@@ -27,8 +27,8 @@ pub(crate) struct PartialBody {
 }
 
 impl PartialBody {
-    /// Reads `body` to its end, or until it has more than `limit` bytes. Of a body that breaks off an empty one is returned, so that the
-    /// part that was read has no effect.
+    /// Reads `body` to its end, or until it has more than `limit` bytes. If the body breaks off, returns an empty body, so that the part
+    /// that was read has no effect.
     pub(crate) fn poll_read<B: Body>(&mut self, mut body: Pin<&mut B>, limit: usize, cx: &mut Context<'_>) -> Poll<Bytes> {
         while self.len() <= limit {
             match ready!(body.as_mut().poll_frame(cx)) {

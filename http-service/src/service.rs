@@ -23,8 +23,8 @@ use crate::server::{OtherMachine, Owner};
 /// It answers requests for every path: routing is up to the application. Clones share the sessions. When the last clone, the last
 /// future and the last body are dropped, the sessions end.
 ///
-/// By default it serves only requests whose host is this machine, and whose origin is this machine or absent, so that other pages in a
-/// browser cannot use it ([`HttpServerConfig::hosts`], [`HttpServerConfig::origins`]).
+/// By default it serves only requests whose host is this machine, and whose origin is this machine or absent, so that web pages of other
+/// origins cannot use it ([`HttpServerConfig::hosts`], [`HttpServerConfig::origins`]).
 #[derive(Clone)]
 pub struct HttpService {
     owner: Arc<Owner>,
@@ -32,7 +32,7 @@ pub struct HttpService {
 
 impl HttpService {
     /// Serves `service` with the default configuration. Sessions and handlers run as tasks of `runtime`, which also provides the random
-    /// bytes for the ids of sessions. If it has no random bytes, a POST without a session is answered with 503.
+    /// bytes for the ids of sessions. If `runtime` has no random bytes, a POST that names no session is answered with 503.
     #[must_use]
     pub fn new(service: Arc<Service>, runtime: Arc<dyn TimedRuntime>) -> Self {
         Self::with_config(service, runtime, HttpServerConfig::default())

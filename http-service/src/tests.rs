@@ -383,8 +383,8 @@ impl Wake for Wakes {
 fn a_response_that_waits_is_woken_only_when_there_is_something_to_read() {
     let mut bench = Bench::new();
     let session = bench.open();
-    let news = bench.send("GET", &[("mcp-session-id", &session)], "");
-    for mut waiting in [bench.start_call("wait", &[]), bench.call_in(&session, 1, "wait"), news] {
+    let listening = bench.send("GET", &[("mcp-session-id", &session)], "");
+    for mut waiting in [bench.start_call("wait", &[]), bench.call_in(&session, 1, "wait"), listening] {
         let wakes = Arc::<Wakes>::default();
         let waker = Waker::from(Arc::clone(&wakes));
         let poll = |waiting: &mut Client| {
@@ -524,7 +524,7 @@ fn a_body_is_read_up_to_the_limit_and_not_at_all_if_the_head_is_refused() {
     let response = bench.executor.block_on(body.as_mut()).expect("a response").expect("no error");
     assert_eq!(response.status().as_u16(), 413);
     for fields in [[("host", "evil.example.com")], [("content-type", "text/plain")], [("accept", "text/html")]] {
-        // A connection that breaks would be noticed.
+        // If the body were read, its broken connection would lead to the status 400.
         let request = request("POST", &fields, Pieces([Err(())].into()));
         let response = bench.executor.block_on(bench.service.call(request)).expect("a response").expect("no error");
         assert!([403, 415, 406].contains(&response.status().as_u16()));
@@ -550,7 +550,7 @@ fn two_hosts_and_foreign_origins_are_refused() {
 // ---- Back-pressure ----
 
 #[test]
-fn a_reader_that_stops_is_collected_little_for_and_its_handler_goes_on() {
+fn little_is_queued_for_a_reader_that_stops_and_its_handler_goes_on() {
     let mut bench = Bench::with(|config| config.limits.output_bytes = 10_000);
     let session = bench.open();
     let both = [bench.call("flood"), bench.call_in(&session, 1, "flood")];
@@ -651,7 +651,7 @@ fn a_handler_can_call_its_own_service() {
 }
 
 #[test]
-fn closing_refuses_the_new_ends_streams_and_lets_requests_end() {
+fn closing_refuses_new_requests_ends_streams_and_lets_earlier_requests_end() {
     let mut bench = Bench::new();
     let (busy, idle) = (bench.open(), bench.open());
     let mut stream = bench.send("GET", &[("mcp-session-id", &idle)], "");
@@ -773,7 +773,7 @@ mod listening {
     use super::*;
     use crate::{Acceptor, ConnectionLimits, HttpListener};
 
-    /// A listening socket that fails so many times, and then never accepts a connection.
+    /// A listening socket that fails `left` times, and then waits for ever.
     struct Failing {
         kind: ErrorKind,
         left: AtomicUsize,
@@ -833,7 +833,7 @@ mod listening {
 
 // ---- Responses that end before their calls ----
 
-/// A tool that suspends its stream twice, the second time after the client has reconnected, and records the results of `suspend`.
+/// A tool that tries three times to suspend its stream, and records in `returned` which attempts succeeded.
 fn patient(returned: &Arc<Mutex<Vec<bool>>>) -> Tool {
     let returned = Arc::clone(returned);
     Tool::new("patient", move |context: Context, (): ()| {

@@ -35,7 +35,7 @@ pub(super) struct SessionDriver {
     machine: Machine,
     /// `true` if the client can resume streams.
     can_resume: bool,
-    /// Made for the first deadline that has to be waited for. Most requests without a handshake end without one.
+    /// `None` until the driver has to wait for a deadline. Most requests without a handshake need no timer.
     timer: Option<Box<dyn Timer + Send + Sync>>,
     /// Orders that were not yet passed to the machine.
     orders: VecDeque<Order>,

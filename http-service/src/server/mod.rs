@@ -142,7 +142,7 @@ impl Owner {
             (id, opened, extensions)
         });
         drop(unused);
-        // Made before the machine, since making that may panic.
+        // Made before the machine: if making the machine panics, the exchange is dropped, and so ends at the server.
         let mut exchange = Exchange::new(Arc::clone(self), id);
         if let Some((key, era)) = opened
             && let Some(driver) = shared.driver(key, era)
@@ -281,7 +281,7 @@ impl Drop for Unserved<'_> {
     }
 }
 
-/// Answers the questions of the HTTP server while it takes a request.
+/// The values that the HTTP server needs while it takes a request.
 struct RequestContext<'a> {
     random: [u8; 16],
     source: &'a Source,

@@ -41,7 +41,7 @@ pub(super) enum Order {
     Frame { exchange: HttpExchangeId, lane: Lane, frame: Bytes, extensions: Extensions },
     /// Stop or resume a lane.
     Writable { lane: Lane, is_writable: bool },
-    /// Report those of these lanes on which no reply is still to come.
+    /// Report those of these lanes on which no reply is owed.
     Settle(Vec<Lane>),
     /// Close the session gracefully, within this time.
     Finish(Duration),
