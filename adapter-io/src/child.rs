@@ -41,9 +41,9 @@ pub trait Process {
 
 /// A child process as a transport, over its standard input and output.
 ///
-/// Closing the transport closes the input of the child, at which a server exits by itself. If the child does not exit within a grace
+/// Closing the transport closes the input of the child. A server exits when its input is closed. If the child does not exit within a grace
 /// (default: 5 s), it is killed. Then its exit status is read, so that no zombie remains. If the transport is dropped instead, the child is
-/// killed at once, and its runtime reaps it.
+/// killed at once, and the runtime reaps it.
 ///
 /// The exit of the child also ends the input of the transport, after the bytes that the child has written. Processes that the child has
 /// started, and that share the pipe, do not keep the connection open.
@@ -161,8 +161,8 @@ impl<P: Process, I: FrameIo<Error = io::Error>, T: Timer> FrameIo for Child<P, I
             self.killed = true;
             self.process.kill()?;
         }
-        // Further output of the child is discarded, since a full pipe would keep it from exiting. The loop is limited, so that the
-        // timer is polled even if the child writes without end.
+        // Further output is discarded, since a full pipe would keep the child from exiting. The loop is limited, so that the timer is
+        // polled even if the child writes without end.
         for _ in 0..MAX_FRAMES_IN_A_ROW {
             if !matches!(self.io.poll_recv(cx), Poll::Ready(Ok(Some(_)))) {
                 return Poll::Pending;

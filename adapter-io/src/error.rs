@@ -23,7 +23,7 @@ pub enum Error {
         /// The error of the system.
         source: io::Error,
     },
-    /// It is not possible to listen on an address.
+    /// Listening on an address failed.
     #[error("cannot listen on {address}: {source}")]
     Listen {
         /// The address or the path.

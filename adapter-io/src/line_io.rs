@@ -45,7 +45,8 @@ pub trait Ends {
     /// The writer; `None` after [`Ends::end`].
     fn writer(&mut self) -> Option<&mut Self::Writer>;
 
-    /// Called after the write direction was closed ([`ByteIo::poll_close`]). Drops the writer if its write direction ends only by that.
+    /// Notes that the write direction was closed ([`ByteIo::poll_close`]). Drops the writer if its write direction ends only when the
+    /// writer is dropped.
     fn end(&mut self);
 }
 

@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_a_gateway_are_masked() {
+    fn messages_of_a_client_are_masked() {
         let mut socket = WebSocket::<Memory, _>::new(Wire { room: usize::MAX, ..Wire::default() }, Role::Client, Vec::new());
         send(&mut socket, "{}");
         assert!(matches!(socket.poll_flush(&mut noop()), Poll::Ready(Ok(()))));
@@ -491,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_configured_limit_a_default_limit_applies() {
+    fn a_message_has_a_maximum_length_whatever_the_frame_limit_is() {
         let mut socket = server([vec![TEXT, 0xff, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]]);
         socket.set_frame_limit(usize::MAX);
         assert_eq!(received(&mut socket), ["InvalidData"]);

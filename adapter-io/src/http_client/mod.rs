@@ -167,7 +167,7 @@ fn over_tls<C>(connector: C, _server: &HttpServerAddress, is_wanted: bool) -> st
 #[cfg(feature = "http-client-tls")]
 use tls::over as over_tls;
 
-/// The task of a request that has not ended, and the place of its pool.
+/// The task of a request that has not ended, and the number of its pool.
 struct Running {
     task: AbortHandle,
     pool: usize,

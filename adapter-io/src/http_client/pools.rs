@@ -23,8 +23,9 @@ use protocol_core::Bytes;
 use super::limited::Limited;
 use super::{HttpConnector, OverTls};
 
-/// The number of requests that share a pool. Over HTTP/2 a pool is one connection, where a request above the server's limit of streams
-/// would wait, and so would all later ones. A server's limit should not be smaller than this number (RFC 9113, section 6.5.2).
+/// The maximum number of requests that share a pool. Over HTTP/2 all requests of a pool use one connection. There a request above the
+/// server's limit of streams would wait, and so would all later ones. A server's limit should not be smaller than this number (RFC 9113,
+/// section 6.5.2).
 const STREAMS: usize = 100;
 /// The time for which requests wait for the connection that the first of them makes.
 const OPENING: Duration = Duration::from_secs(1);
@@ -75,6 +76,7 @@ pub(super) struct Pools<C> {
     /// `true` if the requests of a pool may share a connection.
     are_shared: bool,
     runtime: Arc<dyn TimedRuntime>,
+    /// The pools by number.
     pools: HashMap<usize, Pool<C>>,
 }
 
@@ -89,6 +91,7 @@ struct Pool<C> {
 /// The place of one request in a pool.
 pub(super) struct Taken<C> {
     web: Web<C>,
+    /// The number of the pool.
     pub(super) place: usize,
     turn: Turn,
 }
@@ -137,7 +140,7 @@ impl<C: HttpConnector> Pools<C> {
         Taken { web: pool.web.clone(), place, turn }
     }
 
-    /// Gives a place back after the end of its request.
+    /// Gives a place in the pool with this number back, after the end of its request.
     pub(super) fn give_back(&mut self, place: usize) {
         if let Some(pool) = self.pools.get_mut(&place) {
             pool.requests = pool.requests.saturating_sub(1);
