@@ -9,8 +9,8 @@ use smol::io::{AsyncRead, AsyncWrite};
 
 use crate::Halves;
 
-/// A transport of frames, one in each line, over a reader and a writer of `futures` ([`LineIo::new`]), or over a stream that is both
-/// ([`LineIo::whole`]).
+/// A transport of frames, one in each line, over a reader and a writer with the traits of `futures` ([`LineIo::new`]), or over a stream
+/// that is both ([`LineIo::whole`]).
 pub type LineIo<E> = adapter_io::LineIo<SmolIo, E>;
 
 /// Implements reading, writing and accepting for smol.

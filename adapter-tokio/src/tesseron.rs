@@ -26,7 +26,7 @@ pub async fn tesseron_listen(options: TesseronOptions) -> Result<TesseronListene
     ::tesseron::net::listen(Clock::start(), options).await
 }
 
-/// Connects to an app as a Tesseron gateway, with the app's claim code if the app makes its own.
+/// Connects to an app as a Tesseron gateway. `code` is the claim code that the app has made, if the app makes its claim codes itself.
 ///
 /// # Cancel safety
 /// Not cancel safe: if the future is dropped, the connection is closed, and if the app has already accepted `code`, the code is used up.

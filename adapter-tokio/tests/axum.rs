@@ -40,7 +40,7 @@ fn exchange(address: SocketAddr, request: &str) -> String {
     said
 }
 
-/// Calls `whoami` with more fields, and returns the whole response.
+/// Calls `whoami` with `fields` and the usual ones, and returns the whole response.
 fn ask(address: SocketAddr, fields: &str) -> String {
     let prefix = "io.modelcontextprotocol";
     let meta = format!(r#"{{"{prefix}/protocolVersion":"2026-07-28","{prefix}/clientCapabilities":{{}}}}"#);
