@@ -37,8 +37,8 @@ pub trait SendsEarly: Guarded {
     type Event: Send;
 
     /// Ends a turn of the driver, or an early send: moves queued frames into `room`, and returns the outcome of the turn. The outcome
-    /// includes the deadline that the driver waits for next, and tells if it reads. The second value is `true` if there are events to
-    /// handle.
+    /// includes the deadline that the driver waits for next, and tells if the driver reads. The second value is `true` if there are events
+    /// to handle.
     fn finish_turn(&mut self, now: Instant, room: Option<&mut LineEncoder>) -> (TurnOutcome<Self::Event>, bool);
 }
 
@@ -92,8 +92,8 @@ impl DriverSlot {
         park(&mut self.waker, waker, spare)
     }
 
-    /// Notes that the driver is in a turn (`true`), so that it need not be woken, since it will see all changes of the state before it
-    /// waits; or that it is not.
+    /// Notes that the driver is in a turn (`true`) or not (`false`). In a turn it need not be woken, since it will see all changes of the
+    /// state before it waits.
     pub fn set_polling(&mut self, polling: bool) {
         self.polling = polling;
     }

@@ -28,8 +28,8 @@ pub trait TaskOwner: Send + Sync + 'static {
     /// Called when code of the user has panicked, with the payload of the panic.
     fn panicked(&self, panic: &(dyn Any + Send));
 
-    /// Called after each poll that leaves the future pending, and once more when its waker has been stored. If this returns a value, the
-    /// future is dropped, and the task ends with the value as if the future had returned it. Default: `None`.
+    /// Called after each poll that leaves the future pending, and once more when the waker of the task has been stored. If this returns a
+    /// value, the future is dropped, and the task ends with the value as if the future had returned it. Default: `None`.
     fn early_end(&self) -> Option<Self::Output> {
         None
     }
@@ -299,7 +299,7 @@ mod tests {
                 self.0.settle(end);
             }
         }
-        // The last case is a regression test: another thread gave the reason for the early end after the first poll and before the waker
+        // The second case is a regression test: another thread gave the reason for the early end after the first poll and before the waker
         // was stored, so no task was woken.
         for (times, polls) in [(0, 1), (1, 1), (2, 2)] {
             let early = Arc::new(Early(Owner::default(), std::sync::atomic::AtomicUsize::new(0), times));
