@@ -4,7 +4,8 @@
 pub const JSON: &str = "application/json";
 /// The media type of a body that is a stream of events.
 pub const EVENT_STREAM: &str = "text/event-stream";
-/// The value that nearly all clients send. It is recognized without parsing, since parsing would be an eighth of the work for a short request.
+/// The value that nearly all clients send. It is recognized without parsing, since parsing would be an eighth of the work for a short
+/// request.
 const BOTH: &[u8] = b"application/json, text/event-stream";
 
 /// The forms of a response that a client accepts.

@@ -19,8 +19,8 @@ pub struct HttpLimits {
     /// The maximum number of open GET streams of one session. A further one ends the oldest, whose client has most likely disconnected.
     /// Default: 4.
     pub get_streams: usize,
-    /// The number of frames that wait for a GET stream of a session at which the channel of the session is stopped. If twice as many wait,
-    /// each further frame replaces the oldest. Default: 64.
+    /// The number of waiting frames at which the channel of a session is stopped. These are the frames that wait for a GET stream. If twice
+    /// as many wait, each further frame replaces the oldest. Default: 64.
     pub waiting_frames: usize,
     /// The number of bytes that wait on one HTTP exchange, above which its lane is stopped, until at most half as many wait. Default: 256
     /// KiB.
@@ -106,7 +106,8 @@ pub struct HttpClientLimits {
     pub frame_bytes: usize,
     /// The longest body of a response with an error status that is read, in bytes. Default: 64 KiB.
     pub error_bytes: usize,
-    /// The longest session id and the longest id of an event, in bytes. Default: 1024.
+    /// The longest id and the longest name of an event, in bytes. This limit does not apply to the id of an HTTP session, which has always
+    /// at most 1024 bytes. Default: 1024.
     pub id_bytes: usize,
     /// The number of attempts without a new event, one after another, after which a stream is no longer resumed. Also the number of further
     /// attempts to repeat a handshake, if the first one is lost. Default: 5.

@@ -720,7 +720,7 @@ fn the_get_stream_is_resumed_unless_the_server_has_none() {
 }
 
 #[test]
-fn a_server_that_wants_to_be_left_alone_is_asked_again_only_after_that_time() {
+fn a_server_that_names_a_time_to_wait_is_asked_again_only_after_that_time() {
     let later = [("retry-after", "60")];
     let mut bench = Bench::new(ClientEra::Legacy);
     bench.open("s1");
@@ -870,7 +870,7 @@ fn a_server_may_do_without_sessions_from_one_handshake_to_the_next() {
 }
 
 #[test]
-fn a_session_that_cannot_be_opened_again_is_an_end() {
+fn a_client_fails_if_its_session_cannot_be_opened_again() {
     type Answer = (u16, &'static str, &'static str);
     let answers: [(Answer, bool); 4] = [
         ((404, "", LATEST), true),
@@ -1030,7 +1030,7 @@ fn messages_wait_while_too_many_are_unacknowledged_and_then_the_session_is_stopp
 }
 
 #[test]
-fn a_server_that_asks_more_than_it_reads_is_answered_by_so_many_posts_at_once() {
+fn a_server_that_asks_more_than_it_reads_gets_only_so_many_answers_at_once() {
     let mut bench = Bench::with(ClientEra::Legacy, |config| {
         (config.limits.messages, config.limits.waiting_frames, config.limits.calls) = (1, 2, 3);
     });
@@ -1683,7 +1683,7 @@ fn a_redirection_is_followed_to_the_same_origin_if_it_keeps_the_body() {
 }
 
 #[test]
-fn redirections_lead_only_so_far() {
+fn a_request_follows_only_so_many_redirections() {
     let mut bench = Bench::legacy();
     bench.call("t");
     for hop in 3..6 {
@@ -1740,7 +1740,7 @@ fn an_address_that_is_not_of_the_web_is_refused() {
 }
 
 #[test]
-fn a_result_of_the_wrong_shape_stays_a_matter_of_the_session() {
+fn a_result_of_the_wrong_shape_is_passed_to_the_session() {
     let mut bench = Bench::legacy();
     bench.call("t");
     bench.json(3, 200, &result(2, "7"));

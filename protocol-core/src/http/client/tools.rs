@@ -142,7 +142,7 @@ mod tests {
         7],"nextCursor":"n"}}"#;
 
     #[test]
-    fn a_page_teaches_headers_and_loses_the_tools_whose_annotations_are_invalid() {
+    fn headers_are_learned_from_a_page_and_tools_with_invalid_annotations_are_left_out() {
         let mut tools = Tools::default();
         let page = tools.learn(&Bytes::from_static(PAGE.as_bytes()), 1);
         assert!(matches!(&page.faults[..], [HttpFault::Tool { name, .. }] if *name == "bad"), "{:?}", page.faults);

@@ -517,7 +517,7 @@ fn a_method_that_is_not_served_is_405_with_those_that_are() {
 }
 
 #[test]
-fn a_body_that_is_not_json_has_an_answer_with_the_id_null_or_none_by_the_version_it_names() {
+fn the_answer_to_a_body_that_is_not_json_has_the_id_null_or_without_a_handshake_no_id() {
     let mut bench = Bench::new();
     let id = bench.post(&[], "\u{feff}{}x");
     let (status, body) = bench.complete(id);
@@ -583,7 +583,7 @@ fn the_result_of_a_handshake_brings_the_id_of_the_session_and_its_error_none() {
 }
 
 #[test]
-fn a_request_must_name_a_session_that_lives_and_is_its_own() {
+fn a_request_must_name_an_open_session_of_its_own_principal() {
     let mut bench = Bench::new();
     let opened = bench.send_as(Some("ann"), Method::Post, &[], INITIALIZE);
     let lane = bench.accept(1);
