@@ -106,7 +106,7 @@ pub struct HttpClientLimits {
     pub frame_bytes: usize,
     /// The longest body of a response with an error status that is read, in bytes. Default: 64 KiB.
     pub error_bytes: usize,
-    /// The longest id and the longest name of an event, in bytes. This limit does not apply to the id of an HTTP session, which has always
+    /// The longest id and the longest name of an event, in bytes. This limit does not apply to the id of an HTTP session, which always has
     /// at most 1024 bytes. Default: 1024.
     pub id_bytes: usize,
     /// The number of attempts without a new event, one after another, after which a stream is no longer resumed. Also the number of further
@@ -116,8 +116,8 @@ pub struct HttpClientLimits {
     pub redirects: u8,
     /// The maximum number of tools whose arguments are repeated in headers. Further tools are called without these headers. Default: 1024.
     pub tools: usize,
-    /// The maximum number of pages of the list of tools that the client reads by itself, after a server has refused a call because of the
-    /// headers of its tool. Default: 32.
+    /// The maximum number of pages of the list of tools that the client reads by itself, after a server has refused a call because a header
+    /// is missing or wrong. Default: 32.
     pub pages: u32,
     /// The maximum number of cached results ([`HttpClientConfig::cache`](super::HttpClientConfig::cache)). Beyond it the result that would
     /// expire first is dropped. Default: 256.

@@ -18,7 +18,7 @@ pub(super) struct Backlog {
     calls: VecDeque<(ExchangeId, usize)>,
     /// Notifications that wait. Over the transport of 2024-11-05, frames of all kinds.
     messages: VecDeque<Bytes>,
-    /// Answers that wait. All of them answer input requests of the current HTTP session.
+    /// Answers that wait. All of them answer requests that the server has made in the current HTTP session.
     answers: VecDeque<Bytes>,
     /// The number of bytes of all frames that wait.
     bytes: usize,
@@ -65,8 +65,8 @@ impl Backlog {
         Some(frame)
     }
 
-    /// Adds an answer. If [`HttpClientLimits::calls`] answers wait already, because the server sends input requests but does not
-    /// acknowledge the answers, drops this one and returns `false`.
+    /// Adds an answer. If [`HttpClientLimits::calls`] answers wait already, because the server makes requests but does not acknowledge the
+    /// answers, drops this one and returns `false`.
     pub(super) fn push_answer(&mut self, frame: Bytes, limits: &HttpClientLimits) -> bool {
         let has_room = self.answers.len() < limits.calls;
         if has_room {
@@ -88,7 +88,7 @@ impl Backlog {
         Some(frame)
     }
 
-    /// Drops the answers, since the server has forgotten its input requests.
+    /// Drops the answers, since the server has forgotten its requests.
     pub(super) fn clear_answers(&mut self) {
         let bytes: usize = self.answers.drain(..).map(|frame| frame.len()).sum();
         self.bytes = self.bytes.saturating_sub(bytes);

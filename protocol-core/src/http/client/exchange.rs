@@ -9,7 +9,7 @@
 //! ```
 //!
 //! An exchange is removed, in any state, when the HTTP response ends, when the connection is lost, and when the owner is told to abort the
-//! request. In `Rest` the latter happens at the latest after [`HttpClientTimeouts::linger`](crate::http::HttpClientTimeouts::linger).
+//! request. In `Rest` the owner is told so after [`HttpClientTimeouts::linger`](crate::http::HttpClientTimeouts::linger).
 
 use alloc::vec::Vec;
 

@@ -85,8 +85,8 @@ pub struct HttpClientConfig {
     pub old_transport: bool,
     /// `true` if lists and the contents of resources are cached for the time that a server without a handshake allows (`ttlMs`). They are
     /// dropped earlier if a notification says that they have changed, if a subscription ends, and after a 401 or 403; the list of tools
-    /// also if the server refuses a call because of the headers of its tool. With a cache, all requests of a client must be made for the
-    /// same caller. Default: `false`.
+    /// also if the server refuses a call because a header that repeats an argument is missing or wrong. With a cache, all requests of a
+    /// client must be made for the same caller. Default: `false`.
     pub cache: bool,
     /// A number that differs between clients, so that the clients of one server do not reconnect at the same time. Default: 0.
     pub seed: u64,
@@ -302,7 +302,7 @@ pub enum HttpFailure {
 /// | a stream breaks before its response | the stream is resumed after its last event; if no event had an id, the call is lost | the call is lost |
 /// | the server asks for time (`Retry-After`) | for that time no stream is resumed and no handshake is repeated | |
 /// | the server has forgotten the HTTP session | the handshake is repeated, then each request that was refused for this reason is repeated once | |
-/// | the server refuses a call because of the headers of its tool | | the list of tools is read, and the call is repeated once |
+/// | the server refuses a call because a header is missing or wrong | | the list of tools is read, and the call is repeated once |
 /// | the server allows caching, and [`HttpClientConfig::cache`] is on | | later requests for the same result get the cached one |
 /// | the client is closed | the HTTP session is ended | |
 ///

@@ -40,7 +40,7 @@ impl HttpClient {
             }
             // Without a handshake a client sends only requests.
             _ if self.session.is_unopened() => {}
-            // The input request came in an earlier HTTP session, which the server has forgotten.
+            // The server has made the request in an earlier HTTP session, which it has forgotten.
             Outgoing::Answer if lane.number() != self.session.generation() => {}
             Outgoing::Answer => self.queue_answer(frame),
             Outgoing::Notification | Outgoing::Unknown => self.queue_message(frame),

@@ -513,8 +513,8 @@ impl HttpClient {
         self.pass(frame, Some(exchange), generation);
     }
 
-    /// Ends a call whose response is in the frame. If the session must not get all of that response, returns the frame to pass to it
-    /// instead.
+    /// Ends a call whose response is in the frame. If the response is a list with invalid tools, returns a frame without these tools, which
+    /// must be passed to the session instead.
     fn settle(&mut self, exchange: ExchangeId, frame: &Bytes) -> Option<Bytes> {
         let call = self.forget_call(exchange)?;
         self.drop_cache_after_subscription(&call);

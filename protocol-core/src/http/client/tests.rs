@@ -462,7 +462,7 @@ fn requests_wait_for_the_get_stream_until_it_is_open_or_refused_or_for_a_while()
     assert_eq!(bench.look(), ["POST [s1] tools/call"], "no stream, no wait");
 }
 
-/// Regression: the client sent any text that the server named as the version back to the server in a header.
+/// Regression: the client sent the version that the server had named back in a header, even if the version was not a known one.
 #[test]
 fn a_version_that_is_not_known_is_never_put_into_a_header() {
     let mut bench = Bench::new(ClientEra::Legacy);
