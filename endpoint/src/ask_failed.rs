@@ -55,8 +55,9 @@ pub enum AskFailed {
 }
 
 impl AskFailed {
-    /// The JSON-RPC error code for this error: the code that the caller sent for [`AskFailed::Refused`], -32006 and -32007 for a missing
-    /// capability, -32005 for an answer that does not fit.
+    /// The JSON-RPC error code for this error. For [`AskFailed::Refused`] it is the code of the caller's error. It is -32006 if sampling is
+    /// missing, -32007 if elicitation is missing, and -32005 for an answer that does not fit. The other codes are constants of
+    /// [`RpcError`].
     #[must_use]
     pub const fn code(&self) -> i64 {
         match self {

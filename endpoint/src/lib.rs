@@ -55,8 +55,8 @@
 //!
 //! * Spans: `invocation` for each inbound call, entered around each poll of its handler; `call` for each outbound call; `question` for each
 //!   input request that a [`Client`] answers.
-//! * Events: panics (error); values of a handler that the session refused, violations of the peer, and handlers that were abandoned after their grace (warn); the end of the session (info, or warn if it
-//!   was not orderly); the ends of calls (debug).
+//! * Events: panics (error); progress, log records and checkpoints of a handler that were refused, violations of the peer, and handlers
+//!   that were abandoned after their grace (warn); the end of the session (info, or warn if it was not orderly); the ends of calls (debug).
 //!
 //! No subscriber is called under the endpoint's lock.
 #![forbid(unsafe_code)]

@@ -92,8 +92,8 @@ pub trait OnceStore: Send + Sync + 'static {
     /// Any failure of the store. The call goes on with the outcome, and other claimants get [`Claim::Unknown`] once the lease is over.
     fn record<'a>(&'a self, key: &'a str, outcome: Option<Json>) -> BoxFuture<'a, Result<(), StoreError>>;
 
-    /// The time for which other claimants wait for the outcome of an effect that has begun. Longer than any effect of the service takes. Default:
-    /// 60 s.
+    /// The time for which other claimants wait for the outcome of an effect that has begun. It must be longer than any effect of the
+    /// service takes. Default: 60 s.
     fn lease(&self) -> Duration {
         Duration::from_secs(60)
     }
@@ -102,7 +102,7 @@ pub trait OnceStore: Send + Sync + 'static {
 /// An error of a store.
 pub type StoreError = Box<dyn core::error::Error + Send + Sync>;
 
-/// The time for which a claim holds, in time since 1970.
+/// The span of time for which a claim holds. Its ends are counted from the beginning of 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lease {
@@ -128,7 +128,7 @@ pub enum Claim {
     Granted,
     /// The effect is under way elsewhere. The endpoint claims it again after a while.
     Held,
-    /// The effect has ended with this outcome, as [`OnceStore::record`] was given it.
+    /// The effect has ended. This is the outcome that was passed to [`OnceStore::record`].
     Recorded(Json),
     /// The effect was claimed, and its lease is over without an outcome. It must not run again.
     Unknown,
@@ -162,7 +162,8 @@ impl Default for MemoryOnceStore {
 }
 
 impl MemoryOnceStore {
-    /// A store for up to `most` effects, each `kept` for that time after its claim. Less than an hour, the life of a call, may run an effect again.
+    /// A store for up to `most` effects, which forgets each of them when the time `kept` has passed since its claim. A call can go on for
+    /// an hour, so with a shorter `kept` an effect may run again.
     #[must_use]
     pub fn new(most: usize, kept: Duration) -> Self {
         Self { effects: Mutex::default(), most, kept }

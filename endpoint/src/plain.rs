@@ -151,7 +151,7 @@ impl Field {
         }
     }
 
-    /// Walks over a list whose elements must have such values.
+    /// Walks over a list. Returns `false` as soon as an element may not be a value of this field.
     fn takes_each(&self, walk: &mut Walk<'_>) -> bool {
         walk.enter();
         while walk.next_element() {
@@ -162,7 +162,7 @@ impl Field {
         true
     }
 
-    /// Checks a number. Only a number without fraction and exponent that is not `-0` counts as an integer.
+    /// Checks a number. It counts as an integer only if it has at most 18 digits, no fraction and no exponent, and is not `-0`.
     fn fits_number(&self, text: &[u8]) -> bool {
         /// Integers with this many digits fit into an `i64`.
         const MAX_EXACT_DIGITS: usize = 18;

@@ -33,7 +33,7 @@ pub struct AskFuture<T> {
     place: Option<(Arc<ServedCall>, AskPlace)>,
 }
 
-/// Reads the answer. Returns what is kept of it, too.
+/// Converts the answer into the value of the future. Also returns the part of the answer to record in the log, if only a part is kept.
 type Read<T> = Box<dyn FnOnce(Given) -> (T, Option<Json>) + Send>;
 
 /// The answer to an input request.

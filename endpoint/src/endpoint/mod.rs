@@ -184,9 +184,9 @@ impl Endpoint {
         self.receive(lane, extensions, now, |session| session.handle_frame(frame, lane, now))
     }
 
-    /// Handles a frame that came on the stream of a request of ours, as over HTTP. If the frame is an input request that names no call, it
-    /// belongs to the call of that request, not to the newest call; see [`Session::handle_frame_within`]. In all other respects equal to
-    /// [`handle_frame_by`](Self::handle_frame_by) without extensions.
+    /// Handles a frame that came on the stream of `exchange`, a request of ours, as over HTTP. If the frame is an input request that names
+    /// no call, it belongs to the call of `exchange`, not to the newest call; see [`Session::handle_frame_within`]. In all other respects
+    /// equal to [`handle_frame_by`](Self::handle_frame_by) without extensions.
     ///
     /// # Errors
     /// [`Full`] returns the frame; see [`Session::handle_frame`].
@@ -286,7 +286,7 @@ impl Endpoint {
         first: impl FnOnce(&mut State, &mut VecDeque<Work>) -> Option<Instant>,
         then: impl FnOnce(&mut State, Instant) -> T,
     ) -> T {
-        // The end of the turn sets the flag again; a turn in which a waker panics does not reach its end.
+        // The end of a turn sets this field again. A turn in which a waker panics does not reach its end, so the field stays `false`.
         self.wants_input = false;
         let mut state = self.shared.lock();
         self.now = first(&mut state, &mut self.late).unwrap_or(self.now);
@@ -314,7 +314,7 @@ impl Endpoint {
             }
             state = self.shared.lock();
         }
-        // A waker that panicked may have left the flag set.
+        // If a waker panicked in an earlier call, polling is still noted.
         state.driver.set_polling(false);
         let value = then(&mut state, self.now);
         drop(state);
@@ -397,10 +397,10 @@ impl Endpoint {
     }
 }
 
-/// Begins a handler, or lets the one go on in its place that is frozen for the state `frozen`.
+/// Begins the handler of a request. If a handler is frozen for the state `frozen`, that handler goes on instead.
 fn begin(runtime: &dyn Runtime, service: &Service, served: Arc<ServedCall>, request: Request, frozen: Option<StateId>) {
     let start = service.start(&served, request);
-    // The handler that the request would start is not begun if a frozen one goes on in its place.
+    // A frozen handler goes on only in place of a handler, so not if the request is answered at once.
     if let Start::Handler(_) | Start::Inline(..) = start
         && let Some(handler) = frozen.and_then(|state| served.thaw(&state))
     {
@@ -768,7 +768,8 @@ impl State {
         }
     }
 
-    /// Ends everything that is still open. The session has ended all calls and input requests by then, so this is only a safeguard.
+    /// Ends everything that is still open: the frozen handlers, which only the endpoint knows. Calls and input requests are ended here only
+    /// as a safeguard, since the session has ended them by then.
     fn close(&mut self, reason: CloseReason, grace: Instant, work: &mut VecDeque<Work>) {
         self.closed = Some(reason);
         work.extend(self.on_change.take().map(Work::Wake));

@@ -1,4 +1,5 @@
-//! The newest request of a call (MCP 2026-07-28): a state that is presented again replaces the run of the call that has begun.
+//! Replaces the run of a call when a newer request of the same call arrives (MCP 2026-07-28), as when a caller sends its retry twice. The
+//! older run is cancelled, and the newer one begins.
 //!
 //! ```text
 //!   the older run:   runs --- a newer request of its call ---> cancelled --- its effect ends ---> its request ends with an error
@@ -6,7 +7,8 @@
 //!   the newer run:                                                waits ------------ begins, with the outcomes of equal effects
 //! ```
 //!
-//! This holds within one endpoint. Two processes, or two sessions over HTTP, know nothing of each other; see [`crate::OnceStore`].
+//! A run replaces only runs of the same endpoint. Runs in another process, or in another session over HTTP, go on; see
+//! [`crate::OnceStore`].
 
 use core::pin::Pin;
 use core::task::{Context as TaskContext, Poll, ready};
@@ -61,7 +63,7 @@ impl Future for Successor {
 
 impl Drop for Successor {
     fn drop(&mut self) {
-        // The runtime shuts down.
+        // The runtime shuts down, and has dropped this task before the run began.
         if let Some(Beginning { served, .. }) = self.beginning.take() {
             served.settle(End::Dropped);
         }
@@ -69,8 +71,8 @@ impl Drop for Successor {
 }
 
 impl State {
-    /// Cancels all other runs of the call for which `served` is the newest request, and drops their frozen handlers, except that for the state
-    /// `frozen`. Returns the runs with an effect under way.
+    /// Cancels all older runs of the call whose newest request is `served`. Drops the frozen handlers of the call, except the one for the
+    /// state `frozen`. Returns the older runs that have an effect under way.
     pub(super) fn replace_older(
         &mut self,
         served: &ServedCall,

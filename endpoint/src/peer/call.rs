@@ -48,11 +48,12 @@ impl Call {
     }
 
     /// The state of the call between two rounds of input requests, to be kept and continued later with
-    /// [`Peer::resume_input`](crate::Peer::resume_input), for example by another process (MCP 2026-07-28). `None` unless the peer has asked for
-    /// input and answers are missing. The call goes on; drop or [`cancel`](Self::cancel) it, which sends nothing then.
+    /// [`Peer::resume_input`](crate::Peer::resume_input), for example by another process (MCP 2026-07-28). `None` unless the peer has asked
+    /// for input and answers are missing. Reading this value does not end the call. To stop it at this end, drop or
+    /// [`cancel`](Self::cancel) it, which sends nothing while the server waits for the answers.
     ///
-    /// If the user is to answer much later, answer the input requests from a [`Client`](crate::Client) whose futures stay pending, and take this
-    /// value meanwhile.
+    /// If the user is to answer much later, take this value while the futures of the [`Client`](crate::Client) that answers the input
+    /// requests are pending.
     #[must_use]
     pub fn pending_input(&self) -> Option<PendingInput> {
         self.shared.look(|state| state.session.pending_input(self.id))

@@ -3,9 +3,10 @@
 use protocol_core::json::read::string;
 use protocol_core::json::write::write_text;
 
-/// Writes JSON text in one fixed form: members sorted by name, strings with the fewest escapes, no white space. Numbers stay as they are written,
-/// and so does a string that is no Unicode text; members of the same name keep their order. So texts with equal forms mean the same to every
-/// reader, in whatever precision it reads numbers. The members of the outermost object that are named in `without` are left out.
+/// Writes JSON text in one fixed form: members sorted by name, strings with the fewest escapes, no white space. Numbers stay as they are
+/// written, and so does a string that is no Unicode text; members of the same name keep their order. Every member ends with a comma, so the
+/// form is not itself JSON. Texts with equal forms mean the same to every reader, in whatever precision it reads numbers. The members of
+/// the outermost object that are named in `without` are left out.
 ///
 /// `text` must come from a [`protocol_core::Json`], whose nesting is bounded.
 pub(super) fn canonical(text: &[u8], without: &[&str]) -> Vec<u8> {

@@ -278,8 +278,8 @@ impl RoundLog {
         self.past.invocation == other.past.invocation
     }
 
-    /// Takes over the outcomes of effects that an older run has recorded, if its request had the same state and answers. With other answers the
-    /// effects may be others.
+    /// Takes over the outcomes of effects that an older run has recorded, if its request had the same state and answers. With other
+    /// answers, the handler may run other effects.
     pub(crate) fn inherit(&mut self, older: &Self) {
         if self.request != older.request {
             return;
@@ -297,8 +297,8 @@ impl RoundLog {
         }
     }
 
-    /// Ends this run, which a newer one replaces. If the request of the newer one had the same state and answers, it inherits the outcome of the
-    /// effect that is under way.
+    /// Ends this run, since the run `newer`, whose log is `log`, replaces it. If both requests had the same state and answers, `newer`
+    /// inherits the outcome of the effect that is under way.
     pub(crate) fn replace_by(&mut self, newer: InboundId, log: &Self) {
         self.has_ended = true;
         self.heir = (self.request == log.request).then_some(newer);

@@ -22,15 +22,15 @@ pub(crate) const fn sealed_length(length: usize) -> usize {
     bytes.saturating_mul(4).div_ceil(3)
 }
 
-/// Identifies a state that was sealed: the most of its random number, as text. No other text that opens has the same, since a random number is
-/// used once.
+/// The id of a sealed state: the part of its text that encodes nearly all of its random number. No other state that opens has the same id,
+/// since each random number is used once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StateId([u8; 32]);
 
 impl StateId {
     /// The id of a state. It means nothing unless the state opens. `None` if the text is too short to open.
     pub(crate) fn of(state: &str) -> Option<Self> {
-        /// The characters before, which contain the format and the id of the key.
+        /// The number of characters before the id of the state, which encode the format and the id of the key.
         const BEFORE: usize = (1 + KEY_ID) * 4 / 3 + 1;
         state.as_bytes().get(BEFORE..)?.first_chunk().map(|id| Self(*id))
     }

@@ -295,7 +295,8 @@ impl Service {
         self
     }
 
-    /// The keys and names to seal states with, if states can be sealed on this runtime.
+    /// The keys and names to seal states with. `None` if the service speaks only revisions with a handshake, or if states cannot be sealed
+    /// on this runtime.
     pub(crate) fn round_kit(&self, runtime: &dyn Runtime) -> Option<RoundKit> {
         let kit = || RoundKit {
             sealer: Arc::clone(&self.sealer),

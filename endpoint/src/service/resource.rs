@@ -292,9 +292,9 @@ fn parts(template: &str) -> Vec<Part> {
     parts
 }
 
-/// Matches `uri` against `parts`, without backtracking: a variable ends at the first occurrence of the literal that follows it. If that literal
-/// is the last part, the variable ends where the literal ends the URI. So the time is linear in the length of the URI. A template that could
-/// match a URI in several ways may miss it.
+/// Matches `uri` against `parts`, without backtracking: a variable ends at the first occurrence of the literal that follows it. If that
+/// literal is the last part, the variable ends at the occurrence that ends the URI. So the time is linear in the length of the URI, but a
+/// URI that only another division into parts would match is missed.
 fn match_uri(parts: &[Part], uri: &str, variables: &mut BTreeMap<String, String>) -> bool {
     let mut rest = uri;
     let mut parts = parts.iter();

@@ -98,7 +98,8 @@ impl Hints {
 enum Handler {
     Task {
         start: Arc<StartTask>,
-        /// For a tool that is marked inline. Most inline handlers end in their first poll, so a task is allocated only for a handler that is then pending.
+        /// Runs the handler of a tool that is marked inline. Most of these handlers end in their first poll, so a task is allocated only
+        /// for a handler that is pending after it.
         in_place: Arc<InPlace>,
     },
     Blocking(Arc<RunBlocking>),

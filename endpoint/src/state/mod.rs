@@ -98,7 +98,7 @@ pub struct Counters {
     pub abandoned: u64,
     /// Handlers that were kept after their request had ended with input requests (MCP 2026-07-28).
     pub frozen: u64,
-    /// Handlers of these that went on with the retry of their call. All others were dropped.
+    /// Frozen handlers that went on with the retry of their call. The others were dropped, or are still frozen.
     pub thawed: u64,
 }
 

@@ -73,8 +73,8 @@ impl State {
 }
 
 impl ServedCall {
-    /// Counts a progress update, log record or checkpoint of the handler. Returns `true` if the handler made it in an earlier request already, so that
-    /// it must not be sent again, or if a newer request has replaced its request.
+    /// Counts a progress update, log record or checkpoint of the handler. Returns `true` if it must not be sent: the handler made it in an
+    /// earlier request already, or a newer request has replaced its request.
     pub(super) fn repeats_report(&self, state: &State) -> bool {
         if !self.asks_in_rounds() {
             return false;
@@ -176,7 +176,7 @@ impl ServedCall {
         match found? {
             Ok((frozen, wakers, unused)) => {
                 drop(unused);
-                // Some parts of the handler may wait for their own wakers.
+                // The new task polls the handler. Parts of it that are polled with wakers of their own have to be woken, too.
                 wake_all(wakers.into_iter().flatten());
                 Some(frozen.freezing.handler.into_inner().unwrap_or_else(PoisonError::into_inner))
             }
@@ -350,7 +350,7 @@ impl ServedCall {
         });
     }
 
-    /// The name of the call: of the key that its caller has given, or else random. `None` if there are no random bytes.
+    /// The name of the call: made from the key `given` by its caller, or else random. `None` if there are no random bytes.
     fn invocation(&self, given: Option<String>) -> Option<[u8; 16]> {
         if let Some((given, (_, bound, _))) = given.zip(self.sealing()) {
             return digest([b"call key".as_slice(), &bound, given.as_bytes()]).first_chunk().copied();

@@ -166,7 +166,7 @@ impl ServedCall {
         })
     }
 
-    /// Accepts the subscription that the call is, for the kinds in `offered`.
+    /// Accepts this call, which is a subscription, for the kinds of changes in `offered`.
     pub(crate) fn accept_subscription(&self, offered: &SubscriptionFilter) {
         self.shared.verb(|state, now, after| {
             if state.session.accept_subscription(self.id, offered, now).is_ok() {
@@ -587,7 +587,7 @@ pub(crate) mod polls {
         static POLLS: Cell<usize> = const { Cell::new(0) };
     }
 
-    /// A handler is polled.
+    /// Counts one poll of a handler.
     pub(super) fn note() {
         POLLS.with(|polls| polls.set(polls.get().wrapping_add(1)));
     }

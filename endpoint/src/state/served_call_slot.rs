@@ -32,8 +32,8 @@ impl ServedCallSlot {
     }
 }
 
-/// The input requests and the cancellation that a handler waits for, with its wakers. Dropping this wakes the tasks that still wait, so it must
-/// be dropped outside of the lock.
+/// The input requests and the cancellation that a handler waits for, with its wakers. Dropping this wakes the tasks that still wait for an
+/// answer or for the end of an effect, so it must be dropped outside of the lock.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
     /// Its open input requests; few, so a list.

@@ -60,8 +60,8 @@ impl Subscriptions {
         self.0.iter().map(|(name, subscription)| (name.clone(), subscription.uri.clone())).collect()
     }
 
-    /// Adds the subscriptions of the session before this one, up to `max` in all. Leaves out each one whose name is in use, or to whose resource the
-    /// gateway has subscribed already.
+    /// Adds the subscriptions of the session before this one, up to `max` in all. A subscription is left out if its name is in use, or if
+    /// the gateway has already subscribed to its resource again.
     pub(crate) fn carry_over(&mut self, before: Vec<(Text, Text)>, max: usize) {
         for (name, uri) in before {
             let is_renewed = |subscription: &Subscription| !subscription.is_carried && subscription.uri == uri;

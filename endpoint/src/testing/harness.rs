@@ -173,7 +173,8 @@ impl Harness {
     /// Calls a tool. `arguments` is an object.
     ///
     /// # Panics
-    /// If the handler wakes itself without end: after 100 000 polls while time stands still. So do the other methods that make a call.
+    /// If the handler wakes itself without end: after 100 000 polls while time stands still. The other methods that make a call panic in
+    /// this case, too.
     #[must_use]
     pub fn call_tool(self, name: &str, arguments: Json) -> Run {
         self.invoke(Invoke::call_tool(name, arguments))
