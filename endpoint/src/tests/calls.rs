@@ -44,7 +44,7 @@ fn echo() -> Tool {
     Tool::new("echo", async |_: Context, given: serde_json::Map<String, serde_json::Value>| Ok(serde_json::Value::Object(given)))
 }
 
-/// A tool that counts to `to`, one step a second, and notes how it ended.
+/// A tool that counts to 5, one step a second, and notes in `ends` whether it was cancelled ("told") or not ("done").
 fn counter(ends: &Arc<Mutex<Vec<&'static str>>>) -> Tool {
     let ends = Arc::clone(ends);
     Tool::new("count", move |context: Context, (): ()| {

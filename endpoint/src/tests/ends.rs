@@ -17,15 +17,15 @@ use protocol_core::session::{CancelReason, Close, CloseReason, Outcome};
 
 type Seen = Arc<Mutex<Vec<CancelReason>>>;
 
-/// A tool that sleeps for 50 seconds. When it is cancelled it notes the reason. If `cleans`, it then never ends by itself.
-fn sleeper(seen: &Seen, cleans: bool) -> Tool {
+/// A tool that sleeps for 50 seconds. When it is cancelled it notes the reason. If `hangs`, it then never ends by itself.
+fn sleeper(seen: &Seen, hangs: bool) -> Tool {
     let seen = Arc::clone(seen);
     Tool::new("sleep", move |context: Context, (): ()| {
         let seen = Arc::clone(&seen);
         async move {
             let Err(stopped) = context.sleep(ms(50_000)).await else { return Ok(()) };
             seen.lock().unwrap().push(stopped.0);
-            if cleans {
+            if hangs {
                 core::future::pending::<()>().await;
             }
             Ok(())
@@ -40,10 +40,10 @@ struct Ends {
     seen: Seen,
 }
 
-fn ends(cleans: bool) -> Ends {
+fn ends(hangs: bool) -> Ends {
     let executor = Executor::new();
     let seen = Seen::default();
-    let server = Endpoint::server(Arc::new(service().tool(sleeper(&seen, cleans))), executor.runtime());
+    let server = Endpoint::server(Arc::new(service().tool(sleeper(&seen, hangs))), executor.runtime());
     let client = Endpoint::client(Arc::new(()), Config::mcp_client(Identity::new("caller", "1")), executor.runtime());
     let ends = Ends { executor: executor.clone(), client: client.peer(), server: server.peer(), seen };
     connect(&executor, server, client);
@@ -147,9 +147,9 @@ fn dropping_an_endpoint_loses_its_calls_and_cancels_its_handlers() {
 }
 
 /// A server whose peer is played by the test.
-fn served(seen: &Seen, cleans: bool) -> (Executor, Peer, Pipe, Arc<Mutex<Option<protocol_core::Instant>>>) {
+fn served(seen: &Seen, hangs: bool) -> (Executor, Peer, Pipe, Arc<Mutex<Option<protocol_core::Instant>>>) {
     let executor = Executor::new();
-    let server = Endpoint::server(Arc::new(service().tool(sleeper(seen, cleans))), executor.runtime());
+    let server = Endpoint::server(Arc::new(service().tool(sleeper(seen, hangs))), executor.runtime());
     let peer = server.peer();
     let (mut near, far) = pipe();
     let over = Arc::new(Mutex::new(None));

@@ -284,7 +284,7 @@ fn a_typed_prompt_may_have_arguments_of_a_type_that_contains_itself() {
 #[test]
 fn a_service_does_not_declare_a_list_without_items() {
     for op in [Op::ListPrompts, Op::ListResources, Op::ListResourceTemplates, Op::Complete, Op::ListTools] {
-        // The call waits for the handshake and is then refused. The requests that are sent are answered with an error by the server's session.
+        // The call is held until the handshake. It is then refused without being sent, since the server has not declared the list.
         let run = Harness::new(service()).request(op, Json::empty_object());
         let refused = run.refused.as_ref().is_some_and(|refused| refused.why == SendError::Unsupported);
         let invalid =

@@ -56,7 +56,7 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// The frames with which a client of that revision starts the handshake.
+/// The frames that a client of `revision` sends in the handshake.
 fn hello(revision: &str) -> [String; 2] {
     let hello = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"REVISION","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}"#;
     [hello.replace("REVISION", revision), r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#.into()]

@@ -761,7 +761,7 @@ fn a_handler_can_keep_a_part_of_a_long_answer_in_the_log() {
         }
     };
     let params = json!({"name": "t"});
-    // The handler of a frozen call and one that runs again take the same value; the whole answer would fill the state.
+    // A frozen handler and a handler that runs again get the same value. Without `keep`, the whole answer does not fit into the state.
     for (is_kept, frozen_handlers, expected) in
         [(true, 0, Ok("x true 12000")), (true, 8, Ok("x true 12000")), (false, 0, Err(-32603))]
     {

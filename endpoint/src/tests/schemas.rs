@@ -194,7 +194,7 @@ fn deep_options_and_endless_alternatives_are_refused_quickly() {
     assert!(read.is_err(), "each level has two alternatives");
 }
 
-/// Detects a mutation that other tests missed: both values are refused, but with the wrong error text.
+/// Detects a mutation that other tests missed. The mutated code refused both values, but with the wrong error text.
 #[test]
 fn the_error_tells_if_a_value_fits_no_alternative_or_several() {
     let checker = Checker::new(json!({"oneOf": [{"type": "integer"}, {"minimum": 5}]}));

@@ -340,7 +340,7 @@ fn an_inline_tool_answers_at_once_and_may_still_wait() {
     assert_eq!(slow.ended, Some(super::ms(50)));
 }
 
-/// The values of a handler are dropped before its result is serialized, which runs code of the user.
+/// Serializing a result runs code of the user.
 #[test]
 fn the_values_of_a_handler_are_dropped_before_its_result_is_serialized() {
     struct Held(Arc<AtomicBool>);

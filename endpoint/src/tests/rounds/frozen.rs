@@ -1,4 +1,4 @@
-//! Handlers that are kept between two requests of their call. Every test of a rule compares with a process that runs the handler again.
+//! Handlers that are kept between two requests of their call. Some tests compare them with handlers that run again.
 
 use protocol_core::Caller;
 use protocol_core::drive::Machine as _;
@@ -188,7 +188,7 @@ fn the_oldest_frozen_handler_makes_room_for_one_more() {
         let frames = process.request(20 + turn, "tools/call", &retry(&params, &frames, agree));
         assert_eq!(text(&frames), BOTH);
     }
-    // The first call ran again, and its second round made room by the handler of the second call.
+    // The handler of the first call ran again. When it was frozen, the handler of the second call was dropped to make room.
     assert_eq!(process.serves(), 0);
 }
 
@@ -308,7 +308,7 @@ fn after_a_thaw_the_handler_and_all_clones_of_its_context_are_bound_to_the_retry
         ("notifications/progress", &json!("token"), &json!(75))
     );
     assert_eq!((said[1].0, &said[1].1["data"]), ("notifications/message", &json!("error")));
-    // The first request is over, so its cancel reaches nobody; that of the retry reaches everything.
+    // The first request is over, so its cancel has no effect. The cancel of the retry reaches the handler and all clones of its context.
     process.cancel(1);
     assert_eq!(*noted.lock().unwrap(), ["\"one\" Some(1) false false -> \"two\" Some(2) true true"]);
     process.cancel(2);
@@ -328,7 +328,7 @@ fn a_frozen_handler_is_not_polled_and_its_context_sends_nothing() {
         async move {
             let reporter = context.clone();
             spawner.spawn(async move {
-                // `Cancelled` cannot come, since no call is served meanwhile.
+                // This sleep cannot fail with `Cancelled`, since no call is served meanwhile.
                 reporter.sleep(Duration::from_secs(2)).await.unwrap();
                 reporter.message("between two rounds");
                 reporter.log(Level::Error, "between two rounds");
@@ -446,7 +446,7 @@ fn a_late_answer_times_out_for_a_frozen_handler_too() {
     }
 }
 
-/// The log that a handler seals after it was frozen is that of a handler which ran again: the next process cannot tell them apart.
+/// A handler that was frozen seals the same log as a handler that ran again, so any process can go on with it.
 #[test]
 fn a_call_goes_on_in_another_process_after_any_number_of_rounds_of_a_frozen_handler() {
     let (runs, charges) = (Arc::default(), Arc::default());

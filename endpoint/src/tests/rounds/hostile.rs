@@ -154,7 +154,7 @@ fn a_state_that_records_an_effect_never_runs_it_again() {
     let states: std::collections::BTreeSet<_> =
         first.iter().map(|frames| response(frames)["result"]["requestState"].to_string()).collect();
     assert_eq!((states.len(), count()), (5, 0));
-    // The state from before the effect is sent three times, twice of them at once.
+    // The state from before the effect is sent three times, the second and third time at once.
     let before = retry(&params, &first[0], agree);
     let second = process.request(10, "tools/call", &before);
     assert_eq!(count(), 1);
@@ -305,8 +305,8 @@ fn a_new_input_request_never_gets_the_name_of_an_unanswered_request() {
     assert_eq!(response(&frames)["result"]["content"][0]["text"], "answer to a, answer to b, answer to d");
 }
 
-/// A regression: the reports of a handler were taken for repeated ones until its end if it did not make an input request of the last run again,
-/// for example because its user has signed in meanwhile.
+/// A regression: if a handler did not make an input request of the last run again, for example because its user had signed in meanwhile,
+/// all its reports up to its end were taken for repetitions and not sent.
 #[test]
 fn progress_of_a_handler_that_takes_a_shorter_path_is_sent() {
     let is_signed_in = Arc::new(AtomicUsize::new(0));

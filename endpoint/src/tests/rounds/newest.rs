@@ -176,7 +176,8 @@ fn a_run_that_is_cancelled_or_dropped_while_it_waits_for_an_effect_never_begins(
     }
 }
 
-/// The newest request of a call owns it: the handler that waits for a newer state is dropped, and that state still opens.
+/// The newest request of a call replaces the others, even if its state is older: the handler that is frozen for the newer state is dropped.
+/// The newer state still opens.
 #[test]
 fn an_older_state_drops_the_handler_that_is_frozen_for_a_newer_one() {
     let runs = Arc::new(AtomicUsize::new(0));

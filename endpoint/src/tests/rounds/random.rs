@@ -19,7 +19,7 @@ impl Dice {
     }
 }
 
-/// The deeds of the handlers of all processes.
+/// A record of what the handlers of all processes have done.
 #[derive(Default)]
 struct Seen {
     /// The key of each effect that has begun, and whether it has ended.
@@ -93,7 +93,7 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-/// A request that was sent: the process and its generation, and the call.
+/// A request that was sent: its process and its call, and whether it may stay without a response or must be refused.
 struct Sent {
     process: usize,
     call: u64,
@@ -101,7 +101,7 @@ struct Sent {
     is_refused: bool,
 }
 
-/// A random caller, two processes, and everything that was said.
+/// A random caller, two processes, and all requests and responses so far.
 struct World {
     dice: Dice,
     seen: Arc<Mutex<Seen>>,

@@ -29,7 +29,7 @@ impl OnceStore for Store {
     }
 }
 
-/// A tool that charges for 3 s, with or without a sealed key, and then asks. `charges` counts.
+/// A tool that charges for 3 s, with or without a sealed key, and then asks. `charges` counts the charges.
 fn charges(charges: &Arc<AtomicUsize>) -> Tool {
     let charges = Arc::clone(charges);
     Tool::new("t", move |context: Context, given: BTreeMap<String, bool>| {
@@ -107,7 +107,7 @@ fn of_five_equal_first_requests_at_once_one_runs_the_effect_and_all_get_its_outc
         }
         let rounds = wait(&mut process, 5);
         assert_eq!(rounds.len(), 5);
-        // Without a mark of their caller, equal requests are five calls: it may want to buy five times.
+        // Without a key of the caller, five equal requests are five calls: the caller may want to buy five times.
         assert_eq!(charged.load(Ordering::Relaxed), if key.is_some() { 1 } else { 5 });
         for (id, round) in (6..).zip(&rounds) {
             let frames = send(&mut process, id, &retry(&params, std::slice::from_ref(round), agree), key);
@@ -141,7 +141,7 @@ fn of_five_presentations_of_a_state_to_five_processes_one_runs_the_effect() {
         for process in &mut processes {
             assert_eq!(send(process, 2, &sealed, None), [Value::Null; 0]);
         }
-        // Each waits by its own clock; those of the executors begin together.
+        // Each process waits by the clock of its own executor. All these clocks begin at the same time.
         let rounds: Vec<_> = processes.iter_mut().map(|process| wait(process, 5)).collect();
         assert_eq!(charged.load(Ordering::Relaxed), 1);
         for (process, round) in processes.iter_mut().zip(rounds) {
@@ -261,7 +261,7 @@ fn a_call_that_is_cancelled_while_another_claimant_runs_the_effect_ends() {
     other.endpoint.handle_frame(cancel.into(), now).unwrap();
     other.sent();
     assert_eq!(other.serves(), 0);
-    // It held no claim, so the one that does is not affected.
+    // The cancelled call held no claim, so the call of the first process, which holds the claim, is not affected.
     let frames = wait(&mut first, 3);
     let frames = send(&mut first, 4, &retry(&params, &frames, agree), None);
     assert_eq!((text(response(&frames)), charged.load(Ordering::Relaxed)), ("charge 1, answer to ?", 1));
