@@ -31,7 +31,7 @@ pub trait Adapter: Clone + Send + Sync + 'static {
     /// end are dropped.
     fn run<T, F: Future<Output = T>>(threads: Option<usize>, program: impl FnOnce(Self) -> F) -> T;
 
-    /// The runtime that Tesseron uses.
+    /// The type of the sockets that Tesseron uses, which is also a runtime with timers.
     type Sockets: Sockets + TimedRuntime;
 
     /// The sockets of the adapter, with a clock that starts now.
@@ -133,7 +133,7 @@ pub trait Adapter: Clone + Send + Sync + 'static {
     ) -> BoxFuture<'static, Result<TesseronTransport, tesseron::TesseronError>>;
 }
 
-/// An address to listen on.
+/// An address to listen on, or to connect to.
 #[derive(Clone, Debug)]
 pub enum Place {
     /// A TCP address.

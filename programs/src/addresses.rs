@@ -96,7 +96,7 @@ fn scheme(open: &OpenUrl) -> Option<String> {
     open.url.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase())
 }
 
-/// The reason, the whole URL, and warnings about it, in several lines, the first of which follows `lead`.
+/// Describes a URL in several lines: `lead` and the message of the server, the whole URL, its host, and warnings.
 pub(super) fn described(lead: &str, open: &OpenUrl) -> String {
     let host = open.host().unwrap_or_default();
     let mut lines = vec![format!("{lead}{}", visible(&open.message)), format!("  {}", visible(&open.url))];

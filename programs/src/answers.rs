@@ -55,7 +55,8 @@ impl<T> Answering<T> {
 }
 
 impl Answers {
-    /// Uses the answers of the command line; for all others a person is asked, if stdin and stderr are a terminal.
+    /// Uses the answers of the command line. A kind of input request that has none there is answered by the person at the terminal, if
+    /// stdin and stderr are a terminal.
     pub(super) fn new(
         display: Arc<Display>,
         forms: Option<Forms>,
@@ -119,7 +120,7 @@ impl Default for Wanted {
     }
 }
 
-/// Prints, when dropped, that the server no longer needs an answer.
+/// Prints that the server no longer needs the answer, if it is dropped before there is one.
 struct Gone {
     display: Arc<Display>,
     wanted: Wanted,

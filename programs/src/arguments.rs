@@ -269,7 +269,7 @@ struct CallLine {
     /// Say yes to questions, and fill forms with this object.
     #[arg(long, value_name = "JSON", value_parser = object)]
     answer: Option<Json>,
-    /// Open addresses that were agreed to in the browser of this system.
+    /// Use the browser of this system to open addresses that were agreed to.
     #[arg(long)]
     open_urls: bool,
     /// Answer for the model with TEXT.
@@ -568,7 +568,7 @@ fn stream_server(tcp: Option<String>, unix: Option<PathBuf>, command: Vec<OsStri
     Ok(StreamServer::Child(child))
 }
 
-/// A copy of the command, so that its program can be started more than once.
+/// A copy of the command, so that its program can be started more than once, each time in a process group of its own.
 pub(super) fn start_of(command: &Command) -> Command {
     let mut start = Command::new(command.get_program());
     start.args(command.get_args());

@@ -75,8 +75,8 @@ impl Ending {
         Self { grace, clients: Arc::default() }
     }
 
-    /// Drives the connection of a client, or a listener, and registers it for the end. Run it as a task, so that it continues when `listen`
-    /// of [`Ending::run`] is dropped.
+    /// Registers a client or a listener, so that [`Ending::run`] closes it, and returns the future that drives it. Run that future as a
+    /// task, so that it continues when `listen` of [`Ending::run`] is dropped.
     ///
     /// # Cancel safety
     /// Not cancel safe: the connection is dropped, and the end no longer waits for it.
@@ -161,7 +161,7 @@ impl Ending {
     }
 }
 
-/// A client that is served, until it is dropped.
+/// The registration of a client that is served. Dropping it ends the registration.
 struct Served {
     ending: Ending,
     place: u64,

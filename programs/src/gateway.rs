@@ -32,7 +32,7 @@ const SETTLE: Duration = Duration::from_millis(20);
 /// The time for the apps to close their channels at the end.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-/// The whole program.
+/// Runs the program `gateway`.
 pub fn gateway<A: Adapter + Signals>() -> ExitCode {
     match arguments::gateway(env::args_os(), |name| env::var_os(name)) {
         Ok(wish) => ExitCode::from(A::run(None, |adapter| run(adapter, wish))),
@@ -142,12 +142,13 @@ async fn look_after<A: Adapter>(
 async fn serve<A: Adapter>(adapter: &A, wish: &GatewayWish, end: &Bell, agent: (Watch<A>, End)) -> Result<(), String> {
     let (agent, transport) = agent;
     let (gateway, home) = open(adapter.sockets(), wish).map_err(|error| error.to_string())?;
-    // Begins after the first scan of the manifests, so that a client that lists tools at once gets those of the apps that already run.
+    // First polled after `events`, which scans the manifests, so that a client that lists tools at once gets those of the apps that already
+    // run.
     let driven = async {
         let gateway = gateway.clone();
         // An error of the transport is ignored here, since the watch has recorded it.
         start(&*adapter.runtime(), async move { drop(gateway.serve(transport).await) }).await;
-        // Waits, since an event has the reason for the end.
+        // Waits for the event that has the reason for the end.
         adapter.sleep(LAST_WORDS).await;
         Ok(())
     };

@@ -45,8 +45,8 @@ impl<A: Adapter> Watch<A> {
         (Self { adapter: adapter.clone(), shared, linger }, Box::new(watched))
     }
 
-    /// Waits until the client no longer needs to be served: until `linger` after the end of our input, or, if nobody reads our output
-    /// either, no longer.
+    /// Waits until the client no longer needs to be served: until `linger` has passed since the end of our input, or until our output is no
+    /// longer read. Never resolves without a `linger`.
     pub(super) async fn left(&self) {
         let Some(linger) = self.linger else { return pending().await };
         let lingered = async {
@@ -64,7 +64,8 @@ impl<A: Adapter> Watch<A> {
         self.shared.note(|noted| noted.has_left = true);
     }
 
-    /// Waits after the end of the session, for handlers to clean up and for the last output to be written.
+    /// Waits after the end of the session for handlers to clean up. If output to standard output is still unwritten by then and the input
+    /// has ended, waits until the client has left.
     pub(super) async fn last_words(&self) {
         self.adapter.sleep(HANDLER_GRACE).await;
         let is_writing = self.shared.is_writing.load(Ordering::Relaxed);

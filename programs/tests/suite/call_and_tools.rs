@@ -819,8 +819,9 @@ fn the_error_of_a_refused_handshake_is_printed() {
         .complained(4, "the server refused the handshake: not today (-32000)");
 }
 
-/// A shell script that is a server with a handshake. It refuses the probe, does the handshake, reads the call, runs the shell command
-/// `call`, and exits at the end of its input. `$hello` and `$call` hold what it has read, `$id` the id of the call.
+/// A shell script that is a server with a handshake. It answers `server/discover` (the probe) with an error, does the handshake, reads the
+/// call, runs the shell command `call`, and exits at the end of its input. `$hello` and `$call` hold what it has read, `$id` the id of the
+/// call.
 pub(super) fn scripted(call: &str) -> String {
     format!(
         r#"read -r hello; id=1

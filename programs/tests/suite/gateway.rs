@@ -195,7 +195,7 @@ fn only_the_right_code_claims_in_any_case(programs: &Programs) {
     assert!(!is_error(&agent.call("tools__chatty", &json!({}))));
 }
 
-/// Writes a manifest into another home for the app of this home, with the address of a relay to the app.
+/// Writes a manifest for the app of `home` into the home `there`, with the address of a relay to the app.
 fn relayed(home: &Home, there: &Home) -> Relay {
     let mut manifest = home.manifest();
     let cable = Relay::to(manifest["transport"]["url"].as_str().expect("a URL"));
@@ -240,7 +240,7 @@ fn a_subscription_of_the_agent_goes_on_after_the_channel_was_cut(programs: &Prog
         agent.gateway.err.nth("tools is there", round);
         agent.until_listed(before, "tools__whoami", true);
         let after = agent.mark();
-        // The first notification may be that of the renewal itself.
+        // The first notification may be sent because the subscription was renewed, so the second is awaited, too.
         let (at, _) = agent.wait(after, "an update", |message| message["method"] == "notifications/resources/updated");
         let (_, updated) =
             agent.wait(Mark(at + 1), "another one", |message| message["method"] == "notifications/resources/updated");
@@ -249,14 +249,14 @@ fn a_subscription_of_the_agent_goes_on_after_the_channel_was_cut(programs: &Prog
     assert!(agent.ask("resources/unsubscribe", &uri)["result"].is_object());
 }
 
-/// The gateway of this test is scripted like that of the reference: it does not subscribe again after a resume.
+/// The gateway is played by the test. Like the gateway of the reference implementation, it does not subscribe again after a resume.
 fn an_app_goes_on_sending_updates_to_a_gateway_that_does_not_subscribe_again(programs: &Programs) {
     let home = Home::new();
     let _app = App::start(programs, &home, ["--unix", "--gateway-claims"]);
     let path = home.manifest()["transport"]["path"].as_str().expect("a path").to_owned();
     let mut token = None;
     for round in 0..3 {
-        // Until the app has noticed the end of the last channel, it accepts no other one, and closes it after a second.
+        // Until the app has noticed the end of the last channel, it does not accept a new connection, and closes that after a second.
         let (mut stream, mut lines, first) = until("the app speaks first", || {
             let stream = UnixStream::connect(&path).expect("an app");
             stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
@@ -492,7 +492,7 @@ fn an_agent_that_leaves_cancels_its_running_calls(programs: &Programs) {
         agent.until_updates(id, 1);
     }
     let start = Instant::now();
-    // The app is killed.
+    // This kills the gateway.
     drop(agent);
     assert!(audit(&path, 20).iter().all(|line| line["outcome"] == "cancelled"));
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use super::children::{App, Home, Programs};
 use tests::until::PATIENCE;
 
-/// Kinds of messages, each the last of its fragments.
+/// The first byte of a text frame and of a close frame that is not fragmented.
 const TEXT: u8 = 0x81;
 const CLOSE: u8 = 0x88;
 
@@ -36,7 +36,7 @@ impl Raw {
         Self(stream)
     }
 
-    /// The code of the close frame, after other messages.
+    /// Reads messages up to the close frame, and returns its code.
     fn close_code(&mut self) -> u16 {
         loop {
             let mut head = [0; 2];
