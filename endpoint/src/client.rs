@@ -127,7 +127,7 @@ impl InputContext {
     /// Starts a call as part of the answer. The call has the sampling depth of the input request.
     ///
     /// # Errors
-    /// [`InvokeError`] with the call, as for [`Peer::call`]; also if the input request is no longer open.
+    /// [`InvokeError`], which returns the call: as for [`Peer::call`], or if the input request is no longer open.
     pub fn call(&self, mut call: Invoke) -> Result<Call, InvokeError> {
         call.parent = Some(self.input_request.key);
         self.peer().call(call)

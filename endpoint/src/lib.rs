@@ -37,7 +37,7 @@
 //!
 //! | Feature | Default | |
 //! |---|---|---|
-//! | `seal` | on | handlers can make input requests in MCP 2026-07-28, too |
+//! | `seal` | on | lets handlers make input requests in MCP 2026-07-28 |
 //! | `validate` | on | checks values against schemas with any keyword |
 //! | `tracing` | on | spans and events for a `tracing` subscriber |
 //! | `testing` | off | the module `testing`: runs a handler in virtual time, without a peer and without a runtime |
@@ -55,8 +55,9 @@
 //!
 //! * Spans: `invocation` for each inbound call, entered around each poll of its handler; `call` for each outbound call; `question` for each
 //!   input request that a [`Client`] answers.
-//! * Events: panics (error); progress, log records and checkpoints of a handler that were refused, violations of the peer, and handlers
-//!   that were abandoned after their grace (warn); the end of the session (info, or warn if it was not orderly); the ends of calls (debug).
+//! * Events: panics (error); progress, log records and checkpoints of a handler that were refused, violations of the peer, a handshake that
+//!   the peer refused, and handlers that were abandoned after their grace (warn); the end of the session (info, or warn if it was not
+//!   orderly); the ends of calls (debug).
 //!
 //! No subscriber is called under the endpoint's lock.
 #![forbid(unsafe_code)]

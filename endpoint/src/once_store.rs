@@ -8,9 +8,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use engine::BoxFuture;
 use protocol_core::json::Json;
 
-/// A store of the effects of calls ([`Context::once`](crate::Context::once)), shared by all processes that may serve requests of one call. With
-/// [`Service::once_store`](crate::Service::once_store), an effect is claimed before it begins, and its outcome is recorded after it has ended. So
-/// an effect with one key runs at most once, also if a state is presented to two processes at once, or a process crashes.
+/// A store of the effects of calls ([`Context::once`](crate::Context::once)), shared by all processes that may serve requests of one call.
+/// With [`Service::once_store`](crate::Service::once_store), an effect is claimed before it begins, and its outcome is recorded after it
+/// has ended. So an effect with one key runs at most once, even if a state is presented to two processes at once, or a process crashes.
 ///
 /// [`MemoryOnceStore`] is a store for one process. A store for several processes, in a database, needs one atomic operation: to add a row for the
 /// key unless there is one. The methods may wait for IO. They are not called under a lock, and a future that they return may be dropped before it
@@ -76,14 +76,15 @@ pub trait OnceStore: Send + Sync + 'static {
     /// Claims an effect before it begins. Must be atomic: of all claims of a key, only one is [`Claim::Granted`], ever.
     ///
     /// # Cancel safety
-    /// Not cancel safe: if the future is dropped, the claim may have been granted. The effect then never runs, and other claimants get [`Claim::Unknown`].
+    /// Not cancel safe: if the future is dropped, the claim may have been granted. The effect then never runs, and other claimants get
+    /// [`Claim::Unknown`] once the lease is over.
     ///
     /// # Errors
     /// Any failure of the store. The effect does not run.
     fn claim<'a>(&'a self, key: &'a str, lease: Lease) -> BoxFuture<'a, Result<Claim, StoreError>>;
 
-    /// Records the outcome of an effect whose claim was granted, also if its lease is over. `None` means that the effect was dropped: its outcome
-    /// will never be known, and other claimants need not wait any longer.
+    /// Records the outcome of an effect whose claim was granted, even if its lease is over. `None` means that the effect was dropped: its
+    /// outcome will never be known, and other claimants need not wait any longer.
     ///
     /// # Cancel safety
     /// Cancel safe for its caller: if the future is dropped, the outcome may not have been recorded. The endpoint then records it once more.

@@ -42,7 +42,8 @@ impl Call {
         self.id
     }
 
-    /// Cancels the call. It then resolves with [`Outcome::Cancelled`], without waiting for the peer. No effect if the call has ended.
+    /// Cancels the call. It then resolves with [`Outcome::Cancelled`]: at once, or, on protocols that answer a cancelled call, within
+    /// [`Timeouts::cancel_grace`](protocol_core::Timeouts::cancel_grace). No effect if the call has ended.
     pub fn cancel(&self, reason: Option<&str>) {
         cancel(&self.shared, self.id, reason);
     }
@@ -59,7 +60,7 @@ impl Call {
         self.shared.look(|state| state.session.pending_input(self.id))
     }
 
-    /// Returns a handle that cancels the call, also while its progress or its outcome is awaited.
+    /// Returns a handle that can cancel the call while its progress or its outcome is awaited.
     #[must_use]
     pub fn canceller(&self) -> Canceller {
         Canceller { shared: Arc::clone(&self.shared), id: self.id }

@@ -161,8 +161,8 @@ impl Peer {
         self.shared.look(|state| state.session.peer().cloned())
     }
 
-    /// The era of MCP that this client and its server have settled on; `None` until then, and at other ends. A client that connects to the same
-    /// server again needs no `server/discover` if it sets this as [`Config::era`](protocol_core::Config::era).
+    /// The era of MCP that this client has chosen for its server. `None` until it has chosen, and at an end that is no MCP client. A client
+    /// that connects to the same server again needs no `server/discover` if it sets this as [`Config::era`](protocol_core::Config::era).
     #[must_use]
     pub fn era(&self) -> Option<Era> {
         self.shared.look(|state| state.session.era())

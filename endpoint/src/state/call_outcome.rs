@@ -40,7 +40,7 @@ impl CallOutcome {
 }
 
 impl CallOutcome {
-    /// Returns the result of a tool, also if the tool failed ([`ToolResult::is_error`]).
+    /// Returns the result of a tool, even if the tool failed ([`ToolResult::is_error`]).
     ///
     /// # Errors
     /// As for [`CallOutcome::result`]; [`CallError::Unreadable`] if the result is not that of a tool.

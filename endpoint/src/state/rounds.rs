@@ -258,8 +258,8 @@ impl ServedCall {
         }
     }
 
-    /// Has the handler polled once more, so that its request can end after that poll. Needed if another task than that of the handler has made
-    /// the input request, or has ended the effect that the round waited for.
+    /// Has the handler polled once more, so that its request can end after that poll. This is needed if a task other than the handler's has
+    /// made the input request, or has ended the effect that the round waited for.
     fn wake_to_end(&self) {
         if let Some(waker) = self.task_waker() {
             waker.wake();
