@@ -201,6 +201,8 @@ impl Bridge {
         self.mark_unprocessed(Leg::Agent);
     }
 
+    // ---- For the agent ----
+
     /// Cancels a call at the app on `channel` that the agent no longer waits for.
     pub(super) fn cancel_at_app(&mut self, channel: ChannelId, id: OutboundId, reason: Option<&str>) {
         let now = self.now;

@@ -31,7 +31,7 @@ pub(super) struct App {
     calls: BTreeMap<OutboundId, Purpose>,
     /// The app's input requests that were passed on to the agent, with their keys in the agent's session.
     inputs: BTreeMap<InputKey, InputKey>,
-    /// The URIs that the agent has subscribed to and that are still to be renewed after a resume.
+    /// The URIs of the agent's subscriptions that are still to be renewed after a resume.
     renewals: VecDeque<Text>,
     /// The number of calls in flight that renew subscriptions.
     renewing: usize,

@@ -119,7 +119,7 @@ impl Tool {
     }
 }
 
-/// The tools that are listed.
+/// The bridge's own tools that are listed, in the form of MCP tools.
 pub(super) fn tools(surface: Surface) -> Vec<Json> {
     let listed = |tool: Tool| surface != Surface::Dynamic || tool == Tool::ClaimSession;
     let described = Tool::ALL.into_iter().filter(|(tool, _)| listed(*tool)).map(|(tool, name)| {
@@ -215,7 +215,7 @@ impl Bridge {
         self.emit(BridgeEvent::ClaimWanted { claim: ClaimId::of(id), code });
     }
 
-    /// Records that the app on `channel` was connected for a claim. Closes it if the claim has ended.
+    /// Records that the app on `channel` was connected for a claim. Closes the channel if the claim has ended.
     pub(super) fn wait_for_hello(&mut self, claim: ClaimId, channel: ChannelId) {
         match self.claiming.get_mut(&claim.invocation()) {
             Some(claiming) => claiming.channel = Some(channel),

@@ -188,7 +188,7 @@ pub struct Bridge {
     agent_profile: AgentProfile,
     registry: SessionRegistry,
     apps: BTreeMap<ChannelId, App>,
-    /// Calls of the agent that run at an app, or wait for a claim.
+    /// Calls of the agent that run at an app, and calls that claim an app, until the claim ends.
     routes: BTreeMap<InboundId, Route>,
     /// Input requests of apps that were passed on to the agent, by their keys in the agent's session.
     inputs: BTreeMap<InputKey, RelayedInput>,
@@ -210,8 +210,9 @@ pub struct Bridge {
     /// Legs whose drivers must run, until [`Self::poll_touched`] returns them. A leg that has ended stays here, too, since its driver must
     /// close the connection.
     touched: BTreeSet<Leg>,
-    /// The deadline of each leg's session (`due`), and the legs in the order of these deadlines.
+    /// The deadline of each leg's session.
     due: BTreeMap<Leg, Instant>,
+    /// The same deadlines in their order, each with its leg.
     deadlines: BTreeSet<(Instant, Leg)>,
     /// Lanes of the agent's leg that its session has closed, until [`Self::poll_closed_lane`] returns them.
     closed_lanes: BTreeSet<Lane>,
@@ -571,8 +572,8 @@ impl Bridge {
         self.unprocessed.insert(leg);
     }
 
-    /// Handles the events of all sessions until there are none. This ends, since each step takes an event from a session, and an event of
-    /// one leg causes at most one method call on another.
+    /// Handles the events of all sessions until there are none. This ends: each step takes an event from a session, and the method calls
+    /// that it causes add events only about the end of calls, input requests and sessions, of which there are finitely many.
     fn process_events(&mut self) {
         while let Some(leg) = self.unprocessed.pop_first() {
             match leg {

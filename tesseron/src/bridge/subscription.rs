@@ -19,6 +19,9 @@
 //! | its session is back              |                |           | Renewing  | ended at the app    |           |
 //! | its session is forgotten         |                |           | forgotten | forgotten           |           |
 //!
+//! A cell has the next state, or the effect. *Agreed to* means that the agent's request succeeds at once; *forgotten* means that the
+//! subscription is removed from the table. In an empty cell nothing changes.
+//!
 //! For the agent a subscription continues while its app is disconnected.
 
 use alloc::vec::Vec;

@@ -17,9 +17,9 @@ use protocol_core::json::write::Object;
 /// The scheme of the URIs of resources.
 const SCHEME: &str = "tesseron://";
 
-/// The number of bytes that a list may still add to a frame. A list gets a quarter of the frame, since escaping the list as text inside
-/// JSON may make it nearly four times as long. An app whose entries do not fit is omitted as a whole, so that it does not displace other
-/// apps.
+/// The number of bytes that a list may still add to a frame. A list gets a quarter of the maximum length of a frame, since escaping the
+/// list as text inside JSON may make it nearly four times as long. An app whose entries do not fit is omitted as a whole, so that it does
+/// not displace other apps.
 pub(super) struct Room(usize);
 
 impl Room {
