@@ -1,5 +1,5 @@
-//! The backlog: connections that the system has accepted, and that the host has neither admitted as a channel nor refused yet. It has a bounded
-//! number of places.
+//! The backlog: connections that the system has accepted, and that the host has neither admitted as a channel nor refused yet. It has a
+//! bounded number of places.
 //!
 //! ```text
 //!               arrive               admitted, refused, closed
@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A new connection always gets a place. When all are taken, the oldest connection of the user with the most places is evicted. The user of
-//! the app always gets half of the places; all other users share the rest. So silent connections take places only from connections of the
-//! same user, and only until the next one arrives.
+//! the app always gets half of the places; all other users share the rest. So a user who opens many silent connections soon evicts only
+//! connections of the same user.
 
 use alloc::collections::BTreeMap;
 use core::cmp::Reverse;
@@ -163,7 +163,7 @@ mod tests {
         for _ in 0..1000 {
             assert_eq!(backlog.arrive(greedy, PLACES).evicted.map(Place::peer), Some(greedy));
         }
-        // In a tie it is the user of the new connection, else the one with the oldest connection.
+        // In a tie the user of the new connection loses one, or else the user with the oldest connection.
         let (mut backlog, places) = filled(many(greedy, PLACES / 2).chain(many(few, PLACES / 2)));
         assert_eq!(backlog.clone().arrive(few, PLACES).evicted, Some(places[PLACES / 2]));
         assert_eq!(backlog.arrive(Peer::Unknown, PLACES).evicted, Some(places[0]));

@@ -9,8 +9,8 @@ use super::draw::draw;
 /// The symbols, without letters and digits that look alike.
 const ALPHABET: &[u8] = b"ABCDEFGHJKMNPQRSTUVWXYZ23456789";
 
-/// A claim code, with which an agent claims an app. Our codes have six symbols, written `XXXX-XX`; codes of a peer have up to 64 characters. A code is a
-/// secret until it is used.
+/// A claim code, with which an agent claims an app. Our codes have six symbols, written `XXXX-XX`; codes of a peer have up to 64
+/// characters. A code is a secret until it is used.
 ///
 /// A code is stored in upper case, and consists of `A` to `Z`, digits, `_` and `-`, so that it is safe as a file name
 /// (`docs/protocols/tesseron.md`, "Faults of the reference implementation", code as a path).

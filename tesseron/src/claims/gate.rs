@@ -16,8 +16,9 @@
 //!       `bind_wait` is over            Open: the session's      Open: the session's
 //! ```
 //!
-//! At the app, a frame that arrives while the check of a code is delayed closes the socket. After the bind, the gate refuses further binds
-//! and keeps the channel; all other frames are for the session. At the gateway the frames before the answer are dropped.
+//! At the app, the owner passes no frame while the check of a code is delayed; if it does, the socket is closed. After the bind, the gate
+//! refuses further binds and keeps the channel; all other frames are for the session. At the gateway the frames before the answer are
+//! dropped.
 
 use alloc::string::String;
 use core::time::Duration;

@@ -25,7 +25,7 @@
 //! code with `Mismatch`, since the code must be that of another app; but on a Unix socket, while the host is Held, every bind is answered
 //! with `Occupied`.
 //!
-//! A connection from another user is refused first, unless the host is for any user. A connection from an unknown user is refused if no
+//! A connection from another user is refused at once, unless the host is for any user. A connection from an unknown user is refused if no
 //! code protects the app. All other connections get a place in the backlog ([`Arrival`]), and must bind within a short time. A code is
 //! checked after a delay that depends on earlier wrong codes ([`HostPolicy::longest_delay`]); the right code is never refused.
 
@@ -62,7 +62,7 @@ pub struct HostPolicy {
     pub upgrade_wait: Duration,
     /// The time within which a Unix socket must be bound. Default: 5 s.
     pub bind_wait: Duration,
-    /// The number of refused binds after which a Unix socket is closed. Default: 8.
+    /// The number of refused binds that a Unix socket may have. The next one closes the socket. Default: 8.
     pub bind_attempts: u32,
 }
 
@@ -241,13 +241,13 @@ impl Host {
     /// # Errors
     /// [`BindRefused::Foreign`]; close the connection, which has no place.
     pub fn accept(&mut self, peer: Peer) -> Result<Arrival, BindRefused> {
-        let counts = match peer {
+        let is_accepted = match peer {
             Peer::ThisUser => true,
             Peer::OtherUser(_) => self.any_user,
             // A connection of an unknown user is accepted only if a code protects the app.
             Peer::Unknown => self.any_user || self.claim.is_some(),
         };
-        if counts { Ok(self.backlog.arrive(peer, self.policy.places)) } else { Err(BindRefused::Foreign) }
+        if is_accepted { Ok(self.backlog.arrive(peer, self.policy.places)) } else { Err(BindRefused::Foreign) }
     }
 
     /// Removes a connection that has ended from the backlog. No effect if the connection was admitted or evicted.
@@ -279,7 +279,8 @@ impl Host {
         now.saturating_add(delay.unwrap_or_default())
     }
 
-    /// Checks the upgrade of a WebSocket (`docs/protocols/tesseron.md`, "Binding a WebSocket"). `Ok` admits it and spends the claim.
+    /// Checks the upgrade of a WebSocket (`docs/protocols/tesseron.md`, "Binding a WebSocket"). `Ok` admits the gateway and spends the
+    /// claim.
     pub(super) fn answer_upgrade(&mut self, place: Place, offer: &Offer, now: Instant) -> Result<HostChannel, BindRefused> {
         if !offer.is_gateway() {
             return Err(BindRefused::NoGateway);

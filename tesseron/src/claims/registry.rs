@@ -1,6 +1,6 @@
 //! The gateway's side of claims: the channels to apps and their sessions. A *Pending* session waits to be claimed, a *Live* session is
-//! claimed and has a channel, and a *Disconnected* session is claimed, has lost its
-//! channel, and may be resumed (Tesseron calls it a zombie):
+//! claimed and has a channel, and a *Disconnected* session is claimed, has lost its channel, and may be resumed (Tesseron calls it a
+//! zombie):
 //!
 //! ```text
 //!                              its code                    its channel closes
@@ -14,7 +14,7 @@
 //!
 //! |                                         | Pending    | Live                                        | Disconnected          |
 //! |-----------------------------------------|------------|---------------------------------------------|-----------------------|
-//! | its code                                | Live       | found, on the channel that sent that code   | unknown               |
+//! | its code                                | Live       | found, if still on the channel of that code | unknown               |
 //! | resume with its token                   | refused    | Live, moved to the new channel              | Live                  |
 //! | hello when bound, its id and token      | refused    | the same, claimed anew                      | Live, claimed anew    |
 //! | resume or such a hello, another token   | refused    | refused                                     | refused               |
@@ -239,6 +239,7 @@ struct Session {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
+    /// *Pending*, or, once the session is claimed, *Live*: it has this channel.
     Live(ChannelId),
     Disconnected(Expiry),
 }
@@ -529,8 +530,8 @@ impl SessionRegistry {
         newest.into_iter().map(routed).collect()
     }
 
-    /// Finds the target of a tool named `<app id>__<action>`. Both parts may contain `__`; the longest matching app id that serves calls is
-    /// used.
+    /// Finds the target of a tool named `<app id>__<action>`. Both parts may contain `__`; of the apps that serve calls, the one with the
+    /// longest matching id is used.
     #[must_use]
     pub fn resolve<'a>(&'a self, tool: &'a str) -> Option<Resolved<'a>> {
         let named = self.serving().filter_map(|(_, session, channel, order)| {

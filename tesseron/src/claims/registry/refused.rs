@@ -8,7 +8,7 @@ use protocol_core::error::RpcError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenRefused {
-    /// [`super::RegistryPolicy::max_channels`] are open.
+    /// [`super::RegistryPolicy::max_channels`] are open, or the agent's session of the bridge has closed.
     #[error("too many channels are open")]
     Full,
     /// A channel with the same claim is already being connected.
@@ -29,7 +29,7 @@ pub enum HelloRefused {
     /// The id of the app is not valid.
     #[error(transparent)]
     AppId(#[from] AppIdError),
-    /// The session of the manifest has another token.
+    /// A session with the id in the manifest is known already, and it is not claimed, or has another app or another token.
     #[error("the session of this claim belongs to somebody else")]
     SessionTaken,
     /// [`super::RegistryPolicy::max_pending`] sessions wait to be claimed.
@@ -82,7 +82,8 @@ pub enum ResumeRefused {
 }
 
 impl ResumeRefused {
-    /// The JSON-RPC error for the resume. It is the same for each reason, so that an attacker does not learn which part was wrong.
+    /// The JSON-RPC error for the resume. It is the same for every reason that concerns the session or its token, so that an attacker does
+    /// not learn which part was wrong.
     #[must_use]
     pub fn error(self) -> RpcError {
         match self {
