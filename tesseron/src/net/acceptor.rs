@@ -22,7 +22,7 @@ pub(super) trait Acceptor: Send + Sync + 'static {
     /// Waits for the next connections, and returns them with the user of each. If the future is dropped, connections may be lost.
     fn accept(&self) -> impl Future<Output = io::Result<Vec<(Self::Incoming, Peer)>>> + Send;
 
-    /// Handles the upgrade or the bind. Returns `None` if the connection was refused.
+    /// Handles the upgrade or the bind. Returns `None` if the connection was refused, has ended or was too slow.
     fn admit(
         incoming: Self::Incoming,
         dialler: &Dialler,
@@ -113,7 +113,8 @@ mod tcp {
     const ANY_PORT: &str = "127.0.0.1:0";
 
     /// The maximum number of connections whose users are looked up at once. A look-up of many connections takes as long as one of a single
-    /// connection: up to seconds, if another user has made the tables long. The number is a quarter of the usual limit on open files.
+    /// connection: up to seconds, if another user has opened so many sockets that the system's tables are long. The number is a quarter of
+    /// the usual limit on open files.
     const MAX_LOOKUPS: usize = 256;
 
     pub(crate) struct TcpAcceptor<S: Sockets> {

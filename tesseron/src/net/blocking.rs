@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::Runtime;
 
-/// Runs `job` as a blocking task, and returns its result. `None` if `job` has panicked, or did not run because the runtime is shutting down.
+/// Runs `job` as a blocking task, and returns its result. `None` if `job` has panicked, or did not run because the runtime is shutting
+/// down.
 pub(super) async fn run_blocking<T: Send + 'static>(runtime: &impl Runtime, job: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let slot = Arc::new(Mutex::new(Slot { value: None, is_over: false, waker: None }));
     let filled = Filling(Arc::clone(&slot));

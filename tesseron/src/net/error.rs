@@ -16,10 +16,10 @@ pub enum TesseronError {
     /// The home folder of this user cannot be found.
     #[error("this user has no home folder")]
     NoHome,
-    /// A folder for manifests or sockets cannot be used.
+    /// A folder for manifests, sockets or breadcrumbs cannot be used.
     #[error("cannot use the folder {}: {refused}", path.display())]
     Folder {
-        /// The path of the file.
+        /// The path of the folder.
         path: PathBuf,
         /// The reason.
         #[source]
@@ -72,7 +72,7 @@ pub enum TesseronError {
     Transport(#[from] adapter_io::Error),
 }
 
-/// The meaning of a status, for people. A text of the app is used only if it is a known one.
+/// The meaning of a status, for people. The text of the app's answer is shown only if it is one that this crate writes.
 fn meaning(status: u16, refused: Option<BindRefused>) -> &'static str {
     match status {
         400 => "it cannot read the claim code",

@@ -46,10 +46,11 @@ struct Shared {
 struct Apps {
     /// The ids of instances that are connected, or being connected.
     dialled: BTreeSet<String>,
+    /// The id of the instance on each channel.
     channels: BTreeMap<ChannelId, String>,
     /// The app id in the last hello of an instance.
     app_ids: BTreeMap<String, String>,
-    /// The breadcrumbs of unclaimed sessions.
+    /// The breadcrumbs of unclaimed sessions, by their channels.
     breadcrumbs: BTreeMap<ChannelId, Breadcrumb>,
     /// The last error of writing a breadcrumb since the last scan.
     unannounced: Option<TesseronError>,

@@ -79,7 +79,7 @@ pub(super) fn make_private_folder(path: &Path) -> Result<(), TesseronError> {
 
 /// All permissions of other users.
 const OTHERS: u32 = 0o077;
-/// The permissions to write of other users.
+/// The permissions of other users to write.
 pub(super) const WRITABLE: u32 = 0o022;
 
 /// Checks that `path` is a folder, belongs to this user, and has none of `permissions`. A symbolic link is refused.
@@ -167,7 +167,7 @@ impl PrivateFile {
     /// Writes the file with these bytes.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let new_file = self.path.with_extension("new");
-        // The names of temporary files are unique, so a process that has died has left an existing file of this name.
+        // No other live process uses this name, so an existing file was left by a process that has died.
         let _ = fs::remove_file(&new_file);
         let written = create(&new_file, bytes).and_then(|file| fs::rename(&new_file, &self.path).map(|()| file));
         if written.is_err() {

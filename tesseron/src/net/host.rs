@@ -226,7 +226,7 @@ impl Shared {
         self.change(|state, now| gate.handle_timeout(&mut state.host, now))
     }
 
-    /// Passes a frame to a gate that is not open yet, which may bind it.
+    /// Passes a frame to a gate that is not open yet. The frame may bind the channel.
     #[cfg(unix)]
     pub(super) fn handle_bind(&self, gate: &mut HostGate, frame: Bytes) -> HostStep {
         self.change(|state, now| gate.handle_frame(frame, &mut state.host, now))

@@ -142,13 +142,13 @@ pub struct ManifestRefused {
     /// The reason.
     pub reason: RefusedFor,
     /// The file that was read, kept open.
-    file: Option<FileOf>,
+    file: Option<HiddenFile>,
 }
 
 /// An open file, hidden in debug output.
-struct FileOf(File);
+struct HiddenFile(File);
 
-impl fmt::Debug for FileOf {
+impl fmt::Debug for HiddenFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("..")
     }
@@ -194,7 +194,8 @@ pub enum RefusedFor {
     /// A member is missing or has another type.
     #[error("it is malformed")]
     Malformed,
-    /// The id is not the name of the file, or has characters other than letters, digits, `_`, `-` and `.`.
+    /// The id is not the name of the file, is empty, has over 128 bytes, begins with a dot, or has characters other than letters, digits,
+    /// `_`, `-` and `.`.
     #[error("its id is not the name of the file")]
     Id,
     /// The name of the app is empty, has over 256 bytes, or has a control character.
@@ -237,7 +238,7 @@ fn read(path: &Path) -> Result<Instance, ManifestRefused> {
     let refused = |reason, file| ManifestRefused { path: path.into(), reason, file };
     let (file, bytes) = read_file(path, LARGEST).map_err(|reason| refused(reason, None))?;
     let id = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-    parse(&bytes, id).map_err(|reason| refused(reason, Some(FileOf(file))))
+    parse(&bytes, id).map_err(|reason| refused(reason, Some(HiddenFile(file))))
 }
 
 /// Reads a regular file that only this user can have written, of at most `largest` bytes.

@@ -48,7 +48,8 @@ pub use instance::{Address, Instance, ManifestRefused, RefusedFor};
 pub use listen::{Binding, ClaimMode, TesseronListener, TesseronOptions, listen};
 pub use url::{LoopbackUrl, NotLoopback};
 
-/// The maximum time at the app for writing the answer to an upgrade, and at the gateway for connecting, on a WebSocket with the upgrade.
+/// The maximum time of each of these steps. At the app: looking up the user of a connection, and writing the answer to an upgrade or a
+/// bind. At the gateway: connecting, which includes the upgrade on a WebSocket.
 const IO_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The maximum length of a line before a Unix socket is bound, in bytes.
