@@ -42,14 +42,14 @@ impl State {
     /// The deadline that the driver of `leg` waits for. The agent's driver waits for the deadlines of all legs. Once the agent's leg has
     /// closed, each of the other drivers waits for them, since the leg of an app may still have a last frame to write.
     fn deadline(&self, leg: Leg) -> Option<Instant> {
-        if self.has_alarm(leg) { self.bridge.poll_timeout() } else { None }
+        if self.has_timer(leg) { self.bridge.poll_timeout() } else { None }
     }
 
-    fn has_alarm(&self, leg: Leg) -> bool {
+    fn has_timer(&self, leg: Leg) -> bool {
         leg == Leg::Agent || self.bridge.is_closed(Leg::Agent)
     }
 
-    /// Begins a verb. `driving` is the leg whose driver runs the verb, if any. Also resets the state after a verb that panicked.
+    /// Begins a verb. `driving` is the leg whose driver runs the verb, if any; it replaces that of an earlier verb that panicked.
     fn begin(&mut self, now: Instant, driving: Option<Leg>) {
         self.now = self.now.max(now);
         self.driving = driving;
@@ -78,7 +78,7 @@ impl State {
     }
 
     fn handle_timeout(&mut self, leg: Leg, now: Instant) {
-        if self.has_alarm(leg) {
+        if self.has_timer(leg) {
             self.bridge.handle_timeout(now);
         }
     }

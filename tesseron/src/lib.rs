@@ -1,4 +1,4 @@
-//! Claims and gateways of Tesseron, the parts of the protocol that go beyond one session. By Tesseron, an app that is already running
+//! Claims and gateways of Tesseron, the parts of the protocol that go beyond one session. With Tesseron, an app that is already running
 //! offers actions and resources to AI agents. The app listens on its machine; a *gateway* connects to the app, *claims* it for an agent
 //! with the claim code that a person reads off the app, and acts as an MCP server toward the agent.
 //!
