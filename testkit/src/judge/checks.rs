@@ -1,8 +1,8 @@
 //! One function for each guarantee. Each reads the ledger, which has the facts so far, and the next fact, and returns an error if this fact
 //! breaks the guarantee. The error describes the fault of the session.
 //!
-//! Two flags of the ledger excuse a frame of ours: `missed`, if a request may have arrived that the judge could not read, and `altered`, if the
-//! peer may have broken a rule itself.
+//! Two flags of the ledger excuse a frame of ours: `missed`, if a request may have arrived that the judge could not read, and `altered`, if
+//! the peer may have broken a rule itself.
 
 use protocol_core::{Ask, CancelReason, CloseReason, Event, ExchangeId, InputFailed, Outcome, ReplyKind, RouteKind};
 use serde_json::Value;
@@ -101,7 +101,8 @@ fn one_response(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Ch
             }
         }
         Fact::Responded { id, accepted: true, .. } => {
-            // This includes a cancelled call whose `Cancelled` event was not polled yet: the session must not accept its reply.
+            // A cancelled call stays in the table until its `Cancelled` event is polled. Until then, a reply that the session wrongly
+            // accepts is noticed only by its frame.
             must(ledger.inbound_calls.contains_key(&number(id)), || format!("{id} was answered although it was over"))
         }
         Fact::Polled { event: event @ Event::Request { id, .. }, .. } => {
@@ -235,7 +236,8 @@ fn typed_ids(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Check
             }
         }
         Fact::Polled { event: event @ Event::Done { id, outcome, .. }, .. } => match outcome {
-            // These calls need no response: a change of a subscription is answered by an acknowledgement, and a log level is not sent at all.
+            // These calls need no response: a change of a subscription is answered by an acknowledgement, and a log level is not sent at
+            // all.
             Outcome::Result(_) | Outcome::Invalid(_) if ledger.is_of_session(number(id)) => Ok(()),
             Outcome::Result(_) | Outcome::Error(_) => {
                 let is_answered = ledger.missed || ledger.requests.responses.contains_key(&number(id));

@@ -50,8 +50,8 @@ pub(super) struct Ledger {
     pub(super) alarms: BTreeMap<u64, Expiry>,
     /// Requests of ours on the wire.
     pub(super) requests: Requests,
-    /// Requests of the peer that may be answered, oldest first. If the peer repeats an id while the answer to the first request is queued, both
-    /// requests are in the list.
+    /// Requests of the peer that may be answered, oldest first. If the peer repeats an id while the answer to the first request is queued,
+    /// both requests are in the list.
     pub(super) pending: Vec<Pending>,
     /// The greatest time that was given to `handle_timeout`.
     pub(super) timed: Option<Aside<Instant>>,
@@ -111,7 +111,8 @@ impl<T> Hash for Aside<T> {
 /// The possibility that something has expired by now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Expiry {
-    /// A `handle_timeout` was due since the beginning, or the deadline had passed from the start.
+    /// `true` if a due `handle_timeout` was called since the call, input request or alarm began, if its deadline had passed at the
+    /// beginning, or if `configure` has set a deadline.
     pub(super) is_possible: bool,
 }
 
@@ -256,14 +257,14 @@ impl Ledger {
         self.pending.iter().position(|pending| pending.id == id && pending.lane == lane)
     }
 
-    /// The oldest request of the peer with this lane and progress token. Progress of a newer request with the same token is sent only after the
-    /// answer to the oldest.
+    /// The oldest request of the peer with this lane and progress token. Progress of a newer request with the same token is sent only after
+    /// the answer to the oldest.
     pub(super) fn reported_by(&self, lane: Lane, token: &str) -> Option<usize> {
         self.pending.iter().position(|pending| pending.token.as_deref() == Some(token) && pending.lane == lane)
     }
 
-    /// Returns `true` for a call of ours that the session answers itself: with stateless requests, a call that changes a subscription or the log
-    /// level.
+    /// Returns `true` for a call of ours that the session answers itself: with stateless requests, a call that changes a subscription or
+    /// the log level.
     pub(super) fn is_of_session(&self, id: u64) -> bool {
         self.era.calls_stateless && self.calls.get(&id).is_some_and(|call| call.is_of_session)
     }
@@ -364,7 +365,7 @@ impl Ledger {
                 if let Some(call) = self.peer_input_requests.get(&number(key)).copied().flatten() {
                     self.rounds.answer(call);
                 }
-                self.end_peer_question(number(key));
+                self.end_peer_input_request(number(key));
             }
             Fact::Reported { id, reported } => {
                 if let Some(inbound) = self.inbound_calls.get_mut(&number(id)) {
@@ -419,7 +420,7 @@ impl Ledger {
             .insert(number(id), Call { expiry, cancelled: false, is_early, is_of_session, input_requests: 0, last: None, payload });
     }
 
-    fn end_peer_question(&mut self, key: u64) {
+    fn end_peer_input_request(&mut self, key: u64) {
         let parent = self.peer_input_requests.remove(&key).flatten().and_then(|id| self.calls.get_mut(&id));
         if let Some(call) = parent {
             call.input_requests = call.input_requests.saturating_sub(1);
@@ -579,8 +580,8 @@ impl Ledger {
                 self.withdrawn.remove(&number(key));
             }
             Event::Done { id, outcome, .. } => {
-                // A change of a subscription is done at the acknowledgement. Its exchange goes on, and may still be cancelled while the result
-                // that ends the exchange arrives.
+                // A change of a subscription is done at the acknowledgement. Its exchange goes on, and may still be cancelled while the
+                // result that ends the exchange arrives.
                 let is_of_session = self.is_of_session(number(id));
                 self.calls.remove(&number(id));
                 let had_response = self.requests.responses.remove(&number(id)).is_some();
@@ -604,7 +605,7 @@ impl Ledger {
                     call.last = Some(value.to_bits());
                 }
             }
-            Event::InputGone { key } => self.end_peer_question(number(key)),
+            Event::InputGone { key } => self.end_peer_input_request(number(key)),
             Event::Alarm(id) => drop(self.alarms.remove(&number(id))),
             Event::Closed(_) => self.closed = true,
             _ => {}

@@ -1,8 +1,9 @@
 //! The guarantees of a session, G1 to G16, as checks of the method calls, frames and events of one session.
 //!
-//! A [`Judge`] is passed [`Fact`]s in the order in which they happen: the methods that the owner calls, the frames that arrive and are sent, the
-//! events that are polled. It keeps a ledger of them and runs one check for each [`Guarantee`]. It reads frames with `serde_json`, and
-//! never asks the session. [`Watched`](crate::Watched) collects the facts of a session and panics on the first [`Objection`].
+//! A [`Judge`] is passed [`Fact`]s in the order in which they happen: the methods that the owner calls, the frames that arrive and are
+//! sent, the events that are polled. It keeps a ledger of them and runs one check for each [`Guarantee`]. It reads frames with
+//! `serde_json`, and never asks the session. [`Watched`](crate::Watched) collects the facts of a session and panics on the first
+//! [`Objection`].
 
 mod checks;
 mod counting;
@@ -34,8 +35,8 @@ pub enum Guarantee {
     DoneOnce,
     /// G2. Judged in full.
     OneResponse,
-    /// G3. Judged in full, for what is sent and for the events about what the peer has sent. If the peer uses a token for several requests that
-    /// are not answered, the values with this token are not compared.
+    /// G3. Judged in full, for what is sent and for the events about what the peer has sent. If the peer uses a token for several requests
+    /// that are not answered, the values with this token are not compared.
     ProgressRises,
     /// G4. Judged in full.
     SilentAfterClosed,
@@ -43,15 +44,16 @@ pub enum Guarantee {
     /// row. The remembered ids of ended requests are not judged, since `Stats` does not count them. A separate test checks that memory does
     /// not grow with age: `g5_nothing_grows_with_the_age_of_a_session` in `tests/tests/proofs/guarantees.rs`.
     Bounded,
-    /// G6. A panic of the session is caught and reported with the method that panicked. Unbounded recursion ends the process, and so the test.
+    /// G6. A panic of the session is caught and reported with the method that panicked. Unbounded recursion ends the process, and so the
+    /// test.
     NeverPanics,
     /// G7. Judged in full.
     NoHotLoop,
-    /// G8. Needs a second session: [`Watched::probe`](crate::Watched::probe) compares the output with that of a clone whose `handle_timeout` was
-    /// called before any deadline.
+    /// G8. Needs a second session: [`Watched::probe`](crate::Watched::probe) compares the output with that of a clone whose
+    /// `handle_timeout` was called before any deadline.
     OutputReady,
-    /// G9. A call or input request that has expired must have been open at the time of some `handle_timeout` that was due. The judge does not
-    /// notice another method that expires it later; the model of a [`World`](crate::World) does.
+    /// G9. A call or input request that has expired must have been open at the time of some `handle_timeout` that was due. The judge does
+    /// not notice another method that expires it later; the model of a [`World`](crate::World) does.
     OnlyTimeoutExpires,
     /// G10. Needs two runs: [`replays`].
     Deterministic,
@@ -64,12 +66,12 @@ pub enum Guarantee {
     PayloadUnchanged,
     /// G14. Judged for the requests of a client that has chosen stateless requests. G1 judges that the call is done once.
     RoundsApart,
-    /// G15. All requests of a server are judged until a peer makes the handshake with it. From then on they may be for that peer, and only input
-    /// requests are judged.
+    /// G15. All requests of a server are judged until a peer makes the handshake with it. From then on they may be for that peer, and only
+    /// input requests are judged.
     OneDirection,
-    /// G16. Judged for the caller that [`Event::Request`] names, and for log records, results and notices of subscriptions. A log record does
-    /// not name its request, so it is judged by its lane while no peer has made the handshake; a record that belongs to no call must be
-    /// older than all stateless requests.
+    /// G16. Judged for the caller that [`Event::Request`] names, and for log records, results and notices of subscriptions. A log record
+    /// does not name its request, so it is judged by its lane while no peer has made the handshake; a record that belongs to no call must
+    /// be older than all stateless requests.
     CallersApart,
     /// Without a number: a frame is sent on the lane that it belongs to, and its route has the right kind.
     RightLane,
@@ -302,9 +304,9 @@ impl Judge {
         Self::default()
     }
 
-    /// A judge of a session that has just begun. The configuration says whether progress is a percentage, whether it may repeat its last value
-    /// with another message ([`protocol_core::ProgressPolicy::repeat_value_for_message`]), and which time limits are zero, so that what they
-    /// limit ends at once.
+    /// A judge of a session that has just begun. The configuration says whether progress is a percentage, whether it may repeat its last
+    /// value with another message ([`protocol_core::ProgressPolicy::repeat_value_for_message`]), and which time limits are zero, so that
+    /// what they limit ends at once.
     #[must_use]
     pub fn of(config: &Config) -> Self {
         let mut judge = Self::new();
@@ -344,8 +346,8 @@ impl Judge {
         self.ledger.closed
     }
 
-    /// Returns `true` for a client that has opened a handshake and then chosen stateless requests. Frames that the server still sends for the
-    /// handshake are unexpected then, but no fault of the server.
+    /// Returns `true` for a client that has opened a handshake and then chosen stateless requests. Frames that the server still sends for
+    /// the handshake are unexpected then, but no fault of the server.
     #[must_use]
     pub(crate) fn has_left_a_handshake(&self) -> bool {
         self.ledger.era.has_left_a_handshake()

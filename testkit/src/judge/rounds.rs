@@ -1,4 +1,5 @@
-//! Input rounds in frames (MCP 2026-07-28, Multi Round-Trip Requests): the results of the peer that ask for input, and the retries of this end.
+//! Input rounds in frames (MCP 2026-07-28, Multi Round-Trip Requests): the results of the peer that ask for input, and the retries of this
+//! end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
@@ -9,7 +10,8 @@ use serde_json::Value;
 use super::ledger::Ledger;
 use super::{Fact, Read};
 
-/// The requests that may be answered with a round, and the rounds that have no retry yet. Only the rounds are compared when judges are compared.
+/// The requests that may be answered with a round, and the rounds that have no retry yet. Only the rounds are compared when judges are
+/// compared.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rounds {
     /// The requests of ours without a response, by their ids.
@@ -98,7 +100,7 @@ impl Rounds {
         self.calls.get(&id).copied().unwrap_or(id)
     }
 
-    /// The call whose retry a frame is.
+    /// The call of which `frame` is a retry.
     pub(super) fn call_of_retry(&self, frame: &Value) -> Option<u64> {
         self.retried_by(frame).map(|at| self.asked[at].call)
     }

@@ -46,7 +46,7 @@ impl Stamp {
         })
     }
 
-    /// Returns `true` if the session has reported the same caller to its owner.
+    /// Returns `true` if `caller`, as the session has reported it to its owner, is the caller that the request names.
     pub(super) fn names(&self, caller: &Caller) -> bool {
         let level = caller.log_level().map(|level| format!("{level:?}").to_lowercase());
         let level = level.and_then(|level| LEVELS.iter().position(|other| *other == level));
@@ -105,7 +105,8 @@ impl Eras {
         self.has_probed && !self.is_greeted
     }
 
-    /// Returns `true` for a client that has opened the handshake, and then chosen stateless requests because the server answered the probe late.
+    /// Returns `true` for a client that has opened the handshake, and then chosen stateless requests because the server answered the probe
+    /// late.
     pub(super) fn has_left_a_handshake(self) -> bool {
         self.has_greeted && self.calls_stateless
     }
@@ -122,7 +123,7 @@ impl Eras {
         self.serves_stateless |= began && Stamp::read(frame).is_some();
     }
 
-    /// The peer is ready, with this revision.
+    /// Notes that the peer is ready, with the revision `protocol`.
     pub(super) fn begin(&mut self, protocol: &str) {
         self.calls_stateless |= protocol == REVISION;
         self.is_greeted |= protocol != REVISION;

@@ -56,14 +56,15 @@ impl Ledger {
         }
     }
 
-    /// The row of a call after a handshake whose peer asks, or takes an input request back. Otherwise the event has another cause.
-    fn of_question(&self, id: u64, input: &'static str) -> Vec<Transition> {
+    /// The row of a call whose peer makes or withdraws an input request. Empty for a stateless or cancelled call, since the event about its
+    /// input request is caused by a round or by the cancel.
+    fn of_input_request(&self, id: u64, input: &'static str) -> Vec<Transition> {
         let is_cancelled = self.calls.get(&id).is_some_and(|call| call.cancelled);
         if self.era.calls_stateless || is_cancelled { Vec::new() } else { self.of_call(id, input) }
     }
 
     /// The call of ours that an input request of the peer belongs to.
-    fn question_of(&self, key: u64) -> Option<u64> {
+    fn call_of_input_request(&self, key: u64) -> Option<u64> {
         self.peer_input_requests.get(&key).copied().flatten()
     }
 
@@ -138,7 +139,7 @@ pub(super) fn met(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> 
         Fact::Answered { key, is_refusal } => {
             let is_of_round = |id| ledger.rounds.between(id).is_some();
             let input = |id| if *is_refusal && is_of_round(id) { "no answer to it" } else { "our answer to it" };
-            ledger.question_of(number(key)).map(|id| ledger.of_call(id, input(id))).unwrap_or_default()
+            ledger.call_of_input_request(number(key)).map(|id| ledger.of_call(id, input(id))).unwrap_or_default()
         }
         Fact::Accepted { id } => ledger.of_inbound_call(number(id), "accept"),
         Fact::Published { notice } => {
@@ -182,10 +183,11 @@ pub(super) fn met(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> 
         Fact::Ended { .. } => ledger.of_all("the transport fails"),
         Fact::Polled { event, .. } => match event {
             Event::Ready(_) => ledger.calls.keys().flat_map(|id| ledger.of_call(*id, "the peer is ready")).collect(),
-            Event::InputRequested { parent: Some(id), .. } => ledger.of_question(number(id), "a question of the peer"),
-            Event::InputGone { key } => {
-                ledger.question_of(number(key)).map(|id| ledger.of_question(id, "the peer takes it back")).unwrap_or_default()
-            }
+            Event::InputRequested { parent: Some(id), .. } => ledger.of_input_request(number(id), "a question of the peer"),
+            Event::InputGone { key } => ledger
+                .call_of_input_request(number(key))
+                .map(|id| ledger.of_input_request(id, "the peer takes it back"))
+                .unwrap_or_default(),
             Event::Input { id, .. } => ledger.of_inbound_call(number(id), "the answer to it"),
             Event::Cancelled { id, why: CancelReason::Peer(_) } => ledger.of_inbound_call(number(id), "the peer cancels"),
             Event::Cancelled { id, why: CancelReason::Deadline } => {
