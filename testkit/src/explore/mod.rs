@@ -1,7 +1,7 @@
 //! Breadth-first search of all states that a machine can reach.
 //!
-//! [`explore`] searches a machine of yours: anything that wraps sessions, such as a gateway with its two legs. Implement [`Explored`]
-//! for it, with the steps that can happen next. The machine need not be cloneable: a state is rebuilt by taking its steps again from the start.
+//! [`explore`] searches a machine of yours: anything that wraps sessions, such as a gateway with its two legs. Implement [`Explored`] for
+//! it, with the steps that can happen next. The machine need not be cloneable: a state is rebuilt by taking its steps again from the start.
 //! [`pair`] searches two real sessions with the same algorithm, and leaves out orders of steps that neither end can distinguish.
 //!
 //! ```
@@ -70,8 +70,8 @@ pub trait Explored {
     /// If an invariant is violated; the search ends with the steps that led to it.
     fn take(&mut self, step: &Self::Step);
 
-    /// A value that determines every later step: states with equal values are searched once. If there is no such value, return the history of
-    /// steps, so that no two states are equal.
+    /// A value that determines every later step: states with equal values are searched once. If there is no such value, return the history
+    /// of steps, so that no two states are equal.
     fn state(&self) -> impl Hash;
 
     /// Checks the invariants of a state without further steps.
@@ -219,11 +219,11 @@ trait Space {
     type Step: Clone;
     type Wrong;
 
-    /// Adds every state that can follow to `next`, with the step to it.
+    /// Adds to `next` every state that can follow `state`, each with the step to it.
     fn follow(&mut self, state: Self::State, next: &mut Vec<(Self::Step, Self::State)>) -> Result<(), Self::Wrong>;
 }
 
-/// A state with the first step to it: the number of the state before it, and the step.
+/// A state, and the step by which it was first reached: the number of the state before that step, and the step.
 #[derive(Clone, Debug)]
 struct Way<State, Step> {
     state: State,

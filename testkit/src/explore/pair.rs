@@ -1,12 +1,12 @@
 //! Search through every interleaving of two real sessions within bounds.
 //!
-//! The search explores the real [`Session`], cloned at each step, with its model and its judge. It ends at the first state that differs from the
-//! prediction, with the steps to that state. The crate `stateright` was considered, but it needs small, hashable states. A session is
-//! neither small nor hashable, and once its state has a digest, only a queue and a set are left to write.
+//! The search explores the real [`Session`], cloned at each step, with its model and its judge. It ends at the first state that differs
+//! from the prediction, with the steps to that state. The crate `stateright` was considered, but it needs small, hashable states. A session
+//! is neither small nor hashable, and once its state has a digest, only a queue and a set are left to write.
 //!
 //! A state of the search consists of the state of each [end](End) and the frames in flight in each direction. The ends meet only through
-//! frames, so the effect of a step depends only on the state of one end and a frame. Each step is tried once for each state of an end, and its
-//! effect is looked up in all other states of the search. Two states of an end are equal if their [digests](End::digest) are.
+//! frames, so the effect of a step depends only on the state of one end and a frame. Each step is tried once for each state of an end, and
+//! its effect is looked up in all other states of the search. Two states of an end are equal if their [digests](End::digest) are.
 //! `docs/model.md` lists the parts that a digest leaves out, explains how the search is made smaller, and why it still finds every fault.
 
 use std::collections::{HashMap, HashSet};
@@ -49,7 +49,7 @@ pub struct Bounds {
     pub deadlines: [u8; 2],
     /// The number of times that the client closes, and the server.
     pub closes: [u8; 2],
-    /// The sum of all of these except calls, changes and subscriptions, at the client and at the server.
+    /// The maximum sum of all of these except `calls`, `changes` and `listens`, at the client and at the server.
     pub events: [u8; 2],
     /// The first state is the state before the handshake; if `false`, the state after it.
     pub opening: bool,
@@ -96,13 +96,14 @@ pub fn configs() -> (Config, Config) {
     timed(client_config(), server_config())
 }
 
-/// Such configurations for a gateway and an app.
+/// Configurations like those of [`configs`], for a gateway and an app.
 #[must_use]
 pub fn tesseron_configs() -> (Config, Config) {
     timed(gateway_config(), app_config())
 }
 
-/// Such configurations for a client without a handshake, and a server of both eras. The client subscribes to nothing by itself.
+/// Configurations like those of [`configs`], for a client without a handshake and a server of both eras. The client subscribes to nothing
+/// by itself.
 #[must_use]
 pub fn stateless_configs() -> (Config, Config) {
     let (mut client, server) = configs();
@@ -110,7 +111,8 @@ pub fn stateless_configs() -> (Config, Config) {
     (client, server)
 }
 
-/// Such configurations for a client that chooses its era, and a server of both eras. The time limit of a probe ends before that of a call.
+/// Configurations like those of [`configs`], for a client that chooses its era and a server of both eras. The time limit of a probe ends
+/// before that of a call.
 #[must_use]
 pub fn choosing_configs() -> (Config, Config) {
     let (mut client, server) = stateless_configs();
@@ -119,7 +121,8 @@ pub fn choosing_configs() -> (Config, Config) {
     (client, server)
 }
 
-/// Such configurations for a client without a handshake that subscribes to the changes of lists by itself, and a server of both eras.
+/// Configurations like those of [`configs`], for a client without a handshake that subscribes to the changes of lists by itself, and a
+/// server of both eras.
 #[must_use]
 pub fn listening_configs() -> (Config, Config) {
     let (mut client, server) = stateless_configs();
@@ -174,7 +177,7 @@ impl<S: Subject> End<S> {
     }
 
     /// Returns `true` if the end of the channel can still arrive.
-    fn listens(&self) -> bool {
+    fn expects_end(&self) -> bool {
         !self.ended && !self.session().is_closed()
     }
 
@@ -226,8 +229,8 @@ impl<S: Subject> End<S> {
         all
     }
 
-    /// This end after a step, and the frame that the step sends. For [`Action::Arrive`], `arrived` is the frame, or `None` for the end of the
-    /// channel.
+    /// This end after a step, and the frame that the step sends. For [`Action::Arrive`], `arrived` is the frame, or `None` for the end of
+    /// the channel.
     fn after(&self, action: Action, arrived: Option<Bytes>) -> (Self, Option<Bytes>) {
         let mut next = self.clone();
         let Self { watched: end, left, now, ended, .. } = &mut next;
@@ -343,9 +346,9 @@ impl<S: Subject> End<S> {
     }
 }
 
-/// Copies the debug text of a session, without its config and its counters, so that equal states have equal texts. Instants are written relative
-/// to `now`, and the numbers of queued frames as indexes in the queue. The number of a frame that was sent is replaced by its order to the
-/// request of the current subscription.
+/// Copies the debug text of a session, without its config and its counters, so that equal states have equal texts. Instants are written
+/// relative to `now`, and the numbers of queued frames as indexes in the queue. The number of a frame that was sent is replaced by its
+/// order relative to the request of the current subscription.
 fn canonical(text: &str, now: Instant, out: &mut String) {
     let from = text.find("handshake: ").unwrap_or(0);
     let to = text.rfind("stats: Stats").unwrap_or(text.len());
@@ -477,7 +480,7 @@ struct Reached<S> {
     effects: Option<Rc<[(Action, Effect)]>>,
     /// The effects of arrivals: of a frame, or for `None` of the end of the channel.
     arrivals: Vec<(Option<u32>, Effect)>,
-    /// The states that this end can reach by silent steps, this state first.
+    /// The states that this end can reach by *silent* steps, which the other end cannot notice. This state is the first.
     alone: Option<Rc<[u32]>>,
     /// The steps from any state in `alone` that the other end can notice.
     departures: Option<Rc<[Step]>>,
@@ -555,7 +558,7 @@ struct State {
 pub enum Orders {
     /// Every order of steps.
     All,
-    /// One of all orders that neither end can distinguish.
+    /// Of the orders that neither end can distinguish, only one.
     Enough,
 }
 
@@ -593,7 +596,7 @@ struct Wrong {
     after: Option<(u32, Action)>,
 }
 
-/// Runs code of which a panic is a fault.
+/// Runs code whose panic is a fault.
 fn judged<T>(at: usize, state: u32, action: Option<Action>, run: impl FnOnce() -> T) -> Result<T, Wrong> {
     guarded(run).map_err(|what| Wrong { at, state, action, what, after: None })
 }
@@ -651,8 +654,8 @@ impl<S: Subject> Search<S> {
         Ok(alone)
     }
 
-    /// Leaves out each step that has the same result if it is taken earlier, before the last silent step. All `steps` send a frame, or all are
-    /// arrivals.
+    /// Leaves out each step that has the same result if it is taken earlier, before the last silent step. All `steps` send a frame, or all
+    /// are arrivals.
     fn undelayed(&mut self, at: usize, steps: &[Step]) -> Result<Vec<Step>, Wrong> {
         let mut delayed = HashSet::new();
         let taken: HashMap<u32, Effect> = steps.iter().map(|step| (step.via, step.effect)).collect();
@@ -698,7 +701,7 @@ impl<S: Subject> Search<S> {
         for via in self.alone(at, from)?.iter().copied() {
             let end = &self.sides[at].at(via).end;
             let action = Action::Arrive(end.at);
-            if frame.is_some() || end.listens() {
+            if frame.is_some() || end.expects_end() {
                 arriving.push(Step { via, action, effect: self.arrival(at, via, frame)? });
             }
         }
@@ -712,7 +715,7 @@ impl<S: Subject> Search<S> {
         let [here, peer] = [at, 1 - at].map(|at| self.sides[at].at(state.ends[at]));
         match self.flights.named(state.flight[1 - at]).first() {
             Some(frame) => Some(Some(*frame)),
-            None => (peer.is_over && here.end.listens()).then_some(None),
+            None => (peer.is_over && here.end.expects_end()).then_some(None),
         }
     }
 
