@@ -15,7 +15,7 @@ use crate::{Subject, Watched};
 /// The way of the clients of a [`Crowd`] to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ways {
-    /// A lane for each client; the first has the channel, since what belongs to no request leaves by it.
+    /// A lane for each client. The lane of the first client is the channel, on which frames are sent that belong to no request.
     Lanes,
     /// One channel for all clients, as behind a gateway, which makes the ids of their requests different. For clients without a handshake.
     Channel,
@@ -197,7 +197,7 @@ impl<S: Subject> Crowd<S> {
                 self.server.handle_frame(frame, lane, self.now).expect("input is wanted");
                 true
             }
-            // The server loses a lane by `lose`.
+            // `lose` handles the end at the server.
             Some(Arrival::End(_)) => true,
             None => false,
         }
@@ -240,7 +240,7 @@ impl<S: Subject> Crowd<S> {
         self.links[at].iter_mut().for_each(|link| link.end(TransportEnd::Failed, now));
         self.clients[at].handle_end(TransportEnd::Failed, now);
         match self.lane(at) {
-            // The channel of one client is the transport of the server; that of a gateway goes on.
+            // The channel of the first client is the transport of the server. The channel of a gateway continues without this client.
             Lane::CHANNEL if self.ways == Ways::Lanes => self.server.handle_end(TransportEnd::Failed, now),
             Lane::CHANNEL => {}
             lane => _ = self.server.handle_gone(Gone::Lane(lane), now),
@@ -303,8 +303,8 @@ impl<S: Subject> Crowd<S> {
         by_id.or_else(by_name).unwrap_or_else(|| panic!("a frame that names neither a request nor a client: {frame}"))
     }
 
-    /// Changes each id in a frame: of a message, of what it cancels, of progress, and of a subscription. `change` gets an id and the number of
-    /// clients.
+    /// Changes each id in a frame: of a message, of what it cancels, of progress, and of a subscription. `change` gets an id and the number
+    /// of clients.
     fn renumbered(&self, frame: &[u8], change: impl Fn(u64, u64) -> u64) -> Bytes {
         const IDS: [&str; 6] = [
             "/id",

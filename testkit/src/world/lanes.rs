@@ -1,5 +1,5 @@
-//! The transport of an end with many lanes, as a state machine: it chooses the lane on which each frame comes, and remembers the stopped and
-//! lost lanes. If exchanges are bound to their lane (Tesseron), frames about a request come on its lane; otherwise on any lane.
+//! The transport of an end with many lanes, as a state machine: it chooses the lane on which each frame comes, and remembers the stopped
+//! and lost lanes. If exchanges are bound to their lane (Tesseron), frames about a request come on its lane; otherwise on any lane.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -184,7 +184,8 @@ impl Lanes {
         }
     }
 
-    /// Notes that a lane is lost. `was_open` is `false` if there was no such lane. The number is not used again, since handlers may still run.
+    /// Notes that a lane is lost. `was_open` is `false` if there was no such lane. The number is not used again, since handlers may still
+    /// run.
     pub(super) fn lose(&mut self, lane: Lane, was_open: bool) {
         self.seen.unknown += usize::from(!was_open);
         if was_open && lane != Lane::CHANNEL {

@@ -2,8 +2,8 @@
 //! against every guarantee, and compared with a model that predicts every outcome. A [`Crowd`] has any number of clients of one server.
 //!
 //! A world applies [operations](ops), four bytes each, and otherwise only delivers messages or bytes. So it is a pure function of its
-//! operations and its seed: [`World::trace`] of two equal runs is equal. Time stands still during an operation, and then jumps exactly to the
-//! next deadline, arrival or alarm; some operations come early or late instead.
+//! operations and its seed: [`World::trace`] of two equal runs is equal. Time stands still during an operation, and then jumps exactly to
+//! the next deadline, arrival or alarm; some operations come early or late instead.
 
 mod crowd;
 pub mod lanes;
@@ -67,6 +67,7 @@ impl<S: Subject> Node<S> {
     }
 }
 
+/// The deadline that a driver waits for, and its waker.
 type Armed = Rc<RefCell<Option<(Instant, Waker)>>>;
 
 #[derive(Debug)]
@@ -116,8 +117,8 @@ impl World {
         Self::judged(client, server, Wire::Messages, seed)
     }
 
-    /// A world of two sessions with streams of bytes and a driver at each end, after the handshake. Guarantees are checked, and outcomes are not
-    /// predicted.
+    /// A world of two sessions with streams of bytes and a driver at each end, after the handshake. Guarantees are checked, and outcomes
+    /// are not predicted.
     ///
     /// # Panics
     /// As [`Self::shake_hands`].
@@ -388,7 +389,7 @@ impl<S: Subject> World<S> {
                 [one.due(), other.due(), one.resumes(now), other.resumes(now)]
             }
         };
-        // An arrival that was due but not accepted waits for the end, not for a time.
+        // An arrival that is due but was not accepted does not wait for a time: it waits until its end takes input.
         let ends = self.ends.iter().map(|end| match end {
             Node::Bare { watched, .. } => watched.subject().poll_timeout(),
             Node::Driven { armed, over, .. } => armed.borrow().as_ref().map(|(at, _)| *at).filter(|_| !over),

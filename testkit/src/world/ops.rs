@@ -1,5 +1,5 @@
-//! Operations of a world, four bytes each: `[opcode, a, b, c]`. Every value is legal. No value may change its meaning, since stored cases and
-//! fuzzing corpora consist of operations: new opcodes only get numbers that did nothing before.
+//! Operations of a world, four bytes each: `[opcode, a, b, c]`. Every value is legal. No value may change its meaning, since stored cases
+//! and fuzzing corpora consist of operations: new opcodes only get numbers that did nothing before.
 //!
 //! The lowest bit of `a` is the end that acts (0 the client). `b` chooses among the open calls, input requests or lanes there, and `c`
 //! chooses the variant. An operation without anything to choose from does nothing. A method may be called at the wrong time: the model
@@ -40,7 +40,7 @@ pub type Operation = [u8; 4];
 
 /// The number of places for opcodes; the byte is taken modulo this.
 pub const PLACES: u8 = 64;
-/// The number of opcodes that do something.
+/// The number of opcodes that [`random`] chooses from, apart from [`OPEN_URL`]. Some higher opcodes do something, too.
 pub const OPCODES: u8 = 32;
 
 /// A random operation, for tests with a seed. Most operations are about time, calls and answers.
