@@ -197,7 +197,7 @@ fn a_crowd_whose_links_lose_everything_settles_and_can_be_finished() {
 }
 
 #[test]
-fn a_crowd_of_nobody_or_of_clients_that_cannot_be_told_apart_is_refused() {
+fn a_crowd_without_clients_or_with_clients_that_cannot_be_told_apart_is_refused() {
     let crowd = |names: &[&str]| {
         let clients = names.iter().map(|name| with(client_config(), |config| config.identity.name = (*name).to_owned()));
         let clients: Vec<_> = clients.collect();

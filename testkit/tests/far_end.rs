@@ -23,7 +23,7 @@ fn answer(session: &mut Watched, now: Instant) {
     }
 }
 
-/// Runs a loop that has whole messages. Returns the number of turns in which it had to wait, too.
+/// Runs a loop that sends and receives whole messages. Returns its coverage, and the number of turns in which the loop had to wait.
 fn over_messages(faults: Faults, seed: u64) -> (Coverage, usize) {
     let (mut link, mut session, mut waits) = (FarEnd::new(client_config(), faults, seed), server(), 0);
     link.run(|link, now| {
@@ -46,7 +46,7 @@ fn over_messages(faults: Faults, seed: u64) -> (Coverage, usize) {
     (session.coverage().clone(), waits)
 }
 
-/// Runs a loop that frames the bytes of a stream itself. Returns the number of reads that ended within a frame, too.
+/// Runs a loop that makes frames of the bytes of a stream itself. Returns its coverage, and the number of reads that ended within a frame.
 fn over_bytes(faults: Faults, seed: u64) -> (Coverage, usize) {
     let (mut link, mut session, mut splits) = (FarEnd::bytes(client_config(), faults, seed), server(), 0);
     let (mut decoder, mut encoder, mut at_end) = (LineDecoder::new(1 << 20), LineEncoder::new(), false);

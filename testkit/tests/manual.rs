@@ -1,6 +1,6 @@
-//! The examples of the manual are as short as they say.
+//! Checks that the examples of the manual are short.
 
-/// The lines of each example of the manual, without those that are hidden, empty, or imports, by the heading above it.
+/// The heading above each example of the manual, and the number of the example's lines that are not hidden, empty, or imports.
 fn examples() -> Vec<(String, usize)> {
     let manual = include_str!("../src/lib.rs").lines().map_while(|line| line.strip_prefix("//!")).map(str::trim);
     let (mut all, mut heading, mut lines) = (Vec::new(), String::new(), None);
