@@ -1,4 +1,5 @@
-//! The worlds and the searches of `scripts/proof`. The program runs them for a given time and prints figures, one `name value` on each line.
+//! The worlds and the searches of `scripts/proof`. The program runs them for a given time and prints figures, one `name value` on each
+//! line.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -35,7 +36,7 @@ fn main() {
     std::process::exit(2);
 }
 
-/// The era of the MCP client of a world. Half of the clients are stateless or may become so.
+/// The era of the MCP client of a world; `None` for a world of Tesseron. Half of the MCP clients are stateless or may become so.
 fn era(seed: u64) -> Option<Era> {
     [Some(Era::Legacy), None, Some(Era::Modern), None, Some(Era::Legacy), None, Some(Era::Auto), None][(seed % 8) as usize]
 }
@@ -84,7 +85,7 @@ fn worlds(until: Clock, first: u64) {
             let wire = if seed % 3 == 0 { Wire::Bytes } else { Wire::Messages };
             let mut world = World::of_sessions(caller, callee, wire, seed);
             if era(seed) == Some(Era::Modern) && seed % 16 > 7 {
-                // The model cannot predict input rounds, so servers ask by them only in worlds without it.
+                // The model cannot predict rounds of input requests, so servers use rounds only in worlds without a model.
                 world.forget_models();
             }
             world.settle();
@@ -123,7 +124,8 @@ fn add_subscriptions(recording: &mut Recording) {
     recording.operations = all;
 }
 
-/// The rows of `docs/transitions`: the machine, the state, the input. The rows of ended calls (`gone`) are left out, since no case counts them.
+/// The rows of `docs/transitions`: the machine, the state, the input. The rows of ended calls (`gone`) are left out, since no case counts
+/// them.
 fn rows() -> BTreeSet<[String; 3]> {
     let mut all = BTreeSet::new();
     const FILES: [(&str, &str); 6] = [
