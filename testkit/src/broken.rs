@@ -1,4 +1,5 @@
-//! Sessions that are broken on purpose, each in one way. A test that does not fail for them tests nothing: run your test over [`Fault::ALL`].
+//! Sessions that are broken on purpose, each in one way. A test that does not fail for them tests nothing: run your test over
+//! [`Fault::ALL`].
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -174,7 +175,7 @@ impl Fault {
     }
 }
 
-/// The number of sessions that were broken in this process.
+/// The number of broken sessions that this process has made.
 static MADE: AtomicUsize = AtomicUsize::new(0);
 
 /// A session with a fault.
@@ -184,7 +185,9 @@ pub struct Broken {
     fault: Fault,
     frames: VecDeque<Transmit>,
     events: VecDeque<Event>,
+    /// `false` from the last [`Subject::session_mut`] to the next [`Subject::handle_timeout`].
     released: bool,
+    /// The time of the last [`Subject::handle_timeout`].
     timed: Instant,
     /// The lane of the newest frame.
     newest: Lane,
@@ -192,7 +195,9 @@ pub struct Broken {
     caller: Option<Caller>,
     /// The state and the answers of an earlier retry.
     kept: Option<[serde_json::Value; 2]>,
+    /// `true` once [`Event::Closed`] was returned.
     over: bool,
+    /// The value of [`MADE`] when this session was made.
     number: usize,
 }
 

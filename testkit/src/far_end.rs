@@ -15,11 +15,11 @@ use crate::link::{Arrival, Faults, LinkBroken, Read, SimLink, SimStream};
 use crate::scripted::json;
 use crate::{Coverage, ODD, Rng, Watched};
 
-/// A peer with random calls, cancels, updates and answers, at the other end of two links with faults. An event loop under test uses it as its
-/// transport.
+/// A peer with random calls, cancels, updates and answers, at the other end of two links with faults. An event loop under test uses it as
+/// its transport.
 ///
-/// The peer is a [`Watched`] session: its actions are legal, but the links may change its frames. After a number of actions it closes, so that
-/// every run ends.
+/// The peer is a [`Watched`] session: its actions are legal, but the links may change its frames. After a number of actions it closes, so
+/// that every run ends.
 ///
 /// ```
 /// use protocol_core::{Event, Instant, Lane, Reply, Session, ToolOutput};
@@ -86,9 +86,9 @@ struct Streams {
     streams: [SimStream; 2],
     decoder: LineDecoder,
     encoder: LineEncoder,
-    /// The end of the direction from the loop was taken.
+    /// `true` once the end of the direction from the loop was passed to the session.
     has_heard_end: bool,
-    /// The direction to the loop ends after what is in the encoder.
+    /// `true` if the direction to the loop must end once the encoder is empty.
     has_ended: bool,
 }
 
@@ -100,8 +100,8 @@ const TURNS: usize = 1_000;
 const INSTANTS: usize = 100_000;
 
 impl FarEnd {
-    /// Makes an end with this configuration, two links with these faults, and 60 actions drawn from `seed`. The loop has whole messages:
-    /// [`send`](Self::send), [`receive`](Self::receive).
+    /// Makes an end with this configuration, two links with these faults, and 60 actions drawn from `seed`. The loop sends and receives
+    /// whole messages: [`send`](Self::send), [`receive`](Self::receive).
     #[must_use]
     pub fn new(config: Config, faults: Faults, seed: u64) -> Self {
         let links = [seed, !seed].map(|seed| {
@@ -112,8 +112,8 @@ impl FarEnd {
         Self::with_links(config, Links::Messages(Box::new(links)), seed)
     }
 
-    /// An end like that of [`new`](Self::new) for a loop that makes frames of bytes itself: [`write`](Self::write), [`read`](Self::read). The
-    /// frames are lines, as on stdin and stdout. A stream holds 96 bytes in flight, so that long frames are written in pieces.
+    /// An end like that of [`new`](Self::new) for a loop that makes frames of bytes itself: [`write`](Self::write), [`read`](Self::read).
+    /// The frames are lines, as on stdin and stdout. A stream holds 96 bytes in flight, so that long frames are written in pieces.
     #[must_use]
     pub fn bytes(config: Config, faults: Faults, seed: u64) -> Self {
         let streams = [seed, !seed].map(|seed| {
@@ -208,8 +208,8 @@ impl FarEnd {
         read
     }
 
-    /// The next instant at which something happens at this end or on the links, after the last turn; `None` once this end has closed and all
-    /// frames have arrived.
+    /// The next instant at which something happens at this end or on the links, after the last turn; `None` once this end has closed and
+    /// all frames have arrived.
     #[must_use]
     pub fn next(&self) -> Option<Instant> {
         let own = if self.session.is_closed() { [None; 2] } else { [self.session.poll_timeout(), Some(self.next_action)] };
@@ -226,8 +226,8 @@ impl FarEnd {
         self.session.coverage()
     }
 
-    /// Runs a loop in virtual time: calls `turn` at each instant at which something happens, until nothing remains to happen. `turn` does all
-    /// work of that instant, and returns the next deadline of the loop. It is called again at the same instant if it has read or sent
+    /// Runs a loop in virtual time: calls `turn` at each instant at which something happens, until nothing remains to happen. `turn` does
+    /// all work of that instant, and returns the next deadline of the loop. It is called again at the same instant if it has read or sent
     /// anything.
     ///
     /// # Panics
@@ -329,9 +329,9 @@ impl FarEnd {
     }
 }
 
-/// The side of the far end.
+/// The use of the links by the far end.
 impl Links {
-    /// The next frame of the loop.
+    /// The next frame of the loop, or the end of its direction.
     fn arrival(&mut self, now: Instant) -> Option<Arrival> {
         match self {
             Self::Messages(links) => links[0].receive(now),

@@ -13,11 +13,11 @@ pub trait Relay {
     /// The legs: to the agent or client, and to the app or server.
     fn legs(&mut self) -> [&mut Self::Leg; 2];
 
-    /// Passes on what the events of the legs say.
+    /// Polls the events of each leg, and makes the corresponding method calls on the other leg.
     fn relay(&mut self, now: Instant);
 }
 
-/// The two far ends of a gateway under test: who calls through it, and who serves. Both are judged.
+/// The two far ends of a gateway under test: the caller and the callee. The guarantees of both are checked, too.
 ///
 /// The manual of the crate has an example, "A gateway between protocols".
 #[derive(Debug)]
@@ -28,18 +28,18 @@ pub struct FarEnds {
     pub app: Scripted,
 }
 
-/// The number of times that frames pass at one instant, which counts as a livelock.
+/// The number of times that frames may pass at one instant. More count as a livelock.
 const ROUNDS: usize = 10_000;
 
 impl FarEnds {
-    /// New ends, which have not met their legs.
+    /// New ends, which have exchanged no frames with the gateway yet.
     #[must_use]
     pub fn new(agent: Config, app: Config) -> Self {
         Self { agent: Scripted::new(agent), app: Scripted::new(app) }
     }
 
-    /// Passes frames between the ends and the legs of the gateway, and lets the gateway relay, until nothing moves. The events of the ends stay
-    /// for the test.
+    /// Passes frames between the ends and the legs of the gateway, and lets the gateway relay, until nothing moves. The events of the ends
+    /// stay for the test.
     ///
     /// # Panics
     /// If that never ends, or if a session does not take input because its events are not polled.

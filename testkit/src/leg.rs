@@ -43,7 +43,7 @@ impl Leg {
     pub fn new(config: &Config) -> Self {
         let mut judge = Judge::of(config);
         judge.distrust_peer();
-        // These need the methods and the events of the session.
+        // The checks of these guarantees need the methods and the events of the session.
         [Guarantee::DoneOnce, Guarantee::OnlyTimeoutExpires, Guarantee::RoundsApart, Guarantee::RightLane]
             .into_iter()
             .for_each(|guarantee| judge.leave_out(guarantee));
@@ -56,7 +56,7 @@ impl Leg {
         let (lane, effect) = (protocol_core::Lane::CHANNEL, Effect::between(before, after, Received::default()));
         self.see(&Fact::Received { frame, lane, effect });
         let frame: Value = serde_json::from_slice(frame).unwrap_or_default();
-        // A cancel in the queue may cross the response that it is too late for.
+        // If frames are queued, one of them may be a cancel of this request, made before the response arrived.
         if let Some(id) = frame["id"].as_u64().filter(|_| frame.get("method").is_none() && before.queued_bytes == 0) {
             self.judge.end_request(id);
         }
@@ -77,18 +77,18 @@ impl Leg {
     /// Checks the counters of the session, and the next deadline of the machine.
     #[track_caller]
     pub fn check(&mut self, stats: &Stats, limits: &Limits, due: Option<Instant>) {
-        // After the end of this leg the deadline is that of another one.
+        // After the end of this leg the deadline is that of another leg.
         let due = due.filter(|_| !self.judge.is_closed());
         self.see(&Fact::Returned { stats, limits, due });
     }
 
-    /// Notes that the machine has said that the session of the leg has closed.
+    /// Notes that the machine has reported the end of the leg's session.
     pub fn close(&mut self) {
         self.judge.end_session();
     }
 
-    /// The number of requests of the peer that were neither answered nor cancelled. Requests without an answer, such as those that repeat an
-    /// id, are counted, too.
+    /// The number of requests of the peer that were neither answered nor cancelled. Requests without an answer, such as those that repeat
+    /// an id, are counted, too.
     #[must_use]
     pub fn owed(&self) -> usize {
         self.judge.owed()

@@ -10,15 +10,15 @@
 //! | [`FarEnds`] | the two peers of a gateway under test |
 //! | [`link`] | the links without the sessions: latency, loss, repetition, order, damage, splits |
 //! | [`Watched`] | a wrapper of `Session` that checks the guarantees after every method |
-//! | [`Leg`] | a wrapper of any other machine, which checks the guarantees that its frames show |
+//! | [`Leg`] | checks one leg of a machine that wraps sessions, for the guarantees that its frames show |
 //! | [`judge`] | the checks of the guarantees G1 to G16 of [`Session`](protocol_core::Session), by name |
 //! | [`Campaign`] | counts the happenings in many cases, and fails if a required one is missing |
 //! | [`explore`] | a search of all states of a machine of yours, or of two sessions |
 //! | [`broken`] | sessions with one fault each, to prove that a test fails |
 //! | `strategies`, `fuzz` | inputs for proptest and for fuzzers, by the features `proptest` and `arbitrary` |
 //!
-//! Everything is a pure function of its seed and its arguments. When a case of a campaign fails, one line is printed
-//! with which [`Campaign::again`] runs that case again.
+//! Everything is a pure function of its seed and its arguments. When a case of a campaign fails, one line is printed with which
+//! [`Campaign::again`] runs that case again.
 //!
 //! # A loop of your own
 //!

@@ -37,8 +37,8 @@ pub struct Faults {
 const STALL: usize = 100;
 
 impl Faults {
-    /// A mix of all faults: messages take up to 30 ms, and some are lost, duplicated, reordered, damaged or truncated; the link stalls now and
-    /// then, and a stream splits what it is given.
+    /// A mix of all faults: messages take up to 30 ms, and some are lost, duplicated, reordered, damaged or truncated; the link stalls now
+    /// and then, and a stream splits what it is given.
     #[must_use]
     pub const fn hostile() -> Self {
         Self {
@@ -138,7 +138,8 @@ impl SimLink {
         self.stalled_until.filter(|until| *until > now)
     }
 
-    /// Sends a message. A message that is sent after the end is lost; one that is sent although the link stalls takes its way afterwards.
+    /// Sends a message. A message that is sent after the end is lost; the latency of one that is sent during a stall counts from the end of
+    /// the stall.
     pub fn send(&mut self, message: &Bytes, now: Instant) {
         if self.over || self.rng.chance(self.faults.drop) {
             self.lost += 1;

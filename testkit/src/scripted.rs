@@ -9,8 +9,8 @@ use protocol_core::{
 
 use crate::Watched;
 
-/// A session under test. It is [`Watched`], so that each method checks the guarantees, whatever the test is about. The test may break every rule
-/// of a peer.
+/// A session under test. It is [`Watched`], so that each method checks the guarantees, whatever the test is about. The test may break every
+/// rule of a peer.
 #[derive(Debug)]
 pub struct Scripted {
     /// The session.
@@ -55,7 +55,8 @@ impl Scripted {
         end
     }
 
-    /// A client after the handshake of 2025-11-25 with a server that declares all capabilities. The test is the server. The first call has id 2.
+    /// A client after the handshake of 2025-11-25 with a server that declares all capabilities. The test is the server. The first call has
+    /// id 2.
     #[must_use]
     pub fn client(config: Config) -> Self {
         Self::client_at(config, "2025-11-25", SERVER_DECLARES)
@@ -96,7 +97,7 @@ impl Scripted {
         self
     }
 
-    /// The peer stops reading, or reads again: while it stalls, no frame leaves.
+    /// Stops the output of the session, as if the peer had stopped reading, or resumes it. While it is stopped, no frame is sent.
     pub fn stall(&mut self, stalls: bool) -> &mut Self {
         self.session.set_writable(Lane::CHANNEL, !stalls, self.now).expect("the channel is open");
         self
@@ -160,7 +161,7 @@ impl Scripted {
         self.request()
     }
 
-    /// The one request among the queued events; the others are dropped.
+    /// The first request among the queued events. All other events are dropped.
     #[track_caller]
     pub fn request(&mut self) -> InboundId {
         let events = self.events();
@@ -169,7 +170,7 @@ impl Scripted {
         id
     }
 
-    /// The one input request among the queued events; the others are dropped.
+    /// The first input request among the queued events. All other events are dropped.
     #[track_caller]
     pub fn input_request(&mut self) -> InputKey {
         let events = self.events();

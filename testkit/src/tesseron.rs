@@ -78,8 +78,8 @@ impl Scripted {
         end
     }
 
-    /// A gateway whose app is claimed for an agent that supports every input request. Its first call has the request id 1 and the invocation id
-    /// `inv_1`.
+    /// A gateway whose app is claimed for an agent that supports every input request. Its first call has the request id 1 and the
+    /// invocation id `inv_1`.
     #[must_use]
     pub fn gateway(config: Config) -> Self {
         let mut end = Self::unclaimed_gateway(config);

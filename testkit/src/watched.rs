@@ -38,7 +38,7 @@ pub(crate) struct Shared {
 /// The maximum length of [`Known::questions`].
 const QUESTIONS: usize = 1_000;
 
-/// A panic is the objection of a judge, and leaves the frames as they are.
+/// Locks the frames, even after a panic: a judge objects by a panic, which leaves the frames as they are.
 pub(crate) fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -59,7 +59,7 @@ pub struct Known {
     pub subscriptions: Vec<(InboundId, bool)>,
     /// Alarms that were set.
     pub alarms: Vec<AlarmId>,
-    /// The call, inbound call and input request that have ended last, for methods that are called too late.
+    /// The outbound call, inbound call and input request that ended last, for operations that call a method too late.
     pub gone: (Option<OutboundId>, Option<InboundId>, Option<InputKey>),
 }
 
@@ -775,7 +775,7 @@ impl<S: Subject> Watched<S> {
         Ok(received)
     }
 
-    /// Passes a frame to the session that the other end has not sent, as if it had sent it.
+    /// Passes a frame to the session as if the other end had sent it.
     pub(crate) fn handle_injected(&mut self, frame: Bytes, lane: Lane, now: Instant) {
         if let Some(shared) = &self.shared {
             lock(shared).sent.insert(frame.clone());
@@ -833,8 +833,9 @@ impl<S: Subject> Watched<S> {
         if let Some(event) = &event {
             if let Some(shared) = &self.shared {
                 let shared = lock(shared);
-                // A cancelled handler counts in the limit of the callee after its call has left that of the caller. A ping is unanswered, and
-                // a subscription unacknowledged, if the link is stopped or has ended.
+                // These violations occur between proper ends, too. The handler of a cancelled call still counts toward the callee's limit,
+                // when the call no longer counts toward the caller's. If the link is stopped or has ended, a ping stays unanswered, and a
+                // subscription unacknowledged.
                 let is_fault = !matches!(
                     event,
                     Event::Violation(
@@ -998,7 +999,7 @@ fn numbered<I: std::fmt::Display, E: Debug>(result: &Result<I, E>) -> Answered {
     result.as_ref().map(number).map_err(|error| format!("{error:?}"))
 }
 
-/// The result of a method that returns no id, by its name.
+/// The name of the value or the error of a method that returns no id, as an `Err`, as a model returns it.
 fn named<T: Debug, E: Debug>(result: &Result<T, E>) -> Answered {
     Err(result.as_ref().map_or_else(|error| format!("{error:?}"), |value| format!("{value:?}")))
 }
