@@ -1,9 +1,12 @@
 //! A second, simple implementation of a session that predicts its outcomes: plain maps, no timers, no efficient queue.
 //!
-//! The methods of a [`Model`] are called with the same arguments and in the same order as those of a session. It predicts every event, every
-//! frame, every result of a method and the next deadline, each as a short text ([`crate::summary`]). It searches all open calls for the next
-//! deadline each time. It can read the frames that our own ends send and the hostile frames of [`crate::world::ops`]. It has no bytes,
-//! no congestion and no limits on sizes.
+//! The methods of a [`Model`] are called with the same arguments and in the same order as those of a session. It predicts every event,
+//! every frame, every result of a method and the next deadline, each as a short text ([`crate::summary`]). It searches all open calls for
+//! the next deadline each time. It can read the frames that our own ends send and the hostile frames of [`crate::world::ops`]. It has no
+//! bytes, no congestion and no limits on sizes.
+//!
+//! In the names of this module a *call* is an outbound call, and a *serve* is an inbound call. A *question* is an outbound input request,
+//! and *asked* stands for an inbound one. A *wire* is the id of a request of the peer, as JSON text.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -21,8 +24,11 @@ pub(crate) type Answered = Result<u64, String>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
+    /// No handshake has begun.
     Fresh,
+    /// This end has sent a probe or the handshake request, which has no answer yet.
     Opened,
+    /// This end has answered the handshake request, and is not ready: MCP still needs `initialized`, and Tesseron a claim.
     Answered,
     Ready,
 }
@@ -39,9 +45,10 @@ enum Opening {
 /// The subscription of a client whose requests are stateless.
 #[derive(Clone, Debug, Default)]
 struct Subscriber {
+    /// The kinds of notices that the client wants.
     wanted: Kinds,
     current: Option<Subscription>,
-    /// The time by which the current one must be acknowledged.
+    /// The time by which the current subscription must be acknowledged.
     acknowledge_by: Option<u64>,
     /// Calls in flight that ask for other kinds, oldest first.
     changes: Vec<Change>,
@@ -91,7 +98,9 @@ struct Listener {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
     Open,
+    /// The session takes no more calls, and waits for the open ones to end. The text is the reason of the close.
     Finishing(&'static str),
+    /// The session only sends its queued frames.
     Draining(&'static str),
     Closed,
 }
@@ -114,7 +123,7 @@ enum Due {
 struct Call {
     op: Op,
     method: &'static str,
-    /// The parameters that were passed to `invoke`, for calls that the session reads itself.
+    /// The parameters that were passed to `invoke`, for calls whose parameters the session reads.
     given: Value,
     /// The resource that it names.
     uri: String,
@@ -124,23 +133,33 @@ struct Call {
     place: u64,
     /// The instant at which `max_total` passes.
     latest: Option<u64>,
+    /// The instant from which the idle timeout counts.
     heard: u64,
     /// The instant at which the oldest open input request arrived.
     asked: u64,
     clocks: CallTimeouts,
+    /// Its request asks for progress.
     observed: bool,
     depth: u8,
     held: bool,
+    /// The greatest progress value so far.
     floor: Option<f64>,
     last: Option<Progress>,
+    /// The instant before which progress that does not increase is not reported again.
     quiet_until: Option<u64>,
+    /// The open input requests of the peer that belong to it.
     questions: Vec<u64>,
 }
 
 #[derive(Clone, Debug)]
 enum Serving {
     Active,
-    Answered { at: u64, frame: String },
+    /// The reply is sent at the instant `at`.
+    Answered {
+        at: u64,
+        frame: String,
+    },
+    /// The call has ended, and its handler still runs.
     Cancelled,
 }
 
@@ -153,17 +172,24 @@ struct Serve {
     /// The least severe level of log records that its caller asks for, if it is stateless.
     level: Option<Level>,
     listener: Option<Listener>,
+    /// The progress token or invocation id.
     token: Option<String>,
     depth: u8,
+    /// The instant at which its request arrived.
     received: u64,
     deadline: Option<u64>,
+    /// The greatest progress value so far.
     floor: Option<f64>,
     kept: Option<Progress>,
-    /// Its place among the calls whose progress waits only for their stopped lanes. Final updates (`false`) come first.
+    /// Its place among the calls whose progress waits only for their stopped lanes. The first part is `false` for a final update, which
+    /// comes before all others.
     place: Option<(bool, u64)>,
     rate: RateWindow,
+    /// The instants of the last updates that count toward `rate`.
     counted: VecDeque<u64>,
+    /// The final update was sent.
     final_passed: bool,
+    /// The instant of the last update or notice.
     last_sent: Option<u64>,
     checkpoint: bool,
     questions: Vec<u64>,
@@ -172,9 +198,11 @@ struct Serve {
 
 #[derive(Clone, Debug)]
 struct Question {
+    /// The inbound call that it belongs to.
     asker: u64,
     lane: Lane,
     kind: &'static str,
+    /// Its deadline.
     at: Option<u64>,
     /// The frame of a held input request.
     held: Option<String>,
@@ -184,10 +212,12 @@ struct Question {
 struct Asked {
     lane: Lane,
     wire: String,
+    /// The outbound call that it belongs to.
     parent: Option<u64>,
     depth: u8,
 }
 
+/// The user of an id of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     Serve(u64),
@@ -200,12 +230,12 @@ enum Kind {
     Plain,
     Request(u64),
     Progress(u64),
-    /// A log record of an inbound call, or of none. The second value is the length of its logger name, on which alone the length of the record
-    /// depends.
+    /// A log record of an inbound call, or of none. The second value is the length of the invocation id in it, on which alone the length of
+    /// the record depends.
     Log(Option<u64>, usize),
 }
 
-/// A queued frame and its lane. `part` is the kind of its route, in a few words.
+/// A queued frame and its lane. `part` is the kind of its route, and `said` the frame, in a few words.
 #[derive(Clone, Debug)]
 struct Waiting {
     kind: Kind,
@@ -232,10 +262,14 @@ struct Terms {
     cancelled: Option<i64>,
     deadline: Option<i64>,
     closing: Option<i64>,
+    /// A withdrawn input request is cancelled by a frame.
     cancels_questions: bool,
+    /// Inbound calls continue after the peer has ended its side.
     answers_after_eof: bool,
     /// Progress is a percentage, an update may have no value, and an update with an unchanged value and a message is accepted.
     percent: bool,
+    /// The error codes of refusals: the call of the input request is over, the session has no room or is closing, the sampling is nested
+    /// too deep, and the request comes before the handshake or claim.
     over: i64,
     busy: i64,
     too_deep: i64,
@@ -311,19 +345,25 @@ pub(crate) struct Model {
     subscriber: Subscriber,
     /// The number of requests that were sent.
     requests: u64,
+    /// The lane and the id of the peer's handshake request.
     greeting_of_peer: Option<(Lane, String)>,
     ending: Ending,
     peer_ended: bool,
     close_at: Option<u64>,
+    /// The number of the next id.
     next: u64,
     calls: BTreeMap<u64, Call>,
     serves: BTreeMap<u64, Serve>,
     questions: BTreeMap<u64, Question>,
     asked: BTreeMap<u64, Asked>,
     alarms: BTreeMap<u64, u64>,
+    /// The ids of the peer that are in use.
     live: BTreeMap<(Lane, String), Owner>,
+    /// The remembered ids of ended requests of the peer.
     past: VecDeque<String>,
+    /// The highest number that the peer has used as an id.
     highest: Option<i64>,
+    /// The instant before which progress of no known call is not reported again.
     quiet_until: u64,
     out: VecDeque<Waiting>,
     events: VecDeque<String>,
@@ -349,8 +389,9 @@ fn micros(span: std::time::Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
 
-fn state_error(why: &str) -> Answered {
-    Err(why.to_owned())
+/// The result that a model predicts by a name: that of an error, or of a value that is no id.
+fn by_name(name: &str) -> Answered {
+    Err(name.to_owned())
 }
 
 impl Model {
@@ -672,7 +713,7 @@ impl Model {
         let phases =
             (self.phase, self.ending, self.peer_ended, handshake, close, self.next, self.now.wrapping_sub(now), self.peer_can);
         let peer = (&self.asked, &self.live, &self.past, self.highest);
-        // Only the order of each request to the current subscription matters.
+        // Of the place of a request it matters only if it comes after that of the current subscription.
         let mut subscriber = self.subscriber.clone();
         subscriber.acknowledge_by.iter_mut().for_each(from_now);
         if let Some(current) = &mut subscriber.current {
@@ -746,7 +787,7 @@ impl Model {
         self.ending == Ending::Closed
     }
 
-    /// The number of outbound calls, inbound calls and cancelled.
+    /// The numbers of outbound calls, of inbound calls, and of inbound calls that are cancelled.
     #[must_use]
     pub(crate) fn sizes(&self) -> (usize, usize, usize) {
         (self.calls.len(), self.serves.len(), self.cancelled())
@@ -761,6 +802,7 @@ impl Model {
         self.next - 1
     }
 
+    /// Queues a frame of [`Kind::Plain`].
     fn say(&mut self, lane: Lane, part: impl Into<String>, said: String) {
         self.push(Kind::Plain, lane, part, said);
     }
@@ -774,6 +816,7 @@ impl Model {
         self.say(lane, if said.starts_with("error ") { "error" } else { "result" }, said);
     }
 
+    /// Queues an event.
     fn tell(&mut self, told: String) {
         self.events.push_back(told);
     }
@@ -782,6 +825,7 @@ impl Model {
         self.tell(format!("violation {rule:?}"));
     }
 
+    /// Returns `true` if the frame of a request of ours is still queued.
     fn waits(&self, request: u64) -> bool {
         self.out.iter().any(|waiting| waiting.kind == Kind::Request(request))
     }
@@ -793,6 +837,7 @@ impl Model {
         self.out.len() < before
     }
 
+    /// The number of unpolled events about the end of calls and of outbound input requests.
     fn settled_waiting(&self) -> usize {
         self.events.iter().filter(|told| told.starts_with("done ") || told.starts_with("input ")).count()
     }
@@ -815,6 +860,7 @@ impl Model {
         }
     }
 
+    /// Returns `true` if there is a kept update, and it has all that its protocol needs.
     fn can_go(&self, serve: &Serve) -> bool {
         serve.kept.as_ref().is_some_and(|kept| kept.value.is_some() || self.terms.percent)
     }
@@ -895,32 +941,32 @@ impl Model {
     pub(crate) fn invoke(&mut self, call: &Invoke, now: u64) -> Answered {
         self.advance(now);
         if self.ending != Ending::Open {
-            return state_error("Closing");
+            return by_name("Closing");
         }
         let depth = match call.parent {
             None => 0,
             Some(key) => match self.asked.get(&summary::number(key)) {
                 Some(asked) => asked.depth,
-                None => return state_error("NoParent"),
+                None => return by_name("NoParent"),
             },
         };
         if self.is_forgone() && call.op() == Op::Ping {
-            return state_error("NotReady");
+            return by_name("NotReady");
         }
         if !self.client && (self.terms.names || !matches!(call.op(), Op::Ping | Op::Custom)) {
-            return state_error("WrongEnd");
+            return by_name("WrongEnd");
         }
         if self.client && self.phase == Phase::Ready && !self.offers(call.op()) {
-            return state_error("Unsupported");
+            return by_name("Unsupported");
         }
         if self.terms.names && self.phase != Phase::Ready {
-            return state_error("NotReady");
+            return by_name("NotReady");
         }
         if self.terms.names && call.op() != Op::CallTool {
-            return state_error("Unsupported");
+            return by_name("Unsupported");
         }
         if self.calls.len() + self.settled_waiting() >= self.config.limits.in_flight {
-            return state_error("Full");
+            return by_name("Full");
         }
         let id = self.number();
         let timeouts = self.config.timeouts;
@@ -993,7 +1039,7 @@ impl Model {
         (call.heard, call.asked, call.held) = (self.now, self.now, false);
         call.latest = call.clocks.max_total.map(|total| self.now + micros(total));
         if let Some((_, clock)) = Self::call_deadline(call).filter(|(at, _)| *at <= self.now) {
-            // Nothing was sent.
+            // A held call gets no cancel, since its request was not sent.
             call.held = true;
             return self.settle_call(id, &format!("timed out {clock}"));
         }
@@ -1037,15 +1083,15 @@ impl Model {
     pub(crate) fn claim(&mut self, now: u64) -> Answered {
         self.advance(now);
         if !self.client || !self.terms.names {
-            return state_error("WrongEnd");
+            return by_name("WrongEnd");
         }
         if self.ending != Ending::Open {
-            return state_error("Closing");
+            return by_name("Closing");
         }
         match self.phase {
             Phase::Ready => return Ok(0),
             Phase::Answered => {}
-            Phase::Fresh | Phase::Opened => return state_error("NotReady"),
+            Phase::Fresh | Phase::Opened => return by_name("NotReady"),
         }
         self.say(Lane::CHANNEL, "notice", "notice tesseron/claimed".to_owned());
         self.phase = Phase::Ready;
@@ -1057,7 +1103,7 @@ impl Model {
     pub(crate) fn cancel(&mut self, id: u64, now: u64) -> Answered {
         self.advance(now);
         if !self.calls.contains_key(&id) {
-            return state_error("NotLive");
+            return by_name("NotLive");
         }
         self.settle_call(id, "cancelled");
         self.settle_ending();
@@ -1067,7 +1113,7 @@ impl Model {
     /// [`protocol_core::Session::provide_input`].
     pub(crate) fn provide_input(&mut self, key: u64, answer: &Answer, now: u64) -> Answered {
         self.advance(now);
-        let Some(asked) = self.asked.remove(&key) else { return state_error("NotLive") };
+        let Some(asked) = self.asked.remove(&key) else { return by_name("NotLive") };
         let said = match answer {
             Answer::Refused(error) => format!("error {} {}", asked.wire, error.code),
             _ => format!("result {}", asked.wire),
@@ -1079,6 +1125,7 @@ impl Model {
         Ok(0)
     }
 
+    /// Ends a call at this end: withdraws its request, or cancels it at the peer.
     fn settle_call(&mut self, id: u64, outcome: &str) {
         let Some(call) = self.calls.get(&id) else { return };
         let speaks = !call.held && call.method != "ping" && outcome != "lost";
@@ -1088,6 +1135,7 @@ impl Model {
         self.finish_call(id, outcome);
     }
 
+    /// Removes a call that has ended, and queues the event about it.
     fn finish_call(&mut self, id: u64, outcome: &str) {
         let Some(call) = self.calls.remove(&id) else { return };
         if !self.subscriber.changes.is_empty() {
@@ -1140,7 +1188,7 @@ impl Model {
     pub(crate) fn configure(&mut self, id: u64, options: ServeOptions, now: u64) -> Answered {
         self.advance(now);
         let now = self.now;
-        let Some(serve) = self.active(id) else { return state_error("NotLive") };
+        let Some(serve) = self.active(id) else { return by_name("NotLive") };
         if let Some(window) = options.window {
             serve.rate = window;
             while serve.counted.len() > window.updates as usize {
@@ -1165,14 +1213,14 @@ impl Model {
     pub(crate) fn progress(&mut self, id: u64, update: &Progress, now: u64) -> Answered {
         self.advance(now);
         let percent = self.terms.percent;
-        let Some(serve) = self.active(id) else { return state_error("NotLive") };
+        let Some(serve) = self.active(id) else { return by_name("NotLive") };
         if let (Some(value), Some(total)) = (update.value, update.total)
             && value > total
         {
-            return state_error("AboveTotal");
+            return by_name("AboveTotal");
         }
         if serve.token.is_none() {
-            return state_error("Unobserved");
+            return by_name("Unobserved");
         }
         let mut update = update.clone();
         if percent {
@@ -1183,7 +1231,7 @@ impl Model {
         if update.value.is_some_and(|value| serve.floor.is_some_and(|floor| value <= floor)) {
             (update.value, update.total) = (None, None);
             if update.message.is_none() {
-                return state_error("NotIncreasing");
+                return by_name("NotIncreasing");
             }
         }
         if update.value.is_none() && serve.floor.is_none() && !percent {
@@ -1200,7 +1248,7 @@ impl Model {
             kept.message = update.message;
         }
         self.flush(id);
-        state_error(match self.serves.get(&id) {
+        by_name(match self.serves.get(&id) {
             Some(Serve { place: Some(_), .. }) => "Congested",
             Some(Serve { kept: Some(_), .. }) => "RateLimited",
             _ => "Sent",
@@ -1247,9 +1295,9 @@ impl Model {
     pub(crate) fn accept_subscription(&mut self, id: u64, offered: &SubscriptionFilter, now: u64) -> Answered {
         self.advance(now);
         let now = self.now;
-        let Some(serve) = self.active(id) else { return state_error("NotLive") };
+        let Some(serve) = self.active(id) else { return by_name("NotLive") };
         let Some(listener) = serve.listener.as_mut().filter(|listener| !listener.is_accepted) else {
-            return state_error("NotLive");
+            return by_name("NotLive");
         };
         listener.kinds = both(&listener.kinds, &summary::filter(offered));
         listener.is_accepted = true;
@@ -1323,7 +1371,7 @@ impl Model {
 
     /// [`protocol_core::Session::checkpoint`] of an object.
     pub(crate) fn checkpoint(&mut self, id: u64) -> Answered {
-        let Some(serve) = self.active(id) else { return state_error("NotLive") };
+        let Some(serve) = self.active(id) else { return by_name("NotLive") };
         serve.checkpoint = true;
         Ok(0)
     }
@@ -1334,16 +1382,16 @@ impl Model {
         let names = self.terms.names;
         let (lane, wire, depth) = match self.active(id) {
             Some(serve) => (serve.lane, serve.token.clone().filter(|_| names).unwrap_or_else(|| serve.wire.clone()), serve.depth),
-            None => return state_error("NotLive"),
+            None => return by_name("NotLive"),
         };
         if self.peer_ended {
-            return state_error("Disconnected");
+            return by_name("Disconnected");
         }
         if self.serves.get(&id).is_some_and(|serve| serve.is_stateless) {
-            return state_error("Unsupported");
+            return by_name("Unsupported");
         }
         if self.client || !matches!(self.phase, Phase::Answered | Phase::Ready) {
-            return state_error("Unsupported");
+            return by_name("Unsupported");
         }
         let (kind, method) = match ask {
             Ask::Sample(_) => ("sample", self.terms.sample),
@@ -1359,15 +1407,15 @@ impl Model {
             _ => elicits,
         };
         if !can {
-            return state_error("Unsupported");
+            return by_name("Unsupported");
         }
         let depth = if kind == "sample" { depth.saturating_add(1) } else { depth };
         let max = self.config.depth.max;
         if kind == "sample" && depth > max {
-            return state_error(&format!("TooDeep {{ depth: {depth}, max: {max} }}"));
+            return by_name(&format!("TooDeep {{ depth: {depth}, max: {max} }}"));
         }
         if self.questions.len() + self.settled_waiting() >= self.config.limits.in_flight {
-            return state_error("Full");
+            return by_name("Full");
         }
         let key = self.number();
         let shown = if depth > 0 && !names { format!(" depth {depth}") } else { String::new() };
@@ -1396,7 +1444,7 @@ impl Model {
     /// [`protocol_core::Session::respond`].
     pub(crate) fn respond(&mut self, id: u64, reply: &Reply, now: u64) -> Answered {
         self.advance(now);
-        let Some(serve) = self.serves.get(&id) else { return state_error("NotLive") };
+        let Some(serve) = self.serves.get(&id) else { return by_name("NotLive") };
         let result = match serve.state {
             Serving::Active => {
                 let (wire, partial) = (&serve.wire, if serve.checkpoint { " partial" } else { "" });
@@ -1416,14 +1464,14 @@ impl Model {
                 }
                 Ok(0)
             }
-            Serving::Answered { .. } => state_error("NotLive"),
+            Serving::Answered { .. } => by_name("NotLive"),
             Serving::Cancelled => {
                 let (lane, wire) = (serve.lane, serve.wire.clone());
                 self.serves.remove(&id);
                 if self.live.get(&(lane, wire.clone())) == Some(&Owner::Serve(id)) {
                     self.retire(lane, &wire);
                 }
-                state_error("NotLive")
+                by_name("NotLive")
             }
         };
         self.settle_ending();
@@ -1452,6 +1500,7 @@ impl Model {
         self.reply(lane, frame);
     }
 
+    /// Ends an inbound call without a reply. Its handler still runs.
     fn cancel_serve(&mut self, id: u64, why: &str) {
         let Some(serve) = self.active(id) else { return };
         (serve.state, serve.place) = (Serving::Cancelled, None);
@@ -1461,6 +1510,7 @@ impl Model {
         self.tell(format!("cancelled {id} {why}"));
     }
 
+    /// Ends an inbound call with a reply that its handler did not make. The handler still runs.
     fn cut_short(&mut self, id: u64, why: &str) {
         let Some(serve) = self.active(id) else { return };
         let partial = if serve.checkpoint { " partial" } else { "" };
@@ -1502,6 +1552,7 @@ impl Model {
         Some(question)
     }
 
+    /// Queues the event about the answer to an outbound input request.
     fn bring(&mut self, key: u64, question: &Question, answer: &str) {
         let is_answer = matches!(answer, "confirm true" | "confirm false");
         let answer = if question.kind == "confirm" && !is_answer { "confirm false" } else { answer };
@@ -1510,28 +1561,28 @@ impl Model {
 
     // ---- As caller or callee ----
 
-    /// [`protocol_core::Session::log`], for records that are equal except for their logger.
+    /// [`protocol_core::Session::log`], for equal records.
     pub(crate) fn log(&mut self, id: Option<u64>, record: &LogRecord, now: u64) -> Answered {
         self.advance(now);
         let names = self.terms.names;
         let of_session = self.level;
         let (lane, name, level) = match id.map(|id| self.active(id)) {
             None => (Lane::CHANNEL, 0, Some(of_session).filter(|_| !self.is_forgone())),
-            Some(None) => return state_error("NotLive"),
+            Some(None) => return by_name("NotLive"),
             Some(Some(serve)) => {
                 let level = if serve.is_stateless { serve.level } else { Some(of_session) };
                 (serve.lane, serve.token.as_ref().filter(|_| names).map_or(0, String::len), level)
             }
         };
         if self.client || level.is_none_or(|level| record.level < level) || !self.may_write() {
-            return state_error("Unwanted");
+            return by_name("Unwanted");
         }
         let is_stopped = self.stopped.contains(&lane);
         if is_stopped && !self.drop_logs(lane, name) {
-            return state_error("Dropped");
+            return by_name("Dropped");
         }
         self.push(Kind::Log(id, name), lane, if id.is_some() { "within" } else { "notice" }, "log".to_owned());
-        state_error(if is_stopped { "Dropped" } else { "Sent" })
+        by_name(if is_stopped { "Dropped" } else { "Sent" })
     }
 
     /// On a stopped lane, drops the oldest log records to make room for a new one. Returns `false` if that is not enough.
@@ -1541,7 +1592,8 @@ impl Model {
             _ => None,
         });
         let oldest: Vec<_> = lengths.take(2).collect();
-        // The rest of each record is equal, and longer than any name.
+        // Records differ only in their invocation ids, and are longer than any of them. So one dropped record makes room if its id is not
+        // shorter, and two always do.
         let count = match oldest[..] {
             [(_, first), ..] if first >= name => 1,
             [_, _] => 2,
@@ -1557,13 +1609,13 @@ impl Model {
     pub(crate) fn notify(&mut self, method: &str, now: u64) -> Answered {
         self.advance(now);
         if self.ending != Ending::Open {
-            return state_error("Closing");
+            return by_name("Closing");
         }
         if self.is_stateless {
-            return state_error("Unsupported");
+            return by_name("Unsupported");
         }
         if !matches!(self.phase, Phase::Answered | Phase::Ready) {
-            return state_error("NotReady");
+            return by_name("NotReady");
         }
         self.say(Lane::CHANNEL, "notice", format!("notice {method}"));
         Ok(0)
@@ -1573,7 +1625,7 @@ impl Model {
     pub(crate) fn set_alarm(&mut self, at: u64) -> Answered {
         let rung = self.events.iter().filter(|told| told.starts_with("alarm ")).count();
         if self.is_closed() || self.alarms.len() + rung >= self.config.limits.alarms {
-            return state_error("TooManyAlarms");
+            return by_name("TooManyAlarms");
         }
         let id = self.number();
         if at <= self.now {
@@ -1683,6 +1735,7 @@ impl Model {
         }
     }
 
+    /// Ends everything that cannot continue without the peer: calls, and the input requests of both directions.
     fn lose(&mut self) {
         for key in self.questions.keys().copied().collect::<Vec<_>>() {
             if let Some(question) = self.close_question(key) {
@@ -1727,7 +1780,7 @@ impl Model {
     pub(crate) fn set_writable(&mut self, lane: Lane, is_writable: bool, now: u64) -> Answered {
         self.advance(now);
         if self.is_closed() || !self.is_open(lane) {
-            return state_error("NotLive");
+            return by_name("NotLive");
         }
         if is_writable {
             self.resume(lane);
@@ -1751,10 +1804,10 @@ impl Model {
     pub(crate) fn handle_gone(&mut self, gone: Gone, now: u64) -> Answered {
         self.advance(now);
         if self.is_closed() {
-            return state_error("NotLive");
+            return by_name("NotLive");
         }
         match gone {
-            Gone::Lane(lane) if !self.is_open(lane) => return state_error("NotLive"),
+            Gone::Lane(lane) if !self.is_open(lane) => return by_name("NotLive"),
             Gone::Lane(lane) => {
                 self.lose_lane(lane);
                 // A lost lane is not stopped any more.
@@ -1768,7 +1821,7 @@ impl Model {
                     return Ok(0);
                 }
                 match self.calls.get(&id).filter(|call| !call.held) {
-                    None => return state_error("NotLive"),
+                    None => return by_name("NotLive"),
                     Some(call) if self.terms.names || call.is_stateless || matches!(gone, Gone::Response(_)) => {
                         self.settle_call(id, "lost")
                     }
@@ -1859,8 +1912,8 @@ impl Model {
         self.answer(wire, format!("error {wire} {code}"));
     }
 
-    /// [`protocol_core::Session::handle_frame`], for a frame of one of our ends or of [`crate::world::ops`]. Returns the number of replies that
-    /// will be sent on its lane because of it.
+    /// [`protocol_core::Session::handle_frame`], for a frame of one of our ends or of [`crate::world::ops`]. Returns the number of replies
+    /// that will be sent on its lane because of it.
     pub(crate) fn handle_frame(&mut self, text: &str, lane: Lane, now: u64) -> usize {
         if self.is_closed() {
             return 0;
