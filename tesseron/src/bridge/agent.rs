@@ -97,7 +97,7 @@ impl Bridge {
 
     /// Handles the agent's cancel of a call: cancels the call at its app. Later frames of the app about the call are dropped.
     fn on_cancelled(&mut self, id: InboundId, why: &CancelReason) {
-        // Frees the id. A bridge has no handler that would do so at its end.
+        // Frees the id. In an endpoint the end of the handler does this, but a bridge has no handlers.
         let _ = self.agent.respond(id, Reply::Done, self.now);
         match self.routes.remove(&id) {
             Some(Route::App(channel, call)) => {

@@ -403,7 +403,7 @@ impl Bridge {
     }
 }
 
-/// An app that waits to be claimed; `app` is its id and its name.
+/// The entry of an app that waits to be claimed, as JSON; `app` is its id and its name.
 fn entry(code: &ClaimCode, app: (&str, &str), minted_at: u64, more: impl FnOnce(&mut Object<'_>)) -> Json {
     let mut out = Vec::new();
     Object::write(&mut out, |object| {

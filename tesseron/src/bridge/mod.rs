@@ -128,10 +128,10 @@ impl BridgeConfig {
         (can.tools, can.tools_list_changed) = (true, true);
         (can.resources, can.resources_subscribe, can.resources_list_changed) = (true, true, true);
         config.limits = self.agent_limits;
-        // Until the agent sets a level, every record is sent, as by the reference implementation.
+        // Until the agent sets a level, every record is sent. The reference implementation does the same.
         config.log_level = Level::Debug;
-        // No limit here, since the app limits the rate. As in the reference implementation, a new message is sent with the last value
-        // again.
+        // No limit here, since the app limits the rate. As in the reference implementation, an update with a new message and no new value
+        // is sent with the last value.
         config.progress.window = RateWindow::UNLIMITED;
         config.progress.repeat_value_for_message = true;
         config.depth.inference = self.inference;

@@ -124,7 +124,7 @@ impl Bridge {
 
     // ---- Apps that disconnect and reconnect ----
 
-    /// Handles the end of a channel: the subscriptions to which its app has agreed become `Lapsed`, until their session is resumed.
+    /// Handles the end of a channel: the subscriptions that are `Agreed` or `Renewing` become `Lapsed`, until their session is resumed.
     pub(super) fn lapse_subscriptions(&mut self, channel: ChannelId) {
         for subscription in self.subscriptions.values_mut().filter(|subscription| subscription.channel() == Some(channel)) {
             subscription.lapse();

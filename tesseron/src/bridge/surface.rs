@@ -95,6 +95,7 @@ impl Bridge {
         others.next().or(Some((channel, action)))
     }
 
+    /// Finds the app and the action of a tool that is an alias. The alias contains the id of the app, or an abridged id.
     fn resolve_alias(&self, alias: &str) -> Option<(ChannelId, &str)> {
         let app = tool_name::app_of_alias(alias)?;
         let is_meant = |id: &AppId| tool_name::app_in_alias(id.as_str()) == app;

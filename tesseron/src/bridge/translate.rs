@@ -129,7 +129,7 @@ pub(super) fn not_started(refused: SendError) -> RpcError {
     RpcError::new(code, alloc::format!("the app cannot be asked: {refused}"))
 }
 
-/// The value of a resource, as contents.
+/// The reply to the agent's request to read a resource: the value of the resource, as MCP contents.
 pub(super) fn resource(outcome: Outcome, uri: &str) -> Reply {
     match value(outcome, "value") {
         Ok(value) => {

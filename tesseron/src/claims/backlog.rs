@@ -45,6 +45,7 @@ pub struct Arrival {
 pub(super) struct Backlog {
     /// The connections, oldest first, with their users.
     waiting: BTreeMap<u64, Peer>,
+    /// The number of connections that have arrived so far.
     arrived: u64,
 }
 

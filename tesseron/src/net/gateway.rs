@@ -35,7 +35,7 @@ pub struct Gateway<S: Sockets> {
 #[derive(Default)]
 struct Shared {
     apps: Mutex<Apps>,
-    /// `true` once the breadcrumbs of dead gateways were removed.
+    /// `true` once [`breadcrumb::sweep`] was called, which happens only once.
     has_swept: AtomicBool,
     /// `true` once the system has failed to provide random bytes: codes and tokens that were made after that can be guessed.
     unsafe_codes: AtomicBool,

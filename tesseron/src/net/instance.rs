@@ -210,7 +210,7 @@ pub enum RefusedFor {
     /// The path of the socket is not absolute, has over 103 bytes, or contains `..` or a control character.
     #[error("its path is unfit for a socket")]
     Path,
-    /// The process that wrote it is dead.
+    /// The process of the app is dead.
     #[error("its process {0} is dead")]
     Dead(u32),
 }
