@@ -176,7 +176,7 @@ pub fn progress(progress: &Progress) -> String {
     format!("{value}{total}{message}")
 }
 
-/// The number in the words of an id.
+/// The number at the end of the text of an id, such as 7 in `out-7`.
 #[must_use]
 pub fn number(id: impl std::fmt::Display) -> u64 {
     let words = id.to_string();

@@ -295,7 +295,7 @@ impl Ledger {
         accepted.filter(move |(_, inbound)| wants(inbound)).map(|(id, inbound)| (*id, inbound))
     }
 
-    /// Remembers a fact.
+    /// Changes the ledger by a fact.
     pub(super) fn enter(&mut self, fact: &Fact<'_>, read: Option<&Read<'_>>) {
         self.rounds.enter(fact, read);
         match fact {

@@ -18,6 +18,7 @@ pub(super) struct Rounds {
     open: BTreeMap<u64, String>,
     /// The calls of retries, by the ids of the retries.
     calls: BTreeMap<u64, u64>,
+    /// The rounds that have no retry yet.
     asked: Vec<Round>,
     /// The number of answers to the last round of each call.
     answered: BTreeMap<u64, usize>,
@@ -52,9 +53,10 @@ impl Hash for Rounds {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Round {
     call: u64,
-    /// The request that it ended.
+    /// The request that was answered with the round, in the form of [`request_of`].
     request: String,
     state: Option<String>,
+    /// The names of its input requests.
     names: BTreeSet<String>,
 }
 

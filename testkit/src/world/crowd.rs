@@ -291,7 +291,8 @@ impl<S: Subject> Crowd<S> {
 
     // ---- The gateway of `Ways::Channel` ----
 
-    /// The client that a frame of the server is for, by an id in it, else by the name of the client: a log record names no request.
+    /// The client that a frame of the server is for. Found by an id in the frame; in a log record, which has none, by the name of the
+    /// client.
     fn owner(&self, frame: &str) -> usize {
         let number = Cell::new(None);
         self.renumbered(frame.as_bytes(), |id, _| {

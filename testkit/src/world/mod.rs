@@ -41,6 +41,7 @@ pub enum Wire {
 
 type Ends<S> = [Node<S>; 2];
 
+/// One end of a world: a session whose frames the world moves, or a driver of a session.
 #[derive(Debug)]
 enum Node<S: Subject> {
     Bare { watched: Box<Watched<S>>, ended: Option<TransportEnd> },
