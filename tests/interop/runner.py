@@ -1,7 +1,7 @@
 """Runs the clients, some at a time, and counts their scenarios.
 
-A client prints `ok SENTENCE` or `FAILED SENTENCE: why` for each scenario and leaves with status 0 when it has run them all, however
-they went. What it says on standard error is shown only when it failed.
+A client prints `ok SENTENCE` or `FAILED SENTENCE: why` for each scenario, and exits with status 0 if it has run all of them, even if some have
+failed. Its standard error is shown only if something failed.
 """
 
 import os
@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 DEPS = Path(os.environ["DEPS"])
 PATIENCE = 120  # seconds for one client
 
-# The longest first.
+# The clients that take longest come first.
 CLIENTS = {
     "call-http": [sys.executable, HERE / "call/over_http.py"],
     "call-python": [sys.executable, HERE / "call/python.py"],
@@ -60,7 +60,7 @@ class Tally:
 
 
 def run(name, command, scratch, tally):
-    """Runs one client. It gets a folder of its own for temporary files and cannot outstay its time."""
+    """Runs one client, with a folder of its own for temporary files. It is killed after its time limit."""
     folder = scratch / name
     folder.mkdir()
     environment = {

@@ -1,4 +1,4 @@
-"""Named scenarios: how one is declared, what it may expect, and how its outcome is told."""
+"""Named scenarios: their declaration, the checks that they can make, and the output for each of them."""
 
 import sys
 import traceback
@@ -7,7 +7,7 @@ declared = []
 
 
 class Unmet(Exception):
-    """An expectation that was not met: what was expected, and what came."""
+    """A check that failed. Its text has the expected and the actual value."""
 
 
 def scenario(sentence):
@@ -19,7 +19,7 @@ def scenario(sentence):
 
 
 def run(execute):
-    """Runs every scenario through `execute`. The exit status says whether all were run, the lines how they went."""
+    """Runs every scenario through `execute`, and prints a line with its outcome. The exit status is 0 if all were run, even if some have failed."""
     for sentence, body in declared:
         try:
             execute(body)
@@ -34,7 +34,7 @@ def run(execute):
 
 
 def innermost(error):
-    """Task groups wrap what went wrong inside them."""
+    """Returns the first error within nested exception groups, in which task groups wrap the errors of their tasks."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
@@ -51,7 +51,7 @@ def equal(what, came, expected):
 
 
 def same_bytes(what, came, expected):
-    """For long texts: tells where they part."""
+    """Compares long texts. The error shows the place of the first difference."""
     came, expected = came.encode(), expected.encode()
     if came != expected:
         at = next((i for i, pair in enumerate(zip(came, expected)) if pair[0] != pair[1]), min(len(came), len(expected)))

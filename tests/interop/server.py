@@ -1,6 +1,6 @@
-"""A server made with the Python SDK (mcp 1.x) for `call` to drive: it works and reports, samples, asks, fails and vanishes.
+"""A server made with the Python SDK (mcp 1.x) for tests of `call`. Its tools report progress, make input requests, fail, and end the server.
 
-It serves on its pipes, or with a port as its argument over HTTP.
+It serves on standard input and output, or over HTTP if its argument is a port.
 """
 
 import asyncio

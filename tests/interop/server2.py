@@ -1,6 +1,6 @@
-"""A server made with the Python SDK (mcp 2.x) for `call` to drive. What the client says first decides the era it serves.
+"""A server made with the Python SDK (mcp 2.x) for tests of `call`. The first request of the client decides which era it serves.
 
-It serves on its pipes, or with a port as its argument over HTTP.
+It serves on standard input and output, or over HTTP if its argument is a port.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ class Nothing(BaseModel):
     pass
 
 
-# The SDK asks before the tool runs, in each era as it has to.
+# For a parameter with `Resolve`, the SDK makes the input request before the tool runs, in the way of the era.
 
 
 async def who(context: Context) -> Elicit[Name]:
@@ -129,7 +129,7 @@ async def interview(context: Context, name: Annotated[Name, Resolve(who)], answe
     return f"{name.name}: {answer.content.text}"
 
 
-# The tool returns what it asks for by itself.
+# These tools, and the prompt, return their input requests themselves.
 
 
 @server.tool()
@@ -160,7 +160,7 @@ async def greeting(context: Context) -> str | InputRequiredResult:
     return f"Greet {answer.content['name']}."
 
 
-# As before 2026-07-28, where it cannot work.
+# This tool sends a JSON-RPC request, which 2026-07-28 does not have.
 
 
 @server.tool()

@@ -1,5 +1,5 @@
-"""The server of server2.py over HTTPS, for `call` to drive: server_tls.py PORT FOLDER. It makes up an authority, whose certificate it leaves
-in FOLDER as `authority.pem`."""
+"""The server of server2.py over HTTPS, for tests of `call`: server_tls.py PORT FOLDER. It creates a certificate authority, and writes the
+certificate of the authority to `authority.pem` in FOLDER."""
 
 import datetime
 import ipaddress

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Stands between an MCP client and its server, passes every byte on and writes every frame down.
+"""Runs between an MCP client and its server, forwards every byte, and records every frame in a log.
 
     tap.py LOG -- SERVER CMD...
 
-LOG gets one JSON object a line: `dir` (`client->server` or `server->client`) and `ms` since the start, then `msg` (the frame),
-`raw` (a line that is no JSON) or `ev` (`end` of that stream; `exit` of the server with its `code`). A frame is in the log before
-it is passed on, so whoever has received an answer can read in the log all that led to it.
+LOG has one JSON object on each line: `dir` (`client->server` or `server->client`) and `ms` since the start, then `msg` (the frame),
+`raw` (a line that is no JSON) or `ev` (`end` of that stream; `exit` of the server with its `code`). A frame is in the log before it is
+forwarded, so once a client has received an answer, the log has all frames before that answer.
 """
 
 import json
@@ -24,12 +24,12 @@ LINGER = 10
 
 
 def tapped(log, command):
-    """The command that runs `command` with a tap on it."""
+    """The command that runs `command` behind a tap."""
     return [sys.executable, "-I", __file__, str(log), "--", *map(str, command)]
 
 
 class Traffic:
-    """What a tap has written down so far."""
+    """The frames that a tap has recorded so far."""
 
     def __init__(self, log):
         self.log = Path(log)
@@ -58,7 +58,7 @@ class Traffic:
         return [entry for entry in frames if "method" not in entry["msg"] and entry["msg"].get("id") == request["msg"]["id"]]
 
     def exit(self, patience=LINGER + 1):
-        """The end of the server, waited for; None if it did not end in time."""
+        """Waits for the end of the server and returns its entry, or None if it did not end in time."""
         deadline = time.monotonic() + patience
         while time.monotonic() < deadline:
             for entry in self.entries():
@@ -101,7 +101,7 @@ def pump(record, direction, source, target):
         try:
             pass_on(target, chunk)
         except BrokenPipeError:
-            pass  # nobody reads any more; what is still said is worth writing down
+            pass  # the reader is gone; the remaining frames are still recorded
     if rest:
         record.frame(direction, rest)
     record.write(direction, ev="end")

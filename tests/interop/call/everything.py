@@ -19,7 +19,7 @@ def lists():
     server_ended_well(traffic)
 
 
-@scenario("a long operation shows its progress as it happens, the update that comes with the result too")
+@scenario("a long operation shows its progress as it happens, including the update that comes with the result")
 def progress():
     run = call(OPERATION, '{"duration": 2.5, "steps": 5}', server=EVERYTHING)
     run.ended(0)
@@ -28,7 +28,7 @@ def progress():
     run.printed("Long running operation completed. Duration: 2.5 seconds, Steps: 5.")
 
 
-@scenario("--cancel-after cancels once, after that many updates, and the server gets over it")
+@scenario("--cancel-after cancels once, after that many updates, and the server ends normally")
 def cancel():
     run, traffic = call_tapped("--cancel-after", 2, OPERATION, '{"duration": 2.4, "steps": 6}', server=EVERYTHING)
     run.ended(130)
@@ -88,7 +88,7 @@ def address():
     run.printed("User declined to open the URL")
 
 
-@scenario("an error that wants an address opened first shows it")
+@scenario("an error that requires the user to open an address first shows the address")
 def address_first():
     run = call("--accept", "trigger-url-elicitation", ADDRESS.replace("}", ', "errorPath": true}'), server=EVERYTHING)
     run.ended(1)

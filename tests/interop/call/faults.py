@@ -1,4 +1,5 @@
-"""What `call` and `tools` say when they are started wrongly or the server is none: one clear line, and a documented exit status."""
+"""Runs `call` and `tools` with invalid flags, and `call` with programs that are no MCP servers: each prints one line with the reason, and exits
+with a documented status."""
 
 import os
 import subprocess
@@ -35,7 +36,7 @@ def gibberish():
     run.complained()
 
 
-@scenario("a server that never answers initialize is given up after --start-timeout, and the line says so")
+@scenario("a server that never answers initialize is given up after --start-timeout, and the error names this time limit")
 def silent():
     run = call("--start-timeout", "3", "progress", server=["sh", "-c", "cat > /dev/null"])
     run.ended(3)

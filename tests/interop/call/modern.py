@@ -61,7 +61,7 @@ def errors(server, flags):
     holds(f"expected the name of the tool, came {run}", "nope" in repr(run))
 
 
-@scenario("--log-level asks in each request, and the record is shown; without it nothing is logged")
+@scenario("--log-level is sent in each request, and the record is shown; without it nothing is logged")
 def log_level():
     run, traffic = call_tapped("--era", "modern", "--log-level", "info", "talk", server=TYPESCRIPT_2)
     run.ended(0)
@@ -81,7 +81,7 @@ def legacy(server, flags):
     equal("the probes", traffic.sent("server/discover"), [])
 
 
-@scenario("--era legacy at a server of 2026-07-28 alone ends at once, and says what is served")
+@scenario("--era legacy at a server of 2026-07-28 alone ends at once, and prints the revision that is served")
 def refused():
     run = call("--era", "legacy", "work", "{}", server=ONLY_MODERN)
     run.ended(4)
@@ -113,7 +113,7 @@ def old_python():
     cancelled_once(traffic)
 
 
-@each("the older revisions alone are no server for it", OLD, eras=["modern"])
+@each("a server of older revisions alone is refused without a handshake", OLD, eras=["modern"])
 def too_old(server, flags):
     run, traffic = call_tapped(*flags, "--list", server=server)
     run.ended(4)

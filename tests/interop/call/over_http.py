@@ -1,5 +1,5 @@
-"""`call --url` against servers over HTTP: two with HTTP sessions, two of both eras, one of those once more with TLS, and
-one with the transport of 2024-11-05."""
+"""`call --url` against servers over HTTP: two with HTTP sessions, two of both eras, one of these two also with TLS, and one
+with the transport of 2024-11-05."""
 
 import os
 import re
@@ -149,7 +149,7 @@ def interrupted(url):
     return int(run.output())
 
 
-@in_each_era("--cancel-after cancels, and the tool hears of it")
+@in_each_era("--cancel-after cancels, and the cancel reaches the tool")
 def cancel(url, era):
     before = interrupted(url)
     run = call_url("--era", era, "--cancel-after", 2, "work", '{"steps": 50, "step_ms": 200}', url=url)
@@ -161,14 +161,14 @@ def cancel(url, era):
     equal("the works that were cancelled", after, before + 1)
 
 
-@in_each_era("a tool that fails is told apart from one that does not")
+@in_each_era("a tool error is exit status 1")
 def fails(url, era):
     run = call_url("--era", era, "fail", url=url)
     run.ended(1)
     run.said("no luck today")
 
 
-QUESTIONS = "questions are answered while the call runs, or call again what asks them"
+QUESTIONS = "input requests are answered while the call runs, or by a retry"
 
 
 @each(QUESTIONS, ["TypeScript of both eras"], ROUNDS)
@@ -185,7 +185,7 @@ def questions(url, era):
         run.printed(text)
 
 
-@each("a server that has no sessions for a handshake cannot ask there, and its tool fails", ["TypeScript of both eras"], ("legacy",))
+@each("with a handshake, a server without sessions cannot make input requests, and its tool fails", ["TypeScript of both eras"], ("legacy",))
 def no_session(url, era):
     run = call_url("--era", era, "--answer", ADA, "ask_user", url=url)
     run.ended(1)
@@ -214,14 +214,14 @@ def other_questions(url, era):
     run.printed("the user said: accept")
 
 
-@each("a server that wants nothing but to be called again is called again", DUAL, ROUNDS)
+@each("a round without input requests is retried", DUAL, ROUNDS)
 def state_alone(url, era):
     run = call_url("--era", era, "later", url=url)
     run.ended(0)
     run.printed("called again 2 times, with 0 answers")
 
 
-@each("without an answer the server says what is missing, and a user who declines what the tool needs gets its error", DUAL, ROUNDS)
+@each("without an answer the server names the missing capability, and if the user declines the call ends with the error of the tool", DUAL, ROUNDS)
 def unanswered(url, era):
     run = call_url("--era", era, "ask_user", url=url)
     run.ended(1)
@@ -230,7 +230,7 @@ def unanswered(url, era):
     run.ended(1)
 
 
-@each("a server is called whose certificate is of an authority of the system, and no other", ["TLS"])
+@each("a server is called only if its certificate is signed by an authority of the system", ["TLS"])
 def tls(url, era):
     run = call_url("--era", era, "work", '{"steps": 2}', url=url, SSL_CERT_FILE=str(CERTIFICATES / "authority.pem"))
     run.ended(0)
@@ -241,7 +241,7 @@ def tls(url, era):
 
 
 class Cutting:
-    """A proxy that forwards all bytes, and cuts the first connection on which an update of progress has passed."""
+    """A proxy that forwards all bytes, and cuts the connection that has forwarded the first progress update."""
 
     def __init__(self, port):
         self.port, self.cuts, self.resumed = port, 0, 0
@@ -283,10 +283,10 @@ class Cutting:
                 pass
 
 
-@scenario("--era legacy, sessions: a call whose connection is cut after its first update goes on where it was")
+@scenario("--era legacy, sessions: a call whose connection is cut after its first update is resumed")
 def cut():
     proxy = Cutting(SERVERS["sessions"].port)
-    # The operation has ended when the client comes back, as the server sends nothing live on a stream that was resumed.
+    # The operation ends before the client resumes the stream: on a resumed stream, the server sends only events that it has stored before.
     run = call_url("--era", "legacy", OPERATION, '{"duration": 0.8, "steps": 4}', url=proxy.url)
     proxy.listener.close()
     run.ended(0)

@@ -1,4 +1,4 @@
-"""Runs the program `call` against a server and looks at what it prints, how it ends and what crossed the wire."""
+"""Runs the program `call` against a server, and checks its output, its exit status and the frames."""
 
 import os
 import re
@@ -70,7 +70,7 @@ class Run:
             raise Unmet(f"expected an end within {PATIENCE} s, came none; printed {self}") from None
         self.seconds = time.monotonic() - start
         for reader in readers:
-            reader.join(2)  # a server that lives on may hold the stream open
+            reader.join(2)  # a server that is still running may keep the stream open
 
     def read(self, stream, lines):
         for line in stream:
@@ -100,14 +100,14 @@ class Run:
         contains("standard error", "\n".join(line.text for line in self.err), text)
 
     def complained(self, *words):
-        """One line on standard error, updates apart, with these words in it."""
+        """Checks that standard error has exactly one line that is no update, and that it contains these words."""
         lines = [line.text for line in self.err if line.text.strip() and not parse(line.text)]
         equal(f"the number of lines on standard error, {lines}", len(lines), 1)
         for word in words:
             contains("the line on standard error", lines[0], word)
 
     def showed(self, count, total, message):
-        """The first `count` updates of `total`, each on its line."""
+        """Checks that the first `count` updates of `total` were printed, each on a line of its own."""
         shown = [update for _, update in self.updates()]
         equal("the updates shown", shown, [Update(i, total, round(100 * i / total), message(i)) for i in range(1, count + 1)])
 
@@ -133,13 +133,13 @@ def call_url(*arguments, url, **environment):
 
 
 def call_tapped(*arguments, server):
-    """The same with a tap on the pipe: the run, and the traffic."""
+    """Runs `call` against that server command with a tap between them. Returns the run and the traffic."""
     log = tempfile.mktemp(suffix=".jsonl")
     return call(*arguments, server=tapped(log, server)), Traffic(log)
 
 
 def cancelled_once(traffic):
-    """The tool call was cancelled on the wire, once, and `call` said nothing after."""
+    """Checks that `call` sent one cancel for the tool call, and nothing after it."""
     (request,) = traffic.sent("tools/call")
     cancels = traffic.sent("notifications/cancelled")
     equal("the cancelled requests", [cancel["msg"]["params"]["requestId"] for cancel in cancels], [request["msg"]["id"]])
@@ -147,13 +147,13 @@ def cancelled_once(traffic):
 
 
 def server_ended_well(traffic):
-    """The server saw its input end and left, or was told to by SIGTERM; nothing crashed it."""
+    """Checks that the server exited with status 0 or by SIGTERM."""
     end = traffic.exit()
     holds(f"expected the server to end with status 0 or SIGTERM, came {end}", end and end["code"] in (0, -15))
 
 
 def offered(traffic):
-    """The capabilities that `call` announced, of those that need somebody to answer."""
+    """Returns which of the capabilities for input requests, sampling and elicitation, `call` declared."""
     (hello,) = traffic.sent("initialize")
     return sorted({"sampling", "elicitation"} & set(hello["msg"]["params"]["capabilities"]))
 
@@ -173,7 +173,7 @@ def each(sentence, servers=MODERN, eras=(None,)):
 
 
 def spoke_without_a_handshake(traffic):
-    """Every request names the revision, and none is of the handshake."""
+    """Checks that every request names the revision, and that there was no handshake."""
     frames = [frame["msg"] for frame in traffic.frames(UP)]
     methods = [frame["method"] for frame in frames]
     holds(f"expected no handshake, came {methods}", not {"initialize", "notifications/initialized"} & set(methods))

@@ -26,7 +26,7 @@ def progress():
     server_ended_well(traffic)
 
 
-@scenario("--cancel-after cancels once, and the answer this server still sends does no harm")
+@scenario("--cancel-after cancels once, and the answer that this server sends nevertheless has no effect")
 def cancel():
     run, traffic = call_tapped("--cancel-after", 3, "work", '{"steps": 50, "step_ms": 200}', server=PYTHON)
     run.ended(130)
@@ -43,7 +43,7 @@ def timeout():
     cancelled_once(traffic)
 
 
-@scenario("--timeout is put off by progress, --max-total is not")
+@scenario("progress restarts --timeout, but not --max-total")
 def max_total():
     run, traffic = call_tapped("--timeout", 3, "--max-total", 6, "work", '{"steps": 60, "step_ms": 500}', server=PYTHON)
     run.ended(3)
@@ -75,7 +75,7 @@ def sampling():
     equal("the capabilities announced", offered(traffic), ["sampling"])
 
 
-@scenario("with nothing to answer a sampling it is not offered, and the tool fails")
+@scenario("without a flag that answers sampling the capability is not declared, and the tool fails")
 def no_sampling():
     run, traffic = call_tapped("ask_model", '{"question": "how many?"}', server=PYTHON)
     run.ended(1)

@@ -1,4 +1,4 @@
-"""`call` answers the input requests of servers in 2026-07-28, where each ends its request with a result (../server2.mjs, ../server2.py)."""
+"""`call` answers the input requests of servers in 2026-07-28, which end the request of the call (../server2.mjs, ../server2.py)."""
 
 import tempfile
 from pathlib import Path
@@ -19,7 +19,7 @@ ADA = '{"name": "Ada"}'
 
 
 def rounds(traffic, method="tools/call"):
-    """The requests of the call. Every one but the first answers the round that ended the one before it, with the state as it came."""
+    """Returns the requests of the call. Checks that each later one answers the round that ended the one before it, with the exact state."""
     calls = traffic.sent(method)
     for earlier, later in zip(calls, calls[1:]):
         (answer,) = traffic.answers(earlier)
@@ -92,7 +92,7 @@ def two_rounds(server, flags):
     equal("the requests", len(rounds(traffic)), 3)
 
 
-@each("a server that wants nothing but to be called again is called again")
+@each("a round without input requests is retried")
 def state_alone(server, flags):
     run, traffic = call_tapped(*flags, "later", server=server)
     run.ended(0)
@@ -100,7 +100,7 @@ def state_alone(server, flags):
     equal("the requests", len(rounds(traffic)), 3)
 
 
-@scenario("TypeScript of both eras: a server that asks forever is given up")
+@scenario("TypeScript of both eras: a server that sends rounds without end is given up")
 def endless():
     run, traffic = call_tapped("--answer", ADA, "endless", server=TYPESCRIPT_2)
     run.ended(1)
@@ -108,7 +108,7 @@ def endless():
     equal("the requests", len(rounds(traffic)), 9)
 
 
-@each("Ctrl-C between two rounds ends the call, and leaves no cancel", DUAL)
+@each("Ctrl-C between two rounds ends the call, and sends no cancel", DUAL)
 def between(server, flags):
     # The command that answers for the model is a child of `call`.
     run, traffic = call_tapped(*flags, "--sample-cmd", "kill -INT $PPID; sleep 5", "ask_model", server=server)
@@ -118,7 +118,7 @@ def between(server, flags):
     server_ended_well(traffic)
 
 
-@each("what the answers need is declared, and without it the server says what is missing")
+@each("the capabilities for the answers are declared, and without one the server names it")
 def missing(server, flags):
     for tool, offered, declared, required in [
         ("ask_user", [], {}, "elicitation"),
@@ -134,14 +134,14 @@ def missing(server, flags):
         equal("the capabilities required", list(answer["msg"]["error"]["data"]["requiredCapabilities"]), [required])
 
 
-@each("a user who declines what the tool cannot do without gets its error", DUAL)
+@each("if the user declines an input that the tool needs, the call ends with the error of the tool", DUAL)
 def declined(server, flags):
     run, traffic = call_tapped(*flags, "--decline", "--sample-reply", "fine", "interview", server=server)
     run.ended(1)
     equal("the requests", len(rounds(traffic)), 2)
 
 
-@scenario("Python of both eras: a tool that sends its caller a request is refused by its own server, as this revision has none")
+@scenario("Python of both eras: a tool that sends a request to its client is refused by its own SDK, since this revision has no such requests")
 def asks_directly():
     run, traffic = call_tapped("--accept", "ask_directly", server=PYTHON_2)
     run.ended(1)
@@ -150,7 +150,7 @@ def asks_directly():
     equal("the error code", answer["msg"]["error"]["code"], -32600)
 
 
-@each("in the handshake the same tools ask by requests, and are answered", DUAL, eras=["legacy"])
+@each("with a handshake the same tools send requests, which are answered", DUAL, eras=["legacy"])
 def asked_by_requests(server, flags):
     flags = [*flags, "--answer", ADA, "--sample-cmd", "cat"]
     run, traffic = call_tapped(*flags, "interview", server=server)

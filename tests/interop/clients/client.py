@@ -1,4 +1,4 @@
-"""Runs the scenarios of a Python client with a `tools` of its own for each, with a tap on the pipe, and looks at what its answers hold.
+"""Runs the scenarios of a Python client, each with a `tools` process and a tap of its own, and checks the results of its calls.
 
 Results are plain dicts, as on the wire, whichever SDK the client is made of.
 """
@@ -46,7 +46,7 @@ def main(connect, always=()):
 
 
 class Updates(list):
-    """A progress callback that keeps what it is given and when."""
+    """A progress callback that records each update with its time."""
 
     def __init__(self):
         super().__init__()
@@ -63,7 +63,7 @@ def texts(result):
 
 
 def structured(result):
-    """The structured content, which must be there, and once more as the only text block."""
+    """Returns the structured content, after a check that it is present, and that the only text block has the same JSON."""
     holds(f"expected structuredContent, came {result}", "structuredContent" in result)
     equal("the text blocks, read as JSON", [json.loads(text) for text in texts(result)], [result["structuredContent"]])
     return result["structuredContent"]
@@ -88,7 +88,7 @@ def tool_error(result):
 
 
 def wire_updates(traffic, request):
-    """(value, total, message) of each progress notification of that request, as it crossed; all before its response."""
+    """Returns (value, total, message) of each progress frame for that request, after a check that all came before the response."""
     token = request["msg"]["params"]["_meta"]["progressToken"]
     frames = traffic.progress(token)
     for answer in traffic.answers(request):
@@ -101,13 +101,13 @@ def last_call(traffic):
 
 
 def asked_on_the_wire(traffic):
-    """The methods of the input requests that crossed, each in a request of the server or in a result that asks for input."""
+    """The methods of the input requests in the recorded frames, each a request of the server or a part of a round."""
     inside = [asked["method"] for result in rounds(traffic) for asked in result.get("inputRequests", {}).values()]
     return inside + [frame["msg"]["method"] for frame in traffic.frames(DOWN) if frame["msg"].get("id") is not None and "method" in frame["msg"]]
 
 
 def rounds(traffic):
-    """The results that ask for input."""
+    """The results that are rounds."""
     results = [frame["msg"].get("result", {}) for frame in traffic.frames(DOWN)]
     return [result for result in results if result.get("resultType") == "input_required"]
 
@@ -121,7 +121,7 @@ async def refused(call):
 
 
 async def misses(capability, client, call):
-    """The call fails, as its client has not declared that capability: with the error for that in 2026-07-28, before it as a tool error."""
+    """Checks that the call fails because its client has not declared that capability: with an error in 2026-07-28, otherwise as a tool error."""
     if client.asks_in_rounds:
         error = await refused(call)
         equal("the error code", error.code, -32021)
@@ -131,7 +131,8 @@ async def misses(capability, client, call):
 
 
 def retried(traffic, before=0):
-    """The requests of one call, made after `before` others. Every one but the first answers the round that ended the one before it."""
+    """Returns the requests for tools after the first `before`, which all belong to one call. Checks that each one except the first answers the
+    round that ended the one before it."""
     calls = traffic.sent("tools/call")[before:]
     for earlier, later in zip(calls, calls[1:]):
         (answer,) = traffic.answers(earlier)

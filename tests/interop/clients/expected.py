@@ -1,4 +1,4 @@
-"""What `tools` must answer, computed from its contract."""
+"""The answers that `tools` must give, computed from its contract (docs/protocols/streaming-tools.md)."""
 
 TOOLS = ["bulk", "chatty", "connect", "countdown", "delete", "long_output", "progress", "rename", "stuck", "summarise", "survey", "whoami"]
 READ_ONLY = ["chatty", "long_output", "whoami"]
@@ -40,7 +40,7 @@ def workflow_updates():
 
 
 def workflow(topic):
-    """The prompt that comes of it: (description, text of its one message)."""
+    """The prompt that the workflow returns: (description, text of its one message)."""
     steps = "\n".join(f"✓ {name} - {description}" for name, description in STEPS.items())
     text = f"Analysis Workflow Complete\n\nTopic: {topic}\n\nSteps:\n{steps}\n\nReady for review."
     return f"Multi-step analysis workflow for: {topic}", text

@@ -98,7 +98,7 @@ async def pages(listing, member):
 
 
 if __name__ == "__main__":
-    # Here, since importing them declares them.
+    # Imported only here, since the import declares the scenarios.
     from scenarios import main
 
     main(connect)

@@ -1,4 +1,4 @@
-"""The official Python client, 2.x, as it comes: it asks for `server/discover` first and falls back to `initialize`.
+"""The official Python client, 2.x, with its defaults: it sends `server/discover` first and falls back to `initialize`.
 
 Its arguments are flags for every `tools`, so that the same scenarios can be run in the revisions with a handshake.
 """
@@ -97,7 +97,7 @@ async def pages(listing, member):
 
 
 if __name__ == "__main__":
-    # Here, since importing them declares them.
+    # Imported only here, since the import declares the scenarios.
     from scenarios import main
 
     main(connect, sys.argv[1:])

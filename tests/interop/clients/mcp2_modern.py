@@ -1,4 +1,4 @@
-"""What the official Python client, 2.x, and `tools` must do together in the revision 2026-07-28 alone, which has no handshake."""
+"""The scenarios of the official Python client 2.x with `tools` that are only about the revision 2026-07-28, which has no handshake."""
 
 import anyio
 import client as interop
@@ -25,7 +25,7 @@ async def refused_probe(tools):
         equal("the negotiated version", handshake["msg"]["result"]["protocolVersion"], wanted)
 
 
-@scenario("probing for the newer era it finds it")
+@scenario("a client that probes finds the newer era")
 async def probed(tools):
     async with tools() as client:
         await client.tools()
@@ -64,12 +64,12 @@ async def pinned_cancel(tools):
 
 
 def fills(params):
-    """Gives each field of a form a name, and agrees to all else."""
+    """Fills in each field of a form with a name, and accepts everything else."""
     fields = params.get("requestedSchema", {}).get("properties", {})
     return {"action": "accept", "content": dict.fromkeys(fields, "Ada")} if "requestedSchema" in params else {"action": "accept"}
 
 
-@scenario("pinned to 2026-07-28 it answers every kind of input request, and nothing but requests leaves it")
+@scenario("pinned to 2026-07-28 it answers every kind of input request, and sends nothing but requests")
 async def pinned_answers(tools):
     async with tools(mode=PINNED, sample=lambda params: "In short: foxes.", elicit=fills) as client:
         equal("the summary", texts(succeeded(await client.call("summarise", {"text": "foxes"}))), ["In short: foxes."])
@@ -83,7 +83,7 @@ async def pinned_answers(tools):
         equal("the rounds", len(rounds(client.traffic)), 7)
 
 
-@scenario("pinned to 2026-07-28 a client that declares nothing is told what is missing")
+@scenario("pinned to 2026-07-28 a client that declares no capability gets an error that names the missing one")
 async def pinned_misses(tools):
     async with tools(mode=PINNED) as client:
         await misses("sampling", client, client.call("summarise", {"text": "x"}))
@@ -93,7 +93,7 @@ async def pinned_misses(tools):
         equal("the rounds", rounds(client.traffic), [])
 
 
-@scenario("a call that is cancelled between two rounds leaves nothing on the wire, and the server answers the next call")
+@scenario("a call that is cancelled between two rounds sends no frame for that, and the server answers the next call")
 async def cancelled_between(tools):
     scope = anyio.CancelScope()
 
@@ -130,7 +130,7 @@ async def foreign_state(tools):
         equal("the result of the right state", value(deleted), {"deleted": "old"})
 
 
-@scenario("an answer that is missing is asked for again, and one that is unknown is passed over")
+@scenario("an answer that is missing is requested again, and one with an unknown name is ignored")
 async def asked_again(tools):
     async with tools(elicit=fills) as client:
         session = client.client.session
@@ -153,7 +153,7 @@ async def address_first(tools):
         contains("the tool error", tool_error(await client.call("connect", {"require": True})), "https://example.com/connect")
 
 
-@scenario("two calls at once are asked and answered apart")
+@scenario("three calls at once each get the answers to their own input requests")
 async def at_once(tools):
     async with tools(elicit=fills, sample=lambda params: f"You asked: {params['messages']}") as client:
         results = {}

@@ -1,4 +1,4 @@
-"""What the official Python clients, 1.x and 2.x, and `tools --http` must do together. The environment decides which of them it is."""
+"""The scenarios of the official Python clients, 1.x and 2.x, with `tools --http`. The virtual environment decides which client it is."""
 
 import asyncio
 import importlib
@@ -27,7 +27,7 @@ types = mcp.types if IS_FIRST else importlib.import_module("mcp_types")
 
 @asynccontextmanager
 async def served(*flags):
-    """Starts `tools --http`, and ends it by a signal. Gives its URL, and a function of the outcomes of its calls so far."""
+    """Starts `tools --http`, and ends it by a signal. Yields its URL, and a function that returns the outcomes of its calls so far."""
     audit = Path(tempfile.mktemp(suffix=".jsonl"))
     command = [os.environ["TOOLS"], "--http", "127.0.0.1:0", "--audit", str(audit), *flags]
     program = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE)
@@ -41,7 +41,7 @@ async def served(*flags):
 
 @asynccontextmanager
 async def connected(url, mode="auto", elicit=None, sample=None, posted=None):
-    """A client of the SDK that is installed; `mode` is for 2.x alone. What it posts is put into the list `posted`."""
+    """A client of the SDK that is installed; `mode` is only for 2.x. The messages of its POSTs are added to the list `posted`."""
 
     async def elicitation(context, params):
         return types.ElicitResult(**elicit(params))
@@ -128,7 +128,7 @@ async def at_once():
             group.start_soon(call, steps)
 
 
-@scenario("an unknown tool is an error of JSON-RPC, and the server lives on")
+@scenario("an unknown tool is an error of JSON-RPC, and the server answers the next call")
 async def unknown():
     async with served() as (url, _), connected(url) as client:
         try:
@@ -172,7 +172,7 @@ if IS_FIRST:
                 equal("the status of a ping", await anyio.to_thread.run_sync(ping, url, name), 200)
             equal("the status after the end", await anyio.to_thread.run_sync(ping, url, name), 404)
 
-    @scenario("what a tool asks comes on the stream of its call, and is answered")
+    @scenario("the input requests of a tool come on the stream of its call, and are answered")
     async def asks():
         def accept(params):
             return {"action": "accept", "content": {"newName": "new.txt"} if "name" in params.message else {}}
@@ -205,11 +205,11 @@ if IS_FIRST:
 else:
 
     def fills(params):
-        """Gives each field of a form a name, and agrees to all else."""
+        """Fills in each field of a form with a name, and accepts everything else."""
         fields = getattr(params, "requested_schema", {}).get("properties", {})
         return {"action": "accept", "content": dict.fromkeys(fields, "Ada")}
 
-    @scenario("pinned to 2026-07-28 or probing it answers what tools ask by calling them again, and posts nothing but requests")
+    @scenario("pinned to 2026-07-28 or probing it answers input requests by retries, and posts nothing but requests")
     async def answers():
         async with served() as (url, _):
             for number, mode in enumerate((PINNED, "auto"), 1):
@@ -233,7 +233,7 @@ else:
                 equal("what else is posted", others, set())
 
     def rounds(posted, tool):
-        """The number of answers in each request of a tool. Every request but the first brings the state of the round before it."""
+        """Returns the number of answers in each request of a tool. Checks that each request has a state of its own, and the first has none."""
         calls = [message for message in posted if message.get("method") == "tools/call" and message["params"]["name"] == tool]
         states = [call["params"].get("requestState") for call in calls]
         equal("the state of the first request", states[0], None)
@@ -241,7 +241,7 @@ else:
         equal("the number of request ids", len({call["id"] for call in calls}), len(calls))
         return [len(call["params"].get("inputResponses") or {}) for call in calls]
 
-    @scenario("what is declined is not done, what is not declared is missing, and a call cancelled between two rounds posts nothing more")
+    @scenario("a declined action is not done, an undeclared capability is an error, and a call cancelled between two rounds posts nothing more")
     async def declines():
         async with served() as (url, _):
             async with connected(url, elicit=lambda params: {"action": "decline"}) as client:
@@ -267,7 +267,7 @@ else:
             equal("the calls", [post["params"]["name"] for post in posted if post["method"] == "tools/call"], ["survey", "chatty"])
             holds("expected no cancel", "notifications/cancelled" not in [post["method"] for post in posted])
 
-    @scenario("pinned to 2026-07-28 or probing it needs no session, and of a server of older revisions it gets one")
+    @scenario("pinned to 2026-07-28 or probing it needs no session, and a server of older revisions opens one")
     async def eras():
         async with served() as (url, _):
             for mode in (PINNED, "auto"):

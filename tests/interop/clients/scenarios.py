@@ -1,6 +1,6 @@
-"""What a Python client and `tools` must do together, whichever SDK the client is made of, and in every revision.
+"""The scenarios of a Python client with `tools`, the same for both SDKs and for every revision.
 
-`mcp1.py` and `mcp2.py` say how their SDK connects, lists, calls and cancels.
+`mcp1.py` and `mcp2.py` connect, list, call and cancel with their SDK.
 """
 
 import json
@@ -76,7 +76,7 @@ async def progress_with_token(tools):
         equal("the updates handed to the callback", list(updates), steps)
 
 
-@scenario("progress without a token: no updates, and the result says so")
+@scenario("progress without a token: no updates, and `notified` in the result is false")
 async def progress_without_token(tools):
     async with tools() as client:
         result = await client.call("progress", {"steps": 3, "step_ms": 20})
@@ -117,7 +117,7 @@ async def calls_at_once(tools):
 @scenario("countdown reports from 0 to the end")
 async def countdown_completes(tools):
     async with tools() as client:
-        # Looked at on the wire: the last update comes with the result, and not every SDK hands it on then.
+        # Checked in the recorded frames: the last update comes with the result, and not every SDK reports such an update.
         for start in [3, 0]:
             result = await client.call("countdown", {"from": start, "step_ms": 100}, Updates())
             equal("the result", structured(succeeded(result)), {"result": "Countdown completed successfully", "from": start})
@@ -205,7 +205,7 @@ async def wrong_argument(tools):
         contains("a missing argument", tool_error(await client.call("delete", {})), "name")
 
 
-@scenario("an unknown tool is the JSON-RPC error -32602, and the server lives on")
+@scenario("an unknown tool is the JSON-RPC error -32602, and the server answers the next call")
 async def unknown_tool(tools):
     async with tools() as client:
         try:
@@ -255,7 +255,7 @@ async def deadline_partial(tools):
         equal("what remains", came["remaining"], 100 - came["processed"])
 
 
-@scenario("the server leaves by itself when its input ends")
+@scenario("the server exits by itself when its input ends")
 async def leaves(tools):
     async with tools() as client:
         succeeded(await client.call("chatty", {}))
@@ -387,7 +387,7 @@ async def survey(tools):
             if client.asks_in_rounds:
                 equal("the updates", came, steps)
             else:
-                # In one request, the rate of updates is limited.
+                # Within one request, the rate of updates is limited, so some may be merged.
                 equal("the first and the last update", (came[0], came[-1]), (steps[0], steps[-1]))
 
 
