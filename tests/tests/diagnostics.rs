@@ -389,7 +389,7 @@ fn a_handler_that_is_dropped_after_its_grace_is_logged_as_a_warning() {
     assert_eq!(world.listener.recorded_once("late answer dropped").fields.get("answer"), "error");
 }
 
-/// Panics over every log record.
+/// A client that panics at every log record.
 struct Nervous;
 
 impl Client for Nervous {

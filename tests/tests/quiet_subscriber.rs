@@ -65,8 +65,8 @@ struct Plain;
 
 impl Client for Plain {}
 
-/// The span of a call ends with the call. If the end of a call was not logged, because the level had been lowered, the span was dropped later,
-/// together with the state of the call and under its lock.
+/// The span of a call ends with the call. Before, if the level had been lowered so that the end of the call was not logged, the span was
+/// dropped later, together with the state of the call and under the lock.
 #[test]
 fn regression_the_span_of_a_call_that_ends_without_a_log_event_is_not_dropped_under_the_lock() {
     let inspector = Arc::new(Inspector::default());

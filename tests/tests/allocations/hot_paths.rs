@@ -28,7 +28,7 @@ fn a_progress_notification_that_is_received_allocates_nothing_beyond_its_frame()
     let mut client = Scripted::client(client_config());
     client.call();
     client.sent();
-    // A judge has memory of its own.
+    // The session is measured without its judge, which allocates memory itself.
     let mut client = client.session.into_subject();
     let mut frames = frames(1_000).into_iter();
     let mut receive = |frame, now| {

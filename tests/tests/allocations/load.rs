@@ -7,7 +7,7 @@ use testkit::config::{client_config, server_config, with};
 
 const NOW: Instant = Instant::ZERO;
 
-/// Two sessions after their handshake. They are not watched, since a judge has memory of its own.
+/// Two sessions after their handshake. They have no judge, since a judge allocates memory itself.
 struct Ends {
     client: Session,
     server: Session,

@@ -1,10 +1,10 @@
-//! One server session for three clients, whose frames come in any order. Each gets its own replies, records, progress and notices, and
-//! nothing of another (G15, G16).
+//! One server session for three clients, whose frames come in any order. Each client gets its own replies, log records, progress and
+//! notices, and no frame that belongs to another client (G15, G16).
 //!
-//! * With lanes each client has its own, all ids are equal, and the eras are different: the handshake, stateless requests after a probe,
-//!   and stateless requests without one.
-//! * On one channel all requests are stateless. A gateway between the clients and the server makes their ids different, and reads off them
-//!   whose each frame is.
+//! * With lanes: each client has a lane of its own, all clients use the same ids, and their eras differ: one makes the handshake, one makes
+//!   stateless requests after a probe, and one makes them without a probe.
+//! * On one channel: all requests are stateless. A gateway between the clients and the server makes their ids different, and finds the
+//!   client of each frame by its id.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -19,14 +19,15 @@ use testkit::scripted::json;
 use testkit::world::{Crowd, Ways};
 use testkit::{Rng, Subject, Watched};
 
-/// The names of the clients, by their lanes: the channel is that of the handshake, since what belongs to no call leaves by it.
+/// The names of the clients, by their lanes. The client with the handshake is on the channel, since frames that belong to no call are sent
+/// there.
 const NAMES: [&str; 3] = ["greeter", "prober", "stranger"];
 const NOW: Instant = Instant::ZERO;
 
-/// The answer to a probe that the last client has from elsewhere.
+/// An answer to the probe, for clients whose probe is not delivered to the server.
 const DISCOVERED: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{},"resources":{"subscribe":true},"logging":{}},"ttlMs":0,"cacheScope":"private"}}"#;
 
-/// Counts of what has crossed, by client.
+/// Counts of the outcomes, frames and events, by client.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     results: [usize; 3],
@@ -83,7 +84,7 @@ impl<S: Subject> Users<S> {
         at > 0 || self.by == Ways::Channel
     }
 
-    /// Frames leave, and each client is told what it has got.
+    /// Sends all queued frames, and handles the events of each client.
     fn listen(&mut self) {
         self.crowd.leave();
         for at in 0..3 {
@@ -115,7 +116,7 @@ impl<S: Subject> Users<S> {
         }
     }
 
-    /// A client does something.
+    /// Makes a client call, cancel, subscribe or set a log level, as `number` selects.
     fn act(&mut self, at: usize, number: u64) {
         let is_stateless = self.is_stateless(at);
         let client = self.crowd.client_mut(at);
@@ -136,7 +137,7 @@ impl<S: Subject> Users<S> {
         }
     }
 
-    /// A frame of a client arrives at the server, which tells who has sent what.
+    /// Delivers a frame of a client to the server, and checks that the server reports the right caller.
     fn arrive(&mut self, at: usize) {
         self.crowd.arrive_at_server(at);
         let server = self.crowd.server_mut();
@@ -162,7 +163,7 @@ impl<S: Subject> Users<S> {
         }
     }
 
-    /// The server does something for one of its calls.
+    /// Makes the server report, log, ask, publish or respond for one of its calls, as `number` selects.
     fn serve(&mut self, which: usize, number: u64) {
         let subscriptions: Vec<_> = self.serves.iter().filter(|(at, _)| *at > 2).map(|(_, id)| *id).collect();
         if let Some(id) = subscriptions.get(which % subscriptions.len().max(1)).filter(|_| number % 64 == 63) {
@@ -207,7 +208,7 @@ impl<S: Subject> Users<S> {
 }
 
 #[test]
-fn three_clients_of_different_eras_each_get_their_own_and_nothing_of_another() {
+fn three_clients_of_different_eras_each_get_only_their_own_frames() {
     let mut all = Seen::default();
     for seed in 0..120 {
         all.add(Users::new(Session::new(server_config(), NOW), Ways::Lanes).run(seed, 700));
@@ -220,7 +221,7 @@ fn three_clients_of_different_eras_each_get_their_own_and_nothing_of_another() {
 }
 
 #[test]
-fn three_clients_of_one_channel_each_get_their_own_and_nothing_of_another() {
+fn three_clients_of_one_channel_each_get_only_their_own_frames() {
     let mut all = Seen::default();
     for seed in 0..120 {
         all.add(Users::new(Session::new(server_config(), NOW), Ways::Channel).run(seed, 700));
@@ -233,7 +234,7 @@ fn three_clients_of_one_channel_each_get_their_own_and_nothing_of_another() {
 }
 
 #[test]
-fn what_crosses_from_one_caller_to_another_is_objected_to_by_its_guarantee() {
+fn a_frame_for_one_caller_that_reaches_another_breaks_a_guarantee() {
     for ways in [Ways::Lanes, Ways::Channel] {
         for fault in Fault::ALL.into_iter().filter(|fault| fault.is_of_callers()) {
             let named = format!("{}: ", fault.breaks().expect("a guarantee"));
@@ -248,12 +249,12 @@ fn what_crosses_from_one_caller_to_another_is_objected_to_by_its_guarantee() {
     }
 }
 
-/// A server that sends a request to a client without a handshake. A proper client stays silent, and one that answers is objected to.
+/// A server sends a request to a client without a handshake. A correct client does not answer, and the judge rejects a client that does.
 #[test]
-fn a_client_without_a_handshake_that_answers_is_objected_to() {
+fn a_client_without_a_handshake_that_answers_breaks_a_guarantee() {
     let answers = |fault: Option<Fault>| {
         let session = Session::new(with(client_config(), |config| config.era = Era::Modern), NOW);
-        // A fault that nothing here can show stands for none.
+        // Without a fault, the client gets one that has no effect in this test.
         let mut client = Watched::new(Broken::new(session, fault.unwrap_or(Fault::Panics)), NOW);
         client.poll_transmit().expect("the probe");
         for frame in [DISCOVERED, r#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#] {

@@ -96,7 +96,7 @@ fn every_target_has_a_corpus_and_every_corpus_a_target() {
 }
 
 #[test]
-fn every_case_that_a_fuzzer_found_has_its_story() {
+fn every_case_that_a_fuzzer_found_is_explained() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
     let page = fs::read_to_string(corpus.join("FOUND.md")).expect("tests/corpus/FOUND.md");
     let told: Vec<_> = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |")).map(|(name, _)| name).collect();

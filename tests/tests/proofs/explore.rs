@@ -1,4 +1,4 @@
-//! Every interleaving within bounds: zero objections, and the number of states says how much was looked at.
+//! Searches every interleaving within bounds. No check may fail, and the number of states must be as high as expected.
 
 use std::time::Instant as Clock;
 
@@ -26,7 +26,7 @@ const NOTHING: Bounds = Bounds {
     opening: false,
 };
 
-/// Each of the events of calls once, at each end where it can happen.
+/// Every kind of event of a call once, at each end that can cause it.
 const EVERYTHING: Bounds = Bounds { updates: 1, samples: 1, cancels: 1, deadlines: [1; 2], closes: [1; 2], ..NOTHING };
 
 fn found(configs: Ends, bounds: Bounds, orders: Orders) -> Found {
@@ -39,14 +39,14 @@ fn found(configs: Ends, bounds: Bounds, orders: Orders) -> Found {
     found
 }
 
-/// Explores each, prints what was found, and gives the number of states.
+/// Searches with each of the bounds, prints the results, and returns the total number of states.
 fn search(configs: Ends, all: &[Bounds]) -> usize {
     let states = all.iter().map(|bounds| found(configs, *bounds, Orders::Enough).states).sum();
     println!("{states} distinct states");
     states
 }
 
-/// What a search takes a few seconds for.
+/// The bounds of searches that take a few seconds.
 const QUICK: [Bounds; 4] = [
     Bounds { calls: 1, ..EVERYTHING },
     Bounds { calls: 2, updates: 1, cancels: 1, deadlines: [1; 2], ..NOTHING },
@@ -54,7 +54,7 @@ const QUICK: [Bounds; 4] = [
     Bounds { calls: 3, cancels: 1, ..NOTHING },
 ];
 
-/// What it takes a minute or two for, if it is optimised.
+/// The bounds of searches that take a minute or two in an optimised build.
 const FULL: [Bounds; 4] = [
     Bounds { calls: 1, updates: 2, samples: 2, cancels: 1, deadlines: [2; 2], ..EVERYTHING },
     Bounds { calls: 2, ..EVERYTHING },
@@ -76,7 +76,7 @@ const QUICK_STATELESS: [(Ends, Bounds); 9] = [
     (choosing_configs, Bounds { changes: 2, deadlines: [1, 0], opening: true, ..NOTHING }),
 ];
 
-/// Searches of them that take a minute or two in all, if they are optimised.
+/// Searches of requests without a handshake that take a minute or two in all in an optimised build.
 const FULL_STATELESS: [(Ends, Bounds); 9] = [
     (stateless_configs, Bounds { calls: 1, updates: 2, samples: 1, cancels: 1, deadlines: [2; 2], ..EVERYTHING }),
     (stateless_configs, Bounds { calls: 2, samples: 0, ..EVERYTHING }),
@@ -135,7 +135,7 @@ fn every_interleaving_of_up_to_three_calls_is_as_predicted_on_tesseron() {
 }
 
 #[test]
-fn orders_that_are_left_out_show_neither_end_anything_else() {
+fn omitted_orders_lead_to_no_other_states_of_either_end() {
     let all = [
         Bounds { calls: 1, updates: 1, samples: 1, cancels: 1, deadlines: [1, 0], closes: [0, 1], ..NOTHING },
         Bounds { calls: 1, updates: 1, samples: 1, cancels: 1, deadlines: [0, 1], closes: [1, 0], ..NOTHING },
@@ -163,12 +163,12 @@ fn objection_to(configs: Ends, fault: Fault, bounds: Bounds, orders: Orders) -> 
 }
 
 #[test]
-fn a_search_finds_what_is_broken_and_one_of_every_order_the_shortest_way_to_it() {
+fn a_search_finds_planted_faults_and_one_of_all_orders_the_shortest_way_to_a_fault() {
     let bounds = Bounds { calls: 2, cancels: 1, deadlines: [1; 2], ..NOTHING };
     for (configs, orders) in [configs, tesseron_configs].into_iter().flat_map(|one| [(one, Orders::All), (one, Orders::Enough)]) {
         let found = objection_to(configs, Fault::IgnoresCancels, bounds, orders).expect("an objection");
         if orders == Orders::All {
-            // Call, the request leaves and arrives, the cancel leaves and arrives: shorter it cannot be.
+            // The call, the sending and the arrival of the request, and those of the cancel: no shorter way exists.
             use Action::{Arrive, Call, Cancel, Leave};
             assert_eq!(found.way, [Call(None), Leave(0), Cancel(0), Leave(0), Arrive(1), Arrive(1)], "{}", found.what);
         }
@@ -183,10 +183,10 @@ fn a_search_finds_what_is_broken_and_one_of_every_order_the_shortest_way_to_it()
 }
 
 #[test]
-fn a_search_of_stateless_requests_finds_what_is_broken() {
+fn a_search_of_stateless_requests_finds_planted_faults() {
     use Orders::{All, Enough};
     let calls = Bounds { calls: 1, cancels: 1, ..NOTHING };
-    // What a fault adds leaves with the next frame of the session.
+    // The frame that a fault adds is sent together with the next frame of the session.
     let listens = Bounds { calls: 1, listens: 1, ..NOTHING };
     let object = |fault, bounds, what: &str| {
         for orders in [All, Enough] {

@@ -1,5 +1,4 @@
-//! The guarantees G1 to G16, each with a test of its name: a single scenario where one is enough, and storms of random operations
-//! for rules about every interleaving.
+//! The guarantees G1 to G16, each with a test of its name: a single scenario if one is enough, otherwise storms of random operations.
 
 use std::time::Duration;
 

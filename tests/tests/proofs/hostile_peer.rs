@@ -90,7 +90,7 @@ fn anything(rng: &mut Rng, ours: &[u64]) -> String {
     }
 }
 
-/// The session, whose judge checks every guarantee, and what its owner and its peer choose from.
+/// The session, whose judge checks every guarantee, and the values from which its owner and its peer choose.
 struct Victim {
     end: Scripted,
     /// The ids of the requests that the peer has received.

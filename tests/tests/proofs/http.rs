@@ -2,8 +2,8 @@
 //! resumption, in order, on its own stream of its own session.
 //!
 //! A server with real sessions gets random requests of three clients in virtual time: calls in both eras, streams that are lost, stalled,
-//! suspended and resumed from any event, invalid requests, sessions that end. Each frame has a mark of the call that it belongs to, so that
-//! one on another stream is found.
+//! suspended and resumed from any event, invalid requests, sessions that end. Each frame contains a mark that names its call, so that a
+//! frame on the wrong stream is found.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use protocol_core::{Event, InboundId, Instant, Lane, Progress, Reply, Session, T
 use testkit::Rng;
 use testkit::config::{server_config, with};
 
-/// Random bytes of a seed.
+/// An `HttpContext` with random bytes from a seed.
 struct Context<'a>(&'a mut Rng);
 
 impl HttpContext for Context<'_> {
@@ -32,7 +32,7 @@ impl HttpContext for Context<'_> {
 #[derive(Default)]
 struct Client {
     id: String,
-    /// The mark of the call of each stream, as far as one was seen on it.
+    /// The mark of the call of each stream, if a frame of the call was seen on it.
     marks: BTreeMap<Lane, String>,
     /// All events that were seen.
     seen: BTreeMap<EventId, Bytes>,
@@ -41,11 +41,11 @@ struct Client {
 /// An exchange as its client sees it.
 #[derive(Default)]
 struct Exchange {
-    /// The client whose session it is in; none for a request without a handshake.
+    /// The client in whose session the exchange is; `None` for a request without a handshake.
     client: Option<usize>,
-    /// The mark of the call that it has made.
+    /// The mark of the call that the request has made.
     mark: Option<String>,
-    /// The event that it resumes after.
+    /// The event after which the exchange resumes a stream.
     after: Option<EventId>,
     status: Option<u16>,
     decoder: Option<Decoder>,
@@ -54,11 +54,11 @@ struct Exchange {
     body: Vec<u8>,
     has_ended: bool,
     is_lost: bool,
-    /// Its session was replaced, so its events are not judged any longer.
+    /// `true` if the session was replaced, so that the events are no longer checked.
     is_stale: bool,
 }
 
-/// The number of times that the campaign met what it is about.
+/// The number of times that each kind of response or event occurred in the campaign.
 #[derive(Debug, Default)]
 struct Coverage {
     json: usize,
@@ -70,7 +70,7 @@ struct Coverage {
     stopped: usize,
 }
 
-/// A request that its handler works on.
+/// A request whose handler is running.
 struct Work {
     session: SessionKey,
     id: InboundId,
@@ -148,7 +148,7 @@ impl World {
         format!("[m{}]", self.marks)
     }
 
-    /// Passes everything on between the server and its sessions.
+    /// Passes frames and events between the server and its sessions, until there are no more.
     fn pump(&mut self) {
         while let Some(event) = self.server.poll_event() {
             match event {
@@ -232,7 +232,7 @@ impl World {
         self.send(Method::Post, &fields, &body, Exchange { mark: Some(mark), ..Exchange::default() });
     }
 
-    /// Polls some parts of a response, and judges them.
+    /// Polls some parts of a response, and checks them.
     fn poll(&mut self, id: HttpExchangeId, most: usize) {
         for _ in 0..most {
             let part = self.server.poll_response(id, self.now);
@@ -267,7 +267,7 @@ impl World {
         self.pump();
     }
 
-    /// Judges the events of a piece of a stream.
+    /// Checks the events in a piece of a stream.
     fn judge(&mut self, id: HttpExchangeId, chunk: Bytes) {
         let exchange = self.exchanges.get_mut(&id).expect("it is known");
         let Some(decoder) = exchange.decoder.as_mut().filter(|_| !exchange.is_stale) else { return };
@@ -369,7 +369,7 @@ impl World {
         let with = [("mcp-session-id", &*session)];
         let mut all: Vec<_> = self.exchanges.keys().copied().collect();
         if !self.rng.chance(60) {
-            // Mostly those of which there may be more to see.
+            // Most steps choose an exchange that may still get a head or events.
             all.retain(|id| self.exchanges[id].decoder.is_some() || self.exchanges[id].status.is_none());
         }
         let Some(recent) = all.len().checked_sub(1 + self.rng.below(all.len().min(12))).map(|at| all[at]) else { return };
@@ -414,7 +414,7 @@ impl World {
         self.pump();
     }
 
-    /// Ends everything, and judges that every exchange has ended.
+    /// Ends all sessions, and checks that every exchange has ended.
     fn finish(mut self) -> Coverage {
         for key in self.sessions.keys().copied().collect::<Vec<_>>() {
             self.server.close_session(key, self.now);

@@ -1,7 +1,9 @@
-//! A client and a server of Streamable HTTP with their sessions, over a network that drops, splits, stalls and reorders, in virtual time.
+//! A client and a server of Streamable HTTP with their sessions, in virtual time, over a network that drops, splits, stalls and reorders
+//! responses.
 //!
-//! Whatever the network does: every call ends exactly once, its progress only rises and no update comes twice, a cancel reaches the handler
-//! in either era, no request of the client is made twice but for a session that the server has forgotten, and at the end nothing is open.
+//! Whatever the network does, every call ends exactly once, its progress only rises, and no update comes twice. A cancel reaches the
+//! handler in either era. The client repeats a request only if the server has forgotten its session. At the end no exchange, request or
+//! session is open.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -19,7 +21,7 @@ use protocol_core::{
 use testkit::Rng;
 use testkit::config::{client_config, server_config, with};
 
-/// Random bytes of a seed.
+/// An `HttpContext` with random bytes from a seed.
 struct Context<'a>(&'a mut Rng);
 
 impl HttpContext for Context<'_> {
@@ -41,12 +43,12 @@ struct Connection {
     request: HttpClientRequest,
     /// The exchange at the server, once the request has arrived.
     exchange: Option<HttpExchangeId>,
-    /// `true` once the client does not read it any longer; the server has still to find out.
+    /// `true` once the connection is lost for the client. The server notices this later.
     is_cut: bool,
     pieces: VecDeque<Piece>,
 }
 
-/// A request that its handler works on.
+/// A request whose handler is running.
 struct Work {
     session: SessionKey,
     id: InboundId,
@@ -62,7 +64,7 @@ struct Call {
     outcome: Option<Outcome>,
 }
 
-/// The number of times that the campaign met what it is about.
+/// The number of times that each kind of event occurred in the campaign.
 #[derive(Debug, Default)]
 struct Coverage {
     results: usize,
@@ -108,7 +110,7 @@ struct World {
     /// The number of times that each call was sent.
     sent: BTreeMap<Bytes, usize>,
     questions: Vec<InputKey>,
-    /// `true` once there is nothing to talk to.
+    /// `true` once the client has reported that its connection to the server has failed.
     has_failed: bool,
     coverage: Coverage,
 }
@@ -145,7 +147,7 @@ impl World {
             coverage: Coverage::default(),
         };
         world.pump_client();
-        // Mostly the network is kind to the beginning, without which there is little to see.
+        // In most cases the network delivers everything at the beginning, since few things can happen before the client is ready.
         if !world.rng.chance(20) {
             for _ in 0..8 {
                 world.carry_all();
@@ -252,7 +254,7 @@ impl World {
 
     fn call(&mut self) {
         let mark = format!("[m{}]", self.calls.len());
-        // Of a session that is over, or has too much to send.
+        // A session that has closed, or has too much queued output, refuses the call.
         let Ok(id) = self.session.invoke(Invoke::call_tool(&*mark, Json::empty_object()), self.now) else { return };
         self.calls.insert(id, Call { mark, ..Call::default() });
         self.pump_client();
@@ -336,7 +338,7 @@ impl World {
         self.pump_client();
     }
 
-    /// A request never arrives. If it carries a cancel, that does not either.
+    /// A request never arrives. If the request is a cancel, the call of that cancel is no longer expected to be cancelled.
     fn forget(&mut self, id: HttpRequestId) {
         let Some(connection) = self.network.remove(&id) else { return };
         if let Some(mark) = cancel_of(&connection.request, &self.calls) {
@@ -393,7 +395,7 @@ impl World {
             match event {
                 Event::Request { id, request, .. } => match request.params().member("name").and_then(|name| name.as_text()) {
                     Some(mark) => self.work.push(Work { session: key, id, mark: mark.to_string(), updates: 0 }),
-                    // A subscription: it lasts.
+                    // A subscription, which stays open.
                     None => {
                         let mut offered = SubscriptionFilter::default();
                         offered.tools = true;
@@ -452,7 +454,7 @@ impl World {
         let at = self.rng.below(self.work.len());
         let Some(work) = self.work.get(at) else { return };
         let (key, ask) = (work.session, Ask::Sample(Sample::new("?").into()));
-        // Without a handshake there are no questions.
+        // Fails without a handshake, since the server then sends no input requests.
         let _ = self.sessions.get_mut(&key).expect("it lives").request_input(work.id, ask, self.now);
         self.pump_session(key);
         self.pump_server();
@@ -541,7 +543,7 @@ impl World {
                 self.pump_server();
             }
             36 if self.era == Era::Legacy && self.rng.chance(20) => {
-                // The server loses its memory.
+                // The server forgets the session.
                 let key = self.sessions.keys().next().copied();
                 key.into_iter().for_each(|key| self.server.close_session(key, self.now));
                 self.pump_server();
@@ -554,7 +556,7 @@ impl World {
         }
     }
 
-    /// Carries everything on the network to where it goes, once.
+    /// Delivers all requests and responses that are on the network, once.
     fn carry_all(&mut self) {
         for id in self.network.keys().copied().collect::<Vec<_>>() {
             match self.network.get(&id) {
@@ -569,7 +571,7 @@ impl World {
         }
     }
 
-    /// Lets everything come to its end, and judges it.
+    /// Lets all calls and connections end, and checks the result.
     fn finish(mut self) -> Coverage {
         for _ in 0..30 {
             self.carry_all();
@@ -599,7 +601,7 @@ impl World {
         }
         assert!(self.client.is_closed());
         assert_eq!((self.client.requests(), self.client.poll_timeout()), (0, None));
-        // A session whose opening was lost on the way to the client is idle.
+        // If the response that opens a session was lost, the session stays idle until its timeout.
         self.wait(Duration::from_secs(31 * 60));
         assert!(self.sessions.is_empty(), "the server has forgotten the client");
         self.coverage

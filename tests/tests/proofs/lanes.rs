@@ -46,7 +46,7 @@ impl Heard {
         format!("{frames:?} {events:?}")
     }
 
-    /// The replies on the first lane. Their order may differ, since a response is delayed for a moment after the last progress.
+    /// The replies on the first lane, without their order: a response is delayed after the last progress, so the order may differ.
     fn replies(&self) -> BTreeSet<&Bytes> {
         let all = self.frames.get(&FIRST).into_iter().flatten();
         all.filter(|(kind, _)| matches!(kind, RouteKind::Reply(_))).map(|(_, frame)| frame).collect()

@@ -1,4 +1,4 @@
-//! Tests of many runs rather than one: model, exhaustive search, storms, stored cases, recordings and tables.
+//! Tests that consist of many runs: the model, exhaustive searches, storms, stored cases of fuzzers, recordings and tables.
 
 mod callers;
 mod corpus;

@@ -1,5 +1,5 @@
-//! Every outcome is predicted: random operations on a world of two ends, each compared with the model after every call, and judged by
-//! what has crossed. A failing case shrinks to operations that can be pasted into a test.
+//! Random operations on a world of two ends. After every operation each end is compared with the prediction of its model, and its frames
+//! and events are judged. A failing case is reduced to operations that can be pasted into a test.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,7 +17,7 @@ use testkit::world::ops::{self, Operation};
 use testkit::world::{Wire, World};
 use testkit::{Guarantee, Rng, Subject, strategies};
 
-/// Which protocol, and so which ends.
+/// The protocol and the era of the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Spoken {
     /// A client and a server.
@@ -30,7 +30,7 @@ enum Spoken {
     Tesseron,
 }
 
-/// Clocks, rates and limits that random operations run into.
+/// Configurations with timeouts, rates and limits that random operations reach.
 fn configs(spoken: Spoken, variant: u8) -> (Config, Config) {
     let (client, server) = match spoken {
         Spoken::Mcp => (client_config(), server_config()),
@@ -42,7 +42,7 @@ fn configs(spoken: Spoken, variant: u8) -> (Config, Config) {
         Spoken::Tesseron => (gateway_config(), app_config()),
     };
     let client = with(client, |config| {
-        // Less than the slowest link takes there and back.
+        // Shorter than a round trip over the slowest link.
         config.timeouts.probe = Some(Duration::from_millis(500));
         config.timeouts.call = CallTimeouts::NONE
             .with_idle(Some(Duration::from_millis(900)))
@@ -73,15 +73,15 @@ fn configs(spoken: Spoken, variant: u8) -> (Config, Config) {
     (congest(client), congest(server))
 }
 
-/// Returns `true` if sizes are in play that models do not know: an outbox that is soon congested.
+/// Returns `true` if the output limits of the variant are so low that output is soon refused, which models do not predict.
 fn is_congested(variant: u8) -> bool {
     variant >> 6 == 3
 }
 
-/// The operation by which an agent claims what a gateway has; on MCP it does nothing.
+/// The operation that claims the app of a gateway for an agent. On MCP it does nothing.
 const CLAIM: u8 = 32;
 
-/// Frames take some time, and most cases begin after the handshake.
+/// Sets the latency of the links, and in most cases makes the handshake.
 fn begin<S: Subject>(world: &mut World<S>, variant: u8) {
     if is_congested(variant) {
         world.forget_models();
@@ -97,21 +97,21 @@ fn begin<S: Subject>(world: &mut World<S>, variant: u8) {
     }
 }
 
-/// One case: a seed for the links, what lies between, and what happens.
+/// One case: the ends, the seed and the kind of the links, and the operations.
 #[derive(Clone)]
 struct Case {
     spoken: Spoken,
     seed: u64,
     wire: Wire,
     variant: u8,
-    /// End 1 has many lanes.
+    /// `true` if end 1 has many lanes.
     has_lanes: bool,
-    /// Opcodes whose bit is not set do not happen: each case has its own mix.
+    /// The opcodes that are used, one bit each. Operations with another opcode are skipped, so each case has its own mix.
     swarm: u64,
     ops: Vec<Operation>,
 }
 
-/// As it can be pasted into a test.
+/// Formats the case so that it can be pasted into a test.
 impl fmt::Debug for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { spoken, seed, wire, variant, has_lanes, swarm, ops } = self;
@@ -124,7 +124,7 @@ impl fmt::Debug for Case {
 }
 
 impl Case {
-    /// Runs it to its end; says whether the model was there to the last, and gives the trace.
+    /// Runs the case to its end. Returns `true` if the models have predicted all of it, and the traces.
     fn run(&self, change: impl FnOnce(&mut World)) -> (bool, [Vec<String>; 2]) {
         let (predicted, world) = self.play(change);
         (predicted, world.trace())
@@ -149,21 +149,21 @@ impl Case {
     }
 }
 
-/// An operation, which rarely closes an end, and may claim.
+/// An operation. It seldom closes an end or makes a claim.
 fn operation() -> impl Strategy<Value = Operation> {
     let rare = (prop_oneof![26..28_u8, Just(CLAIM)], any::<u8>(), any::<u8>(), any::<u8>());
     let rare = rare.prop_map(|(opcode, a, b, c)| [opcode, a, b, c]);
     prop_oneof![69 => strategies::operation(), 2 => rare]
 }
 
-/// An operation, in one of six cases of subscriptions and log levels.
+/// An operation. One in six is about subscriptions or log levels.
 fn operation_of_subscriptions() -> impl Strategy<Value = Operation> {
     let opcode = ops::SUBSCRIBE..=ops::LOG;
     let of_subscriptions = (opcode, any::<u8>(), any::<u8>(), any::<u8>()).prop_map(|(opcode, a, b, c)| [opcode, a, b, c]);
     prop_oneof![5 => operation(), 1 => of_subscriptions]
 }
 
-/// An operation, in one of eight cases on lanes.
+/// An operation. One in eight is about lanes.
 fn operation_of_lanes() -> impl Strategy<Value = Operation> {
     let of_lanes = (33..38_u8, any::<u8>(), any::<u8>(), any::<u8>()).prop_map(|(opcode, a, b, c)| [opcode, a, b, c]);
     prop_oneof![7 => operation_of_subscriptions(), 1 => of_lanes]
@@ -194,7 +194,7 @@ fn case(length: usize) -> impl Strategy<Value = Case> {
     )
 }
 
-/// A case that depends on nothing but its protocol and its number.
+/// A case that is determined by its protocol, number and length.
 fn numbered(spoken: Spoken, number: u64, length: usize) -> Case {
     let mut rng = Rng::new(number);
     let wire = if rng.below(3) == 0 { Wire::Bytes } else { Wire::Messages };
@@ -203,7 +203,7 @@ fn numbered(spoken: Spoken, number: u64, length: usize) -> Case {
     Case { spoken, seed: number, wire, variant, has_lanes: false, swarm, ops }
 }
 
-/// The same, with subscriptions, and log levels.
+/// The case of [`numbered`], with additional operations on subscriptions and log levels.
 fn with_subscriptions(spoken: Spoken, number: u64, length: usize) -> Case {
     let case = numbered(spoken, number, length);
     let mut rng = Rng::new(!number);
@@ -214,11 +214,11 @@ fn with_subscriptions(spoken: Spoken, number: u64, length: usize) -> Case {
             ops.push(ops::random_of_subscriptions(&mut rng));
         }
     }
-    // All of these are in each mix.
+    // Each mix has all of these additional operations.
     Case { swarm: case.swarm | 0b11_1111 << ops::SUBSCRIBE, ops, ..case }
 }
 
-/// A case on the channel alone; with subscriptions where requests may be stateless.
+/// A case with only the channel. If requests may be stateless, it has operations on subscriptions.
 fn plain(spoken: Spoken, number: u64, length: usize) -> Case {
     match spoken {
         Spoken::Mcp | Spoken::Tesseron => numbered(spoken, number, length),
@@ -226,13 +226,13 @@ fn plain(spoken: Spoken, number: u64, length: usize) -> Case {
     }
 }
 
-/// The same, with many lanes and with what happens to them.
+/// The case of [`plain`], with many lanes and operations on them.
 fn with_lanes(spoken: Spoken, number: u64, length: usize) -> Case {
     let case = plain(spoken, number, length);
     let mut rng = Rng::new(!number);
     let mut ops = Vec::new();
     for op in case.ops {
-        // Most cases go on to the last operation.
+        // Operations that end the case are kept only sometimes, so that most cases run to the last operation.
         if !ops::ends(op) || rng.chance(64) {
             ops.push(op);
         }
@@ -240,7 +240,7 @@ fn with_lanes(spoken: Spoken, number: u64, length: usize) -> Case {
             ops.push(ops::random_of_lanes(&mut rng));
         }
     }
-    // Calls, and all that happens to lanes, are in each mix.
+    // Each mix has calls and all operations on lanes.
     Case { wire: Wire::Messages, has_lanes: true, swarm: case.swarm | 1 | 0b1_1111 << 33, ops, ..case }
 }
 
@@ -273,7 +273,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_predicted_of_mcp_is_not_the_same_few_things() {
+fn predicted_cases_of_mcp_have_every_kind_of_outcome() {
     const MUST_HAPPEN: [&str; 41] = [
         "outcome: Result(",
         "outcome: Error(",
@@ -317,14 +317,15 @@ fn what_is_predicted_of_mcp_is_not_the_same_few_things() {
         "Err(\"NoParent\")",
         "Err(\"Disconnected\")",
     ];
-    // What chance rarely brings: a broken answer to a call in flight, an id that is used again, and a form that is filled in.
+    // Outcomes that are rare in random cases: a malformed response to a call in flight, an id that is used again, and a form that is filled
+    // in.
     let mut ops = vec![[0, 0, 0, 0], [25, 0, 2, 2], [25, 1, 7, 5], [5, 1, 0, 0], [5, 1, 0, 0], [25, 1, 7, 5]];
     ops.extend([[0, 0, 0, 0], [6, 1, 0, 1], [7, 0, 0, 0]]);
     never_happened(Spoken::Mcp, &MUST_HAPPEN, ops);
 }
 
 #[test]
-fn what_is_predicted_of_tesseron_is_not_the_same_few_things() {
+fn predicted_cases_of_tesseron_have_every_kind_of_outcome() {
     const MUST_HAPPEN: [&str; 30] = [
         "outcome: Result(",
         "outcome: Error(",
@@ -357,12 +358,12 @@ fn what_is_predicted_of_tesseron_is_not_the_same_few_things() {
         "Err(\"Unsupported\")",
         "Err(\"WrongEnd\")",
     ];
-    // A form that is filled in, and a broken answer to a call in flight.
+    // Outcomes that are rare in random cases: a form that is filled in, and a malformed response to a call in flight.
     never_happened(Spoken::Tesseron, &MUST_HAPPEN, vec![[0, 0, 0, 0], [6, 1, 0, 1], [7, 0, 0, 0], [25, 0, 1, 2]]);
 }
 
 #[test]
-fn what_is_predicted_of_stateless_requests_is_not_the_same_few_things() {
+fn predicted_cases_of_stateless_requests_have_every_kind_of_outcome() {
     const MUST_HAPPEN: [&str; 32] = [
         "outcome: Result(",
         "outcome: Error(",
@@ -401,7 +402,7 @@ fn what_is_predicted_of_stateless_requests_is_not_the_same_few_things() {
 }
 
 #[test]
-fn what_is_predicted_of_the_choice_of_an_era_is_not_the_same_few_things() {
+fn predicted_cases_of_the_choice_of_an_era_have_every_kind_of_outcome() {
     const MUST_HAPPEN: [&str; 7] = [
         "protocol: \"2026-07-28\"",
         "protocol: \"2025-11-25\"",
@@ -414,7 +415,8 @@ fn what_is_predicted_of_the_choice_of_an_era_is_not_the_same_few_things() {
     never_happened(Spoken::Choosing, &MUST_HAPPEN, vec![]);
 }
 
-/// Runs many cases, and one for what chance rarely brings: all of it must happen, and be predicted.
+/// Runs many random cases, and one with the operations `ops` for outcomes that are rare. Each text in `wanted` must occur in the trace of a
+/// case that was predicted to its end.
 fn never_happened(spoken: Spoken, wanted: &[&str], ops: Vec<Operation>) {
     let mut left = wanted.to_vec();
     const CASES: u64 = 700;
@@ -432,7 +434,7 @@ fn never_happened(spoken: Spoken, wanted: &[&str], ops: Vec<Operation>) {
     assert!(predicted > 300, "{predicted} of {CASES} cases kept their models to the last");
 }
 
-/// What is predicted where lanes are many, and rarely or never where there is one.
+/// Texts that must occur in the traces of cases with many lanes, and occur seldom or never with only one lane.
 const MUST_HAPPEN_ON_LANES: [&str; 6] = [
     "progress -> Err(\"Congested\")",
     "log -> Err(\"Dropped\")",
@@ -442,7 +444,7 @@ const MUST_HAPPEN_ON_LANES: [&str; 6] = [
     "true -> Err(\"NotLive\")",
 ];
 
-/// Many cases with many lanes: how much has happened to them, as far as it was predicted.
+/// Runs many cases with many lanes. Returns counts of the events of lanes in the cases that were predicted to their end.
 fn campaign_of_lanes(spoken: Spoken) -> Seen {
     const CASES: u64 = 300;
     let mut left = MUST_HAPPEN_ON_LANES.to_vec();
@@ -472,7 +474,8 @@ fn every_frame_of_many_lanes_is_as_the_model_predicts() {
     }
 }
 
-/// Runs one numbered case of a world whose ends are broken. `judged_alone`: without predictions, but with what only a clone can show.
+/// Runs one numbered case of a world whose ends have `fault`, and returns its trace. With `judged_alone` there are no predictions, and for
+/// the fault that withholds output a clone is compared after each step.
 fn broken_case(spoken: Spoken, fault: Fault, number: u64, judged_alone: bool) -> Vec<String> {
     let mut case = if fault.is_of_lanes() { with_lanes(spoken, number, 60) } else { numbered(spoken, number, 60) };
     case.wire = Wire::Messages;
@@ -490,7 +493,7 @@ fn broken_case(spoken: Spoken, fault: Fault, number: u64, judged_alone: bool) ->
     }
     begin(&mut world, case.variant);
     if fault == Fault::ForgetsTypes {
-        // A call, and a response to each of the first ids as a text: chance rarely meets one in flight.
+        // A call, and a response to each of the first ids, written as text: random responses seldom have the id of a call in flight.
         world.apply([0, 0, 0, 0]);
         (1..9).for_each(|id| world.apply([25, 0, id, 0x84]));
     }
@@ -499,7 +502,7 @@ fn broken_case(spoken: Spoken, fault: Fault, number: u64, judged_alone: bool) ->
     world.trace().concat()
 }
 
-/// The objections to a world whose ends are broken, over a number of cases.
+/// Runs up to 400 cases of a world whose ends have `fault`. Returns the failures, at most a few.
 fn objections(spoken: Spoken, fault: Fault, judged_alone: bool) -> Vec<String> {
     let mut said = Vec::new();
     for number in 0..400 {
@@ -520,15 +523,15 @@ fn objections(spoken: Spoken, fault: Fault, judged_alone: bool) -> Vec<String> {
 #[test]
 fn every_fault_is_objected_to_by_the_model() {
     for spoken in [Spoken::Mcp, Spoken::Tesseron] {
-        // A model reads what a frame says, not how it is written.
+        // A model compares the contents of frames, and not their exact bytes.
         for fault in Fault::ALL.into_iter().filter(|fault| shows(spoken, *fault) && *fault != Fault::Flickers) {
             assert!(!objections(spoken, fault, false).is_empty(), "no objection to {fault:?} on {spoken:?}");
         }
     }
 }
 
-/// On MCP a call goes on when its lane is lost. What only stateless requests show is caught in `callers.rs` and `explore.rs`, and what only
-/// input rounds show in `rounds.rs`.
+/// Returns `true` if a fault has an effect in these worlds. On MCP a call goes on when its lane is lost, so a fault in handling losses has
+/// none. Faults of stateless requests are found in `callers.rs` and `explore.rs`, those of input rounds in `rounds.rs`.
 fn shows(spoken: Spoken, fault: Fault) -> bool {
     !fault.is_stateless() && !fault.is_of_rounds() && (spoken == Spoken::Tesseron || fault != Fault::IgnoresLosses)
 }
@@ -542,7 +545,7 @@ fn a_judge_without_a_model_objects_by_the_guarantee_that_is_broken() {
         for fault in Fault::ALL.into_iter().filter(|fault| shows(spoken, *fault)) {
             let Some(guarantee) = fault.breaks() else { continue };
             if fault == Fault::MixesIds && spoken == Spoken::Tesseron {
-                // A response names its call a second time there, so the session refuses it by itself.
+                // A response of Tesseron also names its call, so the session itself reports the wrong id.
                 continue;
             }
             let said = objections(spoken, fault, true);

@@ -24,10 +24,10 @@ const SERVER: usize = 1;
 /// A round that the server may ask for: the names of its input requests, and its state.
 type Asks = (&'static [&'static str], Option<&'static str>);
 
-/// Two sessions with one call between them, and what is known of it from outside.
+/// Two sessions with one call between them, and the state of the call as the test knows it from the frames and events.
 struct Rounds {
     ends: [Scripted; 2],
-    /// The frames that have left for each end and have not arrived.
+    /// The frames that were sent to each end and have not arrived.
     under_way: [VecDeque<String>; 2],
     closed: [bool; 2],
     /// The rounds that the server may still ask for, in order.
@@ -37,23 +37,23 @@ struct Rounds {
     outcome: Option<Outcome>,
     /// The request whose handler runs.
     serves: Vec<InboundId>,
-    /// The ids of the requests that have left the client, in order.
+    /// The ids of the requests that the client has sent, in order.
     requests: Vec<u64>,
-    /// The newest round that has come to the client: its state, and the answers to its input requests that were given.
+    /// The newest round that the client has received: its state, and the answers that were given to its input requests.
     round: Option<(Value, BTreeMap<String, String>)>,
-    /// The client has taken that round and has not sent the retry.
+    /// `true` while the client has that round and has not sent the retry.
     is_between: bool,
-    /// The number of rounds that have come to the client.
+    /// The number of rounds that the client has received.
     rounds: u8,
-    /// The input requests that the client shows, and the answer that each will get.
+    /// The open input requests at the client, and the answer that each will get.
     open: Vec<(InputKey, String)>,
     /// The frames about ended exchanges, which a transport may deliver once more.
     old: Vec<String>,
-    /// The exchange that a cancel of the client has named.
+    /// The exchange that the client has cancelled.
     cancelled: Option<u64>,
 }
 
-/// The numbers of what may still happen.
+/// The number of times that each kind of step may still be taken.
 #[derive(Clone, Copy, Hash)]
 struct Left {
     cancels: u8,
@@ -63,7 +63,7 @@ struct Left {
     late: u8,
     losses: u8,
     closes: u8,
-    /// The call is kept between two rounds, and continued as another call.
+    /// Keeping the call between two rounds, and continuing it as another call.
     keeps: u8,
 }
 
@@ -77,12 +77,13 @@ enum Step {
     Report,
     Answer(usize),
     Cancel,
-    /// The next deadline of the client. That of a retry passes always, a time limit only as often as is left.
+    /// The next deadline of the client passes. This is always possible for the delay of a retry, and for a time limit as often as [`Left`]
+    /// allows.
     Deadline,
     /// An old frame arrives once more.
     Late(usize),
     Lose,
-    /// Keeps the call between two rounds, cancels it, and goes on with what was kept.
+    /// Keeps the call between two rounds, cancels it, and continues the kept call.
     Keep,
     Close(usize, Close),
     End(usize),
@@ -207,7 +208,7 @@ impl Rounds {
         self.old.push(text.to_owned());
     }
 
-    /// The places of the old frames whose exchange has ended at the client.
+    /// The indices of the old frames whose exchange has ended at the client.
     fn late(&self) -> impl Iterator<Item = usize> {
         let ended = |text: &String| {
             let frame: Value = serde_json::from_str(text).expect("it is JSON");
@@ -316,7 +317,7 @@ impl Explored for Rounds {
             Step::Lose => {
                 self.left.losses -= 1;
                 let gone = Gone::Exchange(ExchangeId::from_number(*self.requests.last().expect("one has left")));
-                // A retry that has not left has another number.
+                // If the retry was not sent yet, the lost exchange is one that has ended.
                 let is_live = !self.is_between && self.queued().0 == 0;
                 let client = self.client();
                 let lost = client.session.handle_gone(gone, client.now);
@@ -385,7 +386,7 @@ impl Explored for Rounds {
     }
 
     fn state(&self) -> impl Hash {
-        // A judge may object to a step after one way to a session, and not after another.
+        // The judge is part of the state, since its verdict on a step may depend on the steps before, even if the sessions are equal.
         let sessions = [CLIENT, SERVER].map(|end| {
             let session = &self.ends[end].session;
             (format!("{:?}", session.subject()), session.judge().clone())
@@ -443,7 +444,7 @@ fn every_order_of_a_call_that_is_kept_between_its_rounds_goes_on_with_the_answer
     search(&[(&["a", "b"], Some("one"))], Left { late: 1, closes: 1, keeps: 1, ..NOTHING }, 100);
 }
 
-/// Two rounds of one call, judged at the client, which has a fault or none.
+/// Runs two rounds of one call with a judge at the client, which has this fault, or none.
 fn judged(fault: Option<Fault>) {
     let now = Instant::ZERO;
     let config = with(client_config(), |config| (config.era, config.list_changes) = (Era::Modern, false));

@@ -20,7 +20,7 @@ const SERVER: usize = 1;
 /// Two sessions, and the frames that are under way between them.
 struct Link {
     ends: [Scripted; 2],
-    /// The frames that have left for each end and have not arrived.
+    /// The frames that were sent to each end and have not arrived.
     under_way: [VecDeque<String>; 2],
     calls: Vec<(OutboundId, Invoke)>,
     done: Vec<(OutboundId, Outcome)>,
@@ -29,7 +29,7 @@ struct Link {
     left: Left,
 }
 
-/// The numbers of what may still happen.
+/// The number of times that each kind of step may still be taken.
 #[derive(Clone, Copy, Hash)]
 struct Left {
     calls: u8,
@@ -84,7 +84,7 @@ impl Link {
                 Event::Done { id, outcome, .. } => {
                     self.done.push((id, outcome));
                 }
-                // The time for the acknowledgement may be over while it is under way.
+                // The time limit of the acknowledgement may expire before the acknowledgement arrives.
                 Event::Violation(Violation::SubscriptionUnacknowledged) => {}
                 Event::Violation(rule) => panic!("the client objects to its server: {rule}"),
                 Event::Closed(reason) => panic!("the client closes: {reason}"),
@@ -180,7 +180,7 @@ impl Explored for Link {
     }
 
     fn state(&self) -> impl Hash {
-        // A judge may object to a step after one way to a session, and not after another.
+        // The judge is part of the state, since its verdict on a step may depend on the steps before, even if the sessions are equal.
         let sessions = [CLIENT, SERVER].map(|end| {
             let session = &self.ends[end].session;
             (format!("{:?}", session.subject()), session.judge().clone())
@@ -232,8 +232,8 @@ fn every_order_of_the_changes_of_a_subscription_leaves_what_was_asked_for() {
     search(Left { changes: 2, cancels: 1, ..NOTHING }, 300);
 }
 
-/// Found by hours of worlds: the judge took the result that ends a subscription for that of the call which had asked for it, and objected to
-/// the cancel that was queued between them.
+/// Found by a long run of random worlds: the judge took the result that ends a subscription for the result of the call that had made the
+/// subscription, and rejected the cancel that was queued between them.
 #[test]
 fn regression_a_subscription_may_be_cancelled_while_its_end_arrives() {
     let now = Instant::ZERO;

@@ -99,7 +99,7 @@ fn a_table_that_changes_changes_the_diagram() {
     assert_ne!(diagram(table), diagram(&table.replace("run       B", "run       A")));
 }
 
-/// The rows of all tables, as the coverage of a case names them.
+/// The rows of all tables, in the form in which the coverage of a case names them.
 fn all_rows() -> BTreeSet<[String; 3]> {
     let tables = ["call", "call-of-a-gateway", "call-over-rounds", "serve", "serve-stateless", "listen"];
     let read = |name: &str| fs::read_to_string(docs().join(format!("transitions/{name}.txt"))).expect("the table");
@@ -156,7 +156,7 @@ fn a_subscription_and_a_round_are_counted_in_each_of_their_states() {
     server.publish(&Notice::ToolsChanged, now);
     server.set_writable(Lane::CHANNEL, true, now).unwrap();
     pair.run().client.drain();
-    // A call that is asked by its result, answered, and asked by a state alone.
+    // A call that ends with a round, gets an answer, and ends with a round that has only a state.
     pair.client.call();
     let form = Ask::Elicit(Elicit::new("?", json(r#"{"type":"object","properties":{}}"#)));
     for round in [InputRound::new().ask("a", form).with_state("1"), InputRound::new().with_state("2")] {

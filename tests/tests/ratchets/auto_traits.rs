@@ -1,8 +1,8 @@
 //! `Send` and `Sync` of public types. This file does not compile if a type loses one of these traits, or gains one that its documentation
 //! says it does not have; a public type that is not listed here fails the test below.
 //!
-//! The futures of public functions, which the listing of the API does not show, are checked as well: each is `Send` if all that it borrows
-//! is.
+//! The futures of public functions, which the listing of the API does not show, are checked as well: each is `Send` if all values that it
+//! borrows are.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -323,7 +323,7 @@ mod futures {
     }
 }
 
-/// The crates with what is asserted of each.
+/// The crates, each with the types that the assertions list.
 const ASSERTED: [(&str, &[&str]); 9] = [
     ("adapter-io", adapter_io::NAMES),
     ("adapter-smol", adapter_smol::NAMES),

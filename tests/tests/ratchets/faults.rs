@@ -6,7 +6,7 @@ use std::path::Path;
 /// The section with the table.
 const SECTION: &str = "\n## Faults of others, and the tests that hold ours against them\n";
 
-/// The number of faults. A row may be added, and none may go.
+/// The number of faults. Rows may be added, but not removed.
 const FAULTS: usize = 39;
 
 /// The cells of the rows of the table, without its head.
@@ -17,7 +17,7 @@ fn rows(page: &str) -> Vec<Vec<&str>> {
     lines.skip(2).map(|line| line.split('|').map(str::trim).collect()).collect()
 }
 
-/// The tests in a cell, each as its name and its file; `Err` with what is written otherwise.
+/// The tests in a cell, each as its name and its file. Any other text is returned as `Err`.
 fn tests(cell: &str) -> Result<Vec<(&str, &str)>, &str> {
     let test = |part| {
         let part: &str = str::trim(part);
@@ -42,7 +42,7 @@ fn has_test(source: &str, name: &str) -> bool {
     is_test || row.is_some_and(|(rows, _)| rows.lines().any(|line| line.trim() == name))
 }
 
-/// The faults of a table, in words.
+/// The errors of the table, as texts.
 fn wrong(page: &str, read: impl Fn(&str) -> Option<String>) -> Vec<String> {
     let mut wrong = Vec::new();
     for (row, number) in rows(page).iter().zip(1_usize..) {

@@ -33,7 +33,7 @@ fn prose(page: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The targets of `[..](target)`, but for those on the web.
+/// The targets of `[..](target)`, except for addresses on the web.
 fn links(page: &str) -> Vec<&str> {
     let targets = page.split("](").skip(1).filter_map(|after| after.split_once(')').map(|(target, _)| target));
     targets.filter(|target| !target.contains("://") && !target.contains(char::is_whitespace)).collect()

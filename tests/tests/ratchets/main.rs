@@ -19,7 +19,7 @@ use std::process::Command;
 
 use source::{attributes, code, sources, words};
 
-/// The crates that all of this holds for. The adapters and the programs meet the machine, and are not among them.
+/// The crates that must have these properties. The adapters and the programs are not listed, since they use clocks, sockets and processes.
 const CRATES: [&str; 6] = ["adapter-io", "endpoint", "engine", "http-service", "protocol-core", "tesseron"];
 
 /// The beginnings of the paths of pure code in these crates, each with the parts that are not pure.
@@ -35,7 +35,7 @@ const DENIED: [&str; 6] = [
     "clippy::unwrap_used",
 ];
 
-/// Groups of lints that contain one of them, or all lints.
+/// Groups of lints that contain a lint of [`DENIED`], or all lints.
 const GROUPS: [&str; 3] = ["clippy::restriction", "clippy::all", "warnings"];
 
 /// Macros that panic and for which there is no lint.
@@ -87,7 +87,7 @@ const CLOCKS: [&str; 6] = ["Instant::now", "SystemTime", "std::time", "std::{", 
 const MACHINE: [&str; 8] =
     ["std::env", "std::fs", "std::net", "std::os", "std::process", "std::thread", "thread_local!", "extern crate std"];
 
-/// The machines: of no type in what begins so may other files see a field.
+/// The beginnings of the paths of the machines. No type in these files may have a field that is visible in another file.
 const MACHINES: [&str; 8] = [
     "engine/",
     "http-service/",
@@ -191,7 +191,7 @@ fn found_in_crates<'a>(wanted: &[&'a str]) -> Vec<(String, &'a str)> {
     all_sources().iter().flat_map(|(file, text)| found(file, text, wanted)).collect()
 }
 
-/// The attributes that may soften a denied lint: misuse by the program itself that shows when it starts.
+/// The attributes that may allow a denied lint, since the panic reports an error of the application when it starts.
 const SOFTENED: [(&str, &str); 1] = [("endpoint/service/mod.rs", "#[allow(clippy::panic, reason =  )]")];
 
 /// Attributes that would soften one of the denied lints.

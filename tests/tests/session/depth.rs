@@ -137,7 +137,7 @@ fn a_claimed_depth_can_only_raise_the_depth_that_a_server_knows() {
         ("1", 1),
         ("3", 3),
         ("255", 255),
-        // An invalid depth counts as the greatest, since it may have been made up to look shallow.
+        // An invalid depth counts as the greatest one, since it may be an attempt to hide the real depth.
         ("256", 255),
         ("-1", 255),
         ("1.5", 255),

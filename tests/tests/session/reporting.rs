@@ -183,7 +183,7 @@ fn a_message_without_a_value_is_merged_into_the_kept_update() {
     assert_eq!(updates(&mut server), [(5.0, Some("m".into()))]);
 }
 
-/// A total below the kept value would have been sent with it, as an update above its own total.
+/// Before, a total below the kept value was merged into the update, which was then sent with a value above its own total.
 #[test]
 fn regression_a_total_below_the_kept_value_does_not_replace_the_previous_total() {
     let totals = |newer: f64| {
@@ -318,7 +318,7 @@ fn a_final_update_without_room_is_sent_despite_a_full_window_once_there_is_room(
     assert_eq!(values(&mut server), [1.0, 3.0]);
 }
 
-/// An update that waited for its turn in the full window of the session was before it in the queue, and delayed it.
+/// Before, an update that waited for the full window of the session was ahead in the queue, and delayed the final update.
 #[test]
 fn regression_a_final_update_that_waits_for_room_is_sent_before_those_that_wait_for_the_window() {
     for updates in [1, 0] {

@@ -14,7 +14,7 @@ use testkit::scripted::{initialize, json, progress, request, stateless_request};
 use testkit::{Pair, Scripted};
 
 const FORM: &str = r#"{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}"#;
-/// The capabilities of a client that can answer everything.
+/// The capabilities of a client that can answer every input request.
 const ALL: &str = r#"{"roots":{},"elicitation":{"form":{},"url":{}},"sampling":{}}"#;
 
 fn form() -> Ask {
@@ -81,7 +81,7 @@ fn kept_progress_is_sent_before_the_round() {
     assert!(sent[0].contains(r#""progress":2"#) && sent[1].contains("input_required") && sent.len() == 2, "{sent:?}");
 }
 
-/// Basic, "Capabilities": a server asks only for what this request declares, whatever an earlier one has declared.
+/// Basic, "Capabilities": a round may contain only input requests that its own request declares, whatever an earlier request has declared.
 #[test]
 fn only_what_the_request_itself_declares_can_be_asked_for() {
     let url = || Ask::from(OpenUrl::new("Sign in", "https://example.com/"));
@@ -148,7 +148,8 @@ fn requests_while_the_call_runs_are_for_handshakes_and_rounds_are_for_requests_w
     assert_eq!(legacy.session.input_mode(id), Err(NotLive));
 }
 
-/// A regression: as a reply, a round was sent unchecked, with input requests that its caller did not declare and without their depth.
+/// A regression: a round that was passed to `respond` was sent unchecked, with input requests that its caller had not declared and without
+/// their depth.
 #[test]
 fn a_round_that_is_a_reply_is_checked_as_any_other() {
     let mut server = server();
@@ -269,7 +270,7 @@ fn accepted(name: &str) -> Answer {
     Answer::Elicit(Elicited::Accept(json(&format!(r#"{{"name":"{name}"}}"#))))
 }
 
-/// The keys of the input requests among the events that wait, in their order.
+/// The keys of the input requests among the queued events, in order.
 fn keys(client: &mut Scripted) -> Vec<InputKey> {
     let key = |event| if let Event::InputRequested { key, .. } = event { Some(key) } else { None };
     client.events().into_iter().filter_map(key).collect()
@@ -373,7 +374,7 @@ fn the_ninth_round_ends_the_call_and_sends_nothing() {
 }
 
 #[test]
-fn the_time_in_which_the_user_thinks_counts_against_no_time_limit() {
+fn the_time_limits_of_a_call_do_not_run_while_the_user_answers() {
     let mut client = client();
     let mut timeouts = CallTimeouts::NONE;
     (timeouts.idle, timeouts.max_total) = (Some(Duration::from_secs(2)), Some(Duration::from_secs(10)));
@@ -578,7 +579,7 @@ fn an_address_to_open_has_no_id_in_a_round() {
     );
 }
 
-/// The exchange of a retry that is lost with its stream is lost, as any other.
+/// A retry whose stream is lost ends its call as lost, as any other exchange does.
 #[test]
 fn the_loss_of_the_exchange_of_a_retry_loses_the_call() {
     let mut client = client();
@@ -600,7 +601,7 @@ fn a_retry_that_is_withdrawn_before_it_was_polled_is_never_sent() {
     client.frame(&asks_once(2, "s"));
     let key = keys(&mut client)[0];
     client.session.provide_input(key, accepted("x"), client.now).unwrap();
-    // A response to a retry that is not polled was guessed.
+    // A response to a retry that was not sent yet must be a guess of the peer.
     client.frame(&complete(4));
     assert_eq!(client.violations(), [Violation::UnknownResponse]);
     client.session.cancel(id, None, client.now).unwrap();
@@ -651,7 +652,7 @@ fn a_client_with_a_handshake_is_never_asked_by_a_result() {
 
 // ---- A call that is kept between two rounds ----
 
-/// Makes a call that has answered one of two input requests, and keeps it: as text.
+/// Makes a call, answers one of its two input requests, and returns the kept call as text.
 fn kept(client: &mut Scripted, call: Invoke) -> String {
     let id = client.invoke(call);
     client.drain();
@@ -661,7 +662,7 @@ fn kept(client: &mut Scripted, call: Invoke) -> String {
     let key = keys(client)[0];
     client.session.provide_input(key, accepted("Ada"), client.now).unwrap();
     let pending = client.session.pending_input(id).unwrap();
-    // The kept call and the one that goes on have nothing to do with each other.
+    // Cancelling the call does not affect the kept copy.
     client.session.cancel(id, None, client.now).unwrap();
     assert_eq!(client.session.pending_input(id), None);
     client.drain();
@@ -741,7 +742,7 @@ fn a_kept_call_keeps_its_rounds_its_depth_and_its_deadline_begins_again() {
         change(&mut value);
         value.to_string()
     };
-    // Eight rounds are the most; the ninth ends the call.
+    // At most eight rounds are answered; the ninth ends the call.
     let mut other = client();
     resume(&mut other, &changed(&|value| value["rounds"] = 8.into())).unwrap();
     let key = keys(&mut other)[0];
@@ -749,7 +750,7 @@ fn a_kept_call_keeps_its_rounds_its_depth_and_its_deadline_begins_again() {
     let number = json(&other.sent()[0]).member("id").unwrap().decode::<u64>().unwrap();
     other.frame(&asks_once(number, "s"));
     assert_eq!(other.outcome(), Outcome::Invalid(Invalid::TooManyRounds));
-    // The time of the user counts against no limit, and afterwards the limits begin.
+    // The time limits do not run while the user answers, and start afterwards.
     let mut other = client_with(|config| config.timeouts.call = CallTimeouts::NONE.with_max_total(Some(Duration::from_millis(20))));
     let id = resume(&mut other, &text).unwrap();
     let key = keys(&mut other)[0];
@@ -762,13 +763,13 @@ fn a_kept_call_keeps_its_rounds_its_depth_and_its_deadline_begins_again() {
     assert!(
         matches!(other.at(5_020).events().as_slice(), [Event::Done { id: ended, outcome: Outcome::TimedOut(_), .. }] if *ended == id)
     );
-    // A cancel between two rounds sends nothing here, too.
+    // A cancel between two rounds sends no frame here either.
     let mut other = client();
     let id = resume(&mut other, &text).unwrap();
     other.session.cancel(id, None, other.now).unwrap();
     assert_eq!(other.outcome(), Outcome::Cancelled);
     other.expect_silence();
-    // Values that were changed are misuse.
+    // A kept call with invalid values is refused as misuse.
     let mut other = client();
     let sampling = r#"{"s":{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}}"#;
     let nested: serde_json::Value = serde_json::from_str(sampling).unwrap();

@@ -285,7 +285,7 @@ fn a_cancel_of_no_call_in_flight_is_ignored_and_not_answered() {
     ] {
         let mut server = Scripted::server(server_config());
         let id = server.receive_call(1);
-        // A request of ours whose number the peer could name: the ids of the two directions are independent.
+        // The cancel may name the number of this request of ours. It has no effect, since the ids of the two directions are independent.
         let question = server.ask(id, Ask::Roots);
         server.drain().frame(&notification("notifications/cancelled", params));
         assert!(!server.events().iter().any(|event| matches!(event, Event::Cancelled { .. } | Event::Input { .. })), "{params}");

@@ -35,7 +35,7 @@ fn requested(server: &mut Scripted) -> InboundId {
     *id
 }
 
-/// A server without the handshake era.
+/// A server that speaks only the modern era.
 fn modern() -> Scripted {
     Scripted::new(with(server_config(), |config| config.era = Era::Modern))
 }
@@ -50,7 +50,8 @@ fn a_request_is_served_without_a_handshake_and_its_result_names_the_type_and_the
     assert!(!server.session.is_ready(), "no handshake was made");
 }
 
-/// Logging: a record belongs to a request that asks for it. A regression: a peer that had only asked for the revisions got records of none.
+/// Logging: a server sends a record only for a request that asks for records. A regression: a peer that had sent only the probe got records
+/// that belonged to no request.
 #[test]
 fn a_peer_that_has_made_no_handshake_gets_no_record_that_belongs_to_no_request() {
     let record = || LogRecord::new(Level::Error, json("1"));
@@ -80,7 +81,7 @@ fn a_request_tells_its_handler_who_calls_with_which_capabilities_and_in_which_tr
 }
 
 #[test]
-fn nothing_of_one_caller_shows_at_the_next() {
+fn no_data_of_one_caller_is_reported_for_the_next() {
     let mut server = Scripted::new(server_config());
     let frame = |id: u64, version: &str, declares: &str, info: &str| {
         let meta = format!(
@@ -176,10 +177,10 @@ fn a_request_is_read_after_any_other_as_it_is_read_alone() {
         &[TRACE, VERSION, SAMPLING, NAME],
         &[VERSION, SAMPLING, OTHER_NAME],
         &[VERSION, SAMPLING, &long_name],
-        // Other members are between those that name the caller.
+        // Another member stands between those that name the caller.
         &[VERSION, TOKEN, NOTHING, NAME],
         &[VERSION, NOTHING, TRACE, NAME, LEVEL],
-        // A repeated member counts as it comes last.
+        // Of a repeated member the last value counts.
         &[VERSION, NOTHING, NAME, LEVEL, OTHER_NAME],
         &[OTHER_NAME, VERSION, NOTHING, NAME, LEVEL],
         &[LEVEL, VERSION, NOTHING],
@@ -188,7 +189,7 @@ fn a_request_is_read_after_any_other_as_it_is_read_alone() {
         &[VERSION, NOTHING, TOKEN, OTHER_VERSION],
         &[OTHER_VERSION, TOKEN, VERSION, NOTHING],
         &[VERSION, NOTHING, NAME, NO_LEVEL],
-        // Refused.
+        // Requests that are refused.
         &[VERSION],
         &[NOTHING, NAME],
         &[OTHER_VERSION, NOTHING],
@@ -219,7 +220,8 @@ fn a_request_is_read_after_any_other_as_it_is_read_alone() {
     }
 }
 
-/// Basic, "Error Codes": what is missing outranks an unknown version, that an unknown method, and that wrong parameters.
+/// Basic, "Error Codes": a missing member is reported before an unknown version, an unknown version before an unknown method, and an
+/// unknown method before wrong parameters.
 #[test]
 fn faults_are_answered_in_the_order_caller_version_method_parameters() {
     let version = |version: &str, more: &str| format!("{{{}}}", meta(version, more));
@@ -394,7 +396,7 @@ fn stateless_and_handshake_requests_are_served_on_one_channel_in_any_order() {
     assert_eq!(server.sent(), [full(1), full(3), plain, full(5)]);
 }
 
-/// All orders in which the three messages of a peer with a handshake keep their own order.
+/// Tests all orders in which the three messages of the peer with a handshake keep their order.
 #[test]
 fn each_era_is_served_alike_in_every_order_of_the_messages_of_both() {
     const MESSAGES: [&str; 6] = ["initialize", "initialized", "legacy", "call", "discover", "listen"];
@@ -465,7 +467,8 @@ fn each_era_is_served_alike_in_every_order_of_the_messages_of_both() {
     }
 }
 
-/// Basic, "Request Metadata": a member that names the caller and has the wrong type refuses the request; any other costs only itself.
+/// Basic, "Request Metadata": a request is refused if a member that names the caller has the wrong type. Any other member of the wrong type
+/// is only ignored.
 #[test]
 fn a_member_of_meta_of_the_wrong_type_is_refused_or_ignored_and_the_next_request_is_served() {
     const PREFIX: &str = "io.modelcontextprotocol/";
@@ -532,7 +535,7 @@ fn a_stateless_call_cannot_ask_its_caller_even_if_another_caller_could_be_asked(
     assert_eq!(server.sent(), [""; 0]);
 }
 
-/// G15. A regression: the ping left by the channel, for a peer that answers no request.
+/// G15. A regression: the server sent the ping on the channel to a peer that answers no requests.
 #[test]
 fn a_server_pings_no_peer_that_sends_stateless_requests_until_there_is_a_handshake() {
     for first in [call(1, ""), stateless(1, "server/discover", "", "")] {
@@ -590,7 +593,7 @@ fn an_id_may_be_used_again_after_its_response_and_not_before() {
     requested(&mut server);
 }
 
-/// Basic, "Error Codes": the codes of the older era are not sent, nor any that the revision reserves and leaves undefined.
+/// Basic, "Error Codes": neither the codes of the older era are sent, nor codes that the revision reserves without a definition.
 #[test]
 fn codes_that_the_revision_does_not_have_are_replaced() {
     let error_of = |reply| {
@@ -613,7 +616,7 @@ fn codes_that_the_revision_does_not_have_are_replaced() {
 }
 
 #[test]
-fn a_call_dies_with_its_lane_and_the_handshake_era_does_not() {
+fn a_stateless_call_ends_with_its_lane_and_one_with_a_handshake_goes_on() {
     let mut server = Scripted::server(server_config());
     let lane = Lane::new(4);
     for frame in [call(1, ""), call_tool(2, false)] {
@@ -627,7 +630,7 @@ fn a_call_dies_with_its_lane_and_the_handshake_era_does_not() {
 }
 
 #[test]
-fn a_refusal_of_the_ladder_and_an_error_of_a_handler_take_different_routes() {
+fn a_refusal_by_the_session_and_an_error_of_a_handler_have_different_routes() {
     let mut server = Scripted::new(server_config());
     server.frame(&stateless(1, "nope", "", ""));
     let kind = |server: &mut Scripted| server.session.poll_transmit().unwrap().route.kind;
@@ -730,7 +733,7 @@ fn a_subscription_ends_with_its_result_when_the_server_says_so_or_closes() {
 }
 
 #[test]
-fn a_subscription_that_its_caller_cancels_ends_without_a_word() {
+fn a_subscription_that_its_caller_cancels_ends_without_a_frame() {
     let (mut server, id) = listening(r#""toolsListChanged":true"#);
     server.session.publish(&Notice::ToolsChanged, server.now);
     server.frame(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
@@ -788,7 +791,7 @@ fn a_subscription_of_the_wrong_shape_is_refused() {
     }
 }
 
-/// The deadline of the handshake is for a peer that sends nothing.
+/// The deadline of the handshake applies only to a peer that sends nothing.
 #[test]
 fn a_channel_of_stateless_requests_alone_stays_open() {
     for first in [stateless(1, "server/discover", "", ""), call(1, "")] {

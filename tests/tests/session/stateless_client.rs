@@ -18,7 +18,7 @@ fn probe(id: u64) -> String {
     request(id, "server/discover", &format!(r#"{{"_meta":{{{STAMP}}}}}"#))
 }
 
-/// The answer to probe `id` of a server that declares nothing with which a subscription would begin.
+/// The answer to probe `id` of a server without changing lists, so that the client makes no subscription at once.
 fn discovered_quietly(id: u64) -> String {
     discovered(id, r#""2026-07-28""#, r#"{"tools":{},"resources":{"subscribe":true},"logging":{}}"#)
 }
@@ -38,7 +38,7 @@ fn modern() -> Scripted {
     client
 }
 
-/// The ids of the requests for the handshake and of the probes that wait to be sent, by method.
+/// The queued frames, with `probe` and `initialize` in the place of requests of these kinds.
 fn openings(client: &mut Scripted) -> Vec<String> {
     client
         .sent()
@@ -70,8 +70,8 @@ fn a_client_of_both_eras_probes_and_a_server_of_the_newer_one_is_ready_at_once()
     assert!(client.sent().is_empty(), "there is nothing to confirm");
 }
 
-/// Old servers answer an unknown method before the handshake with anything at all. The probe is the only request of the client, so an error
-/// that names no request is about it; a late answer can still choose the era.
+/// Old servers may answer an unknown method before the handshake with any error. The probe is the only request of the client, so an error
+/// without an id counts as the answer to the probe. A late answer can still choose the era.
 #[test]
 fn an_error_without_an_id_is_the_answer_to_the_probe_and_other_noise_is_not() {
     for id in ["", r#""id":null,"#] {
@@ -111,7 +111,7 @@ fn an_error_without_an_id_is_the_answer_to_the_probe_and_other_noise_is_not() {
     }
 }
 
-/// A row of the table of verdicts: the answer to the probe, and what the client sends next or why it closes.
+/// Tests the table of answers to the probe: the client becomes ready, sends another request, or closes.
 #[test]
 fn the_answer_to_a_probe_decides_the_era() {
     enum Next {
@@ -156,7 +156,7 @@ fn the_answer_to_a_probe_decides_the_era() {
 }
 
 #[test]
-fn a_server_that_needs_the_handshake_is_greeted_after_the_probe_and_works_as_ever() {
+fn a_server_that_needs_the_handshake_gets_it_after_the_probe_and_is_called_as_before() {
     let mut client = client(Era::Auto);
     client.drain();
     client.frame(&error(1, -32601, "method not found"));
@@ -171,7 +171,7 @@ fn a_server_that_needs_the_handshake_is_greeted_after_the_probe_and_works_as_eve
     assert!(!client.call_frame().contains("io.modelcontextprotocol"), "the handshake has named the client");
 }
 
-/// Versioning, "Servers": a server without a handshake that was not probed names its versions in its refusal.
+/// Versioning, "Servers": a server without a handshake names its versions when it refuses `initialize`.
 #[test]
 fn a_refusal_of_the_handshake_that_names_our_revision_leads_to_one_more_probe() {
     let mut client = client(Era::Auto);
@@ -387,7 +387,7 @@ fn a_faulty_request_of_a_server_without_a_handshake_is_reported_and_not_answered
     }
 }
 
-/// Basic, "Responses": an unknown type is an invalid result, and so is one that asks for nothing.
+/// Basic, "Responses": a result of an unknown type is invalid, and so is a round without input requests and state.
 #[test]
 fn a_result_of_a_type_that_is_not_complete_is_invalid() {
     for (members, is_valid) in [
@@ -534,7 +534,7 @@ fn changes_at_once_all_take_effect_whatever_the_order_of_their_acknowledgements(
     }
 }
 
-/// A regression: the newer subscription brought the resource of the older change, and its notices were violations.
+/// A regression: the newer subscription already contained the resource of the older change, and notices of that resource were violations.
 #[test]
 fn a_resource_that_joins_late_is_brought_by_the_newer_subscription_that_has_it() {
     let mut client = modern();
@@ -568,7 +568,7 @@ fn the_last_resource_that_leaves_ends_the_subscription() {
     assert_eq!(client.session.stats().exchanges_out, 0);
 }
 
-/// The successor that the first one asks for is acknowledged when the second one has ended everything.
+/// The successor that the first unsubscribe requests is acknowledged after the second unsubscribe has ended the subscription.
 #[test]
 fn resources_that_leave_at_once_leave_nothing() {
     let mut client = modern();
@@ -698,7 +698,7 @@ fn the_loss_of_its_exchange_ends_the_subscription() {
     assert_eq!(client.session.stats().exchanges_out, 0);
 }
 
-/// Its number is older than that of the first subscription, and its request is newer.
+/// The call of the resource has a lower number than the first subscription, but its request is sent later.
 #[test]
 fn a_resource_that_waited_for_the_handshake_joins_the_subscription_to_lists() {
     let mut client = client(Era::Auto);
@@ -762,7 +762,7 @@ fn a_change_that_fails_or_is_cancelled_leaves_the_subscription_as_it_was() {
 }
 
 #[test]
-fn a_server_may_end_the_subscription_by_its_result_or_by_a_cancel_and_the_owner_learns_of_it_once() {
+fn a_server_may_end_the_subscription_by_its_result_or_by_a_cancel_and_the_owner_is_notified_once() {
     for (ends, again) in [(result(2), cancelled(2)), (cancelled(2), result(2)), (error(2, -32603, "x"), cancelled(2))] {
         let mut client = listening();
         client.frame(&ends);
@@ -910,7 +910,7 @@ fn nothing_of_a_subscription_is_left_when_the_session_has_closed() {
     client.expect_silence();
 }
 
-/// A server that adds kinds to an acknowledgement could send notices that no one has asked for.
+/// If a server acknowledges more kinds than were requested, notices of those kinds are violations.
 #[test]
 fn regression_a_kind_that_was_not_asked_for_stays_unwanted_although_the_server_acknowledges_it() {
     let mut client = listening();
@@ -922,7 +922,7 @@ fn regression_a_kind_that_was_not_asked_for_stays_unwanted_although_the_server_a
     assert_eq!(client.events(), [Event::Violation(Violation::UnknownSubscription)]);
 }
 
-/// The answer to a probe queued another request, or made the session ready, after it had been closed.
+/// Before, the answer to a probe queued another request, or made the session ready, although the session had been closed.
 #[test]
 fn regression_a_session_that_is_closing_opens_nothing() {
     for answer in [discovered_quietly(1), error(1, -32601, "x"), unsupported(1, r#""2026-07-28""#), error(1, -32021, "x")] {
@@ -934,7 +934,8 @@ fn regression_a_session_that_is_closing_opens_nothing() {
     }
 }
 
-/// Each held subscription was released as a request for all of them: 500 of 900 bytes became more than 100 MB, and the session closed.
+/// Before, each held subscription was sent as a request for all of them: 500 subscriptions of 900 bytes became more than 100 MB, and the
+/// session closed.
 #[test]
 fn regression_held_subscriptions_do_not_close_the_session_by_the_length_of_their_requests() {
     let mut client = client(Era::Auto);

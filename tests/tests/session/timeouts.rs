@@ -300,7 +300,7 @@ fn max_total_stops_while_an_input_request_is_open_and_goes_on_afterwards() {
     assert_eq!((client.outcome(), client.sent()), (MAX_TOTAL, vec![cancel_frame(2)]));
 }
 
-/// The deadline was before the greatest `now` that was passed to `handle_timeout`.
+/// Before, the deadline was earlier than the greatest `now` that had been passed to `handle_timeout`.
 #[test]
 fn regression_g7_an_input_request_after_max_total_has_passed_leaves_no_deadline_in_the_past() {
     let mut client = calling(call_timeouts(None, Some(3000)));

@@ -480,7 +480,8 @@ fn item_80_an_input_request_that_the_agent_did_not_declare_is_refused_with_the_n
     assert!(rig.agent_received().is_empty());
 }
 
-/// An agent that probed for MCP 2026-07-28 found it, and its user was not asked any more: a deletion was declined unseen.
+/// Before, an agent that probed for MCP 2026-07-28 found it, and input requests no longer reached its user: a confirmation was declined
+/// without the user having seen it.
 #[test]
 fn regression_an_agent_that_probes_finds_only_the_revisions_in_which_an_app_can_ask_it() {
     let (mut rig, _) = rig();
@@ -714,7 +715,7 @@ fn an_agent_that_has_set_no_level_gets_every_record() {
     }
 }
 
-/// A value that a handler of an app logs reaches the agent as that value, not as JSON text.
+/// The data of a log record reaches the agent as the JSON value that the handler of the app has logged, and not as a string of JSON.
 #[test]
 fn a_logged_value_reaches_the_agent_as_json_and_not_as_json_in_text() {
     let mut rig = Rig::new();

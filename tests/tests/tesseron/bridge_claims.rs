@@ -681,7 +681,8 @@ fn a_pending_app_without_an_id_is_listed_by_its_name_and_without_an_expiry_if_it
     assert!(claim.get("expires_at").is_none() && claim.get("expires_at_iso").is_none(), "{claim}");
 }
 
-/// If an app was claimed elsewhere, its manifest can be out of date. The error then suggested the code that had just failed.
+/// If an app was claimed by another gateway, its manifest can be out of date. Before, the error then suggested the code that had just
+/// failed.
 #[test]
 fn an_error_never_suggests_the_code_that_was_just_refused() {
     let mut rig = Rig::new();

@@ -17,13 +17,13 @@ use tests::bridge::{
 struct Open {
     /// The last value of its progress.
     last: Option<f64>,
-    /// The agent has cancelled the request; frames that were already queued for it may still come.
+    /// `true` if the agent has cancelled the request. Frames that were already queued for the request may still come.
     given_up: bool,
-    /// Progress has come since the cancel.
+    /// `true` if progress has come since the cancel.
     late: bool,
 }
 
-/// The state of an app as it sees it.
+/// The state of an app, as the app knows it.
 #[derive(Debug, Default)]
 struct Known {
     id: &'static str,
@@ -482,7 +482,7 @@ impl Storm {
             }
         }
         if self.rig.bridge.is_closed(Leg::Agent) {
-            // For too long the app has not read the refusals that it caused.
+            // The agent has not read the refusals that it caused for too long, so the bridge has disconnected it.
             self.count("hung up on");
             self.open.clear();
             self.input_requests.clear();

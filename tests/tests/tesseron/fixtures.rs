@@ -1,4 +1,5 @@
-//! The fixtures of upstream Tesseron and those of this project, run against both ends, and a proof that each one fails when its rule is broken.
+//! The fixtures of upstream Tesseron and those of this project, run against both ends, and a check that each one fails if its rule is
+//! broken.
 
 use serde_json::{Value, json};
 use tests::fixtures::{
@@ -121,7 +122,7 @@ fn an_app_that_sends_a_frame_twice_fails_at_the_next_step() {
             let says = |kind: &StepKind| !matches!(kind, StepKind::Send(_) | StepKind::DropTransport | StepKind::Reconnect);
             let next = fixture.steps.iter().enumerate().skip(step + 1).find(|(_, next)| says(&next.kind));
             if next.is_some_and(|(_, next)| matches!(next.kind, StepKind::ExpectSilence(_))) {
-                // Such a step only forbids one method.
+                // The next step only forbids frames of one method, so the repeated frame has no effect on it.
                 continue;
             }
             let failed = sabotaged(&fixture, Deed::Repeats(nth)).expect_err(&fixture.id);

@@ -1,4 +1,5 @@
-//! The guarantees of a session on Tesseron: storms of random operations on a gateway and an app, each judged by testkit. The other files of this protocol have the single scenarios.
+//! The guarantees of a session on Tesseron: storms of random operations on a gateway and an app, each judged by testkit. The other files of
+//! this folder have single scenarios.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -300,7 +301,7 @@ impl Storm {
         app.note(format!("{id} {description}"));
     }
 
-    /// Passes a frame to one end that the other would not have sent.
+    /// Passes a forged frame to one end, which the other end would not send.
     fn forge(&mut self) {
         let number = self.rng.below(40) as u64;
         let name = named(number);
