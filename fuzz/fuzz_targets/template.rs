@@ -1,4 +1,4 @@
-//! The target of docs/guides/fuzzing.md: copy it, and put the calls of your own code where the session is fed.
+//! The target of docs/guides/fuzzing.md. Copy this file, and call your own code where it calls the session.
 #![no_main]
 
 use protocol_core::{Instant, Lane, Session};

@@ -1,5 +1,5 @@
-//! A bridge with an agent and three apps, whose steps are chosen by the bytes, including every fault of a leg. Each leg has a judge; what is
-//! checked here are the rules of the bridge itself: which calls it ends when a leg is lost, and what it forgets.
+//! A bridge with an agent and three apps. The bytes choose the steps, which include every fault of a leg. Each leg has a judge. This file
+//! checks the rules of the bridge itself: the calls that end when a leg is lost, and the state that is freed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -72,7 +72,7 @@ impl Seat {
     }
 }
 
-/// The judge of a leg. The bridge sends a message of an app at once, with the last value repeated.
+/// The judge of a leg. It allows repeated values, since the bridge sends a message of an app at once with the last value.
 fn leg_judge() -> Judged {
     Judged::new(&with(server_config(), |config| config.progress.repeat_value_for_message = true))
 }
@@ -152,12 +152,12 @@ impl Fuzzed {
         app.map_or(Some(Leg::Agent), |app| self.seats[app].channel.map(Leg::App))
     }
 
-    /// Sends a frame of an end, if its leg is read.
+    /// Sends a frame of an end, if the bridge reads its leg.
     fn send(&mut self, app: Option<usize>, text: &str) {
         self.send_if_read(app, text);
     }
 
-    /// Sends a frame of an end. Returns `true` if its leg is read and the frame has an effect.
+    /// Sends a frame of an end. Returns `true` if the bridge reads its leg and the frame has an effect.
     fn send_if_read(&mut self, app: Option<usize>, text: &str) -> bool {
         let Some(leg) = self.leg(app).filter(|leg| self.bridge.wants_input(*leg)) else { return false };
         let before = self.bridge.stats(leg).unwrap_or_default();
@@ -168,7 +168,7 @@ impl Fuzzed {
         self.judge(app).receive(text.as_bytes(), &before, &after);
         // Such requests are not answered, or not with their ids.
         let mut dropped = [Violation::DuplicateRequest, Violation::RepeatedMember].into_iter();
-        // A closed leg counts nothing.
+        // A closed leg has no statistics.
         let dropped = dropped.any(|rule| after.violations(rule) > before.violations(rule));
         let Ok(frame) = serde_json::from_str::<Value>(text) else { return true };
         if app.is_none() {
@@ -485,7 +485,7 @@ impl Fuzzed {
         }
     }
 
-    /// Connects an app, perhaps once more; an earlier channel of the app stays open, and nobody reads it.
+    /// Connects an app, perhaps once more. An earlier channel of the app then stays open, and the app no longer reads it.
     fn dial(&mut self, app: usize, c: u8) {
         let Ok(channel) = self.bridge.open(self.now) else { return };
         self.sit(app, channel);

@@ -71,7 +71,7 @@ fn lists(value: &[u8]) {
     }
 }
 
-/// Checks that the fields that are written for arguments agree with these arguments, and with no others.
+/// Checks that the fields that are written for arguments are accepted with these arguments, and refused with others.
 fn params(schema: &[u8], arguments: &[u8]) {
     let (Ok(schema), Ok(arguments)) = (Json::parse(schema.to_vec()), Json::parse(arguments.to_vec())) else { return };
     let Ok(params) = ParamHeaders::of_schema(&schema) else { return };

@@ -339,7 +339,7 @@ impl Bench {
         if self.stopped.contains(&(session, lane)) {
             return;
         }
-        // Whatever a session sends is text.
+        // A session sends only valid text.
         let mut transmit = Transmit::new(String::from_utf8_lossy(&frame).into_owned().into());
         (transmit.route.lane, transmit.route.kind) = (lane, kind);
         self.pass_on(session, transmit);

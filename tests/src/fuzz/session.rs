@@ -1,5 +1,5 @@
-//! Hostile bytes against one end, in every role and phase of both protocols, with an application whose actions are chosen by the bytes.
-//! The end is [`Watched`]; what is checked here is what a judge cannot know, which methods are refused.
+//! Hostile bytes against one end, in every role and phase of both protocols, with an application whose actions are chosen by the bytes. The
+//! end is [`Watched`]. This file checks what a judge cannot know: the methods that must be refused.
 
 mod tesseron;
 

@@ -60,7 +60,7 @@ pub(crate) use rows;
 /// The time limit of a row, generous enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Runs a row on so many threads. The row is a task, since the future that a runtime blocks on would not run on a worker thread.
+/// Runs a row on this number of threads. The row is a task, since the future that a runtime blocks on would not run on a worker thread.
 ///
 /// # Panics
 /// If the row panics, or does not end in time.

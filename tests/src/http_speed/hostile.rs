@@ -1,4 +1,4 @@
-//! Hostile clients beside one that works, and the latency of its calls.
+//! The latency of the calls of one client, with and without hostile clients at the same server.
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -37,8 +37,8 @@ pub(super) fn latencies(server: &ServerProcess, span: Duration) -> Result<Latenc
     Ok(Latencies { median: at(0.5), percentile_99: at(0.99) })
 }
 
-/// Measures calls for a time, while hostile clients send their heads and bodies a byte at a time, read nothing of what they asked for, and
-/// send garbage.
+/// Measures calls for a time, while hostile clients send their heads and bodies a byte at a time, do not read their responses, and send
+/// garbage.
 pub(super) fn latencies_beside_hostile_clients(server: &ServerProcess, span: Duration) -> Result<Latencies, Failure> {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -84,7 +84,7 @@ impl<'a> Crowd<'a> {
             if stream.is_none() {
                 *stream = self.server.connect().ok();
                 *next = 0;
-                // Every other one sends its head at once, and only its body slowly.
+                // Every second connection sends its head at once, and only its body slowly.
                 if number % 2 == 1
                     && let Some(stream) = stream
                     && stream.write_all(&request[..head]).is_ok()

@@ -1,4 +1,4 @@
-//! The speed of servers over HTTP, compared with a floor: hyper with a handler that answers with the same bytes, and knows no protocol.
+//! The speed of servers over HTTP, compared with a floor: hyper with a handler that answers with the same bytes, without any protocol.
 //!
 //! Each server is a process of its own. The client is the same for all: blocking sockets on this machine, which write prepared requests.
 //! All servers are measured once in each round, and a number is the median of the rounds.

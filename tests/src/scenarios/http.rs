@@ -179,7 +179,7 @@ impl Raw {
         self.stream.write_all(text.as_bytes()).expect("it is written");
     }
 
-    /// Sends a text of which the server may read only a part before it closes the connection.
+    /// Sends a text. It is no error if the server reads only a part of it before it closes the connection.
     fn send_as_far_as_it_is_read(&mut self, text: &str) {
         let _ = self.stream.write_all(text.as_bytes());
     }
@@ -682,7 +682,7 @@ async fn a_connection_beyond_the_limit_waits_for_another_to_end<A: Adapter>(stag
         let mut second = server.connect();
         second.request("POST", &[], INITIALIZE);
         second.stream.set_nonblocking(true).expect("a mode");
-        // Another request on the first connection proves that the server had time for the second one.
+        // The answer to another request on the first connection shows that the server had enough time to accept the second one.
         first.open();
         assert_eq!(second.stream.read(&mut [0]).expect_err("nothing").kind(), ErrorKind::WouldBlock);
         second.stream.set_nonblocking(false).expect("a mode");

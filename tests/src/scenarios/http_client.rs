@@ -29,7 +29,7 @@ crate::harness::rows! { $ each_http_client_row ():
     over_tls_a_server_without_http_2_is_called_in_either_era
     more_calls_than_a_connection_has_streams_hold_no_other_call_up
     many_calls_that_are_cancelled_leave_their_connection_open
-    what_a_server_says_long_after_a_cancel_leaves_the_connection_open
+    frames_that_a_server_sends_long_after_a_cancel_leave_the_connection_open
     calls_that_are_cancelled_while_a_connection_is_made_leave_the_others_alone
     calls_that_need_a_connection_at_the_same_time_make_one
     a_certificate_that_is_unknown_or_of_another_host_is_refused
@@ -92,13 +92,13 @@ impl Server {
         until(stage, "the handlers are cancelled", || self.cancelled.load(Ordering::Relaxed) == calls).await;
     }
 
-    /// Waits until no client is left.
+    /// Waits until all clients have disconnected.
     async fn until_left<A: Adapter>(&self, stage: &Stage<A>) {
         until(stage, "the clients are gone", || (self.service.sessions(), self.service.exchanges()) == (0, 0)).await;
     }
 }
 
-/// Waits until `is_so` returns `true`. The server and the `Front` run beside the test, so this polls.
+/// Waits until `is_so` returns `true`. The server and the `Front` run on other threads, so the condition is polled.
 async fn until<A: Adapter>(stage: &Stage<A>, what: &str, is_so: impl Fn() -> bool) {
     let begin = Instant::now();
     while !is_so() {
@@ -296,7 +296,7 @@ async fn many_calls_that_are_cancelled_leave_their_connection_open<A: Adapter>(s
     end.await.expect("a proper end");
 }
 
-async fn what_a_server_says_long_after_a_cancel_leaves_the_connection_open<A: Adapter>(stage: Stage<A>) {
+async fn frames_that_a_server_sends_long_after_a_cancel_leave_the_connection_open<A: Adapter>(stage: Stage<A>) {
     const ROUNDS: usize = 12;
     const CALLS: usize = 90;
     /// The time for which late frames of a stream are expected.
@@ -372,8 +372,8 @@ async fn a_certificate_that_is_unknown_or_of_another_host_is_refused<A: Adapter>
     }
 }
 
-/// Each server makes an input request in one HTTP session after another. None is answered, and each takes a lane of its client, which has none
-/// left for the request in the third session.
+/// Each server makes an input request in one HTTP session after another. No input request is answered, and each one takes a lane of its
+/// client, so that the client has no lane left for the request in the third session.
 async fn a_server_that_asks_in_session_after_session_leaves_the_threads_to_others<A: Adapter>(stage: Stage<A>) {
     /// More clients than threads.
     const CLIENTS: usize = 4;

@@ -28,7 +28,7 @@ pub(crate) fn far(row: &str, book: &Book) -> Far {
     }
 }
 
-/// Runs a row on so many threads.
+/// Runs a row on this number of threads.
 ///
 /// # Panics
 /// If the row panics, or does not end in time.

@@ -93,7 +93,7 @@ fn with(code: &str) -> String {
     format!("{GATEWAY},tesseron-bind.{code}")
 }
 
-/// A wrong code, since it is longer than every code that we make.
+/// A code that is wrong for every app, since it is longer than the codes that we make.
 const WRONG: &str = "WRONG-CODE";
 
 /// An app that listens in a home directory of its own, which is removed when the app is dropped.
@@ -135,7 +135,7 @@ impl App {
         Self { listener, home }
     }
 
-    /// An app that mints its own claim.
+    /// An app that makes its own claim code.
     async fn minting<A: Adapter>(stage: &Stage<A>, binding: Binding) -> Self {
         Self::start(stage, binding, ClaimMode::default()).await
     }
@@ -304,7 +304,7 @@ fn silent(address: &Address) -> Vec<Raw> {
     (0..100).map(|_| Raw::connect(address)).collect()
 }
 
-/// The bug: once 64 silent connections had all the places, every other connection was refused until they were dropped.
+/// The bug: while 64 silent connections had all places, every other connection was refused.
 async fn silent_connections_do_not_keep_others_out<A: Adapter>(stage: Stage<A>) {
     let patient = ClaimMode::HostMinted(patient());
     for (claim, any_user) in [(patient, false), (patient, true), (ClaimMode::GatewayMinted, true)] {

@@ -103,7 +103,8 @@ async fn steps(context: Context, job: Steps) -> Result<&'static str, ToolError> 
     Ok("done")
 }
 
-/// Ten updates at once, of which two fit the rate window; the last is sent when the window opens. After the release comes one more.
+/// Reports ten updates at once, of which two fit the rate window; the newest is sent when the window opens. After the release it reports
+/// one more.
 async fn flood(context: Context, gate: Book) -> Result<&'static str, ToolError> {
     for step in 1..=10 {
         context.count(step, 20);

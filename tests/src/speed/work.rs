@@ -105,9 +105,9 @@ pub(super) fn count<C: Contender>(row: Row, counter: Counter) -> Option<Counted>
     }
 }
 
-/// Does the work of `row` so many times, on a connection of its own. Returns the number of operations.
+/// Does the work of `row` `turns` times, on a connection of its own. Returns the number of operations.
 pub(super) fn operate<C: Contender>(row: Row, turns: u64) -> u64 {
-    // One caller makes as many calls as many callers together.
+    // With one caller the turns are multiplied, so that it makes as many calls as many callers together.
     let turns = if let What::RoundTrips { callers: 1, .. } = row.what { turns * 100 } else { turns };
     C::Runtime::run(Some(1), |adapter| async move {
         let caller = C::duplex(&adapter, ROOM).await;

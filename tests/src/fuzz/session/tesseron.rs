@@ -1,5 +1,5 @@
-//! The parts of the target `session` that are specific to Tesseron: configurations, the progress of the handshake, actions of the application,
-//! and one rule more: an invocation that is cut short is answered, with the code of the reason.
+//! The parts of the target `session` that are specific to Tesseron: configurations, the progress of the handshake, actions of the
+//! application, and one additional rule: an invocation that is cut short is answered with the code of the reason.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -109,7 +109,7 @@ impl Promises {
     pub(super) fn handle_event(&mut self, event: &Event) {
         match event {
             Event::Request { id, .. } => {
-                // After a request that cannot be read here, the order of the others says nothing.
+                // After a request that cannot be read here, requests cannot be matched by their order.
                 match self.arriving.pop_front() {
                     Some(Some(index)) if !self.unsure => self.named[index].serve = Some(*id),
                     Some(_) => {}
