@@ -1,5 +1,5 @@
-//! pmcp in the rows of the example `bench`. Its client has no transport for a child process or for a pair in memory, so this file has one that
-//! works like its own for standard input and output, which its server uses.
+//! pmcp in the rows of the example `bench`. Its client has no transport for a child process or for a pair in memory. So this file has a
+//! transport for them, which works like pmcp's own transport for standard input and output, which the server uses.
 
 mod program;
 
@@ -42,8 +42,8 @@ impl ToolHandler for Echo {
 
 #[async_trait]
 impl ToolHandler for Report {
-    /// The reporter of pmcp sends one update in 100 ms, and its queue drops updates beyond 100. So this one has no such limit, and yields after
-    /// each update, so that all arrive.
+    /// Reports without the rate limit of pmcp's reporter, which is one update in 100 ms. The queue of pmcp drops updates beyond 100, so
+    /// this handler yields after each update.
     async fn handle(&self, arguments: Value, extra: RequestHandlerExtra) -> pmcp::Result<Value> {
         let count = arguments.get("count").and_then(Value::as_u64).unwrap_or_default();
         let token = extra.request_meta.as_ref().and_then(|meta| meta.get("progressToken")?.as_i64()).expect("a token");
@@ -119,7 +119,7 @@ impl Transport for Lines {
     }
 }
 
-/// Receives progress, for which the client has no other place.
+/// Receives progress as a middleware, since the client of pmcp has no other way to pass it on.
 #[derive(Clone, Default)]
 struct Hearing(Arc<Mutex<Listener>>);
 

@@ -1,4 +1,4 @@
-//! Code that both programs share.
+//! Code that the programs for rmcp and pmcp share.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -12,7 +12,7 @@ pub(crate) type Begun = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Makes a call without waiting for it.
 pub(crate) async fn begun(call: impl Future<Output = ()> + Send + 'static) -> Begun {
-    // Polled without the cooperative budget of the task, since a task without budget would not make the call before the next poll.
+    // Polled outside of tokio's cooperative budget, since a task with an exhausted budget would make the call only at its next poll.
     let mut call: Begun = Box::pin(tokio::task::unconstrained(call));
     poll_fn(|cx| {
         let _ = call.as_mut().poll(cx);
@@ -22,7 +22,7 @@ pub(crate) async fn begun(call: impl Future<Output = ()> + Send + 'static) -> Be
     call
 }
 
-/// Waits for updates that come after the response, as long as some come.
+/// Waits for updates that come after the response, until no more come.
 pub(crate) async fn stragglers(updates: impl Fn() -> Updates) -> Updates {
     let (mut seen, mut since) = (updates(), Instant::now());
     while seen.lost() > 0 && since.elapsed() < Duration::from_millis(20) {

@@ -1,5 +1,5 @@
-//! A server of rmcp on its standard input and output, for `conformance-check`: `work` reports each step and takes its time over it, and stops
-//! when it is cancelled; `echo` returns its text.
+//! A server of rmcp on its standard input and output, for `conformance-check`: `work` reports each step and then sleeps, and stops if it is
+//! cancelled; `echo` returns its text.
 
 use std::time::Duration;
 

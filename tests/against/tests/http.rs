@@ -25,10 +25,10 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 
-/// The time after which a test gives up.
+/// The time limit of a wait in a test.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The next thing that a handler has done.
+/// The next note of a handler.
 async fn next(said: &mut mpsc::UnboundedReceiver<&'static str>) -> Option<&'static str> {
     tokio::time::timeout(PATIENCE, said.recv()).await.expect("it happens in time")
 }

@@ -110,7 +110,7 @@ async fn a_server_of_rmcp_is_answered_in_two_rounds() {
 }
 
 #[tokio::test]
-async fn a_server_of_rmcp_that_wants_nothing_but_a_retry_gets_it() {
+async fn a_round_of_rmcp_without_an_input_request_is_retried() {
     assert_eq!(text(Person { declines: false }, "later").await, "with 0 answers");
 }
 

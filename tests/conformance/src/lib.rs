@@ -1,5 +1,6 @@
-//! The server and the client that the official conformance suite of MCP is run against, written as a user would write them. What they offer
-//! is prescribed by the suite; `run` beside this crate runs it. And `check`: scenarios of our own, for any server.
+//! The server and the client that the official conformance suite of MCP is run against, written as a user would write them. The suite
+//! prescribes their tools, prompts and resources; the script `run` in this folder runs the suite. The module `check` has scenarios of our
+//! own, for any server.
 
 #[cfg(unix)]
 pub mod check;

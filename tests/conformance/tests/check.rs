@@ -1,5 +1,5 @@
-//! `conformance-check`: our own servers pass all scenarios, servers with a fault fail the scenario that is about it, and no server can stop
-//! or fill the process that tests it.
+//! `conformance-check`: our own servers pass all scenarios, a server with a fault fails the scenario for that fault, and no server can
+//! block the process that tests it or exhaust its memory.
 #![cfg(unix)]
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -109,7 +109,7 @@ fn verdict(fault: &str, scenario: &str) -> Verdict {
     report.outcomes[0].verdict.clone()
 }
 
-/// Runs a scenario against each fault, and expects such a verdict. Most of it is waiting, so several run at once.
+/// Runs a scenario for each fault, and checks the verdict with `is_expected`. Several run at once, since a scenario mostly waits.
 fn verdicts(faults: &[(&str, &str)], is_expected: fn(&Verdict) -> bool) {
     thread::scope(|scope| {
         for part in faults.chunks(faults.len().div_ceil(4)) {
@@ -126,7 +126,7 @@ fn verdicts(faults: &[(&str, &str)], is_expected: fn(&Verdict) -> bool) {
 #[test]
 fn a_small_server_without_a_fault_passes_all_that_it_has_to() {
     let report = check(faulty("none")).expect("a server");
-    // A batch is refused, which 2025-11-25 wants; 2025-03-26 is not spoken.
+    // A batch is refused, as 2025-11-25 demands, and the server does not speak 2025-03-26.
     let odd = report.outcomes.iter().filter(|outcome| outcome.verdict != Verdict::Passed).map(|outcome| outcome.scenario.id);
     assert_eq!(odd.collect::<Vec<_>>(), ["batch-is-answered"], "{:#?}", complaints(&report));
     assert_eq!(report.server.as_deref(), Some("faulty 1"));
@@ -172,9 +172,9 @@ fn a_server_that_does_not_do_what_it_should_is_warned() {
     verdicts(&faults, |verdict| matches!(verdict, Verdict::Warned(_)));
 }
 
-// ---- Servers that are none
+// ---- Commands that are no servers
 
-/// Runs some scenarios against a command that is no server. Returns the fault of each in a word.
+/// Runs some scenarios against a command that is no server. Returns the fault of each in one word.
 fn words(script: &str, scenarios: &[&str]) -> Vec<&'static str> {
     let mut plan = Plan::new(command(&["sh", "-c", script]));
     plan.only = scenarios.iter().map(|id| (*id).to_owned()).collect();
@@ -228,7 +228,7 @@ fn a_process_that_does_not_read_is_deaf() {
 
 #[test]
 fn a_server_that_dies_hangs_or_floods_amid_a_scenario_fails_it_alone() {
-    // The fourth line is the first that has to be answered beyond what the run itself asks at its beginning.
+    // The first three lines are those with which the run itself begins, so the fault comes within a scenario.
     for (fault, word) in
         [("dies-of-the-fourth-line", "died"), ("hangs-at-the-fourth-line", "silent"), ("floods-at-the-fourth-line", "flooded")]
     {
@@ -242,7 +242,7 @@ fn a_server_that_dies_hangs_or_floods_amid_a_scenario_fails_it_alone() {
 }
 
 #[test]
-fn what_a_server_has_started_ends_with_it() {
+fn processes_that_a_server_has_started_end_with_it() {
     let mark = format!("/tmp/conformance-check-{}", std::process::id());
     let script = format!("(while sleep 0.05; do date +%s%N >{mark}; done) & exec sleep 100");
     assert_eq!(words(&script, &["ids-are-echoed"]), ["silent"]);
@@ -254,7 +254,7 @@ fn what_a_server_has_started_ends_with_it() {
 
 #[test]
 fn memory_stays_bounded_while_a_server_floods() {
-    // A quarter of a gibibyte for the program and its libraries, and for all that it keeps of a flood of any length.
+    // A quarter of a gibibyte suffices for the program, its libraries, and the kept part of a flood of any length.
     for script in [
         "exec tr '\\0' x 3<&0 </dev/zero",
         "exec yes '{\"jsonrpc\":\"2.0\",\"method\":\"x\"}'",
@@ -268,7 +268,7 @@ fn memory_stays_bounded_while_a_server_floods() {
     }
 }
 
-// ---- Servers over HTTP that are none
+// ---- Listeners that are no HTTP servers
 
 /// Listens, and gives each connection to `serve`. Returns the URL.
 fn listen(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> String {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A small MCP server with one fault, for the tests of `conformance-check`: `faulty.py FAULT`; without a fault if it is `none`.
+"""A small MCP server with one fault, for the tests of `conformance-check`: `faulty.py FAULT`. With `none` it has no fault.
 
 It has the tools `work`, which reports twenty steps of 0.1 seconds and can be cancelled, and `echo`."""
 

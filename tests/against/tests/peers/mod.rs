@@ -1,4 +1,4 @@
-//! A client and a server of rmcp that ask and answer, and a client of ours that answers.
+//! A client of rmcp that answers input requests, a server of rmcp that makes them, and a client of ours that answers them.
 
 #![allow(deprecated, reason = "2026-07-28 deprecates sampling, and still has it")]
 
@@ -17,14 +17,14 @@ use rmcp::service::{NotificationContext, RequestContext, RunningService, Service
 use rmcp::{ClientHandler, RoleClient, RoleServer, ServerHandler};
 use serde_json::{Value, json};
 
-/// A client of rmcp. Its user gives `action` as each answer, and Ada as their name.
+/// A client of rmcp. It answers each elicitation with `action`, and gives the name Ada.
 #[derive(Clone)]
 pub struct Answering {
     pub capabilities: Value,
     pub action: ElicitationAction,
-    /// The input requests to it, in order.
+    /// The input requests that it has received, in order.
     pub asked: Arc<Mutex<Vec<String>>>,
-    /// The values of progress that it was told, in order.
+    /// The progress values that it has received, in order.
     pub progress: Arc<Mutex<Vec<f64>>>,
 }
 
@@ -33,7 +33,7 @@ impl Answering {
         Self { capabilities, action, asked: Arc::default(), progress: Arc::default() }
     }
 
-    /// A client that can answer everything, and whose user agrees.
+    /// A client that can answer every input request, and accepts.
     pub fn agreeable() -> Self {
         Self::new(json!({"sampling": {}, "elicitation": {"form": {}, "url": {}}}), ElicitationAction::Accept)
     }
@@ -101,7 +101,7 @@ impl ClientHandler for Answering {
 /// A server of rmcp.
 pub struct Asking;
 
-/// Characters that a client must return as they are.
+/// A state with characters that a client must return unchanged.
 const STATE: &str = "a \"state\"\n\twith/every+thing= and Ω";
 
 fn name() -> InputRequest {

@@ -122,7 +122,7 @@ Exit status:
         ExitCode::from(2)
     }
 
-    /// Prints text. A pager that is closed early is no error.
+    /// Prints text. It is no error if standard output is closed early, as by a pager.
     fn print(text: &str) -> ExitCode {
         let _ = writeln!(std::io::stdout(), "{}", text.trim_end());
         ExitCode::SUCCESS

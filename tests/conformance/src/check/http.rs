@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{Fault, LONGEST_LINE, MOST_READ};
 
-/// The number of messages that wait to be looked at. A server that sends more waits.
+/// The number of messages that are queued for the scenario. If the queue is full, no more is read from the server.
 const WAITING: usize = 64;
 
 /// A part of a response, with the number of its exchange.
@@ -92,7 +92,7 @@ impl Server {
                 Ok(()) => Part::End,
                 Err(fault) => Part::Broken(fault),
             };
-            // Nobody listens after the end of the scenario.
+            // Fails after the end of the scenario, when nothing receives parts any more.
             let _ = sender.send((number, last)).await;
         });
         self.exchanges.push(task.abort_handle());
@@ -106,7 +106,7 @@ impl Server {
         }
     }
 
-    /// Waits for a part of any response. `None` if there is none by then.
+    /// Waits for a part of any response. Returns `None` if none comes before `until`.
     pub(super) async fn next(&mut self, until: Instant) -> Option<(usize, Part)> {
         timeout_at(until, self.receiver.recv()).await.ok().flatten()
     }
@@ -149,7 +149,7 @@ async fn exchange(
         let response = client.send_request(request).await.map_err(broken)?;
         read_response(response, number, sender, read).await
     };
-    // The connection is polled along with the response, and may end well before that was read.
+    // The connection is polled together with the response, and may end before the response was read.
     tokio::select! {
         done = answered => done,
         Err(error) = connection => Err(broken(error)),
@@ -189,17 +189,17 @@ async fn read_response(
     Ok(())
 }
 
-/// The event that an event stream is in.
+/// The parser of an event stream, with the incomplete event.
 #[derive(Debug, Default)]
 struct Events {
     data: BytesMut,
     id: Option<String>,
-    /// The bytes of the buffer that have no end of a line.
+    /// The number of bytes at the beginning of the buffer that were searched and contain no line end.
     scanned: usize,
 }
 
 impl Events {
-    /// Takes all whole lines, and returns the data of the events that end among them, each with the last id.
+    /// Takes all complete lines. Returns the data of the events that end in these lines, each with the last event id.
     fn read(&mut self, buffer: &mut BytesMut) -> Vec<(Bytes, Option<String>)> {
         let mut events = Vec::new();
         while let Some(at) = buffer[self.scanned..].iter().position(|byte| *byte == b'\n') {

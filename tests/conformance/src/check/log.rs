@@ -1,14 +1,14 @@
-//! The frames of a scenario, as they crossed.
+//! The frames of a scenario, in the order in which they were sent and received.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// The frames that are kept at the beginning, and as many at the end.
+/// The number of frames that are kept from the beginning, and also from the end.
 const KEPT: usize = 60;
-/// The bytes of a frame that are kept.
+/// The number of bytes of a frame that are kept.
 const KEPT_BYTES: usize = 2048;
 
-/// The way that a frame went.
+/// The direction of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// To the server.
@@ -23,7 +23,7 @@ pub enum Direction {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Entry {
-    /// The way that it went.
+    /// The direction.
     pub direction: Direction,
     /// The time since the beginning of the scenario.
     pub at: Duration,

@@ -1,8 +1,8 @@
-//! Scenarios of our own, for what the official suite leaves out: cancels, progress, frames that are none, back-pressure, and the end of a
-//! connection. They run against any server of MCP, which is a command on its pipes or a URL.
+//! Scenarios of our own for behaviour that the official suite does not test: cancels, progress, invalid frames, back-pressure, and the end
+//! of a connection. They run against any MCP server: a command that serves on its standard input and output, or a URL.
 //!
-//! Each scenario has a server process or an HTTP session of its own, and sees the frames as they are. A server that dies, hangs or floods
-//! fails the scenario, and not the run: every wait has an end, and every buffer a bound.
+//! Each scenario has a server process or an HTTP session of its own, and reads and writes exact frames. If the server exits, hangs or
+//! writes without end, only the scenario fails, and the run goes on: every wait has a time limit, and every buffer a bound.
 
 mod http;
 mod log;
@@ -22,11 +22,11 @@ pub use report::Report;
 pub use scenarios::{Level, Scenario, all};
 use session::Session;
 
-/// The most bytes that a scenario reads from a server. A server that writes more has flooded it.
+/// The maximum number of bytes that a scenario reads from a server. A server that writes more has the fault [`Fault::Flooded`].
 const MOST_READ: usize = 64 << 20;
-/// The most messages that a scenario takes from a server: several times those that any asks for.
+/// The maximum number of messages that a scenario reads from a server: several times as many as any scenario requests.
 const MOST_MESSAGES: usize = 50_000;
-/// The most bytes of one line, or of one body of HTTP.
+/// The maximum length in bytes of one line, or of one HTTP body.
 const LONGEST_LINE: usize = 16 << 20;
 
 /// A server under test.
@@ -50,17 +50,17 @@ pub struct Call {
 /// A revision of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Revision {
-    /// 2025-11-25, which begins with a handshake. A server may choose an older one in it.
+    /// 2025-11-25, which begins with a handshake. In the handshake a server may choose an older revision.
     Handshake,
-    /// 2026-07-28, whose requests stand alone.
+    /// 2026-07-28, whose requests need no handshake.
     Stateless,
 }
 
 impl Revision {
-    /// All, the oldest first.
+    /// All revisions, the oldest first.
     pub const ALL: [Self; 2] = [Self::Handshake, Self::Stateless];
 
-    /// The name on the wire.
+    /// The version string in messages.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -70,7 +70,7 @@ impl Revision {
     }
 }
 
-/// A server, and the way it is tested.
+/// A server, and the tests that are run against it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Plan {
@@ -101,13 +101,13 @@ impl Plan {
 pub enum Fault {
     /// The process has exited, or the connection was refused or closed.
     Died(String),
-    /// It did not answer in time.
+    /// The server did not answer in time.
     Silent(String),
-    /// It wrote without end.
+    /// The server wrote more than a scenario reads.
     Flooded(String),
-    /// It did not read in time.
+    /// The server did not read in time.
     Deaf(String),
-    /// It did what it must not, or not what it must.
+    /// The server broke a rule of the specification.
     Wrong(String),
 }
 
@@ -132,11 +132,11 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The end of a scenario before its end.
+/// The reason why a scenario stops early.
 #[derive(Debug)]
 enum Stop {
     Fault(Fault),
-    /// It cannot be run against this server.
+    /// The scenario cannot be run against this server.
     NotRun(String),
 }
 
@@ -157,13 +157,13 @@ fn not_run<T>(why: impl Into<String>) -> Result<T, Stop> {
 /// The outcome of a scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The server does all that it must and should.
+    /// The server follows every MUST and SHOULD.
     Passed,
-    /// It does not do what it should.
+    /// The server breaks a SHOULD.
     Warned(String),
-    /// It does not do what it must, or is no longer there to do it.
+    /// The server breaks a MUST, or has ended or stopped answering.
     Failed(Fault),
-    /// The scenario cannot be run against it.
+    /// The scenario cannot be run against the server.
     NotRun(String),
 }
 
@@ -177,11 +177,11 @@ pub struct Outcome {
     pub revision: Revision,
     /// The outcome.
     pub verdict: Verdict,
-    /// The frames that crossed.
+    /// The frames of both ends.
     pub log: Log,
 }
 
-/// A run that is not possible.
+/// The reason why a run is not possible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CannotRun(String);
 
@@ -193,7 +193,7 @@ impl fmt::Display for CannotRun {
 
 impl std::error::Error for CannotRun {}
 
-/// Runs the scenarios of a plan, one after the other, and tells each outcome to `each` as soon as it is known.
+/// Runs the scenarios of a plan, one after the other, and passes each outcome to `each` as soon as it is known.
 ///
 /// Must be called within a runtime of tokio with I/O and time.
 ///
@@ -222,7 +222,7 @@ pub async fn run(mut plan: Plan, mut each: impl FnMut(&Outcome)) -> Result<Repor
     if let Some(tools) = &tools {
         choose_tools(&mut plan, tools)?;
     }
-    // A server that speaks neither is tested all the same, and fails.
+    // A server that speaks neither revision is tested nevertheless, and fails.
     if spoken.is_empty() {
         spoken = if plan.revisions.is_empty() { vec![Revision::Handshake] } else { plan.revisions.clone() };
     }
@@ -248,10 +248,11 @@ async fn meet(session: &mut Session<'_>) -> Result<(Option<String>, Option<Vec<V
     Ok((server, tools))
 }
 
-/// The calls that are known to run for long, of servers that many have at hand.
+/// Calls that run for long, of a widely used server.
 const KNOWN_SLOW: [(&str, &str); 1] = [("trigger-long-running-operation", r#"{"duration":4,"steps":20}"#)];
 
-/// Finds the tools that the plan does not name: a known one that is slow, and one without arguments that says that it changes nothing.
+/// Chooses the tools that the plan does not name: a slow tool of [`KNOWN_SLOW`], and a tool without arguments that is declared as
+/// read-only.
 fn choose_tools(plan: &mut Plan, tools: &[Value]) -> Result<(), CannotRun> {
     let has = |name: &str| tools.iter().any(|tool| tool["name"] == name);
     if let Some(call) = [&plan.slow, &plan.quick].into_iter().flatten().find(|call| !has(&call.name)) {

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use super::log::{Direction, Entry, Log};
 use super::{Level, Outcome, Revision, Verdict};
 
-/// The frames that are printed of a log: the first ones, and the last ones.
+/// The numbers of frames of a log that are printed, from its beginning and from its end.
 const PRINTED: (usize, usize) = (6, 10);
-/// The characters of a frame that are printed.
+/// The number of characters of a frame that are printed.
 const WIDTH: usize = 200;
 
 /// The outcomes of a run.
@@ -25,7 +25,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// The number of scenarios that passed, that passed with a warning, that failed, and that could not be run.
+    /// The numbers of scenarios that passed, were warned, failed, and were not run.
     #[must_use]
     pub fn counts(&self) -> [usize; 4] {
         let mut counts = [0; 4];
@@ -53,7 +53,7 @@ impl Report {
     }
 }
 
-/// The sums.
+/// Writes the number of scenarios for each verdict.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [passed, warned, failed, not_run] = self.counts();
@@ -76,7 +76,7 @@ fn outcome(outcome: &Outcome) -> Value {
     })
 }
 
-/// The demand, as specifications write it.
+/// The keyword of the level in a specification: `MUST` or `SHOULD`.
 pub(super) const fn level(level: Level) -> &'static str {
     match level {
         Level::Must => "MUST",
@@ -84,7 +84,7 @@ pub(super) const fn level(level: Level) -> &'static str {
     }
 }
 
-/// The verdict, the fault in one word, and what was wrong.
+/// The verdict, the fault in one word, and a description of the fault.
 fn words(verdict: &Verdict) -> (&'static str, Option<&'static str>, Option<String>) {
     match verdict {
         Verdict::Passed => ("passed", None, None),
@@ -102,7 +102,7 @@ fn direction(entry: &Entry) -> &'static str {
     }
 }
 
-/// The row of the table, and the frames below it if the scenario failed.
+/// Writes the row of the table, and the frames below it if the scenario failed.
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (verdict, word, why) = words(&self.verdict);
@@ -137,7 +137,7 @@ fn frames(log: &Log) -> String {
     text
 }
 
-/// The beginning of a text, in one line and without control characters, which a terminal would obey.
+/// The beginning of a text, in one line and without control characters, which could change the state of a terminal.
 fn shown(text: &str, width: usize) -> String {
     let mut shown = String::new();
     for character in text.chars().take(width) {

@@ -1,4 +1,4 @@
-//! A session with the server under test, which sends frames as they are written and sees each that comes.
+//! A session with the server under test, which sends exact frames and records every frame that it receives.
 
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -15,26 +15,26 @@ use super::log::{Direction, Log};
 use super::stdio::Process;
 use super::{Call, Fault, MOST_MESSAGES, Plan, Revision, Stop, Target, not_run, wrong};
 
-/// The time in which a server that is done says nothing more.
+/// The time after which a server that has sent nothing is expected to send nothing more.
 const QUIET: Duration = Duration::from_millis(400);
-/// The time in which a server ends a session of HTTP.
+/// The time that a server has to end an HTTP session.
 const GOODBYE: Duration = Duration::from_secs(1);
 
-/// A message from the server, or another line.
+/// A line from the server: a message, or any other text.
 #[derive(Clone, Debug)]
 pub(super) struct Frame {
     pub(super) at: Instant,
     pub(super) text: Bytes,
-    /// The message, if it is JSON.
+    /// The parsed line, if it is JSON.
     json: Option<Json>,
     method: Option<String>,
     /// The id, unless it is `null`.
     id: Option<Json>,
     has_error: bool,
     has_result: bool,
-    /// The exchange of HTTP that it came with.
+    /// The HTTP exchange in whose response it came.
     exchange: Option<usize>,
-    /// The id of the event of HTTP that it was in.
+    /// The id of the server-sent event that contained it.
     pub(super) event: Option<String>,
 }
 
@@ -65,7 +65,7 @@ impl Frame {
         self.method() == Some("notifications/progress")
     }
 
-    /// Returns `true` if it says that a message could not be read.
+    /// Returns `true` for an error without an id, which means that a message could not be read.
     pub(super) fn is_refusal(&self) -> bool {
         self.is_response() && self.id.is_none() && self.has_error
     }
@@ -86,7 +86,7 @@ impl Frame {
     }
 }
 
-/// An exchange of HTTP.
+/// An HTTP exchange.
 #[derive(Debug, Default)]
 struct Exchange {
     /// The id of its request.
@@ -109,17 +109,17 @@ pub(super) struct Session<'a> {
     pub(super) revision: Revision,
     link: Link,
     log: Log,
-    /// All that has come.
+    /// All frames that were received.
     seen: Vec<Frame>,
     exchanges: Vec<Exchange>,
-    /// Headers that the server has given, or that the handshake has decided.
+    /// Headers of later requests: those that the server has set, and those that the handshake requires.
     headers: Vec<(String, String)>,
     next_id: u64,
     warnings: Vec<String>,
 }
 
 impl<'a> Session<'a> {
-    /// Starts the server, and says nothing to it.
+    /// Starts the server without sending anything.
     pub(super) async fn start(plan: &'a Plan, revision: Revision) -> Result<Self, Fault> {
         let link = match &plan.target {
             Target::Command(command) => Link::Process(Box::new(Process::start(command)?)),
@@ -134,7 +134,7 @@ impl<'a> Session<'a> {
         Ok(Self { plan, revision, link, log, seen, exchanges, headers, next_id: 1, warnings })
     }
 
-    /// Ends the session, and the process. Returns all that crossed.
+    /// Ends the session and the process. Returns the frames of both ends.
     pub(super) async fn finish(mut self) -> Log {
         if self.headers.iter().any(|(name, _)| name == SESSION_ID) && self.is_http() {
             let until = Instant::now() + GOODBYE;
@@ -175,7 +175,7 @@ impl<'a> Session<'a> {
 
     // ---- The handshake
 
-    /// Begins the session as the revision wants it.
+    /// Begins the session in the way of the revision.
     pub(super) async fn open(&mut self) -> Result<(), Stop> {
         if self.is_stateless() {
             return Ok(());
@@ -215,7 +215,7 @@ impl<'a> Session<'a> {
         Ok(result)
     }
 
-    /// The session id of HTTP.
+    /// The HTTP session id.
     pub(super) fn session_id(&self) -> Option<&str> {
         self.headers.iter().find(|(name, _)| name == SESSION_ID).map(|(_, id)| &**id)
     }
@@ -296,7 +296,7 @@ impl<'a> Session<'a> {
         self.write(&line).await
     }
 
-    /// Writes bytes to the process, which need not be a line.
+    /// Writes any bytes to the process.
     pub(super) async fn write(&mut self, bytes: &[u8]) -> Result<(), Stop> {
         self.log.add(Direction::Sent, bytes);
         let Link::Process(process) = &mut self.link else { return not_run("there is no standard input") };
@@ -320,7 +320,7 @@ impl<'a> Session<'a> {
         self.noted(sent)
     }
 
-    /// Sends a frame by POST, with further headers that replace those it would have. Returns the number of the exchange.
+    /// Sends a frame by POST. `headers` are added, and replace usual headers of the same name. Returns the number of the exchange.
     pub(super) fn post(&mut self, frame: &[u8], headers: &[(&str, &str)]) -> Result<usize, Stop> {
         let mut all = http::content_headers();
         let json = Json::parse(frame.to_vec()).ok();
@@ -352,7 +352,7 @@ impl<'a> Session<'a> {
         Ok(exchange)
     }
 
-    /// Sends a request of HTTP with the headers of the session, and these.
+    /// Sends an HTTP request with the headers of the session and `headers`.
     pub(super) fn http(&mut self, method: Method, headers: &[(&str, &str)], body: Bytes) -> Result<usize, Stop> {
         let mut all = self.headers.clone();
         for (name, value) in headers {
@@ -390,7 +390,7 @@ impl<'a> Session<'a> {
         Ok(socket)
     }
 
-    /// Cancels a request as the revision and the transport want it.
+    /// Cancels a request in the way of the revision and the transport.
     pub(super) async fn cancel(&mut self, id: &str) -> Result<(), Stop> {
         if self.is_http() && self.is_stateless() {
             self.close_exchange_of(id);
@@ -411,9 +411,9 @@ impl<'a> Session<'a> {
 
     // ---- Receiving
 
-    /// Takes in one frame. `false` if there is none by then.
+    /// Receives one frame. Returns `false` if none comes before `until`.
     pub(super) async fn pump(&mut self, until: Instant) -> Result<bool, Fault> {
-        // A server that writes all the time always has something.
+        // Checked here, since a server that writes without end always has another frame.
         if Instant::now() >= until {
             return Ok(false);
         }
@@ -469,7 +469,7 @@ impl<'a> Session<'a> {
         Ok(true)
     }
 
-    /// Answers a request of the server: this client can be pinged, and nothing else.
+    /// Answers a request of the server: a ping with a result, any other request with an error.
     async fn reply(&mut self, method: &str, id: &Json) -> Result<(), Fault> {
         let outcome = match method {
             "ping" => r#""result":{}"#,
@@ -490,12 +490,12 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// All frames that have come.
+    /// All frames that were received.
     pub(super) fn seen(&self) -> &[Frame] {
         &self.seen
     }
 
-    /// Takes in frames until `found` finds something among all that have come. `None` if it finds nothing by then.
+    /// Receives frames until `found` returns a value for all received frames. Returns `None` if it returns none before `until`.
     pub(super) async fn until<T>(&mut self, until: Instant, found: impl Fn(&[Frame]) -> Option<T>) -> Result<Option<T>, Fault> {
         loop {
             if let Some(found) = found(&self.seen) {
@@ -507,24 +507,25 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Takes in all that comes in the time.
+    /// Receives all frames that come within `span`.
     pub(super) async fn listen(&mut self, span: Duration) -> Result<(), Fault> {
         let until = Instant::now() + span;
         while self.pump(until).await? {}
         Ok(())
     }
 
-    /// Takes in all that comes shortly.
+    /// Receives all frames that come within [`QUIET`].
     pub(super) async fn quiet(&mut self) -> Result<(), Fault> {
         self.listen(QUIET).await
     }
 
-    /// The response to a request, if it has come. Over HTTP, an error without an id is one to the request of its exchange.
+    /// The response to a request, if it was received. Over HTTP, an error without an id counts as the response to the request of its
+    /// exchange.
     pub(super) fn response(&self, id: &str) -> Option<Frame> {
         self.response_among(id, 0)
     }
 
-    /// The response to a request, if it is among those after the first ones.
+    /// The response to a request, if it is among the frames after the first `first` ones.
     fn response_among(&self, id: &str, first: usize) -> Option<Frame> {
         let own = |frame: &&Frame| match frame.id() {
             Some(other) => is_same(other, id),
@@ -542,7 +543,7 @@ impl<'a> Session<'a> {
         self.answer_by(id, until).await
     }
 
-    /// Waits for the response to a request until then.
+    /// Waits for the response to a request, at most until `until`.
     pub(super) async fn answer_by(&mut self, id: &str, until: Instant) -> Result<Frame, Stop> {
         let begin = self.seen.len();
         let mut looked = 0;
@@ -575,7 +576,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// A request that any server answers at once.
+    /// The method of a request that every server answers at once.
     pub(super) const fn trifle(&self) -> &'static str {
         if self.is_stateless_const() { "tools/list" } else { "ping" }
     }
@@ -584,13 +585,13 @@ impl<'a> Session<'a> {
         matches!(self.revision, Revision::Stateless)
     }
 
-    /// Asks for something simple, which a server that lives answers with a result.
+    /// Sends a simple request, and fails unless the server answers it with a result.
     pub(super) async fn alive(&mut self) -> Result<(), Stop> {
         let id = self.request(self.trifle(), json!({})).await?;
         self.result(&id).await.map(drop)
     }
 
-    /// Waits for the response of HTTP to an exchange. Returns its status, its headers and its messages.
+    /// Waits for the HTTP response of an exchange. Returns its status, its headers and its messages.
     pub(super) async fn response_of(&mut self, number: usize) -> Result<Answer, Stop> {
         let until = self.deadline();
         loop {
@@ -631,7 +632,7 @@ impl<'a> Session<'a> {
         Ok(id)
     }
 
-    /// Starts the slow call, and lets it run a little. Returns its id.
+    /// Starts the slow call, and waits for a moment, so that it runs. Returns its id.
     pub(super) async fn slow_running(&mut self) -> Result<String, Stop> {
         let call = self.slow()?;
         let id = self.call(&call, None).await?;
@@ -678,7 +679,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Reads until the process has exited. `None` if it is still there by then.
+    /// Reads until the process has exited. Returns `None` if it still runs after `within`.
     pub(super) async fn exit(&mut self, within: Duration) -> Result<Option<ExitStatus>, Fault> {
         let until = Instant::now() + within;
         while matches!(&self.link, Link::Process(process) if process.has_output()) {
@@ -696,7 +697,7 @@ impl<'a> Session<'a> {
         Ok(status)
     }
 
-    /// The bytes after the last line that has come.
+    /// The bytes after the last complete line.
     pub(super) fn rest(&self) -> &[u8] {
         match &self.link {
             Link::Process(process) => process.rest(),
@@ -705,7 +706,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// A response of HTTP.
+/// An HTTP response.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: StatusCode,
@@ -725,7 +726,7 @@ pub(super) fn initialize(version: &str) -> Value {
     json!({"protocolVersion": version, "capabilities": {}, "clientInfo": client()})
 }
 
-/// Compares ids: as they are written, and if that differs, as JSON.
+/// Compares two ids, first by their text and then, if the texts differ, by their JSON values.
 fn is_same(one: &str, other: &str) -> bool {
     let value = |text: &str| serde_json::from_str::<Value>(text).ok();
     let is_text = |text: &str| text.starts_with('"');

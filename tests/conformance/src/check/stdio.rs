@@ -12,10 +12,10 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::{Fault, LONGEST_LINE, MOST_READ};
 
-/// The time that a process whose output has ended has to exit, before it is said to have closed its output alone.
+/// The time in which a process must exit after its output has ended. Otherwise it counts as having closed only its output.
 const EXIT: Duration = Duration::from_secs(1);
 
-/// A process, which is killed with all that it has started when this is dropped.
+/// A process. Dropping this value kills the process and all processes that it has started.
 #[derive(Debug)]
 pub(super) struct Process {
     child: Child,
@@ -23,7 +23,7 @@ pub(super) struct Process {
     stdin: Option<ChildStdin>,
     stdout: Option<ChildStdout>,
     buffer: BytesMut,
-    /// The bytes of the buffer that have no end of a line.
+    /// The number of bytes at the beginning of the buffer that were searched and contain no line end.
     scanned: usize,
     read: usize,
 }
@@ -46,8 +46,8 @@ impl Process {
         Ok(Self { child, group, stdin, stdout, buffer: BytesMut::new(), scanned: 0, read: 0 })
     }
 
-    /// Writes `bytes`, and reads meanwhile, so that neither end waits for the other. The server may take as long as it wants, but must not
-    /// stop to read for as long as `patience`.
+    /// Writes `bytes`, and reads meanwhile, so that the two ends do not wait for each other. The whole write has no time limit, but the
+    /// server must not pause its reading for as long as `patience`.
     pub(super) async fn send(&mut self, bytes: &[u8], patience: Duration) -> Result<(), Fault> {
         self.write(bytes, patience, true).await
     }
@@ -72,7 +72,7 @@ impl Process {
                     }
                     Err(_) => return Err(self.death().await),
                 },
-                // An end is found by whoever reads next.
+                // The end of the output is reported by the next read.
                 more = self.fill(), if !has_ended => has_ended = !more?,
             }
         }
@@ -80,7 +80,7 @@ impl Process {
         Ok(())
     }
 
-    /// Reads a line. `None` if there is none by then.
+    /// Reads a line. Returns `None` if none comes before `until`.
     pub(super) async fn next(&mut self, until: Instant) -> Result<Option<Bytes>, Fault> {
         loop {
             if let Some(line) = self.line() {
@@ -112,7 +112,7 @@ impl Process {
         &self.buffer
     }
 
-    /// Reads more. `false` at the end.
+    /// Reads more bytes. Returns `false` at the end.
     async fn fill(&mut self) -> Result<bool, Fault> {
         let Some(stdout) = &mut self.stdout else { return Ok(false) };
         self.buffer.reserve(1 << 16);
@@ -154,7 +154,7 @@ impl Process {
         }
     }
 
-    /// Waits for the end of the process. `None` if it is still there by then.
+    /// Waits for the end of the process. Returns `None` if it still runs at `until`.
     pub(super) async fn exit(&mut self, until: Instant) -> Option<ExitStatus> {
         timeout_at(until, self.child.wait()).await.ok().and_then(Result::ok)
     }
@@ -165,7 +165,7 @@ impl Process {
     }
 
     fn kill(&mut self) {
-        // The group may outlive its first process, whose number is not given to another one as long as it does.
+        // The process group may outlive its first process. As long as the group exists, the system gives its id to no other process.
         if let Some(group) = self.group.take() {
             let _ = kill_process_group(group, Signal::KILL);
         }

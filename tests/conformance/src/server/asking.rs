@@ -110,7 +110,7 @@ fn form(message: &str, fields: Value, required: &[&str]) -> Elicit {
     Elicit::new(message, json!({"type": "object", "properties": fields, "required": required}).into())
 }
 
-/// The answer to a form, in words.
+/// The answer to a form, as text.
 fn answered(content: Option<Json>) -> Result<String, ToolError> {
     Ok(content.map_or_else(|| "User response: declined".to_owned(), |content| format!("User response: accepted, {content}")))
 }
@@ -133,7 +133,7 @@ fn with_defaults() -> Value {
     })
 }
 
-/// The five forms of a choice.
+/// Properties with each of the five schemas of a choice.
 fn choices() -> Value {
     let titled = json!([
         {"const": "value1", "title": "First Option"},

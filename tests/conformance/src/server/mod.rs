@@ -36,9 +36,9 @@ pub fn service() -> Service {
     service.resource_template(resources::template())
 }
 
-/// Serves on the address that the command line names, or on any free port, until the process is ended; with `--stdio`, on the pipes of the
-/// process, until its client is gone. `listen` opens the listener, and returns its address, and a future that is pending as long as it
-/// listens. `pipes` serves on the pipes.
+/// Serves on the address in the command line, or on any free port, until the process is ended; with `--stdio`, on standard input and
+/// output, until the client disconnects. `listen` opens the listener, and returns its address and a future that is pending as long as the
+/// listener is open. `pipes` serves on standard input and output.
 ///
 /// # Cancel safety
 /// Cancel safe: dropping it closes the listener, or the pipes.

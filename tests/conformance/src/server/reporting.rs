@@ -36,7 +36,7 @@ pub(super) fn tools() -> Vec<Tool> {
         Tool::new("test_reconnection", async |context: Context, ()| {
             context.sleep(2 * STEP).await?;
             if let Some(stream) = context.extensions().get::<ResponseStream>() {
-                // A client that cannot come back stays connected.
+                // Fails if the client cannot resume the stream; the response then stays open.
                 let _ = stream.suspend();
             }
             context.sleep(2 * STEP).await?;

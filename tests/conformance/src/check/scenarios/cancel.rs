@@ -11,7 +11,7 @@ use crate::check::session::Session;
 use crate::check::{Stop, wrong};
 
 const SECTION: &str = "basic/utilities/cancellation";
-/// The time in which a handler hears that it is cancelled.
+/// The time in which a cancel must reach the handler.
 const GRACE: Duration = Duration::from_millis(500);
 
 pub(super) fn scenarios() -> Vec<Scenario> {
@@ -55,7 +55,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-/// Fails where the revision says MUST, and warns where it says SHOULD.
+/// Fails if the rule is a MUST in the revision, and warns if it is a SHOULD.
 fn tell(s: &mut Session<'_>, what: String) -> Result<(), Stop> {
     if s.is_stateless() {
         return wrong(what);
@@ -110,7 +110,7 @@ async fn of_nothing(s: &mut Session<'_>) -> Result<(), Stop> {
     s.alive().await?;
     s.quiet().await?;
     let responses = s.seen()[before..].iter().filter(|frame| frame.is_response()).collect::<Vec<_>>();
-    // Over HTTP a malformed notification may be refused by the response of HTTP.
+    // Over HTTP a malformed notification may be refused by the HTTP response.
     let is_odd = |frame: &&&crate::check::session::Frame| frame.is_refusal() && !s.is_http();
     match responses.iter().find(is_odd) {
         Some(odd) => wrong(format!("a cancel was answered with {}", odd.short())),

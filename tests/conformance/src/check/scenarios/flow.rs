@@ -52,7 +52,8 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-/// Asks for something simple, and expects the answer soon. Only a ping has to be answered promptly, which 2026-07-28 has not.
+/// Sends a simple request, and expects the answer within [`PROMPT`]. Only a ping must be answered promptly, and 2026-07-28 has no ping, so
+/// there a late answer is a warning.
 pub(super) async fn prompt(s: &mut Session<'_>) -> Result<(), Stop> {
     let begin = Instant::now();
     s.alive().await?;
@@ -103,7 +104,7 @@ async fn calls_overlap(s: &mut Session<'_>) -> Result<(), Stop> {
 
 async fn back_pressure(s: &mut Session<'_>) -> Result<(), Stop> {
     s.open().await?;
-    // As many as a pipe of 64 KiB holds, so that the server need not read on while it cannot write.
+    // As many requests as fit into a pipe of 64 KiB, so that the server may stop reading while it cannot write.
     let count = if s.is_stateless() { 150 } else { 500 };
     let ids = (0..count).map(|_| s.new_id()).collect::<Vec<_>>();
     let mut all = String::new();
@@ -119,7 +120,7 @@ async fn flood(s: &mut Session<'_>) -> Result<(), Stop> {
     s.open().await?;
     let count = if s.is_http() { 200 } else { 10_000 };
     let ids = (0..count).map(|_| s.new_id()).collect::<Vec<_>>();
-    // Many servers list tools slowly, and all answer an unknown method.
+    // 2026-07-28 has no ping. The method is unknown there, since many servers list their tools slowly.
     let method = if s.is_stateless() { "no/such/method" } else { "ping" };
     if s.is_http() {
         for id in &ids {

@@ -95,7 +95,7 @@ fn expect(answer: &Answer, statuses: &[u16]) -> Result<(), Stop> {
     if statuses.contains(&answer.status.as_u16()) { Ok(()) } else { wrong(format!("the answer is HTTP {}", answer.status)) }
 }
 
-/// Expects that the request is refused, by one of these statuses if the server does as it should.
+/// Expects that the request is refused, and warns if the status is none of `statuses`.
 fn refused(s: &mut Session<'_>, answer: &Answer, statuses: &[u16], what: &str) -> Result<(), Stop> {
     if !answer.status.is_client_error() {
         return wrong(format!("{what} was answered with HTTP {}", answer.status));
@@ -189,7 +189,7 @@ async fn get(s: &mut Session<'_>) -> Result<(), Stop> {
     let answer = s.response_of(exchange).await?;
     match answer.status {
         StatusCode::METHOD_NOT_ALLOWED => Ok(()),
-        // A server of both revisions answers as the older one wants it.
+        // A server of both revisions may answer as the older revision demands.
         status if s.is_stateless() && status.is_client_error() => Ok(()),
         StatusCode::OK if answer.is_stream && !s.is_stateless() => Ok(()),
         status if s.is_stateless() => {

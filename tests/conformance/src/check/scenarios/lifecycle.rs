@@ -89,7 +89,7 @@ async fn unknown_version(s: &mut Session<'_>) -> Result<(), Stop> {
     match version {
         Some("1999-01-01") => wrong(format!("the server takes it: {}", answer.short())),
         Some(version) if version.starts_with("20") => Ok(()),
-        // An example of the specification refuses the handshake.
+        // In an example of the specification the server refuses the handshake, so this is only a warning.
         _ if value["error"].is_object() => {
             s.warn(format!("the handshake was refused: {}", answer.short()));
             Ok(())
@@ -106,7 +106,7 @@ async fn handshake_after_probe(s: &mut Session<'_>) -> Result<(), Stop> {
     let id = s.request("server/discover", json!({"_meta": meta})).await?;
     let answer = s.answer(&id).await?;
     if answer.code().is_none() {
-        // The era is chosen, and a server may keep to it.
+        // The probe may have chosen the era, so a server may refuse the handshake.
         return Ok(());
     }
     s.open().await?;

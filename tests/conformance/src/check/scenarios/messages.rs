@@ -1,4 +1,4 @@
-//! Requests, responses and notifications, well written and not.
+//! Requests, responses and notifications, valid and invalid.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -216,21 +216,21 @@ async fn malformed_params(s: &mut Session<'_>) -> Result<(), Stop> {
     let id = s.new_id();
     s.send(&format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list","params":"text"}}"#)).await?;
     match expect_error(s, &id, "tools/list with parameters that are a string").await {
-        // It has no parameters that the server needs.
+        // The server needs no parameters of this request, so a wrong answer is only a warning.
         Err(Stop::Fault(Fault::Wrong(why))) => s.warn(why),
         other => other?,
     }
     s.alive().await
 }
 
-/// Expects an error, or a result that says that the tool failed. An error that names no id is told apart.
+/// Expects an error, or the result of a tool that failed. An error without an id is reported with a text of its own.
 async fn expect_error(s: &mut Session<'_>, id: &str, what: &str) -> Result<(), Stop> {
     let until = s.deadline();
     let is_refused = |s: &Session<'_>| s.seen().iter().any(|frame| frame.is_refusal());
     while s.response(id).is_none() && !is_refused(s) && s.pump(until).await? {}
     match s.response(id).map(|response| (response.code(), response.value()["result"]["isError"] == true, response)) {
         Some((Some(-32602 | -32600), _, _)) => {}
-        // A request that has no name for the header of the name.
+        // The header with the name of the tool is missing, since the request has no name.
         Some((Some(-32020), _, _)) if s.is_http() && s.is_stateless() => {}
         Some((Some(code), _, _)) => s.warn(format!("{what} was answered with the error {code}")),
         Some((None, true, _)) => s.warn(format!("{what} was answered with a result that is an error")),
@@ -241,7 +241,8 @@ async fn expect_error(s: &mut Session<'_>, id: &str, what: &str) -> Result<(), S
     Ok(())
 }
 
-/// Sends lines that are no message. The server must answer a request after each, and should say that it could not read the line.
+/// Sends lines that are no message. The server must answer a request after each line, and should answer the line itself with the error
+/// `code`.
 async fn nonsense(s: &mut Session<'_>, lines: &[&str], code: i64) -> Result<(), Stop> {
     s.open().await?;
     for line in lines {
@@ -388,7 +389,7 @@ async fn odd_strings(s: &mut Session<'_>) -> Result<(), Stop> {
         s.send(&frame).await?;
         s.alive().await?;
     }
-    // A tool that repeats its argument has to write it, too.
+    // The tool may return its argument, so the server also has to write such a string.
     if let Ok(quick) = s.quick() {
         let id = s.new_id();
         let text = r#""\ud800""#;
@@ -412,11 +413,11 @@ async fn response_to_nothing(s: &mut Session<'_>) -> Result<(), Stop> {
     unanswered(s, before, "a response")
 }
 
-/// Expects that only one response came since then, which is that of a later request.
+/// Expects that at most one response came since `before`: the response to a later request.
 fn unanswered(s: &mut Session<'_>, before: usize, what: &str) -> Result<(), Stop> {
     let responses = s.seen()[before..].iter().filter(|frame| frame.is_response());
     match responses.clone().count() {
-        // Over HTTP a refusal is the body of a response that has to be there.
+        // Over HTTP each message needs an HTTP response, whose body may be a refusal.
         0 | 1 => Ok(()),
         _ if s.is_http() && responses.clone().skip(1).all(|frame| frame.is_refusal() || frame.id().is_some()) => Ok(()),
         _ => {
@@ -444,7 +445,7 @@ async fn notifications_unanswered(s: &mut Session<'_>) -> Result<(), Stop> {
         s.notify("notifications/initialized", Value::Null).await?;
         s.notify("notifications/progress", json!({"progressToken": "none", "progress": 1})).await?;
         s.notify("notifications/roots/list_changed", Value::Null).await?;
-        // A request by its method.
+        // A notification whose method is that of a request.
         s.notify("ping", Value::Null).await?;
     }
     s.alive().await?;

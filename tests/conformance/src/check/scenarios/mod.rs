@@ -17,9 +17,9 @@ use super::{Revision, Stop, Target};
 /// The demand of the specification that a scenario is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// A server that does not do it fails.
+    /// A server that breaks it fails.
     Must,
-    /// A server that does not do it is warned.
+    /// A server that breaks it is warned.
     Should,
 }
 
@@ -43,10 +43,10 @@ pub struct Scenario {
     pub sentence: &'static str,
     /// The page of the specification, or the document, that it rests on.
     pub section: &'static str,
-    /// The demand there.
+    /// The level of the demand in that section.
     pub level: Level,
     over: Over,
-    /// The only revision that it is about.
+    /// The only revision in which the scenario is run; `None` for all.
     only: Option<Revision>,
     pub(super) run: Play,
 }
@@ -66,7 +66,7 @@ impl Scenario {
         self
     }
 
-    /// Returns `true` if the scenario is about servers like this in the revision.
+    /// Returns `true` if the scenario applies to servers of this kind in the revision.
     #[must_use]
     pub fn applies(&self, target: &Target, revision: Revision) -> bool {
         let has_transport = match self.over {
@@ -77,7 +77,7 @@ impl Scenario {
         has_transport && self.only.is_none_or(|only| only == revision)
     }
 
-    /// The transport and the revision that it is confined to, in words; empty if it is not.
+    /// The transport and the revision to which the scenario is limited, as text. Empty if it has no limit.
     #[must_use]
     pub fn confines(&self) -> String {
         let over = match self.over {

@@ -38,7 +38,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-/// Returns `true` if some progress came with another token than these.
+/// Returns the text of a progress frame with another token than these, if there is one.
 fn strangers(s: &Session<'_>, tokens: &[&str]) -> Option<String> {
     let reports = s.seen().iter().filter(|frame| frame.is_progress());
     let mut strange = reports.filter(|frame| !tokens.contains(&&*frame.value()["params"]["progressToken"].to_string()));
@@ -53,7 +53,7 @@ async fn token_echoed(s: &mut Session<'_>) -> Result<(), Stop> {
         let call = s.slow()?;
         let id = s.call(&call, Some(token)).await?;
         let until = s.deadline();
-        // The first call may go on when it is cancelled.
+        // The first call may still report after its cancel.
         let token_of = |frame: &Frame| frame.value()["params"]["progressToken"].to_string();
         let is_new = |frame: &&Frame| frame.is_progress() && (token == tokens[0] || token_of(frame) != tokens[0]);
         let found = s.until(until, |seen| seen[before..].iter().find(is_new).map(token_of)).await?;
