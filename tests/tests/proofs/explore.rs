@@ -1,4 +1,4 @@
-//! Searches every interleaving within bounds. No check may fail, and the number of states must be as high as expected.
+//! Searches every interleaving within bounds. No check may fail, and the search must visit a minimum number of states.
 
 use std::time::Instant as Clock;
 

@@ -1,4 +1,4 @@
-//! The guarantees of a session on Tesseron: storms of random operations on a gateway and an app, each judged by testkit. The other files of
+//! The guarantees of a session on Tesseron: storms of random operations on a gateway and an app, each judged by testkit. Other files of
 //! this folder have single scenarios.
 
 use std::collections::VecDeque;
