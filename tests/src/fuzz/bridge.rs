@@ -25,9 +25,9 @@ const OPERATIONS: usize = 250;
 const PLACES: u8 = 32;
 const APPS: [&str; 3] = ["one", "two", "three"];
 
-/// Byte 0: limits (bit 0), the surface (bits 1 and 2), the timeouts of calls (bit 3), the time within which an app may resume (bit 4). Byte
-/// 1: the seed of codes and tokens. Byte 2: the way in which the case ends. Byte 3: the number of apps that are claimed at the beginning.
-/// The rest: operations of four bytes.
+/// Byte 0: limits (bit 0), the surface (bits 1 and 2), the timeouts of calls (bit 3), a short time limit for the hello of an app (bit 4).
+/// Byte 1: the seed of codes and tokens. Byte 2: the way in which the case ends. Byte 3: the number of apps that are claimed at the
+/// beginning. The rest: operations of four bytes.
 pub fn bridge(data: &[u8]) {
     let ([variant, seed, ending, claimed], rest) = super::head(data);
     let (operations, _) = rest.as_chunks::<4>();
@@ -86,8 +86,8 @@ struct Fuzzed {
     stalled: bool,
     /// `true` while the owner polls no events.
     ignores_events: bool,
-    /// The number of calls of the agent that wait for their responses, by id. If an id is used again, the response to its first use may still be
-    /// queued.
+    /// The number of calls of the agent that wait for their responses, by id. If an id is used again, the response to its first use may
+    /// still be queued.
     pending: BTreeMap<String, usize>,
     next: u64,
     /// Input requests that the agent has received and not answered.
@@ -321,7 +321,7 @@ impl Fuzzed {
             (6, Some(app)) => self.respond(app, b, c),
             (7, Some(app)) => self.ask(app, b, c),
             (8, _) => self.answer(b, c),
-            (9, Some(app)) => self.news(app, c),
+            (9, Some(app)) => self.notify(app, c),
             (10, None) => self.stalled = b & 1 == 1,
             (10, Some(app)) => self.seats[app].stalled = b & 1 == 1,
             (11, _) => self.send(app, GARBAGE[usize::from(c) % GARBAGE.len()]),
@@ -463,7 +463,7 @@ impl Fuzzed {
         }
     }
 
-    fn news(&mut self, app: usize, c: u8) {
+    fn notify(&mut self, app: usize, c: u8) {
         let text = match c % 6 {
             0 => notification("log", r#"{"level":"warn","message":"w","meta":{"a":1}}"#),
             1 => notification("actions/list_changed", &format!(r#"{{"actions":{ACTIONS}}}"#)),

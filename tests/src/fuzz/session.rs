@@ -47,7 +47,7 @@ const DISCOVERED: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"comp
 struct Fuzzed {
     session: Watched,
     now: Instant,
-    /// `true` if it polls only by actions.
+    /// `true` if the application polls only by actions.
     polls_by_actions: bool,
     /// The open calls that were cancelled.
     given_up: BTreeSet<OutboundId>,

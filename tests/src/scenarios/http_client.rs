@@ -98,7 +98,7 @@ impl Server {
     }
 }
 
-/// Waits until `is_so` returns `true`. The server and the `Front` run on other threads, so the condition is polled.
+/// Waits until `is_so` returns `true`. The server and the `Front` run at the same time as the test, so the condition is polled.
 async fn until<A: Adapter>(stage: &Stage<A>, what: &str, is_so: impl Fn() -> bool) {
     let begin = Instant::now();
     while !is_so() {

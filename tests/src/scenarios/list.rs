@@ -79,7 +79,7 @@ fn text(result: &Json) -> String {
     let blocks = result["content"].as_array().map(Vec::as_slice).unwrap_or_default();
     let text: Vec<_> = blocks.iter().filter_map(|block| block["text"].as_str()).collect();
     let kind = if result["isError"] == true { "tool error" } else { "result" };
-    // A handler's plain text is wrapped in an object, since structured content must be one.
+    // A text in the member `result` of the structured content is preferred to the blocks of text.
     let plain = result["structuredContent"]["result"].as_str();
     format!("{kind}: {}", plain.map_or_else(|| text.join(" | "), str::to_owned))
 }

@@ -235,7 +235,7 @@ impl Storm {
             _ => call.output(r#""done""#),
         };
         self.rig.app(app, &frame);
-        // Sometimes it answers twice.
+        // Sometimes the call is kept, so that the app answers it twice.
         if !self.rng.chance(32) {
             self.apps[app].calls.retain(|other| other.invocation != call.invocation);
         }
