@@ -56,42 +56,42 @@ pub(super) struct Request {
     pub(super) id: WireId,
     pub(super) method: Text,
     params: Json,
+    /// The member of the parameters that the header `Mcp-Name` repeats. `None` if the method has no such member, and `Some(None)` if the
+    /// member is missing or not text, so that the session will refuse the request.
+    pub(super) name: Option<Option<Text>>,
+    /// `true` if `_meta` names a version, even if the version is not text.
+    pub(super) names_version: bool,
+    /// The version that `_meta` names; `None` if one of the two required members of `_meta` is missing or has the wrong type. In that case
+    /// the headers are not compared, and the session refuses the request.
+    pub(super) version: Option<Text>,
 }
 
 impl Request {
     fn new(id: WireId, method: &[u8], params: Option<&IndexedObject<'_>>, frame: Frame<'_>) -> Self {
         let method = Text::from(core::str::from_utf8(method).unwrap_or_default());
-        let params = params.map_or_else(Json::empty_object, |params| frame.json(params.text()));
-        Self { id, method, params }
+        let value = |name: &str| params.and_then(|params| params.member(name));
+        let text = |value: Option<&[u8]>| value.and_then(|value| frame.text(value));
+        let name = key_of_name(&method).map(|key| text(value(key)));
+        let (mut version, mut capabilities) = (None, None);
+        for (key, value) in value("_meta").and_then(Members::of).into_iter().flatten() {
+            if key.is(META_VERSION) {
+                version = Some(value);
+            } else if key.is(META_CAPABILITIES) {
+                capabilities = Some(value);
+            }
+        }
+        Self {
+            id,
+            method,
+            params: params.map_or_else(Json::empty_object, |params| frame.json(params.text())),
+            name,
+            names_version: version.is_some(),
+            version: text(version).filter(|_| capabilities.map(Kind::of) == Some(Kind::Object)),
+        }
     }
 
     fn meta(&self) -> Option<&[u8]> {
         member(self.params.as_bytes(), "_meta")
-    }
-
-    /// Returns `true` if `_meta` names a version, even if the version is not text.
-    pub(super) fn names_version(&self) -> bool {
-        self.meta().is_some_and(|meta| member(meta, META_VERSION).is_some())
-    }
-
-    /// The version that `_meta` names; `None` if one of the two required members of `_meta` is missing or has the wrong type. In that case
-    /// the headers are not compared, and the session refuses the request.
-    pub(super) fn version(&self) -> Option<Cow<'_, str>> {
-        let meta = self.meta()?;
-        member(meta, META_CAPABILITIES).filter(|value| Kind::of(value) == Kind::Object)?;
-        string(member(meta, META_VERSION)?)
-    }
-
-    /// The member of the parameters that `Mcp-Name` repeats. `None` if the method has no such member, and `Some(None)` if the member is
-    /// missing or not text, so that the session will refuse the request.
-    pub(super) fn name(&self) -> Option<Option<Cow<'_, str>>> {
-        let key = match &*self.method {
-            "tools/call" | "prompts/get" => "name",
-            "resources/read" => "uri",
-            "tasks/get" | "tasks/update" | "tasks/cancel" => "taskId",
-            _ => return None,
-        };
-        Some(member(self.params.as_bytes(), key).and_then(string))
     }
 
     pub(super) fn calls_tool(&self) -> bool {
@@ -148,12 +148,22 @@ impl Request {
     }
 
     pub(super) fn posted(&self) -> Posted {
-        let named = self.names_version();
+        let named = self.names_version;
         match &*self.method {
             "initialize" => Posted::Initialize { named },
             "server/discover" | "subscriptions/listen" => Posted::ModernRequest,
             _ => Posted::Request { named },
         }
+    }
+}
+
+/// The key of the member of the parameters that the header `Mcp-Name` repeats.
+fn key_of_name(method: &str) -> Option<&'static str> {
+    match method {
+        "tools/call" | "prompts/get" => Some("name"),
+        "resources/read" => Some("uri"),
+        "tasks/get" | "tasks/update" | "tasks/cancel" => Some("taskId"),
+        _ => None,
     }
 }
 

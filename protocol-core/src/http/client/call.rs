@@ -66,7 +66,7 @@ impl Kind {
         match &*request.method {
             "server/discover" => Self::Probe,
             "initialize" => Self::Initialize,
-            "tools/call" => request.name().flatten().map_or(Self::Other, |name| Self::Tool(Text::from(&*name))),
+            "tools/call" => request.name.clone().flatten().map_or(Self::Other, Self::Tool),
             "tools/list" => Self::Tools,
             "ping" => Self::Ping,
             "subscriptions/listen" => Self::Listen,

@@ -53,7 +53,7 @@ impl HttpClient {
             return self.events.push_back(HttpClientEvent::Lost(exchange));
         }
         let kind = Kind::of(request);
-        let era = if request.names_version() { Era::Modern } else { Era::Legacy };
+        let era = if request.names_version { Era::Modern } else { Era::Legacy };
         let is_opening = kind == Kind::Initialize;
         if is_opening {
             // The session treats a silent server as an old one. But over HTTP an old server would have answered.
@@ -276,7 +276,7 @@ impl HttpClient {
             });
         });
         let mut headers = self.post_headers();
-        headers.push(header::VERSION, String::from(&*request.version().unwrap_or_default()));
+        headers.push(header::VERSION, String::from(request.version.as_deref().unwrap_or_default()));
         headers.push(header::METHOD, "tools/list");
         let sent = self.send(Purpose::Lookup, Method::Post, headers, body.into());
         self.limit(sent, self.config.timeouts.acknowledge);
@@ -302,11 +302,11 @@ impl HttpClient {
     /// The fields of a POST of the era without a handshake.
     fn modern_headers(&self, request: &Request) -> Result<Headers<'static>, WrongArgument> {
         let mut headers = self.post_headers();
-        headers.push(header::VERSION, String::from(&*request.version().unwrap_or_default()));
+        headers.push(header::VERSION, String::from(request.version.as_deref().unwrap_or_default()));
         headers.push(header::METHOD, String::from(&*header::encode(&request.method)));
-        if let Some(name) = request.name().flatten() {
-            headers.push(header::NAME, String::from(&*header::encode(&name)));
-            if let Some(params) = self.tools.headers(&name).filter(|_| request.calls_tool()) {
+        if let Some(name) = request.name.as_ref().and_then(Option::as_deref) {
+            headers.push(header::NAME, String::from(&*header::encode(name)));
+            if let Some(params) = self.tools.headers(name).filter(|_| request.calls_tool()) {
                 params.write(&request.arguments_json(), &mut headers)?;
             }
         }

@@ -1,6 +1,5 @@
 //! Handles requests: checks each, and begins its response.
 
-use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::String;
 use core::fmt::Write as _;
@@ -343,7 +342,7 @@ fn check_optional_copies(message: &message::Request, headers: &Headers<'_>) -> R
         return Err(Mismatch::Different(Text::from_static(header::METHOD)));
     }
     // If the body has no name, the session refuses the request.
-    let Some(expected) = message.name().flatten() else { return Ok(()) };
+    let Some(expected) = message.name.as_ref().and_then(Option::as_deref) else { return Ok(()) };
     match header::decoded(headers, header::NAME)? {
         Some(name) if name != expected => Err(Mismatch::Different(Text::from_static(header::NAME))),
         _ => Ok(()),
@@ -360,12 +359,11 @@ fn check_required_copies(message: &message::Request, headers: &Headers<'_>, cont
     };
     let version = plain(header::VERSION)?;
     let method = plain(header::METHOD)?;
-    let expected = message.name();
-    let name = match &expected {
+    let name = match &message.name {
         Some(_) => Some(header::decoded(headers, header::NAME)?.ok_or(Mismatch::Missing(Text::from_static(header::NAME)))?),
         None => None,
     };
-    let Some(meta) = message.version() else { return Ok(()) };
+    let Some(meta) = message.version.as_deref() else { return Ok(()) };
     let differs = |name| Err(Mismatch::Different(Text::from_static(name)));
     if version != meta {
         return differs(header::VERSION);
@@ -374,12 +372,12 @@ fn check_required_copies(message: &message::Request, headers: &Headers<'_>, cont
         return differs(header::METHOD);
     }
     // If the body has no name, the session refuses the request.
-    let expected: Option<Cow<'_, str>> = expected.flatten();
-    if expected.is_some() && expected != name {
+    let expected = message.name.as_ref().and_then(Option::as_deref);
+    if expected.is_some() && expected != name.as_deref() {
         return differs(header::NAME);
     }
     let tool = expected.filter(|_| message.calls_tool() && meta == Revision::NEWEST.as_str());
-    match tool.and_then(|tool| context.param_headers(&tool)) {
+    match tool.and_then(|tool| context.param_headers(tool)) {
         Some(params) => params.check(message.arguments(), headers),
         None => Ok(()),
     }
