@@ -60,8 +60,9 @@ impl Resumption {
         chance: u8,
         now: Instant,
     ) -> Option<Instant> {
-        if self.began.is_some_and(|began| now.saturating_duration_since(began) >= timeouts.retry_max) {
-            (self.failures, self.began) = (0, None);
+        let lasted = self.began.take().map(|began| now.saturating_duration_since(began));
+        if lasted.is_some_and(|lasted| lasted >= timeouts.retry_max) {
+            self.failures = 0;
         }
         if self.failures >= limits.attempts {
             return None;
@@ -142,6 +143,21 @@ mod tests {
         let later = Instant::ZERO.saturating_add(timeouts.retry_max);
         assert_eq!(resumption.next_attempt(&limits, &timeouts, 0, later), Some(later.saturating_add(timeouts.retry)));
         assert_eq!(resumption.last_event_id().map(|id| &**id), Some("7"));
+    }
+
+    /// A regression: the begin of a stream that had long been broken was still compared with the time of the next failure. If the server
+    /// then stayed unreachable, there were twice as many attempts.
+    #[test]
+    fn only_the_time_for_which_a_stream_was_open_counts_and_not_the_time_since() {
+        let mut resumption = Resumption::default();
+        let (limits, timeouts) = (HttpClientLimits::default(), HttpClientTimeouts::default());
+        resumption.begin(Instant::ZERO);
+        let mut now = Instant::ZERO;
+        let mut attempts = 0;
+        while let Some(at) = resumption.next_attempt(&limits, &timeouts, 0, now) {
+            (now, attempts) = (at, attempts + 1);
+        }
+        assert_eq!((attempts, now), (limits.attempts, Instant::ZERO.saturating_add(Duration::from_secs(31))));
     }
 
     #[test]
