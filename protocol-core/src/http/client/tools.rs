@@ -62,7 +62,10 @@ impl Tools {
                         self.headers.insert(name, params);
                     }
                 }
-                Err(why) => page.faults.push(HttpFault::Tool { name, why }),
+                Err(why) => {
+                    self.headers.remove(&name);
+                    page.faults.push(HttpFault::Tool { name, why });
+                }
             }
         }
         if !page.faults.is_empty() {
@@ -162,5 +165,15 @@ mod tests {
         let now = PAGE.replace("x-mcp-header", "x");
         assert!(tools.learn(&Bytes::from(now), 9).without_invalid.is_none());
         assert!(tools.headers("region").is_none());
+    }
+
+    /// A regression: such a tool was left out of the list, but a call by its name still sent the headers of its earlier annotation.
+    #[test]
+    fn a_tool_whose_annotation_has_become_invalid_is_called_without_headers() {
+        let mut tools = Tools::default();
+        tools.learn(&Bytes::from_static(PAGE.as_bytes()), 9);
+        let now = PAGE.replace(r#""string","x-mcp-header":"Region""#, r#""number","x-mcp-header":"Region""#);
+        assert_eq!(tools.learn(&Bytes::from(now), 9).faults.len(), 3);
+        assert!(tools.headers("region").is_none() && tools.headers("more").is_none());
     }
 }
