@@ -98,8 +98,11 @@ async fn open(address: Uri) -> io::Result<Socket> {
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     let usual = if address.scheme() == Some(&Scheme::HTTPS) { 443 } else { 80 };
     let port = address.port_u16().unwrap_or(usual);
-    let addresses = within(HTTP_CONNECT, resolve((host, port))).await?;
-    first_of(&addresses).await
+    within(HTTP_CONNECT, async {
+        let addresses = resolve((host, port)).await?;
+        first_of(&addresses).await
+    })
+    .await
 }
 
 async fn first_of(addresses: &[SocketAddr]) -> io::Result<Socket> {
