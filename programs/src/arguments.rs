@@ -49,7 +49,7 @@ reconnects.
 Other users of this machine cannot reach the socket in the home. On a WebSocket they are refused if the
 system identifies the user of a connection, as Linux does; otherwise the code keeps them out, and each
 wrong code delays the next ones, by 2 seconds at most. With --gateway-claims the app has no code, so on
-a WebSocket of another system --any-user is needed as well.
+a WebSocket --any-user is needed as well.
 
 Each line of the audit FILE is about one call: tool, outcome (ok, error, cancelled, timeout), done,
 steps, and the partial result of a call that was cut short.
