@@ -16,9 +16,9 @@ pub struct Limits {
     pub in_flight: usize,
     /// The maximum number of requests of the peer per second, of all kinds together. The session counts them with a token bucket of this
     /// size: the peer may send this many requests at once, and then one more each time that a token is refilled. A request above the rate
-    /// is answered with [`crate::RpcError::BUSY`]. Refused requests count, too; a ping, `server/discover` and a handshake do not. The limit
-    /// has no effect on a request over HTTP without a handshake, since each has a session of its own; a layer around the service can limit
-    /// such clients by their address. Default: `None`, no bound.
+    /// is answered with [`crate::RpcError::BUSY`]. Refused requests count, too, except before the handshake and while the session closes; a
+    /// ping, `server/discover` and a handshake do not count. The limit has no effect on a request over HTTP without a handshake, since each
+    /// has a session of its own; a layer around the service can limit such clients by their address. Default: `None`, no bound.
     pub requests_per_second: Option<u32>,
     /// The maximum number of resources in one `subscriptions/listen` (MCP 2026-07-28), in both directions; a longer list is refused.
     /// Default: 1024.
