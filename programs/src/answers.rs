@@ -149,7 +149,7 @@ impl Client for Answers {
     fn sample(&self, _: InputContext, sample: Sample) -> BoxFuture<'static, Result<Sampled, RpcError>> {
         match &self.samples {
             Answering::Unavailable => {
-                Box::pin(async { Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "nobody answers for a model")) })
+                Box::pin(async { Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "sampling is not available")) })
             }
             Answering::With(Samples::Reply(text)) => {
                 let reply = Sampled::new(text.clone(), "sample-reply");
@@ -182,7 +182,7 @@ impl Client for Answers {
 
     fn elicit(&self, _: InputContext, form: Elicit) -> BoxFuture<'static, Result<Elicited, RpcError>> {
         let answer = match &self.forms {
-            Answering::Unavailable => Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "nobody answers questions")),
+            Answering::Unavailable => Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "elicitation is not available")),
             Answering::With(Forms::Decline) => Ok(Elicited::Decline),
             Answering::With(Forms::Content(content)) if !form.is_confirmation() => Ok(Elicited::Accept(content.clone())),
             Answering::With(Forms::Content(_) | Forms::Accept) => match form.defaults() {
@@ -205,7 +205,7 @@ impl Client for Answers {
         let addresses = Arc::clone(&self.addresses);
         let opens = self.opens;
         let consent = match self.urls {
-            Answering::Unavailable => Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "nobody opens addresses")),
+            Answering::Unavailable => Err(RpcError::fixed(RpcError::METHOD_NOT_FOUND, "opening addresses is not available")),
             Answering::With(consent) => {
                 if consent == Consent::Accept {
                     self.display.print(&described("call: the server asks to open an address (--accept): ", &open));

@@ -49,7 +49,7 @@ reconnects.
 Other users of this machine cannot reach the socket in the home. On a WebSocket they are refused if the
 system identifies the user of a connection, as Linux does; otherwise the code keeps them out, and each
 wrong code delays the next ones, by 2 seconds at most. With --gateway-claims the app has no code, so on
-a WebSocket --any-user is needed as well.
+a WebSocket of another system --any-user is needed as well.
 
 Each line of the audit FILE is about one call: tool, outcome (ok, error, cancelled, timeout), done,
 steps, and the partial result of a call that was cut short.
@@ -80,7 +80,7 @@ pub(super) struct ToolsLine {
     /// Listen on a WebSocket, which is the default with --tesseron.
     #[arg(long, requires = "tesseron", conflicts_with = "unix")]
     ws: bool,
-    /// Let the gateway choose the code; on a WebSocket only with --any-user.
+    /// Let the gateway choose the code; on a WebSocket, systems other than Linux also need --any-user.
     #[arg(long, requires = "tesseron")]
     gateway_claims: bool,
     /// Let gateways of any user of this machine connect to the WebSocket.
@@ -431,11 +431,6 @@ impl ToolsLine {
         options.any_user = self.any_user;
         if self.gateway_claims {
             options.claim = ClaimMode::GatewayMinted;
-            if binding == Binding::WebSocket && !self.any_user {
-                return Err("with --gateway-claims on a WebSocket any user of this machine may claim the app; \
-                            say --any-user if that is meant, or --unix"
-                    .to_owned());
-            }
         }
         Ok(AppWish { id, options })
     }

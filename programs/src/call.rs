@@ -578,7 +578,7 @@ fn show_result(result: &Json, shown: &mut Shown) -> u8 {
     if !is_error {
         return print(&text);
     }
-    let text = if text.trim().is_empty() { "the tool failed and did not say why\n" } else { &text };
+    let text = if text.trim().is_empty() { "the tool failed without a message\n" } else { &text };
     let _ = write!(stderr(), "{}", printable(text));
     status::TOOL_ERROR
 }

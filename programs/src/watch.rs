@@ -58,7 +58,7 @@ impl<A: Adapter> Watch<A> {
             // A client that exits may close one of the two pipes before the other.
             first(self.shared.until(|noted| noted.has_input_ended), self.adapter.sleep(LEAVING)).await;
             self.shared.is_unread.store(true, Ordering::Relaxed);
-            self.shared.note_failure(io::ErrorKind::BrokenPipe, || "nobody reads standard output any longer".to_owned());
+            self.shared.note_failure(io::ErrorKind::BrokenPipe, || "standard output is no longer read".to_owned());
         };
         first(lingered, unread).await;
         self.shared.note(|noted| noted.has_left = true);
@@ -96,7 +96,7 @@ impl<A: Adapter> Watch<A> {
             CloseReason::FrameTooLarge => {
                 Err(format!("the client sent a line of more than {} bytes", Limits::default().frame_bytes))
             }
-            CloseReason::Overload => Err("the client does not read what it makes us send".to_owned()),
+            CloseReason::Overload => Err("the client does not read the responses that it causes".to_owned()),
             reason => Err(format!("the session with the client failed: {reason}")),
         }
     }

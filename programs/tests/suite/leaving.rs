@@ -223,7 +223,7 @@ fn a_client_that_closes_our_output_during_a_call_is_status_4() {
     // The same without output to write.
     let Server { mut program, input, output } = Server::tools(&[], "countdown", json!({ "from": 100, "step_ms": 5000 }));
     drop(output);
-    assert_failed(&mut program, "tools: the connection to the client broke: nobody reads standard output");
+    assert_failed(&mut program, "tools: the connection to the client broke: standard output is no longer read");
     drop(input);
 }
 
@@ -278,7 +278,7 @@ fn a_client_that_sends_requests_and_never_reads_is_status_4() {
         while input.write_all(refused.as_bytes()).is_ok() {
             assert!(begin.elapsed() < PATIENCE, "the program reads everything and does not end");
         }
-        assert_failed(&mut program, &format!("{name}: the client does not read what it makes us send"));
+        assert_failed(&mut program, &format!("{name}: the client does not read the responses that it causes"));
         drop(output);
     }
 }
