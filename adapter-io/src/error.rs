@@ -32,7 +32,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The path at which a socket was to be made exists. The file is not removed, since another program may be listening there.
-    #[error("cannot listen on {}: it exists already; remove it if nobody listens there", path.display())]
+    #[error("cannot listen on {}: it exists already; remove it if no program listens there", path.display())]
     PathExists {
         /// The path of the socket.
         path: PathBuf,

@@ -21,7 +21,7 @@ pub enum AskFailed {
     #[error("the caller does not offer roots")]
     NoRoots,
     /// The sampling depth would exceed the maximum. Nothing was sent.
-    #[error("sampling would be nested {depth} deep, {max} is the most")]
+    #[error("sampling would be nested {depth} deep; the maximum is {max}")]
     TooDeep {
         /// The depth that the request would have.
         depth: u8,
@@ -29,10 +29,10 @@ pub enum AskFailed {
         max: u8,
     },
     /// The input request is not valid, for the reason given. Nothing was sent.
-    #[error("the question is not valid: {0}")]
+    #[error("the input request is not valid: {0}")]
     Invalid(String),
     /// Too many input requests are open, or too much output is queued. Nothing was sent.
-    #[error("too many questions are open")]
+    #[error("too many input requests are open")]
     Busy,
     /// The caller answered with an error.
     #[error("the caller refused: {0}")]

@@ -939,9 +939,9 @@ fn a_gateway_is_served_and_each_reply_goes_out_by_the_exchange_of_its_request() 
             }
         }
     });
-    bridge.refuse_claim(claim.expect("it is wanted"), "no app waits with it");
+    bridge.refuse_claim(claim.expect("it is wanted"), "no app has this code");
     claiming.poll(&bench.executor);
-    assert!(claiming.has_ended && claiming.received.contains("no app waits with it"), "{}", claiming.received);
+    assert!(claiming.has_ended && claiming.received.contains("no app has this code"), "{}", claiming.received);
 }
 
 #[test]

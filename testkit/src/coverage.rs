@@ -101,7 +101,7 @@ impl Happening {
             Self::PeerCancel => "the peer cancelled nothing",
             Self::Deadline => "no handler ran into its deadline",
             Self::Report => "no progress was reported",
-            Self::Progress => "no progress crossed",
+            Self::Progress => "no progress of the peer was accepted",
             Self::Question => "no input request was made",
             Self::Answer => "no input request was answered",
             Self::Refusal => "no input request was refused",

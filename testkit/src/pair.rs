@@ -60,7 +60,7 @@ impl Pair {
                 return self;
             }
         }
-        panic!("a livelock: the ends go on talking without end");
+        panic!("a livelock: the ends send frames without end");
     }
 
     /// Moves both clocks to `millis`, with a stop at each deadline of either end, and delivers the resulting frames.
@@ -100,12 +100,12 @@ pub fn carry(one: &mut impl Machine, other: &mut impl Machine, now: Instant) -> 
         while let Some(out) = one.poll_transmit() {
             other.handle_frame(out.frame, now).expect("the machine takes input");
             frames += 1;
-            assert!(frames < 100_000, "a livelock: the ends go on talking without end");
+            assert!(frames < 100_000, "a livelock: the ends send frames without end");
         }
         while let Some(out) = other.poll_transmit() {
             one.handle_frame(out.frame, now).expect("the machine takes input");
             frames += 1;
-            assert!(frames < 100_000, "a livelock: the ends go on talking without end");
+            assert!(frames < 100_000, "a livelock: the ends send frames without end");
         }
         if frames == before {
             return frames > 0;

@@ -381,9 +381,9 @@ fn a_handler_that_is_dropped_after_its_grace_is_logged_as_a_warning() {
     let world = world(service().tool(stuck().deadline(ms(100))), ());
     world.wait(world.call("stuck"));
     assert_eq!(world.listener.recorded_once("cancelled").fields.get("why"), "the call's deadline has passed");
-    assert_eq!(world.listener.recorded("given up while it was still running").len(), 0);
+    assert_eq!(world.listener.recorded("abandoned while it was still running").len(), 0);
     world.executor.run_for(ms(5000));
-    let given_up = world.listener.recorded_once("given up while it was still running");
+    let given_up = world.listener.recorded_once("abandoned while it was still running");
     assert_eq!(given_up.level, Level::WARN);
     assert_eq!(world.listener.span_of(&given_up).expect("a span").fields.get("name"), "stuck");
     assert_eq!(world.listener.recorded_once("late answer dropped").fields.get("answer"), "error");

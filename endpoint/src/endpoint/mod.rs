@@ -722,7 +722,7 @@ impl State {
             Event::PeerChanged(_) => {}
             Event::HandshakeRequest { .. } => {
                 // An endpoint has one channel, so it cannot resume a session on another one.
-                let error = RpcError::fixed(tesseron::code::UNAUTHORIZED, "this gateway takes nobody in");
+                let error = RpcError::fixed(tesseron::code::UNAUTHORIZED, "this gateway accepts no sessions");
                 let _ = self.session.welcome(Err(error), now);
             }
             // Events of features that an endpoint does not use.

@@ -254,7 +254,7 @@ mod on {
                     );
                 }
                 Self::Abandoned(served) => {
-                    warn!(target: TARGET, parent: served.span.id(), id = %served.id, "given up while it was still running");
+                    warn!(target: TARGET, parent: served.span.id(), id = %served.id, "abandoned while it was still running");
                 }
                 Self::CallEnded(id, span, outcome, code) => {
                     debug!(target: TARGET, parent: span.id(), %id, outcome, code, "call ended");

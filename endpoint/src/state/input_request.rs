@@ -46,7 +46,7 @@ impl TaskOwner for InputRequest {
         let answer = match end {
             End::Value(answer) => answer,
             End::Panicked => Answer::Refused(RpcError::fixed(RpcError::INTERNAL, "internal error: the answer panicked")),
-            End::Dropped => Answer::Refused(RpcError::fixed(RpcError::INTERNAL, "internal error: nobody answers")),
+            End::Dropped => Answer::Refused(RpcError::fixed(RpcError::INTERNAL, "internal error: the answer was dropped")),
         };
         let kept = self.shared.verb(|state, now, after| {
             if panicked {

@@ -91,7 +91,7 @@ fn a_missing_capability_or_an_invalid_url_is_refused_before_anything_is_sent() {
     };
     assert_eq!(failed(URL, older), missing);
     let said = failed("javascript:alert(1)", |_| {});
-    assert!(said.contains("-32602 the question is not valid: url must be absolute"), "{said}");
+    assert!(said.contains("-32602 the input request is not valid: url must be absolute"), "{said}");
 }
 
 #[test]

@@ -170,10 +170,10 @@ fn a_type_that_has_no_form_is_refused_and_the_field_is_named() {
     }
     let deep = asker(async |context: Context| context.elicit_typed::<Deep>("where?").await);
     let run = harness(deep).call_tool("asks", Json::empty_object());
-    assert_eq!(run.text(), "-32602 the question is not valid: field `place` is an object, which has no place in a form");
+    assert_eq!(run.text(), "-32602 the input request is not valid: field `place` is an object, which has no place in a form");
     assert_eq!(run.asks.len(), 0);
     let list = asker(async |context: Context| context.elicit_typed::<Vec<String>>("what?").await);
-    assert_eq!(ask(harness(list)), "-32602 the question is not valid: a form is made from a struct with named fields");
+    assert_eq!(ask(harness(list)), "-32602 the input request is not valid: a form is made from a struct with named fields");
     let raw = asker(async |context: Context| {
         let nested = r#"{"type":"object","properties":{"a":{"type":"object"}}}"#;
         context.elicit(Elicit::new("raw", Json::parse(nested).unwrap())).await.map(|content| content.is_some())
@@ -332,7 +332,7 @@ fn the_depth_of_nested_sampling_is_counted_and_limited_to_three() {
     let done = executor.block_on(call).unwrap();
     assert_eq!(*depths.lock().unwrap(), [1, 2, 3]);
     let text = done.result().unwrap().to_string();
-    assert!(text.contains("0: ") && text.contains("3: sampling would be nested 4 deep, 3 is the most"), "{text}");
+    assert!(text.contains("0: ") && text.contains("3: sampling would be nested 4 deep; the maximum is 3"), "{text}");
 }
 
 #[test]

@@ -401,7 +401,7 @@ mod without_the_validator {
             let sample = context.sample_typed::<Named>("who?").await.map(|_| ()).unwrap_err();
             Ok([form, sample].map(|failed| matches!(failed, AskFailed::Invalid(_)).then(|| failed.to_string())))
         }));
-        let said = Some(format!("the question is not valid: {said}"));
+        let said = Some(format!("the input request is not valid: {said}"));
         assert_eq!(run.text(), text(json!({"result": [said, said]})).as_str());
         assert_eq!(run.asks.len(), 0);
     }

@@ -167,7 +167,7 @@ fn authority(url: &str) -> Result<&str, String> {
         return Err(alloc::format!("url is longer than {} bytes", OpenUrl::LONGEST_URL));
     }
     if let Some(invalid) = url.chars().find(|char| !is_of_url(*char)) {
-        return Err(alloc::format!("url must not hold {invalid:?} as it is"));
+        return Err(alloc::format!("url must not contain {invalid:?} unescaped"));
     }
     let mut escapes = url.split('%').skip(1);
     if !escapes.all(|after| after.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2) {

@@ -223,7 +223,7 @@ pub enum InvalidAnnotation {
     TooMany,
     /// The annotation is on no property, or on a property that has no fixed place in the arguments, since a keyword other than `properties`
     /// leads to it, such as `items`.
-    #[error("x-mcp-header is not on a property that is always at the same place")]
+    #[error("x-mcp-header is not on a property with a fixed place in the arguments")]
     Place,
 }
 

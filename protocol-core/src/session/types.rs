@@ -255,13 +255,13 @@ pub enum SendError {
 
 /// The error for a call, input request, lane or handshake that has ended or never existed. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not live: it has ended or never was")]
+#[error("not live: it has ended or never existed")]
 pub struct NotLive;
 
 /// The error for a frame that was not taken: too many events or unsolicited replies wait to be polled, or too many lanes are open. The
 /// frame is handed back: poll, then pass it again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("events or refusals wait to be polled, or too many lanes are open")]
+#[error("events or replies wait to be polled, or too many lanes are open")]
 pub struct Full(pub Bytes);
 
 /// The error of [`set_alarm`](crate::Session::set_alarm) when [`crate::Limits::alarms`] alarms are set.
@@ -385,7 +385,7 @@ pub enum AskError {
     #[error("the peer does not offer this")]
     Unsupported,
     /// Sampling would be nested deeper than [`crate::DepthPolicy::max`].
-    #[error("sampling would be nested {depth} deep, {max} is the most")]
+    #[error("sampling would be nested {depth} deep; the maximum is {max}")]
     TooDeep {
         /// The depth that the input request would have.
         depth: u8,

@@ -99,7 +99,10 @@ impl Bridge {
         self.apps.remove(&channel);
         self.subscriptions.retain(|_, subscription| subscription.channel() != Some(channel));
         let has_timed_out = reason == CloseReason::HandshakeTimeout;
-        self.fail_claim_on(channel, if has_timed_out { "the app was reached, and said no hello" } else { "the app hung up" });
+        self.fail_claim_on(
+            channel,
+            if has_timed_out { "the app is connected, but sent no hello in time" } else { "the app closed the connection" },
+        );
         self.emit(BridgeEvent::AppClosed { channel, reason });
     }
 
@@ -159,7 +162,7 @@ impl Bridge {
                 .agent
                 .request_input(invocation, translate::ask(ask), now)
                 .map_err(|error| translate::not_asked(&error, unavailable, self.agent_profile.name())),
-            None => Err(RpcError::fixed(RpcError::INTERNAL, "nobody waits for this call any longer")),
+            None => Err(RpcError::fixed(RpcError::INTERNAL, "this call has ended")),
         };
         self.mark_unprocessed(Leg::Agent);
         match asked {

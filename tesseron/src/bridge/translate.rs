@@ -113,7 +113,7 @@ fn value(outcome: Outcome, name: &str) -> Result<Json, RpcError> {
         Outcome::Error(error) => Err(error),
         Outcome::TimedOut(_) => Err(RpcError::fixed(code::TIMEOUT, "Action timed out.")),
         Outcome::Lost | Outcome::Cancelled => Err(RpcError::fixed(code::TRANSPORT_CLOSED, "Transport closed: the app is gone")),
-        _ => Err(RpcError::fixed(RpcError::INTERNAL, "the app answered with something that is no result")),
+        _ => Err(RpcError::fixed(RpcError::INTERNAL, "the response of the app is not a valid result")),
     }
 }
 
@@ -189,7 +189,7 @@ pub(super) fn unavailable(ask: &Ask) -> i64 {
 fn not_offered(unavailable: i64, client: &str) -> RpcError {
     let mut data = Vec::new();
     Object::write(&mut data, |object| object.string("clientName", client));
-    RpcError::fixed(unavailable, "the agent does not offer this").with_data(Json::written(data))
+    RpcError::fixed(unavailable, "the agent does not support this input request").with_data(Json::written(data))
 }
 
 /// The error for an input request of an app that could not be sent to the agent.

@@ -76,7 +76,7 @@ impl BindRefused {
             Self::Foreign => row(None, UNAUTHORIZED, CLOSED, "only the user of this app may connect"),
             Self::NoGateway => row(None, RpcError::INVALID_REQUEST, CLOSED, "only a gateway may connect"),
             Self::BoundHere => row(Some(409), UNAUTHORIZED, KEPT, "this channel is already bound"),
-            Self::Malformed => row(Some(400), RpcError::INVALID_PARAMS, KEPT, "a bind names one claim code"),
+            Self::Malformed => row(Some(400), RpcError::INVALID_PARAMS, KEPT, "a bind must have exactly one valid claim code"),
             Self::Mismatch => row(Some(403), UNAUTHORIZED, CLOSED, "the claim code is not the one of this app"),
             Self::Spent => row(Some(409), UNAUTHORIZED, KEPT, "the claim is already bound to an agent"),
             Self::Taken => row(Some(409), UNAUTHORIZED, KEPT, "another gateway has just bound the claim"),

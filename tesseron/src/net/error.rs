@@ -80,6 +80,6 @@ fn meaning(status: u16, refused: Option<BindRefused>) -> &'static str {
         409 => refused.map_or("the claim is spent, or it has a gateway already", BindRefused::text),
         426 => "it needs a claim code",
         429 => "too many wrong codes, try again in a minute",
-        _ => "it answers like no app of Tesseron",
+        _ => "its answer is not that of a Tesseron app",
     }
 }

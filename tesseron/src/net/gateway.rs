@@ -263,7 +263,7 @@ impl<S: Sockets> Gateway<S> {
         });
         let Some(instance) = found else {
             let minter = Minter::of(&self.home, code, self.sockets.epoch_ms());
-            let why = minter.map_or_else(|| String::from("no app waits with it"), |minter| minter.why_not_here());
+            let why = minter.map_or_else(|| String::from("no app has this code"), |minter| minter.why_not_here());
             return self.bridge.refuse_claim(claim, &why);
         };
         // The app would refuse a code that is spent or has expired.
@@ -278,7 +278,7 @@ impl<S: Sockets> Gateway<S> {
             }
             Err(error) => {
                 let is_refused = matches!(error, TesseronError::Refused { .. } | TesseronError::Unbound { .. });
-                let what = if is_refused { "does not take it" } else { "could not be reached" };
+                let what = if is_refused { "refuses this code" } else { "could not be reached" };
                 self.bridge.refuse_claim(claim, &format!("{} {what}: {error}", instance.app_name));
                 self.shared.record_unreachable(&instance, error);
             }

@@ -57,7 +57,7 @@ pub enum FolderRefused {
     #[error("it is no folder")]
     NotAFolder,
     /// The folder belongs to another user.
-    #[error("it belongs to somebody else")]
+    #[error("it belongs to another user")]
     Foreign,
     /// Other users have access. Contains its permissions.
     #[error("it is open to others (mode {0:o}, should be 700)")]

@@ -177,7 +177,7 @@ pub enum RefusedFor {
     #[error("it is no plain file")]
     NotAFile,
     /// The file belongs to another user.
-    #[error("it belongs to somebody else")]
+    #[error("it belongs to another user")]
     Foreign,
     /// Other users may write it. Contains its permissions.
     #[error("others may write it (mode {0:o})")]

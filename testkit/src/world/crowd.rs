@@ -165,7 +165,12 @@ impl<S: Subject> Crowd<S> {
                 Ways::Channel => self.owner(&text),
             };
             let of_other = (0..self.len()).find(|other| *other != at && text.contains(self.name(*other)));
-            assert!(of_other.is_none(), "G16: {} gets what is of {}: {text}", self.name(at), self.name(of_other.unwrap_or(at)));
+            assert!(
+                of_other.is_none(),
+                "G16: a frame for {} contains the name of {}: {text}",
+                self.name(at),
+                self.name(of_other.unwrap_or(at))
+            );
             let frame = match self.ways {
                 Ways::Lanes => out.frame,
                 Ways::Channel => self.renumbered(&out.frame, |id, count| id / count),

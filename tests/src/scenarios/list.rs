@@ -366,7 +366,7 @@ async fn sampling_nested_to_three_and_refused_at_four<A: Adapter>(stage: Stage<A
         "asked at depth 1
          asked at depth 2
          asked at depth 3
-         result: result: result: tool error: sampling would be nested 4 deep, 3 is the most
+         result: result: result: tool error: sampling would be nested 4 deep; the maximum is 3
          far: a call at depth 0
          far: a call at depth 1
          far: a call at depth 2

@@ -50,7 +50,7 @@ const KNOWN: &[Known] = &[
         why: "the reference answers invocations that the loss of their connection has cancelled",
         ends: &[SDK],
         files: These(&["disconnect-mid-invocation-uds", "resume-server-sdk-uds"]),
-        what: &["< -32001 to actions/invoke: is not sent (not live: it has ended or never was)"],
+        what: &["< -32001 to actions/invoke: is not sent (not live: it has ended or never existed)"],
     },
     Known {
         why: "the recorded app is killed; ours is closed by its owner, and answers its running invocations",
@@ -497,7 +497,7 @@ const KNOWN: &[Known] = &[
         why: "a cancelled call is not answered (page on cancellation); the Python server answers with an error",
         ends: &[SERVER],
         files: These(&["mcp/py2__py1__cancel3", "mcp/py2__py1__timeout-300", "mcp/ts1__py1__cancel3", "mcp/ts1__py1__timeout-300"]),
-        what: &["< 0 to tools/call: is not sent (not live: it has ended or never was)"],
+        what: &["< 0 to tools/call: is not sent (not live: it has ended or never existed)"],
     },
     Known {
         why: "a cancelled call is not answered (page on cancellation); the Go server answers with a failure",
@@ -509,7 +509,7 @@ const KNOWN: &[Known] = &[
             "mcp/ts1__go__cancel3",
             "mcp/ts1__go__timeout-300",
         ]),
-        what: &["< result of tools/call: is not sent (not live: it has ended or never was)"],
+        what: &["< result of tools/call: is not sent (not live: it has ended or never existed)"],
     },
     Known {
         why: "no progress of a cancelled call is sent",

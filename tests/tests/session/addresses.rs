@@ -128,7 +128,7 @@ fn an_invalid_address_is_refused_before_it_is_sent() {
     let id = server.receive_call(1);
     for (open, why) in [
         (OpenUrl::new("?", "javascript:alert(1)").with_id("1"), "url must be absolute, as in https://example.com/"),
-        (OpenUrl::new("?", "https://a/ b").with_id("1"), "url must not hold ' ' as it is"),
+        (OpenUrl::new("?", "https://a/ b").with_id("1"), "url must not contain ' ' unescaped"),
         (OpenUrl::new("?", "https://a@b/").with_id("1"), "url must not have a user name before its host"),
         (OpenUrl::new("?", "https://a/"), "elicitationId is empty"),
     ] {

@@ -601,7 +601,7 @@ fn item_80_an_input_request_that_the_agent_does_not_support_is_refused_with_the_
         assert_eq!(
             gateway.sent(),
             [format!(
-                r#"{{"jsonrpc":"2.0","id":50,"error":{{"code":{code},"message":"the agent does not offer this","data":{{"clientName":"acme-cli"}}}}}}"#
+                r#"{{"jsonrpc":"2.0","id":50,"error":{{"code":{code},"message":"the agent does not support this input request","data":{{"clientName":"acme-cli"}}}}}}"#
             )]
         );
         assert_eq!(gateway.events(), [Event::Violation(Violation::UndeclaredInput)]);

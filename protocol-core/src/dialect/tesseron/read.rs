@@ -234,7 +234,8 @@ fn ask(id: WireId, method: &str, params: &IndexedObject<'_>, frame: Frame<'_>, l
             error: RpcError::new(RpcError::INVALID_PARAMS, why),
         })
     } else {
-        let error = RpcError::fixed(missing, "the agent does not offer this").with_data(client_name(local.identity));
+        let error =
+            RpcError::fixed(missing, "the agent does not support this input request").with_data(client_name(local.identity));
         Err(Refusal { violation: Some(Violation::UndeclaredInput), error })
     };
     Message::Ask { id, ask, parent, depth: 0 }

@@ -194,7 +194,7 @@ pub enum HttpFault {
         challenges: Vec<Text>,
     },
     /// The server redirects to another origin, too often, or in a way that does not keep the body.
-    #[error("the server redirects the request to where it must not follow (status {status})")]
+    #[error("the server redirects the request to an address that the client does not follow (status {status})")]
     Redirected {
         /// The status.
         status: u16,

@@ -292,7 +292,12 @@ fn the_answer_to_the_probe_leads_to_requests_without_a_handshake_to_the_handshak
         (403, "", String::new(), &end("the server wants an authorization (status 403)")),
         (500, JSON, error(1, -32603), &end("the server answers with the status 500")),
         (503, "", String::new(), &end("the server answers with the status 503")),
-        (302, "", String::new(), &end("the server redirects the request to where it must not follow (status 302)")),
+        (
+            302,
+            "",
+            String::new(),
+            &end("the server redirects the request to an address that the client does not follow (status 302)"),
+        ),
     ] {
         let mut bench = Bench::new(ClientEra::Auto);
         assert_eq!(bench.look(), ["POST server/discover"]);
@@ -1646,7 +1651,8 @@ fn the_stream_of_a_subscription_that_is_not_acknowledged_in_time_is_closed() {
 
 #[test]
 fn a_redirection_is_followed_to_the_same_origin_if_it_keeps_the_body() {
-    let status = |code: u16| format!("the server redirects the request to where it must not follow (status {code})");
+    let status =
+        |code: u16| format!("the server redirects the request to an address that the client does not follow (status {code})");
     for (code, location, expected) in [
         (307, "/other?x=1", Ok("POST /other?x=1 [s1] tools/call")),
         (308, "https://example.com/other", Ok("POST /other [s1] tools/call")),

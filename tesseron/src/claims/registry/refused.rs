@@ -30,7 +30,7 @@ pub enum HelloRefused {
     #[error(transparent)]
     AppId(#[from] AppIdError),
     /// A session with the id in the manifest is known already, and it is not claimed, or has another app or another token.
-    #[error("the session of this claim belongs to somebody else")]
+    #[error("the session of this claim is in use with another app or token")]
     SessionTaken,
     /// [`super::RegistryPolicy::max_pending`] sessions wait to be claimed.
     #[error("too many sessions wait to be claimed")]
