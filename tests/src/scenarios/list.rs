@@ -414,7 +414,7 @@ async fn elicit_accepted_declined_cancelled_and_with_a_bad_schema<A: Adapter>(st
         r#"result: {"name":"Ada"}
            result: nothing
            result: nothing
-           tool error: the question is not vali
+           tool error: the input request is not
            1 frame for the bad one"#,
     );
 }
