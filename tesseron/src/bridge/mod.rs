@@ -283,7 +283,7 @@ impl Bridge {
     fn open_as(&mut self, dial: Dial, now: Instant) -> Result<ChannelId, OpenRefused> {
         self.advance(now);
         if self.agent.is_closed() {
-            return Err(OpenRefused::Full);
+            return Err(OpenRefused::Closed);
         }
         let channel = self.registry.open(dial)?;
         // Removes the legs of apps that have ended, since an owner that drives all legs in one loop does not poll `touched`.

@@ -165,7 +165,7 @@ impl<S: Sockets> Gateway<S> {
             BridgeEvent::AppClosed { channel, .. } => {
                 let mut apps = self.shared.lock();
                 if let Some(id) = apps.channels.remove(channel) {
-                    apps.dialled.remove(&id);
+                    apps.forget_dial(&id);
                 }
                 let gone = apps.breadcrumbs.remove(channel);
                 drop(apps);
@@ -295,8 +295,7 @@ impl<S: Sockets> Gateway<S> {
         // The lock is held until the channel is stored, so that the end of the channel cannot be handled earlier.
         let mut apps = self.shared.lock();
         let Ok(channel) = open() else {
-            apps.dialled.remove(&instance.id);
-            return;
+            return apps.forget_dial(&instance.id);
         };
         apps.dialled.insert(instance.id.clone());
         apps.channels.insert(channel, instance.id.clone());
@@ -310,11 +309,20 @@ impl<S: Sockets> Gateway<S> {
     }
 }
 
+impl Apps {
+    /// Lets the next scan connect to an instance, unless it still has a channel: an agent's claim may have made another one.
+    fn forget_dial(&mut self, id: &str) {
+        if !self.channels.values().any(|connected| connected == id) {
+            self.dialled.remove(id);
+        }
+    }
+}
+
 impl Shared {
     /// Records that an app could not be connected, so that the next scan tries again.
     fn record_unreachable(&self, instance: &Instance, error: TesseronError) {
         let mut apps = self.lock();
-        apps.dialled.remove(&instance.id);
+        apps.forget_dial(&instance.id);
         if apps.unreachable.len() < MAX_UNREACHABLE {
             apps.unreachable.push((instance.app_name.clone(), error));
         }

@@ -278,7 +278,7 @@ fn an_agent_that_leaves_while_a_claim_is_dialled_ends_the_dial() {
     assert!(rig.apps[app].gone);
     assert!(rig.events().iter().any(|event| matches!(event, BridgeEvent::AgentClosed(_))));
     rig.assert_idle();
-    assert_eq!(rig.bridge.open(rig.now).unwrap_err(), OpenRefused::Full, "no app can connect without an agent");
+    assert_eq!(rig.bridge.open(rig.now).unwrap_err(), OpenRefused::Closed, "no app can connect without an agent");
 }
 
 // ---- Resuming ----

@@ -8,9 +8,12 @@ use protocol_core::error::RpcError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenRefused {
-    /// [`super::RegistryPolicy::max_channels`] are open, or the agent's session of the bridge has closed.
+    /// [`super::RegistryPolicy::max_channels`] are open.
     #[error("too many channels are open")]
     Full,
+    /// The agent's session of the bridge has closed.
+    #[error("the gateway has no agent any longer")]
+    Closed,
     /// A channel with the same claim is already being connected.
     #[error("this claim is being dialled already")]
     AlreadyDialled,
