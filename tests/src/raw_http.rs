@@ -32,6 +32,13 @@ impl ServerProcess {
         self.child.id()
     }
 
+    /// The bytes of memory that the process occupies.
+    pub(crate) fn memory(&self) -> Result<f64, Failure> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id()))?;
+        let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next()?.parse::<f64>().ok());
+        Ok(kib.ok_or("the system does not tell the memory of a process")? * 1024.0)
+    }
+
     /// Opens a connection, on which a read waits for a minute at most.
     pub(crate) fn connect(&self) -> Result<TcpStream, Failure> {
         let stream = TcpStream::connect(self.address)?;

@@ -5,6 +5,7 @@
 
 mod floor;
 mod hostile;
+mod memory;
 mod ours;
 
 use std::env;
@@ -33,9 +34,9 @@ struct Line {
     /// Serve as `ours` or `floor`, and print the address. For the program itself, which starts its servers so.
     #[arg(long, hide = true)]
     serve: Option<String>,
-    /// Measure another server, too: its name, and a program that prints the address that it listens on.
-    #[arg(long, value_name = "NAME=PROGRAM", value_parser = other)]
-    other: Vec<(String, String)>,
+    /// Measure another server, too: its name, and a command that prints the address that it listens on.
+    #[arg(long, value_name = "NAME=COMMAND", value_parser = other)]
+    other: Vec<(String, Vec<String>)>,
     /// The rounds of each row.
     #[arg(long, default_value_t = 7)]
     rounds: usize,
@@ -44,9 +45,10 @@ struct Line {
     seconds: f64,
 }
 
-fn other(text: &str) -> Result<(String, String), String> {
-    let (name, program) = text.split_once('=').ok_or("NAME=PROGRAM is wanted")?;
-    Ok((name.to_owned(), program.to_owned()))
+fn other(text: &str) -> Result<(String, Vec<String>), String> {
+    let (name, command) = text.split_once('=').ok_or("NAME=COMMAND is wanted")?;
+    let words: Vec<_> = command.split_whitespace().map(str::to_owned).collect();
+    if words.is_empty() { Err("there is no command after NAME=".to_owned()) } else { Ok((name.to_owned(), words)) }
 }
 
 /// The whole program, with the servers of one adapter.
@@ -87,11 +89,20 @@ const LATENCIES: [LatencyRow; 2] = [
     ("the same beside 300 hostile clients", hostile::latencies_beside_hostile_clients),
 ];
 
+/// A row of memory: its title, and what it measures of a server, in bytes.
+type MemoryRow = (&'static str, fn(&ServerProcess) -> Result<Option<f64>, Failure>);
+
+const MEMORY: [MemoryRow; 2] = [
+    ("memory of one more idle session, bytes", memory::of_a_session),
+    ("memory of one more idle subscription and its connection, bytes", memory::of_a_subscription),
+];
+
 fn run(line: &Line, name: &str) -> Result<(), Failure> {
     let own = env::current_exe()?.to_string_lossy().into_owned();
-    let mut servers = vec![Server::start("floor", &own, &["--serve", "floor"])?, Server::start(name, &own, &["--serve", "ours"])?];
-    for (name, program) in &line.other {
-        servers.push(Server::start(name, program, &[])?);
+    let own = |which: &str| vec![own.clone(), "--serve".to_owned(), which.to_owned()];
+    let mut servers = vec![Server::start("floor", &own("floor"))?, Server::start(name, &own("ours"))?];
+    for (name, command) in &line.other {
+        servers.push(Server::start(name, command)?);
     }
     let span = Duration::from_secs_f64(line.seconds);
     let bar = ProgressBar::new(((ROWS.len() + LATENCIES.len()) * servers.len() * line.rounds) as u64);
@@ -120,6 +131,15 @@ fn run(line: &Line, name: &str) -> Result<(), Failure> {
             let micros =
                 |which: fn(&Latencies) -> Duration| median(rounds.iter().map(|each| which(each).as_secs_f64() * 1e6).collect());
             row.push(format!("{:.0}, {:.0}", micros(|each| each.median), micros(|each| each.percentile_99)));
+        }
+        table.push(row);
+    }
+    for (title, measure) in MEMORY {
+        // Once is enough: nothing else changes the memory of a process.
+        let mut row = vec![title.to_owned()];
+        for server in &servers {
+            let bytes = measure(&server.process).map_err(|error| format!("{}, {title}: {error}", server.name))?;
+            row.push(bytes.map_or_else(|| "–".to_owned(), |bytes| format!("{bytes:.0}")));
         }
         table.push(row);
     }
@@ -209,7 +229,9 @@ struct Server {
 }
 
 impl Server {
-    fn start(name: &str, program: &str, arguments: &[&str]) -> Result<Self, Failure> {
-        Ok(Self { name: name.to_owned(), process: ServerProcess::start(program, arguments)? })
+    fn start(name: &str, command: &[String]) -> Result<Self, Failure> {
+        let (program, arguments) = command.split_first().ok_or("there is no command")?;
+        let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+        Ok(Self { name: name.to_owned(), process: ServerProcess::start(program, &arguments)? })
     }
 }

@@ -212,9 +212,7 @@ impl Server {
     /// Prints a row.
     fn show(&self, what: &str) -> Result<Size, Failure> {
         let size = self.size()?;
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id()))?;
-        let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next()?.parse::<f64>().ok());
-        let mib = kib.ok_or("the system does not tell the memory of a process")? / 1024.0;
+        let mib = self.process.memory()? / f64::from(1 << 20);
         println!("| {what} | {mib:.1} | {} | {} | {} |", size.descriptors, size.sessions, size.exchanges);
         Ok(size)
     }

@@ -1,0 +1,49 @@
+//! The memory that a server keeps for clients that do nothing.
+
+use std::net::TcpStream;
+
+use crate::raw_http::{self, Exchange, Failure, Request, ServerProcess};
+
+/// The clients that come first, so that the memory that a server keeps for reuse is already there.
+const FIRST: usize = 400;
+/// The further clients, whose memory is measured.
+const FURTHER: usize = 500;
+
+/// The bytes of one more session with a handshake, all of them opened by one connection. `None` if the server has no sessions.
+pub(super) fn of_a_session(server: &ServerProcess) -> Result<Option<f64>, Failure> {
+    let mut stream = server.connect()?;
+    of_one_more(server, || raw_http::open_session(&mut stream))
+}
+
+/// The bytes of one more subscription with its connection. `None` if the server has no subscriptions.
+pub(super) fn of_a_subscription(server: &ServerProcess) -> Result<Option<f64>, Failure> {
+    let mut id = 0;
+    of_one_more(server, || {
+        id += 1;
+        subscribed(server, id)
+    })
+}
+
+fn subscribed(server: &ServerProcess, id: usize) -> Result<TcpStream, Failure> {
+    let mut stream = server.connect()?;
+    let mut exchange = Exchange::send(&mut stream, &Request::listen(id))?;
+    exchange.status(200)?;
+    exchange.next_line_with("subscriptions/acknowledged")?;
+    drop(exchange);
+    Ok(stream)
+}
+
+/// The growth of the server's memory with each further thing that `open` opens. All are kept until the end. `None` if not even one can be
+/// opened.
+fn of_one_more<T>(server: &ServerProcess, mut open: impl FnMut() -> Result<T, Failure>) -> Result<Option<f64>, Failure> {
+    let Ok(first) = open() else { return Ok(None) };
+    let mut opened = vec![first];
+    for _ in 1..FIRST {
+        opened.push(open()?);
+    }
+    let before = server.memory()?;
+    for _ in 0..FURTHER {
+        opened.push(open()?);
+    }
+    Ok(Some((server.memory()? - before) / FURTHER as f64))
+}
