@@ -4,7 +4,7 @@
 use std::fs::{File, Metadata, OpenOptions, metadata, read_link};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 
-/// `O_NONBLOCK`. Without it, opening would also wait for the other end.
+/// `O_NONBLOCK`.
 const O_NONBLOCK: i32 = 0o4000;
 /// `true` on targets on which [`O_NONBLOCK`] has this value, and on which opening a path below `/proc/self/fd` makes a new open file.
 const IS_SUPPORTED: bool = cfg!(all(
@@ -26,7 +26,7 @@ pub fn fifo_stdin() -> Option<File> {
     open("/proc/self/fd/0", OpenOptions::new().read(true))
 }
 
-/// Opens standard output in non-blocking mode. Returns `None` if it is not an anonymous pipe, cannot be opened, or has no reader any more.
+/// Opens standard output in non-blocking mode. Returns `None` if it is not an anonymous pipe, or cannot be opened.
 #[must_use]
 pub fn fifo_stdout() -> Option<File> {
     open("/proc/self/fd/1", OpenOptions::new().write(true))

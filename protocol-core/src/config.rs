@@ -35,7 +35,7 @@ pub struct Config {
     /// is the identity of the agent.
     pub identity: Identity,
     /// The capabilities that this end declares to the peer. A request of the peer that needs an undeclared capability is refused. A
-    /// Tesseron app declares the capabilities of its gateway that the app uses: sampling, elicitation, subscriptions.
+    /// Tesseron app declares instead which capabilities of its gateway it uses: sampling, elicitation, subscriptions.
     pub capabilities: Capabilities,
     /// The extensions of MCP that this end declares to the peer (MCP 2026-07-28, Extensions). The key is the identifier of an extension,
     /// such as `com.example/undo`, and the value its settings, a JSON object. An extension whose settings are no object is not declared.
@@ -283,8 +283,8 @@ impl CallTimeouts {
 pub struct ProgressPolicy {
     /// The rate of updates of each inbound call that sets no rate of its own. Default: 1 in 100 ms, on Tesseron 1 in 500 ms (Tesseron
     /// specification, page "Progress": about twice a second). A window of one update spaces updates evenly. A window of ten updates in a
-    /// second would allow ten at once and then none for a second, as if the call had stopped. The first and the final update are sent
-    /// without delay.
+    /// second would allow ten at once and then none for a second, as if the call had stopped. The first update, and the first
+    /// whose value reaches its total, are sent without delay.
     pub window: RateWindow,
     /// The rate of updates of all inbound calls together. Default: unlimited.
     pub session_window: RateWindow,
@@ -319,8 +319,8 @@ impl Default for ProgressPolicy {
 /// A rate: at most `updates` updates in any window of `length`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateWindow {
-    /// The maximum number of updates in a window; a larger number counts as [`RateWindow::MAX_UPDATES`]. With zero every update but
-    /// the final one is kept, and the merged update is sent just before the response.
+    /// The maximum number of updates in a window; a larger number counts as [`RateWindow::MAX_UPDATES`]. With zero, updates
+    /// are kept and merged, and sent just before the response; only the first whose value reaches its total is sent at once.
     pub updates: u32,
     /// The length of the window. Zero means no limit.
     pub length: Duration,

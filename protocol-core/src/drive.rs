@@ -303,7 +303,7 @@ pub trait FrameIo {
     /// the transport. After such a call has returned `Pending`, the transport must wake the task of the driver. Only such a transport
     /// allows early sends (see the [module](self)).
     ///
-    /// Called once, before any other method.
+    /// A function that makes early sends, such as `drive` of the crate `engine`, calls this once, before it makes the [`Driver`].
     fn sends_anywhere(&self) -> bool {
         false
     }
@@ -391,7 +391,7 @@ pub struct Driver<M, I: FrameIo, T> {
     error: Option<I::Error>,
     /// The deadline for writing the last output, set once the machine is closed.
     flush_by: Option<Instant>,
-    /// `true` if a long frame was read or written since [`Self::release_at`] was set.
+    /// `true` if a long frame was read, or as many bytes waited to be written at once, since [`Self::release_at`] was set.
     had_long_frame: bool,
     /// The time at which the memory of the last long frame is freed.
     release_at: Option<Instant>,

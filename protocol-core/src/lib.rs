@@ -45,7 +45,8 @@
 //! | `std` | on | turns on `std` in the dependencies; a session behaves the same without it |
 //! | `no-cas` | off | `Arc` of `portable-atomic-util`, for targets without compare-and-swap |
 //!
-//! No input makes this crate panic. Every bound is in [`Limits`].
+//! No input makes this crate panic. The bounds of a session are in [`Limits`], those of HTTP in
+//! [`http::HttpLimits`] and [`http::HttpClientLimits`].
 #![cfg_attr(not(any(feature = "std", test)), no_std)]
 #![forbid(unsafe_code)]
 #![cfg_attr(

@@ -29,8 +29,8 @@ impl std::error::Error for Vacuous {}
 
 /// A number of cases. Each is checked for violations, and all of them together for coverage.
 ///
-/// A single case is not checked for coverage. Most cases need not cancel anything, and an empty case would always fail, so that shrinking
-/// a failing case would end there.
+/// A single case is not checked for coverage: a case that cancels nothing would fail although nothing is wrong, and so would an empty case,
+/// at which the shrinking of any failing case would end.
 ///
 /// ```
 /// use testkit::{Campaign, Happening, World, config};

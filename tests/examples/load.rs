@@ -1,7 +1,7 @@
 //! One session under load: `cargo run --release -p tests --example load`.
 //!
-//! Three loads, each with the time of an operation in ten parts of it, and with the memory of the process. The program fails if the time or the
-//! memory grows by more than the allowed factor or amount.
+//! Each load is run in ten parts. For each part the mean time of an operation is printed, and the memory of the process after the first and the
+//! last part. The program fails if the time or the memory grows by more than the allowed factor or amount.
 
 use std::time::Instant as Clock;
 
@@ -15,7 +15,7 @@ fn resident() -> u64 {
     line.split_whitespace().nth(1).and_then(|kilobytes| kilobytes.parse().ok()).unwrap_or_default()
 }
 
-/// Two sessions that are ready, with room for `in_flight` calls and no rate of progress.
+/// Two sessions that are ready, with room for `in_flight` calls and no limit on the rate of progress.
 fn pair(in_flight: usize) -> [Session; 2] {
     let (mut client, mut server) = (client_config(), server_config());
     for config in [&mut client, &mut server] {
@@ -48,8 +48,8 @@ fn call() -> Invoke {
     Invoke::new(Op::CallTool, Json::parse(r#"{"name":"work","arguments":{"steps":3}}"#).expect("JSON"))
 }
 
-/// Runs `count` operations in ten parts and prints each part's time; fails if the slowest of the last five takes more than twice the
-/// median of the first five, or if memory grows by more than `grows` kilobytes after the first part.
+/// Runs `count` operations in ten parts and prints each part's time; fails if the median of the last five is more than twice
+/// the median of the first five, or if memory grows by more than `grows` kilobytes after the first part.
 fn measure(what: &str, count: u64, grows: Option<u64>, mut operation: impl FnMut(u64)) {
     let mut nanos = Vec::new();
     let mut held = Vec::new();

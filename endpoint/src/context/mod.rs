@@ -95,8 +95,8 @@ impl Context {
         self.served().observed
     }
 
-    /// Returns `true` once the handler should stop: the caller cancelled the call, its deadline has passed, the connection has ended, or
-    /// this end is closing. The session has ended the call by then, so the value that the handler returns is not sent.
+    /// Returns `true` once the handler should stop: the caller cancelled the call, its deadline has passed, the connection has ended,
+    /// this end is closing, or a newer request of the same call has replaced this one. The value that the handler returns is not sent.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.served().is_cancelled()

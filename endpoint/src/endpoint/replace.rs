@@ -4,7 +4,7 @@
 //! ```text
 //!   the older run:   runs --- a newer request of its call ---> cancelled --- its effect ends ---> its request ends with an error
 //!                                                                   |                |
-//!   the newer run:                                                waits ------------ begins, with the outcomes of equal effects
+//!   the newer run:                                                waits ------------ begins, with the outcomes of its effects
 //! ```
 //!
 //! A run replaces only runs of the same endpoint. Runs in another process, or in another session over HTTP, go on; see

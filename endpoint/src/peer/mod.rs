@@ -51,8 +51,8 @@ impl Peer {
     pub fn call(&self, call: Invoke) -> Result<Call, InvokeError> {
         self.begin(Span::call(&call), |state, now, after| {
             let depth = call.parent.and_then(|key| state.input_requests.get(&key)).map_or(0, |input_request| input_request.depth);
-            // A call is alone if no other is open. Detached calls, and ended calls whose outcomes are unread, are open in this sense: if
-            // several calls ended in one turn, the calls that follow them should be written together.
+            // A call is alone if no other is open. Detached calls count as open. So do ended calls whose outcomes are unread: several that
+            // ended in one turn will each be followed by another call, and these should be written together.
             let is_alone = state.calls.is_empty() && !state.session.has_calls();
             let id = state.session.invoke(call, now)?;
             after.output_alone(is_alone);
@@ -204,8 +204,8 @@ impl Peer {
         })
     }
 
-    /// Sends the new value of the resource `uri` to all its subscriptions, and returns the number of subscriptions that it was sent to.
-    /// Subscriptions for which the queue has no room are left out.
+    /// Notifies all subscriptions of the resource `uri` that it has changed, on Tesseron with its new value, and returns the number of
+    /// subscriptions that were notified. Subscriptions for which the queue has no room are left out.
     pub fn update(&self, uri: &str, value: &Json) -> usize {
         self.shared.verb(|state, now, after| {
             let subscribed = state.subscriptions.to(uri).into_iter();

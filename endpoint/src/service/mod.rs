@@ -194,7 +194,8 @@ impl Service {
     }
 
     /// Returns the handle that adds and removes tools, prompts and resources while this service is served. Take it before the first session
-    /// begins: afterwards each new session declares all three lists, even if empty, and that they may change (MCP `listChanged`).
+    /// begins: only sessions that begin after this call declare all three lists, even if empty, and that they may change (MCP
+    /// `listChanged`).
     pub fn catalog(&mut self) -> Catalog {
         self.is_changeable = true;
         self.catalog.clone()
@@ -268,7 +269,8 @@ impl Service {
     /// Sets the function that reads the key with which a caller of MCP 2026-07-28 marks repetitions of one request, for example the header
     /// `Idempotency-Key` in [`Context::extensions`] or a member of [`Context::meta`]. Requests with the same key, principal, method, name and
     /// parameters are one call: their effects have the same keys ([`EffectKey`](crate::EffectKey)), and run once if there is a
-    /// [`once_store`](Self::once_store). `None`, or no such function, makes each first request a call of its own.
+    /// [`once_store`](Self::once_store). If the function returns `None`, or is not set, each request that is not a
+    /// retry is a call of its own.
     #[must_use]
     pub fn call_key(mut self, read: impl Fn(&Context) -> Option<String> + Send + Sync + 'static) -> Self {
         self.effects.call_key = Some(Arc::new(move |served| read(&Context::new(Arc::clone(served)))));
@@ -369,7 +371,7 @@ impl Service {
         config
     }
 
-    /// Has the peer of `session` notified when the catalog changes.
+    /// Adds `session` to the sessions whose peers are notified when the catalog changes.
     pub(crate) fn watch(&self, session: &Arc<Shared>) {
         if self.is_changeable {
             let audience = session.look(|state| match state.session.config().protocol {

@@ -76,8 +76,7 @@ impl Source {
     }
 }
 
-/// A handle that keeps the sessions alive: when the last handle is dropped, the sessions end. Services and exchanges have one; tasks do
-/// not.
+/// Ends all sessions when it is dropped. Services and exchanges share it, so it lives as long as any of them; tasks hold only [`Shared`].
 pub(crate) struct Owner(Arc<Shared>);
 
 /// The error of a runtime that has no random bytes now, so that no session can be opened.
@@ -155,7 +154,7 @@ impl Owner {
         Ok(exchange)
     }
 
-    /// Refuses new sessions and exchanges from now on, and closes every session gracefully.
+    /// Refuses new sessions, requests without a handshake and new GET streams from now on, and closes every session gracefully.
     pub(crate) fn stop(&self, grace: Duration) {
         self.0.verb(|state, _| state.stop(grace));
     }
@@ -207,6 +206,8 @@ impl Shared {
         }
         Ok(bytes)
     }
+
+    // `spare` is a clone of `waker`, made before the lock is taken. Afterwards it is a waker that must be dropped outside of the lock.
 
     // ---- Verbs of exchanges ----
 

@@ -152,7 +152,7 @@ impl InboundCall {
         }
     }
 
-    /// Answered -> gone. Returns the delayed response.
+    /// Answered -> gone. Returns the delayed response. The method that calls this then removes the call.
     pub(super) fn take_delayed_response(&mut self, id: InboundId, timers: &mut Timers) -> Option<(Bytes, ReplyKind)> {
         match core::mem::replace(&mut self.state, State::Cancelled) {
             State::Answered(response) => {
@@ -194,7 +194,7 @@ impl InboundCall {
     }
 
     /// The next step for the kept update, without regard to the session's window and the room on the lane. `None` if the call is not
-    /// active, or has reported no progress.
+    /// active, or nothing was stored about its progress.
     #[inline]
     pub(super) fn next_update(&self, now: Instant) -> Option<UpdateStep> {
         let callee_progress = self.callee_progress.as_ref().filter(|_| self.is_active())?;

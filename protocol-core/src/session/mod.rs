@@ -103,7 +103,8 @@ pub use types::{
 /// * Output, `poll_*`: [`poll_transmit`](Self::poll_transmit), [`poll_event`](Self::poll_event), [`poll_timeout`](Self::poll_timeout). Call
 ///   them in any order after any method, until they return `None`.
 ///
-/// Methods may be called in any order, and nothing has to be polled in between. A clone is an independent session in the same state, for
+/// Methods may be called in any order, and nothing has to be polled in between, except that [`handle_frame`](Self::handle_frame) returns
+/// [`Full`] while too much waits to be polled. A clone is an independent session in the same state, for
 /// tests that explore states.
 ///
 /// # What always holds
@@ -185,7 +186,7 @@ pub struct Session {
     retries: BTreeMap<ExchangeId, OutboundId>,
     /// The number of bytes of held calls and held input requests.
     held_bytes: usize,
-    /// The peer's ids of exchanges that wait for a response.
+    /// The peer's ids of open exchanges, and the last ids of ended ones.
     peer_ids: PeerIds,
     /// The peer's names of calls, by lane, on protocols that name calls (Tesseron). An index of `inbound_calls`.
     names: BTreeMap<(Lane, WireId), InboundId>,

@@ -11,7 +11,7 @@ use crate::time::Instant;
 
 impl Session {
     /// Sends a log record, on behalf of the inbound call `id` if there is one. If too much output is queued, the oldest queued records are
-    /// dropped to make room; if that does not make enough room, this record is dropped. On behalf of a stateless request, a record is sent
+    /// dropped to make room; if even all of them would not make enough room, they stay, and this record is dropped. On behalf of a stateless request, a record is sent
     /// if it is at least as severe as the level that the request asks for. A peer that sends only stateless requests gets only records that
     /// belong to a request.
     ///
@@ -33,11 +33,11 @@ impl Session {
         let mut logged = Logged::Sent;
         if frame.len() > self.config.limits.frame_bytes {
             self.outbox.frames().discard(frame);
-            return Ok(self.drop_logs(1));
+            return Ok(self.count_dropped_logs(1));
         }
         if !self.outbox.has_room(lane) {
             let dropped = self.outbox.drop_oldest_logs(lane, frame.len());
-            logged = self.drop_logs(dropped.max(1));
+            logged = self.count_dropped_logs(dropped.max(1));
             if dropped == 0 {
                 self.outbox.frames().discard(frame);
                 return Ok(logged);
@@ -85,7 +85,7 @@ impl Session {
         Ok(())
     }
 
-    fn drop_logs(&mut self, count: usize) -> Logged {
+    fn count_dropped_logs(&mut self, count: usize) -> Logged {
         self.stats.logs_dropped = self.stats.logs_dropped.saturating_add(count as u64);
         Logged::Dropped
     }

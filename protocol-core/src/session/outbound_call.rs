@@ -20,8 +20,9 @@
 //!   resume_input (a call that was kept between two rounds) --> Asked
 //! ```
 //!
-//! If the peer answers cancelled calls, a cancel moves a call from `InFlight` to `GivenUp`, where it waits for a partial result. The call
-//! ends as cancelled, with or without a partial result.
+//! If the peer answers cancelled calls, and [`cancel_grace`](crate::Timeouts::cancel_grace) is not zero, the cancel of a request that was
+//! polled moves the call from `InFlight` to `GivenUp`, where it waits for a partial result. The call ends as cancelled, with or without a
+//! partial result.
 //!
 //! Nothing about a call is stored after its end. This end numbers its exchanges, so a frame is late if its number was used before and is in
 //! no table.
@@ -63,7 +64,8 @@ pub(super) struct OutboundCall {
 enum State {
     /// Waits for the handshake, and has no deadline of its own. Boxed to keep the state of all other calls small.
     Held(Box<Held>),
-    /// The request was queued in the outbox, where `ticket` identifies it.
+    /// The request was queued in the outbox, where `ticket` identifies it. `observed` is `true`, here and below, if the peer was asked for
+    /// progress.
     InFlight { ticket: Ticket, observed: bool, clocks: Clocks },
     /// The peer has ended the exchange with a round of input requests. Boxed to keep the state of all other calls small.
     Asked(Box<Asked>),
@@ -428,7 +430,8 @@ impl OutboundCall {
         self.caller_progress.get_or_insert_default()
     }
 
-    /// InFlight -> InFlight: accepts an update of progress or drops it. Accepted progress restarts the idle clock.
+    /// InFlight -> InFlight: accepts an update of progress or drops it. An accepted increase restarts the idle clock, if
+    /// [`CallTimeouts::reset_on_progress`] is set.
     pub(super) fn judge(
         &mut self,
         progress: Progress,
@@ -500,7 +503,8 @@ impl OutboundCall {
         self.caller_progress.take()
     }
 
-    /// The deadline of the current state, and the time limit that causes it.
+    /// The deadline of the current state, and the time limit that ends the call then. The kind is not used where the deadline does not end the
+    /// call by a time limit: at the end of the cancel grace, and when a retry is due.
     pub(super) fn deadline(&self) -> Option<(Instant, TimeoutKind)> {
         match &self.state {
             State::GivenUp { until } => Some((*until, TimeoutKind::MaxTotal)),

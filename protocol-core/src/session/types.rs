@@ -126,7 +126,8 @@ impl Invoke {
 }
 
 impl Invoke {
-    /// The request of a call whose peer has asked for input; `None` for a method whose requests have no input rounds.
+    /// The call that a [`PendingInput`](crate::PendingInput) continues, made again from its method and parameters; `None` for a method whose
+    /// requests have no input rounds.
     pub(super) fn with_rounds(method: &str, params: Json, depth: u8, progress: bool) -> Option<Self> {
         let outgoing = Dialect::request_with_rounds(method, params)?;
         Some(Self { outgoing, parent: None, depth, timeouts: None, progress })
@@ -409,7 +410,8 @@ pub enum AskError {
 pub enum Logged {
     /// The record is queued as a frame, to be polled.
     Sent,
-    /// The record was dropped: the peer has set a more severe level, or this end did not declare logging.
+    /// The record was dropped: the peer wants no records, or only more severe ones; this end did not declare logging; or the session no longer
+    /// sends.
     Unwanted,
     /// This record or an older one was dropped: too much output is queued, or the record is longer than [`crate::Limits::frame_bytes`].
     Dropped,

@@ -116,7 +116,7 @@ impl Bridge {
 
     // ---- Calls ----
 
-    /// The agent's call for which the app's call `id` runs, if there is exactly one.
+    /// The agent's call for which our call `id` to the app runs. `None` for calls about subscriptions, which may serve several of its calls.
     fn invocation(&self, channel: ChannelId, id: OutboundId) -> Option<InboundId> {
         self.apps.get(&channel)?.invocation(id)
     }

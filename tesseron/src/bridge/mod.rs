@@ -1,8 +1,8 @@
 //! A gateway between one MCP client, called the agent, and any number of Tesseron apps. It is a sans-IO state machine with the methods of a
 //! [`Session`], most of which also take a [`Leg`].
 //!
-//! A bridge owns the sessions of its legs. An event on one leg has its effect on another leg before the method returns, so there is no
-//! queue between the legs. The messages correspond as follows:
+//! A bridge owns the sessions of its legs. An event on one leg has its effect on another leg before the method returns, so no
+//! message of a call is queued between the legs; only changes of lists and subscriptions wait for room. The messages correspond as follows:
 //!
 //! | the agent | an app |
 //! |---|---|
@@ -204,11 +204,11 @@ pub struct Bridge {
     advertised: Vec<Advertised>,
     /// Notifications that wait until the agent's session has room for them.
     notices: Notices,
-    /// Legs whose sessions may have events that are not handled yet. Each method call on a session adds its leg; only
+    /// Legs whose sessions may have events that are not handled yet. Each method call that may cause events adds its leg; only
     /// [`Self::process_events`] removes it.
     unprocessed: BTreeSet<Leg>,
     /// Legs whose drivers must run, until [`Self::poll_touched`] returns them. A leg that has ended stays here, too, since its driver must
-    /// close the connection.
+    /// close the connection; it is removed at the latest when the next app connects.
     touched: BTreeSet<Leg>,
     /// The deadline of each leg's session.
     due: BTreeMap<Leg, Instant>,
@@ -429,6 +429,7 @@ impl Bridge {
         if leg == Leg::Agent && !self.notices.is_empty() {
             self.send_notices();
         }
+        // Subscriptions that are renewed at a resumed app wait for room, too.
         let room_is_wanted = match leg {
             Leg::Agent => true,
             Leg::App(channel) => self.apps.get(&channel).is_some_and(App::has_queued_renewals),

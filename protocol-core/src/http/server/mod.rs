@@ -6,7 +6,7 @@
 //! | State | Input | Effect | Next state |
 //! |---|---|---|---|
 //! | waiting | a result or an error | the response is JSON, with 200 | removed |
-//! | | any other frame, or nothing for [`HttpTimeouts::keep_alive`] | the response is a stream of events; from 2025-11-25 on it begins with an event without a frame | live |
+//! | | any other frame, or nothing for [`HttpTimeouts::keep_alive`] | the response is a stream of events; from 2025-11-25 on it begins with an event without a frame, which *primes* the client to resume | live |
 //! | | the exchange is lost | | detached |
 //! | live | a frame | the frame is written, and kept if the stream can be resumed | live |
 //! | | nothing for [`HttpTimeouts::keep_alive`] | a comment is written | live |
@@ -53,7 +53,7 @@ use crate::time::Instant;
 use exchange::Exchange;
 use refusal::Refusal;
 use requests::{check_head, names_modern};
-use responses::{no_id, primes};
+use responses::{absent_id, primes};
 use session::HttpSession;
 use stream::State;
 use timers::{TimerKey, Timers};
@@ -118,7 +118,7 @@ impl HttpServerConfig {
     }
 }
 
-/// An HTTP request to the endpoint.
+/// An HTTP request to the server.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HttpRequest<'a> {
@@ -155,8 +155,8 @@ pub trait HttpContext {
     /// Returns bytes of a cryptographically secure generator, for the id of a new session.
     fn random(&mut self) -> [u8; 16];
 
-    /// Returns the arguments of a tool that headers repeat, according to the list of tools for this caller. `None` if the list does not
-    /// contain the tool.
+    /// Returns the arguments of `tool` that a client must repeat in headers, as the list of tools for this caller says. `None` if the list
+    /// does not contain the tool.
     fn param_headers(&mut self, tool: &str) -> Option<Arc<ParamHeaders>> {
         let _ = tool;
         None
@@ -243,8 +243,8 @@ pub struct NotResumable;
 /// * Poll the parts of each response ([`poll_response`](Self::poll_response)), and the next deadline
 ///   ([`poll_timeout`](Self::poll_timeout)).
 ///
-/// Poll events after each method, and the frames and events of a session after each method of that session. After an event that a request
-/// was cancelled, call [`handle_settled`](Self::handle_settled) for those [lanes](Self::lanes_at_work) of the session on which it no longer
+/// Poll events after each method, and the frames and events of a session after each method of that session. After
+/// [`Event::Cancelled`](crate::Event::Cancelled) of a session, call [`handle_settled`](Self::handle_settled) for those [lanes](Self::lanes_at_work) of the session on which it no longer
 /// owes a reply. Once a session has closed, call [`handle_closed`](Self::handle_closed).
 ///
 /// A request without a handshake gets a session of its own, which ends with its response. So nothing of such a request is stored beyond its
@@ -349,7 +349,7 @@ impl HttpServer {
         self.exchanges.insert(id, Exchange::new(self.now));
         if let Err(refusal) = self.dispatch(id, request, context) {
             let era = if names_modern(&request.head.headers) { Era::Modern } else { Era::Legacy };
-            self.refuse(id, refusal, no_id(era));
+            self.refuse(id, refusal, absent_id(era));
         }
         id
     }
@@ -360,6 +360,7 @@ impl HttpServer {
         self.advance(now);
         let Some(found) = self.exchanges.get_mut(&exchange).filter(|found| found.is_pending()) else { return };
         match found.source() {
+            // The frame has no request, so it is only acknowledged.
             None => {
                 found.complete(202, Headers::new(), None);
                 self.note_taken(exchange);
@@ -367,8 +368,8 @@ impl HttpServer {
             }
             Some((key, lane)) if replies == 0 => {
                 let refusal = Refusal::new(400, "this request is not answered");
-                let no_id = self.no_id(key);
-                self.refuse(exchange, refusal, no_id);
+                let absent_id = self.absent_id(key);
+                self.refuse(exchange, refusal, absent_id);
                 self.end_stream(key, lane);
             }
             Some((key, lane)) => {
@@ -385,9 +386,9 @@ impl HttpServer {
         self.advance(now);
         let Some(found) = self.exchanges.get(&exchange).filter(|found| found.is_pending()) else { return };
         let source = found.source();
-        let no_id = source.map_or(ErrorId::Null, |(key, _)| self.no_id(key));
+        let absent_id = source.map_or(ErrorId::Null, |(key, _)| self.absent_id(key));
         self.note_taken(exchange);
-        self.refuse(exchange, Refusal::overloaded("the session is overloaded"), no_id);
+        self.refuse(exchange, Refusal::overloaded("the session is overloaded"), absent_id);
         if let Some((key, lane)) = source {
             self.end_stream(key, lane);
         }

@@ -180,7 +180,7 @@ impl HttpServer {
                 exchange.set_source(key, lane);
             }
         } else {
-            session.add_untaken(id);
+            session.add_unacknowledged(id);
             if let Some(exchange) = self.exchanges.get_mut(&id) {
                 exchange.set_receiver(key);
             }

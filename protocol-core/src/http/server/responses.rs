@@ -32,8 +32,8 @@ impl HttpServer {
     }
 
     /// The id in an error of this session that belongs to no request.
-    pub(super) fn no_id(&self, key: SessionKey) -> ErrorId {
-        self.sessions.get(&key).map_or(ErrorId::Null, |session| no_id(session.era()))
+    pub(super) fn absent_id(&self, key: SessionKey) -> ErrorId {
+        self.sessions.get(&key).map_or(ErrorId::Null, |session| absent_id(session.era()))
     }
 
     /// Makes a reply the whole response.
@@ -106,8 +106,8 @@ impl HttpServer {
             return self.write_frame(key, lane, &frame, false);
         }
         let most = self.config.limits.waiting_frames;
-        session.wait(frame, most);
-        if session.waits_for_too_much(most) {
+        session.keep_waiting(frame, most);
+        if session.has_too_many_waiting(most) {
             self.stop_channel(key, true);
         }
     }
@@ -214,8 +214,8 @@ impl HttpServer {
         if let Some(id) = session.id().filter(|_| session.is_open()) {
             self.ids.remove(id);
         }
-        for exchange in session.take_untaken() {
-            self.refuse(exchange, Refusal::new(404, "the session has ended"), no_id(session.era()));
+        for exchange in session.take_unacknowledged() {
+            self.refuse(exchange, Refusal::new(404, "the session has ended"), absent_id(session.era()));
         }
         for lane in session.lanes().collect::<Vec<_>>() {
             if let Some(exchange) = session.stream(lane).and_then(Stream::exchange) {
@@ -224,7 +224,7 @@ impl HttpServer {
                     false => Refusal::overloaded("the request was given up"),
                 };
                 // This has no effect on a response that has begun.
-                self.refuse(exchange, refusal, no_id(session.era()));
+                self.refuse(exchange, refusal, absent_id(session.era()));
                 self.finish_exchange(exchange);
             }
             session.remove_stream(lane, &mut self.timers);
@@ -351,7 +351,7 @@ impl HttpServer {
 }
 
 /// The id in an error that belongs to no request.
-pub(super) const fn no_id(era: Era) -> ErrorId {
+pub(super) const fn absent_id(era: Era) -> ErrorId {
     match era {
         Era::Legacy => ErrorId::Null,
         Era::Modern => ErrorId::Absent,

@@ -39,7 +39,7 @@ pub(super) struct HttpSession {
     /// The lanes of GET streams that have an exchange, newest last.
     gets: Vec<Lane>,
     /// The exchanges without a stream whose frames the session has not taken yet.
-    untaken: BTreeSet<HttpExchangeId>,
+    unacknowledged: BTreeSet<HttpExchangeId>,
     /// Frames that wait for a GET stream.
     waiting: VecDeque<Bytes>,
     /// `true` if the owner was told to stop the channel.
@@ -77,7 +77,7 @@ impl HttpSession {
             ended: VecDeque::new(),
             kept_bytes: 0,
             gets: Vec::new(),
-            untaken: BTreeSet::new(),
+            unacknowledged: BTreeSet::new(),
             waiting: VecDeque::new(),
             is_channel_stopped: false,
             last_lane: 0,
@@ -146,17 +146,17 @@ impl HttpSession {
     // ---- Exchanges without a stream ----
 
     /// Adds an exchange that is acknowledged once the session has taken its frame.
-    pub(super) fn add_untaken(&mut self, exchange: HttpExchangeId) {
-        self.untaken.insert(exchange);
+    pub(super) fn add_unacknowledged(&mut self, exchange: HttpExchangeId) {
+        self.unacknowledged.insert(exchange);
     }
 
     pub(super) fn note_taken(&mut self, exchange: HttpExchangeId) {
-        self.untaken.remove(&exchange);
+        self.unacknowledged.remove(&exchange);
     }
 
     /// Removes and returns the exchanges whose frames the session has not taken.
-    pub(super) fn take_untaken(&mut self) -> BTreeSet<HttpExchangeId> {
-        core::mem::take(&mut self.untaken)
+    pub(super) fn take_unacknowledged(&mut self) -> BTreeSet<HttpExchangeId> {
+        core::mem::take(&mut self.unacknowledged)
     }
 
     // ---- Streams ----
@@ -287,7 +287,7 @@ impl HttpSession {
 
     /// Keeps a frame until there is a GET stream. Beyond twice the limit `most` the oldest frame is dropped, since the owner was told at
     /// the limit to stop the channel.
-    pub(super) fn wait(&mut self, frame: Bytes, most: usize) {
+    pub(super) fn keep_waiting(&mut self, frame: Bytes, most: usize) {
         self.waiting.push_back(frame);
         if self.waiting.len() > most.saturating_mul(2) {
             self.waiting.pop_front();
@@ -299,7 +299,7 @@ impl HttpSession {
     }
 
     /// Returns `true` if `most` or more frames wait for a GET stream.
-    pub(super) fn waits_for_too_much(&self, most: usize) -> bool {
+    pub(super) fn has_too_many_waiting(&self, most: usize) -> bool {
         self.waiting.len() >= most
     }
 
