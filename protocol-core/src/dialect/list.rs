@@ -178,7 +178,7 @@ fn prompt_arguments(entry: &Json) -> Vec<PromptArgument> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ToolResult {
-    /// The content for the model, in order. A block of text is [`Content::Text`], unless it has members other than its text.
+    /// The content for the model, in order. A block of text is [`Content::Text`], unless it has members other than `type` and `text`.
     ///
     /// [`Content::Text`]: super::Content::Text
     pub content: super::Blocks,

@@ -75,8 +75,8 @@ pub(crate) enum Message {
         id: WireId,
         reason: Option<Text>,
     },
-    /// A log record. `invocation` is the number of the exchange of ours that the record names. It is 0, which is the number of no exchange,
-    /// if the record names a call that we never made.
+    /// A log record. `invocation` is the number of the exchange of ours that the record names; `None` if it names none. It is 0, which is
+    /// the number of no exchange, if the name in the record cannot be one of ours.
     Log {
         record: LogRecord,
         invocation: Option<u64>,
@@ -119,7 +119,8 @@ pub(crate) struct StatelessCaller {
     pub(crate) text: Span,
 }
 
-/// The refusal of a request, in every state of the session: the violation, if there is one, and the error to reply with.
+/// The refusal of a request because of its contents, if the state of the session does not refuse it already: the violation, if there is
+/// one, and the error to reply with.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) violation: Option<Violation>,
@@ -202,7 +203,7 @@ pub(crate) enum ProbeVerdict {
     Again,
     /// The peer serves requests only after a handshake, or does not know the probe.
     Legacy,
-    /// The peer serves requests without a handshake, but refuses our probe.
+    /// The peer serves requests without a handshake, but refuses our probe, or declares no capabilities in its answer.
     Refused,
     /// The peer and this end have no revision in common.
     Mismatch,
@@ -216,7 +217,7 @@ pub(crate) enum HandshakeFailed {
 }
 
 /// The rules of an exchange: those of one end of one protocol in one revision. Each exchange stores the rules under which it began. The
-/// session looks only at these rules, and never at the protocol.
+/// session looks at these rules, and not at the protocol, except in [`Session::era`](crate::Session::era).
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Rules {
     /// The dialect that reads and writes the frames.
@@ -228,7 +229,7 @@ pub(crate) struct Rules {
     pub(crate) opens: bool,
     /// The event after which our requests may be sent, once we have answered the peer's handshake request.
     pub(crate) confirmation: Confirmation,
-    /// `true` if cancels and input requests name a call by its token. An input request must name a live call.
+    /// `true` if cancels and input requests name a call by its token. In this case, an input request must name a live call.
     pub(crate) names_calls: bool,
     /// `true` if a call that is cancelled is still answered.
     pub(crate) answers_cancelled: bool,
@@ -241,11 +242,15 @@ pub(crate) struct Rules {
     pub(crate) lane_bound: bool,
     /// `true` if frames that cannot be read are answered with an error without an id.
     pub(crate) answers_unreadable: bool,
-    /// `true` if an update of progress without a value is sent as it is. Otherwise it is kept until the value increases.
+    /// `true` if an update of progress without a value is sent as it is. Otherwise the first such update is sent with the value 0, and a
+    /// later one is kept until the value increases, or repeats the last value
+    /// ([`ProgressPolicy::repeat_value_for_message`](crate::ProgressPolicy::repeat_value_for_message)).
     pub(crate) lone_messages: bool,
     /// `true` if progress is sent as a percentage.
     pub(crate) percent: bool,
-    /// `true` if an update that repeats the last value and has a message is accepted, as an update with only the message.
+    /// `true` if an update that arrives with a value that does not increase is accepted without the value, provided that it has a message
+    /// or data. If it is `false`, only an update that repeats the last value and has a message can be accepted, and only with
+    /// [`ProgressPolicy::accept_equal`](crate::ProgressPolicy::accept_equal).
     pub(crate) accepts_equal: bool,
 }
 

@@ -65,8 +65,8 @@ pub enum Protocol {
     Mcp {
         /// Client or server.
         side: mcp::Side,
-        /// The newest revision to agree on in a handshake. Older revisions are spoken, too. Revisions without a handshake are chosen by
-        /// [`Config::era`](crate::Config::era).
+        /// The newest revision to agree on in a handshake. Older revisions with a handshake are spoken, too. A revision without a
+        /// handshake counts as the newest one with a handshake: [`Config::era`](crate::Config::era) chooses revisions without one.
         newest: mcp::Revision,
     },
     /// Tesseron 1.2.
@@ -126,7 +126,7 @@ pub(crate) struct Answered<'a> {
     pub(crate) op: Op,
 }
 
-/// The reason why a call was cut short. It becomes the status of the checkpoint that is sent.
+/// The reason why a call was cut short. It determines the reply, and the `status` of the checkpoint in the reply, if there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CutShort {
     /// The peer cancelled the call, and expects a reply.
@@ -164,7 +164,7 @@ impl Dialect {
 
     // From the peer.
 
-    /// Reads a frame. `recent` is the caller of an earlier request. It only saves work: the result is the same without it.
+    /// Reads a frame. `recent` is the caller of an earlier request. It only saves work: the message has the same meaning without it.
     pub(crate) fn read(self, frame: &Bytes, local: &LocalEnd<'_>, recent: Option<&KnownCaller>) -> Message {
         match self {
             Self::Mcp(protocol) => protocol.read(frame, local, recent),
@@ -208,15 +208,15 @@ impl Dialect {
         }
     }
 
-    /// Checks that the result of a request of ours has the shape that the protocol demands for `op`. `exchange` is the number of the
-    /// request.
+    /// Checks the shape of the result of a request of ours of the kind `op`, as far as the dialect checks results at all. `exchange` is the
+    /// number of the request.
     pub(crate) fn check_result(self, exchange: u64, op: Op, result: &Json) -> ResultFit {
         delegate!(self, protocol => protocol.check_result(exchange, op, result))
     }
 
-    /// An upper bound on the length of the frame of a request of ours, in bytes.
+    /// An upper bound on the length of the frame of a request of ours in bytes, without the stamp and the members of a retry.
     pub(crate) fn call_size(self, call: &Outgoing) -> usize {
-        /// The length of `jsonrpc`, the id, and the members that the session adds.
+        /// The length of `jsonrpc`, the id, a method of the protocol, and the members that the session adds.
         const MEMBERS: usize = 256;
         // An escaped character takes up to six bytes. Only a custom method may need escapes.
         let method = call.custom_method().map_or(MEMBERS, |method| method.len().saturating_mul(6).saturating_add(MEMBERS));
@@ -280,7 +280,7 @@ impl Dialect {
         }
     }
 
-    /// Writes the notification that an agent has claimed the session.
+    /// Writes the notification that an agent has claimed the session. `None` on MCP, which has none.
     pub(crate) fn write_claimed(self, frames: &mut FrameBuffer, at_millis: u64, local: &LocalEnd<'_>) -> Option<WrittenFrame> {
         match self {
             Self::Mcp(_) => None,
@@ -363,8 +363,8 @@ impl Dialect {
         }
     }
 
-    /// The answer to an input request of a round, as it is sent in a retry. `can_decline` is `true` if a user gives the answer, and can
-    /// decline to. Returns an error if a retry cannot contain the answer.
+    /// The answer to an input request of a round, as it is sent in a retry. `can_decline` is `true` if a user gives the answer, who
+    /// can also refuse to give one. Returns an error if a retry cannot contain the answer.
     pub(crate) fn round_answer(self, answer: &Answer, can_decline: bool) -> Result<Json, RpcError> {
         match self {
             Self::Mcp(protocol) => protocol.round_answer(answer, can_decline),
@@ -380,8 +380,8 @@ impl Dialect {
         }
     }
 
-    /// The method and the parameters of a request, without the members that a session adds. Both are empty on Tesseron, which has no
-    /// rounds.
+    /// The method and the parameters of a request whose result can be a round, without the members that a session adds. Both are empty on
+    /// Tesseron, which has no rounds.
     pub(crate) fn request_parts(self, request: &Outgoing) -> (&'static str, Json) {
         match self {
             Self::Mcp(protocol) => protocol.request_parts(request),
@@ -394,14 +394,15 @@ impl Dialect {
         mcp::Mcp::request_with_rounds(method, params)
     }
 
-    /// An upper bound on the length of the frame with a round of input requests, in bytes.
+    /// The length of the frame with a round of input requests, in bytes: at least that of the round, with an allowance for other members.
     pub(crate) fn round_size(self, round: &InputRound) -> usize {
-        /// The length of `jsonrpc`, the id, and the names of the members.
+        /// The allowance for `jsonrpc`, the id, and the identity of the server in `_meta`. It is not a bound, since these have any length.
         const MEMBERS: usize = 256;
         mcp::round_size(round).saturating_add(MEMBERS)
     }
 
-    /// Writes an input request. `parent` is the peer's id of the call that the input request belongs to.
+    /// Writes an input request. `parent` is the peer's id of the exchange that the input request belongs to or, if [`Rules::names_calls`]
+    /// is `true`, the name of the call.
     pub(crate) fn write_ask(self, frames: &mut FrameBuffer, id: u64, ask: &Ask, parent: &WireId, depth: u8) -> WrittenFrame {
         match self {
             Self::Mcp(protocol) => protocol.write_ask(frames, id, ask, parent, depth),
@@ -470,7 +471,7 @@ impl Dialect {
         frames.error(id, error)
     }
 
-    /// Writes a log record. `invocation` is the peer's id of the call that the record belongs to.
+    /// Writes a log record. `invocation` is the name of the call that the record belongs to; MCP ignores it.
     pub(crate) fn write_log(self, frames: &mut FrameBuffer, record: &LogRecord, invocation: Option<&WireId>) -> WrittenFrame {
         match self {
             Self::Mcp(protocol) => protocol.write_log(frames, record),
@@ -553,19 +554,20 @@ fn lists(listed: &[String], method: &str) -> bool {
     listed.iter().any(|name| name == method)
 }
 
-/// The reason why a request or a notice cannot be sent to this peer.
+/// The reason why a request or a notice cannot be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unfit {
-    /// The peer did not declare the capability.
+    /// The protocol or its revision does not have the request or the notice, or the capability for it was not declared: by the peer for a
+    /// request, by this end for a notice.
     Unsupported,
-    /// Only the other end may send the request or the notice.
+    /// Only the other end may send the request or the notice, or the method of a custom message belongs to the protocol.
     WrongEnd,
 }
 
 /// The reason why an input request cannot be sent to this peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AskUnfit {
-    /// The peer did not declare the capability.
+    /// The peer did not declare the capability, the protocol or its revision does not have the input request, or this end may not send it.
     Unsupported,
     /// The protocol forbids the shape of the input request.
     Invalid(String),

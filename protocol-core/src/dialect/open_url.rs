@@ -145,8 +145,8 @@ impl RpcError {
         Self::fixed(Self::URL_ELICITATION_REQUIRED, "an address must be opened first").with_data(data)
     }
 
-    /// The URLs that the user must open before the request is repeated, in the order in which the peer lists them. Invalid URLs are left
-    /// out. Empty for an error with another code than [`RpcError::URL_ELICITATION_REQUIRED`].
+    /// The URLs that the user must open before the request is repeated, in the order in which the peer lists them. Entries that are
+    /// not a valid elicitation in URL mode are left out. Empty for an error with another code than [`RpcError::URL_ELICITATION_REQUIRED`].
     #[must_use]
     pub fn required_urls(&self) -> Vec<OpenUrl> {
         let data = self.data.as_ref().filter(|_| self.code == Self::URL_ELICITATION_REQUIRED);

@@ -1,4 +1,4 @@
-//! Requests of the peer. Each operation has a type, whose accessors read the parameters.
+//! Requests of the peer. Each operation has a type, whose accessors read the parameters. Those that list something share one type.
 //!
 //! A request stores the JSON of its parameters, and the ranges of the members that accessors read. The members were found and checked while
 //! the frame was read, so no accessor fails. An accessor copies text only if the text has escapes.
@@ -88,13 +88,14 @@ impl Request {
         &self.spans().json
     }
 
-    /// The answers to an earlier round of input requests. `None` if the request does not claim to be a retry (MCP 2026-07-28).
+    /// The answers to an earlier round of input requests. `None` if the request does not have the members of a retry (MCP 2026-07-28).
     #[must_use]
     pub fn retry(&self) -> Option<&Retry> {
         self.spans().retry.as_deref()
     }
 
-    /// The name or the URI in the request, for logs. `None` if the request has neither.
+    /// The name of the tool or prompt, or the URI of the resource, for logs. `None` for any other request, and for the end of a
+    /// subscription on Tesseron.
     #[must_use]
     pub fn target(&self) -> Option<Cow<'_, str>> {
         match self {
@@ -112,7 +113,7 @@ impl Request {
 #[derive(Clone)]
 struct ParamSpans {
     json: Json,
-    /// The name or the URI in the request.
+    /// The name, the URI or the cursor in the request.
     target: Span,
     /// The arguments, or the name of a subscription.
     extra: Span,
@@ -429,8 +430,8 @@ impl Member {
         Self { name: "", demand: Demand::None }
     }
 
-    /// Checks the type of the value at `span`, and returns its range, or an empty range if the value counts as missing. The contents of a
-    /// string are not checked: a string with an unpaired surrogate is later read as empty.
+    /// Checks the type of the value at `span`, and returns `span`, or an empty range if the value counts as missing. The contents of a
+    /// string are not checked: a string with an unpaired surrogate is later read as empty if text is mandatory, and as missing otherwise.
     #[inline]
     fn check(self, text: &[u8], span: Span) -> Result<Span, Text> {
         let first = span.cut(text).first();
@@ -541,7 +542,7 @@ fn with_rest(spans: ParamSpans, rest: Option<Box<Rest>>) -> Request {
 }
 
 /// Finds members by a second pass over the text. This is needed for parameters with many members, with an escape in a name, or with a
-/// repeated member. If a member is repeated, the last one counts.
+/// repeated member. If a member is repeated, the last one counts that does not count as missing.
 #[cold]
 fn look_for(text: &[u8], members: [&Member; 2]) -> Result<[Span; 2], Text> {
     if u32::try_from(text.len()).is_err() {

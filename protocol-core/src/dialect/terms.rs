@@ -29,17 +29,18 @@ impl Identity {
     }
 }
 
-/// The capabilities of one end. A client declares those marked *Client* and a server those marked *Server*; the others stay `false`.
+/// The capabilities of one end. A client declares those marked *Client* and a server those marked *Server*; the others stay `false`. On
+/// Tesseron the gateway is the client, and the app the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capabilities {
     /// Client: answers sampling requests.
     pub sampling: bool,
-    /// Client: answers sampling requests with tools (2025-11-25).
+    /// Client: answers sampling requests with tools (MCP 2025-11-25 and later).
     pub sampling_tools: bool,
     /// Client: answers elicitation in form mode, and so confirmations.
     pub elicitation: bool,
-    /// Client: answers elicitation in URL mode (2025-11-25).
+    /// Client: answers elicitation in URL mode (MCP 2025-11-25 and later).
     pub elicitation_url: bool,
     /// Client: lists its roots.
     pub roots: bool,
@@ -71,7 +72,8 @@ pub struct Capabilities {
 pub struct PeerInfo {
     /// The name and version of the peer.
     pub identity: Identity,
-    /// The agreed revision of the protocol, such as `2025-11-25`.
+    /// The revision of MCP that was agreed on or that a stateless request named, such as `2025-11-25`; on Tesseron the version that the
+    /// peer named.
     pub protocol: Text,
     /// The capabilities that the peer declared, as far as this crate knows them.
     pub capabilities: Capabilities,
@@ -170,7 +172,7 @@ pub enum Ask {
     Sample(Box<Sample>),
     /// Elicitation in form mode: ask the caller's user to fill in a form.
     Elicit(Elicit),
-    /// Elicitation in URL mode: ask the caller's user to open a URL (MCP 2025-11-25).
+    /// Elicitation in URL mode: ask the caller's user to open a URL (MCP 2025-11-25 and later).
     OpenUrl(Box<OpenUrl>),
     /// Confirmation: ask the caller's user for yes or no. An error counts as no. The caller receives a confirmation as [`Ask::Elicit`] with
     /// a form without fields.
@@ -192,7 +194,8 @@ impl From<Sample> for Ask {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sample {
-    /// The prompt. In a sampling request that arrives, the text of all messages, joined by line feeds.
+    /// The prompt. In a sampling request that arrives on MCP, the content of all messages, joined by line feeds: blocks that are not text
+    /// are included as JSON.
     pub prompt: String,
     /// The maximum length of the answer, in tokens. If it is `None`, 1024 is sent on MCP, which demands a number.
     pub max_tokens: Option<u64>,
@@ -225,7 +228,8 @@ pub enum Answer {
     Confirm(bool),
     /// The answer to [`Ask::Roots`]: an array of `{uri, name?}`.
     Roots(Json),
-    /// The caller refuses to answer, with this error. The callee gets [`crate::InputFailed::Refused`].
+    /// The caller refuses to answer, with this error. The callee gets [`crate::InputFailed::Refused`], or for [`Ask::Confirm`] a no. In a
+    /// retry there are no errors: there the refusal counts as no decision of the user or, for sampling and roots, ends the call.
     Refused(RpcError),
 }
 
@@ -334,12 +338,13 @@ pub enum NotFound {
 pub struct ToolOutput {
     /// The content for the model, in order.
     pub content: Blocks,
-    /// The structured content, for programs (MCP 2025-06-18 and later).
+    /// The structured content, for programs (MCP 2025-06-18 and later). On Tesseron, the output of the action.
     pub structured: Option<Json>,
     /// `true` if the tool failed. On MCP a failed tool returns a result, not a JSON-RPC error, so that the model can read the result and
     /// try again.
     pub is_error: bool,
-    /// The JSON-RPC error to send on Tesseron if the tool failed. If it is `None`, an internal error with the text of the content is sent.
+    /// The JSON-RPC error to send on Tesseron if the tool failed. If it is `None`, an internal error is sent, with the text of the
+    /// content as its message, and the structured content as its data.
     pub fault: Option<Box<RpcError>>,
 }
 
@@ -390,7 +395,8 @@ impl ToolOutput {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// The current value, which must be higher in each update. A value that this end sends must be at least 0.
+    /// The current value, which must be higher in each update: if it is not, only the message and the data of the update count. A value
+    /// that this end sends must be at least 0.
     pub value: Option<f64>,
     /// The value at the end of the work, if it is known. A later update may change or omit it.
     pub total: Option<f64>,
@@ -467,7 +473,7 @@ impl Level {
     pub const ALL: [Self; 8] =
         [Self::Debug, Self::Info, Self::Notice, Self::Warning, Self::Error, Self::Critical, Self::Alert, Self::Emergency];
 
-    /// The name in the protocol: the variant's name in lower case.
+    /// The name in MCP: the variant's name in lower case.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

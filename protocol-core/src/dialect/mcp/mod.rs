@@ -1,7 +1,8 @@
 //! The Model Context Protocol, revisions 2024-11-05 to 2026-07-28, both ends.
 //!
 //! The revisions form two eras. Up to 2025-11-25 a handshake agrees on a revision for the whole session. From 2026-07-28 on every request
-//! is stateless: its `_meta` names its revision, its caller and the caller's capabilities, and it does not depend on earlier requests.
+//! is stateless: its `_meta` names its revision, the capabilities of its caller and mostly the caller, and it does not depend on earlier
+//! requests.
 //!
 //! Comments in this folder cite pages and sections of the specification. If they name no revision, they mean 2025-11-25.
 
@@ -118,7 +119,7 @@ pub(crate) mod meta {
     pub(crate) const PARTIAL: &str = "protocol-core/partial";
 }
 
-/// The time for which a peer may cache a list or a resource, and the permission to share it (2026-07-28, Caching).
+/// The time for which a peer may cache a list, a resource or the answer to a probe, and the permission to share it (2026-07-28, Caching).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheHint {
@@ -146,7 +147,8 @@ impl CacheHint {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mcp {
     side: Side,
-    /// The revision that the handshake agreed on, or that a stateless request named; `None` until then.
+    /// The revision that the handshake agreed on, that a stateless request named, or that a client chose after its probe; `None` until
+    /// then.
     agreed: Option<Revision>,
 }
 
@@ -242,7 +244,8 @@ impl Mcp {
         if offers(peer, op, self.revision()) { Ok(()) } else { Err(Unfit::Unsupported) }
     }
 
-    /// Checks a custom request. If its method is a method of the protocol after all, the request is checked like that operation.
+    /// Checks a custom request. If its method is that of an operation after all, the request is checked like that operation. With any other
+    /// method of the protocol it is refused.
     fn check_custom(self, method: &str, peer: &Capabilities) -> Result<(), Unfit> {
         match op_of(method.as_bytes()) {
             Some(op) if self.is_stateless() && !offers(peer, op, self.revision()) => Err(Unfit::Unsupported),
@@ -285,7 +288,7 @@ impl Mcp {
             Notice::ResourcesChanged => (Side::Server, own.resources_list_changed),
             Notice::ResourceUpdated { .. } | Notice::ResourceValue { .. } => (Side::Server, own.resources_subscribe),
             Notice::RootsChanged => (Side::Client, own.roots_list_changed && !self.is_stateless()),
-            // The client declares the capability, and before the handshake it is not known.
+            // The capability is the client's, so it is not in `own`. Before the handshake the revision is not known, and the notice passes.
             Notice::ElicitationComplete { .. } => (Side::Server, self.agreed.is_none() || self.has_urls()),
             Notice::Custom { method, .. } if is_ours(method) || op_of(method.as_bytes()).is_some() => return Err(Unfit::WrongEnd),
             // A client without a handshake sends no notification but a cancel (2026-07-28, Basic, "Notifications").

@@ -240,7 +240,8 @@ impl Mcp {
         })
     }
 
-    /// Checks a result. Rejects a task (2025-11-25, "Tasks"), since we never ask for one.
+    /// Checks a result: without a handshake its type, otherwise only that it is not a task (2025-11-25, "Tasks"), since we never ask for
+    /// one.
     pub(crate) fn check_result(self, _exchange: u64, op: Op, result: &Json) -> ResultFit {
         if self.is_stateless() {
             return Self::check_type(Some(op), result);
@@ -477,7 +478,8 @@ pub(super) fn read_capabilities(declared: &Json) -> Capabilities {
     let is_true = |value: Option<Json>| value.is_some_and(|value| value.as_str() == "true");
     let (sampling, elicitation, roots) = (object("sampling"), object("elicitation"), object("roots"));
     let (tools, prompts, resources) = (object("tools"), object("prompts"), object("resources"));
-    // An empty object means form mode only; any other object lists each mode ("Elicitation", section "Capabilities").
+    // An object without a mode, such as an empty one, means form mode only; any other object lists each mode ("Elicitation", section
+    // "Capabilities").
     let by_form = elicitation.is_some() && (part(&elicitation, "form").is_some() || part(&elicitation, "url").is_none());
     Capabilities {
         sampling_tools: part(&sampling, "tools").is_some_and(|tools| tools.is_object()),

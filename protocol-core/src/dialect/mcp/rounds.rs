@@ -100,7 +100,8 @@ impl Mcp {
         Some(Outgoing::new(op, Parts::Exact(params)))
     }
 
-    /// Reads a result that is a round. It is a violation if this end did not declare the capability for one of the input requests.
+    /// Reads a result that is a round. Returns a violation if the round is malformed or empty, if it repeats a name, or if this end did not
+    /// declare the capability for one of the input requests.
     pub(crate) fn read_round(self, result: &Json, own: &Capabilities) -> Result<InputRound, Violation> {
         let mut round = InputRound::new();
         if let Some(state) = result.member("requestState") {

@@ -88,8 +88,8 @@ impl<'a> CallerMembers<'a> {
         [self.version, self.capabilities, self.info, self.log_level].iter().all(Option::is_none)
     }
 
-    /// Checks that the required members are present, then that all members have the right type, then that the version is served. `meta` is
-    /// the text of `_meta`.
+    /// Checks that the required members are present and have the right type, then the type of the other members, then that the version is
+    /// served. A caller that was recognized is not checked again. `meta` is the text of `_meta`.
     fn check(&self, meta: &[u8], frame: Frame<'_>) -> Result<StatelessCaller, (Option<Violation>, RpcError)> {
         if let Some(known) = self.known {
             return Ok(known.caller());
@@ -184,8 +184,8 @@ fn read_listen(params: Option<&IndexedObject<'_>>, frame: Frame<'_>, limit: usiz
     Ok(read_request(Op::Listen, params, frame)?.with_filter(filter))
 }
 
-/// The error for a handshake request at a server that serves only stateless requests. It names the versions that are served (Versioning,
-/// "Servers").
+/// The error for a handshake request at a server that serves only stateless requests, or for one whose `_meta` makes it stateless. The
+/// error names the versions of stateless requests (Versioning, "Servers").
 fn no_handshake(params: Option<&IndexedObject<'_>>, meta: &Meta<'_>) -> RpcError {
     let requested = params.and_then(|params| params.member("protocolVersion")).and_then(string);
     let error = match meta.caller.is_empty() {
@@ -195,7 +195,7 @@ fn no_handshake(params: Option<&IndexedObject<'_>>, meta: &Meta<'_>) -> RpcError
     error.with_data(versions(requested.as_deref()))
 }
 
-/// The data of an error about the version: the versions that are served, and the one that was requested.
+/// The data of an error about the version: the versions of stateless requests, and the one that was requested.
 fn versions(requested: Option<&str>) -> Json {
     Object::value(|object| {
         object.array("supported", [REVISION], |out, revision| write_string(out, revision.as_str()));
@@ -249,7 +249,8 @@ pub(super) fn write_server(object: &mut Object<'_>, identity: &Identity) {
     object.object(SERVER, |object| write_identity(object, REVISION, identity));
 }
 
-/// Writes `result`, and adds the members that every result of the revision has, if `result` does not have them.
+/// Writes `result`, and adds the members that every result of the revision has, if `result` does not have them. If `is_cacheable` is
+/// `true`, also adds the cache hint, unless `result` has one of its two members.
 pub(super) fn write_given(out: &mut alloc::vec::Vec<u8>, result: &Json, is_cacheable: bool, local: &LocalEnd<'_>) {
     let (mut has_type, mut has_ttl, mut has_scope, mut given) = (false, false, false, None);
     for_each_key(result.as_bytes(), |key, value| {

@@ -66,8 +66,8 @@ pub(crate) fn read_probe_answer(body: &ResponseBody, local: &LocalEnd<'_>) -> Pr
     }
 }
 
-/// Reads the result of `server/discover`. If the result has another shape, the server does not know this request, and is treated as a
-/// server with a handshake.
+/// Reads the result of `server/discover`. If it has no list of versions, or a type that is not defined, the server does not know this
+/// request, and is treated as a server with a handshake.
 fn read_discovered(result: &Json, local: &LocalEnd<'_>) -> ProbeVerdict {
     let Some(versions) = result.member("supportedVersions").filter(|versions| Kind::of(versions.as_bytes()) == Kind::Array) else {
         return ProbeVerdict::Legacy;
@@ -106,7 +106,7 @@ fn lists_revision(versions: &Json, is_wanted: impl Fn(Revision) -> bool) -> bool
     elements(versions.as_bytes()).into_iter().filter_map(string).filter_map(|name| Revision::from_name(&name)).any(is_wanted)
 }
 
-/// Returns `true` if the list has a revision with a handshake that this end speaks.
+/// Returns `true` if the list has a revision with a handshake up to [`LocalEnd::newest`], even if the era of this end excludes handshakes.
 fn has_legacy(versions: Option<&Json>, local: &LocalEnd<'_>) -> bool {
     versions.is_some_and(|versions| lists_revision(versions, |revision| revision <= local.newest()))
 }

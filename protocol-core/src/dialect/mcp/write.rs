@@ -308,8 +308,8 @@ impl Mcp {
                 let failed = failed.filter(|_| output.is_error);
                 let structured = self.structured(output, failed.as_ref()).map_or(0, |value| value.as_bytes().len());
                 let size = output.content.iter().map(Content::size).fold(structured, usize::saturating_add);
-                // Structured content is repeated as text for clients that read only text ("Tools", "Structured Content"). The text is
-                // omitted if it would make the result too long for a frame.
+                // Structured content is repeated as text for clients that read only text ("Tools", "Structured Content"). A short
+                // note replaces the text if the text would make the result too long for a frame.
                 let is_cut = size > local.limits.frame_bytes && structured > 0 && output.repeats_structured();
                 let size = if is_cut { structured } else { size };
                 self.write_result(frames, id, op, size, local, |object| self.write_output(object, output, failed.as_ref(), is_cut))
@@ -371,8 +371,8 @@ impl Mcp {
         })
     }
 
-    /// Replaces the code of a handler's error if this revision reserves the code for errors of the protocol (2026-07-28, Basic, "Error
-    /// Codes").
+    /// Replaces the code of a handler's error if this revision reserves the code for errors of the protocol, or no longer has it
+    /// (2026-07-28, Basic, "Error Codes"). A handler may use [`RpcError::MISSING_CAPABILITY`], although it is reserved.
     fn sendable(self, error: &RpcError) -> Cow<'_, RpcError> {
         let code = match error.code {
             _ if !self.is_stateless() => return Cow::Borrowed(error),
@@ -389,7 +389,7 @@ impl Mcp {
         output.structured.as_ref().or(failed).filter(|_| self.revision() >= Revision::R2025_06_18)
     }
 
-    /// Writes the members of a tool's result. If `is_cut` is `true`, the structured content is not repeated as text.
+    /// Writes the members of a tool's result. If `is_cut` is `true`, a note says that the structured content is not repeated as text.
     fn write_output(self, object: &mut Object<'_>, output: &ToolOutput, failed: Option<&Json>, is_cut: bool) {
         const CUT: Content =
             Content::Text(Text::from_static("The result is in the structured content, and too long to be repeated as text."));

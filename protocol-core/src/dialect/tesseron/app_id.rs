@@ -7,7 +7,7 @@ use crate::json::Text;
 /// Ids that no app may have, since the gateway and its environment use them.
 const RESERVED: [&str; 3] = ["tesseron", "mcp", "system"];
 
-/// The id of an app: a lower-case letter, then lower-case letters, digits and `_`; at most 128 bytes.
+/// The id of an app: a lower-case letter, then lower-case letters, digits and `_`; at most 128 bytes, and no reserved word.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AppId(Text);
 

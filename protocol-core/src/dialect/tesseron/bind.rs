@@ -43,7 +43,7 @@ pub enum BindReply {
     Bound,
     /// The bind was refused.
     Refused(RpcError),
-    /// A response with the id of our bind that is neither a result nor an error.
+    /// A response with the id of our bind that is neither the result `{ok: true}` nor an error.
     Malformed,
     /// Any other frame.
     Other,

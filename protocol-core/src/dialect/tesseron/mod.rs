@@ -45,7 +45,7 @@ pub mod code {
     pub const ELICITATION_NOT_AVAILABLE: i64 = -32007;
     /// Sampling is nested too deep.
     pub const SAMPLING_TOO_DEEP: i64 = -32008;
-    /// There was no hello, or the session is not claimed, or the request names a call of another session.
+    /// There was no hello, or the session is not claimed, or the request names no active call of this session.
     pub const UNAUTHORIZED: i64 = -32009;
     /// The channel ended before the response. This code is never sent.
     pub const TRANSPORT_CLOSED: i64 = -32010;

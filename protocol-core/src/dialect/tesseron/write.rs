@@ -370,8 +370,8 @@ fn write_form(object: &mut Object<'_>, message: &str, schema: &Json) {
     object.json("schema", schema);
 }
 
-/// The error of a tool that failed: the `fault` of its output or, without one, an internal error with the text of the output (page
-/// "Errors").
+/// The error of a tool that failed: the `fault` of its output or, without one, an internal error with the text of the output as its message
+/// and the structured content as its data (page "Errors").
 fn fault(output: &ToolOutput) -> RpcError {
     if let Some(error) = &output.fault {
         return (**error).clone();
@@ -392,8 +392,8 @@ fn fault(output: &ToolOutput) -> RpcError {
     }
 }
 
-/// Writes the output of an action: the structured content if there is any, a single block of text as a string, or `{content}` with the
-/// blocks in the form of MCP, which a gateway can pass on.
+/// Writes the output of an action: the structured content if there is any, `null` without content, a single block of text as a string, or
+/// `{content}` with the blocks in the form of MCP, which a gateway can pass on.
 fn write_output(out: &mut Vec<u8>, output: &ToolOutput) {
     match (&output.structured, &*output.content) {
         (Some(value), _) => push_json(out, value.as_bytes()),
@@ -404,7 +404,7 @@ fn write_output(out: &mut Vec<u8>, output: &ToolOutput) {
 }
 
 /// Writes the value of a resource from its contents. If there is only one, and it is text, the value is the text, parsed if its MIME type
-/// is JSON. Anything else is written in the form of MCP.
+/// is `application/json` and it is valid JSON. Anything else is written in the form of MCP.
 fn write_value(out: &mut Vec<u8>, contents: &Json) {
     let all = elements(contents.as_bytes());
     let &[one] = &*all else { return push_json(out, contents.as_bytes()) };
