@@ -1,7 +1,9 @@
 //! The era of a request: a server can serve both eras on one path (Versioning 2026-07-28, "Servers").
 //!
-//! The era follows from the body of the request, and only if the body leaves it open, from the version header. It never follows from an
-//! earlier request: some clients probe with a request of one era and then use the other.
+//! The era of a request follows from its body, and only if the body leaves it open, from the version header. It never follows from an
+//! earlier request: some clients probe with a request of one era and then use the other. With one exception: a notification that names a
+//! session which has not ended belongs to the era with a handshake. A server that serves only one era treats everything as belonging to
+//! that era.
 
 use core::fmt;
 
@@ -46,7 +48,7 @@ pub enum NamedVersion {
     Known(Revision),
     /// A date that is later than the newest revision with a handshake, but is not a revision that is served.
     Newer,
-    /// Anything else: an unknown version, the first revision (which has another transport), or several versions.
+    /// Anything else: an unknown version, the first revision (which has another transport), or a header that is repeated or is not text.
     Unknown,
 }
 

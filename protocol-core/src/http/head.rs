@@ -120,7 +120,7 @@ impl Method {
     }
 }
 
-/// The head of a request to the MCP endpoint. It does not contain the path, which is the same for all requests to the endpoint.
+/// The head of a request to a server. It does not contain the path, which is the same for all requests of MCP to the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RequestHead<'a> {

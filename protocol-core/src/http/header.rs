@@ -15,7 +15,7 @@ use crate::json::{Json, Text};
 
 /// The forms of a response that the client accepts.
 pub const ACCEPT: &str = "accept";
-/// The methods that the endpoint has.
+/// The methods that are served at the address.
 pub const ALLOW: &str = "allow";
 /// The instructions for caches.
 pub const CACHE_CONTROL: &str = "cache-control";
@@ -49,7 +49,7 @@ pub const X_ACCEL_BUFFERING: &str = "x-accel-buffering";
 /// The longest session id that a client accepts, in bytes.
 const MAX_SESSION_ID: usize = 1024;
 
-/// Returns `true` if text can be a session id: visible ASCII, at most 1024 bytes (Transports 2025-11-25, "Session Management").
+/// Returns `true` if text can be a session id: visible ASCII, 1 to 1024 bytes (Transports 2025-11-25, "Session Management").
 #[must_use]
 pub fn is_session_id(text: &str) -> bool {
     (1..=MAX_SESSION_ID).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())

@@ -22,8 +22,8 @@ pub struct HttpLimits {
     /// The number of waiting frames at which the channel of a session is stopped. These are the frames that wait for a GET stream. If twice
     /// as many wait, each further frame replaces the oldest. Default: 64.
     pub waiting_frames: usize,
-    /// The number of bytes that wait on one HTTP exchange, above which its lane is stopped, until at most half as many wait. Default: 256
-    /// KiB.
+    /// The number of bytes that wait on one HTTP exchange, above which its lane is stopped, until at most half as many wait. For the newest
+    /// GET stream this is the channel; an older GET stream stops nothing. Default: 256 KiB.
     pub output_bytes: usize,
     /// The maximum number of events of one stream that are kept for replay. Beyond it the oldest event is dropped. Default: 256.
     pub replay_events: usize,
@@ -56,14 +56,14 @@ impl Default for HttpLimits {
 #[non_exhaustive]
 pub struct HttpTimeouts {
     /// The time without output after which a comment is sent on a stream, and after which a response that has not begun becomes a stream.
-    /// Default: 15 s.
+    /// It does not apply to the response to `initialize`, nor to a request that is only acknowledged. Default: 15 s.
     pub keep_alive: Duration,
     /// The time after which a session ends if it has no open stream and owes no reply. Default: 30 min.
     pub session_idle: Duration,
-    /// The time within which the client must make another request after the response to `initialize`; otherwise the session ends. Default:
-    /// 60 s.
+    /// The time within which the client must make another request after the response to `initialize`; otherwise the session ends. If
+    /// [`session_idle`](Self::session_idle) is shorter, it applies instead. Default: 60 s.
     pub initialized: Duration,
-    /// The time for which a stream without an HTTP exchange is kept once no reply is owed on it. Default: 2 min.
+    /// The time for which a stream without an HTTP exchange is kept once no reply is owed on it, if it can be resumed. Default: 2 min.
     pub replay: Duration,
     /// The time for which a stream without an HTTP exchange is kept while a reply is owed on it. Default: 30 min.
     pub detached: Duration,
@@ -151,8 +151,9 @@ impl Default for HttpClientLimits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HttpClientTimeouts {
-    /// The longest time that a server may take to acknowledge a notification or an answer. Also the longest time that it may take to answer
-    /// a ping, or a request for a page of the list of tools that the client makes by itself. Default: 30 s.
+    /// The longest time that a server may take to acknowledge a notification or an answer, or over the transport of 2024-11-05 any frame.
+    /// Also the longest time that it may take to answer a ping, or a request for a page of the list of tools that the client makes by
+    /// itself. Default: 30 s.
     pub acknowledge: Duration,
     /// The longest time that each attempt to repeat a handshake may take, after the server has forgotten the HTTP session. Also the longest
     /// time that a server of 2024-11-05 may take to name the address for messages. Default: 10 s.

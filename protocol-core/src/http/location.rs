@@ -1,4 +1,4 @@
-//! The address of an endpoint, and references to other addresses of the same origin (RFC 3986, section 5).
+//! The address at which a server serves MCP, and references to other addresses of the same origin (RFC 3986, section 5).
 
 use alloc::format;
 use alloc::string::String;
@@ -15,7 +15,7 @@ const MAX_REFERENCE: usize = 8 * 1024;
 #[error("not an address of the form http://HOST/PATH or https://HOST/PATH")]
 pub struct InvalidUrl;
 
-/// The address of an endpoint.
+/// The address at which a server serves MCP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Location {
     /// Scheme, host and port, as they were written.
@@ -36,7 +36,7 @@ impl Location {
         &self.target
     }
 
-    /// Moves the endpoint to another target, for good.
+    /// Replaces the target, for all later requests.
     pub(super) fn move_to(&mut self, target: Text) {
         self.target = target;
     }
@@ -72,7 +72,7 @@ impl Location {
     }
 }
 
-/// Returns `true` for text that can be a reference: visible ASCII, and not too long.
+/// Returns `true` for text that can be a reference: visible ASCII without a backslash, and not too long.
 fn is_proper(reference: &str) -> bool {
     reference.len() <= MAX_REFERENCE && reference.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\')
 }

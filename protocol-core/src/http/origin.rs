@@ -49,15 +49,16 @@ impl Allowed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Forbidden {
-    /// The request names no host, several hosts, or a host that is not accepted.
+    /// The request names no host, has several fields `Host`, or names a host that is not accepted.
     #[error("this host is not served")]
     Host,
-    /// The request names several origins, or an origin that is not accepted.
+    /// The request has several fields `Origin`, or names an origin that is not accepted.
     #[error("this origin is not allowed")]
     Origin,
 }
 
-/// Checks the host and the origin of a request. A request without an origin does not come from a page, and passes the check of the origin.
+/// Checks the host and the origin of a request. A request without an origin passes the check of the origin, since programs other than
+/// browsers send none.
 ///
 /// # Errors
 /// [`Forbidden`] if the host or the origin is not accepted.

@@ -1,8 +1,8 @@
 //! Server-sent events (HTML Living Standard, "Server-sent events"), the form in which a stream of frames is sent over HTTP.
 //!
-//! An event is a block of lines that a blank line ends. The line `data: TEXT` contains a frame. `id: TEXT` identifies the event, so that a
-//! client can resume the stream after it. `retry: DIGITS` is the time in milliseconds after which a client may reconnect. A line that
-//! begins with a colon is a comment, which only shows that the connection is alive.
+//! An event is a block of lines that a blank line ends. The line `data: TEXT` contains a frame. `event: NAME` names the event. `id: TEXT`
+//! identifies the event, so that a client can resume the stream after it. `retry: DIGITS` is the time in milliseconds after which a client
+//! may reconnect. A line that begins with a colon is a comment, which only shows that the connection is alive.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -26,7 +26,7 @@ const MAX_RETRY: Duration = Duration::from_secs(5 * 60);
 const MIN_PART: usize = 8;
 /// The length of a piece in bytes up to which its data is never copied, even if a small part of the piece keeps all of it alive.
 const SMALL_PIECE: usize = 4 * 1024;
-/// The length in bytes from which a frame is written from its own memory. Shorter frames are copied into one piece.
+/// The length in bytes from which a frame without line ends is written from its own memory. Other frames are copied into one piece.
 const GATHERED: usize = 4 * 1024;
 
 /// The bounds of a [`Decoder`].
@@ -85,7 +85,7 @@ impl Event {
 pub enum Item {
     /// A block with data.
     Event(Event),
-    /// A block with an id and without data. [`Decoder::last_event_id`] has changed.
+    /// A block with an id and without data. [`Decoder::last_event_id`] is now this id.
     Id,
     /// A time to wait before reconnecting, at most five minutes.
     Retry(Duration),
@@ -96,10 +96,11 @@ pub enum Item {
 /// Splits a stream of bytes into events. The events do not depend on how the bytes were split into pieces.
 ///
 /// Pass each piece to [`feed`](Self::feed), and call [`next_item`](Self::next_item) until it returns `None`. Data that arrives in one line
-/// within one piece is a slice of the piece. A decoder holds at most one incomplete event and the piece that was fed last.
+/// within one piece is a slice of the piece, or a copy if it is only a small part of a long piece. A decoder holds at most one incomplete
+/// event and the piece that was fed last.
 ///
-/// A line ends with a line feed, a carriage return, or both. If the stream ends within a block, the block is dropped together with its id,
-/// so there is nothing to do at the end of a stream.
+/// A line ends with a line feed, with a carriage return, or with a carriage return and a line feed. If the stream ends within a block, the
+/// block is dropped together with its id, so there is nothing to do at the end of a stream.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     limits: DecoderLimits,
@@ -201,8 +202,9 @@ impl Decoder {
         }
     }
 
-    /// The id of the last complete block that had an id; `None` if there was none, or if that id was empty. It changes only in
-    /// [`next_item`](Self::next_item), together with the item that is returned.
+    /// The id of the last complete block that had an id; `None` if that id was empty. Before the first such block, the id that was passed
+    /// to [`resumed`](Self::resumed), or `None`. It changes only in [`next_item`](Self::next_item), together with the item that is
+    /// returned.
     #[must_use]
     pub fn last_event_id(&self) -> Option<&str> {
         self.last_event_id.as_deref()

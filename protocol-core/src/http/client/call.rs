@@ -11,8 +11,9 @@
 //!                                                    `---------------- broke -----------------'
 //! ```
 //!
-//! A call is removed when its response has come, when it is cancelled, and when it is lost: its exchange broke in the era without a
-//! handshake or before the first id of an event, or all attempts to resume its stream have failed.
+//! A call is removed when its response has come, when the client ends it with an error, when it is cancelled, when it is lost, and when the
+//! client fails or closes. It is lost if its exchange broke in the era without a handshake or before the first id of an event, if its
+//! stream cannot be read or resumed, and if its stream is broken when the HTTP session is gone.
 
 use bytes::Bytes;
 

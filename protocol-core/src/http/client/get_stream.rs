@@ -11,8 +11,8 @@
 //!                  Waiting <------------------'
 //! ```
 //!
-//! `stop` leads from any state to `Off`: the server has no such stream, too many attempts have failed, the events cannot be read, or the
-//! HTTP session is over.
+//! `stop` leads from any state to `Off`: the server has no such stream, too many attempts have failed, the events cannot be read, the HTTP
+//! session is over, or the client fails or closes.
 
 use super::HttpRequestId;
 use super::resumption::Resumption;
@@ -37,7 +37,7 @@ enum State {
 }
 
 impl GetStream {
-    /// Off, Waiting -> Asked.
+    /// Off, Waiting -> Asked. After a redirection also Asked -> Asked.
     pub(super) fn ask(&mut self, request: HttpRequestId) {
         self.state = State::Asked(request);
     }
@@ -52,7 +52,8 @@ impl GetStream {
         self.state = State::Waiting;
     }
 
-    /// Any state -> Off. Returns the HTTP request of the stream, if it is open. In another HTTP session the stream begins anew.
+    /// Any state -> Off. Returns the HTTP request that opens or carries the stream, if there is one. In another HTTP session the stream
+    /// begins anew.
     pub(super) fn stop(&mut self) -> Option<HttpRequestId> {
         let request = self.request();
         (self.state, self.was_live, self.resumption) = (State::Off, false, Resumption::default());

@@ -3,7 +3,7 @@
 //! ```text
 //!   Running ------------------- fail: the server cannot be used ---------------------> Failed
 //!    |   | use_old_transport: the server refuses both eras      ^                        |
-//!    |   v                                                      | its stream has ended   |
+//!    |   v                                                      | its stream has failed  |
 //!    |  Old ----------------------------------------------------'                        |
 //!    |   |                                                                               |
 //!    `---+---------------- close -------------> Closing <---------- close ---------------'
@@ -76,7 +76,7 @@ impl fmt::Display for HttpRequestId {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HttpClientConfig {
-    /// The address of the endpoint, such as `https://example.com/mcp`.
+    /// The address at which the server serves MCP, such as `https://example.com/mcp`.
     pub url: Text,
     /// `true` if a client opens a *GET stream* after a handshake: a stream for messages of the server that belong to no call. Default:
     /// `true`.
@@ -84,9 +84,9 @@ pub struct HttpClientConfig {
     /// `true` if the client tries the transport of 2024-11-05 with a server that speaks neither era over Streamable HTTP. Default: `true`.
     pub old_transport: bool,
     /// `true` if lists and the contents of resources are cached for the time that a server without a handshake allows (`ttlMs`). They are
-    /// dropped earlier if a notification says that they have changed, if a subscription ends, and after a 401 or 403; the list of tools
-    /// also if the server refuses a call because a header that repeats an argument is missing or wrong. With a cache, all requests of a
-    /// client must be made for the same caller. Default: `false`.
+    /// dropped earlier if a notification says that they have changed, if a subscription ends other than by a cancel, and after a 401 or
+    /// 403; the list of tools also if the server refuses a call because a header that repeats an argument is missing or wrong. With a
+    /// cache, all requests of a client must be made for the same caller. Default: `false`.
     pub cache: bool,
     /// A number that differs between clients, so that the clients of one server do not reconnect at the same time. Default: 0.
     pub seed: u64,
@@ -97,7 +97,7 @@ pub struct HttpClientConfig {
 }
 
 impl HttpClientConfig {
-    /// A configuration with the address of an endpoint.
+    /// A configuration with the address of a server.
     #[must_use]
     pub fn new(url: impl Into<Text>) -> Self {
         Self {
@@ -143,7 +143,7 @@ pub enum HttpClientEvent {
         /// The lane. Each HTTP session has a lane of its own, since a server may use the same ids for requests in two HTTP sessions, and an
         /// answer must be sent in the HTTP session of its request.
         lane: Lane,
-        /// The request of the session on whose stream the frame came.
+        /// The request of the session on whose stream the frame came; `None` for a frame on another stream.
         exchange: Option<ExchangeId>,
     },
     /// Tell the session that a response will not come ([`Gone::Response`](crate::Gone::Response)).
@@ -219,7 +219,7 @@ pub enum HttpFault {
     /// The response to another request came on the stream of this one. It was dropped.
     #[error("a response comes on the stream of another request")]
     ForeignResponse,
-    /// The id of the HTTP session is not visible ASCII, or is too long. The id was ignored.
+    /// The id of the HTTP session is empty, not visible ASCII, too long, or repeated. The id was ignored.
     #[error("the id of the session is malformed")]
     SessionId,
     /// The annotations of a tool are invalid. The tool was left out of the list.
@@ -302,15 +302,17 @@ pub enum HttpFailure {
 /// | a stream breaks before its response | the stream is resumed after its last event; if no event had an id, the call is lost | the call is lost |
 /// | the server asks for time (`Retry-After`) | for that time no stream is resumed and no handshake is repeated | |
 /// | the server has forgotten the HTTP session | the handshake is repeated, then each request that was refused for this reason is repeated once | |
-/// | the server refuses a call because a header is missing or wrong | | the list of tools is read, and the call is repeated once |
+/// | the server refuses a call of a tool because a header is missing or wrong | | the list of tools is read, and the call is repeated once |
 /// | the server allows caching, and [`HttpClientConfig::cache`] is on | | later requests for the same result get the cached one |
 /// | the client is closed | the HTTP session is ended | |
 ///
-/// A server that has forgotten the HTTP session answers with 404. Old servers answer with 400 and an error that names no request: a call
-/// that gets this answer is treated in the same way if the message of the error contains the word "session".
+/// A server that has forgotten the HTTP session answers with 404. Old servers answer with 400, and with text or an error that does not name
+/// the request: a call that gets this answer is treated in the same way if the text, or the message of the error, contains the word
+/// "session".
 ///
-/// If the server has not accepted a call, and the body of its response has no error, the call ends with the error
-/// [`RpcError::INTERNAL`](crate::RpcError::INTERNAL), whose message names the status.
+/// If the server answers a call with a status from 300 to 499, and the body has no error, the call ends with the error
+/// [`RpcError::INTERNAL`](crate::RpcError::INTERNAL), whose message names the status. With a status from 500 on, such a call is lost
+/// instead.
 ///
 /// # Example
 ///
@@ -602,7 +604,8 @@ impl HttpClient {
         self.backlog.clear();
     }
 
-    /// Gives up all exchanges and waiting frames, except for notifications and answers.
+    /// Gives up all exchanges and waiting requests, except for the exchanges of notifications and answers. The confirmation of a handshake
+    /// is given up, too.
     fn give_calls_up(&mut self) {
         let is_message = |purpose| matches!(purpose, Purpose::Message(_) | Purpose::OldMessage(None));
         let calls = self.exchanges.iter().filter(|(_, exchange)| !is_message(exchange.purpose()));
@@ -630,7 +633,7 @@ impl HttpClient {
         self.events.push_back(HttpClientEvent::Fault { exchange, fault });
     }
 
-    /// Passes a frame to the session, which came in the HTTP session of this generation.
+    /// Passes a frame, which came in the HTTP session of this generation, to the session.
     fn pass(&mut self, frame: Bytes, exchange: Option<ExchangeId>, generation: u32) {
         self.events.push_back(HttpClientEvent::Frame { frame, lane: Lane::new(generation), exchange });
     }

@@ -129,7 +129,7 @@ impl HttpClient {
         self.pass(message::error(&id, error), Some(exchange), self.session.generation());
     }
 
-    /// Posts a notification, or queues it until the HTTP session is open.
+    /// Posts a notification, or queues it until the HTTP session is open and enough earlier messages are acknowledged.
     fn queue_message(&mut self, frame: Bytes) {
         self.backlog.push_message(frame);
         self.flush();

@@ -224,7 +224,7 @@ impl HttpClient {
     }
 
     /// Follows a redirection: sends the same request again, to another target of the same origin. If the redirection leads to another
-    /// origin or would change the request, does nothing and returns `false`.
+    /// origin, would change the request, or is one too many, does nothing and returns `false`.
     fn follow(&mut self, request: HttpRequestId, head: &ResponseHead<'_>) -> bool {
         let Some(exchange) = self.exchanges.get(&request) else { return false };
         let may_follow = matches!(head.status, 307 | 308) && exchange.redirects() < self.config.limits.redirects;
@@ -589,7 +589,7 @@ impl HttpClient {
         }
     }
 
-    /// Repeats the calls that wait for the list of tools, or ends them with their errors.
+    /// Repeats the calls that wait for the list of tools if the list `is_known`, and otherwise ends them with their errors.
     fn end_lookup(&mut self, is_known: bool) {
         for (exchange, error) in self.tools.end_lookup() {
             if is_known {
@@ -680,7 +680,7 @@ impl HttpClient {
         }
     }
 
-    /// Ends a call that will get no response.
+    /// Ends a call that will get no response. If the call is the probe or the handshake, the client fails.
     pub(super) fn lose_call(&mut self, exchange: ExchangeId, fault: HttpFault) {
         self.drop_call(exchange, fault, true);
     }
@@ -700,7 +700,7 @@ impl HttpClient {
         self.events.push_back(HttpClientEvent::Lost(exchange));
     }
 
-    /// Handles the loss of an attempt to repeat the handshake. It is tried again after a while.
+    /// Handles the loss of an attempt to repeat the handshake: there is another one after a while or, after too many, the client fails.
     fn break_reopening(&mut self, fault: &HttpFault) {
         let chance = self.chance.next();
         let (limits, timeouts) = (&self.config.limits, &self.config.timeouts);
@@ -711,7 +711,7 @@ impl HttpClient {
         }
     }
 
-    /// Handles the break of the GET stream. It is opened again after a while.
+    /// Handles the break of the GET stream: it is opened again after a while or, after too many attempts, given up.
     fn break_get_stream(&mut self, fault: &HttpFault) {
         let chance = self.chance.next();
         let (limits, timeouts) = (&self.config.limits, &self.config.timeouts);

@@ -18,7 +18,7 @@ pub(super) struct Resumption {
     retry: Option<Duration>,
     /// The time for which the server asks the client to make no further attempt.
     pause: Duration,
-    /// The number of attempts since the last new event.
+    /// The number of attempts since the last new event, or since the end of an exchange that lasted for long.
     failures: u32,
     /// The time at which the current exchange began to be read.
     began: Option<Instant>,

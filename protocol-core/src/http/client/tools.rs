@@ -20,7 +20,7 @@ pub(super) struct Tools {
     lookup: Option<Lookup>,
 }
 
-/// A lookup: the client reads the whole list of tools, because the server has refused a call that lacks a header.
+/// A lookup: the client reads the whole list of tools, because the server has refused a call with a missing or wrong header.
 #[derive(Debug)]
 pub(super) struct Lookup {
     /// The number of pages that were requested.

@@ -27,9 +27,9 @@ pub(super) enum Subject {
 pub(super) enum Answer {
     /// The body is a frame with the response to the request.
     Ours(Bytes),
-    /// The body is an error that names no request or another one, and whose message is about a session. Old servers send such an error,
-    /// with 400, if they have forgotten the HTTP session. Contains the error, rewritten as the response to the request; `None` if the body
-    /// has no error object of JSON-RPC.
+    /// The body is about a session: an error that names no request or another one, or text that is not a frame. Old servers send such a
+    /// body, with 400, if they have forgotten the HTTP session. Contains the error, rewritten as the response to the request; `None` if the
+    /// body has no error object of JSON-RPC.
     OfSession(Option<Bytes>),
     /// The body is another frame.
     Foreign(Bytes),
@@ -60,8 +60,8 @@ pub(super) enum Verdict {
 }
 
 impl Answer {
-    /// Reads the body of a response to the request with this number. If the status is an error, an error in the body belongs to this
-    /// request, even if its id names another request or none.
+    /// Reads the body of a response to the request with this number. An error in the body that names no request belongs to this request
+    /// and, if the status is an error, also one that names another request.
     pub(super) fn read(body: Bytes, exchange: ExchangeId, status: u16) -> Self {
         let number = exchange.0;
         let readdressed = |body: Bytes| match message::readdressed(&body, number) {

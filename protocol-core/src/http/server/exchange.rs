@@ -32,7 +32,7 @@ pub(super) struct Exchange {
     head: Option<(ResponseHead<'static>, Option<usize>)>,
     body: Option<Bytes>,
     events: Encoder,
-    /// The session and the stream that the response comes from; `None` if the request was refused, or is only acknowledged.
+    /// The session and the stream that the response comes from; `None` if the request was refused or is only acknowledged, and in `Ending`.
     source: Option<(SessionKey, Lane)>,
     /// The session that must take the frame before the frame is acknowledged; `None` once it has taken the frame, and for any other
     /// response.

@@ -5,20 +5,30 @@
 //!
 //! | State | Input | Effect | Next state |
 //! |---|---|---|---|
-//! | waiting | a result or an error | the response is JSON, with 200 | removed |
+//! | waiting | a result or an error, unless the body was a batch | the response is JSON, with 200 | removed |
 //! | | any other frame, or nothing for [`HttpTimeouts::keep_alive`] | the response is a stream of events; from 2025-11-25 on it begins with an event without a frame, which *primes* the client to resume | live |
 //! | | the exchange is lost | | detached |
+//! | | [`HttpServer::suspend`] | the response is a stream of events, which has the time after which to resume, and ends | detached |
 //! | live | a frame | the frame is written, and kept if the stream can be resumed | live |
 //! | | nothing for [`HttpTimeouts::keep_alive`] | a comment is written | live |
 //! | | the last reply | the reply is written, and the response ends | done |
 //! | | the exchange is lost | | detached |
 //! | | [`HttpServer::suspend`] | the time after which to resume is written, and the response ends | detached |
+//! | | a GET with the id of an event of the stream | the response ends, and the events after this one are written in that of the GET | live |
 //! | detached | a frame | the frame is kept, or dropped if the stream cannot be resumed | detached |
 //! | | a GET with the id of an event of the stream | the events after this one are written | live |
 //! | | the last reply | the reply is kept | done |
 //! | | [`HttpTimeouts::detached`] is over | later frames of the stream are dropped | removed |
 //! | done | a GET with the id of an event of the stream | the events after this one are written, and the response ends | done |
-//! | | [`HttpTimeouts::replay`] is over | | removed |
+//! | | [`HttpTimeouts::replay`] is over, or a limit on replay is exceeded | | removed |
+//!
+//! A stream that cannot be resumed is removed instead of becoming done. In each state but done, [`HttpServer::handle_settled`] ends the
+//! response and removes the stream. While the stream waits, the session can refuse its frame ([`HttpServer::handle_full`], or
+//! [`HttpServer::handle_received`] without replies): the response is an error, and the stream is removed. The end of the session removes
+//! all its streams.
+//!
+//! The response to `initialize` never becomes a stream: frames before its reply are dropped, and the loss of the exchange ends the
+//! session.
 //!
 //! Without a handshake, events have no ids, and the loss of the exchange ends the request and its session.
 
@@ -225,8 +235,8 @@ pub enum HttpEvent {
     },
 }
 
-/// The error for an exchange whose stream cannot be resumed: the exchange has ended, or is not that of a POST, or the session has no ids of
-/// events, or has a revision before 2025-11-25.
+/// The error for an exchange whose stream cannot be resumed: the exchange has no stream any longer or never had one, or is not that of a
+/// POST, or the session has no ids of events, or has a revision before 2025-11-25.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the stream of this exchange cannot be resumed")]
 pub struct NotResumable;
@@ -244,8 +254,9 @@ pub struct NotResumable;
 ///   ([`poll_timeout`](Self::poll_timeout)).
 ///
 /// Poll events after each method, and the frames and events of a session after each method of that session. After
-/// [`Event::Cancelled`](crate::Event::Cancelled) of a session, call [`handle_settled`](Self::handle_settled) for those [lanes](Self::lanes_at_work) of the session on which it no longer
-/// owes a reply. Once a session has closed, call [`handle_closed`](Self::handle_closed).
+/// [`Event::Cancelled`](crate::Event::Cancelled) of a session, call [`handle_settled`](Self::handle_settled) for those
+/// [lanes](Self::lanes_at_work) of the session on which the session no longer owes a reply. Once a session has closed, call
+/// [`handle_closed`](Self::handle_closed).
 ///
 /// A request without a handshake gets a session of its own, which ends with its response. So nothing of such a request is stored beyond its
 /// exchange.
@@ -254,7 +265,7 @@ pub struct NotResumable;
 ///
 /// | | |
 /// |---|---|
-/// | G17 | Every exchange gets exactly one head and exactly one end; after its end or loss, no byte. |
+/// | G17 | Every exchange gets exactly one head and exactly one end, or at most these if it is lost; after its end or loss, no byte. |
 /// | G18 | An event is replayed at most once for each resumption, in order, and on its own stream of its own session only. |
 ///
 /// # Example
@@ -355,7 +366,8 @@ impl HttpServer {
     }
 
     /// Takes the number of replies that a frame will cause ([`Received::replies`](crate::Received::replies)). Call this method before the
-    /// frames of the session are polled. Has no effect on an exchange that is over.
+    /// frames of the session are polled. An exchange without a request is acknowledged with 202. If the frame has a request but causes no
+    /// reply, the exchange is answered with 400. Has no effect on an exchange that is over, or whose response has begun.
     pub fn handle_received(&mut self, exchange: HttpExchangeId, replies: usize, now: Instant) {
         self.advance(now);
         let Some(found) = self.exchanges.get_mut(&exchange).filter(|found| found.is_pending()) else { return };
@@ -381,7 +393,7 @@ impl HttpServer {
     }
 
     /// Answers an exchange with 503, since the session did not take its frame ([`Full`](crate::Full)). Has no effect on an exchange that is
-    /// over.
+    /// over, or whose response has begun.
     pub fn handle_full(&mut self, exchange: HttpExchangeId, now: Instant) {
         self.advance(now);
         let Some(found) = self.exchanges.get(&exchange).filter(|found| found.is_pending()) else { return };
@@ -394,7 +406,8 @@ impl HttpServer {
         }
     }
 
-    /// Takes a frame that a session returned. If the stream of its lane was removed, the frame is dropped.
+    /// Takes a frame that a session returned. The frame is dropped if the stream of its lane was removed or is done, and if it comes before
+    /// the reply to `initialize`. A frame of the channel is dropped outside an open session with a handshake.
     pub fn handle_transmit(&mut self, session: SessionKey, transmit: Transmit, now: Instant) {
         self.advance(now);
         let Transmit { frame, route } = transmit;
@@ -438,7 +451,7 @@ impl HttpServer {
     }
 
     /// Handles the loss of an exchange, before or after its head: the client has disconnected or reset the stream, or the response was
-    /// dropped. Without a handshake, the loss cancels the request. Has no effect on an exchange that is over.
+    /// dropped. Without a handshake, and for `initialize`, the loss ends the session. Has no effect on an exchange that is over.
     pub fn handle_lost(&mut self, exchange: HttpExchangeId, now: Instant) {
         self.advance(now);
         let Some(source) = self.remove_exchange(exchange) else { return };
@@ -466,8 +479,8 @@ impl HttpServer {
         self.is_stopped = true;
     }
 
-    /// The exchange in whose response the stream of `lane` is sent now. `None` if the client has disconnected, or if all replies on this
-    /// lane were made.
+    /// The exchange in whose response the stream of `lane` is sent now. `None` if the client has disconnected, if the stream was
+    /// suspended, if all replies on this lane were made, and if there is no such lane.
     #[must_use]
     pub fn carrier(&self, session: SessionKey, lane: Lane) -> Option<HttpExchangeId> {
         self.sessions.get(&session)?.stream(lane)?.exchange()

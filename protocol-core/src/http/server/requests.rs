@@ -334,8 +334,8 @@ fn contradiction(message: &message::Request, mismatch: &Mismatch) -> Refusal {
     Refusal::with_error(400, error, Some(message.id.clone()))
 }
 
-/// Checks the headers that repeat a part of a request in a session with a handshake. None of them is required, but those that are there
-/// must be right, since a proxy may rely on them.
+/// Checks the headers `Mcp-Method` and `Mcp-Name` of a request in a session with a handshake. Neither is required, but one that is there
+/// must be right, since a proxy may rely on it.
 fn check_optional_copies(message: &message::Request, headers: &Headers<'_>) -> Result<(), Mismatch> {
     let method = headers.only(header::METHOD).map_err(|_| Mismatch::Unreadable(Text::from_static(header::METHOD)))?;
     if method.is_some_and(|method| method != &*message.method) {

@@ -171,7 +171,8 @@ impl HttpServer {
         }
     }
 
-    /// Detaches a stream from its exchange, which was lost or has ended.
+    /// Detaches a stream from its exchange, which was lost or has ended. Closes a session that has no handshake, or none yet. Removes the
+    /// stream if no reply is owed on it and it cannot be resumed.
     pub(super) fn detach(&mut self, key: SessionKey, lane: Lane) {
         let Some(session) = self.sessions.get_mut(&key) else { return };
         if !session.is_open() {

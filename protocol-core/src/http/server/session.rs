@@ -1,12 +1,15 @@
 //! The HTTP side of a session: its id, its revision and its streams.
 //!
 //! ```text
-//!   Opening --- initialize has a result ---> Open --- DELETE, idle for too long, ended by the owner ---> (gone)
+//!   Opening --- initialize has a result ---> Open --- DELETE, or idle for too long ---> (gone)
 //!      |
 //!      `--- initialize fails, or its exchange is lost ---> (gone)
 //!
 //!   Stateless --- the reply was made, or the exchange is lost ---> (gone)
 //! ```
+//!
+//! The session is also gone, in any state, when the owner ends it, when it closes by itself, and in `Opening` and `Stateless` when it
+//! refuses its first frame, or when its request is cancelled.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -308,8 +311,8 @@ impl HttpSession {
         core::mem::replace(&mut self.is_channel_stopped, is_stopped) != is_stopped
     }
 
-    /// Returns `true` if a client can resume the stream of a lane after event `number`: the stream has begun, and all later events are
-    /// kept.
+    /// Returns `true` if a client can resume the stream of a lane after event `number`: the stream does not wait for its first frame,
+    /// and all later events are kept.
     pub(super) fn is_resumable(&self, lane: Lane, number: u64) -> bool {
         self.streams
             .get(&lane)

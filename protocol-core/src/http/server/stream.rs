@@ -16,8 +16,10 @@
 //!                             `---------------> (gone) <--------------'  kept for long enough
 //! ```
 //!
-//! The stream of a GET begins as `Live`, and never gets a reply. If a stream cannot be resumed, frames that arrive in `Detached` are
-//! dropped, and the stream is removed as soon as it is `Done`.
+//! The stream of a GET begins as `Live`, and never gets a reply. A `Live` stream can be resumed, too: its earlier exchange ends. If a
+//! stream cannot be resumed, frames that arrive in `Detached` are dropped, and the stream is removed as soon as it is `Done` or, if a GET
+//! has opened it, `Detached`. A stream is also removed when its request is cancelled or refused, when a limit on replay is exceeded, and
+//! when its session ends.
 
 use alloc::collections::VecDeque;
 
@@ -156,7 +158,7 @@ impl Stream {
         }
     }
 
-    /// Waiting, Live, Detached -> Live, in another exchange. Returns `false` if the stream is `Done`, so that only kept events are sent.
+    /// Live, Detached -> Live, in another exchange. Returns `false` if the stream is `Done`, so that only kept events are sent.
     pub(super) fn resume(&mut self, exchange: HttpExchangeId) -> bool {
         let goes_on = self.state != State::Done;
         if goes_on {
@@ -178,7 +180,7 @@ impl Stream {
         EventId::new(self.lane, 0)
     }
 
-    /// Returns `true` if an event had the number `number`, and every event after it is kept.
+    /// Returns `true` if every event after `number` is kept, and `number` is that of an event, or 0.
     pub(super) fn has_all_after(&self, number: u64) -> bool {
         self.replay.as_ref().is_some_and(|replay| replay.has_all_after(number))
     }
