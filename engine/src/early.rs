@@ -28,7 +28,8 @@ struct Slot<M, I: FrameIo, T> {
     /// Locked for a turn and for an early send. `None` once the driver has ended.
     installed: Mutex<Option<Box<Installed<M, I, T>>>>,
     /// `true` if a request is stored. Changed only by swaps: by the task after it has stored the request, and by a verb after it has
-    /// released the slot. So the second of the two to swap sees the changes of the first.
+    /// released the slot. So the second of the two to swap sees the changes of the first. The task also swaps when it takes its request
+    /// back.
     has_request: AtomicBool,
     /// While this is locked, no other lock is taken and no code of users runs.
     request: Mutex<Option<Request>>,
@@ -100,8 +101,8 @@ impl<M: Machine, I: FrameIo, T: Timer> Slot<M, I, T> {
         installed.driver.poll_event(cx)
     }
 
-    /// Writes the queued frames. Returns `true` if nothing is left to do, and `false` if the driver has to take a turn for the rest. If the
-    /// driver cannot write now, writes nothing, and returns `state` as the error.
+    /// Writes the queued frames. Returns `true` if nothing is left to do, and `false` if the driver has to take a turn: for the rest, or to
+    /// resume a panic of the transport. If the driver cannot write now, writes nothing, and returns `state` as the error.
     fn try_send<'a, S>(&self, engine: &Engine<S>, mut state: MutexGuard<'a, S>, now: Instant) -> Result<bool, MutexGuard<'a, S>>
     where
         S: SendsEarly<Event = M::Event>,
@@ -183,16 +184,17 @@ impl<M: Machine, I: FrameIo, T: Timer> Drop for Driven<M, I, T> {
 }
 
 /// Drives `machine` over `transport` to its end: until all frames are written, all events were returned, and the transport is closed.
-/// `machine` must be the machine whose state `engine` holds. Only the first driver of an engine has early sends.
+/// `machine` must be the machine whose state `engine` holds.
 ///
-/// If the transport allows it ([`FrameIo::sends_anywhere`]), verbs that call [`After::output_alone`](crate::After::output_alone) write
-/// their frames themselves, on their own threads; see [early sends](self). If the transport panics during an early send, this future panics
-/// when it is polled next. If the transport must stay on one thread, use a [`Driver`] instead.
+/// If the transport allows it ([`FrameIo::sends_anywhere`]), verbs that call [`After::output_alone`](crate::After::output_alone) with
+/// `true` may write their frames themselves, on their own threads; see [early sends](self). An engine has early sends only with the first
+/// driver whose transport allows it. If the transport panics during an early send, this future panics when it is polled next. If the
+/// transport must stay on one thread, use a [`Driver`] instead.
 ///
 /// # Cancel safety
 /// Not cancel safe: dropping the future drops the machine and the transport, and frames that are not written are lost. If an early send is
-/// under way on another thread at that moment, machine and transport are dropped by a new task of the runtime after the early send, or on
-/// the thread of the early send if the runtime starts no more tasks.
+/// under way at that moment, machine and transport are dropped by a new task of the runtime after the early send, or on the thread of the
+/// early send if the runtime starts no more tasks.
 ///
 /// # Errors
 /// The first error of the transport.

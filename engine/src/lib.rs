@@ -18,7 +18,9 @@
 //!
 //! * by a *turn* of the machine's driver: one pass of the event loop, which reads, handles deadlines and writes;
 //! * by a *verb*: a method of a handle, from any thread. A verb reads the clock, locks, changes the state, takes the wakers of the tasks
-//!   that now have something to do, unlocks, and only then wakes them ([`Engine::verb`]).
+//!   that now have something to do, unlocks, and only then wakes them ([`Engine::verb`]). It may also write its frame itself ([`early`]).
+//!
+//! Changes that concern no driver need neither: [`Engine::look`] makes them under the lock alone.
 //!
 //! So no code of users, such as a waker, a future or a `Drop`, ever runs under the lock. `endpoint` uses an engine for a session, and the
 //! gateway of `tesseron` uses one for its bridge. Use this crate to write an adapter for another runtime ([`Runtime`]), or to share a
@@ -26,8 +28,9 @@
 //!
 //! * [`Runtime`] and [`TimedRuntime`]: the tasks, the clock, the random bytes and the timers that an adapter provides.
 //! * [`DriverSlot`]: the waker of the driver, and the deadline that it waits for.
-//! * [`Waiters`], [`AbortHandle`] and [`park`]: wakers that are stored under a lock, but cloned, woken and dropped without it.
-//! * [`Task`]: a future of a user that runs as a task, and reports its end exactly once, even if it panics or is dropped.
+//! * [`Waiters`], [`AbortHandle`] and [`park`]: wakers that are stored under a lock, but woken and dropped without it.
+//! * [`Task`]: a future of a user that runs as a task. The owner of the task gets the end of the future exactly once, even if the future
+//!   panics or is dropped.
 //! * [`drive`]: runs a driver, and lets verbs use it to write frames ([early sends](early)).
 #![forbid(unsafe_code)]
 #![cfg_attr(

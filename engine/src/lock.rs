@@ -36,9 +36,9 @@ pub trait SendsEarly: Guarded {
     /// The event that the driver returns.
     type Event: Send;
 
-    /// Ends a turn of the driver, or an early send: moves queued frames into `room`, and returns the outcome of the turn. The outcome
-    /// includes the deadline that the driver waits for next, and tells if the driver reads. The second value is `true` if there are events
-    /// to handle.
+    /// Ends a turn of the driver, or an early send: moves queued frames into `room`, if there is room, and returns the outcome of the turn.
+    /// The outcome includes the deadline that the driver waits for next, and tells if the machine wants input. The second value is `true`
+    /// if there are events to handle.
     fn finish_turn(&mut self, now: Instant, room: Option<&mut LineEncoder>) -> (TurnOutcome<Self::Event>, bool);
 }
 
@@ -98,14 +98,14 @@ impl DriverSlot {
         self.polling = polling;
     }
 
-    /// Notes the deadline that the driver waits for from now on, and returns it.
+    /// Notes the deadline that the driver waits for from now on, and returns that deadline.
     pub fn arm(&mut self, at: Option<Instant>) -> Option<Instant> {
         self.armed = at;
         at
     }
 
-    /// Returns `true` if the driver must be woken: it is not in a turn, and there is output, or a deadline earlier than the one it waits
-    /// for.
+    /// Returns `true` if the driver must be woken: it is not in a turn, and there is output, or `deadline` is earlier than the one it waits
+    /// for. If it waits for none, any deadline counts as earlier.
     #[must_use]
     pub fn is_news(&self, has_output: bool, deadline: impl FnOnce() -> Option<Instant>) -> bool {
         let is_earlier = || match (deadline(), self.armed) {
@@ -115,7 +115,7 @@ impl DriverSlot {
         !self.polling && (has_output || is_earlier())
     }
 
-    /// Returns `true` if the driver waits to be woken.
+    /// Returns `true` if a waker of the driver is stored: the driver was not woken since it parked its waker.
     #[must_use]
     pub fn is_parked(&self) -> bool {
         self.waker.is_some()
@@ -132,7 +132,8 @@ pub struct Engine<S: Guarded> {
     state: Mutex<S>,
     /// The driver that verbs may use for early sends, if there is one.
     early: OnceLock<Arc<dyn Early<S>>>,
-    /// `true` once a verb has closed the machine. Written under the lock, and read by the driver without it.
+    /// `true` once the machine was closed at the end of a verb or of an early send. Written under the lock, and read by the driver without
+    /// it.
     closed: AtomicBool,
     runtime: Arc<dyn Runtime>,
 }
@@ -195,22 +196,22 @@ impl<S: Guarded> Engine<S> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores for the driver that the machine is closed, if it is. Must be called after each change that may have closed it, except in a
-    /// turn of the driver.
+    /// Stores that the machine is closed, if it is, for [`is_noted_closed`](Self::is_noted_closed). Verbs and early sends do this
+    /// themselves. Code that closes the machine under [`lock`](Self::lock), outside of a turn of the driver, must call this method.
     pub fn note_closed(&self, state: &S) {
         if state.is_closed() {
             self.closed.store(true, Ordering::Release);
         }
     }
 
-    /// Returns `true` if a verb has closed the machine.
+    /// Returns `true` if the machine was closed at the end of a verb or of an early send. This takes no lock.
     #[must_use]
     pub fn is_noted_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Lets verbs use this driver for early sends, if it is the first driver. The engine and the driver keep each other alive until the
-    /// driver's task ends.
+    /// Lets verbs use this driver for early sends, unless they use another one already. The engine and the driver keep each other alive
+    /// until the driver's task ends.
     pub(crate) fn set_early(&self, early: Arc<dyn Early<S>>) {
         let _ = self.early.set(early);
     }

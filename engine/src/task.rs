@@ -1,4 +1,5 @@
-//! The wrapper around futures of users that run as tasks. It catches panics, can be aborted, and passes its end to its owner exactly once.
+//! The wrapper around futures of users that run as tasks. It catches panics and can be aborted, and its owner gets the end of the future
+//! exactly once.
 
 use core::pin::Pin;
 use core::task::{Context as TaskContext, Poll};
@@ -21,15 +22,15 @@ pub trait TaskOwner: Send + Sync + 'static {
     /// The handle that aborts the task.
     fn abort_handle(&self) -> &AbortHandle;
 
-    /// Called before code of the user runs. The returned guard is dropped when that code returns, so that it can be a span of a tracing
-    /// library.
+    /// Called before code of the user runs, which includes the drop of the future at its end. The returned guard is dropped when that code
+    /// returns, so that it can be a span of a tracing library.
     fn enter(&self) -> impl Sized + '_;
 
-    /// Called when code of the user has panicked, with the payload of the panic.
+    /// Called when code of the user has panicked, with the payload of the panic. Not called for a panic of a `Drop`, which is discarded.
     fn panicked(&self, panic: &(dyn Any + Send));
 
-    /// Called after each poll that leaves the future pending, and once more when the waker of the task has been stored. If this returns a
-    /// value, the future is dropped, and the task ends with the value as if the future had returned it. Default: `None`.
+    /// Called after each poll of a [`Task`] that leaves the future pending, and once more whenever a new waker of the task has been stored.
+    /// If this returns a value, the future is dropped, and the task ends with the value as if the future had returned it. Default: `None`.
     fn early_end(&self) -> Option<Self::Output> {
         None
     }
@@ -77,8 +78,9 @@ impl<D: TaskOwner, F> Task<D, F> {
         Self { owner, future: Some(future), registered: None }
     }
 
-    /// Calls `begin`, which polls a future once. If the future is ready, its end is passed to `owner`, and no task is needed. If `begin`
-    /// returns the pending future, this returns a task that continues it.
+    /// Calls `begin`, which polls a future once. If `begin` returns the pending future, this returns a task that continues it. Otherwise
+    /// the end is passed to `owner`, and no task is needed: the future was ready, or `begin` panicked. If the owner was aborted before,
+    /// `begin` is not called, and the end is [`End::Dropped`].
     pub fn begin_in_place(owner: &Arc<D>, begin: impl FnOnce() -> Result<D::Output, F>) -> Option<Self> {
         if owner.abort_handle().is_aborted() {
             owner.settle(End::Dropped);
@@ -92,7 +94,8 @@ impl<D: TaskOwner, F> Task<D, F> {
         None
     }
 
-    /// Drops the future, and then passes `end` to the owner, so that the owner gets it after the cleanup of the future.
+    /// Drops the future, and then passes `end` to the owner, so that the owner gets it after the cleanup of the future. No effect the
+    /// second time.
     fn settle(self: Pin<&mut Self>, end: End<D::Output>) {
         let mut this = self.project();
         if this.future.is_none() {
@@ -168,7 +171,7 @@ impl<D: TaskOwner> BlockingTask<D> {
         Self { owner, job: Some(job) }
     }
 
-    /// Runs the job, unless it was aborted before.
+    /// Runs the job. If the owner was aborted before, the job is dropped instead, and the end is [`End::Dropped`].
     pub fn run(mut self) {
         if self.owner.abort_handle().is_aborted() {
             return;

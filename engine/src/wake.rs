@@ -1,5 +1,5 @@
-//! Wakers that are stored under a lock. Their code never runs under the lock: a waker is cloned before the lock is taken, and woken or
-//! dropped after the lock is released.
+//! Wakers that are stored under a lock. Their code does not run under the lock of an engine: a waker is cloned before the lock is taken,
+//! and woken or dropped after the lock is released. Only [`AbortHandle::waker`] clones a waker under a lock, which is its own.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,8 +11,9 @@ use crate::panics::drop_quietly;
 /// Stores a clone of `waker` in `slot`, so that its task can be woken later. The clone is in `spare`, made by [`spare()`] before the lock
 /// was taken, since wakers must not be cloned or dropped under a lock.
 ///
-/// Returns `true` if `slot` has a waker of the same task already, or has now taken the clone; `spare` then holds the waker that was in
-/// `slot` before. Returns `false` if a clone is needed and `spare` is empty: release the lock, put a clone into `spare`, and try again.
+/// Returns `true` if `slot` has a waker of the same task already; then `spare` is not changed. Also returns `true` if `slot` has now taken
+/// the clone; then `spare` holds the waker that was in `slot` before. Returns `false` if a clone is needed and `spare` is empty: release
+/// the lock, put a clone into `spare`, and try again.
 pub fn park(slot: &mut Option<Waker>, waker: &Waker, spare: &mut Option<Waker>) -> bool {
     if slot.as_ref().is_some_and(|kept| kept.will_wake(waker)) {
         return true;
@@ -93,7 +94,7 @@ impl Waiters {
 #[derive(Debug, Default)]
 pub struct AbortHandle {
     aborted: AtomicBool,
-    /// While this is locked, no other lock is taken and no code of users runs.
+    /// While this is locked, no other lock is taken, and no code of users runs but the clone of a waker.
     task: Mutex<Option<Waker>>,
 }
 
@@ -111,7 +112,7 @@ impl AbortHandle {
         self.task().take()
     }
 
-    /// Stores the task's waker. Returns `false` if the task was aborted meanwhile, so that this waker would not be woken.
+    /// Stores the task's waker. Returns `false` if the task was aborted before or meanwhile, so that this waker may never be woken.
     pub fn hold(&self, waker: Waker) -> bool {
         let before = self.task().replace(waker);
         drop(before);
@@ -119,7 +120,7 @@ impl AbortHandle {
     }
 
     /// A clone of the task's waker, to be woken while no lock is held. Waking it causes one more poll of the task. `None` before the first
-    /// poll.
+    /// poll, after an abort, and after the end of the task.
     #[must_use]
     pub fn waker(&self) -> Option<Waker> {
         self.task().clone()
