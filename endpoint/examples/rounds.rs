@@ -3,7 +3,7 @@
 //!     rounds plain TIMES       a tool that asks for nothing
 //!     rounds could TIMES       the same tool, whose handler could be frozen
 //!     rounds first TIMES       the first request of a tool that asks three times: it ends with an input request and a sealed state
-//!     rounds last TIMES        the last retry of that tool, with three answers in its state: its handler runs again
+//!     rounds last TIMES        the last retry of that tool, with two answers in its state and the third beside it: its handler runs again
 //!     rounds again TIMES       the whole call of that tool: four requests, and its handler runs again for each retry
 //!     rounds frozen TIMES      the same call, whose handler is frozen and goes on
 //!     rounds state             prints the length of that state, in bytes

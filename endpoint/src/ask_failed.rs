@@ -8,7 +8,8 @@ use protocol_core::session::{CancelReason, InputFailed};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AskFailed {
-    /// The caller has not declared the capability `sampling`. Nothing was sent.
+    /// The caller has not declared the capability `sampling`, or not `sampling.tools` although the tool needs it
+    /// ([`Tool::needs`](crate::Tool::needs)). Nothing was sent.
     #[error("the caller does not offer sampling")]
     NoSampling,
     /// The caller has not declared the capability `elicitation`. Nothing was sent.
@@ -43,13 +44,13 @@ pub enum AskFailed {
     /// No answer came in time.
     #[error("the caller did not answer in time")]
     TimedOut,
-    /// The connection ended before the answer came.
+    /// The connection ended before the answer came, or the peer had closed its direction before.
     #[error("the connection ended before the caller answered")]
     Lost,
     /// The call was cancelled, before or while the input request was open.
     #[error("{}", cancel_reason(.0))]
     Cancelled(CancelReason),
-    /// The call is over: its handler has returned.
+    /// The request of the call has its reply: the handler has returned, or the request has ended with a round.
     #[error("the call is over")]
     Over,
 }

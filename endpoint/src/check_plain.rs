@@ -1,7 +1,8 @@
 //! Checks values against the keywords that derived schemas mostly consist of: types, members, choices, ranges of numbers, and lengths of
 //! lists and strings.
 //!
-//! [`Checker::unchecked`] finds other keywords of a schema before it is used, so that no keyword is silently ignored.
+//! [`Checker::unchecked`] finds the first other keyword of a schema before the schema is used, so that no keyword that restricts values is
+//! silently ignored. Keywords that are unknown, or only annotations, do not count.
 
 use core::cell::Cell;
 use core::cmp::Ordering;
@@ -14,8 +15,8 @@ use crate::validation_errors::ValidationErrors;
 /// A schema, to check values against.
 pub(crate) struct Checker(Value);
 
-/// The maximum depth of nested schemas: enough for the most deeply nested value that [`serde_json`] parses. Only a definition that refers to
-/// nothing but itself exceeds it.
+/// The maximum depth of nested schemas. The most deeply nested value that [`serde_json`] parses has 128 levels, so each level may take five
+/// schemas, such as a reference, an alternative and a type. A definition that refers to nothing but itself exceeds this depth.
 const MAX_DEPTH: usize = 640;
 
 /// The number of schemas that a value may be checked against, whatever its size. Checking that many takes about a tenth of a second.
@@ -38,8 +39,8 @@ impl Checker {
         unchecked(&self.0)
     }
 
-    /// Checks `value`, whose JSON is `size` bytes long. Fails with the text of its validation errors, and also if the check takes too many
-    /// steps: the time for nested untagged alternatives can double with each level.
+    /// Checks `value`, whose JSON is `size` bytes long. Fails with the text of its validation errors. It also fails if the check gets
+    /// deeper than [`MAX_DEPTH`], or takes too many steps: the time for nested untagged alternatives can double with each level.
     pub(crate) fn check(&self, value: &Value, size: usize) -> Result<(), String> {
         let steps = Cell::new(size.saturating_mul(MAX_STEPS_PER_BYTE).saturating_add(MAX_STEPS));
         let found = Found::All(ValidationErrors::default());
@@ -150,7 +151,7 @@ impl Audit<'_> {
             | "unevaluatedProperties"
             | "$dynamicRef"
             | "$recursiveRef" => self.enforced(false),
-            // Annotations, such as `format` in draft 2020-12.
+            // `const`, which is checked with any value; annotations, such as `format` in draft 2020-12; and unknown keywords.
             _ => Ok(()),
         }
     }
@@ -236,8 +237,8 @@ impl Walk<'_> {
     fn schema_keyword(&mut self, keyword: &str, rule: &Value, rules: &Map<String, Value>, value: &Value) {
         match (keyword, rule, value) {
             ("properties", Value::Object(known), Value::Object(members)) => {
-                // Tags are checked first, so that the wrong alternatives of a tagged enum fail before their other members are checked. Otherwise
-                // the time of nested enums would be exponential in their depth.
+                // Tags are checked first, so that the wrong alternatives of a tagged enum fail before their other members are checked.
+                // Otherwise the time of nested enums would be exponential in their depth.
                 for is_tag in [true, false] {
                     for (name, schema) in known.iter().filter(|(_, schema)| schema.get("const").is_some() == is_tag) {
                         match members.get(name) {

@@ -66,16 +66,17 @@ pub trait Client: Send + Sync + 'static {
         refuse("roots are not offered")
     }
 
-    /// The methods that [`Client::request`] serves, in addition to those of the protocol. Called once, when the endpoint is made. Default: none.
+    /// The methods that [`Client::request`] serves, in addition to those of the protocol. Called once, when the endpoint is made. Default:
+    /// none.
     fn methods(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Serves a request for one of [`Client::methods`]. `params` are its parameters, byte for byte. By default, answers that the method does
-    /// not exist.
+    /// Serves a request for one of [`Client::methods`]. `params` are its parameters, byte for byte. By default, answers that the method
+    /// does not exist.
     ///
     /// # Cancel safety
-    /// An implementation must be cancel safe, like every handler: the future is dropped at an await point if the connection is dropped, or if
+    /// An implementation must be cancel safe, like every handler: the future is dropped at an await point if the endpoint is dropped, or if
     /// the future runs for longer than [`handler_grace`](protocol_core::Timeouts::handler_grace) after its call was cancelled.
     fn request(&self, context: Context, method: &str, params: Json) -> BoxFuture<'static, Result<Json, RpcError>> {
         let _ = (context, method, params);
@@ -87,8 +88,8 @@ pub trait Client: Send + Sync + 'static {
         let _ = record;
     }
 
-    /// Receives a notification of the peer that belongs to no call. Called in the order of arrival by the task that drives the endpoint, so it
-    /// must not block.
+    /// Receives a notification of the peer that belongs to no call. Called in the order of arrival by the task that drives the endpoint, so
+    /// it must not block.
     fn notice(&self, notice: Notice) {
         let _ = notice;
     }

@@ -15,8 +15,8 @@
 //!
 //! * To serve: a [`Service`] of [`Tool`]s, [`Prompt`]s and [`Resource`]s, whose handlers get a [`Context`].
 //! * To call: a [`Peer`], whose calls are futures ([`Call`]); a [`Client`] answers the input requests of the server.
-//! * An [`Endpoint`] connects a [`Service`] or a [`Client`] with a session. It depends on no runtime: an adapter provides tasks and a clock through
-//!   [`Runtime`], and [`drive`] runs the endpoint over a transport.
+//! * An [`Endpoint`] connects a [`Service`] or a [`Client`] with a session. It depends on no runtime: an adapter provides tasks and a clock
+//!   through [`Runtime`], and [`drive`] runs the endpoint over a transport.
 //!
 //! [`Context::sleep`] and [`Context::with_timeout`] use the deadlines of the endpoint instead of a runtime's timers, so handlers run in
 //! virtual time under test:
@@ -44,10 +44,11 @@
 //!
 //! ## Schemas
 //!
-//! Arguments of tools and typed answers are checked against the schemas of their types. This crate checks the keywords of nearly all derived
-//! schemas itself: types, members, choices, ranges of numbers, and lengths of lists and strings. With the feature `validate`, schemas with
-//! other keywords are checked by the crate `jsonschema`. Without it, a tool or prompt with such a schema cannot be registered; the error
-//! ([`SchemaUnchecked`]) names the keyword.
+//! Arguments of tools and of typed prompts, and typed answers, are checked against the schemas of their types. This crate checks the
+//! keywords of nearly all derived schemas itself: types, members, choices, ranges of numbers, and lengths of lists and strings. With the
+//! feature `validate`, schemas with other keywords are checked by the crate `jsonschema`. Without it, a tool or prompt with such a schema
+//! cannot be registered; the error ([`SchemaUnchecked`]) names the keyword. An input request for such a type fails
+//! ([`AskFailed::Invalid`]).
 //!
 //! ## Tracing
 //!
@@ -55,9 +56,9 @@
 //!
 //! * Spans: `invocation` for each inbound call, entered around each poll of its handler; `call` for each outbound call; `question` for each
 //!   input request that a [`Client`] answers.
-//! * Events: panics (error); progress, log records and checkpoints of a handler that were refused, violations of the peer, a handshake that
-//!   the peer refused, and handlers that were abandoned after their grace (warn); the end of the session (info, or warn if it was not
-//!   orderly); the ends of calls (debug).
+//! * Events: panics (error); progress, log records and checkpoints of a handler that were refused, outcomes of effects that the store did
+//!   not record, violations of the peer, a handshake that the peer refused, and handlers that were abandoned after their grace (warn); the
+//!   end of the session (info, or warn if it was not orderly); cancels of inbound calls, and the ends of calls (debug).
 //!
 //! No subscriber is called under the endpoint's lock.
 #![forbid(unsafe_code)]

@@ -17,8 +17,8 @@ use crate::state::{SealWait, ServedCall, diagnose};
 use protocol_core::error::RpcError;
 use protocol_core::json::Json;
 
-/// The key of an effect ([`Context::once`]): 43 letters, digits, `-` and `_`. An effect passes it as the idempotency key to the service that it
-/// calls. The key is the same each time that the handler of one call runs the effect, in every process.
+/// The key of an effect ([`Context::once`]): 43 letters, digits, `-` and `_`. An effect passes it as the idempotency key to the service
+/// that it calls. The key is the same each time that the handler of one call runs the effect, in every process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct EffectKey(String);
 
@@ -40,20 +40,20 @@ impl Context {
     /// Runs an effect, and records its value or error under `name`: when the handler runs again because its caller has answered an input
     /// request (MCP 2026-07-28), the effect is not run again, and the recorded outcome is returned.
     ///
-    /// **Without a store, the effect runs at most once if the caller sends each request of the call once. It may run again if the caller repeats the first
-    /// request, sends a state twice or sends an older state, if a response is lost, or if the process crashes.** So `effect` gets a key, for
-    /// the service that it calls. The key is the same after an older state and after a lost response, but a repeated first request has another
-    /// key. Where this matters, use [`Context::once_sealed`], which runs no effect in the first request.
+    /// **Without a store, the effect runs at most once if the caller sends each request of the call once. It may run again if the caller
+    /// repeats the first request, sends a state twice or sends an older state, if a response is lost, or if the process crashes.** So
+    /// `effect` gets a key, for the service that it calls. The key is the same after an older state and after a lost response, but a
+    /// repeated first request has another key. Where this matters, use [`Context::once_sealed`], which runs no effect in the first request.
     ///
-    /// **With a store ([`Service::once_store`](crate::Service::once_store)) an effect with one key runs at most once, in all processes that share the
-    /// store.** It is claimed before it begins. While another request runs it, this method waits for the outcome, at most until the lease of that
-    /// claim is over. If no outcome is recorded by then, for example because the process has crashed, the error is
-    /// [`ToolError::OutcomeUnknown`]. A repeated first request still has
-    /// another key, unless its caller marks it ([`Service::call_key`](crate::Service::call_key)).
+    /// **With a store ([`Service::once_store`](crate::Service::once_store)) an effect with one key runs at most once, in all processes that
+    /// share the store.** It is claimed before it begins. While another request runs it, this method waits for the outcome, at most until
+    /// the lease of that claim is over. If no outcome is recorded by then, for example because the process has crashed, the error is
+    /// [`ToolError::OutcomeUnknown`]. If the effect was dropped, this is the error at once. A repeated first request still has another key,
+    /// unless its caller marks it ([`Service::call_key`](crate::Service::call_key)).
     ///
     /// Effects with the same name are distinguished by their order. `effect` must not make an input request or run another effect. While an
-    /// effect is under way, the input requests of the handler wait for its end. A cancelled handler with an effect under way may go on for
-    /// 30 s. An effect that fails with [`ToolError::Cancelled`] has no outcome, as if it had been dropped.
+    /// effect is under way, a round of the handler's input requests waits for the end of the effect. A cancelled handler with an effect
+    /// under way may go on for at least 30 s. An effect that fails with [`ToolError::Cancelled`] has no outcome, as if it had been dropped.
     ///
     /// If the caller made a handshake, a handler runs only once, and so does the effect.
     ///
@@ -61,9 +61,11 @@ impl Context {
     /// Not cancel safe: if the future is dropped, the effect may have happened, and nothing is recorded.
     ///
     /// # Errors
-    /// The error of `effect`; [`ToolError::Failed`] if its value cannot be serialized, if it is run within another effect, if another effect
-    /// of this name is under way, if the runtime has no random bytes for its key, or if the store fails. [`ToolError::OutcomeUnknown`] as
-    /// described above. [`ToolError::Cancelled`] once the call is over.
+    /// The error of `effect`. A recorded error is [`ToolError::Rpc`] if the effect failed with that, and otherwise [`ToolError::Failed`]
+    /// with the same message. [`ToolError::Failed`] if the value cannot be serialized, or a recorded one cannot be read as a `T`; if the
+    /// effect is run within another effect; if another effect of this name is under way; if the runtime has no random bytes for its key, or
+    /// no clock for its lease; or if the store fails to claim it. [`ToolError::OutcomeUnknown`] as described above.
+    /// [`ToolError::Cancelled`] once the call is cancelled or over.
     pub async fn once<T, F, Fut>(&self, name: &str, effect: F) -> Result<T, ToolError>
     where
         T: Serialize + DeserializeOwned,
@@ -74,14 +76,15 @@ impl Context {
     }
 
     /// Runs an effect as [`once`](Self::once) does, but never in the first request of a call (MCP 2026-07-28), since a repetition of that
-    /// request would have another key. The first request ends before the effect, with a state and no input request. The caller sends its request
-    /// again with the state, without asking its user, and the effect runs in that retry, with the key of the state.
+    /// request would have another key. The first request ends before the effect, with a state and no input request. The caller sends its
+    /// request again with the state, without asking its user, and the effect runs in that retry, with the key of the state.
     ///
     /// # Cancel safety
     /// Not cancel safe, as [`once`](Self::once).
     ///
     /// # Errors
-    /// As for [`once`](Self::once).
+    /// As for [`once`](Self::once); [`ToolError::Failed`] also if the handler is blocking ([`Tool::blocking`](crate::Tool::blocking)) and
+    /// the effect would have to wait for a retry.
     pub async fn once_sealed<T, F, Fut>(&self, name: &str, effect: F) -> Result<T, ToolError>
     where
         T: Serialize + DeserializeOwned,
@@ -171,7 +174,7 @@ impl Context {
     }
 }
 
-/// The time after which an effect that another claimant holds is claimed again. It doubles each time.
+/// The time after which an effect that another claimant holds is claimed again. It doubles each time, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 

@@ -12,9 +12,9 @@ use protocol_core::json::Json;
 /// With [`Service::once_store`](crate::Service::once_store), an effect is claimed before it begins, and its outcome is recorded after it
 /// has ended. So an effect with one key runs at most once, even if a state is presented to two processes at once, or a process crashes.
 ///
-/// [`MemoryOnceStore`] is a store for one process. A store for several processes, in a database, needs one atomic operation: to add a row for the
-/// key unless there is one. The methods may wait for IO. They are not called under a lock, and a future that they return may be dropped before it
-/// is ready.
+/// [`MemoryOnceStore`] is a store for one process. A store for several processes, in a database, needs one atomic operation: to add a row
+/// for the key unless there is one. The methods may wait for IO. They are not called under a lock, and a future that they return may be
+/// dropped before it is ready.
 ///
 /// ```
 /// use endpoint::{BoxFuture, Claim, Lease, OnceStore, StoreError};
@@ -87,7 +87,8 @@ pub trait OnceStore: Send + Sync + 'static {
     /// outcome will never be known, and other claimants need not wait any longer.
     ///
     /// # Cancel safety
-    /// Cancel safe for its caller: if the future is dropped, the outcome may not have been recorded. The endpoint then records it once more.
+    /// Cancel safe for its caller: if the future is dropped, the outcome may not have been recorded. The endpoint then records it once
+    /// more.
     ///
     /// # Errors
     /// Any failure of the store. The call goes on with the outcome, and other claimants get [`Claim::Unknown`] once the lease is over.
@@ -131,12 +132,13 @@ pub enum Claim {
     Held,
     /// The effect has ended. This is the outcome that was passed to [`OnceStore::record`].
     Recorded(Json),
-    /// The effect was claimed, and its lease is over without an outcome. It must not run again.
+    /// The effect was claimed, and was dropped ([`OnceStore::record`] with `None`), or its lease is over without an outcome. It must not
+    /// run again.
     Unknown,
 }
 
-/// A store in the memory of one process. It holds at most 65,536 effects, each for 24 hours; if it is full, a claim is an error, and the effect does
-/// not run.
+/// A store in the memory of one process. If it is full, the claim of a new key is an error, and the effect does not run. By default it
+/// holds at most 65,536 effects, each for 24 hours.
 pub struct MemoryOnceStore {
     effects: Mutex<Effects>,
     most: usize,

@@ -1,8 +1,8 @@
-//! A quick check for the arguments that most tools take: an object of scalars, choices, and lists and objects of them. It works on the text,
-//! without parsing it into a tree.
+//! A quick check for the arguments that most tools take: an object of scalars, choices, and lists and objects of them. It works on the
+//! text, without parsing it into a tree.
 //!
-//! The check can only establish that arguments are valid. For all other arguments, [`schema`](crate::schema) decides, and produces the error
-//! messages.
+//! The check can only establish that arguments are valid. For all other arguments, [`schema`](crate::schema) decides, and produces the
+//! error messages.
 
 use serde_json::{Map, Value};
 
@@ -41,7 +41,8 @@ struct Field {
 }
 
 impl Plain {
-    /// Returns `None` if the schema has a keyword that this check does not support.
+    /// Returns `None` if this check does not support the schema: it has another keyword, allows other members, has too many members, or is
+    /// not the schema of an object.
     pub(crate) fn of(schema: &Value) -> Option<Self> {
         let schema = schema.as_object()?;
         let is_object = schema.get("type")? == "object" && schema.get("additionalProperties")? == false;

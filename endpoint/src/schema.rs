@@ -66,7 +66,7 @@ impl Checker {
         }
     }
 
-    /// Checks `value`, whose JSON is `size` bytes long. Fails with the text of all validation errors.
+    /// Checks `value`, whose JSON is `size` bytes long. Fails with the text of its validation errors.
     fn check(&self, value: &Value, size: usize) -> Result<(), String> {
         match self {
             Self::Own(checker) => checker.check(value, size),
@@ -91,8 +91,8 @@ impl Shape {
         Self::new(schema_of::<T>(SchemaSettings::draft2020_12().for_deserialize()), false)
     }
 
-    /// The shape of the arguments of a tool, which are an object. If the schema lists its properties and has no alternatives or conditions,
-    /// other members are not allowed.
+    /// The shape of the arguments of a tool, which are an object. If the schema lists its properties, other members are not allowed, unless
+    /// it has `additionalProperties` or a keyword that may allow them, such as a reference, an alternative or a condition.
     pub(crate) fn arguments<T: JsonSchema>() -> Self {
         let mut schema = schema_of::<T>(SchemaSettings::draft2020_12().for_deserialize());
         let unit = schema.get("type").is_some_and(|kind| kind == "null");
@@ -116,8 +116,8 @@ impl Shape {
         Self::new(schema, unit)
     }
 
-    /// The shape of the arguments of a tool whose schema is known only at run time. The error is the predicate of a sentence whose subject is
-    /// the schema, such as "is not valid".
+    /// The shape of the arguments of a tool whose schema is known only at run time. The error is the predicate of a sentence whose subject
+    /// is the schema, such as "is not valid".
     pub(crate) fn raw(schema: Json) -> Result<Self, String> {
         let value: Value = schema.decode().map_err(|error| format!("cannot be read: {error}"))?;
         if value.get("type").is_none_or(|kind| kind != "object") {
@@ -160,8 +160,8 @@ impl Shape {
         &self.schema
     }
 
-    /// Checks `json` against the schema and decodes it. The error consists of the validation errors, each with the JSON pointer of the value
-    /// that is not valid.
+    /// Checks `json` against the schema and decodes it. The error consists of the validation errors, each with the JSON pointer of the
+    /// value that is not valid.
     pub(crate) fn read<T: DeserializeOwned>(&self, json: &Json) -> Result<T, String> {
         match self.read_plain(json) {
             Some(value) => Ok(value),
@@ -182,8 +182,8 @@ impl Shape {
         if self.unit {
             return serde_json::from_value(Value::Null).map_err(|error| error.to_string());
         }
-        // The second and third attempt are for types that deserialize only from text, and for `3.0`, which is an integer for a schema but not
-        // for serde.
+        // The second and third attempt are for types that deserialize only from text, and for `3.0`, which is an integer for a schema but
+        // not for serde.
         T::deserialize(&value)
             .or_else(|_| json.decode())
             .or_else(|_| serde_json::from_value(whole_numbers(value)).map_err(|error| error.to_string()))
@@ -197,7 +197,7 @@ fn plain(error: JsonError) -> String {
     }
 }
 
-/// Converts every float that is a whole number into an integer.
+/// Converts every float that is a whole number below 2^53 into an integer.
 fn whole_numbers(value: Value) -> Value {
     match value {
         Value::Number(number) if !number.is_i64() && !number.is_u64() => match number.as_f64() {
@@ -263,7 +263,8 @@ impl Output {
         }
     }
 
-    /// Decodes a result of this form. Without structured content it is decoded from the text: as JSON, or as a string.
+    /// Decodes a result of this form. Without structured content it is decoded from the text: as a string if the form is a string,
+    /// otherwise as JSON, or as a string if that fails. `()` is decoded from nothing.
     pub(crate) fn read<T: DeserializeOwned>(&self, result: &ToolResult) -> Result<T, JsonError> {
         match (self, &result.structured) {
             (_, Some(structured)) => self.read_structured(structured),
@@ -290,7 +291,8 @@ impl Output {
         }
     }
 
-    /// Converts a result into structured content and a block of text with the same bytes. A string becomes text only.
+    /// Converts a result into structured content and a block of text with the same bytes. If a wrapped result is text, the block is that
+    /// text. A result without structured content becomes text only, and `()` becomes nothing.
     pub(crate) fn shape<T: Serialize>(&self, value: &T) -> Result<ToolOutput, JsonError> {
         Ok(match self {
             Self::Object(_) => ToolOutput::structured(Json::encode(value)?),
@@ -332,7 +334,8 @@ fn is_object(schema: &Value) -> bool {
     schema.get("type").is_some_and(|kind| kind == "object") || all("anyOf") || all("oneOf") || any("allOf")
 }
 
-/// The schema of `T` as MCP allows it for elicitation: a flat object of primitive types. Fails with the first field of another type.
+/// The schema of `T` as MCP allows it for elicitation: a flat object of primitive types and choices. Fails with the first field of another
+/// type.
 pub(crate) fn flat<T: JsonSchema>() -> Result<Shape, String> {
     let schema = schema_of::<T>(SchemaSettings::draft2020_12().for_deserialize());
     if schema.get("type").is_none_or(|kind| kind != "object") {

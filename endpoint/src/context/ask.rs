@@ -55,8 +55,8 @@ impl Context {
         AskFuture::new(self.served(), Err(failed), |answer| Err(answer.err().unwrap_or(AskFailed::Over)))
     }
 
-    /// Asks the caller's user to confirm something. Returns `true` only if the user agreed. Everything else is `false`: the user declined
-    /// or closed the form, the caller does not offer elicitation or answered with an error, or the call is over.
+    /// Asks the caller's user to confirm something. Returns `true` only if the user agreed. Everything else is `false`, such as a user who
+    /// declined or closed the form, a caller that does not offer elicitation, and every [`AskFailed`].
     ///
     /// # Cancel safety
     /// Not cancel safe: the input request is cancelled, and an answer that has arrived already is lost.
@@ -102,9 +102,9 @@ impl Context {
         })
     }
 
-    /// Makes a URL for the user to open, under a new id. The id consists of 16 random bytes of the runtime, so that it is unique across runs
-    /// of the server; without random bytes ([`Runtime::fill_random`](crate::Runtime::fill_random)) it is a counter, unique in this run only.
-    /// The id is not a secret.
+    /// Makes a URL for the user to open, under a new id. The id consists of 16 random bytes of the runtime, so that it is unique across
+    /// runs of the server; without random bytes ([`Runtime::fill_random`](crate::Runtime::fill_random)) it is a counter, unique in this run
+    /// only. The id is not a secret.
     #[must_use]
     pub fn new_url(&self, message: impl Into<String>, url: impl Into<String>) -> OpenUrl {
         static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -116,11 +116,12 @@ impl Context {
         OpenUrl::new(message, url).with_id(id)
     }
 
-    /// Asks the caller's user to open a URL (MCP elicitation in URL mode), for steps that must not pass through the caller: signing in, paying,
-    /// entering a password. `url` is absolute; see [`OpenUrl::url`]. The input request gets a new id; use [`Context::open_url`] to choose it.
+    /// Asks the caller's user to open a URL (MCP elicitation in URL mode), for steps that must not pass through the caller: signing in,
+    /// paying, entering a password. `url` is absolute; see [`OpenUrl::url`]. The input request gets a new id; use [`Context::open_url`] to
+    /// choose it.
     ///
-    /// [`Consent::Accept`] means that the user agreed to open the URL. It does not mean that they have signed in or paid there: the server has
-    /// to find that out itself.
+    /// [`Consent::Accept`] means that the user agreed to open the URL. It does not mean that they have signed in or paid there: the server
+    /// has to find that out itself.
     ///
     /// # Cancel safety
     /// Not cancel safe: the input request is cancelled, and an answer that has arrived already is lost. The user may have opened the URL.

@@ -17,10 +17,11 @@ use protocol_core::json::{Json, Text};
 
 /// An input request to the caller: a future that resolves to the answer. The input request is sent when the future is first polled.
 ///
-/// If the caller made a handshake, the input request is sent as a JSON-RPC request while the call runs. In MCP 2026-07-28 it ends the request
-/// of the call instead, and the handler is dropped. When the caller sends its request again with the answer, the handler runs again from its
-/// first line, and every input request that was answered before resolves at once. Everything else that the handler does is repeated, except
-/// for effects in [`Context::once`](super::Context::once). A handler may also be kept and go on with the answer
+/// If the caller made a handshake, the input request is sent as a JSON-RPC request while the call runs. In MCP 2026-07-28 it ends the
+/// request of the call instead, as soon as the handler is pending and no effect is under way, and the handler is dropped. When the caller
+/// sends its request again with the answer, the handler runs again from its first line, and every input request that was answered before
+/// resolves at once. Everything else that the handler does is repeated, except for effects in [`Context::once`](super::Context::once).
+/// Instead of being dropped, a handler may be kept, and go on with the answer
 /// ([`Limits::frozen_handlers`](protocol_core::Limits::frozen_handlers)).
 ///
 /// # Cancel safety
@@ -29,7 +30,7 @@ use protocol_core::json::{Json, Text};
 pub struct AskFuture<T> {
     stage: Stage,
     read: Option<Read<T>>,
-    /// The place of its answer in the log, if the handler keeps only a part of the answer.
+    /// The place of the answer in the log of this call, if the handler keeps only a part of the answer.
     place: Option<(Arc<ServedCall>, AskPlace)>,
 }
 
@@ -53,7 +54,7 @@ enum Stage {
     },
     /// The input request cannot be sent.
     Failed(AskFailed),
-    /// It was sent. The alarm ends the time for its answer, if there is a limit.
+    /// The input request was sent. The alarm ends the time for its answer, if there is a limit.
     Sent(AnswerWait, Option<AlarmWait>),
     /// It will be sent in the round that ends the request of the call.
     InRound(RoundWait),
@@ -77,8 +78,8 @@ impl<T> AskFuture<T> {
         Self { stage, read: Some(Box::new(read)), place: None }
     }
 
-    /// Sets the name of the answer on the wire in MCP 2026-07-28, for people who read the frames. Input requests that are open at the same time
-    /// need different names. Default: `input-1`, `input-2` and so on.
+    /// Sets the name of the answer on the wire in MCP 2026-07-28, for people who read the frames. Input requests that are open at the same
+    /// time need different names. Default: `input-1`, `input-2` and so on.
     pub fn key(mut self, name: impl Into<Text>) -> Self {
         if let Stage::New { key, .. } = &mut self.stage {
             *key = Some(name.into());
@@ -126,9 +127,9 @@ enum Begun {
 }
 
 impl<A: 'static> AskFuture<Result<A, AskFailed>> {
-    /// Keeps only a part of the answer: `reduce` makes the value that this future resolves to, and that value is recorded in the log of the call
-    /// instead of the whole answer. A long answer would fill the state of the call, which has at most 16 KiB, although the handler needs only a
-    /// part of it. In a later run, the recorded value is returned, and `reduce` is not called.
+    /// Keeps only a part of the answer: `reduce` makes the value that this future resolves to, and that value is recorded in the log of the
+    /// call instead of the whole answer. A long answer would fill the state of the call, which has at most 16 KiB, although the handler
+    /// needs only a part of it. In a later run, the recorded value is returned, and `reduce` is not called.
     ///
     /// ```
     /// # use endpoint::{Context, ToolError};

@@ -52,8 +52,8 @@ impl Context {
     }
 
     /// Reports progress. It never fails and never waits. An update that is not valid ([`ProgressError`]) is dropped and counted in
-    /// [`Counters::progress_refused`](crate::Counters::progress_refused). An update that the caller did not ask for, or that comes after the
-    /// end of the call, is dropped.
+    /// [`Counters::progress_refused`](crate::Counters::progress_refused). An update that the caller did not ask for, or that comes after
+    /// the end of the call, is dropped.
     pub fn progress(&self, update: Progress) {
         let _ = self.try_progress(update);
     }
@@ -102,9 +102,9 @@ impl Context {
         self.served().is_cancelled()
     }
 
-    /// Returns `true` while the request of the call has ended with a round and its retry has not come (MCP 2026-07-28). A handler that is dropped in
-    /// this state runs again from its first line for the retry; a frozen handler goes on with the retry, and then this is `false` again. A guard that
-    /// reports the end of the call when it is dropped must check this method first, since the call goes on.
+    /// Returns `true` while the request of the call has ended with a round and its retry has not come (MCP 2026-07-28). A handler that is
+    /// dropped in this state runs again from its first line for the retry; a frozen handler goes on with the retry, and then this is
+    /// `false` again. A guard that reports the end of the call when it is dropped must check this method first, since the call goes on.
     #[must_use]
     pub fn will_run_again(&self) -> bool {
         self.served().has_ended_in_round()
@@ -140,7 +140,7 @@ impl Context {
         }
     }
 
-    /// Waits for `future`, but no longer than `limit` and no longer than the call runs. `future` is dropped before this returns.
+    /// Waits for `future`, but no longer than `limit`, and only until the call is cancelled. `future` is dropped before this returns.
     ///
     /// # Cancel safety
     /// As cancel safe as `future`, which is dropped together with this future.
@@ -150,7 +150,7 @@ impl Context {
     /// * [`TimeoutError::TimedOut`] if the deadline of the call has passed.
     /// * [`TimeoutError::Cancelled`] if the call was cancelled for another reason.
     ///
-    /// If several of these happen at the same moment, the value of `future` takes precedence, then the end of the call, then `limit`.
+    /// If several of these happen at the same moment, the value of `future` takes precedence, then the cancellation, then `limit`.
     pub async fn with_timeout<F: Future>(&self, future: F, limit: Duration) -> Result<F::Output, TimeoutError> {
         self.wait(future, limit).await.map_err(|end| match end {
             WaitEnd::Elapsed => TimeoutError::Elapsed,
@@ -181,8 +181,8 @@ impl Context {
     }
 
     /// Sends a log record with `data`, any value that can be serialized to JSON. It never fails and never waits: a value that cannot be
-    /// serialized is dropped and counted in [`Counters::values_refused`](crate::Counters::values_refused), and a record below the level that
-    /// the caller set is dropped.
+    /// serialized is dropped and counted in [`Counters::values_refused`](crate::Counters::values_refused). A record below the level that
+    /// the caller set is dropped, and so is one after the end of the call, or for which the queue has no room.
     pub fn log(&self, level: Level, data: impl Serialize) {
         self.served().log(Json::encode(&data).ok().map(|data| LogRecord::new(level, data)));
     }
@@ -192,8 +192,9 @@ impl Context {
         self.served().log(Json::encode(&data).ok().map(|data| LogRecord::new(level, data).with_logger(logger)));
     }
 
-    /// Stores a checkpoint: what the handler has finished so far, as a value that serializes to a JSON object. If the call times out or
-    /// fails, its last checkpoint is sent with the reply, as far as the protocol allows.
+    /// Stores a checkpoint: what the handler has finished so far, as a value that serializes to a JSON object. If the call times out, fails
+    /// or is cancelled, its last checkpoint is sent with the reply, as far as the protocol allows. With
+    /// [`ProgressPolicy::partial_on_progress`](protocol_core::ProgressPolicy::partial_on_progress) it is also sent with progress.
     ///
     /// A value that is not an object, or is too large, is dropped and counted in
     /// [`Counters::values_refused`](crate::Counters::values_refused); the previous checkpoint remains.

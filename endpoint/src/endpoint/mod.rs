@@ -44,12 +44,13 @@ use protocol_core::time::Instant;
 /// # The end
 ///
 /// After the session has closed, cancelled handlers may still clean up, each for the grace
-/// [`Timeouts::handler_grace`](protocol_core::Timeouts::handler_grace) from its cancellation. Only when they have ended, or their grace has
-/// passed, [`Machine::is_closed`] returns `true`. After the end of input, the session closes when no call runs any more, at the latest after
+/// [`Timeouts::handler_grace`](protocol_core::Timeouts::handler_grace) from its cancellation. A handler with an effect under way
+/// ([`Context::once`]) has a grace of at least 30 s. Only when they have ended, or their grace has passed, [`Machine::is_closed`] returns
+/// `true`. After the end of input, the session closes when no call runs any more, at the latest after
 /// [`Timeouts::close_grace`](protocol_core::Timeouts::close_grace).
 ///
-/// Dropping the endpoint has the effect of a failed transport: open calls end as [`Outcome::Lost`], and handlers are cancelled and dropped at
-/// their next await point, without grace.
+/// Dropping the endpoint has the effect of a failed transport: open calls end as [`Outcome::Lost`], and handlers are cancelled and dropped
+/// at their next await point, without grace.
 pub struct Endpoint {
     shared: Arc<Shared>,
     side: Side,
@@ -72,8 +73,8 @@ pub struct Endpoint {
     spare: Option<Waker>,
 }
 
-/// The number of pieces of work that are collected under the lock before they are done. It is small, so that a call reuses the memory of an
-/// earlier call while that memory is still in the cache.
+/// The number of pieces of work after which no further event is taken before they are done; the last batch of a turn takes all events. It
+/// is small, so that a call reuses the memory of an earlier call while that memory is still in the cache.
 const MAX_WORK_AT_ONCE: usize = 6;
 
 /// The shortest grace of a cancelled handler with an effect under way ([`Context::once`]).
@@ -84,7 +85,7 @@ enum Side {
     Client(Arc<dyn Client>),
 }
 
-/// Work that an event causes. It is done in order after the lock is released.
+/// Work that an event or an alarm causes. It is done in order after the lock is released.
 enum Work {
     Wake(Waker),
     Serve(Arc<ServedCall>, Request),
@@ -120,8 +121,8 @@ impl Endpoint {
         Self::serving(service, config, runtime)
     }
 
-    /// An endpoint that serves `service` with the configuration `config`: for a Tesseron app, the configuration that [`Service::app`] returns.
-    /// Endpoints can share one configuration.
+    /// An endpoint that serves `service` with the configuration `config`: for a Tesseron app, the configuration that [`Service::app`]
+    /// returns. Endpoints can share one configuration.
     #[must_use]
     pub fn serving(service: Arc<Service>, config: impl Into<protocol_core::Arc<Config>>, runtime: Arc<dyn Runtime>) -> Self {
         let round_kit = service.round_kit(&*runtime);
@@ -132,8 +133,8 @@ impl Endpoint {
         endpoint
     }
 
-    /// An endpoint that calls, and whose input requests are answered by `client`: an MCP client. The capabilities in `config` are replaced by
-    /// those of [`Client::capabilities`].
+    /// An endpoint that calls, and lets `client` answer the input requests of the peer: an MCP client. The capabilities in `config` are
+    /// replaced by those of [`Client::capabilities`], and the methods of [`Client::methods`] are added to it.
     #[must_use]
     pub fn client(client: Arc<dyn Client>, mut config: Config, runtime: Arc<dyn Runtime>) -> Self {
         config.capabilities = client.capabilities();
@@ -171,9 +172,9 @@ impl Endpoint {
     }
 
     /// Handles a frame of one lane, and starts the handlers of its requests. Replies that are ready at once can then be polled with
-    /// [`Machine::poll_transmit`], each with its route. Handlers read `extensions` with [`Context::extensions`](crate::Context::extensions).
-    /// Returns the number of replies that will be sent on the lane because of this frame. Frames of a lane that was closed are dropped until
-    /// [`poll_closed_lane`](Self::poll_closed_lane) has returned that lane.
+    /// [`Machine::poll_transmit`], each with its route. Handlers read `extensions` with
+    /// [`Context::extensions`](crate::Context::extensions). Returns the number of replies that will be sent on the lane because of this
+    /// frame. Frames of a lane that was closed are dropped until [`poll_closed_lane`](Self::poll_closed_lane) has returned that lane.
     ///
     /// This method is for transports with several lanes. A [`Driver`](protocol_core::drive::Driver) uses lane 0 alone, through
     /// [`Machine::handle_frame`].
@@ -254,8 +255,8 @@ impl Endpoint {
         noted
     }
 
-    /// The next lane that the session has closed because too much of its output was not read. The transport has to close it, too. Frames that
-    /// arrive on the lane before this method has returned it are dropped.
+    /// The next lane that the session has closed because too much of its output was not read. The transport has to close it, too. Frames
+    /// that arrive on the lane before this method has returned it are dropped.
     #[must_use]
     pub fn poll_closed_lane(&mut self) -> Option<Lane> {
         self.dispatch(true, |_, _| None, |_, _| ());
@@ -268,8 +269,8 @@ impl Endpoint {
         self.shared.lock().session.replies_owed(lane)
     }
 
-    /// Returns `true` if a call of the peer was cancelled since this method was last called. Such a call gets no reply, so the number of
-    /// [replies](Self::replies_owed) that its lane is owed may have decreased although no reply was sent.
+    /// Returns `true` if a call of the peer was cancelled since this method was last called. On MCP a call that its caller has cancelled
+    /// gets no reply, so the number of [replies](Self::replies_owed) that its lane is owed may have decreased although no reply was sent.
     #[must_use]
     pub fn take_cancelled(&mut self) -> bool {
         self.dispatch(true, |_, _| None, |_, _| ());
@@ -278,8 +279,8 @@ impl Endpoint {
 
     /// Changes the state with `first`, handles all events of the session, a few at a time, and then calls `then`.
     ///
-    /// `first` returns the time, or `None` to keep the last one. `polling` means that the driver will poll for frames before it waits, so it
-    /// need not be woken for frames that are queued meanwhile.
+    /// `first` returns the time, or `None` to keep the last one. `polling` means that the driver will poll for frames before it waits, so
+    /// it need not be woken for frames that are queued meanwhile.
     fn dispatch<T>(
         &mut self,
         polling: bool,
@@ -290,8 +291,8 @@ impl Endpoint {
         self.wants_input = false;
         let mut state = self.shared.lock();
         self.now = first(&mut state, &mut self.late).unwrap_or(self.now);
-        // Other threads may add events as fast as these are handled, so the number of batches is fixed. The last batch takes all events that
-        // are left.
+        // Other threads may add events as fast as these are handled, so the number of batches is fixed. The last batch takes all events
+        // that are left.
         for batches_left in (0..=state.session.unread_events() / MAX_WORK_AT_ONCE).rev() {
             while (self.work.len() < MAX_WORK_AT_ONCE || batches_left == 0)
                 && let Some(event) = state.session.poll_event()
@@ -435,18 +436,18 @@ fn freezable(served: Arc<ServedCall>, handler: BoxFuture<'static, Reply>) -> Box
 }
 
 /// Drives `endpoint` over `transport` to its end, and returns the reason for which the session closed. By then all frames are written, all
-/// handlers have ended, and the transport is closed.
+/// handlers have ended or their grace has passed, and the transport is closed.
 ///
 /// # Early sends
 ///
-/// If the transport allows it ([`FrameIo::sends_anywhere`]), a frame may be written by the method that made it, on its thread, instead of by
-/// this future: a call if no other is open, and the reply to the only call that is served. That saves a wake of the driver's task. If the
-/// transport panics meanwhile, this future panics when it is polled next. If the transport must stay on one thread, use a
+/// If the transport allows it ([`FrameIo::sends_anywhere`]), a frame may be written by the method that made it, on its thread, instead of
+/// by this future: a call if no other is open, and the reply to the only call that is served. That saves a wake of the driver's task. If
+/// the transport panics meanwhile, this future panics when it is polled next. If the transport must stay on one thread, use a
 /// [`Driver`](protocol_core::drive::Driver) instead.
 ///
 /// # Cancel safety
 /// Not cancel safe: dropping the future drops the endpoint and the transport. Calls end as lost, and handlers are cancelled and dropped at
-/// their next await point. If an early send is under way on another thread at that moment, the transport is dropped by a new task of the
+/// their next await point. If an early send is under way at that moment, the endpoint and the transport are dropped by a new task of the
 /// runtime, or by that send if the runtime starts no more tasks.
 ///
 /// # Errors
@@ -542,8 +543,8 @@ impl Machine for Endpoint {
     }
 
     fn wants_input(&self) -> bool {
-        // No lock is needed after a turn. Verbs may have closed the session since then, which `is_noted_closed` tells. They may also have used
-        // the last room for events, but then `handle_frame` returns the frame.
+        // No lock is needed after a turn. Verbs may have closed the session since then, which `is_noted_closed` tells. They may also have
+        // used the last room for events, but then `handle_frame` returns the frame.
         if self.wants_input { !self.shared.is_noted_closed() } else { self.shared.lock().session.wants_input(Lane::CHANNEL) }
     }
 
@@ -579,7 +580,8 @@ impl Machine for Endpoint {
                 state.driver.park(waker, &mut spare);
                 let now = clock();
                 state.session.handle_frames(frames, now);
-                // If no frame was handled, this tells the session the time: the deadlines of the frames that are written next count from it.
+                // If no frame was handled, this tells the session the time: the deadlines of the frames that are written next count from
+                // it.
                 if !state.session.wants_input(Lane::CHANNEL) || state.driver_deadline().is_some_and(|at| at <= now) {
                     state.handle_timeout(now, late);
                 }
@@ -645,8 +647,8 @@ impl fmt::Debug for Endpoint {
 }
 
 impl State {
-    /// Handles one event: changes the state, and adds the work that is to be done outside of the lock. `now` is the time that the driver passed
-    /// last; a verb may have told the session a later time.
+    /// Handles one event: changes the state, and adds the work that is to be done outside of the lock. `now` is the time that the driver
+    /// passed last; a verb may have told the session a later time.
     fn handle_event(&mut self, shared: &Arc<Shared>, event: Event, now: Instant, work: &mut VecDeque<Work>) {
         let now = now.max(self.session.time());
         let grace_ends = || now.saturating_add(self.handler_grace);
@@ -657,7 +659,8 @@ impl State {
             }
             Event::Request { id, request, caller, depth, observed } => {
                 let extensions = self.extensions_of(id);
-                // `input_mode` fails if the request was cancelled meanwhile. Its handler still runs, with the log in the state of the request.
+                // `input_mode` fails if the request was cancelled meanwhile. Its handler still runs, with the log in the state of the
+                // request.
                 let mode = self.session.input_mode(id);
                 let in_rounds =
                     self.round_kit.is_some() && mode.map_or_else(|_| caller.is_stateless(), |mode| mode == InputMode::Rounds);
@@ -718,7 +721,7 @@ impl State {
                 add(work, Note::refused(&error).map(Work::Diagnose));
                 self.refusal = Some(error);
             }
-            // The capabilities of the peer are always read from the session.
+            // Nothing is stored: the capabilities of a peer with a handshake are read from the session whenever they are needed.
             Event::PeerChanged(_) => {}
             Event::HandshakeRequest { .. } => {
                 // An endpoint has one channel, so it cannot resume a session on another one.
@@ -730,8 +733,8 @@ impl State {
         }
     }
 
-    /// Handles all deadlines that are due. The work of alarms goes to `late`, and is done after the work of events: if the deadline of a call
-    /// passes at the same time as the alarm of its handler, the handler is cancelled before it is woken.
+    /// Handles all deadlines that are due. The work of alarms goes to `late`, and is done after the work of events: if the deadline of a
+    /// call passes at the same time as the alarm of its handler, the handler is cancelled before it is woken.
     fn handle_timeout(&mut self, now: Instant, late: &mut VecDeque<Work>) {
         self.session.handle_timeout(now);
         while let Some(alarm) = self.alarms.due(now) {
@@ -768,8 +771,8 @@ impl State {
         }
     }
 
-    /// Ends everything that is still open: the frozen handlers, which only the endpoint knows. Calls and input requests are ended here only
-    /// as a safeguard, since the session has ended them by then.
+    /// Ends everything that is still open. The session does not know the frozen handlers, so they are discarded here. Calls and input
+    /// requests are ended here only as a safeguard, since the session has ended them by then.
     fn close(&mut self, reason: CloseReason, grace: Instant, work: &mut VecDeque<Work>) {
         self.closed = Some(reason);
         work.extend(self.on_change.take().map(Work::Wake));

@@ -1,11 +1,13 @@
-//! Replaces the run of a call when a newer request of the same call arrives (MCP 2026-07-28), as when a caller sends its retry twice. The
-//! older run is cancelled, and the newer one begins.
+//! Replaces the run of a call when a retry of the same call arrives meanwhile (MCP 2026-07-28), as when a caller sends its retry twice. The
+//! older run is cancelled, and the newer one begins: at once, or after the effect of the older run that is under way.
 //!
 //! ```text
 //!   the older run:   runs --- a newer request of its call ---> cancelled --- its effect ends ---> its request ends with an error
 //!                                                                   |                |
-//!   the newer run:                                                waits ------------ begins, with the outcomes of its effects
+//!   the newer run:                                                waits ------------ begins
 //! ```
+//!
+//! If both requests have the same state and the same answers, the newer run begins with the outcomes of the older one's effects.
 //!
 //! A run replaces only runs of the same endpoint. Runs in another process, or in another session over HTTP, go on; see
 //! [`crate::OnceStore`].

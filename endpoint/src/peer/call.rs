@@ -14,12 +14,13 @@ use protocol_core::table::Table;
 
 /// An outbound call: a future of its [`CallOutcome`].
 ///
-/// [`Call::next_progress`] returns its progress, every update in order; awaiting the call discards updates that were not read. Up to 1024
-/// unread updates are stored; later ones are merged into the newest ([`Counters::progress_merged`](crate::Counters::progress_merged)).
+/// [`Call::next_progress`] returns its progress, update by update, in order; awaiting the call discards updates that were not read. At
+/// least 1024 unread updates are stored, at most 2048; later ones are merged into the newest
+/// ([`Counters::progress_merged`](crate::Counters::progress_merged)).
 ///
 /// # Cancel safety
-/// Not cancel safe: dropping it cancels the call, unless it has ended. To stop waiting and go on later, await `&mut call` instead. To let the
-/// call run without its handle, use [`Call::detach`].
+/// Not cancel safe: dropping it cancels the call, unless it has ended. To stop waiting and go on later, await `&mut call` instead. To let
+/// the call run without its handle, use [`Call::detach`].
 #[must_use = "dropping a call cancels it"]
 pub struct Call {
     shared: Arc<Shared>,
@@ -49,9 +50,9 @@ impl Call {
     }
 
     /// The state of the call between two rounds of input requests, to be kept and continued later with
-    /// [`Peer::resume_input`](crate::Peer::resume_input), for example by another process (MCP 2026-07-28). `None` unless the peer has asked
-    /// for input and answers are missing. Reading this value does not end the call. To stop it at this end, drop or
-    /// [`cancel`](Self::cancel) it, which sends nothing while the server waits for the answers.
+    /// [`Peer::resume_input`](crate::Peer::resume_input), for example by another process (MCP 2026-07-28). `None` unless the peer has ended
+    /// a request of the call with a round and the retry was not sent yet. Reading this value does not end the call. To stop the call at
+    /// this end, drop or [`cancel`](Self::cancel) it, which sends nothing in this state.
     ///
     /// If the user is to answer much later, take this value while the futures of the [`Client`](crate::Client) that answers the input
     /// requests are pending.
@@ -74,7 +75,8 @@ impl Call {
         core::future::poll_fn(|cx| self.poll_progress(cx)).await
     }
 
-    /// Polls for the next update as [`Call::next_progress`] does, for hand-written futures. Only the task that polled the call last is woken.
+    /// Polls for the next update as [`Call::next_progress`] does, for hand-written futures. Only the task that polled the call last is
+    /// woken.
     pub fn poll_progress(&mut self, cx: &mut TaskContext<'_>) -> Poll<Option<Progress>> {
         if self.unread.as_ref().is_none_or(|unread| unread.is_empty()) && !self.has_no_slot {
             let mut unread = take(&mut self.unread);
@@ -98,8 +100,8 @@ impl Call {
         drop(self.remove_slot());
     }
 
-    /// Ready once `look` returns `true`; until then, this task is woken when the slot of the call changes. `look` must return `true` if there
-    /// is no slot.
+    /// Ready once `look` returns `true`; until then, this task is woken when the slot of the call changes. `look` must return `true` if
+    /// there is no slot.
     fn poll_slot(
         &mut self,
         cx: &mut TaskContext<'_>,

@@ -40,14 +40,14 @@ impl Peer {
         Self { shared }
     }
 
-    /// Starts a call. Calls are sent in the order in which they are made, and not before the handshake is complete.
+    /// Starts a call. Calls are sent in the order in which they are made, and not before the session is ready ([`Peer::ready`]).
     ///
     /// A call is normally written by the next turn of the driver, together with others. If no other call is open, it may be written before
     /// this method returns; in that case the method itself writes to the transport. See [`drive`](crate::drive).
     ///
     /// # Errors
-    /// [`InvokeError`], which returns the call: the session is closing, too many calls are in flight, or the peer has not declared the
-    /// capability for this kind of call.
+    /// [`InvokeError`], which returns the call and the reason ([`SendError`]): for example, the session is closing, too many calls are in
+    /// flight, or the peer has not declared the capability for this kind of call.
     pub fn call(&self, call: Invoke) -> Result<Call, InvokeError> {
         self.begin(Span::call(&call), |state, now, after| {
             let depth = call.parent.and_then(|key| state.input_requests.get(&key)).map_or(0, |input_request| input_request.depth);
@@ -60,9 +60,9 @@ impl Peer {
         })
     }
 
-    /// Continues a call that was kept between two rounds of input requests ([`Call::pending_input`]), in this process or another one, with the same
-    /// server (MCP 2026-07-28). The [`Client`](crate::Client) of this end is asked for the answers that are missing, and the call goes on. Its time
-    /// limits are those of [`Timeouts::call`](protocol_core::Timeouts::call), and begin now.
+    /// Continues a call that was kept between two rounds of input requests ([`Call::pending_input`]), in this process or another one, with
+    /// the same server (MCP 2026-07-28). The [`Client`](crate::Client) of this end is asked for the answers that are missing, and the call
+    /// goes on. Its time limits are those of [`Timeouts::call`](protocol_core::Timeouts::call), and begin now.
     ///
     /// # Errors
     /// [`SendError`]; nothing was sent. See [`Session::resume_input`](protocol_core::Session::resume_input).
@@ -139,7 +139,8 @@ impl Peer {
         self.call_tool_with(name, arguments)?.await.tool_as()
     }
 
-    /// Waits until the handshake is complete. Returns at once if it is.
+    /// Waits until the session is ready: the handshake is complete, or this client knows that its server needs none. Returns at once if it
+    /// is.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost, and it can be called again at any time.
@@ -330,8 +331,8 @@ impl Peer {
         self.call(Invoke::read_resource(uri))
     }
 
-    /// Subscribes to a resource: [`Client::notice`](crate::Client::notice) receives its changes from now on. Where requests are stateless, the
-    /// peer may end the subscription before the connection ends
+    /// Subscribes to a resource: [`Client::notice`](crate::Client::notice) receives its changes from now on. Where requests are stateless,
+    /// the peer may end the subscription before the connection ends
     /// ([`Notice::SubscriptionEnded`](protocol_core::Notice::SubscriptionEnded)).
     ///
     /// # Cancel safety
@@ -354,8 +355,8 @@ impl Peer {
         self.call(Invoke::unsubscribe(uri))?.await.result().map(drop)
     }
 
-    /// Sets the minimum level of the log records that the peer sends: by a request (MCP `logging/setLevel`), or, where requests are stateless,
-    /// in every later request.
+    /// Sets the minimum level of the log records that the peer sends: by a request (MCP `logging/setLevel`), or, where requests are
+    /// stateless, in every later request.
     ///
     /// # Cancel safety
     /// Not cancel safe: the request is cancelled, but the peer may have set the level already.
@@ -439,8 +440,8 @@ std::thread_local! {
 fn encode(value: &(impl Serialize + ?Sized)) -> Result<Json, JsonError> {
     /// The capacity of the buffer that a thread keeps, in bytes.
     const KEPT: usize = 4 * 1024;
-    // Taken and not borrowed, since the serialization of the arguments may itself call a tool. At the end of a thread the buffer may have been
-    // destroyed already.
+    // Taken and not borrowed, since the serialization of the arguments may itself call a tool. At the end of a thread the buffer may have
+    // been destroyed already.
     let mut draft = DRAFT.try_with(Cell::take).unwrap_or_default();
     let written = write_value(&mut draft, value).map(|()| match draft.len() > KEPT {
         // For long arguments, the buffer itself becomes the JSON.
@@ -453,7 +454,7 @@ fn encode(value: &(impl Serialize + ?Sized)) -> Result<Json, JsonError> {
     written
 }
 
-/// Waits until `look` returns a value. `look` is called again after the handshake and after the end of the session.
+/// Waits until `look` returns a value. `look` is called again after the handshake and after the end of the session, and at each poll.
 struct ChangeWait<'a, L> {
     shared: &'a Shared,
     look: L,

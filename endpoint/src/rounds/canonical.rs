@@ -1,4 +1,4 @@
-//! The canonical form of JSON text: texts with the same meaning have the same form.
+//! The canonical form of JSON text: texts that differ only in white space, in escapes or in the order of members have the same form.
 
 use protocol_core::json::read::string;
 use protocol_core::json::write::write_text;

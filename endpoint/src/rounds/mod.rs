@@ -1,9 +1,10 @@
-//! The log of an inbound call whose caller is asked in rounds (MCP 2026-07-28, Multi Round-Trip Requests).
+//! The log of an inbound call whose caller is asked in rounds (MCP 2026-07-28, Multi Round-Trip Requests). Any other call has a log only
+//! for its effects, and that log is never sealed.
 //!
-//! Such a call is a chain of requests. A handler that awaits an answer is dropped, and its request ends with the input requests that are open
-//! and a sealed log. The retry opens the log and runs the handler from its first line. Input requests and effects that are in the log resolve
-//! at once, and the first input request that is not in the log ends the retry in the same way. A frozen handler ([`crate::state`]) is not
-//! dropped: it goes on from where it waited, with the same log.
+//! Such a call is a chain of requests. A handler that awaits an answer is dropped, and its request ends with the input requests that are
+//! open and a sealed log. The retry opens the log and runs the handler from its first line. Input requests and effects that are in the log
+//! resolve at once, and the first input request that is not in the log ends the retry in the same way. A frozen handler ([`crate::state`])
+//! is not dropped: it goes on from where it waited, with the same log.
 //!
 //! ```text
 //!   Request --- an input request, or `once` ---> Logged --- the handler is pending with open input requests ---> (the request ends)
@@ -11,8 +12,9 @@
 //!                                                  '------------------ retry: the log opens --------------------------'
 //! ```
 //!
-//! The log finds an answer by a digest of its input request (kind, name and parameters) and by the number of equal requests before it, and not
-//! by its position. So a handler that takes another path than before never gets the answer to a different input request.
+//! The log finds an answer by a digest of its input request and by the number of equal requests before it, and not by its position. The
+//! digest covers kind, name and parameters, and whether the handler keeps only a part of the answer. So a handler that takes another path
+//! than before never gets the answer to a different input request.
 
 mod canonical;
 mod effect_mark;
@@ -66,11 +68,11 @@ pub(crate) struct RoundLog {
     wants_round: bool,
     /// The run has ended: nothing is added to the log any more.
     has_ended: bool,
-    /// The state and the answers of its request; `None` for a first request.
+    /// The state of its request, and all answers up to that request; `None` for a first request.
     request: Option<(StateId, Vec<Option<Json>>)>,
     /// A newer run of the call for a request with the same state and answers.
     heir: Option<InboundId>,
-    /// The error that ends the call instead of a round.
+    /// The error that ends the request instead of a round.
     refusal: Option<RpcError>,
     /// The failure of an input request for which the caller lacks a capability.
     missing: Option<(AskFailed, Capabilities)>,
@@ -103,9 +105,9 @@ struct PastAnswer {
     /// The digest of the input request ([`Asking::digest`]).
     of: String,
     nth: u32,
-    /// `None` if the answer came too late.
+    /// `None` if there was no answer in time.
     answer: Option<Json>,
-    /// The answer is what the handler has kept of it.
+    /// `answer` is only the part that the handler has kept.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     is_kept: bool,
 }
@@ -229,7 +231,7 @@ pub(crate) fn not_accepted() -> RpcError {
 
 /// The digest of everything that a state is bound to.
 pub(crate) fn bound_to(service: &str, version: &str, request: &Request, principal: Option<&str>) -> Digest {
-    /// The members that differ between a request and its retry.
+    /// The members that may differ between a request and its retry.
     const OF_RETRIES: [&str; 3] = ["_meta", "inputResponses", "requestState"];
     let method = protocol_core::mcp::method_of(request.op());
     let target = request.target().unwrap_or_default();
@@ -246,7 +248,7 @@ impl RoundLog {
         Self { past, ..Self::default() }
     }
 
-    /// The log of a call after `retry`, which returned `log`. `None` if `log` cannot be read, or has expired.
+    /// The log of a call after `retry`, which returned `log`. `None` if `log` cannot be read, has expired, or began in the future.
     pub(crate) fn resume(log: &[u8], retry: &Retry, now: Duration) -> Option<Self> {
         let mut past: Past = serde_json::from_slice(log).ok()?;
         let (now, skew) = (now.as_secs(), SKEW.as_secs());
@@ -350,16 +352,17 @@ impl RoundLog {
         self.past.partial.as_ref()
     }
 
-    /// Returns `true` if the `nth` report of the handler repeats a report of the last request: it is not beyond the number of reports of
-    /// the last request, and entries of the log are still unused. The number is needed since a handler that takes another path may never
-    /// use some entries.
+    /// Returns `true` if the `nth` report of the handler (a progress update, log record or checkpoint) repeats one of the last request: the
+    /// last request had at least `nth` of them, and entries of the log are still unused. The number is needed since a handler that takes
+    /// another path may never use some entries.
     pub(crate) fn is_replaying(&self, nth: u32) -> bool {
         nth <= self.past.reports && self.used_answers.iter().chain(&self.used_effects).any(|used| !used)
     }
 
     // ---- Input requests ----
 
-    /// Looks up the answer to an input request, and opens it if there is none.
+    /// Looks up the answer to an input request. Opens the input request if there is no answer, or one of the wrong shape, which is removed;
+    /// the second such answer also ends the request with an error.
     pub(crate) fn ask(&mut self, asking: Asking, now: Duration) -> AskStep {
         if self.has_ended {
             return AskStep::Failed(AskFailed::Over);
@@ -452,8 +455,8 @@ impl RoundLog {
 
     // ---- Effects ----
 
-    /// Begins an effect. If `must_be_sealed`, a state with its key must have been sealed before. `None` once this run has ended, since the
-    /// effect would not be in the log.
+    /// Begins an effect. If `must_be_sealed`, a state of the call, which fixes the key of the effect, must have been sealed before. `None`
+    /// once this run has ended, since the effect would not be in the log.
     pub(crate) fn begin_effect(&mut self, name: &str, must_be_sealed: bool) -> Option<EffectStep> {
         if self.has_ended {
             return None;

@@ -41,9 +41,9 @@ pub(crate) type Digest = [u8; 32];
 
 /// Keys that seal the states of calls between two rounds of input requests ([`Service::seal_keys`](crate::Service::seal_keys)).
 ///
-/// Every process that may get the retry of a call needs the key that sealed its state. To change the key of several processes, first add the
-/// new key to all of them with [`SealKeys::also_opens`], then seal with it, and remove the old key an hour later, when all states sealed with
-/// it have expired.
+/// Every process that may get the retry of a call needs the key that sealed its state. To change the key of several processes, first add
+/// the new key to all of them with [`SealKeys::also_opens`], then seal with it, and remove the old key an hour later, when all states
+/// sealed with it have expired.
 #[derive(Clone)]
 pub struct SealKeys {
     seals: [u8; KEY],
@@ -75,8 +75,8 @@ impl fmt::Debug for SealKeys {
     }
 }
 
-/// Seals and opens the states of one service, with the keys of [`SealKeys`] or a random key. A state that is sealed with a random key opens only
-/// in this process.
+/// Seals and opens the states of one service, with the keys of [`SealKeys`] or a random key. A state that is sealed with a random key opens
+/// only in this process.
 #[derive(Debug, Default)]
 pub(crate) struct Sealer {
     keys: OnceLock<SealKeys>,
@@ -104,7 +104,7 @@ impl Sealer {
         cfg!(feature = "seal") && runtime.unix_time().is_some() && self.keys(runtime).is_some()
     }
 
-    /// Seals `state`, bound to `bound`. `None` if the runtime has no random bytes.
+    /// Seals `state`, bound to `bound`. `None` if the runtime has no random bytes, or without the feature `seal`.
     pub(crate) fn seal(&self, state: &[u8], bound: &Digest, runtime: &dyn Runtime) -> Option<String> {
         let key = &self.keys(runtime)?.seals;
         let mut nonce = [0; NONCE];
@@ -146,8 +146,8 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
     cipher::encode(bytes)
 }
 
-/// The key of an effect: 43 letters, digits, `-` and `_`, different for every effect of every call. `place` is the index of its name among the
-/// names of effects of the call.
+/// The key of an effect: 43 letters, digits, `-` and `_`, different for every effect of every call. `place` is the index of its name among
+/// the names of effects of the call.
 pub(crate) fn effect_key(invocation: &str, name: &str, place: usize, nth: u32) -> String {
     match cfg!(feature = "seal") {
         true => encode(&digest([invocation.as_bytes(), name.as_bytes(), &nth.to_be_bytes()])),

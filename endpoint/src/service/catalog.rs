@@ -12,9 +12,10 @@ use protocol_core::json::Json;
 
 /// Adds and removes the tools, prompts and resources of a [`Service`](crate::Service) while it is served. Cloneable.
 ///
-/// Made by [`Service::catalog`](crate::Service::catalog). Each change is announced to the peers of all sessions (MCP
-/// `notifications/tools/list_changed` and its like; Tesseron `actions/list_changed`, with the new list). Several changes of a list in quick
-/// succession are announced once. Running calls of a tool that was removed go on.
+/// Made by [`Service::catalog`](crate::Service::catalog). Each change is announced to the peers of all sessions that begin after that call
+/// (MCP `notifications/tools/list_changed` and its like; on Tesseron `actions/list_changed` and its like for resources, with the new list;
+/// prompts exist only on MCP). Several changes of a list in quick succession are announced once. Running calls of a tool that was removed
+/// go on.
 ///
 /// ```
 /// use endpoint::{Context, Service, Tool};
@@ -46,7 +47,7 @@ pub(crate) struct Entries {
     pub(crate) prompts: BTreeMap<String, (Prompt, Json)>,
     pub(crate) resources: BTreeMap<String, (Resource, Json)>,
     pub(crate) templates: BTreeMap<String, (ResourceTemplate, Json)>,
-    /// The number of changes since the service was made.
+    /// The number of changes since the service was made. A removal that finds nothing counts, too.
     changes: u64,
 }
 
@@ -173,7 +174,8 @@ impl Catalog {
         self.insert(template.template.clone(), (template, description), |entries| &mut entries.templates);
     }
 
-    /// The entries, locked for reading. While the guard lives, no code of the user may run and no session may be locked.
+    /// The entries, locked for reading. While the guard lives, no code of the user may run. A session may be locked meanwhile, so the
+    /// entries must not be locked while a session is.
     pub(crate) fn entries(&self) -> RwLockReadGuard<'_, Entries> {
         self.0.entries.read().unwrap_or_else(PoisonError::into_inner)
     }

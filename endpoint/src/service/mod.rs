@@ -234,16 +234,16 @@ impl Service {
         self
     }
 
-    /// Adds the handler of a notification that the protocol does not have. The handler takes the parameters byte for byte. It is called by the
-    /// task that drives the endpoint, so it must not block.
+    /// Adds the handler of a notification that the protocol does not have. The handler takes the parameters byte for byte. It is called by
+    /// the task that drives the endpoint, so it must not block.
     #[must_use]
     pub fn notification(mut self, name: impl Into<String>, handler: impl Fn(Option<Json>) + Send + Sync + 'static) -> Self {
         self.notifications.insert(name.into(), Box::new(handler));
         self
     }
 
-    /// Sets the keys that seal the states of calls between two rounds of input requests (MCP 2026-07-28). Any process with these keys can serve
-    /// the retries. Default: a random key; then only this service in this process can serve them.
+    /// Sets the keys that seal the states of calls between two rounds of input requests (MCP 2026-07-28). Any process with these keys can
+    /// serve the retries. Default: a random key; then only this service in this process can serve them.
     #[must_use]
     pub fn seal_keys(mut self, keys: SealKeys) -> Self {
         self.sealer = Arc::new(Sealer::with(keys));
@@ -258,8 +258,8 @@ impl Service {
         self
     }
 
-    /// Sets the store in which the effects of handlers are claimed before they begin ([`Context::once`]). Without a store, an effect may run again
-    /// if a request is repeated.
+    /// Sets the store in which the effects of handlers are claimed before they begin ([`Context::once`]). Without a store, an effect may
+    /// run again if a request is repeated.
     #[must_use]
     pub fn once_store(mut self, store: Arc<dyn OnceStore>) -> Self {
         self.effects.store = Some(store);
@@ -267,10 +267,10 @@ impl Service {
     }
 
     /// Sets the function that reads the key with which a caller of MCP 2026-07-28 marks repetitions of one request, for example the header
-    /// `Idempotency-Key` in [`Context::extensions`] or a member of [`Context::meta`]. Requests with the same key, principal, method, name and
-    /// parameters are one call: their effects have the same keys ([`EffectKey`](crate::EffectKey)), and run once if there is a
-    /// [`once_store`](Self::once_store). If the function returns `None`, or is not set, each request that is not a
-    /// retry is a call of its own.
+    /// `Idempotency-Key` in [`Context::extensions`] or a member of [`Context::meta`]. Requests with the same key, principal, method, name
+    /// and parameters are one call, as long as name and [version](Self::handlers_version) of the service are the same: their effects have
+    /// the same keys ([`EffectKey`](crate::EffectKey)), and run once if there is a [`once_store`](Self::once_store). If the function
+    /// returns `None`, or is not set, each request that is not a retry is a call of its own.
     #[must_use]
     pub fn call_key(mut self, read: impl Fn(&Context) -> Option<String> + Send + Sync + 'static) -> Self {
         self.effects.call_key = Some(Arc::new(move |served| read(&Context::new(Arc::clone(served)))));
@@ -317,7 +317,8 @@ impl Service {
         }
     }
 
-    /// The configuration of an MCP session that serves this service, with capabilities for the kinds of entries that are registered now.
+    /// The configuration of an MCP session that serves this service, with capabilities for the kinds of entries that are registered now, or
+    /// for all kinds after [`Service::catalog`] was called.
     #[must_use]
     pub fn config(&self) -> Config {
         let mut config = self.config.clone();
@@ -346,8 +347,8 @@ impl Service {
     /// The configuration of a session that serves this service as the Tesseron app `id`: tools become its actions, and the names of its
     /// resources are their URIs. The name of the app is the title of the service, or its name if it has no title.
     ///
-    /// Deadlines, limits and the maximum sampling depth are those of the service; the rate of progress is that of Tesseron. A call for which no
-    /// deadline is set has 60 s.
+    /// Deadlines, limits and the maximum sampling depth are those of the service; the rate of progress is that of Tesseron. A call for
+    /// which no deadline is set has 60 s.
     #[must_use]
     pub fn app(&self, id: &AppId, app: tesseron::App) -> Config {
         let own = self.config();
@@ -463,8 +464,8 @@ impl Service {
         served.subscribe(subscription, Text::from(&*uri)).map(|()| Start::Reply(Reply::Done))
     }
 
-    /// Opens a subscription. It ends when its caller cancels it or the session ends. Kinds of changes that the service does not announce are
-    /// left out; if no kind is left, the subscription ends at once, since it could never send anything.
+    /// Opens a subscription. It ends when its caller cancels it or the session ends. Kinds of changes that the service does not announce
+    /// are left out; if no kind is left, the subscription ends at once, since it could never send anything.
     fn listen(&self, served: &Arc<ServedCall>, wanted: &SubscriptionFilter) -> Start {
         let entries = self.catalog.entries();
         let is_subscribable = |uri: &&Text| entries.resources.get(uri.as_str()).is_some_and(|(resource, _)| resource.subscribable);
@@ -515,8 +516,8 @@ impl Service {
     /// One page of a list.
     ///
     /// A cursor is the name of the list and the index of the first entry of the page, opaque to the peer. A cursor that this service cannot
-    /// have made is refused. If the list has become shorter than the index, the page is empty; the peer was notified of the change, and starts
-    /// again.
+    /// have made is refused. If the list has become shorter than the index, the page is empty; the peer was notified of the change, and
+    /// starts again.
     fn page<T>(&self, list: &str, entries: &BTreeMap<String, (T, Json)>, request: &List) -> Result<Start, RpcError> {
         let (size, length) = (self.page_size, entries.len());
         let from = match request.cursor() {

@@ -191,7 +191,7 @@ impl Prompt {
         Json::encode(&description).unwrap_or_default()
     }
 
-    /// Returns the future of the handler, or the error if the arguments do not fit.
+    /// Returns the future of the handler, or the error if an argument is not a string, or a required one is missing.
     pub(crate) fn start(&self, context: Context, arguments: Option<Json>) -> Result<impl Future<Output = Reply> + use<>, RpcError> {
         let arguments: BTreeMap<String, String> = match arguments {
             None => BTreeMap::new(),

@@ -107,7 +107,8 @@ impl Resource {
 
     about_builders!();
 
-    /// Lets peers subscribe to the resource. Subscribers receive every value that is passed to [`Peer::update`](crate::Peer::update).
+    /// Lets peers subscribe to the resource. Each [`Peer::update`](crate::Peer::update) notifies the subscribers of its session; on
+    /// Tesseron they also receive the new value.
     #[must_use]
     pub fn subscribable(mut self) -> Self {
         self.subscribable = true;

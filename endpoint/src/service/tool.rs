@@ -28,8 +28,8 @@ use protocol_core::session::ServeOptions;
 /// A tool, to be registered with [`Service::tool`](crate::Service::tool): a name, typed arguments and a handler.
 ///
 /// Arguments are checked against the schema of their type before the handler runs. If they are not valid, the caller gets a result with
-/// `isError` that names each wrong field and its error, so that the model can try again. Missing arguments and `null` are read as `{}`. A
-/// struct with named fields accepts no other members; `()` accepts none at all.
+/// `isError` (on Tesseron the error -32004) that names up to five wrong fields with their errors, so that the model can try again. Missing
+/// arguments and `null` are read as `{}`. A struct with named fields accepts no other members; `()` accepts none at all.
 ///
 /// Without the feature `validate` only these keywords are checked: types, required and unknown members, choices, ranges of numbers, and
 /// lengths of lists and strings. A tool whose schema has another keyword, such as `pattern` or `uniqueItems`, is refused when it is
@@ -126,7 +126,8 @@ impl Tool {
     ///
     /// The result is sent as structured content, and once more as a block of text with the same JSON. Structured content must be an object
     /// (MCP, server/tools, "Structured Content"), so a result of another type is wrapped: `7` becomes `{"result":7}`. A string is sent as
-    /// text only, and `()` has no content. The text is left out if the result would exceed the frame limit with it.
+    /// text only, and `()` has no content. If the schema of `R` allows any value, only an object is sent as structured content, and any
+    /// other value as text. The text is left out if the result would exceed the frame limit with it.
     pub fn new<A, R, F, Fut>(name: impl Into<String>, handler: F) -> Self
     where
         A: DeserializeOwned + JsonSchema + Send + 'static,
@@ -149,8 +150,8 @@ impl Tool {
         Self::task(name, None, handler, ToolError::tool_reply)
     }
 
-    /// A tool as [`Tool::new`] makes it, with a handler that may block. The handler runs on one of the runtime's threads for blocking code. If
-    /// the call is cancelled, the handler can notice it ([`Context::is_cancelled`]), but it cannot be stopped from outside. In MCP
+    /// A tool as [`Tool::new`] makes it, with a handler that may block. The handler runs on one of the runtime's threads for blocking code.
+    /// If the call is cancelled, the handler can notice it ([`Context::is_cancelled`]), but it cannot be stopped from outside. In MCP
     /// 2026-07-28 the input requests of a blocking handler fail ([`AskFailed::Invalid`](crate::AskFailed::Invalid)), since they would have
     /// to end the handler.
     pub fn blocking<A, R, F>(name: impl Into<String>, handler: F) -> Self
@@ -187,9 +188,9 @@ impl Tool {
     /// ```
     ///
     /// # Errors
-    /// [`SchemaInvalid`] if `schema` is not a JSON Schema with `"type": "object"`, or has an `x-mcp-header` that is not allowed. Its subschemas
-    /// are validated only with the feature `validate`. Without it, a schema with a keyword that cannot be checked is refused when the tool is
-    /// registered ([`Service::try_tool`](crate::Service::try_tool)).
+    /// [`SchemaInvalid`] if `schema` is not a JSON Schema with `"type": "object"`, or has an `x-mcp-header` that is not allowed. Its
+    /// subschemas are validated only with the feature `validate`. Without it, a schema with a keyword that cannot be checked is refused
+    /// when the tool is registered ([`Service::try_tool`](crate::Service::try_tool)).
     pub fn raw<F, Fut>(name: impl Into<String>, schema: Json, handler: F) -> Result<Self, SchemaInvalid>
     where
         F: Fn(Context, Json) -> Fut + Send + Sync + 'static,
@@ -329,9 +330,10 @@ impl Tool {
         self
     }
 
-    /// Sets the capabilities that a caller must have declared: sampling, elicitation, roots. Capabilities that only a server can have are ignored.
-    /// If the caller lacks one of them, its call is refused before the handler runs: in MCP 2026-07-28 with the error -32021, otherwise as if
-    /// the handler had returned the [`AskFailed`](crate::AskFailed) for the missing capability ([`AskFailed::NoSampling`] and so on).
+    /// Sets the capabilities that a caller must have declared: sampling, elicitation, roots. Capabilities that only a server can have are
+    /// ignored. If the caller lacks one of them, its call is refused before the handler runs: in MCP 2026-07-28 with the error -32021,
+    /// otherwise as if the handler had returned the [`AskFailed`](crate::AskFailed) for the missing capability ([`AskFailed::NoSampling`]
+    /// and so on).
     #[must_use]
     pub fn needs(mut self, capabilities: Capabilities) -> Self {
         self.needs = capabilities;
@@ -370,8 +372,8 @@ impl Tool {
         self
     }
 
-    /// Runs the handler without a task of its own: the task that drives the endpoint polls it once, and moves it to a new task only if it is
-    /// still pending. For quick handlers; a slow one delays everything else on the connection. No effect on [`Tool::blocking`].
+    /// Runs the handler without a task of its own: the task that drives the endpoint polls it once, and moves it to a new task only if it
+    /// is still pending. For quick handlers; a slow one delays everything else on the connection. No effect on [`Tool::blocking`].
     #[must_use]
     pub fn inline(mut self) -> Self {
         self.inline = true;
@@ -453,18 +455,19 @@ fn invalid(errors: &str) -> Reply {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ToolError {
-    /// A failure, in words. A failed tool answers with a result that has `isError`, so that the model can read the message and try something
-    /// else; a failed prompt or resource answers with an internal error.
+    /// A failure, in words. A failed tool answers with a result that has `isError`, so that the model can read the message and try
+    /// something else; any other handler, such as that of a prompt or a resource, answers with an internal error.
     #[error("{0}")]
     Failed(Text),
-    /// The handler gives up as cancelled. If the call was cancelled, no reply is sent; if it was not, it fails with the message "cancelled".
+    /// The handler gives up as cancelled. If the call was cancelled, its exchange has ended already, and nothing more is sent; if it was
+    /// not, it fails with the message "cancelled".
     #[error("cancelled")]
     Cancelled,
     /// An input request failed. Handled as [`ToolError::Failed`]; Tesseron also sends its error code ([`AskFailed::code`]).
     #[error("{0}")]
     Ask(AskFailed),
-    /// The effect with this name was claimed in the [`OnceStore`](crate::OnceStore) and has no outcome: it may have happened or not, and is not run
-    /// again. Handled as [`ToolError::Failed`].
+    /// The effect with this name was claimed in the [`OnceStore`](crate::OnceStore) and has no outcome: it may have happened or not, and is
+    /// not run again. Handled as [`ToolError::Failed`].
     #[error("it is not known whether {0:?} has happened")]
     OutcomeUnknown(Text),
     /// The tool or resource does not exist. Answered with the error that the protocol has for it.
@@ -492,8 +495,8 @@ impl ToolError {
     /// client shows them to the user, and may call again afterwards.
     ///
     /// If the caller of `context` does not support elicitation by URL, this is a [`ToolError::Ask`] with [`AskFailed::NoUrlElicitation`]
-    /// instead. If `urls` is empty or one of them is not valid, it is a [`ToolError::Ask`] with [`AskFailed::Invalid`]. MCP 2026-07-28 does not
-    /// have the error -32042: there this is a [`ToolError::Failed`] that names the URLs.
+    /// instead. If `urls` is empty or one of them is not valid, it is a [`ToolError::Ask`] with [`AskFailed::Invalid`]. MCP 2026-07-28 does
+    /// not have the error -32042: there this is a [`ToolError::Failed`] that names the URLs.
     #[must_use]
     pub fn urls_required(context: &Context, urls: impl IntoIterator<Item = OpenUrl>) -> Self {
         if !context.capabilities().elicitation_url {
@@ -528,7 +531,8 @@ impl ToolError {
         }
     }
 
-    /// Converts the error of a handler of a prompt or a resource into its reply: a failure is a JSON-RPC error, not a result as for tools.
+    /// Converts the error of a handler that serves no tool (a prompt, a resource, a completion, a method) into its reply: a failure is a
+    /// JSON-RPC error, not a result as for tools.
     pub(crate) fn into_error_reply(self) -> Reply {
         Reply::Error(match self {
             Self::Failed(message) => RpcError::internal(message),

@@ -1,4 +1,5 @@
-//! Alarms: the deadlines of the endpoint itself, for handlers that sleep and for the grace of cancelled handlers.
+//! Alarms: the deadlines of the endpoint itself, for handlers that wait with a time limit, for the grace of cancelled handlers, and for
+//! frozen handlers.
 //!
 //! They are not deadlines of the session, since a handler may still clean up after the session has closed, and a closed session has no
 //! deadlines.
@@ -15,7 +16,7 @@ pub(crate) type AlarmKey = (Instant, u64);
 /// The purpose of an alarm.
 #[derive(Debug)]
 pub(crate) enum Alarmed {
-    /// Wakes a handler that sleeps.
+    /// Wakes a handler that sleeps, or waits with a time limit.
     Sleeper(Option<Waker>),
     /// Ends the grace of a cancelled handler.
     Grace(InboundId),

@@ -51,13 +51,13 @@ impl CallOutcome {
 
     /// Decodes the result of a tool as a `T`.
     ///
-    /// A `T` that serializes to an object is decoded from the structured content. Any other `T`, such as a number, is decoded from the member
-    /// `result` of the structured content, into which [`Tool::new`](crate::Tool::new) wraps it. Without structured content, `T` is decoded
-    /// from the text: as JSON, or as a string.
+    /// A `T` that serializes to an object is decoded from the structured content. Any other `T`, such as a number, is decoded from the
+    /// member `result` of the structured content, into which [`Tool::new`](crate::Tool::new) wraps it. Without structured content, `T` is
+    /// decoded from the text: as JSON, or as a string.
     ///
     /// # Errors
-    /// As for [`CallOutcome::result`]; [`CallError::ToolFailed`] if the tool failed; [`CallError::Unreadable`] if the result cannot be decoded
-    /// as a `T`.
+    /// As for [`CallOutcome::result`]; [`CallError::ToolFailed`] if the tool failed; [`CallError::Unreadable`] if the result cannot be
+    /// decoded as a `T`.
     pub fn tool_as<T: DeserializeOwned + JsonSchema>(self) -> Result<T, CallError> {
         // The text of structured content repeats it, and may be long, so it is not read.
         if let Outcome::Result(result) = &self.outcome
@@ -87,7 +87,8 @@ pub enum CallError {
     /// The tool ran and failed. The text of its result says why.
     #[error("the tool failed: {}", .0.text())]
     ToolFailed(Box<ToolResult>),
-    /// The call ended without an answer: it was cancelled, timed out, was lost with the connection, or its answer was invalid.
+    /// The call ended without a valid answer: it was cancelled, timed out, was lost with the connection, its answer was invalid, or this
+    /// end did not answer an input request of the call.
     #[error("{}", ended(.0))]
     Ended(Outcome),
     /// The arguments cannot be serialized. Nothing was sent.

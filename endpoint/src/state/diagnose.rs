@@ -8,8 +8,9 @@
 //!
 //! | Event | Level |
 //! |---|---|
-//! | a handler or an answer panicked | error |
-//! | progress, a log record or a checkpoint was refused; a violation of the peer; a handler was abandoned after its grace | warn |
+//! | a handler, an answer, or another method of the user panicked | error |
+//! | progress, a log record or a checkpoint was refused; a store did not record the outcome of an effect | warn |
+//! | a violation of the peer; a handler was abandoned after its grace | warn |
 //! | the peer refused the handshake | warn |
 //! | the session closed: by this end, or because the peer ended the connection | info |
 //! | the session closed for any other reason | warn |
@@ -184,7 +185,7 @@ mod on {
         }
     }
 
-    /// Records that a log record or a checkpoint of a handler cannot be sent.
+    /// Records that a log record or a checkpoint of a handler cannot be sent, or that the outcome of an effect cannot be stored.
     pub(crate) fn value_refused(served: &ServedCall, error: impl fmt::Display) {
         warn!(target: TARGET, parent: served.span.id(), id = %served.id, %error, "value refused");
     }

@@ -5,11 +5,14 @@
 //!   the request ends with a round  |
 //!   ---------------------------> Frozen
 //!                                  |
-//!                                  '--- its time is over | newer handlers need its place | the session ends ---> dropped
+//!                                  |--- its time is over | newer handlers need its place | the session ends ---> dropped
+//!                                  |
+//!                                  '--- the retry, with an answer missing or of the wrong shape | a retry with another
+//!                                       state of the call ---> dropped; the handler runs again for that retry
 //! ```
 //!
-//! A frozen handler is not polled, whatever it waits for. Freezing only saves time: a dropped handler runs again from its first line, with the
-//! log in the state, and the call ends in the same way.
+//! A frozen handler is not polled, whatever it waits for. Freezing only saves time: a dropped handler runs again from its first line, with
+//! the log in the state, and the call ends in the same way.
 
 use core::fmt;
 use core::pin::Pin;

@@ -1,7 +1,7 @@
 //! The state of an endpoint under its one lock.
 //!
-//! Also here: the values that the handles of an inbound call or of an inbound input request share ([`ServedCall`], [`InputRequest`]), with the
-//! verbs that change the state for them; the ends of calls ([`CallOutcome`]); and the records for `tracing` ([`diagnose`]).
+//! Also here: the values that the handles of an inbound call or of an inbound input request share ([`ServedCall`], [`InputRequest`]), with
+//! the verbs that change the state for them; the ends of calls ([`CallOutcome`]); and the records for `tracing` ([`diagnose`]).
 
 mod alarms;
 mod call_outcome;
@@ -87,14 +87,14 @@ pub(crate) struct State {
 pub struct Counters {
     /// Progress updates of handlers that were dropped because they were not valid: not finite, negative, or above their total.
     pub progress_refused: u64,
-    /// Log records and checkpoints of handlers that were dropped because they cannot be serialized, or, for checkpoints, are not an object or
-    /// are too large.
+    /// Log records and checkpoints of handlers that were dropped because they cannot be serialized, or, for checkpoints, are not an object
+    /// or are too large.
     pub values_refused: u64,
     /// Progress updates of the peer that were merged into a newer one because too many were unread.
     pub progress_merged: u64,
-    /// Panics of handlers and of the methods of a [`crate::Client`].
+    /// Panics of handlers, also of those of notifications ([`crate::Service::notification`]), and of the methods of a [`crate::Client`].
     pub panics: u64,
-    /// Cancelled handlers that were abandoned because they were still running after their grace.
+    /// Handlers that were abandoned because they were still running after their grace, or when the endpoint was dropped.
     pub abandoned: u64,
     /// Handlers that were kept after their request had ended with input requests (MCP 2026-07-28).
     pub frozen: u64,

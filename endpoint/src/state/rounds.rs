@@ -94,7 +94,7 @@ impl ServedCall {
     /// Opens the log of a retry, before its handler starts. Returns the id of the state, if a frozen handler may wait for it.
     ///
     /// # Errors
-    /// The error to reply with, if the state does not open. The handler must not run then.
+    /// The error to reply with, if the state is too long, does not open, or has expired. The handler must not run then.
     pub(crate) fn resume(&self, retry: &Retry) -> Result<Option<StateId>, RpcError> {
         // Without a state, the answers belong to no round of this service, and the call starts from the beginning.
         let Some(state) = retry.state() else { return Ok(None) };
@@ -167,7 +167,7 @@ impl ServedCall {
             }
             state.counters.thawed = state.counters.thawed.saturating_add(1);
             self.continue_reports(&frozen.freezing.served);
-            // It is never set before, since a handler is frozen once for each call.
+            // It is never set before, since a handler is frozen at most once for each inbound call.
             let _ = frozen.freezing.served.next.set(Arc::clone(self));
             let unused = core::mem::replace(&mut slot.waits, frozen.waits.take());
             let wakers = slot.waits.as_mut().map(|waits| waits.on_cancel.take());

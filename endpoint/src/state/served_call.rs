@@ -34,7 +34,7 @@ pub(crate) struct ServedCall {
     depth: AtomicU8,
     /// Present if its caller is asked in rounds.
     in_rounds: Option<AsksInRounds>,
-    /// Its request has ended with input requests.
+    /// Its request ends or has ended with a round.
     ended_in_round: AtomicBool,
     /// Its handler blocks a thread, so that it cannot be dropped and run again.
     is_blocking: AtomicBool,
@@ -121,7 +121,7 @@ impl ServedCall {
                 }
             };
             match taken {
-                // It may be sent at once with an update of progress.
+                // Storing it sends nothing by itself. The driver is woken nevertheless.
                 Ok(()) => after.output(),
                 Err(CheckpointError::NotLive) => {}
                 Err(_) => state.counters.values_refused = state.counters.values_refused.saturating_add(1),
@@ -180,8 +180,8 @@ impl ServedCall {
         self.shared.look(|state| state.subscriptions.unsubscribe(is_meant));
     }
 
-    /// Ends the call with `reply`, and wakes the tasks that wait for its cancellation or for answers to its input requests. No effect the
-    /// second time.
+    /// Ends the call with `reply`. Unless its handler is frozen, wakes the tasks that wait for answers to its input requests or for the end
+    /// of its effects; tasks that wait for its cancellation are not woken. No effect the second time.
     pub(crate) fn respond(&self, reply: Reply) {
         let reply = if self.is_replaced() {
             self.ended_in_round.store(false, Ordering::Relaxed);
@@ -283,12 +283,12 @@ impl ServedCall {
         self.in_rounds.as_ref().is_some_and(|in_rounds| in_rounds.may_freeze)
     }
 
-    /// Returns `true` once its request has ended with a round of input requests.
+    /// Returns `true` from the moment at which its request ends with a round, unless the round cannot be sent.
     pub(crate) fn has_ended_in_round(&self) -> bool {
         self.ended_in_round.load(Ordering::Relaxed)
     }
 
-    /// Notes that its request ends with input requests.
+    /// Notes that its request ends with a round.
     pub(super) fn note_end_in_round(&self) {
         self.ended_in_round.store(true, Ordering::Relaxed);
     }
@@ -529,7 +529,7 @@ pub(crate) struct AnswerWait {
 }
 
 impl AnswerWait {
-    /// The input requests of the call, and the index of this one; `None` once it is over.
+    /// The input requests of the call, and the index of this one; `None` once its answer was read, or the call is over.
     fn find<'a>(&self, state: &'a mut State) -> Option<(&'a mut Vec<(InputKey, InputSlot)>, usize)> {
         let inputs = &mut state.served_calls.get_mut(&self.served.id)?.waits.as_mut()?.inputs;
         let at = inputs.iter().position(|(key, _)| *key == self.key)?;

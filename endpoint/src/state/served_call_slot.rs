@@ -22,7 +22,7 @@ pub(crate) struct ServedCallSlot {
     pub(super) freezing: Option<Box<Freezing>>,
     /// The alarm at the end of its grace, once it is cancelled.
     pub(crate) grace: Option<AlarmKey>,
-    /// Its grace has ended, so its handler is dropped at its next await.
+    /// Its grace has ended, or the endpoint was dropped. So its handler is dropped the next time that it is suspended at an await.
     pub(crate) abandoned: bool,
 }
 

@@ -28,7 +28,8 @@ struct Subscription {
 }
 
 impl Subscriptions {
-    /// Adds a subscription to `uri`. Its default name is the URI. Fails if there would be more than `max` subscriptions.
+    /// Adds a subscription to `uri`. Its default name is the URI. Fails if a subscription with the given name is active, or if there are
+    /// `max` subscriptions already.
     pub(crate) fn subscribe(&mut self, name: Option<Text>, uri: Text, max: usize) -> Result<(), RpcError> {
         if let Some(name) = &name
             && self.0.get(name).is_some_and(|subscription| !subscription.is_carried)

@@ -8,7 +8,7 @@ use super::harness::{Harness, Interruption, Run};
 /// that is ready at once does not count. Every run must do the same as the first up to its await, so the handler must be deterministic.
 ///
 /// # Panics
-/// With the number of the await, if
+/// If one of these happens. The message names the await, where there is one:
 /// * the first run was refused, or its handler does not end within [`Harness::limit`];
 /// * the handler has no await at which it could be interrupted;
 /// * a run does not come to its await;

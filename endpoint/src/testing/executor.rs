@@ -14,10 +14,11 @@ use engine::{BoxFuture, Runtime, TimedRuntime};
 use protocol_core::drive::Timer;
 use protocol_core::time::Instant;
 
-/// Runs tasks on the thread that calls it, in the order in which they were woken. Only its methods move its virtual time. So equal runs poll
-/// the same tasks in the same order. Clones share the same tasks and time.
+/// Runs tasks on the thread that calls it, in the order in which they were woken. Only its methods move its virtual time. So equal runs
+/// poll the same tasks in the same order. Clones share the same tasks and time.
 ///
-/// A task that never ends is dropped only by [`Executor::shutdown`].
+/// A task that never ends is dropped by [`Executor::shutdown`], or with the last clone of the executor. A task that holds a clone itself
+/// needs the former.
 #[derive(Clone, Default)]
 pub struct Executor {
     shared: Arc<Shared>,
@@ -120,7 +121,8 @@ impl Executor {
         self.shared.lock().alarms.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Moves the time forward to `at`, if it is not later already, and wakes the tasks of every [`VirtualTimer`] that is due. Polls no task.
+    /// Moves the time forward to `at`, if it is not later already, and wakes the tasks of every [`VirtualTimer`] that is due. Polls no
+    /// task.
     pub fn advance_to(&self, at: Instant) {
         {
             let mut state = self.shared.lock();
@@ -150,8 +152,8 @@ impl Executor {
         self.advance_to(until);
     }
 
-    /// Runs tasks until `future` is ready, moving the time as [`run_for`](Self::run_for) does. Returns `None` if it can never be ready, because
-    /// all tasks wait and no timer is set.
+    /// Runs tasks until `future` is ready, moving the time as [`run_for`](Self::run_for) does. Returns `None` if it can never be ready,
+    /// because all tasks wait and no timer is set.
     pub fn block_on<F: Future>(&self, future: F) -> Option<F::Output> {
         struct Flag(AtomicBool);
         impl Wake for Flag {

@@ -48,7 +48,7 @@ pub(super) enum Interruption {
     Drop,
 }
 
-/// The maximum number of polls of the handler's tasks while time stands still. The harness panics if a run needs more.
+/// The maximum number of polls of tasks, the drivers' included, while time stands still. The harness panics if a run needs more.
 const MOST_POLLS: usize = 100_000;
 
 type Answerer = dyn FnMut(&Ask) -> Option<Answer>;
@@ -121,15 +121,16 @@ impl Harness {
         self
     }
 
-    /// Plans the answer to one more input request, in order. An input request for which no answer is planned gets an error.
+    /// Plans the answer to one more input request, in order. An input request for which no answer is planned gets an error, unless
+    /// [`Harness::answer_with`] answers it.
     #[must_use]
     pub fn answer(mut self, answer: Answer) -> Self {
         self.answers.push_back(answer);
         self
     }
 
-    /// Sets a closure that answers input requests, after all answers of [`Harness::answer`] are used. If it returns `None`, the input request
-    /// stays open.
+    /// Sets a closure that answers input requests, after all answers of [`Harness::answer`] are used. If it returns `None`, the input
+    /// request stays open.
     #[must_use]
     pub fn answer_with(mut self, answer: impl FnMut(&Ask) -> Option<Answer> + 'static) -> Self {
         self.answer = Some(Box::new(answer));

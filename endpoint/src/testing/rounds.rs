@@ -26,21 +26,24 @@ pub struct Rounds {
     pub rounds: usize,
 }
 
-/// Runs a tool's handler in each way in which its input requests can be answered, and compares the outcomes. Needs the feature `seal`. The ways:
+/// Runs a tool's handler in each way in which its input requests can be answered, and compares the outcomes. Needs the feature `seal`. The
+/// ways:
 ///
 /// * with a handshake;
-/// * in MCP 2026-07-28 with one process, where the handler goes on after each round ([`Limits::frozen_handlers`](protocol_core::Limits::frozen_handlers));
+/// * in MCP 2026-07-28 with one process, where the handler goes on after each round
+///   ([`Limits::frozen_handlers`](protocol_core::Limits::frozen_handlers));
 /// * in MCP 2026-07-28 with one process, where the handler runs again from its first line for each retry;
-/// * in MCP 2026-07-28 with a new process for each request. Each request is then repeated at another new process, which must reply with the same
-///   input requests or the same result.
+/// * in MCP 2026-07-28 with a new process for each request.
 ///
-/// The handler must return equal results for equal answers.
+/// After each way of MCP 2026-07-28, each request is repeated at another new process, which must reply with the same input requests or the
+/// same result. The handler must return equal results for equal answers.
 ///
-/// `service` makes the service of one process; its keys are replaced. `answer` answers an input request, and must give equal answers to equal
-/// input requests.
+/// `service` makes the service of one process; its keys are replaced. `answer` answers an input request, and must give equal answers to
+/// equal input requests.
 ///
 /// # Panics
-/// If two ways end differently, with both ends; if the call does not end; if the handler asks for nothing.
+/// If two ways end differently, with both ends; if a repeated request is answered differently; if the call does not end; if the handler
+/// asks for nothing.
 ///
 /// ```
 /// use endpoint::testing::every_round;

@@ -161,7 +161,8 @@ impl Client for Agreeable {
     }
 }
 
-/// Three input requests, one of them joined with a sleep, and one effect. `runs` counts the runs of the handler, `charges` those of the effect.
+/// Three input requests, one of them joined with a sleep, and one effect. `runs` counts the runs of the handler, `charges` those of the
+/// effect.
 fn survey(runs: &Arc<AtomicUsize>, charges: &Arc<AtomicUsize>) -> Tool {
     let (runs, charges) = (Arc::clone(runs), Arc::clone(charges));
     Tool::new("survey", move |context: Context, (): ()| {
@@ -220,7 +221,7 @@ fn a_caller_keeps_a_call_that_waits_for_its_user_and_another_process_goes_on_wit
     executor.run_for(Duration::from_secs(600));
     let kept = serde_json::to_string(&call.pending_input().unwrap()).unwrap();
     drop(call);
-    // Both processes are gone by now.
+    // The first client and the first server are not run any more.
     let Process { endpoint: server, executor } = Process::new(service());
     let second = client(Arc::new(Agreeable), &executor);
     let peer = second.peer();

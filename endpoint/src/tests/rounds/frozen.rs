@@ -152,7 +152,7 @@ fn only_the_exact_state_for_the_same_principal_and_arguments_thaws_a_handler() {
     let mut changed = mine.clone();
     changed["arguments"] = json!({"x": 1});
     process.refuses(&changed, alice());
-    // A state of another call of the same tool runs that call again.
+    // A state that another process has sealed, with another key and for another caller, is refused, too.
     let others = retry(&params, &Process::new(plain(asks_twice(&life)).seal_keys(keys())).request(1, "tools/call", &params), agree);
     process.refuses(&others, alice());
     assert_eq!((process.frozen(), life.seen()), ((1, 1, 0), (2, 1)));
