@@ -576,7 +576,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The method of a request that every server answers at once.
+    /// The method of a simple request: a ping, or in 2026-07-28, which has no ping, a request for the list of tools.
     pub(super) const fn trifle(&self) -> &'static str {
         if self.is_stateless_const() { "tools/list" } else { "ping" }
     }
