@@ -109,7 +109,7 @@ fn every_case_that_a_fuzzer_found_is_explained() {
     assert_eq!(told, found, "tests/corpus/FOUND.md has a row for each case, in order");
 }
 
-/// Generated cases in which clients choose the era; the stored cases come from before there was a choice.
+/// Generated cases of the target `session` in which clients choose the era; few of its stored cases do.
 #[test]
 fn a_client_that_chooses_the_era_keeps_its_guarantees_with_frames_in_any_order() {
     const FRAMES: [&str; 9] = [

@@ -58,7 +58,7 @@ const QUICK: [Bounds; 4] = [
 const FULL: [Bounds; 4] = [
     Bounds { calls: 1, updates: 2, samples: 2, cancels: 1, deadlines: [2; 2], ..EVERYTHING },
     Bounds { calls: 2, ..EVERYTHING },
-    // Any two events at one end, and any at the other.
+    // Any two events at one end, and any one at the other.
     Bounds { calls: 3, events: [2, 1], ..EVERYTHING },
     Bounds { calls: 3, events: [1, 2], ..EVERYTHING },
 ];

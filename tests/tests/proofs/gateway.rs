@@ -9,8 +9,8 @@ use testkit::explore::{Bounds, Explored, Failure, explore};
 use testkit::scripted::json;
 use tests::bridge::{Rig, config};
 
-/// A bridge between the session of an agent and that of an app. Each is read only by a step of its own, so that a cancel, an update and
-/// a result can cross.
+/// A bridge between the session of an agent and that of an app. The output of the bridge for each of the two is read only by a step of its
+/// own, so that a cancel, an update and a result can cross.
 struct Gateway {
     rig: Rig,
     app: usize,

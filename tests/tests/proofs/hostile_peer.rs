@@ -76,7 +76,7 @@ fn anything(rng: &mut Rng, ours: &[u64]) -> String {
         ),
         11 => notification("notifications/tools/list_changed", &format!("{{{subscription}}}")),
         0..3 => format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params}}}"#),
-        // A third of the responses have the roots that the owner asks for.
+        // At least a third of the responses have the roots that the owner asks for.
         3..5 => format!(r#"{{"jsonrpc":"2.0","id":{id},{}}}"#, bodies[if rng.below(3) == 0 { 1 } else { rng.below(bodies.len()) }]),
         5..7 => notification("notifications/progress", &format!(r#"{{"progressToken":{id},"progress":{value}}}"#)),
         7 => notification("notifications/cancelled", &format!(r#"{{"requestId":{id}}}"#)),

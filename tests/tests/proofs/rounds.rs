@@ -35,7 +35,7 @@ struct Rounds {
     left: Left,
     call: OutboundId,
     outcome: Option<Outcome>,
-    /// The request whose handler runs.
+    /// The requests whose handlers run.
     serves: Vec<InboundId>,
     /// The ids of the requests that the client has sent, in order.
     requests: Vec<u64>,
@@ -47,7 +47,7 @@ struct Rounds {
     rounds: u8,
     /// The open input requests at the client, and the answer that each will get.
     open: Vec<(InputKey, String)>,
-    /// The frames about ended exchanges, which a transport may deliver once more.
+    /// The frames that have arrived at the client. A transport may deliver those about ended exchanges once more.
     old: Vec<String>,
     /// The exchange that the client has cancelled.
     cancelled: Option<u64>,

@@ -24,7 +24,7 @@ fn refusal(end: &mut Scripted, call: Invoke) -> SendError {
     why
 }
 
-/// Every operation, with the capabilities that the server must have declared for it.
+/// Every operation except [`Op::Ping`] and [`Op::Listen`], with the capabilities that the server must have declared for it.
 fn needs() -> [(Op, &'static str); 12] {
     [
         (Op::CallTool, r#"{"tools":{}}"#),

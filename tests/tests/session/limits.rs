@@ -1,4 +1,5 @@
-//! Every bound of [`protocol_core::Limits`], in both directions (G5).
+//! The bounds of [`protocol_core::Limits`] on calls, input requests, rates, events, output, frames, alarms and ids, in both directions
+//! (G5).
 
 use std::time::Duration;
 

@@ -522,7 +522,7 @@ fn a_member_of_meta_of_the_wrong_type_is_refused_or_ignored_and_the_next_request
     }
 }
 
-/// G15: only clients send requests.
+/// G15: without a handshake only clients send requests.
 #[test]
 fn a_stateless_call_cannot_ask_its_caller_even_if_another_caller_could_be_asked() {
     let mut server = Scripted::server(server_config());
@@ -791,7 +791,7 @@ fn a_subscription_of_the_wrong_shape_is_refused() {
     }
 }
 
-/// The deadline of the handshake applies only to a peer that sends nothing.
+/// The deadline of the handshake does not apply once the peer has sent a stateless request, nor at a server without a handshake.
 #[test]
 fn a_channel_of_stateless_requests_alone_stays_open() {
     for first in [stateless(1, "server/discover", "", ""), call(1, "")] {

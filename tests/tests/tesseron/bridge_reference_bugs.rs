@@ -1,6 +1,6 @@
 //! The bugs of the reference gateway (`docs/protocols/tesseron.md`, "Faults of the reference implementation", numbered in the order of its
-//! table): the bridge has none of them. Bugs of the app end alone (2, 5, 9, 21) or of the language of the reference (24) cannot occur in a
-//! bridge.
+//! table): the bridge has none of them. Bugs of the app end alone (2, 5, 9), of the bind of a channel (21) or of the language of the
+//! reference (24) cannot occur in a bridge.
 
 use protocol_core::{Instant, TransportEnd};
 use serde_json::{Value, json};
