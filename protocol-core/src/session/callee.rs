@@ -79,7 +79,8 @@ impl Session {
     }
 
     /// Stores a partial result of the call, which replaces the previous checkpoint. If the call is cut short and the protocol has a reply
-    /// for this case, the last checkpoint is sent, with a `status` that names the reason.
+    /// for this case, or if the handler replies with an error, the last checkpoint is sent with the reply, with a `status` that names the
+    /// reason. See also [`crate::ProgressPolicy::partial_on_progress`].
     ///
     /// # Errors
     /// [`CheckpointError`]; the previous checkpoint stays.
@@ -162,7 +163,7 @@ impl Session {
     /// Checks that an input request may be part of [`finish_round`](Self::finish_round). Returns its sampling depth.
     ///
     /// # Errors
-    /// [`AskError`] if it may not be part of a round.
+    /// [`AskError`] if it may not be part of a round, or if the call is over.
     pub fn check_round_input(&self, id: InboundId, ask: &Ask) -> Result<u8, AskError> {
         self.admit_ask(id, ask, InputMode::Rounds)
     }
@@ -206,11 +207,11 @@ impl Session {
         Ok(())
     }
 
-    /// Takes back an input request whose answer is no longer needed. No [`Event::Input`] follows. A cancel is sent to the peer if the
-    /// protocol has one.
+    /// Takes back an input request whose answer is no longer needed. No [`Event::Input`] follows. If it was polled, a cancel is sent to the
+    /// peer, if the protocol has one. If it was not polled, it is never sent.
     ///
     /// # Errors
-    /// [`NotLive`] if the input request was answered, or its call is over.
+    /// [`NotLive`] if the input request was answered, timed out or was taken back, or its call is over.
     pub fn abandon_input(&mut self, key: InputKey, now: Instant) -> Result<(), NotLive> {
         self.advance(now);
         let taken = self.take_outbound_input_back(key, None).map(drop).ok_or(NotLive);
@@ -249,9 +250,10 @@ impl Session {
 impl Session {
     // ---- Progress ----
 
-    /// Sends the kept update of a call if the windows and the lane allow it, and returns `true` if it was sent. Otherwise the update waits
-    /// for the call's own window, or in the progress queue. `is_first` is `true` if the call is the first in that queue. If it is not, the
-    /// update must wait while any call in the queue waits for the session's window.
+    /// Sends the kept update of a call if the windows and the lane allow it, and returns `true` if it was sent. If the call is a
+    /// subscription with waiting notices, sends these. Otherwise the update waits for the call's own window, or in the progress queue.
+    /// `is_first` is `true` if the call is the first in that queue. If it is not, an update that counts in the windows must wait while any
+    /// call in the queue waits for the session's window.
     pub(super) fn flush(&mut self, id: InboundId, is_first: bool) -> bool {
         let Some(inbound) = self.inbound_calls.get_mut(&id) else { return false };
         if inbound.has_notices() {
@@ -382,8 +384,8 @@ impl Session {
         }
     }
 
-    /// Cancels a call, because its caller cancelled it, or its lane or the channel is lost (`docs/protocols/mcp.md`, "Transitions of an
-    /// incoming call"). No response is sent, and the id stays in use until the handler has ended.
+    /// Cancels a call without a reply, because its caller cancelled it, or its lane or the channel is lost (`docs/protocols/mcp.md`,
+    /// "Transitions of an incoming call"). The id stays in use until the handler has ended, unless the calling code frees it.
     pub(super) fn cancel_inbound_call(&mut self, id: InboundId, why: CancelReason) {
         let Some(inbound) = self.inbound_calls.get_mut(&id) else { return };
         if !inbound.cancel() {
@@ -471,7 +473,7 @@ impl Session {
         input.release(&mut self.outbox);
     }
 
-    /// Removes an input request that was answered or taken back.
+    /// Removes an input request of ours that was answered, taken back or lost.
     pub(super) fn close_outbound_input(&mut self, key: InputKey) -> Option<OutboundInput> {
         let mut input = self.outbound_inputs.remove(&key)?;
         self.held_bytes = self.held_bytes.saturating_sub(input.held_bytes());
@@ -501,7 +503,7 @@ impl Session {
         }
     }
 
-    /// Queues the event with an answer. If the answer to a confirmation is an error, it counts as no.
+    /// Queues the event with an answer. A confirmation whose answer is missing, invalid or an error counts as no.
     pub(super) fn deliver_answer(&mut self, key: InputKey, input: &OutboundInput, answer: Result<Answer, InputFailed>) {
         let answer = match (input.ask(), answer) {
             (Ask::Confirm { .. }, Err(_)) => Ok(Answer::Confirm(false)),

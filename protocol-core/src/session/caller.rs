@@ -16,8 +16,9 @@ use crate::wire::WireId;
 
 impl Session {
     /// Starts a call, which ends with exactly one [`Event::Done`] (guarantee G1 of [`Session`]). If the handshake is not done yet, the call
-    /// is held. Its time limits ([`crate::CallTimeouts`]) start when its request is queued; until then only [`crate::Timeouts::handshake`]
-    /// limits it.
+    /// is held, except for a ping, which is held only while a probe is open. A Tesseron gateway refuses the call instead. The time limits
+    /// of a call ([`crate::CallTimeouts`]) start when its request is queued; until then only [`crate::Timeouts::handshake`] and
+    /// [`crate::Timeouts::probe`] limit it.
     ///
     /// # Errors
     /// [`InvokeError`] with the reason and the call. Nothing has changed.
@@ -31,7 +32,7 @@ impl Session {
 
     /// Cancels a call. The call ends with [`Outcome::Cancelled`]: at once, or within [`crate::Timeouts::cancel_grace`] on protocols that
     /// answer a cancelled call. If its request has not been polled, it is never sent. Otherwise one cancel is sent, with `reason` for the
-    /// peer's log, and a late response is dropped.
+    /// peer's log, and a late response is dropped. No cancel is sent between two rounds, or for an operation that has none, such as a ping.
     ///
     /// # Errors
     /// [`NotLive`] if the call has ended or was cancelled before.
@@ -147,7 +148,8 @@ impl Session {
         call.arm(id, &mut self.timers);
     }
 
-    /// Held -> InFlight. Instead ends a call that the peer or its revision cannot serve, that needs no request, or that has no time to run.
+    /// Held -> InFlight. Instead ends a call that the peer or its revision cannot serve, that needs no request, or for which there is no
+    /// time or no room.
     pub(super) fn release_call(&mut self, id: OutboundId) {
         let Some(call) = self.outbound_calls.get_mut(&id) else { return };
         let Some((request, timeouts)) = call.request() else { return };
@@ -174,8 +176,8 @@ impl Session {
         call.arm(id, &mut self.timers);
     }
 
-    /// Ends a call: cancelled, timed out, or lost with the channel (`docs/protocols/mcp.md`, "Transitions of an outgoing call"). A
-    /// request that was not polled is never sent.
+    /// Ends a call before its response: cancelled, timed out, lost, or not sent after it was held (`docs/protocols/mcp.md`, "Transitions of
+    /// an outgoing call"). A request that was not polled is never sent.
     pub(super) fn settle_call(&mut self, id: OutboundId, outcome: Outcome, reason: Option<&str>) {
         let Some(call) = self.outbound_calls.get(&id) else { return };
         let exchange = call.exchange();
@@ -244,7 +246,8 @@ impl Session {
 
     // ---- Input requests of the peer ----
 
-    /// Ends an input request of a call that is over, with an error as the answer.
+    /// Ends an input request of the peer whose call is over, or that is open when the session ends. If it came as a request, and frames may
+    /// still be written, the answer is an error.
     pub(super) fn refuse_inbound_input(&mut self, key: InputKey) {
         let Some(input) = self.withdraw_inbound_input(key) else { return };
         if let Some((lane, exchange)) = input.exchange().filter(|_| self.ending.may_write()) {

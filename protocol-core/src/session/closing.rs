@@ -86,7 +86,7 @@ impl Session {
             for id in self.outbound_calls.ids() {
                 self.settle_call(id, Outcome::Cancelled, Some("closing"));
             }
-            // After the end of input a call that is cut short gets no reply.
+            // If the session ends since the input has ended, a call that is cut short gets no reply.
             let answer = (reason == CloseReason::Local).then_some(CutShort::Closing);
             let why = if answer.is_some() { CancelReason::Closing } else { CancelReason::Disconnected };
             self.cancel_inbound_calls(answer, &why);
@@ -99,7 +99,7 @@ impl Session {
         }
     }
 
-    /// Open, Finishing -> Draining. No call may run any longer.
+    /// Open, Finishing -> Draining. The calling code has ended all calls before.
     pub(super) fn drain(&mut self, reason: CloseReason) {
         let until = Some(self.now.saturating_add(self.config.timeouts.close_grace)).filter(|until| *until > self.now);
         if !self.ending.stop_work(reason, until, &mut self.timers) {
@@ -114,7 +114,8 @@ impl Session {
         }
     }
 
-    /// Finishing -> Draining if no call runs any longer, and Draining -> Closed if no frame is left. Called at the end of every method.
+    /// Finishing -> Draining if no call runs any longer and no input request of the peer is open; Draining -> Closed if no frame is left. A
+    /// part of [`Session::tidy`].
     pub(super) fn settle_ending(&mut self) {
         if let Some(reason) = self.ending.finishing() {
             let idle = self.outbound_calls.is_empty()
@@ -163,7 +164,7 @@ impl Session {
         self.outbox.note_idle(lane);
     }
 
-    /// Closes a lane whose peer does not read the replies to its requests. If it is the channel, the session ends.
+    /// Closes a lane whose peer does not read, so that too much is queued. If it is the channel, the session ends.
     pub(super) fn give_lane_up(&mut self, lane: Lane) {
         if lane == Lane::CHANNEL {
             return self.fail(CloseReason::Overload);

@@ -1,7 +1,8 @@
 //! The rules of sampling depth.
 //!
-//! A call that is not made on behalf of a sampling request has depth 0. A sampling request has a depth one greater than its call. A call
-//! that is made on behalf of a sampling request has the depth of that sampling request. Any other input request has the depth of its call.
+//! A sampling request has a depth one greater than its call. Any other input request has the depth of its call. A call that is made on
+//! behalf of an input request has the depth of that input request, and any other call has depth 0. A message or the owner may state a
+//! greater depth.
 
 use crate::dialect::Ask;
 

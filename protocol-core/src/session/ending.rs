@@ -8,8 +8,9 @@
 //! | `Closed` | stays | stays | stays |
 //!
 //! `finish` is called when the owner closes the session, and at the end of input. `stop_work` is called when no call runs any longer or the
-//! grace is over, and at once if a frame on the channel is too large or the two ends have no version in common. `close` is called when the
-//! outbox is empty or the time for polling it is over, and at once if the transport or the handshake fails, or too much output is queued.
+//! grace is over, and at once if a frame on the channel is too large, or a handshake request asks for a version that this end does not
+//! speak. `close` is called when the outbox is empty or the time for polling it is over, and at once if the transport fails, our handshake
+//! request fails, the handshake takes too long, too much output is queued, or the peer does not read our replies.
 
 use crate::session::CloseReason;
 use crate::session::timers::{TimerKey, Timers};

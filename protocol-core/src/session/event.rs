@@ -58,8 +58,10 @@ ids! {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
-    /// The peer has sent its handshake request, or its answer to ours. The peer's requests are served from now on. Requests of ours may
-    /// still be held, until the peer has confirmed the handshake: see [`Session::is_ready`](crate::Session::is_ready).
+    /// The peer's handshake request was answered with a result, or the peer has answered ours, or our probe of its revisions. The peer's
+    /// requests are served from now on. The event does not come at a server for a peer that sends only stateless requests, which are served
+    /// without it. Requests of ours may still be held, until the peer has confirmed the handshake: see
+    /// [`Session::is_ready`](crate::Session::is_ready).
     Ready(Box<PeerInfo>),
     /// An app has sent its hello or its resume, and the owner must accept or refuse it with [`crate::Session::welcome`]. This event comes
     /// only at a Tesseron gateway whose configuration does not set the answer in advance.
@@ -71,7 +73,8 @@ pub enum Event {
     },
     /// The identity or the capabilities of the peer have changed: a Tesseron session was claimed.
     PeerChanged(Box<PeerInfo>),
-    /// The peer has sent a request. The owner must end it with [`crate::Session::respond`], even after [`Event::Cancelled`].
+    /// The peer has sent a request. The owner must end it with [`crate::Session::respond`] or [`crate::Session::finish_round`]; after
+    /// [`Event::Cancelled`] with `respond`.
     Request {
         /// The id of the call, for the methods of a callee.
         id: InboundId,
@@ -81,25 +84,26 @@ pub enum Event {
         caller: Caller,
         /// The number of sampling requests that the call is nested in.
         depth: u8,
-        /// `true` if the peer asked for progress.
+        /// `true` if the peer asked for progress; `false` for a subscription, which has none.
         observed: bool,
     },
-    /// An inbound call was cancelled, and its handler should stop. No response of the handler will be sent, and every method with `id`,
-    /// also [`crate::Session::respond`], returns [`crate::NotLive`]. The event comes at most once for an id. The call counts as in flight
-    /// until the owner calls `respond` to tell that the handler has ended.
+    /// An inbound call was cancelled, and its handler should stop. No response of the handler will be sent. The methods that act on the
+    /// call fail for `id`; [`crate::Session::respond`] returns [`crate::NotLive`]. The event comes at most once for an id. The call counts
+    /// as in flight until the owner calls `respond` to tell that the handler has ended.
     Cancelled {
         /// The call.
         id: InboundId,
         /// The cause.
         why: CancelReason,
     },
-    /// The answer to an input request of [`crate::Session::request_input`]. The event does not come if the call ends first.
+    /// The answer to an input request of [`crate::Session::request_input`]. The event does not come if the call ends first, or after
+    /// [`crate::Session::abandon_input`].
     Input {
         /// The call that the input request belongs to.
         id: InboundId,
         /// The input request.
         key: InputKey,
-        /// The answer, or the reason why there is none.
+        /// The answer, or the reason why there is none. For [`Ask::Confirm`], a missing or invalid answer counts as no.
         answer: Result<Answer, InputFailed>,
     },
     /// The peer has sent an input request. Answer with [`crate::Session::provide_input`].
@@ -110,10 +114,12 @@ pub enum Event {
         parent: Option<OutboundId>,
         /// The input request.
         ask: Ask,
-        /// The sampling depth: at least 1 for a sampling request; the depth of the call for any other input request.
+        /// The sampling depth: at least one more than that of the call for a sampling request, and at least that of the call for any other
+        /// input request.
         depth: u8,
     },
-    /// An input request of the peer no longer needs an answer: the peer took it back, its call ended, or the channel is lost.
+    /// An input request of the peer no longer needs an answer: the peer took it back, its call ended, the lane that it came by or the
+    /// channel is lost, or the session closes.
     InputGone {
         /// The input request.
         key: InputKey,
@@ -142,9 +148,10 @@ pub enum Event {
     Notice(Notice),
     /// An alarm of [`crate::Session::set_alarm`] is due.
     Alarm(AlarmId),
-    /// The peer broke a rule. The session goes on, except after [`Violation::FrameTooLarge`] on the channel.
+    /// The peer broke a rule. The session goes on, except after [`Violation::FrameTooLarge`] on the channel, and after a handshake request
+    /// of a version that this end does not speak.
     Violation(Violation),
-    /// The peer answered our handshake request with this error. [`Event::Closed`] follows.
+    /// The peer answered our handshake request, or our probe, with this error. [`Event::Closed`] follows.
     HandshakeRefused(RpcError),
     /// The session has closed a lane other than the channel. The calls that came by the lane are cancelled, and the input requests that
     /// were open on it are dropped. No frame is sent on the lane any longer. The session goes on.
@@ -168,11 +175,12 @@ pub enum Outcome {
     Error(RpcError),
     /// This end cancelled the call.
     Cancelled,
-    /// The call reached a time limit, and a cancel was sent.
+    /// The call reached a time limit. A cancel was sent if its request had been polled and the protocol has a cancel for it.
     TimedOut(TimeoutKind),
-    /// The channel ended first. It is unknown whether the peer did the work.
+    /// The channel, or the stream that was to carry the response, ended first; or the peer cancelled a subscription of ours. It is unknown
+    /// whether the peer did the work.
     Lost,
-    /// The call could not be sent, or its response could not be read.
+    /// The call could not be sent, or its response could not be read, or asks for input that this end may not give.
     Invalid(Invalid),
     /// The peer asked for input in a round, and no retry was sent (MCP 2026-07-28): either this end refused to sample or to list its roots,
     /// which a retry cannot express, or the retry would be longer than a frame may be. The error is this end's own.
@@ -182,9 +190,9 @@ pub enum Outcome {
 /// The time limit that a call reached; see [`crate::CallTimeouts`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeoutKind {
-    /// No progress was accepted for [`crate::CallTimeouts::idle`].
+    /// The idle clock ran out: see [`crate::CallTimeouts::idle`].
     Idle,
-    /// The call took longer than [`crate::CallTimeouts::max_total`].
+    /// The call took longer than [`crate::CallTimeouts::max_total`], not counting the time in which its input requests were open.
     MaxTotal,
 }
 
@@ -194,9 +202,10 @@ pub enum TimeoutKind {
 pub enum Invalid {
     /// The response is neither a result object nor a valid error.
     Response,
-    /// The call was held for the handshake and then not sent: the peer did not declare the capability that the call needs, or the call is
-    /// too large in the revision that the handshake chose ([`SendError::TooLarge`](crate::SendError::TooLarge)). Or the call was sent, and
-    /// the peer did not agree to a subscription to the resource.
+    /// The call was held for the handshake and then not sent: the peer did not declare the capability that the call needs, the revision
+    /// that the handshake chose cannot express the call or makes it too large ([`SendError::TooLarge`](crate::SendError::TooLarge)), or too
+    /// much output was queued for a change of a subscription. Or the call was sent, and the peer did not agree to a subscription to the
+    /// resource.
     Unsupported,
     /// The peer asked for input in more rounds than [`crate::Limits::input_rounds`] (MCP 2026-07-28).
     TooManyRounds,
@@ -227,8 +236,8 @@ pub enum CancelReason {
 pub enum InputFailed {
     /// The caller answered with an error.
     Refused(RpcError),
-    /// The answer has the wrong shape. The text names the field of the form and its fault. A name that the caller chose is escaped and cut
-    /// to 64 characters.
+    /// The answer has the wrong shape. The text names the fault and, in the answer to a form, the field. A name that the caller chose is
+    /// escaped and cut to 64 characters.
     Invalid(Text),
     /// No answer came within [`crate::Timeouts::input`].
     TimedOut,

@@ -16,7 +16,10 @@
 //!
 //! In `Answered` the peer's requests are already served (MCP, "Lifecycle": only the *server's* requests wait for the confirmation). `Asked`
 //! exists only for a Tesseron gateway whose owner decides on each handshake request. A Tesseron gateway gets no confirmation: `complete` is
-//! called when the session is claimed.
+//! called when the session is claimed, or when the owner accepts an app as resumed.
+//!
+//! Not drawn: in `Probing` the answer can ask for one more probe, and silence closes the session if no handshake may follow. In `Opened` a
+//! late answer to the probe can complete the opening, too.
 
 use alloc::boxed::Box;
 
@@ -37,7 +40,7 @@ pub(super) struct Handshake {
 
 #[derive(Clone, Debug)]
 enum State {
-    /// No handshake request was sent or received.
+    /// No handshake request was sent. If one was received, it was refused, or its lane is lost.
     Fresh,
     /// Our probe, the request for the revisions of the peer, was sent. Its answer decides the era.
     Probing {
@@ -48,7 +51,7 @@ enum State {
     /// Our handshake request was sent.
     Opened {
         exchange: u64,
-        /// The probe that was not answered in time. A late answer to it can still choose the era.
+        /// The probe that was sent before and has no answer yet. A late answer to it can still choose the era.
         late_probe: Option<u64>,
     },
     /// The peer has sent its handshake request, and the owner has not decided yet.
@@ -67,7 +70,7 @@ pub(super) enum Opening {
         /// `true` if no other probe and no handshake may follow.
         is_last: bool,
     },
-    /// A probe that was not answered in time.
+    /// A probe that had no answer when the handshake request was sent.
     LateProbe,
     /// The handshake request.
     Handshake,
@@ -197,7 +200,7 @@ impl Handshake {
         matches!(&self.state, State::Answered { lane, request } if *lane == by && request == id)
     }
 
-    /// Returns `true` if the peer's requests are served.
+    /// Returns `true` if the peer's requests are served. Stateless requests are served in any state.
     #[inline]
     pub(super) fn serves(&self) -> bool {
         matches!(self.state, State::Answered { .. } | State::Ready)

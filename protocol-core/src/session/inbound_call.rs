@@ -8,14 +8,15 @@
 //!      |  \   respond, a moment after the last progress          ^
 //!      |   `---------------------------------> Answered ---------+   the gap has passed
 //!      |                                                         |
-//!      |  the peer's cancel | the deadline | the session ends    |
+//!      |  a cancel | the deadline | its lane or session ends     |
 //!      v                                                         |
 //!   Cancelled ---------------------------------------------------+   respond: the handler has ended
 //! ```
 //!
 //! The gap is [`crate::Timeouts::response_gap`]. Frames are sent only for an `Active` call, except for the delayed response of an
-//! `Answered` call, which is sent even if a cancel comes or the deadline passes. A `Cancelled` call stays in the table until its handler
-//! has ended, so the bound on the table also bounds the number of handlers that run on after a cancel.
+//! `Answered` call. That is sent even if a cancel comes, and at once if the session stops its work; it is dropped only if its lane or the
+//! channel is lost. A `Cancelled` call stays in the table until its handler has ended or the session has closed, so the bound on the table
+//! also bounds the number of handlers that run on after a cancel.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -44,7 +45,8 @@ pub(super) struct InboundCall {
     /// The peer's id of the exchange.
     exchange: WireId,
     op: Op,
-    /// The peer's progress token or, on Tesseron, the name of the call; `None` if the peer did not ask for progress.
+    /// The peer's progress token or, on Tesseron, the name of the call; `None` if the peer did not ask for progress, and for a
+    /// subscription.
     token: Option<WireId>,
     /// The number of sampling requests that the call is nested in.
     depth: u8,
@@ -101,7 +103,7 @@ pub(super) enum HandlerEnd {
     Repeated,
 }
 
-/// The effect of a report of progress.
+/// The effect of a progress update of the handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReportEffect {
     /// The update is kept, and none was kept before.
@@ -316,7 +318,8 @@ impl InboundCall {
         Some(())
     }
 
-    /// Adds a notice to the notices that wait to be sent. Returns `false` if the call is not a subscription to this kind of notice.
+    /// Adds a notice to the notices that wait to be sent. Returns `false` unless the call is an accepted subscription that includes the
+    /// notice.
     pub(super) fn publish(&mut self, notice: &Notice) -> bool {
         self.listener().is_some_and(|listener| listener.publish(notice))
     }

@@ -3,14 +3,14 @@
 //! ```text
 //!   ours:        request_input
 //!                     |
-//!                     v     release: the handshake is done
+//!                     v     release: at once, or when the handshake is done
 //!                   Held ------------------------------------> Sent
-//!                     |                                          |  its answer | a cancel is sent | the call or session ends
+//!                     |                                          |  its answer | taken back, time is over: perhaps a cancel | the end
 //!                     | taken back, time is over, the end:       |
 //!                     v nothing was sent                         v
 //!                                       (gone)
 //!
-//!   the peer's:  open --- provide_input | the peer takes it back | its call or the session ends ---> (gone)
+//!   the peer's:  open --- provide_input | the peer takes it back | its call, its lane or the session ends ---> (gone)
 //! ```
 //!
 //! An input request of the peer comes as a request, or with the result of an exchange of ours.

@@ -17,14 +17,15 @@ impl Session {
     // ---- In ----
 
     /// Takes a frame that arrived by `lane`: one message (or, on MCP 2025-03-26, one batch), without a line feed. Returns the number of
-    /// replies that it causes. Rules that the peer breaks become [`Event::Violation`]. The frame is dropped if the session has closed, or
-    /// if an [`Event::LaneClosed`] of this lane is still to be polled.
+    /// replies that it causes. Rules that the peer breaks become [`Event::Violation`], except that repeated violations by progress are only
+    /// counted for a while. The frame is dropped if the session has closed, or if an [`Event::LaneClosed`] of this lane is still to be
+    /// polled.
     ///
     /// A transport of one stream passes [`Lane::CHANNEL`]. Any other lane opens with its first frame. Frames must be complete: if a lane
     /// ends in the middle of one, the transport drops the fragment.
     ///
     /// # Errors
-    /// [`Full`] hands the frame back while [`wants_input`](Self::wants_input) is `false`. Nothing has changed.
+    /// [`Full`] hands any other frame back while [`wants_input`](Self::wants_input) is `false`. Nothing has changed.
     pub fn handle_frame(&mut self, frame: Bytes, lane: Lane, now: Instant) -> Result<Received, Full> {
         if self.is_closed() || self.events.closes(lane) {
             return Ok(Received::default());
@@ -42,7 +43,8 @@ impl Session {
     }
 
     /// Takes a frame that came on the stream of `exchange`, a request of ours, as over HTTP. If the frame is an input request that names no
-    /// call, the input request belongs to the call of `exchange`. Everything else is as in [`handle_frame`](Self::handle_frame).
+    /// call, the input request belongs to the call of `exchange`, if that is in flight. `exchange` is `None` if the stream belongs to no
+    /// request. Everything else is as in [`handle_frame`](Self::handle_frame).
     ///
     /// # Errors
     /// [`Full`], as for [`handle_frame`](Self::handle_frame).
@@ -88,12 +90,13 @@ impl Session {
     }
 
     /// Stops a lane while its peer does not read (`false`), or resumes it (`true`). No frame of a stopped lane is polled: its progress is
-    /// merged, its log records are dropped, and calls and input requests on it are refused once [`crate::Limits::output_bytes`] bytes are
-    /// queued. Other lanes are not affected.
+    /// merged, a new log record replaces older ones or is dropped, and calls and input requests on it are refused once
+    /// [`crate::Limits::output_bytes`] bytes are queued. Other lanes are not affected.
     ///
-    /// Two bounds close a lane ([`Event::LaneClosed`]). If more than [`crate::Limits::output_bytes_hard`] bytes are queued on all lanes
-    /// together, the lane with the longest queue is closed. A lane is also closed if [`crate::Limits::unsolicited_replies`] unsolicited
-    /// replies are queued on it, and none of them is polled for [`crate::Timeouts::close_grace`].
+    /// Two bounds close a lane ([`Event::LaneClosed`]), or the session if the lane is the channel ([`CloseReason::Overload`]). If more than
+    /// [`crate::Limits::output_bytes_hard`] bytes are queued on all lanes together, the lane with the longest queue is closed. A lane is
+    /// also closed if [`crate::Limits::unsolicited_replies`] unsolicited replies are queued on it, and none of them is polled for
+    /// [`crate::Timeouts::close_grace`].
     ///
     /// # Errors
     /// [`NotLive`] for a lane that is not open. The channel is open until the session has closed.
@@ -118,6 +121,9 @@ impl Session {
     /// | [`Gone::Lane`] | the exchange is cancelled ([`CancelReason::Disconnected`](crate::CancelReason::Disconnected)), and no frame is sent for it any longer | the exchange goes on: its frames are polled as before, and the transport may deliver them later or drop them |
     /// | [`Gone::Exchange`] | the call ends with [`Outcome::Lost`] | the exchange goes on: the response may come on another stream |
     /// | [`Gone::Response`] | the call ends with [`Outcome::Lost`] | the call ends with [`Outcome::Lost`] |
+    ///
+    /// The current subscription of the session itself ends with its exchange, and
+    /// [`Notice::SubscriptionEnded`](crate::Notice::SubscriptionEnded) follows if it was acknowledged.
     ///
     /// A lost lane counts as writable, even if it was stopped, so that its frames can be polled. If exchanges end with their lanes, the
     /// output of the lane is dropped, unless the lane is the channel.
@@ -220,8 +226,9 @@ impl Session {
         self.now = self.now.max(now);
     }
 
-    /// Bounds the output, serves the progress queue, removes idle lanes, and closes the session if nothing is left to do. Runs at the end
-    /// of every method: if the session were closed in the middle of a method, later events of the method would be lost.
+    /// Bounds the output, serves the progress queue, removes idle lanes, and goes on with the end of a session that is closing. Runs at the
+    /// end of nearly every method that changes the session: if the session were closed in the middle of a method, later events of the
+    /// method would be lost.
     #[inline]
     pub(super) fn tidy(&mut self) {
         if self.has_too_much_output() || self.progress_queue.is_busy() || self.outbox.has_idle() || !self.ending.is_open() {
@@ -349,7 +356,8 @@ impl Session {
         self.tidy();
     }
 
-    /// Unblocks the calls that wait for room on a lane, if there is room. Called whenever frames of a lane were polled or withdrawn.
+    /// Unblocks the calls that wait for room on a lane, if there is room. Called whenever frames of a lane were polled or withdrawn, or the
+    /// lane was resumed.
     pub(super) fn serve_lane(&mut self, lane: Lane) {
         if self.progress_queue.is_blocked(lane) && self.outbox.has_room(lane) {
             self.progress_queue.unblock(lane);

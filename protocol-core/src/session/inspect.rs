@@ -11,7 +11,8 @@ use crate::dialect::{PeerInfo, Protocol};
 use crate::time::Instant;
 
 impl Session {
-    /// Returns `true` if the handshake is done, so that requests of ours are sent; on Tesseron, once the session is claimed.
+    /// Returns `true` once the handshake is done, so that requests of ours are sent. At a Tesseron gateway this is once the session is
+    /// claimed or resumed, at a client of stateless requests once the server has named its revisions.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.handshake.asks()
@@ -45,7 +46,8 @@ impl Session {
         &self.config
     }
 
-    /// The lane that an inbound call came by; `None` once its handler has ended.
+    /// The lane that an inbound call came by. `None` once its handler has ended and its response is queued, and after the session has
+    /// closed.
     #[must_use]
     pub fn lane(&self, id: InboundId) -> Option<Lane> {
         self.inbound_calls.get(&id).map(InboundCall::lane)
@@ -68,7 +70,7 @@ impl Session {
     fn exchanges_out(&self) -> usize {
         let open =
             self.outbound_calls.len().saturating_add(self.outbound_inputs.len()).saturating_add(self.subscriber.open_exchanges());
-        // A call that is held for the handshake, or waits for answers to its input requests, has no exchange.
+        // A call that is held for the handshake, or is between two rounds, has no exchange.
         let calls_without = self.outbound_calls.iter().filter(|(_, call)| !call.has_exchange()).count();
         if self.handshake.asks() {
             return open.saturating_sub(calls_without);

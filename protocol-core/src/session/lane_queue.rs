@@ -5,7 +5,7 @@
 //!   (none) -----------> queued ----------------------> (gone: polled)
 //!                          |
 //!                          | withdraw, withdraw_first: it is never sent
-//!                          v                sweep
+//!                          v             sweep, next
 //!                      withdrawn ----------------------> (gone)
 //! ```
 
@@ -19,11 +19,11 @@ use crate::wire::{FrameBuffer, QueuedFrame};
 /// The kind of a frame. It determines the bounds that apply to the frame, and its route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
-    /// The reply to an exchange of the peer that was in a table.
+    /// The reply to an exchange of the peer that was in a table, or to its handshake request.
     Reply(ReplyKind),
     /// A reply to an exchange that was in no table. [`crate::Limits::unsolicited_replies`] bounds the number of these replies.
     Unsolicited(ReplyKind),
-    /// Progress of an inbound call, or a notice of a subscription.
+    /// Progress of an inbound call, or the acknowledgement or a notice of a subscription.
     Progress(InboundId),
     /// An input request on behalf of an inbound call, or its cancel.
     InputRequest,
@@ -173,8 +173,8 @@ impl LaneQueue {
         Some(length)
     }
 
-    /// Removes withdrawn entries once they are more than half of the queue or of its memory. So each withdrawal has a constant cost on
-    /// average.
+    /// Removes withdrawn entries once they are more than half of the queue and 16 more, or take more memory than the other frames and
+    /// [`KEPT_CAPACITY`] together. So each withdrawal has a constant cost on average.
     fn sweep(&mut self, frames: &mut FrameBuffer) {
         let are_many = self.withdrawn > self.queue.len().saturating_div(2).saturating_add(16);
         if are_many || self.withdrawn_bytes > self.bytes.saturating_add(KEPT_CAPACITY) {

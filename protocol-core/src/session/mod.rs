@@ -8,9 +8,9 @@
 //! | `progress`, `depth`, `request_rate`, `peer_ids`, `recent_caller`, `terms`, `stats`, `monotonic_map` | the rules of progress, of sampling depth and of the rate of requests; the peer's ids; the caller of the last stateless request; the rules, capabilities and log level under which a request is served; counters; a map for keys that nearly always come in rising order |
 //! | `caller`, `rounds`, `callee`, `gateway`, `notices`, `listening`, `subscribing`, `alarms`, `closing`, `input_output`, `inspect` | the methods of [`Session`], with their private steps |
 //! | `receive`, `opening` | the effect of each message of the peer, and the steps of the handshake |
-//! | `types`, `event`, `route` | the types that methods take, return and poll |
+//! | `types`, `event`, `route`, `pending` | the types that methods take, return and poll |
 //!
-//! The state of a machine is private to its file, and only its methods change it. Its transitions are drawn at the top of the file. The
+//! The state of a machine is private to its file, and only its methods change it. Its transitions are shown at the top of the file. The
 //! methods of the session connect the machines.
 
 mod alarms;
@@ -97,33 +97,36 @@ pub use types::{
 /// * As a caller: [`invoke`](Self::invoke), [`cancel`](Self::cancel), [`provide_input`](Self::provide_input),
 ///   [`pending_input`](Self::pending_input), [`resume_input`](Self::resume_input).
 /// * As a callee: [`progress`](Self::progress), [`checkpoint`](Self::checkpoint), [`request_input`](Self::request_input),
-///   [`finish_round`](Self::finish_round), [`respond`](Self::respond), [`configure`](Self::configure).
+///   [`abandon_input`](Self::abandon_input), [`finish_round`](Self::finish_round), [`respond`](Self::respond),
+///   [`configure`](Self::configure); for subscriptions [`accept_subscription`](Self::accept_subscription), [`publish`](Self::publish).
 /// * As a Tesseron gateway: [`welcome`](Self::welcome), [`claim`](Self::claim).
-/// * As any end: [`log`](Self::log), [`notify`](Self::notify), [`set_alarm`](Self::set_alarm), [`close`](Self::close).
-/// * Output, `poll_*`: [`poll_transmit`](Self::poll_transmit), [`poll_event`](Self::poll_event), [`poll_timeout`](Self::poll_timeout). Call
-///   them in any order after any method, until they return `None`.
+/// * As any end: [`log`](Self::log), [`notify`](Self::notify), [`set_alarm`](Self::set_alarm), [`clear_alarm`](Self::clear_alarm),
+///   [`close`](Self::close).
+/// * Output, `poll_*`: [`poll_transmit`](Self::poll_transmit) or [`poll_transmits`](Self::poll_transmits),
+///   [`poll_event`](Self::poll_event), [`poll_timeout`](Self::poll_timeout). Call them in any order after any method. Poll frames and
+///   events until there are none left; each call of `poll_timeout` returns the deadline again.
 ///
-/// Methods may be called in any order, and nothing has to be polled in between, except that [`handle_frame`](Self::handle_frame) returns
-/// [`Full`] while too much waits to be polled. A clone is an independent session in the same state, for
+/// Methods may be called in any order, and nothing has to be polled in between, except that some methods return an error while too much
+/// waits to be polled: [`handle_frame`](Self::handle_frame) returns [`Full`]. A clone is an independent session in the same state, for
 /// tests that explore states.
 ///
 /// # What always holds
 ///
 /// | | |
 /// |---|---|
-/// | G1 | Every [`OutboundId`] yields exactly one [`Event::Done`], at the latest just before [`Event::Closed`]. |
+/// | G1 | Every [`OutboundId`] yields exactly one [`Event::Done`], which comes before [`Event::Closed`]. |
 /// | G2 | Each exchange of the peer gets at most one response, each of ours at most one cancel, and no frame for the exchange follows that response or cancel. |
 /// | G3 | The progress values that are sent for one call strictly increase, and none is sent after its response or cancel. Exceptions are updates without a value, and those of [`crate::ProgressPolicy::repeat_value_for_message`]. |
 /// | G4 | [`Event::Closed`] comes once. After it there is no frame, no event and no deadline. |
 /// | G5 | No queue or table exceeds [`crate::Limits`], and memory does not grow with the age of a session. |
 /// | G6 | No input, however hostile, causes a panic or unbounded recursion. |
-/// | G7 | [`poll_timeout`](Self::poll_timeout) returns `None` or a time after the greatest `now` passed to [`handle_timeout`](Self::handle_timeout). A method that would set a deadline at or before its `now` ends the call or input request at once. |
+/// | G7 | [`poll_timeout`](Self::poll_timeout) returns `None` or a time after the greatest `now` passed to [`handle_timeout`](Self::handle_timeout). If a method would set a deadline at or before its `now`, the deadline takes effect at once, or is set a little after `now`. |
 /// | G8 | The output of a method can be polled as soon as it returns. Only deadlines wait for [`handle_timeout`](Self::handle_timeout). |
 /// | G9 | Only [`handle_timeout`](Self::handle_timeout) expires a deadline. A frame or method call that comes before the call of `handle_timeout` counts as in time, whatever its `now`. |
 /// | G10 | The same sequence of methods, polls included, gives the same output byte for byte. Nothing depends on hash seeds, addresses or a clock. |
 /// | G11 | The ids and tokens `1` and `"1"` are different. The ids of the two directions are independent. |
 /// | G12 | Sampling never nests deeper than [`crate::DepthPolicy::max`], provided that the message or the owner says which call a request belongs to. |
-/// | G13 | Payloads are passed on byte for byte, except that CR and LF between tokens become spaces. A message in which a member of the envelope, or a member of the parameters named `_meta`, occurs twice is refused. |
+/// | G13 | Payloads are passed on byte for byte, except that CR and LF between tokens become spaces. A message is refused if a member of its envelope occurs twice, or if `_meta` occurs twice in its parameters. |
 /// | G14 | A call of ours with input rounds yields one [`Event::Done`]. Each retry has a new id, the exact state of the last round or none, and only the answers of that round (MCP 2026-07-28). For a call that was continued with `resume_input`, the last round is the one in its [`PendingInput`]. |
 /// | G15 | For a stateless exchange a server sends no request, and nothing after its result; a client sends no response (MCP 2026-07-28). |
 /// | G16 | Nothing that is sent for one caller is visible to another: ids, progress tokens, log levels, capabilities and subscriptions never cross two requests of a stateless server (MCP 2026-07-28). |
@@ -179,7 +182,8 @@ pub struct Session {
     /// The exchange of ours on whose stream the frame came, if the owner has named one.
     within: Option<ExchangeId>,
 
-    /// The number of the next id that the session makes: of a call, an exchange, an input request or an alarm. No number is used twice.
+    /// The number of the next id that the session makes: of a call, an exchange, an input request or an alarm. A call and its first
+    /// exchange have the same number. Otherwise no number is used twice.
     next: u64,
     outbound_calls: Table<OutboundId, OutboundCall>,
     /// The calls whose current exchange is a retry, by the number of the exchange. An index of `outbound_calls`.
@@ -212,13 +216,13 @@ pub struct Session {
 
     /// Calls whose progress waits for the session's rate window or for room on their lane.
     progress_queue: ProgressQueue,
-    /// The level of the least severe log record that is sent.
+    /// The level of the least severe log record that is sent, except on behalf of a stateless request, which states a level itself.
     log_level: Level,
 
     outbox: Outbox,
     timers: Timers,
     events: EventQueue,
-    /// Until this time, progress that belongs to no call is counted as a violation, but not reported.
+    /// Until this time, progress that is invalid or belongs to no call is counted as a violation, but becomes no event.
     quiet_until: Instant,
     stats: Stats,
 }

@@ -1,16 +1,17 @@
 //! A map for keys that nearly always come in rising order: the ids of a peer that numbers its requests, the deadlines of calls with the
 //! same timeout.
 //!
-//! Rising keys are stored in a queue. A new key is appended. If keys are numbers, a search first guesses the index of a key from its
-//! distance to the first key; if the guess is wrong, the search bisects the queue. Keys that come out of order are stored in a tree. So a
-//! peer that chooses the keys can make the map as slow as a tree, and no slower.
+//! Rising keys are stored in a queue. A new greatest key is appended, and a key that was removed from the middle may return to its place.
+//! If keys count steps ([`MonotonicKey::steps_above`]), a search first guesses the index of a key from its distance to the first key; if
+//! the guess is wrong, the search bisects the queue. Other keys that come out of order are stored in a tree. So a peer that chooses the
+//! keys can make the map as slow as a tree, and no slower.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use core::fmt;
 
 /// The key of a [`MonotonicMap`].
 pub(super) trait MonotonicKey: Ord {
-    /// The number of steps from `_other` up to this key, if keys are whole numbers. It is also the distance of the two keys in the queue,
+    /// The number of steps from `_other` up to this key; `None` if it is not known. It is also the distance of the two keys in the queue,
     /// if the queue has every number between them.
     fn steps_above(&self, _other: &Self) -> Option<usize> {
         None

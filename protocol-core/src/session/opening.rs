@@ -1,8 +1,8 @@
 //! The steps of the handshake at both ends, and the choice of an era by a client of MCP.
 //!
 //! A client that speaks revisions without a handshake first sends a *probe*: it asks the server for its revisions (MCP 2026-07-28,
-//! Versioning). The answer decides between stateless requests and the handshake. If a server does not answer in time, the client makes the
-//! handshake, as with a server of the legacy era. Even then, a late answer can choose stateless requests.
+//! Versioning). The answer decides between stateless requests and the handshake. If a server does not answer in time, a client that also
+//! speaks the legacy era makes the handshake. Even then, a late answer can choose stateless requests.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -20,7 +20,8 @@ use crate::shared::Arc;
 use crate::wire::WireId;
 
 impl Session {
-    /// Sends the first request of ours, if this end opens the handshake, and starts the deadline of the handshake.
+    /// Sends the first request of ours, if this end opens the handshake, and starts the deadline of the handshake. A server of only the
+    /// modern era waits for no handshake.
     pub(super) fn begin(&mut self) {
         if self.rules.dialect.probes(&self.config.local_end()) {
             self.probe(false);
@@ -67,7 +68,8 @@ impl Session {
         self.handshake.open_probe().filter(|_| self.config.era.has_legacy())
     }
 
-    /// Handles the deadline of the handshake. A server that has not answered a probe is treated as a server of the legacy era.
+    /// Handles the deadline of the probe or of the handshake. A server that has not answered a probe is treated as a server of the legacy
+    /// era, if a handshake may follow the probe. Otherwise the session closes.
     pub(super) fn expire_handshake(&mut self) {
         match self.probe_before_handshake() {
             Some(probe) => self.open_handshake(Some(probe)),
@@ -123,7 +125,7 @@ impl Session {
         }
     }
 
-    /// Fresh, Asked -> Answered.
+    /// Fresh -> Answered.
     pub(super) fn answer_handshake(&mut self, lane: Lane, id: WireId, answer: &Json, peer: Box<PeerInfo>) {
         let frame = self.rules.dialect.write_result(self.outbox.frames(), &id, answer);
         self.outbox.push(lane, Class::Reply(ReplyKind::Result), frame);

@@ -20,9 +20,12 @@
 //!   resume_input (a call that was kept between two rounds) --> Asked
 //! ```
 //!
-//! If the peer answers cancelled calls, and [`cancel_grace`](crate::Timeouts::cancel_grace) is not zero, the cancel of a request that was
-//! polled moves the call from `InFlight` to `GivenUp`, where it waits for a partial result. The call ends as cancelled, with or without a
-//! partial result.
+//! If a call in `Held` cannot be sent when the handshake is done, or has no time left, `release` ends it instead. If a round has no input
+//! requests, its retry is sent after a short delay.
+//!
+//! If the peer answers cancelled calls, and [`cancel_grace`](crate::Timeouts::cancel_grace) is not zero, a cancel by the owner, after the
+//! request was polled, moves the call from `InFlight` to `GivenUp`, where it waits for the peer's reply, which may have a partial result.
+//! The call ends as cancelled, with or without a partial result.
 //!
 //! Nothing about a call is stored after its end. This end numbers its exchanges, so a frame is late if its number was used before and is in
 //! no table.
@@ -144,13 +147,13 @@ struct Held {
 /// Both clocks of a call. They pause while an input request of the call is open.
 #[derive(Clone, Debug)]
 pub(super) struct Clocks {
-    /// The longest time without accepted progress.
+    /// The longest time since `activity`.
     idle: Option<Duration>,
     /// The time at which the call has taken as long as it may in all.
     latest: Option<Instant>,
-    /// The time at which the clocks were started, or at which progress was last accepted.
+    /// The time from which the idle clock counts: the clocks were started or resumed then, or progress restarted the idle clock.
     activity: Instant,
-    /// `true` if accepted progress restarts the idle clock.
+    /// `true` if accepted progress that advances restarts the idle clock.
     reset_on_progress: bool,
 }
 
@@ -178,7 +181,7 @@ impl CallerProgress {
 pub(super) enum Withdrawal {
     /// No step: the request was never queued, its exchange has ended, or a cancel was already sent.
     Nothing,
-    /// Withdraw the request if it was not polled; otherwise send a cancel, unless the operation has none.
+    /// Withdraw the request if it was not polled; otherwise send a cancel, unless the operation has none or the response is lost.
     Request(Ticket),
 }
 
@@ -213,13 +216,13 @@ impl Clocks {
     }
 
     /// Resumes the clocks, which paused at `since`. The idle clock restarts from zero, and the other clock continues with the time that it
-    /// had left. If it had none left, the next `handle_timeout` ends the call (G7).
+    /// had left. If it had none left, it gets one tick, since a deadline must be later than `now` (G7).
     fn resume(&mut self, since: Instant, now: Instant) {
         self.activity = now;
         self.latest = self.latest.map(|latest| now.saturating_add(latest.saturating_duration_since(since).max(Instant::TICK)));
     }
 
-    /// `min(last activity + idle, start + max_total)`, and the clock that it belongs to.
+    /// The earlier of the ends of the two clocks, and the clock that ends then.
     fn deadline(&self) -> Option<(Instant, TimeoutKind)> {
         let idle = self.idle.map(|idle| (self.activity.saturating_add(idle), TimeoutKind::Idle));
         let total = self.latest.map(|latest| (latest, TimeoutKind::MaxTotal));
@@ -356,7 +359,7 @@ impl OutboundCall {
         Some(PendingInput::new(dialect, &repeatable.request, self.depth, asked.observed, rounds, round, answers))
     }
 
-    /// The parts of the retry; `None` while an answer is missing.
+    /// The parts of the retry; `None` while an answer is missing, and in other states than `Asked`.
     pub(super) fn retry(&self) -> Option<RetryParts<'_>> {
         let (State::Asked(asked), Some(repeatable)) = (&self.state, &self.repeatable) else { return None };
         let parts = RetryParts { request: &repeatable.request, answers: &asked.answers, state: asked.state.as_ref() };
@@ -400,7 +403,7 @@ impl OutboundCall {
         matches!(self.state, State::GivenUp { .. })
     }
 
-    /// Returns `true` if the peer was asked for progress.
+    /// Returns `true` if the peer was or will be asked for progress. `false` once the call is given up.
     pub(super) fn is_observed(&self) -> bool {
         match &self.state {
             State::Held(held) => held.observed,
@@ -430,8 +433,8 @@ impl OutboundCall {
         self.caller_progress.get_or_insert_default()
     }
 
-    /// InFlight -> InFlight: accepts an update of progress or drops it. An accepted increase restarts the idle clock, if
-    /// [`CallTimeouts::reset_on_progress`] is set.
+    /// InFlight -> InFlight: accepts an update of progress or drops it. An accepted update that advances ([`UpdateVerdict::Accepted`])
+    /// restarts the idle clock, if [`CallTimeouts::reset_on_progress`] is set.
     pub(super) fn judge(
         &mut self,
         progress: Progress,

@@ -11,9 +11,10 @@
 //!
 //! The channel is always open. Frames of one lane are polled in the order in which they were queued; lanes are polled in turn.
 //!
-//! There are three kinds of frames. Frames that must be sent (responses, cancels, the handshake) are always queued: the tables of exchanges
-//! bound the number of these frames. Calls and input requests are refused while their lane is [congested](Outbox::is_congested). Progress
-//! is merged and log records are dropped while their lane has no [room](Outbox::has_room).
+//! There are three kinds of frames. Frames that must be sent (responses, cancels, the handshake) are always queued: the tables of
+//! exchanges, and the limit on unsolicited replies, bound the number of these frames. Calls, input requests and notices are refused while
+//! their lane is [congested](Outbox::is_congested). Progress is merged and log records are dropped while their lane has no
+//! [room](Outbox::has_room).
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -203,8 +204,8 @@ impl Outbox {
         }
     }
 
-    /// Withdraws the oldest log records of a lane until at least `bytes` bytes are freed, and returns the number of these records. If the
-    /// lane has too few log records, withdraws none and returns 0.
+    /// Withdraws the oldest log records of a lane until at least `bytes` bytes are freed, and returns the number of these records. If all
+    /// its log records have fewer bytes, withdraws none and returns 0.
     pub(super) fn drop_oldest_logs(&mut self, lane: Lane, bytes: usize) -> usize {
         match self.queue(lane) {
             Some(queue) if queue.log_bytes() >= bytes => self.withdraw_first(lane, bytes, |class| matches!(class, Class::Log(_))),

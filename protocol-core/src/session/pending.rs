@@ -50,7 +50,8 @@ impl PendingInput {
         Self { method: String::from(method), params, depth, observed, log_level, rounds, round, answers }
     }
 
-    /// The call as it was made, without its time limits. `None` if the value was changed and names no request that can ask for input.
+    /// The call as it was made, without its time limits. `None` if the value was changed and names no request that can ask for input, or no
+    /// known log level.
     #[must_use]
     pub fn call(&self) -> Option<Invoke> {
         let call = Invoke::with_rounds(&self.method, self.params.clone(), self.depth, self.observed)?;

@@ -7,8 +7,12 @@
 //!                                                          `--' report: merged, member by member
 //!
 //!   Watcher:   any value --- judge: a greater one ---> above that value
-//!                                                        |  judge: one that is not greater: dropped, reported once a window
+//!                                                        |  judge: one that is not greater: dropped
 //! ```
+//!
+//! A dropped value is a violation, which becomes an event at most once in a rate window. An update whose value does not increase may still
+//! be accepted as a message, and an increase is dropped without a violation if an earlier exchange of the call has already reported the
+//! value.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -83,7 +87,7 @@ impl Window {
 /// The next step for the kept update of a call, without regard to the session's window and the room on the lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UpdateStep {
-    /// There is no kept update, or only a message that waits for the next increase of the value.
+    /// There is no kept update, or only one without a value, which waits for the next increase of the value.
     Nothing,
     /// The update waits for the call's own window, which opens at this time, or never if there is none.
     Waits(Option<Instant>),
@@ -173,7 +177,8 @@ impl Reporter {
             }
         }
         if update.value.is_none() && !rules.lone_messages {
-            // The protocol demands an increasing value. The first message is sent with the value 0; later messages wait for an increase.
+            // The protocol demands an increasing value. The first message is sent with the value 0; later messages wait for an increase,
+            // unless the last value may be repeated.
             let can_begin = !repeats || update.message.is_some();
             if self.floor.is_none() && can_begin {
                 update.value = Some(0.0);
@@ -228,8 +233,8 @@ impl Reporter {
         Some(update)
     }
 
-    /// Merges an update with the kept one, member by member; newer members replace older ones. A new value also replaces the total, even if
-    /// the new update has no total.
+    /// Merges an update with the kept one, member by member; newer members replace older ones, except for a total below the kept value. A
+    /// new value also replaces the total, even if the new update has no total.
     fn keep(&mut self, newer: Progress) {
         let Some(kept) = &mut self.kept else {
             self.kept = Some(newer);
@@ -268,8 +273,8 @@ fn as_percent(update: Progress) -> Progress {
 /// The verdict on an update that arrived.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum UpdateVerdict {
-    /// The update becomes an event. `advances` is `true` if the update restarts the idle clock, and `false` if it only repeats the last
-    /// value with another message.
+    /// The update becomes an event. `advances` is `true` if the value increases or, on Tesseron, if there is no value; it is `false` if the
+    /// update counts only for its message or data.
     Accepted { progress: Progress, advances: bool },
     /// The update is dropped, but breaks no rule: the value is not above one that an earlier exchange of the call has reported.
     Repeated,
@@ -311,8 +316,8 @@ impl Watcher {
         self.floor = None;
     }
 
-    /// Accepts an update or drops it. A value is accepted if it is greater than the last value, by any amount: only a sender takes rounding
-    /// errors into account.
+    /// Accepts an update or drops it, as [`UpdateVerdict`] describes. A value increases if it is greater than the last value, by any
+    /// amount: only a sender takes rounding errors into account.
     pub(super) fn judge(
         &mut self,
         mut progress: Progress,

@@ -189,7 +189,7 @@ impl Session {
         }
     }
 
-    /// Drops progress that belongs to no call. The violation is reported at most once in a rate window.
+    /// Drops progress that is invalid or belongs to no call. The violation is reported at most once in a rate window.
     fn drop_unknown_progress(&mut self, rule: Violation) {
         let is_reported = self.now >= self.quiet_until;
         if is_reported {
@@ -209,7 +209,7 @@ impl Session {
 
     // ---- Exchanges of the peer ----
 
-    /// The terms of a request: those that a stateless request states, or those of the handshake for any other request. `None` if a request
+    /// The terms of a request: those that a stateless request states, or those of the session for any other request. `None` if a request
     /// that is not stateless came before the handshake.
     #[inline]
     fn terms(&mut self, caller: Option<StatelessCaller>, frame: &[u8]) -> Option<Terms> {
@@ -365,7 +365,8 @@ impl Session {
     }
 
     /// The call that an input request belongs to: the call that it names; if it names none, the call on whose stream it came; if it came on
-    /// the stream of none, the call in flight with the greatest sampling depth, and of several such calls the newest.
+    /// the stream of none, the call in flight with the greatest sampling depth, and of several such calls the newest. If calls have names
+    /// (Tesseron), the last rule does not apply. Only a call whose request was polled counts.
     fn parent_of_ask(&self, named: Option<u64>) -> Option<OutboundId> {
         // A request that has not been polled cannot have caused an input request.
         let may_ask = |op: Op| !op.is_ping() && (!self.rules.names_calls || self.rules.dialect.is_cancellable(op));
@@ -422,7 +423,7 @@ impl Session {
         true
     }
 
-    /// Queues an event for a log record, unless the record belongs to a call that is over.
+    /// Queues an event for a log record, unless the record names a call that is not open.
     fn handle_log(&mut self, record: LogRecord, invocation: Option<u64>) {
         let is_live = |number: u64| self.response_target(number).is_some() && !self.was_ours(number);
         if invocation.is_none_or(is_live) {

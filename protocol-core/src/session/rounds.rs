@@ -29,14 +29,16 @@ impl Session {
     }
 
     /// Continues a call that was kept between two rounds, as a new call of this session: the input requests without an answer are opened
-    /// ([`Event::InputRequested`]), and the last answer sends the retry. The rounds before count against
+    /// ([`Event::InputRequested`]), and the last answer sends the retry. If no answer is missing, the retry is sent at once, or after a
+    /// short delay if the round has no input requests. The rounds before count against
     /// [`Limits::input_rounds`](crate::Limits::input_rounds). The time limits are those of [`Timeouts::call`](crate::Timeouts::call), and
     /// begin now. A call can be continued several times, but the server may refuse a state that it has seen before.
     ///
     /// # Errors
-    /// [`SendError`]; nothing has changed. [`SendError::NotReady`] before the peer is known. [`SendError::Unsupported`] if the
-    /// revision has no rounds, or the capability for an input request is not declared. [`SendError::Params`] if `pending` was changed and
-    /// cannot be read, if its rounds are more than the limit, or if sampling would be nested too deep.
+    /// [`SendError`]; nothing has changed. [`SendError::NotReady`] before the handshake is done. [`SendError::Full`] also if too many input
+    /// requests would be open. [`SendError::Unsupported`] if the revision has no rounds, or the capability for an input request is not
+    /// declared. [`SendError::Params`] if `pending` was changed and cannot be read, if its rounds are more than the limit, or if sampling
+    /// would be nested too deep.
     pub fn resume_input(&mut self, pending: &PendingInput, now: Instant) -> Result<OutboundId, SendError> {
         self.advance(now);
         let call = pending.call().ok_or(SendError::Params)?;
@@ -194,7 +196,8 @@ impl Session {
         }
     }
 
-    /// Asked -> InFlight: sends the request of a call again, with the answers to its input requests.
+    /// Asked -> InFlight: sends the request of a call again, with the answers to its input requests. If the retry is too long for a frame,
+    /// ends the call instead.
     pub(super) fn retry_call(&mut self, id: OutboundId) {
         let exchange = ExchangeId(self.number());
         let Some(call) = self.outbound_calls.get_mut(&id) else { return };

@@ -16,7 +16,8 @@ use super::event::{ExchangeId, InputKey};
 pub struct Lane(u32);
 
 impl Lane {
-    /// The lane with the number 0, which is always open. Requests of ours are sent on it, and all frames that belong to no other lane.
+    /// The lane with the number 0, which is always open. Requests of ours other than input requests are sent on it, and all frames that
+    /// belong to no other lane.
     pub const CHANNEL: Self = Self(0);
 
     /// The lane with this number. 0 is the channel.
@@ -70,10 +71,10 @@ pub struct Route {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RouteKind {
-    /// The one reply to a request of the peer that came by the lane.
+    /// The one reply to a request of the peer that came by the lane, or to a frame that could not be read.
     Reply(ReplyKind),
-    /// A frame on behalf of a request of the peer that comes before the reply: progress, an input request or its cancel, a log record, a
-    /// notice of a subscription.
+    /// A frame on behalf of a request of the peer that comes before the reply: progress, an input request or its cancel, a log record, the
+    /// acknowledgement or a notice of a subscription.
     Within,
     /// A request of ours.
     Request(ExchangeId),
@@ -90,10 +91,10 @@ pub enum RouteKind {
 pub enum ReplyKind {
     /// A result.
     Result,
-    /// An error of the handler.
+    /// An error of the handler, or one that the session sends in its place, since the call was cut short or its result is too large.
     Error,
-    /// An error that the session sends without running a handler: the frame or its parameters are invalid, the method is unknown, the
-    /// request came before the handshake, or too many requests are in flight.
+    /// An error that the session sends without running a handler, for example: the frame or its parameters are invalid, the method is
+    /// unknown, the request came before the handshake, or too many requests are in flight.
     Refused,
 }
 

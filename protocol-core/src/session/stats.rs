@@ -6,9 +6,9 @@ use crate::error::Violation;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Frames that arrived.
+    /// Frames of the peer that the session took.
     pub frames_in: u64,
-    /// Bytes of frames that arrived.
+    /// Bytes of frames that the session took.
     pub bytes_in: u64,
     /// Frames that were polled.
     pub frames_out: u64,
@@ -16,13 +16,13 @@ pub struct Stats {
     pub bytes_out: u64,
     /// Progress updates of ours that were merged into a later update.
     pub progress_coalesced: u64,
-    /// Progress updates of ours that were dropped: the value did not increase, or the peer did not ask for progress.
+    /// Progress updates of ours that were dropped: they had nothing new, or the peer did not ask for progress.
     pub progress_left_out: u64,
     /// Progress updates of the peer that were dropped.
     pub progress_dropped: u64,
     /// Frames of the peer about a call that had ended at this end.
     pub late_frames: u64,
-    /// Log records of ours that were dropped because too much output was queued.
+    /// Log records of ours that were dropped because their lane was stopped, too much output was queued on it, or the record was too long.
     pub logs_dropped: u64,
     /// Method calls whose `now` was before the `now` of an earlier call.
     pub clock_went_back: u64,
@@ -32,7 +32,8 @@ pub struct Stats {
     pub inbound_calls: usize,
     /// Gauge: cancelled inbound calls whose handler has not ended.
     pub cancelled_calls: usize,
-    /// Gauge: requests of ours without a response yet: calls, input requests, the handshake. Requests that are held are not counted.
+    /// Gauge: requests of ours without a response yet: calls, input requests, the handshake, our subscription. Requests that are held and
+    /// calls between two rounds are not counted.
     pub exchanges_out: usize,
     /// Gauge: requests of the peer without a response yet: calls that were not cancelled, and input requests.
     pub exchanges_in: usize,

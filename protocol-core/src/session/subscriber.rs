@@ -8,10 +8,13 @@
 //!                                                                   `-----------'
 //! ```
 //!
+//! Not drawn: `replace` can also begin the first subscription, and take the place of one that is only requested. `end` can end a requested
+//! subscription, too. `stop` ends any.
+//!
 //! One subscription includes all the kinds of notices that are wanted. To change these kinds, a *successor* is requested: another
 //! subscription. The current subscription is ended only once the successor is acknowledged, so that no notice is missed. Each change is a
-//! call of the owner, and the exchange of that call is the successor. If the call fails or is cancelled, the current subscription stays as
-//! it is.
+//! call of the owner. Unless the change leaves no kind, the exchange of that call is the successor. If the call fails or is cancelled, the
+//! current subscription stays as it is.
 
 use alloc::vec::Vec;
 

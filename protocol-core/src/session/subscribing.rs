@@ -1,5 +1,6 @@
-//! The steps of a caller whose peer serves stateless requests. A call that subscribes to a resource changes the one subscription of the
-//! session. A call that sets the log level adds a member to every later request (MCP 2026-07-28, Subscriptions and Logging).
+//! The steps of a caller whose peer serves stateless requests. A call that subscribes to a resource, or ends such a subscription, changes
+//! the one subscription of the session. A call that sets the log level adds a member to every later request (MCP 2026-07-28, Subscriptions
+//! and Logging).
 
 use super::Session;
 use super::event::{Event, ExchangeId, Invalid, OutboundId, Outcome};
@@ -18,8 +19,8 @@ impl Session {
         self.stamp = self.rules.dialect.stamp(&self.config.local_end());
     }
 
-    /// Subscribes to the changes of all lists for which the peer declares notifications. Without this subscription a stateless peer would
-    /// not send them.
+    /// Subscribes to the changes of all lists for which the peer declares notifications, if [`crate::Config::list_changes`] is set. Without
+    /// this subscription a stateless peer would not send them.
     pub(super) fn listen_for_lists(&mut self) {
         let is_wanted = self.config.list_changes && self.ending.is_open();
         let Some(peer) = self.peer.as_ref().filter(|_| is_wanted) else { return };

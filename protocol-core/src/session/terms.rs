@@ -1,5 +1,5 @@
 //! The terms under which a request of the peer is served: the rules, the capabilities and the log level. A stateless request states its own
-//! terms; for any other request they are those of the handshake.
+//! terms; for any other request they are those of the handshake, and the log level that the peer has set since.
 
 use alloc::boxed::Box;
 

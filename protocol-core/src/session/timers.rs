@@ -19,13 +19,14 @@ use crate::time::Instant;
 /// The kind of a deadline and the machine that it belongs to. Together they determine what happens when the deadline is due.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum TimerKey {
-    /// Ends the handshake.
+    /// Ends the probe or the handshake.
     Handshake,
     /// Ends the current state of closing.
     Close,
     /// Closes a lane whose peer does not read unsolicited replies.
     Overload(Lane),
-    /// Ends an outbound call that has taken too long.
+    /// Ends an outbound call that has taken too long, or that waits for the reply to its cancel; or sends the retry of a round without
+    /// input requests.
     OutboundCall(OutboundId),
     /// Ends an input request of ours that has waited too long.
     OutboundInput(InputKey),

@@ -24,18 +24,19 @@ pub struct Invoke {
     /// The sampling depth of the call, if it is greater than the depth that the call inherits from `parent`. A gateway sets it for the
     /// calls that it passes on.
     pub depth: u8,
-    /// The time limits of the call; `None` for [`crate::Timeouts::call`].
+    /// The time limits of the call. `None` for [`crate::Timeouts::call`], or for [`crate::Timeouts::acknowledgement`] as the idle limit of
+    /// [`Op::Listen`].
     pub timeouts: Option<CallTimeouts>,
-    /// `true` to ask the peer for progress. The peer is asked in any case if progress restarts the idle clock
-    /// ([`CallTimeouts::reset_on_progress`]).
+    /// `true` to ask the peer for progress. The peer is asked in any case if the call has an idle limit that progress restarts
+    /// ([`CallTimeouts::reset_on_progress`]). Has no effect on Tesseron, where the peer may report progress of every action unasked.
     pub progress: bool,
 }
 
-/// Constructors, one for each request. A new call has the session's time limits and asks for progress.
+/// Constructors, one for each request. A new call has the default time limits and asks for progress.
 impl Invoke {
     /// A request with exactly these parameters, an object in the form of the session's protocol. The session adds members of its own: on
-    /// MCP to `_meta`, whose other members stay; on Tesseron the id of the invocation. For [`Op::Custom`] use [`Invoke::custom`], which
-    /// takes the method.
+    /// MCP to `_meta`, whose other members stay; on Tesseron to an [`Op::CallTool`] the id of the invocation. For [`Op::Custom`] use
+    /// [`Invoke::custom`], which takes the method.
     #[must_use]
     pub fn new(op: Op, params: Json) -> Self {
         Self::of(op, Parts::Exact(params))
@@ -107,8 +108,8 @@ impl Invoke {
         Self::of(Op::SetLogLevel, Parts::Level(level))
     }
 
-    /// Sends a ping. The session of a server refuses the call with [`SendError::NotReady`] if its peer has made no handshake, but sends
-    /// stateless requests (MCP 2026-07-28).
+    /// Sends a ping. The session of a server refuses the call with [`SendError::NotReady`] if its peer has made no handshake and need not
+    /// make one: the peer has sent a stateless request, or the server serves no other requests (MCP 2026-07-28).
     #[must_use]
     pub fn ping() -> Self {
         Self::of(Op::Ping, Parts::Nothing)
@@ -228,11 +229,12 @@ pub enum SendError {
     /// The session is closing or closed.
     #[error("the session is closing")]
     Closing,
-    /// Too many calls are in flight ([`crate::Limits::in_flight`]), or too much output is queued ([`crate::Limits::output_bytes`]). The
-    /// same call may succeed later.
+    /// Too many calls are in flight ([`crate::Limits::in_flight`]), or too much output is queued ([`crate::Limits::output_bytes`]). For
+    /// [`resume_input`](crate::Session::resume_input) also: too many input requests are open. The same call may succeed later.
     #[error("too many calls in flight or too much output waiting")]
     Full,
-    /// The peer did not declare the capability.
+    /// The peer did not declare the capability that the request needs, this end did not declare the one that the notification needs, or the
+    /// protocol or its revision does not have it.
     #[error("the peer does not offer this")]
     Unsupported,
     /// The handshake is not done, or the session is not claimed (Tesseron).
@@ -241,8 +243,9 @@ pub enum SendError {
     /// Only the other end of the protocol may send this request or notification.
     #[error("only the other end of the protocol may send this")]
     WrongEnd,
-    /// The parameters, the arguments or the `_meta` are not an object, or [`Invoke::new`] was used for [`Op::Custom`]. If requests are
-    /// stateless, this is also the error for an unknown log level, and for a subscription without a URI.
+    /// The parameters, the arguments or the `_meta` are not an object, the list of a notice is not an array, or [`Invoke::new`] was used
+    /// for [`Op::Custom`]. If requests are stateless, this is also the error for an unknown log level, and for a subscription without a
+    /// URI. [`resume_input`](crate::Session::resume_input) also returns it for a value that it cannot continue.
     #[error("parameters, arguments and _meta must be JSON objects")]
     Params,
     /// The frame would be longer than [`crate::Limits::frame_bytes`]. Where a single request lists all subscriptions (MCP 2026-07-28,
@@ -260,12 +263,13 @@ pub enum SendError {
 pub struct NotLive;
 
 /// The error for a frame that was not taken: too many events or unsolicited replies wait to be polled, or too many lanes are open. The
-/// frame is handed back: poll, then pass it again.
+/// frame is handed back: poll, or let another lane end, then pass it again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("events or replies wait to be polled, or too many lanes are open")]
 pub struct Full(pub Bytes);
 
-/// The error of [`set_alarm`](crate::Session::set_alarm) when [`crate::Limits::alarms`] alarms are set.
+/// The error of [`set_alarm`](crate::Session::set_alarm) when [`crate::Limits::alarms`] alarms are set or wait to be polled as events, or
+/// when the session has closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many alarms")]
 pub struct TooManyAlarms;
@@ -325,14 +329,15 @@ impl ServeOptions {
 pub enum Reported {
     /// The update is queued as a frame, to be polled.
     Sent,
-    /// The update is kept, and merged with an update that was kept before. It is sent when the rate window opens, or just before the
-    /// response. On MCP, an update without a new value is kept until the value increases, unless
+    /// The update is kept, and merged with an update that was kept before. It is sent when the rate windows of the call and of the session
+    /// are open, or just before the response. On MCP, an update without a new value is kept until the value increases, unless
     /// [`crate::ProgressPolicy::repeat_value_for_message`] is `true`.
     RateLimited,
-    /// The update is kept, and merged with an update that was kept before, because the owner has stopped its lane or too much output is
-    /// queued on it. The update is sent when there is room again.
+    /// The update is kept, and merged with an update that was kept before, because the owner has stopped the lane of the call, or too much
+    /// output is queued on that lane. The update is sent when there is room again, or just before the response.
     Congested,
-    /// The update was dropped: its value does not increase, and it has neither a message nor data.
+    /// The update was dropped: its value does not increase, and it has neither a message nor data. With
+    /// [`crate::ProgressPolicy::repeat_value_for_message`], a message that repeats the last one does not count.
     NotIncreasing,
     /// The update was dropped: the peer did not ask for progress.
     Unobserved,
@@ -413,7 +418,8 @@ pub enum Logged {
     /// The record was dropped: the peer wants no records, or only more severe ones; this end did not declare logging; or the session no longer
     /// sends.
     Unwanted,
-    /// This record or an older one was dropped: too much output is queued, or the record is longer than [`crate::Limits::frame_bytes`].
+    /// This record was dropped, or it was queued and older queued records were dropped: the lane is stopped, too much output is queued, or
+    /// the record is longer than [`crate::Limits::frame_bytes`].
     Dropped,
 }
 
@@ -426,7 +432,7 @@ pub enum Close {
         /// The time that running calls have.
         grace: Duration,
     },
-    /// Cancels everything at once.
+    /// Cancels everything at once. Queued frames can still be polled for [`crate::Timeouts::close_grace`].
     Now,
 }
 
