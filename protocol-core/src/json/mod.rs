@@ -22,14 +22,14 @@ use serde_json::value::RawValue;
 use scan::{Cursor, is_text};
 use write::write_string;
 
-/// The maximum nesting of a payload. It is lower than the maximum nesting of a frame, since a frame nests its payload further.
+/// The maximum nesting of a payload of ours. It is lower than the maximum nesting of a frame, since a frame nests its payload further.
 const DEPTH: u8 = 120;
 
 /// Owned JSON text with valid syntax, usually a slice of the frame that it arrived in.
 ///
 /// Cloning increments a reference count. A value may keep its whole frame alive; [`Json::detach`] copies the value. The text is checked for
-/// syntax (RFC 8259) and nesting (at most 120) and is otherwise left as it is, including numbers such as `1e999`, escapes such as
-/// `"\ud800"` and repeated keys.
+/// syntax (RFC 8259) and nesting (at most 120; for a slice of a frame, the limit of the frame), and is otherwise left as it is, including
+/// numbers such as `1e999`, escapes such as `"\ud800"` and repeated keys.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Json(Bytes);
 

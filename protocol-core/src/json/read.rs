@@ -251,7 +251,7 @@ pub fn member<'a>(text: &'a [u8], name: &str) -> Option<&'a [u8]> {
     Members::of(text)?.filter(|(key, _)| key.is(name)).last().map(|(_, value)| value)
 }
 
-/// The elements of an array.
+/// The elements of an array; none if `text` is not an array.
 pub fn elements(text: &[u8]) -> Vec<&[u8]> {
     let mut all = Vec::new();
     let mut at = skip_separators(text, 0);

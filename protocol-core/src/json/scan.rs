@@ -50,7 +50,7 @@ impl Kind {
     }
 }
 
-/// A position in JSON text. Every method moves the position after the bytes that it accepts.
+/// A position in JSON text. A method that accepts bytes moves the position after them; the others move it at most over white space.
 #[derive(Clone, Copy)]
 pub(crate) struct Cursor<'a> {
     text: &'a [u8],
@@ -533,11 +533,11 @@ impl<'a> Members<'a> {
 /// A value, with the ranges of its members if it is an object. The syntax check finds the ranges, so that reading members needs no second
 /// pass.
 ///
-/// A second pass is needed if there are more than [`INDEXED_MEMBERS`] members, if a key has an escape, or if the text is longer than 4 GiB.
+/// A second pass is needed if there are more than [`INDEXED_MEMBERS`] members, if a key has an escape, or if the text has 4 GiB or more.
 #[derive(Debug, Default)]
 pub(crate) struct IndexedObject<'a> {
     text: &'a [u8],
-    /// The range of each key, without its quotes, and of its value. Meaningless in text longer than 4 GiB.
+    /// The range of each key, without its quotes, and of its value. Meaningless in text of 4 GiB or more.
     members: [(Span, Span); INDEXED_MEMBERS],
     /// The number of members, or [`NOT_INDEXED`].
     count: usize,
