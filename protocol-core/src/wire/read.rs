@@ -44,7 +44,7 @@ pub(crate) enum Body<'a> {
     Error(RpcError),
     /// Neither a result nor an error. Only with [`Options::lenient`], where this is the result `null`.
     Missing,
-    /// Both a result and an error, or an `error` of the wrong shape.
+    /// Both a result and an error, an `error` of the wrong shape, or a response without `"jsonrpc":"2.0"`.
     Malformed,
 }
 
@@ -52,7 +52,8 @@ pub(crate) enum Body<'a> {
 #[derive(Debug)]
 pub(crate) struct Malformed {
     pub(crate) violation: Violation,
-    /// The error to reply with, and the id of the request if it could be read. `None` for a response or a notification, which get no reply.
+    /// The error to reply with, and the id of the request if it could be read. `None` for a response or a notification, which get no reply,
+    /// and for text that [`Options::lenient`] ignores. The dialect may still decide not to reply.
     pub(crate) answer: Option<(Option<WireId>, RpcError)>,
 }
 
@@ -81,8 +82,9 @@ impl From<ScanError> for Malformed {
 }
 
 /// Reads a frame. If it is one message, calls `each` with the message and returns the result. If it is a batch, calls `each` with every
-/// message, then `all` with the results, and returns the result of `all`. `each` and `all` are closures, so that a result is built in place
-/// and not moved.
+/// message, then `all` with the results, and returns the result of `all`. If it is neither, or the batch is refused, calls `each` with the
+/// violation and returns the result; the results of messages before it are dropped. `each` and `all` are closures, so that a result is
+/// built in place and not moved.
 pub(crate) fn read<T>(frame: &Bytes, options: Options, mut each: impl FnMut(Element<'_>) -> T, all: impl FnOnce(Vec<T>) -> T) -> T {
     let mut found = Found::default();
     let mut cursor = Cursor::new(frame, options.depth);

@@ -13,8 +13,9 @@ use crate::json::write::{Object, push_json, write_integer};
 /// Room in bytes for an envelope and small parameters, so that the buffer does not grow while most frames are written.
 const ENVELOPE: usize = 128;
 
-/// Writes frames, and stores the bytes of queued short frames, one after the other, in a buffer that is used again and again. A short frame
-/// is written directly after the queued frames, so that queueing it copies nothing.
+/// Writes frames, and stores the bytes of queued short frames, one after the other, in a buffer that is used again and again. Here a frame
+/// is *long* if it was expected to be longer than [`Self::SHARING`], and otherwise *short*. A short frame is written directly after the
+/// queued frames, so that queueing it copies nothing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FrameBuffer {
     /// The queued short frames, followed by the frame that was written last, if that is short.
@@ -25,11 +26,11 @@ pub(crate) struct FrameBuffer {
     long: Vec<u8>,
     /// The memory shared by short frames that are taken one by one.
     block: BytesMut,
-    /// The last long frame that was taken, kept to use its memory again.
+    /// The last frame with memory of at least [`LONG`] bytes that was taken, kept to use its memory again.
     sent: Option<SentFrame>,
 }
 
-/// A long frame that was taken. Its memory is used for the next long frame, if the taken frame has been written by then.
+/// A frame that was taken. Its memory is used for the next frame of [`LONG`] bytes or more, if the taken frame has been written by then.
 #[derive(Clone, Debug)]
 struct SentFrame {
     frame: Bytes,
@@ -39,7 +40,7 @@ struct SentFrame {
     unused_for: u8,
 }
 
-/// The frame that was written last. Queue it or take it before another frame is written, which discards it.
+/// The frame that was written last. Queue it, take it or discard it before another frame is written, which discards it.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct WrittenFrame {
@@ -68,7 +69,8 @@ pub(crate) enum QueuedFrame {
     /// The bytes are in the [`FrameBuffer`], after those of the frames that were queued before. The number is the length of the frame in
     /// bytes.
     InBuffer(usize),
-    /// The frame has memory of its own, since it is long, or is for a lane other than the channel.
+    /// The frame has memory of its own, since it is longer than [`FrameBuffer::SHARING`], is for a lane other than the channel, or was
+    /// taken before it was queued.
     Separate(Bytes),
 }
 
@@ -132,7 +134,7 @@ impl FrameBuffer {
         self.sent = None;
     }
 
-    /// Prepares memory for a frame of about `length` bytes: uses that of the last long frame, if the frame has been dropped and the memory
+    /// Prepares memory for a frame of about `length` bytes: uses that of the frame in `sent`, if that frame has been dropped and the memory
     /// is neither too small nor much too large.
     fn reuse(&mut self, length: usize) {
         /// The maximum factor by which memory may be larger than its frame, since a frame keeps all of its memory alive until it is
