@@ -52,7 +52,7 @@ pub struct Config {
     /// The rules for sampling depth.
     pub depth: DepthPolicy,
     /// The level of the least severe log record that is sent, until the peer sets another level. It does not apply to stateless requests,
-    /// which name the level themselves (MCP 2026-07-28, Logging).
+    /// which name the level themselves (MCP 2026-07-28, Logging). Default: info; on Tesseron debug.
     pub log_level: Level,
     /// Methods outside the protocol whose requests become events ([`crate::Request::Custom`]). A request for any other unknown method is
     /// answered with [`crate::RpcError::METHOD_NOT_FOUND`]. Listing a method of the protocol has no effect. Default: none.
@@ -175,14 +175,16 @@ pub struct Timeouts {
     /// `handshake` counts. Afterwards the client opens the handshake, which then has the full time of `handshake`: old servers may ignore
     /// an unknown method (MCP 2026-07-28, Versioning). Default: 10 s.
     pub probe: Option<Duration>,
-    /// The time limits of an outbound call that sets none of its own.
+    /// The time limits of an outbound call that sets none of its own, except for [`Op::Listen`](crate::Op::Listen), which `acknowledgement`
+    /// limits.
     pub call: CallTimeouts,
     /// The longest time that a peer may take to acknowledge a subscription (MCP 2026-07-28, Subscriptions). Afterwards the subscription is
     /// cancelled. If the session has made it ([`Config::list_changes`]), the session reports
     /// [`Violation::SubscriptionUnacknowledged`](crate::Violation::SubscriptionUnacknowledged). If it is a call of
     /// [`Op::Listen`](crate::Op::Listen), the call times out; such a call may have time limits of its own instead. Default: 10 s.
     pub acknowledgement: Option<Duration>,
-    /// The time limit of an inbound call, counted from its receipt. Default: `None`, except for a Tesseron app, which has 60 s.
+    /// The time limit of an inbound call, counted from its receipt. A subscription has none. Default: `None`, except for a Tesseron app,
+    /// which has 60 s.
     pub serve: Option<Duration>,
     /// The time limit of an input request of ours. The default is long, since a person may have to answer. Default: 600 s.
     pub input: Option<Duration>,
@@ -191,7 +193,8 @@ pub struct Timeouts {
     /// once. Default: zero.
     pub cancel_grace: Duration,
     /// The longest time that inbound calls may take after the end of input. When the last call has ended, the owner has the same time once
-    /// more to poll the queued frames. Default: 5 s.
+    /// more to poll the queued frames. It is also the time in which the owner must poll one unsolicited reply once
+    /// [`Limits::unsolicited_replies`] are queued. Default: 5 s.
     pub close_grace: Duration,
     /// The time that a cancelled handler has to clean up. The session does not use it; the crate `endpoint` does. Default: 5 s.
     pub handler_grace: Duration,
@@ -222,13 +225,14 @@ impl Default for Timeouts {
 }
 
 impl Timeouts {
-    /// The time limits of a call that subscribes. Its idle limit ends when the peer acknowledges the subscription.
+    /// The time limits of an [`Op::Listen`](crate::Op::Listen). Its idle limit ends when the peer acknowledges the subscription.
     pub(crate) const fn of_listen(&self) -> CallTimeouts {
         CallTimeouts::NONE.with_idle(self.acknowledgement)
     }
 }
 
-/// The two time limits of a call: `deadline = min(last activity + idle, start + max_total)`.
+/// The two time limits of a call: `deadline = min(last activity + idle, start + max_total)`. The last activity is the start or, if
+/// `reset_on_progress` is set, the last accepted progress that advanced: the value increased or, on Tesseron, there was no value.
 ///
 /// Both are counted from the moment when the request is queued: when the call is made, or, if it waits for the handshake, when the
 /// handshake is done. Both pause while an input request of the call is open, since the peer is then waiting for us. Afterwards `idle` is
@@ -237,11 +241,12 @@ impl Timeouts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallTimeouts {
-    /// The longest time without an accepted update of progress. Default: 60 s.
+    /// The longest time since the last activity. Default: 60 s.
     pub idle: Option<Duration>,
     /// The longest time in all, with or without progress. Default: 600 s.
     pub max_total: Option<Duration>,
-    /// `true` if accepted progress restarts `idle`. If `idle` is set, the request then always asks for progress. Default: `true`.
+    /// `true` if accepted progress that advances restarts `idle`. If `idle` is set, the request then always asks for progress. Default:
+    /// `true`.
     pub reset_on_progress: bool,
 }
 
@@ -255,7 +260,7 @@ impl CallTimeouts {
     /// No time limit.
     pub const NONE: Self = Self { idle: None, max_total: None, reset_on_progress: false };
 
-    /// Sets the longest time without an accepted update of progress; `None` for no limit.
+    /// Sets [`CallTimeouts::idle`]; `None` for no limit.
     #[must_use]
     pub const fn with_idle(mut self, idle: Option<Duration>) -> Self {
         self.idle = idle;
@@ -283,20 +288,21 @@ impl CallTimeouts {
 pub struct ProgressPolicy {
     /// The rate of updates of each inbound call that sets no rate of its own. Default: 1 in 100 ms, on Tesseron 1 in 500 ms (Tesseron
     /// specification, page "Progress": about twice a second). A window of one update spaces updates evenly. A window of ten updates in a
-    /// second would allow ten at once and then none for a second, as if the call had stopped. The first update, and the first
-    /// whose value reaches its total, are sent without delay.
+    /// second would allow ten at once and then none for a second, as if the call had stopped. The first update, and the first whose value
+    /// reaches its total, are not delayed by a window of at least one update.
     pub window: RateWindow,
     /// The rate of updates of all inbound calls together. Default: unlimited.
     pub session_window: RateWindow,
-    /// Two values of progress count as equal if they differ by at most this fraction of the larger one. Default: 1e-12, which absorbs
-    /// rounding errors and nothing else.
+    /// Two values of progress that this end sends count as equal if they differ by at most this fraction of the larger one. Default: 1e-12,
+    /// which absorbs rounding errors and nothing else.
     pub epsilon: f64,
     /// `true` if an update with a new message but no new value is sent without waiting for a new value; it repeats the last value. If
-    /// `false`, the message is kept until the value increases, since MCP demands that the value increases with every update. Default:
-    /// `false`.
+    /// `false`, the message is kept until the value increases, since MCP demands that the value increases with every update. Has no effect
+    /// on Tesseron, which sends the message alone. Default: `false`.
     pub repeat_value_for_message: bool,
     /// `true` to accept an update of the peer that repeats the last value and has a message; the event then has the message and no value.
-    /// If `false`, such an update is dropped, and reported as a violation. Default: `false`.
+    /// If `false`, such an update is dropped, and is a violation. Has no effect on Tesseron, where such updates are always accepted.
+    /// Default: `false`.
     pub accept_equal: bool,
     /// `true` to send the last checkpoint with each progress update on MCP. No frame may follow a cancel on MCP, so a cancelled call cannot
     /// send its checkpoint at the end. Default: `false`.
@@ -353,7 +359,7 @@ impl RateWindow {
 pub struct DepthPolicy {
     /// The maximum depth of a sampling request, ours or the peer's. Default: 3.
     pub max: u8,
-    /// The sampling depth of an inbound call whose request does not name it.
+    /// The least sampling depth of an inbound call. Its request may name a greater one.
     pub inference: DepthInference,
 }
 
@@ -363,13 +369,13 @@ impl Default for DepthPolicy {
     }
 }
 
-/// The sampling depth of an inbound call whose request does not name it.
+/// The least sampling depth of an inbound call. Its request may name a greater one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DepthInference {
     /// The depth is 0.
     #[default]
     Off,
-    /// The depth is that of our deepest open sampling request, on whose behalf the peer may be calling us.
+    /// The depth is that of our deepest open sampling request, on whose behalf the peer may be calling us; 0 if none is open.
     DeepestOpen,
 }

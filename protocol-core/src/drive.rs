@@ -8,15 +8,18 @@
 //! # A turn
 //! [`Driver::poll_event`] takes one turn:
 //! 1. If the machine wants input, the driver reads up to 64 frames or 1 MiB.
-//! 2. It calls [`Machine::turn`], and calls it again while the machine has more output. The machine reads the clock, takes the frames, and
-//!    returns frames to write, an event and the next deadline. Some runtimes do not report that a timer is due while frames keep arriving;
-//!    timeouts are handled even then, since the machine reads the clock in each turn. Frames that the machine has no room for are passed
-//!    again in the next turn, and no other frame is read before the machine has taken them.
-//! 3. It writes up to 1 MiB while the transport is ready, and flushes once. While the transport is not ready, the driver still reads: if
-//!    both peers read only when they can write, they may wait for each other for ever.
+//! 2. It calls [`Machine::turn`], and calls it again while the machine has more output and no event, and the transport is ready. The
+//!    machine reads the clock, takes the frames, and returns frames to write, an event and the next deadline. Some runtimes do not report
+//!    that a timer is due while frames keep arriving; timeouts are handled even then, since the machine reads the clock in each turn.
+//!    Frames that the machine has no room for are passed again in the next turn, and no other frame is read before the machine has taken
+//!    them.
+//! 3. It writes up to 1 MiB while the transport is ready, before and between these calls, too. At the end it flushes once, if anything is
+//!    unwritten. While the transport is not ready, the driver still reads: if both peers read only when they can write, they may wait for
+//!    each other for ever.
 //! 4. If there is an event, it returns the event.
 //! 5. If there is none, it sets the timer, unless the timer is already set for an earlier time. It wakes its task at once if there is work
-//!    for which the transport will not wake the task: the turn has reached its limit, or the machine has room for input again.
+//!    for which neither the transport nor the timer will wake the task: for example, the turn has reached its limit, the machine has room
+//!    for input again, or a write has failed.
 //!
 //! The machine reads the clock after the driver has read the frames. A deadline that passes later in the turn is handled in the next turn,
 //! which the timer causes.
@@ -29,7 +32,8 @@
 //! setting the timer happen only in turns.
 //!
 //! # Endings
-//! * If the peer ends its side, the machine gets [`TransportEnd::Eof`]; reading stops, and writing continues.
+//! * If the peer ends its side, the machine gets [`TransportEnd::Eof`]; reading stops, and writing continues, unless a write has failed
+//!   before.
 //! * If a read fails, the machine gets [`TransportEnd::Failed`].
 //! * If a write fails, frames that have arrived are still read, since a peer that answers and exits may close the pipe before its answer is
 //!   read. After the last such frame, or after half a second, the machine gets [`TransportEnd::Failed`].
@@ -188,7 +192,7 @@ pub struct TurnOutcome<E> {
 pub trait LaneMachine: Machine {
     /// Takes a frame that arrived on a lane. Replies that the machine makes at once can then be polled with [`Machine::poll_transmit`],
     /// each with its route. If the machine has closed the lane, it drops the frames of the lane until [`Self::poll_closed_lane`] has
-    /// returned the lane; a later frame with the same number opens a new lane.
+    /// returned the lane; a later frame with the same lane number opens a new lane.
     ///
     /// # Errors
     /// [`Full`] returns the frame.
@@ -285,8 +289,8 @@ pub trait FrameIo {
     /// Returns `Ready` once every frame that was taken is written.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>>;
 
-    /// Ends our side of the transport, in bounded time, even if a flush has not finished. Also called after errors. Afterwards no other
-    /// method is called.
+    /// Ends our side of the transport, in bounded time, even if a flush has not finished. Also called after errors. After its first call,
+    /// no other method is called.
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>>;
 
     /// Sets the limit on the length of incoming frames, in bytes, for transports that have no limit of their own. A longer frame may be cut
@@ -372,8 +376,8 @@ pub struct Driver<M, I: FrameIo, T> {
     timer: T,
     /// Frames that were read, and that the machine has not taken yet. They are passed again before another frame is read.
     arrived: VecDeque<Bytes>,
-    /// The end of the input, which the machine gets after the frames of `arrived`. `None` before the input has ended, and again once
-    /// the machine has got its end.
+    /// The end of the input, which the machine gets after the frames of `arrived`. `None` before the input has ended, and again once the
+    /// machine has got the end.
     ending: Option<TransportEnd>,
     /// `true` if reading has stopped before the transport returned `Pending`, so that the transport will not wake the task.
     read_unfinished: bool,

@@ -1,6 +1,6 @@
 //! JSON-RPC errors, and violations: rules that the peer broke.
 //!
-//! The third kind of error is misuse of a method. Its types, one for each method, are defined next to the methods.
+//! The third kind of error is misuse of a method. Its types are defined in the modules of the methods that return them.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -12,7 +12,8 @@ use crate::json::{Json, Text};
 #[error("{message} ({code})")]
 #[non_exhaustive]
 pub struct RpcError {
-    /// The code that programs read. The constants of this type are the codes that we send.
+    /// The code that programs read. The constants of this type are codes of JSON-RPC and MCP, and of this crate; Tesseron has more
+    /// ([`crate::tesseron::code`]).
     pub code: i64,
     /// One sentence for people.
     pub message: Text,
@@ -48,7 +49,8 @@ impl RpcError {
     pub const CANCELLED: i64 = -32800;
     /// The request for sampling is nested too deep. This code is not part of MCP, but this crate's own.
     pub const TOO_DEEP: i64 = -32808;
-    /// There are too many requests in flight, or the session is closing. This code is not part of MCP, but this crate's own.
+    /// There are too many requests in flight, or they come too fast, or the session is closing. On Tesseron the code is
+    /// [`RpcError::INTERNAL`] instead. This code is not part of MCP, but this crate's own.
     pub const BUSY: i64 = -32809;
 
     /// An error without data.
@@ -85,7 +87,8 @@ impl RpcError {
 
 macro_rules! violations {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
-        /// A rule that the peer broke. The session continues, except after [`Violation::FrameTooLarge`] on the channel.
+        /// A rule that the peer broke. The session continues, except after [`Violation::FrameTooLarge`] on the channel, and after a
+        /// handshake request of a version that this end does not speak.
         ///
         /// There is one variant for each rule. [`crate::Stats::violations`] has a count for each variant.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -108,26 +111,30 @@ macro_rules! violations {
 }
 
 violations! {
-    /// A frame that is not JSON, or not UTF-8. A callee answers with -32700.
+    /// A frame that is not JSON, or not UTF-8. An MCP server answers with -32700.
     NotJson = "a frame that is not JSON",
-    /// A frame nested deeper than [`crate::Limits::json_depth`]. A callee answers with -32700.
+    /// A frame nested deeper than [`crate::Limits::json_depth`]. An MCP server answers with -32700.
     TooDeep = "a frame nested too deep",
     /// A frame longer than [`crate::Limits::frame_bytes`]. If the frame came by the channel, the session closes.
     FrameTooLarge = "a frame over the size limit",
-    /// JSON that is neither a request, a notification nor a response (JSON-RPC 2.0 sections 4 and 5). Answered with -32600.
+    /// JSON that is neither a request, a notification nor a response (JSON-RPC 2.0 sections 4 and 5). An MCP server answers with -32600,
+    /// unless the text looks like a notification or a response; a client that has made a handshake answers only text with an id.
     InvalidEnvelope = "a frame that is no JSON-RPC 2.0 message",
-    /// A message in which `id`, `method`, `params`, `result`, `error`, `jsonrpc` or `_meta` is repeated. A request is answered with -32600.
+    /// A message in which `id`, `method`, `params`, `result`, `error`, `jsonrpc` or `_meta` is repeated. An MCP server answers a request
+    /// with -32600.
     RepeatedMember = "a message that repeats a member",
     /// An array in a revision without batches, an empty array, or an array longer than [`crate::Limits::batch`]. An MCP server answers with
     /// -32600.
     InvalidBatch = "a batch where none is allowed, an empty or an oversized one",
-    /// A response to an id that we never used.
+    /// A response to an id that we never used, or to a request that was not polled yet or went by another lane.
     UnknownResponse = "a response to a request that was never made",
-    /// A response that has neither a result object nor a valid error. The call settles as [`crate::Outcome::Invalid`].
+    /// A response of the wrong shape, such as one with neither a result object nor a valid error. A call whose result cannot be used
+    /// settles as [`crate::Outcome::Invalid`].
     InvalidResponse = "a response of the wrong shape",
     /// An error response without an id: the peer could not read a frame of ours.
     ErrorWithoutId = "an error that names no request",
-    /// A request with the id of a request that is still being served. It gets no reply, since a reply would settle the first request.
+    /// A request with the id of a request that is still being served. It gets no reply, since a reply would settle the first request. Or an
+    /// action with the invocation id of one that runs (Tesseron), which is answered with -32600.
     DuplicateRequest = "a request with the id of one in flight",
     /// A request with an id that is still remembered from an earlier exchange ([`crate::Limits::ended_ids`]). It is served.
     ReusedId = "a request with an id that was used before",
@@ -135,25 +142,27 @@ violations! {
     InvalidParams = "parameters of the wrong shape",
     /// A method that only the other end may send.
     WrongDirection = "a method that only the other end may send",
-    /// A request before the handshake, or a second handshake. Answered with -32600.
+    /// A message before the handshake, or a second handshake. A request is answered with an error.
     OutOfPhase = "a message at the wrong point of the handshake",
     /// An attempt to cancel the handshake. Ignored.
     CancelledHandshake = "an attempt to cancel the handshake",
     /// More requests in flight than [`crate::Limits::in_flight`], or faster than [`crate::Limits::requests_per_second`]. Answered with
-    /// [`RpcError::BUSY`].
+    /// [`RpcError::BUSY`]. Or a round with too many input requests, which ends its call.
     TooManyRequests = "more requests at once than the limit",
-    /// Sampling nested deeper than [`crate::DepthPolicy::max`]. Answered with an error.
+    /// Sampling nested deeper than [`crate::DepthPolicy::max`]. Answered with an error, or the end of the call if it came in a round.
     SamplingTooDeep = "sampling nested too deep",
-    /// An input request of a kind that we did not declare in our capabilities. Answered with an error.
+    /// An input request of a kind that we did not declare in our capabilities or, on Tesseron, that names no call of ours. Answered with an
+    /// error, or the end of the call if it came in a round.
     UndeclaredInput = "an input that was not offered",
     /// Progress whose value is not a finite number, or without a valid token. Dropped.
     InvalidProgress = "progress of the wrong shape",
-    /// Progress for a token that we never used. Dropped.
+    /// Progress for a token that we never used, or for a call that asked for none or was not polled yet. Dropped.
     UnknownProgress = "progress for a call that was never made",
-    /// A notice or an acknowledgement for a subscription that was never made, or a notice for a subscription that is not yet acknowledged.
-    /// Dropped.
+    /// A notice or an acknowledgement for a subscription that was never made, or a notice for a subscription that is not yet acknowledged,
+    /// or of a kind that the peer has not agreed to. Dropped.
     UnknownSubscription = "a notice for a subscription that was not agreed on",
-    /// Progress that does not increase. Dropped, and reported at most once per rate window of a call.
+    /// Progress that does not increase. Dropped. It becomes an event at most once per call within the length of our rate window
+    /// ([`crate::ProgressPolicy::window`]).
     ProgressNotIncreasing = "progress that does not increase",
     /// A ping that was not answered in time. The peer may have stopped.
     PingUnanswered = "a ping that was not answered in time",

@@ -22,7 +22,7 @@
 //! * [`Config`] has the [`Protocol`], [`Limits`], [`Timeouts`] and [`ProgressPolicy`] of a session. Sessions can share a configuration.
 //! * A session returns [`Event`] and [`Transmit`]; its methods take [`Invoke`], [`Reply`], [`Ask`] and [`Answer`].
 //! * [`drive`] is the event loop as a future, for a transport and a timer of your own; [`lines`] splits a byte stream into frames at line
-//!   feeds.
+//!   feeds, and joins frames into such a stream.
 //! * [`http`] is MCP over Streamable HTTP: the machines of both ends, which stand between an HTTP library and sessions, and the codecs of
 //!   headers and events.
 //! * [`json`] has JSON text as slices of a frame, [`dialect`] the types of messages, and [`table`] has maps whose keys are ids.

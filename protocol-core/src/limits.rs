@@ -1,18 +1,19 @@
 //! The bounds of a session on memory and concurrency.
 
-/// The bounds of a session. Neither the peer nor the owner can make a session exceed them.
+/// The bounds of a session. Neither the peer nor the owner can make a session exceed them, except as a field says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// The longest frame in bytes, in both directions. A longer frame that arrives by the channel closes the session, and one that
-    /// arrives by another lane is refused. A longer response of ours is replaced by [`crate::RpcError::INTERNAL`]. Default: 16 MiB.
+    /// The longest frame in bytes, in both directions. A longer frame that arrives by the channel closes the session, and one that arrives
+    /// by another lane is refused. A longer response of ours is replaced by [`crate::RpcError::INTERNAL`]; most other longer frames of ours
+    /// are refused, shortened or dropped. Default: 16 MiB.
     pub frame_bytes: usize,
     /// The maximum nesting of a frame that arrives, up to 128. Default: 128.
     pub json_depth: u8,
     /// The longest id and the longest progress token of the peer, in bytes of JSON. Default: 1024.
     pub id_bytes: usize,
     /// The maximum of each of four numbers: outbound calls, inbound calls, outbound and inbound input requests. A cancelled inbound call
-    /// counts until its handler has ended. Default: 1024.
+    /// counts until its handler has ended. Events that end an outbound call or input request count until they are polled. Default: 1024.
     pub in_flight: usize,
     /// The maximum number of requests of the peer per second, of all kinds together. The session counts them with a token bucket of this
     /// size: the peer may send this many requests at once, and then one more each time that a token is refilled. A request above the rate
@@ -47,10 +48,10 @@ pub struct Limits {
     pub unsolicited_replies: usize,
     /// The maximum number of open lanes, not counting the channel. Default: 1024.
     pub lanes: usize,
-    /// The maximum number of alarms that may be set at the same time. Default: 4096.
+    /// The maximum number of alarms that are set, or due and not yet polled. Default: 4096.
     pub alarms: usize,
-    /// The number of ids of the peer that are remembered after their exchanges have ended, to report an id that is used again. Default:
-    /// 256.
+    /// The number of ids of the peer on the channel that are remembered after their exchanges have ended, to recognise an id that is used
+    /// again. Default: 256.
     pub ended_ids: usize,
     /// The maximum size of a checkpoint in bytes. Default: 1 MiB.
     pub checkpoint_bytes: usize,

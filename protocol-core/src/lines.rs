@@ -45,11 +45,12 @@ const SEPARATE: usize = 4 * 1024;
 /// Splits a byte stream into frames.
 ///
 /// A frame is a line, from which the line feed, one carriage return before the line feed, and a byte order mark at the beginning are
-/// removed. Blank lines give no frame. The frames do not depend on how the bytes were split into reads, and no byte is searched twice.
+/// removed. Blank lines within the limit give no frame. The frames do not depend on how the bytes were split into reads, and no byte is
+/// searched twice.
 ///
-/// A line longer than the limit becomes one frame of its first `limit + 1` bytes, as soon as they have arrived; the rest of the line is
-/// discarded. The frame may end within a UTF-8 character. A session that gets such a frame, longer than [`crate::Limits::frame_bytes`],
-/// closes with [`crate::CloseReason::FrameTooLarge`].
+/// A line longer than the limit becomes one frame of its first `limit + 1` bytes, as soon as it is certain to be too long; the rest of the
+/// line is discarded. The frame may end within a UTF-8 character. A session that gets such a frame by the channel, longer than
+/// [`crate::Limits::frame_bytes`], closes with [`crate::CloseReason::FrameTooLarge`].
 ///
 /// Frames are slices of the read buffer. A frame keeps alive either a buffer of a few reads (at most 16 KiB) or no more than eight times
 /// its own length: short frames that arrived after a long frame are copied out of the large buffer. The decoder holds the bytes of at most

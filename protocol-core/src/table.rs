@@ -1,8 +1,9 @@
-//! Maps whose keys are rising numbers of one counter, chosen by the owner of the map.
+//! Maps whose keys are rising numbers of one counter, chosen by the code that holds the map.
 //!
-//! A look-up is one multiplication and, nearly always, one comparison. Entries move only when the table grows or shrinks. A peer cannot
-//! choose the keys, but it can choose which calls it leaves open, and so make the keys of these calls collide. A look-up then also compares
-//! colliding keys, at most as many as calls may be in flight.
+//! A look-up in a table of more than eight entries is one multiplication and, nearly always, one comparison. A smaller table is searched
+//! entry by entry. Entries move only when the table grows or shrinks. A peer cannot choose the keys, but it can choose which calls it
+//! leaves open, and so make the keys of these calls collide. A look-up then also compares colliding keys, at most as many as calls may be
+//! in flight.
 
 use alloc::vec::Vec;
 use core::fmt;
