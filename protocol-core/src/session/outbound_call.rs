@@ -506,8 +506,8 @@ impl OutboundCall {
         self.caller_progress.take()
     }
 
-    /// The deadline of the current state, and the time limit that ends the call then. The kind is not used where the deadline does not end the
-    /// call by a time limit: at the end of the cancel grace, and when a retry is due.
+    /// The deadline of the current state, and the time limit that ends the call then. The kind is not used where the deadline does not end
+    /// the call by a time limit: at the end of the cancel grace, and when a retry is due.
     pub(super) fn deadline(&self) -> Option<(Instant, TimeoutKind)> {
         match &self.state {
             State::GivenUp { until } => Some((*until, TimeoutKind::MaxTotal)),

@@ -127,8 +127,8 @@ impl Invoke {
 }
 
 impl Invoke {
-    /// The call that a [`PendingInput`](crate::PendingInput) continues, made again from its method and parameters; `None` for a method whose
-    /// requests have no input rounds.
+    /// The call that a [`PendingInput`](crate::PendingInput) continues, made again from its method and parameters; `None` for a method
+    /// whose requests have no input rounds.
     pub(super) fn with_rounds(method: &str, params: Json, depth: u8, progress: bool) -> Option<Self> {
         let outgoing = Dialect::request_with_rounds(method, params)?;
         Some(Self { outgoing, parent: None, depth, timeouts: None, progress })
@@ -415,8 +415,8 @@ pub enum AskError {
 pub enum Logged {
     /// The record is queued as a frame, to be polled.
     Sent,
-    /// The record was dropped: the peer wants no records, or only more severe ones; this end did not declare logging; or the session no longer
-    /// sends.
+    /// The record was dropped: the peer wants no records, or only more severe ones; this end did not declare logging; or the session no
+    /// longer sends.
     Unwanted,
     /// This record was dropped, or it was queued and older queued records were dropped: the lane is stopped, too much output is queued, or
     /// the record is longer than [`crate::Limits::frame_bytes`].
