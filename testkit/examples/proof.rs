@@ -151,7 +151,7 @@ fn rows() -> BTreeSet<[String; 3]> {
     all
 }
 
-/// Runs searches with growing bounds. No search begins after `until`.
+/// Runs searches with growing bounds. No search but the first begins after `until`.
 fn searches(until: Clock) {
     type Ends = fn() -> (Config, Config);
     const NOTHING: Bounds = Bounds {

@@ -1,5 +1,6 @@
 //! Sessions that are broken on purpose, each in one way. A test that does not fail for them tests nothing: run your test over
-//! [`Fault::ALL`].
+//! [`Fault::ALL`]. Some faults have an effect only with many lanes, with stateless requests, or at a client that is asked for input in
+//! rounds: [`Fault::is_of_lanes`], [`Fault::is_stateless`], [`Fault::is_of_rounds`].
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,7 +30,7 @@ pub enum Fault {
     SpeaksAfterTheEnd,
     /// There is still a deadline after `Closed`.
     WaitsAfterTheEnd,
-    /// The counters of the session exceed its limits.
+    /// The counter of queued bytes exceeds its limit while a frame is queued.
     Hoards,
     /// A cancel of the peer causes a panic.
     Panics,
@@ -37,7 +38,7 @@ pub enum Fault {
     HotLoop,
     /// A deadline passes and nothing happens.
     MissesDeadlines,
-    /// Output can be polled only after `handle_timeout`.
+    /// Frames that a method of the owner has queued can be polled only after `handle_timeout`.
     HoldsOutput,
     /// A frame that comes after the deadline of a call ends the call, without `handle_timeout`.
     ExpiresOnFrames,
@@ -63,7 +64,7 @@ pub enum Fault {
     IgnoresStops,
     /// Frames are sent on a lost lane.
     IgnoresLosses,
-    /// The route of a reply says that the reply is a refusal.
+    /// The route of an error reply says that the reply is a refusal.
     MixesParts,
     /// `handle_frame` returns a greater number of replies than will be sent.
     Miscounts,
@@ -75,7 +76,7 @@ pub enum Fault {
     SpeaksAfterTheResult,
     /// The event of a stateless request names the caller of the request before it.
     MixesCallers,
-    /// A subscription gets a notice of a resource that only another subscription asked for.
+    /// A subscription gets a notice of a resource that it did not ask for.
     MixesSubscriptions,
     /// A retry has the state of an earlier round.
     KeepsStates,
@@ -189,7 +190,7 @@ pub struct Broken {
     released: bool,
     /// The time of the last [`Subject::handle_timeout`].
     timed: Instant,
-    /// The lane of the newest frame.
+    /// The lane on which the newest frame arrived.
     newest: Lane,
     /// The caller of the newest request.
     caller: Option<Caller>,
@@ -221,7 +222,7 @@ impl Broken {
         }
     }
 
-    /// Adds the state or the answers of an earlier retry to the next retry.
+    /// Replaces the state of a retry by that of the retry before it, or adds the answers of that earlier retry.
     fn repeat_round(&mut self, out: &mut Transmit) {
         let Ok(mut frame) = serde_json::from_slice::<serde_json::Value>(&out.frame) else { return };
         let own = ["requestState", "inputResponses"].map(|name| frame["params"][name].clone());

@@ -1,11 +1,11 @@
-//! Configurations of ends that declare all capabilities.
+//! Configurations of ends, most of which declare nearly all capabilities.
 
 use protocol_core::tesseron::{App, AppId, ClaimState, GatewayConfig, Welcome};
 use protocol_core::{Capabilities, Config, Identity};
 
 use crate::scripted::json;
 
-/// Everything that a client can declare.
+/// All that a client can declare, except tools in sampling requests.
 #[must_use]
 pub fn client_capabilities() -> Capabilities {
     let mut all = Capabilities::default();
@@ -14,7 +14,7 @@ pub fn client_capabilities() -> Capabilities {
     all
 }
 
-/// Everything that a server can declare.
+/// All that a server can declare, except changes of the lists of prompts and of resources.
 #[must_use]
 pub fn server_capabilities() -> Capabilities {
     let mut all = Capabilities::default();
@@ -23,7 +23,7 @@ pub fn server_capabilities() -> Capabilities {
     all
 }
 
-/// A client that declares everything.
+/// A client with [`client_capabilities`].
 #[must_use]
 pub fn client_config() -> Config {
     let mut config = Config::mcp_client(Identity::new("client", "1"));
@@ -32,7 +32,7 @@ pub fn client_config() -> Config {
     config
 }
 
-/// A server of both eras that declares everything, and reports progress without a rate window so that tests see each update.
+/// A server of both eras with [`server_capabilities`], which reports progress without a rate window so that tests see each update.
 #[must_use]
 pub fn server_config() -> Config {
     let mut config = Config::mcp_server(Identity::new("server", "1"));
@@ -96,7 +96,7 @@ pub fn agent() -> Identity {
     agent
 }
 
-/// The capabilities of an agent that supports every input request.
+/// The capabilities of an agent that supports every input request of Tesseron.
 #[must_use]
 pub fn agent_capabilities() -> Capabilities {
     let mut all = Capabilities::default();

@@ -7,7 +7,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Happening {
-    /// A call of ours was accepted.
+    /// A call of ours was accepted by `invoke`.
     Call,
     /// A call of ours ended with a result.
     Result,
@@ -19,7 +19,8 @@ pub enum Happening {
     Timeout,
     /// A call of ours was lost with its channel.
     Lost,
-    /// A call of ours ended with a response that could not be read.
+    /// A call of ours ended in any other way: it could not be sent, its response could not be read, or its input requests were not answered
+    /// by a retry.
     Invalid,
     /// A call of the peer began.
     Request,
@@ -39,13 +40,13 @@ pub enum Happening {
     Answer,
     /// An outbound input request was refused by the peer.
     Refusal,
-    /// An outbound input request timed out or was lost.
+    /// An outbound input request timed out, was lost, or had an answer that could not be read.
     Unanswered,
     /// An input request of the peer arrived.
     PeerQuestion,
     /// An alarm fired.
     Alarm,
-    /// A frame that is not JSON arrived.
+    /// A frame arrived that is not JSON, or that the judge cannot read.
     Garbage,
     /// A violation of the peer was reported.
     Violation,
@@ -53,7 +54,7 @@ pub enum Happening {
     Closed,
     /// A lane was stopped.
     LaneStopped,
-    /// A lane was lost or closed by the session.
+    /// A lane was lost, or the session closed it.
     LaneLost,
 }
 

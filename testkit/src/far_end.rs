@@ -92,7 +92,7 @@ struct Streams {
     has_ended: bool,
 }
 
-/// The number of bytes that a stream holds in flight, which is less than a frame.
+/// The number of bytes that a stream holds in flight, which is less than most frames have.
 const STREAM: usize = 96;
 /// The maximum number of turns of a loop at one instant.
 const TURNS: usize = 1_000;
@@ -228,7 +228,7 @@ impl FarEnd {
 
     /// Runs a loop in virtual time: calls `turn` at each instant at which something happens, until nothing remains to happen. `turn` does
     /// all work of that instant, and returns the next deadline of the loop. It is called again at the same instant if it has read or sent
-    /// anything.
+    /// anything, or if its deadline is not in the future.
     ///
     /// # Panics
     /// If the loop spins: its deadline is repeatedly not in the future, or the run does not end.

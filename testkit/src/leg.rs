@@ -9,10 +9,12 @@ use crate::judge::{Effect, Fact, Guarantee, Judge, Verdict};
 /// Judges one leg of a machine that wraps sessions, such as a gateway, by the frames that cross the leg and by the counters of its session:
 /// the methods and events of a wrapped session cannot be seen.
 ///
-/// G2, G3, G4, G5, G7, G11, G12, G13, G15 and G16 are judged, as far as frames show them. The peer on the leg may break every rule.
+/// G2, G3, G4, G5, G7, G11, G13, G15 and G16 are judged, as far as frames show them. The maximum depth of G12 is not known here, so only
+/// depths above 255 break it. The peer on the leg may break every rule.
 ///
 /// # Panics
-/// Each method panics if a [guarantee](Guarantee) is broken; the message begins with its name.
+/// [`receive`](Leg::receive), [`send`](Leg::send), [`timeout`](Leg::timeout) and [`check`](Leg::check) panic if a
+/// [guarantee](Guarantee) is broken; the message begins with the name of the guarantee.
 ///
 /// ```
 /// use protocol_core::{Instant, Invoke, Json, Lane, Reply, Session, ToolOutput};
@@ -38,7 +40,7 @@ pub struct Leg {
 }
 
 impl Leg {
-    /// A leg whose session has just begun. Of the configuration only the policy of progress matters.
+    /// A leg whose session has just begun. Of the configuration only the protocol and the policy of progress matter.
     #[must_use]
     pub fn new(config: &Config) -> Self {
         let mut judge = Judge::of(config);

@@ -8,7 +8,7 @@
 //! | [`world::Crowd`] | any number of clients of one server, of any eras, each with links of its own |
 //! | [`FarEnd`] | the transport of a loop under test: links with faults, and a peer at their other end |
 //! | [`FarEnds`] | the two peers of a gateway under test |
-//! | [`link`] | the links without the sessions: latency, loss, repetition, order, damage, splits |
+//! | [`link`] | the links without the sessions: latency, loss, repetition, order, damage, splits, stalls |
 //! | [`Watched`] | a wrapper of `Session` that checks the guarantees after every method |
 //! | [`Leg`] | checks one leg of a machine that wraps sessions, for the guarantees that its frames show |
 //! | [`judge`] | the checks of the guarantees G1 to G16 of [`Session`](protocol_core::Session), by name |

@@ -1,5 +1,5 @@
-//! Links between two ends, as state machines: their methods take the time and bytes or messages, and return the time of the next arrival.
-//! Both kinds are pure functions of their faults, their seed and these arguments.
+//! Links between two ends, as state machines: their methods take the time and bytes or messages, and return the time of the next arrival. A
+//! [`SimLink`] carries messages, and a [`SimStream`] bytes. Both are pure functions of their faults, their seed and these arguments.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -17,7 +17,8 @@ pub struct Faults {
     pub latency: Duration,
     /// The maximum additional time, which is random.
     pub jitter: Duration,
-    /// The chance that a message is lost. Message links only: streams lose only their end.
+    /// The chance that a message is lost. Message links only: a stream loses bytes only by [`truncate`](Faults::truncate), and when it
+    /// breaks.
     pub drop: u16,
     /// The chance that a message arrives twice. Message links only.
     pub duplicate: u16,
@@ -101,7 +102,7 @@ pub enum Arrival {
 pub struct SimLink {
     /// The faults from now on.
     pub faults: Faults,
-    /// Nothing is taken while it is set.
+    /// Makes [`accepts`](SimLink::accepts) return `false`. [`send`](SimLink::send) does not look at it.
     pub stalled: bool,
     /// The end of a stall by [`Faults::stall`].
     stalled_until: Option<Instant>,
@@ -120,7 +121,8 @@ impl SimLink {
         Self { faults, stalled: false, stalled_until: None, rng, flight, over: false, lost: 0 }
     }
 
-    /// The number of messages that were lost so far.
+    /// The number of messages that were lost so far by [`Faults::drop`], or because they were sent after the end. Messages in flight when
+    /// the link breaks are not counted.
     #[must_use]
     pub const fn lost(&self) -> u64 {
         self.lost
@@ -138,8 +140,8 @@ impl SimLink {
         self.stalled_until.filter(|until| *until > now)
     }
 
-    /// Sends a message. A message that is sent after the end is lost; the latency of one that is sent during a stall counts from the end of
-    /// the stall.
+    /// Sends a message. A message that is sent after the end is lost; the latency of one that is sent during a stall by [`Faults::stall`]
+    /// counts from the end of the stall. A [`stalled`](Self::stalled) link takes it, too, so ask [`accepts`](Self::accepts) first.
     pub fn send(&mut self, message: &Bytes, now: Instant) {
         if self.over || self.rng.chance(self.faults.drop) {
             self.lost += 1;
@@ -255,10 +257,10 @@ impl SimStream {
         }
     }
 
-    /// Writes some of `bytes`, and returns their number. Zero means that the stream is full or stalled.
+    /// Writes some of `bytes`, and returns their number. Zero means that the stream is full or stalled, or that `bytes` is empty.
     ///
     /// # Errors
-    /// The link is broken.
+    /// If the stream has ended or is broken.
     pub fn write(&mut self, bytes: &[u8], now: Instant) -> Result<usize, LinkBroken> {
         if self.end.is_some() {
             return Err(LinkBroken);
@@ -291,7 +293,7 @@ impl SimStream {
         if self.faults.piece == 0 { usize::MAX } else { 1 + self.rng.below(self.faults.piece.into()) }
     }
 
-    /// The bytes that have arrived by `now`.
+    /// Some of the bytes that have arrived by `now`, or the end, which is returned again each time.
     pub fn read(&mut self, now: Instant) -> Read {
         let mut got = Vec::new();
         let most = self.piece();
@@ -336,6 +338,6 @@ impl SimStream {
     }
 }
 
-/// The link is broken.
+/// An error: the stream has ended or is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkBroken;

@@ -2,11 +2,12 @@
 //!
 //! The methods of a [`Model`] are called with the same arguments and in the same order as those of a session. It predicts every event,
 //! every frame, every result of a method and the next deadline, each as a short text ([`crate::summary`]). It searches all open calls for
-//! the next deadline each time. It can read the frames that our own ends send and the hostile frames of [`crate::world::ops`]. It has no
-//! bytes, no congestion and no limits on sizes.
+//! the next deadline each time. It can read the frames that our own ends send and the hostile frames of [`crate::world::ops`]. It knows no
+//! bytes: no limits on sizes, and no congestion but that of a stopped lane.
 //!
 //! In the names of this module a *call* is an outbound call, and a *serve* is an inbound call. A *question* is an outbound input request,
-//! and *asked* stands for an inbound one. A *wire* is the id of a request of the peer, as JSON text.
+//! and *asked* stands for an inbound one. Only the questions of a [`Call`], and those that arrive in [`Model::take_question`], are inbound.
+//! A *wire* is the id of a request of the peer, as JSON text.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -123,7 +124,7 @@ enum Due {
 struct Call {
     op: Op,
     method: &'static str,
-    /// The parameters that were passed to `invoke`, for calls whose parameters the session reads.
+    /// The parameters that were passed to `invoke`; null if there were none.
     given: Value,
     /// The resource that it names.
     uri: String,
@@ -135,7 +136,7 @@ struct Call {
     latest: Option<u64>,
     /// The instant from which the idle timeout counts.
     heard: u64,
-    /// The instant at which the oldest open input request arrived.
+    /// The instant since which it has had open input requests.
     asked: u64,
     clocks: CallTimeouts,
     /// Its request asks for progress.
@@ -181,15 +182,15 @@ struct Serve {
     /// The greatest progress value so far.
     floor: Option<f64>,
     kept: Option<Progress>,
-    /// Its place among the calls whose progress waits only for their stopped lanes. The first part is `false` for a final update, which
-    /// comes before all others.
+    /// Its place among the calls whose progress or notices wait only for their stopped lanes. The first part is `false` for a final update
+    /// and for notices, which come before all others.
     place: Option<(bool, u64)>,
     rate: RateWindow,
     /// The instants of the last updates that count toward `rate`.
     counted: VecDeque<u64>,
     /// The final update was sent.
     final_passed: bool,
-    /// The instant of the last update or notice.
+    /// The instant of the last update, acknowledgement or notice.
     last_sent: Option<u64>,
     checkpoint: bool,
     questions: Vec<u64>,
@@ -690,7 +691,7 @@ impl Model {
         }
     }
 
-    /// The state on which all predictions depend, as text. Times are relative to `now`.
+    /// The state on which predictions depend, as text. Times are relative to `now`, except those of alarms.
     #[must_use]
     pub(crate) fn digest(&self, now: u64) -> String {
         let from_now = |at: &mut u64| *at = at.wrapping_sub(now);
@@ -830,7 +831,7 @@ impl Model {
         self.out.iter().any(|waiting| waiting.kind == Kind::Request(request))
     }
 
-    /// Withdraws a queued request. Returns `false` if it was polled already.
+    /// Withdraws a queued request. Returns `false` if it is not queued, or not any more.
     fn take_back(&mut self, request: u64) -> bool {
         let before = self.out.len();
         self.out.retain(|waiting| waiting.kind != Kind::Request(request));
@@ -1017,7 +1018,7 @@ impl Model {
         }
     }
 
-    /// Sends a held call, if the server has declared the capability for it.
+    /// Sends a held call, if the server has requests of its kind in the chosen era.
     fn release_call(&mut self, id: u64) {
         let Some(mut call) = self.calls.get(&id).cloned() else { return };
         if !self.offers(call.op) {
@@ -1125,7 +1126,7 @@ impl Model {
         Ok(0)
     }
 
-    /// Ends a call at this end: withdraws its request, or cancels it at the peer.
+    /// Ends a call at this end: withdraws its request, or else cancels it at the peer, unless it is held, a ping, or lost.
     fn settle_call(&mut self, id: u64, outcome: &str) {
         let Some(call) = self.calls.get(&id) else { return };
         let speaks = !call.held && call.method != "ping" && outcome != "lost";
@@ -1515,7 +1516,7 @@ impl Model {
         let Some(serve) = self.active(id) else { return };
         let partial = if serve.checkpoint { " partial" } else { "" };
         let (lane, wire) = (serve.lane, serve.wire.clone());
-        // A tool call that is cut short is answered with a result, and so is a subscription.
+        // On MCP a tool call that is cut short is answered with a result, and so is a subscription.
         let is_result = serve.is_tool || serve.listener.is_some();
         let code = match why {
             "deadline" => self.terms.deadline,
@@ -1872,7 +1873,8 @@ impl Model {
         }
     }
 
-    /// Registers the id of a request. If `is_stateless`, an id may be used again after its request was answered.
+    /// Registers the id of a request. Returns `false` if the id is in use. If `is_stateless`, an id may be used again after its request was
+    /// answered.
     fn take_id(&mut self, wire: &str, owner: Owner, is_stateless: bool) -> bool {
         let lane = self.arriving.0;
         if self.live.contains_key(&(lane, wire.to_owned())) {
@@ -1894,7 +1896,7 @@ impl Model {
         true
     }
 
-    /// Queues an unsolicited reply.
+    /// Queues an unsolicited reply, unless the id is in use by an open request.
     fn answer(&mut self, wire: &str, said: String) {
         let lane = self.arriving.0;
         if self.live.contains_key(&(lane, wire.to_owned())) {

@@ -14,12 +14,12 @@ pub struct Pair {
     pub client: Scripted,
     /// The serving end.
     pub server: Scripted,
-    /// Every delivered frame, in order: `>` from the client, and `<` from the server.
+    /// Every frame that [`Self::run`] has delivered since the handshake, in order: `>` from the client, and `<` from the server.
     pub trace: Vec<String>,
 }
 
 impl Pair {
-    /// Two ends that declare all capabilities, after their handshake.
+    /// The ends [`client_config`] and [`server_config`], after their handshake.
     #[must_use]
     pub fn ready() -> Self {
         Self::with(client_config(), server_config())

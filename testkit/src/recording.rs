@@ -25,7 +25,7 @@ impl Recording {
         Self { seed, operations: all.take(operations).collect() }
     }
 
-    /// Applies all operations to a world.
+    /// Lets a world settle, and then applies all operations to it.
     pub fn play<S: Subject>(&self, world: &mut World<S>) {
         world.settle();
         self.operations.iter().for_each(|operation| world.apply(*operation));

@@ -20,7 +20,7 @@ impl Rng {
         mixed ^ (mixed >> 31)
     }
 
-    /// One of `0..count`.
+    /// One of `0..count`; zero if `count` is zero.
     pub fn below(&mut self, count: usize) -> usize {
         (self.number() % count.max(1) as u64) as usize
     }

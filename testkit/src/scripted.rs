@@ -38,7 +38,8 @@ impl Scripted {
         Self { session, now }
     }
 
-    /// A server after the handshake of 2025-11-25 with a client that declares all capabilities. The test is the client.
+    /// A server after the handshake of 2025-11-25 with a client that declares sampling, elicitation by forms and URLs, and roots. The test
+    /// is the client.
     #[must_use]
     pub fn server(config: Config) -> Self {
         Self::server_at(config, "2025-11-25", CLIENT_DECLARES)
@@ -55,8 +56,8 @@ impl Scripted {
         end
     }
 
-    /// A client after the handshake of 2025-11-25 with a server that declares all capabilities. The test is the server. The first call has
-    /// id 2.
+    /// A client after the handshake of 2025-11-25 with a server that declares tools, prompts, resources, completions and logging. The test
+    /// is the server. The first call has id 2.
     #[must_use]
     pub fn client(config: Config) -> Self {
         Self::client_at(config, "2025-11-25", SERVER_DECLARES)
@@ -154,7 +155,7 @@ impl Scripted {
         self.session.invoke(call, self.now).expect("the call is accepted")
     }
 
-    /// Receives a call of a tool with the request id and the progress token `id`. Drops the resulting frames and events.
+    /// Receives a call of a tool with the request id and the progress token `id`. Drops the other queued events.
     #[track_caller]
     pub fn receive_call(&mut self, id: u64) -> InboundId {
         self.frame(&call_tool(id, true));
@@ -318,7 +319,8 @@ pub fn ok(id: u64) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":"ok"}}]}}}}"#)
 }
 
-/// Every way in which a call ends, for the first call of a client that was made by [`Scripted::client`] or [`Scripted::client_at`].
+/// The ways in which a call ends, except [`Outcome::Unanswered`], for the first call of a client that was made by [`Scripted::client`] or
+/// [`Scripted::client_at`].
 pub const ENDINGS: [(&str, Ending); 6] = [
     ("result", |end, _| {
         end.frame(&result(2));

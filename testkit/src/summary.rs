@@ -120,7 +120,7 @@ pub(crate) fn kind_of(method: &str, params: &Value) -> String {
     list.or(uri).unwrap_or_default().to_owned()
 }
 
-/// The kind of a notice that subscriptions bring, and its method.
+/// The kind of a notice that subscriptions bring, and its method. Both are empty for any other notice.
 #[must_use]
 pub(crate) fn published(notice: &Notice) -> (String, &'static str) {
     let [tools, prompts, resources] = LISTS.map(|(_, word, method)| (word.to_owned(), method));

@@ -95,7 +95,7 @@ impl Scripted {
         call
     }
 
-    /// Receives an invocation of the action `t`, and drops the resulting frames and events.
+    /// Receives an invocation of the action `t`, and drops the other queued events.
     pub fn receive_invoke(&mut self, id: u64, invocation: &str) -> InboundId {
         self.frame(&invoke(id, invocation));
         self.request()

@@ -57,7 +57,7 @@ pub struct Known {
     pub asked: Vec<(InputKey, &'static str)>,
     /// Subscriptions of the peer that are open; `true` for those that were accepted.
     pub subscriptions: Vec<(InboundId, bool)>,
-    /// Alarms that were set.
+    /// Alarms that are set, and have neither fired nor been cleared.
     pub alarms: Vec<AlarmId>,
     /// The outbound call, inbound call and input request that ended last, for operations that call a method too late.
     pub gone: (Option<OutboundId>, Option<InboundId>, Option<InputKey>),
@@ -108,7 +108,7 @@ impl<S: Subject> Watched<S> {
         Self { subject, model: None, judge, known, trace: Some(Vec::new()), shared: None, probes: false, now }
     }
 
-    /// Watches one end of a world, and compares it with a model.
+    /// Watches a session that begins at `now`, and compares it with a model. `shared` has the frames of both ends of a world.
     pub(crate) fn predicted(subject: S, now: Instant, shared: Option<Arc<Mutex<Shared>>>) -> Self {
         let config: &Config = subject.session().config();
         let model = Some(Box::new(Model::new(config, now.as_micros())));
@@ -162,7 +162,8 @@ impl<S: Subject> Watched<S> {
         self.trace = None;
     }
 
-    /// Checks G8 after every method: a clone that is given a needless `handle_timeout` must have the same output. Slow.
+    /// Checks G8 after every method, unless a deadline has passed: a clone that is given a needless `handle_timeout` must have the same
+    /// output. Slow.
     pub fn probe(&mut self) {
         self.probes = true;
     }

@@ -86,7 +86,8 @@ pub trait Explored {
 pub struct Bounds {
     /// The maximum number of states. If there are more, the search proves nothing and returns a [`Failure`].
     pub states: usize,
-    /// The maximum number of steps from the start. States at that distance are not followed, and counted in [`Found::cut`].
+    /// The maximum number of steps from the start. States at that distance that have further steps are not followed, and are counted in
+    /// [`Found::cut`].
     pub depth: usize,
 }
 

@@ -1,8 +1,8 @@
 //! Search through every interleaving of two real sessions within bounds.
 //!
-//! The search explores the real [`Session`], cloned at each step, with its model and its judge. It ends at the first state that differs
-//! from the prediction, with the steps to that state. The crate `stateright` was considered, but it needs small, hashable states. A session
-//! is neither small nor hashable, and once its state has a digest, only a queue and a set are left to write.
+//! The search explores the real [`Session`], cloned at each step, with its model and its judge. It ends at once at a state that differs
+//! from the prediction or breaks a guarantee, with the steps to that state. The crate `stateright` was considered, but it needs small,
+//! hashable states. A session is neither small nor hashable, and once its state has a digest, only a queue and a set are left to write.
 //!
 //! A state of the search consists of the state of each [end](End) and the frames in flight in each direction. The ends meet only through
 //! frames, so the effect of a step depends only on the state of one end and a frame. Each step is tried once for each state of an end, and
@@ -33,11 +33,11 @@ use crate::{ODD, Subject, Watched};
 pub struct Bounds {
     /// Calls of the client, including calls that it makes to answer a sampling request.
     pub calls: u8,
-    /// Subscriptions and unsubscriptions of the client: it subscribes to two resources, then unsubscribes from both.
+    /// Subscriptions and unsubscriptions of the client: it subscribes to two resources, then unsubscribes from both, and so on.
     pub changes: u8,
     /// Subscriptions to the changes of tools, which the client makes as calls.
     pub listens: u8,
-    /// Notices that the server publishes, in turn about the second resource and about the tools.
+    /// Notices that the server publishes, in turn about the tools and about the second resource, which the last notice is about.
     pub notices: u8,
     /// Progress updates of all calls.
     pub updates: u8,
@@ -329,7 +329,8 @@ impl<S: Subject> End<S> {
         hash(&(text, model, self.watched.judge(), self.left, self.ended))
     }
 
-    /// Checks the guarantees about a state in which no step is possible any more, unless only a bound forbids further steps.
+    /// Checks a state in which no step is possible any more: no call is open, unless only a bound forbids a further deadline, and a closed
+    /// session has ended properly.
     fn check_rest(&self) {
         let stats = self.session().stats();
         let here = usize::from(self.at);
@@ -348,7 +349,8 @@ impl<S: Subject> End<S> {
 
 /// Copies the debug text of a session, without its config and its counters, so that equal states have equal texts. Instants are written
 /// relative to `now`, and the numbers of queued frames as indexes in the queue. The number of a frame that was sent is replaced by its
-/// order relative to the request of the current subscription.
+/// order relative to the request of the current subscription, or left out if there is none. The bytes of frames that were sent, and the
+/// number of replies owed for the last frame, are left out.
 fn canonical(text: &str, now: Instant, out: &mut String) {
     let from = text.find("handshake: ").unwrap_or(0);
     let to = text.rfind("stats: Stats").unwrap_or(text.len());
@@ -371,7 +373,7 @@ fn canonical(text: &str, now: Instant, out: &mut String) {
         let place = first.map(|first| value - first).filter(|place| *place >= 0);
         match (word, place, subscription) {
             (OWED, ..) => {}
-            // Instants in the past have no effect any more, so all of them are written as 0.
+            // These instants have no effect once they have passed, so they are then written as 0.
             (INSTANT, ..) if out.ends_with(QUIET) || out.ends_with(RATE) => {
                 _ = write!(out, "{}", (value - i128::from(now.as_micros())).max(0));
             }
@@ -482,9 +484,10 @@ struct Reached<S> {
     arrivals: Vec<(Option<u32>, Effect)>,
     /// The states that this end can reach by *silent* steps, which the other end cannot notice. This state is the first.
     alone: Option<Rc<[u32]>>,
-    /// The steps from any state in `alone` that the other end can notice.
+    /// The steps from any state in `alone` that the other end can notice, without those that [`Search::undelayed`] leaves out.
     departures: Option<Rc<[Step]>>,
-    /// The arrivals of a frame (`None` for the end of the channel) in any state in `alone`.
+    /// The arrivals of a frame (`None` for the end of the channel) in any state in `alone`, without those that [`Search::undelayed`] leaves
+    /// out.
     receipts: Vec<(Option<u32>, Rc<[Step]>)>,
 }
 
@@ -719,7 +722,8 @@ impl<S: Subject> Search<S> {
         }
     }
 
-    /// Adds every possible step from `state` to `next`, with the state after it.
+    /// Adds the steps from `state` to `next`, each with the state after it: every possible step, or with [`Orders::Enough`] those that are
+    /// enough.
     fn follow(&mut self, state: State, next: &mut Vec<(Move, State)>) -> Result<(), Wrong> {
         let mail = [0, 1].map(|at| self.mail(state, at));
         let first = (0..2).rev().find(|at| mail[*at].is_some()).filter(|_| self.orders == Orders::Enough);
@@ -763,7 +767,8 @@ impl<S: Subject> Search<S> {
         Ok(())
     }
 
-    /// The states that an end can reach from `from` by silent steps, and in which no step but an arrival is possible.
+    /// The states that an end can reach from `from` by silent steps, and in which no step but an arrival is possible. With [`Orders::All`]
+    /// only `from` itself is considered.
     fn rests(&mut self, at: usize, from: u32) -> Result<Vec<u32>, Wrong> {
         let alone = match self.orders {
             Orders::Enough => self.alone(at, from)?,
@@ -778,7 +783,7 @@ impl<S: Subject> Search<S> {
         Ok(rests)
     }
 
-    /// Checks the states that follow `state` by silent steps, and in which no step is possible any more.
+    /// Checks the states that [`Self::rests`] returns for both ends, if nothing can arrive at either end.
     fn check_rests(&mut self, state: State, rests: &mut HashSet<[u32; 2]>) -> Result<(), Wrong> {
         if (0..2).any(|at| self.mail(state, at).is_some()) {
             return Ok(());

@@ -68,7 +68,8 @@ pub const SEEDS: [(&str, &str); 20] = [
     ("invoked", r#"{"jsonrpc":"2.0","id":2,"result":{"invocationId":"inv_2","output":"ok"}}"#),
 ];
 
-/// A valid frame. Its ids, methods and members are from a small set, so that they match those of other frames.
+/// A valid JSON-RPC message: one of [`SEEDS`], or one whose ids, methods and members are from a small set, so that they match those of
+/// other frames. A member of its parameters may be written twice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame(pub Bytes);
 
@@ -127,7 +128,7 @@ fn object(u: &mut Unstructured<'_>) -> Result<String> {
     Ok(format!("{{{}}}", members.join(",")))
 }
 
-/// A frame with a few changed bytes, or any bytes.
+/// A [`Frame`] with up to four changes (a byte replaced, removed or inserted, or the rest cut off), or any bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostileFrame(pub Bytes);
 
@@ -151,7 +152,7 @@ impl<'a> Arbitrary<'a> for HostileFrame {
     }
 }
 
-/// Operations for a [`World`](crate::World), and a seed for its links.
+/// Operations for a [`World`](crate::World), none of which closes an end or a link, and a seed for its links.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operations(pub Recording);
 

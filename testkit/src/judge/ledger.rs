@@ -20,7 +20,7 @@ pub(super) struct Ledger {
     pub(super) calls: BTreeMap<u64, Call>,
     /// The newest number that a method has returned.
     pub(super) newest: u64,
-    /// Calls of the peer whose handler runs.
+    /// Calls of the peer that were not cancelled and whose handler runs.
     pub(super) inbound_calls: BTreeMap<u64, InboundCall>,
     /// Calls of the peer that were cancelled, and whose handler runs.
     pub(super) cancelled: BTreeMap<u64, Kind>,
@@ -79,7 +79,8 @@ pub(super) struct Terms {
     pub(super) repeats_values: bool,
     /// Progress is a percentage.
     pub(super) is_percent: bool,
-    /// Handshakes, calls of the peer, and input requests of ours whose time limit is zero. They end at once.
+    /// `true` for the handshake, for calls of the peer, and for input requests of ours, if their time limit is zero, so that they end at
+    /// once.
     pub(super) zero: [bool; 3],
 }
 
@@ -112,7 +113,7 @@ impl<T> Hash for Aside<T> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Expiry {
     /// `true` if a due `handle_timeout` was called since the call, input request or alarm began, if its deadline had passed at the
-    /// beginning, or if `configure` has set a deadline.
+    /// beginning, or if `configure` has set a deadline. For a call of the peer, a due `handle_timeout` before its event counts, too.
     pub(super) is_possible: bool,
 }
 
@@ -123,7 +124,7 @@ pub(super) struct Call {
     pub(super) cancelled: bool,
     /// It changes a subscription or the log level. If requests are stateless, the session itself answers such a call.
     pub(super) is_of_session: bool,
-    /// It was made before the first stateless request of the peer.
+    /// It was made while this end was no server of stateless requests alone.
     pub(super) is_early: bool,
     /// The number of open input requests of the peer that belong to it.
     pub(super) input_requests: u32,
@@ -216,15 +217,15 @@ pub(super) struct Pending {
     pub(super) id: String,
     /// `true` if it began a call; `None` if that is not known, for a request in a batch.
     pub(super) began_call: Option<bool>,
-    /// Its progress token or invocation id, as JSON, if it began a call.
+    /// Its progress token or invocation id, as JSON, if it began a call, or may have.
     pub(super) token: Option<String>,
-    /// The bits of the last progress value.
+    /// The bits of the last progress value that was sent for it.
     pub(super) last: Option<u64>,
     /// The caller that it names.
     pub(super) stamp: Option<Stamp>,
     /// It came before this end, a client, chose stateless requests.
     pub(super) is_early: bool,
-    /// The exact result that its handler returned.
+    /// The result of its handler, if this was a [`Reply::Raw`], which is sent unchanged.
     pub(super) result: Option<String>,
 }
 
@@ -246,7 +247,7 @@ const UNPOLLED: usize = 10_000;
 pub(super) const CANCELS: [&str; 2] = ["notifications/cancelled", "actions/cancel"];
 pub(super) const PROGRESS: [&str; 2] = ["notifications/progress", "actions/progress"];
 
-/// Returns `true` if a frame may be a request, perhaps an invalid one.
+/// Returns `true` if a frame that has an id may be a request, perhaps an invalid one.
 pub(super) fn is_request(frame: &Value) -> bool {
     frame.get("method").is_some() || (frame.get("result").is_none() && frame.get("error").is_none())
 }

@@ -43,7 +43,7 @@ fn flat(text: &str) -> String {
     text.replace(['\n', '\r'], " ")
 }
 
-/// Returns `true` if a frame contains a payload: as a whole, or each of its members except `_meta`.
+/// Returns `true` if a frame contains a payload: the whole payload, or each of the payload's members except `_meta`.
 pub(super) fn carries(frame: &str, payload: &str) -> bool {
     carries_without(frame, payload, &["_meta"])
 }

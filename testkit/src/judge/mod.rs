@@ -1,9 +1,9 @@
 //! The guarantees of a session, G1 to G16, as checks of the method calls, frames and events of one session.
 //!
 //! A [`Judge`] is passed [`Fact`]s in the order in which they happen: the methods that the owner calls, the frames that arrive and are
-//! sent, the events that are polled. It keeps a ledger of them and runs one check for each [`Guarantee`]. It reads frames with
-//! `serde_json`, and never asks the session. [`Watched`](crate::Watched) collects the facts of a session and panics on the first
-//! [`Objection`].
+//! sent, the events that are polled. It keeps a ledger of them and runs one check for each [`Guarantee`] except
+//! [`Guarantee::Deterministic`], which needs two runs. It reads frames with `serde_json`, and never asks the session.
+//! [`Watched`](crate::Watched) collects the facts of a session and panics on the first [`Objection`].
 
 mod checks;
 mod counting;
@@ -397,7 +397,8 @@ impl Judge {
         Ok(())
     }
 
-    /// Checks that the session has closed, and that its last event was polled. `due` is its next deadline.
+    /// Checks that the session has closed, that its last event was polled, and that neither a call nor a deadline is left. `due` is its
+    /// next deadline.
     ///
     /// # Errors
     /// [`Guarantee::DoneOnce`] or [`Guarantee::SilentAfterClosed`].

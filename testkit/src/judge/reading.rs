@@ -24,7 +24,8 @@ pub(super) fn read(frame: &[u8]) -> Reading<'_> {
     if serde_json::from_str::<&RawValue>(text).is_ok() { Reading::Unread } else { Reading::Garbage }
 }
 
-/// Replaces each escaped half of a surrogate pair, which is valid JSON but no text of Rust, by the letters of its escape.
+/// Replaces each escaped half of a surrogate pair that lacks its other half, which is valid JSON but no text of Rust, by the letters of its
+/// escape.
 fn mended(text: &str) -> Cow<'_, str> {
     let half = |at: usize| {
         let digits = text.get(at..at + 6).filter(|escape| escape.starts_with("\\u"))?.get(2..)?;

@@ -14,7 +14,8 @@ use super::{Fact, Read};
 /// compared.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rounds {
-    /// The requests of ours without a response, by their ids.
+    /// The requests of ours that may be answered with a round, and that were neither answered nor cancelled: by id, in the form of
+    /// [`request_of`].
     open: BTreeMap<u64, String>,
     /// The calls of retries, by the ids of the retries.
     calls: BTreeMap<u64, u64>,
@@ -172,7 +173,8 @@ impl Rounds {
     }
 }
 
-/// G14. A request whose id no method has returned is the retry of one round, with its state and the names of its input requests.
+/// G14. A request whose id no method has returned is the retry of one round, with its state and the names of its input requests. Any other
+/// request has only the state and the answers that its owner gave.
 pub(super) fn rounds_apart(ledger: &Ledger, fact: &Fact<'_>, read: Option<&Read<'_>>) -> Result<(), String> {
     let (Fact::Sent { transmit, .. }, Some(Read { text, value })) = (fact, read) else { return Ok(()) };
     let (RouteKind::Request(_), Some(id)) = (transmit.route.kind, value["id"].as_u64()) else { return Ok(()) };

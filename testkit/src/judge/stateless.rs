@@ -46,7 +46,8 @@ impl Stamp {
         })
     }
 
-    /// Returns `true` if `caller`, as the session has reported it to its owner, is the caller that the request names.
+    /// Returns `true` if `caller`, as the session has reported it to its owner, is the caller that the request names, as far as the name,
+    /// sampling and the log level tell.
     pub(super) fn names(&self, caller: &Caller) -> bool {
         let level = caller.log_level().map(|level| format!("{level:?}").to_lowercase());
         let level = level.and_then(|level| LEVELS.iter().position(|other| *other == level));
@@ -60,7 +61,8 @@ impl Stamp {
         self.level.is_some_and(|least| severity(level).is_some_and(|level| level >= least))
     }
 
-    /// Returns `true` if this is the request for a subscription that asks for notices of this kind.
+    /// Returns `true` if this is the request for a subscription, and it asks for notices of this kind. Kinds that it cannot select count as
+    /// asked for.
     pub(super) fn wants(&self, notice: &Value) -> bool {
         let Some(wanted) = self.wanted.as_ref().and_then(|wanted| serde_json::from_str::<Value>(wanted).ok()) else { return false };
         match notice["method"].as_str() {
@@ -78,11 +80,11 @@ impl Stamp {
 /// The eras that one end speaks, according to its frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Eras {
-    /// It has opened a handshake or probed, as clients do.
+    /// It has opened a handshake or probed, as MCP clients and Tesseron apps do.
     is_client: bool,
     /// The peer has opened a handshake.
     was_greeted: bool,
-    /// It has received a stateless request.
+    /// It has received a stateless request that began a call.
     serves_stateless: bool,
     /// It is a client, and has asked for the revisions of the server.
     has_probed: bool,
@@ -95,7 +97,7 @@ pub(super) struct Eras {
 }
 
 impl Eras {
-    /// Returns `true` for a server if every call of its peer was stateless.
+    /// Returns `true` for a server that has received a stateless call, and no handshake request.
     pub(super) fn serves_stateless_alone(self) -> bool {
         self.serves_stateless && !self.was_greeted && !self.is_client
     }

@@ -20,7 +20,7 @@ pub struct Seen {
     pub stopped: usize,
     /// Stopped lanes that were resumed.
     pub resumed: usize,
-    /// Lanes that were lost while a reply was owed on them.
+    /// Open lanes other than the channel that were lost.
     pub lost: usize,
     /// Lanes that the session has closed.
     pub given_up: usize,
@@ -136,7 +136,7 @@ impl Lanes {
         Lane::new(self.newest)
     }
 
-    /// Ends the lanes on which no reply is owed.
+    /// Ends the lanes on which no reply is owed, unless they are stopped.
     fn sort_out(&mut self, session: &Session) {
         let is_done = |lane: &mut Lane| session.replies_owed(*lane) == 0 && !self.stopped.contains(lane);
         self.done.extend(self.open.extract_if(.., is_done));

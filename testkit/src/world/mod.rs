@@ -1,9 +1,10 @@
 //! A [`World`] of two ends: sessions over links that carry messages, or drivers over streams of bytes, in virtual time. Each end is checked
-//! against every guarantee, and compared with a model that predicts every outcome. A [`Crowd`] has any number of clients of one server.
+//! against the guarantees that one run can break (G8 only after [`World::probe`]), and compared with a model that predicts every outcome,
+//! unless the world was made without models. A [`Crowd`] has any number of clients of one server.
 //!
 //! A world applies [operations](ops), four bytes each, and otherwise only delivers messages or bytes. So it is a pure function of its
-//! operations and its seed: [`World::trace`] of two equal runs is equal. Time stands still during an operation, and then jumps exactly to
-//! the next deadline, arrival or alarm; some operations come early or late instead.
+//! operations and its seed: [`World::trace`] of two equal runs is equal. Only the operations about time move the clock: exactly to the next
+//! deadline, arrival or alarm, by a span, or early or late on purpose.
 
 mod crowd;
 pub mod lanes;
@@ -136,7 +137,7 @@ impl World {
     }
 }
 
-/// The number of bytes that a stream of a world holds in flight, which is less than a frame.
+/// The number of bytes that a stream of a world holds in flight, which is less than most frames have.
 const STREAM: usize = 96;
 /// The maximum number of frames polled in one step.
 const A_STEP: usize = 64;
@@ -210,7 +211,7 @@ impl<S: Subject> World<S> {
         self.lanes.as_ref().map(|lanes| lanes.seen).unwrap_or_default()
     }
 
-    /// The events of both ends, in order at each.
+    /// The method calls, frames and events of both ends, in order at each.
     #[must_use]
     pub fn trace(&self) -> [Vec<String>; 2] {
         [0, 1].map(|at| self.end(at).trace().to_vec())
@@ -224,7 +225,7 @@ impl<S: Subject> World<S> {
         all
     }
 
-    /// Checks after every method that a `handle_timeout` before any deadline changes nothing.
+    /// Checks after every method, unless a deadline has passed, that a `handle_timeout` changes nothing.
     pub fn probe(&mut self) {
         for at in 0..2 {
             self.end_mut(at).probe();
@@ -237,7 +238,8 @@ impl<S: Subject> World<S> {
         self.ends.iter().all(|end| end.watched().model().is_some())
     }
 
-    /// Drops the models, for cases that they do not support: congestion, small event queues, custom notices.
+    /// Drops the models, for cases that they do not support, such as congestion, input rounds of a server, and sessions that are broken on
+    /// purpose.
     pub fn forget_models(&mut self) {
         for at in 0..2 {
             self.end_mut(at).forget_model();
@@ -272,7 +274,8 @@ impl<S: Subject> World<S> {
         }
     }
 
-    /// Stops the application of `at`, or resumes it. A stopped application polls no events.
+    /// Stops the application of `at`, or resumes it. A stopped application polls no events; with streams of bytes its driver does not run
+    /// at all.
     pub fn deafen(&mut self, at: usize, ignores_events: bool) {
         self.ignores_events[at] = ignores_events;
         self.end_mut(at);
@@ -302,7 +305,7 @@ impl<S: Subject> World<S> {
         }
     }
 
-    /// Passes `at` a frame that the other end has not sent.
+    /// Passes `at` a frame that the other end has not sent, if `at` takes input and the lane of the frame is not lost.
     pub fn inject(&mut self, at: usize, frame: &str) {
         lock(&self.shared).unfaithful = true;
         let (now, frame) = (self.now(), Bytes::copy_from_slice(frame.as_bytes()));
@@ -348,7 +351,8 @@ impl<S: Subject> World<S> {
     /// Runs until both ends are ready, or the client has chosen stateless requests.
     ///
     /// # Panics
-    /// If that takes more than an hour of virtual time: the links lose frames, or the ends have no revision in common.
+    /// If an end closes first, or that takes more than an hour of virtual time: the links lose frames, or the ends have no revision in
+    /// common.
     pub fn shake_hands(&mut self) {
         let limit = self.now().saturating_add(Duration::from_secs(3_600));
         self.settle();

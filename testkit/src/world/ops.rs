@@ -1,9 +1,9 @@
 //! Operations of a world, four bytes each: `[opcode, a, b, c]`. Every value is legal. No value may change its meaning, since stored cases
 //! and fuzzing corpora consist of operations: new opcodes only get numbers that did nothing before.
 //!
-//! The lowest bit of `a` is the end that acts (0 the client). `b` chooses among the open calls, input requests or lanes there, and `c`
-//! chooses the variant. An operation without anything to choose from does nothing. A method may be called at the wrong time: the model
-//! predicts its error.
+//! For most opcodes the lowest bit of `a` is the end that acts (0 the client), `b` chooses among the open calls or input requests there,
+//! and `c` chooses the variant. Opcodes about lanes concern end 1, and 32 (a claim) end 0; in 18 and 19, `b` and `c` are a span of time. An
+//! operation without anything to choose from does nothing. A method may be called at the wrong time: the model predicts its error.
 
 use std::time::Duration;
 
@@ -197,7 +197,8 @@ fn hostile_tesseron(b: u8, c: u8) -> String {
     }
 }
 
-/// A frame that neither end would send. `b` is the number in it, usually that of an open or ended call.
+/// A frame that the other end has not sent, mostly one that it would not send. `b` is the number in it, usually that of an open or ended
+/// call.
 fn hostile(b: u8, c: u8) -> String {
     let b = if b < 224 { b % 32 } else { b };
     let id = if c & 0x80 == 0 { b.to_string() } else { format!("\"{b}\"") };
@@ -433,7 +434,7 @@ impl<S: Subject> World<S> {
         }
     }
 
-    /// Sets a fault: `b` chooses its kind, and `c` its extent; zero removes it.
+    /// Sets a fault: `b` chooses its kind, and `c` its extent; zero removes it. The kinds 8 and 9 remove all faults.
     fn fault(&mut self, at: usize, b: u8, c: u8) {
         let span = Duration::from_millis(c.into());
         self.faults(at, |faults| match b % 10 {
