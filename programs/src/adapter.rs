@@ -73,7 +73,7 @@ pub trait Adapter: Clone + Send + Sync + 'static {
     /// Cancel safe if the adapter's function is.
     fn stdout_unread(&self) -> BoxFuture<'static, ()>;
 
-    /// Calls the adapter's `child`.
+    /// Calls the adapter's `child`, with five seconds for the process to exit.
     ///
     /// # Errors
     /// As the adapter's function.

@@ -55,8 +55,8 @@ impl<T> Answering<T> {
 }
 
 impl Answers {
-    /// Uses the answers of the command line. A kind of input request that has none there is answered by the person at the terminal, if
-    /// stdin and stderr are a terminal.
+    /// Uses the answers of the command line. A kind of input request that has none there, except one for roots, is answered by the person
+    /// at the terminal, if stdin and stderr are a terminal.
     pub(super) fn new(
         display: Arc<Display>,
         forms: Option<Forms>,
@@ -120,7 +120,7 @@ impl Default for Wanted {
     }
 }
 
-/// Prints that the server no longer needs the answer, if it is dropped before there is one.
+/// Prints that the server no longer needs the answer, if this value is dropped before there is an answer, and the display has not ended.
 struct Gone {
     display: Arc<Display>,
     wanted: Wanted,
@@ -262,7 +262,8 @@ impl Drop for Place {
     }
 }
 
-/// Runs a shell command with `input` on its stdin, and returns its stdout without the last line end. Dropping the future ends the command.
+/// Runs a shell command with `input` on its stdin, and returns its stdout without the last line end. Dropping the future kills the shell,
+/// unless the shell is about to exit.
 fn run(command: &str, input: String) -> impl Future<Output = Result<String, String>> + Send + use<> {
     let child = shell(command).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(|error| error.to_string());
     async move {

@@ -642,7 +642,7 @@ fn level(text: &str) -> Result<Level, String> {
     Level::from_name(text).ok_or_else(|| format!("the levels are {}", Level::ALL.map(Level::as_str).join(", ")))
 }
 
-/// Prints the first line of an error of clap, or the whole text if help was requested.
+/// Prints an error of clap in one line, without its tips and the usage, or the whole text if help was requested.
 fn explain(program: &str, error: &clap::Error) -> u8 {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         // A pager that is closed early is not an error.

@@ -31,7 +31,8 @@ impl Audit {
         Self(Some(Arc::new(Mutex::new(sink))))
     }
 
-    /// Starts the record of a call of `tool`. Its line is written when the call ends, is cut short or is dropped.
+    /// Starts the record of a call of `tool`. Its line is written when the call ends, is cut short or is dropped, unless its handler will
+    /// run again.
     pub(crate) fn open(&self, tool: &'static str, context: &Context) -> (Watch, Record) {
         let record = Record::default();
         (Watch { audit: self.clone(), tool, context: context.clone(), record: record.clone(), written: false }, record)
@@ -93,7 +94,7 @@ impl Record {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).steps = Some(steps);
     }
 
-    /// Sets the partial result to record if the call is cut short. `partial` is called only then.
+    /// Sets the partial result to record if the call is cut short or fails. `partial` is called only then.
     pub(crate) fn partial<T: Serialize>(&self, partial: impl Fn() -> T + Send + 'static) {
         let partial = move || serde_json::to_value(partial()).ok();
         self.0.lock().unwrap_or_else(PoisonError::into_inner).partial = Some(Box::new(partial));
@@ -112,8 +113,8 @@ pub(crate) struct Watch {
 impl Watch {
     /// Runs `work`, the handler of the call.
     ///
-    /// If the call is cut short, its line is written after the next poll of the handler, in which it can clean up. A handler that ignores
-    /// the cancel is not waited for.
+    /// If the call is cut short, its line is written after the next poll of the handler, so that the handler can clean up in that poll. A
+    /// handler that ignores the cancel is not waited for.
     pub(crate) async fn over<T>(mut self, work: impl Future<Output = Result<T, ToolError>>) -> Result<T, ToolError> {
         let mut work = pin!(work);
         let context = self.context.clone();

@@ -57,7 +57,7 @@ pub fn from_command_line() -> Result<Wanted, u8> {
     Ok(Wanted::Call { server, calling: Box::new(calling) })
 }
 
-/// The time that a started server may take for its handshake: `npx` may have to download it first.
+/// The time that a started server may take for its handshake without `--start-timeout`: `npx` may have to download it first.
 const CHILD_START: Duration = Duration::from_secs(60);
 
 /// A call to make.
@@ -442,7 +442,7 @@ fn explained(error: &RpcError) -> String {
     }
 }
 
-/// Prints the URLs that must be opened before the call is repeated.
+/// Prints the URLs that must be opened before the call is repeated, and the number of those beyond the maximum.
 fn show_required(error: &RpcError) {
     /// The maximum number that is printed.
     const MAX_SHOWN: usize = 16;
@@ -524,7 +524,7 @@ impl Shown {
         if self.failed && status == status::OK { status::TOOL_ERROR } else { status }
     }
 
-    /// A block of content as text. A block without text is described, and saved if `--save` is set.
+    /// A block of content as text. A block without text is described, and its data, if it has any, saved if `--save` is set.
     fn block(&mut self, block: &Value) -> String {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         match block["type"].as_str() {
@@ -558,7 +558,7 @@ impl Shown {
     }
 }
 
-/// Prints the text of a tool's result, or its structured content; to stderr if the tool failed.
+/// Prints the content of a tool's result, and its structured content if no block is text; to stderr if the tool failed.
 fn show_result(result: &Json, shown: &mut Shown) -> u8 {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]

@@ -22,7 +22,7 @@ struct State {
     target: Option<fn() -> ProgressDrawTarget>,
     /// The bar; `None` before and after the call, and while a person is asked.
     bar: Option<ProgressBar>,
-    /// The number of input requests that are open.
+    /// The number of questions that the person is asked now.
     asking: usize,
     over: bool,
 }
@@ -41,7 +41,7 @@ impl Display {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts the display; `what` is shown until the first update.
+    /// Starts the display; on a terminal, `what` is shown until the first update.
     pub(super) fn begin(&self, what: &str) {
         let mut state = self.state();
         state.shown = Progress::message(one_line(what));
@@ -67,7 +67,7 @@ impl Display {
         state.updates
     }
 
-    /// Ends the display; the last state stays visible. No effect the second time.
+    /// Ends the display; after an update, the last state stays visible. No effect the second time.
     pub(super) fn end(&self) {
         let mut state = self.state();
         state.target = None;
@@ -90,7 +90,7 @@ impl Display {
         say("");
     }
 
-    /// Returns `true` if the call has ended.
+    /// Returns `true` if the display has ended, since the call has ended or was interrupted.
     pub(super) fn is_over(&self) -> bool {
         self.state().over
     }
@@ -233,7 +233,8 @@ pub(super) fn one_line(text: &str) -> String {
     text.split(is_unseen).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
-/// `text` with control characters replaced, except line feeds, so that it is safe on a terminal.
+/// `text` with control characters replaced, except line feeds and tabs, and those that change the direction of text, so that it is safe on
+/// a terminal.
 pub(super) fn printable(text: &str) -> Cow<'_, str> {
     let is_harmful = |char: char| is_unseen(char) && !matches!(char, '\n' | '\t');
     if text.contains(is_harmful) { text.replace(is_harmful, "\u{fffd}").into() } else { text.into() }

@@ -25,7 +25,7 @@ use crate::adapter::{Adapter, End, Place, first, start};
 
 /// The interval between scans of the manifests if no change is reported.
 const POLL: Duration = Duration::from_secs(2);
-/// The maximum number of printed errors that are remembered, so that none is printed twice.
+/// The number of printed errors that are remembered, so that none is printed twice. When there are so many, all are forgotten.
 const TOLD: usize = 1024;
 /// The time between a change and the next scan.
 const SETTLE: Duration = Duration::from_millis(20);
@@ -183,7 +183,8 @@ fn open<S: Sockets>(sockets: S, wish: &GatewayWish) -> Result<(Gateway<S>, Home)
     Ok((Gateway::new(sockets, config, home.clone())?, home))
 }
 
-/// Scans the manifests when the system reports a change, and at intervals in case it does not. Each error is printed once.
+/// Scans the manifests when the system reports a change, and at intervals in case it does not. Each error is printed once, until [`TOLD`]
+/// errors were printed.
 async fn watch<A: Adapter>(adapter: &A, gateway: &Gateway<A::Sockets>, home: &Home) -> Result<Infallible, TesseronError> {
     let changed = Arc::new(Bell::default());
     let rings = Arc::clone(&changed);

@@ -1,10 +1,10 @@
-//! Waiting for Ctrl-C, several times.
+//! Waiting for signals, such as Ctrl-C, several times.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
-/// Waits for one Ctrl-C after the other. `make` returns a future of the next Ctrl-C.
+/// Waits for one signal after the other. `make` returns a future of the next signal: of a Ctrl-C or a SIGTERM.
 pub(super) struct Interrupts<F, C> {
     make: F,
     next: Pin<Box<C>>,
@@ -19,7 +19,7 @@ impl<F: FnMut() -> C, C: Future<Output = ()>> Interrupts<F, C> {
     pub(super) fn poll_next(&mut self, task: &mut Context<'_>) -> Poll<()> {
         let pressed = self.next.as_mut().poll(task);
         if pressed.is_ready() {
-            // Polled at once, since a future waits for a Ctrl-C only from its first poll on.
+            // Polled at once, since a future waits for a signal only from its first poll on.
             self.next.set((self.make)());
             if self.next.as_mut().poll(task).is_ready() {
                 self.next.set((self.make)());
@@ -28,7 +28,7 @@ impl<F: FnMut() -> C, C: Future<Output = ()>> Interrupts<F, C> {
         pressed
     }
 
-    /// Waits for `work`; returns `None` at a Ctrl-C, even one that came before this call.
+    /// Waits for `work`; returns `None` at a signal, even one that came before this call.
     pub(super) async fn or<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         poll_fn(|task| match self.poll_next(task) {

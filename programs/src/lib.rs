@@ -13,8 +13,9 @@
 //!
 //! # This crate
 //!
-//! Each binary only calls this library, so that tests can run the programs, too. On an error each program prints one line to
-//! stderr, and exits with one of the statuses in [`status`]. `docs/programs.md` describes all flags.
+//! Each binary only calls this library, so that tests can run the programs, too. On an error of its own each program prints one line to
+//! stderr (`call` prints an error of a tool whole), and exits with one of the statuses in [`status`]. `docs/programs.md` describes all
+//! flags.
 //!
 //! | Feature | Default | |
 //! |---|---|---|

@@ -17,7 +17,7 @@ pub(super) struct Person<'a> {
 }
 
 impl Person<'_> {
-    /// Asks for yes or no, or for each field of a form. The end of input cancels the form.
+    /// Asks for yes or no, and then for each field of a form. The end of input cancels the form.
     pub(super) fn fill(&mut self, form: &Elicit) -> io::Result<Elicited> {
         let fields = fields(form);
         let question = if fields.is_empty() { "[y/N]" } else { "Fill in the form? [Y/n]" };
@@ -76,7 +76,7 @@ impl Person<'_> {
         Ok((!reply.is_empty()).then(|| reply.join("\n")))
     }
 
-    /// Prints a question and reads one line, without its end; `None` at the end of input.
+    /// Prints a question and reads one line, without the white space around it; `None` at the end of input.
     fn ask(&mut self, question: &str) -> io::Result<Option<String>> {
         write!(self.output, "{question}")?;
         self.output.flush()?;

@@ -7,13 +7,13 @@ use crate::display::one_line;
 
 /// Success.
 pub const OK: u8 = 0;
-/// The tool failed, or the server answered with an error.
+/// The tool failed, the server answered with an error, or the result could not be read, saved or written.
 pub const TOOL_ERROR: u8 = 1;
 /// The command line is invalid.
 pub const USAGE: u8 = 2;
 /// The call took too long.
 pub const TIMED_OUT: u8 = 3;
-/// There is no server, the connection was lost, the peer broke a rule, or the transport could not be opened.
+/// There is no server, the connection was lost, the peer broke a rule, or the transport or a file could not be opened.
 pub const NO_SERVER: u8 = 4;
 /// The call was cancelled.
 pub const CANCELLED: u8 = 130;

@@ -32,7 +32,8 @@ struct Stepped {
     done: bool,
 }
 
-/// Reports `step i/steps` in each step, and then sleeps. Every report is sent, since the rate is not limited.
+/// Reports `step i/steps` in each step, and then sleeps. If the caller asked for progress, every update is sent, since the rate is not
+/// limited.
 pub(super) fn progress(audit: &Audit) -> Tool {
     structured(audit, "progress", async |context: Context, arguments: ProgressArguments, record: Record| {
         let steps = arguments.steps.get();

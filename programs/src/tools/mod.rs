@@ -1,7 +1,7 @@
 //! The tools that the programs `tools` and `call` serve, on every adapter.
 //!
-//! Each shows one feature of a long-running tool: progress, cancellation, partial results, and input requests for sampling, confirmation,
-//! forms and URLs.
+//! Most of them show a feature of a long-running tool: progress, cancellation, partial results, and input requests for sampling,
+//! confirmation, forms and URLs.
 
 mod asking;
 mod bulk;

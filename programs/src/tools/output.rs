@@ -1,4 +1,4 @@
-//! Tools that return the same text every time: `long_output` and `chatty`.
+//! Tools that return the same text every time for the same arguments: `long_output` and `chatty`.
 
 use endpoint::{Context, Tool};
 use protocol_core::{Content, Text, ToolOutput};

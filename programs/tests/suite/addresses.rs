@@ -127,7 +127,8 @@ fn the_addresses_in_an_error_are_shown_and_not_opened() {
     assert_eq!(browser.opened(), Vec::<String>::new());
 }
 
-/// A script of a server that makes an input request with `params`. It returns `yes` if the client agrees, or else prints the answer to stderr.
+/// A script of a server that first says that an unknown address is done, and then makes an input request with `params`. It returns `yes` if
+/// the client agrees; otherwise it returns `no` and prints the answer to stderr.
 fn asks(params: &str) -> String {
     let ask = format!(
         "echo '{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/elicitation/complete\",\"params\":{{\"elicitationId\":\"never asked\"}}}}'

@@ -218,7 +218,7 @@ impl App {
         app
     }
 
-    /// The claim code number `number` that the app has printed.
+    /// The claim code with this number, counted from 0, of those that the app has printed.
     pub(crate) fn code(&self, number: usize) -> String {
         let line = self.0.err.nth("claim code", number);
         line.rsplit(' ').next().expect("a code").to_owned()
