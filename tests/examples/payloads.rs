@@ -4,7 +4,8 @@
 //! cargo run --release -p tests --example payloads -- result-read 65536 9
 //! ```
 //!
-//! makes nine calls, after four others, and prints the page faults of each; with the feature `count`, the bytes that each allocates.
+//! makes nine calls, after four others, and prints the mean number of page faults of a call; with the feature `count`, the mean number of
+//! bytes that a call allocates.
 
 use std::env;
 use std::process::ExitCode;
@@ -56,13 +57,13 @@ fn faults() -> f64 {
     stat.rsplit(')').next().and_then(|fields| fields.split_whitespace().nth(7)?.parse().ok()).unwrap_or_default()
 }
 
-/// The page faults of each of `turns` calls.
+/// The mean number of page faults of `turns` calls.
 #[cfg(not(feature = "count"))]
 fn each(payload: Payload, size: usize, turns: u32) -> Result<f64, String> {
     Ok(run(payload, size, turns)? / f64::from(turns))
 }
 
-/// The bytes that each of `turns` calls allocates.
+/// The mean number of bytes that each of `turns` calls allocates.
 #[cfg(feature = "count")]
 fn each(payload: Payload, size: usize, turns: u32) -> Result<f64, String> {
     let allocated = |turns| {

@@ -64,7 +64,7 @@ pub struct Rig {
     pub now: Instant,
     /// The apps, in the order in which they were dialled.
     pub apps: Vec<ConnectedApp>,
-    /// Every frame on every leg, in order: `agent > ..` to the bridge, `app 0 < ..` from it.
+    /// Every frame on every leg, and the end of each transport, in order: `agent > ..` to the bridge, `app 0 < ..` from it.
     pub trace: Vec<String>,
     /// The events that no test has taken yet.
     pub untaken_events: Vec<BridgeEvent>,
@@ -406,7 +406,7 @@ impl Rig {
         self.seat(channel, Some(config))
     }
 
-    /// Passes a channel to the bridge, to the app that the bridge has asked its owner to connect to.
+    /// Passes the bridge a channel to an app, after the bridge has asked for one by the event [`BridgeEvent::ClaimWanted`].
     ///
     /// # Errors
     /// Those of the bridge.
@@ -561,7 +561,7 @@ impl Rig {
         }
     }
 
-    /// Drops all received frames and events.
+    /// Drops all received frames, the events of the bridge, and those of the session of the agent.
     pub fn forget(&mut self) -> &mut Self {
         self.untaken_events.clear();
         self.agent.received.clear();
@@ -574,7 +574,7 @@ impl Rig {
         self
     }
 
-    /// The statistics of the session of a leg.
+    /// The statistics of the session of a leg; all zero if the bridge has none any more.
     #[track_caller]
     pub fn stats(&self, leg: Leg) -> Stats {
         self.bridge.stats(leg).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Waiting for a change that another process makes.
+//! Waiting for a change that another process or another thread makes.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 /// The time limit, generous enough for a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Blocks, and calls `look` again and again until it returns a value. Use this only for files and processes, whose changes cannot be
-/// awaited.
+/// Blocks, and calls `look` again and again until it returns a value. Use this only for changes that cannot be awaited, such as those of
+/// files, processes and sockets.
 ///
 /// # Panics
 /// If there is no value within [`PATIENCE`]. The message contains `what`.

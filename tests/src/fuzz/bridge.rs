@@ -1,5 +1,6 @@
-//! A bridge with an agent and three apps. The bytes choose the steps, which include every fault of a leg. Each leg has a judge. This file
-//! checks the rules of the bridge itself: the calls that end when a leg is lost, and the state that is freed.
+//! A bridge with an agent and three apps. The bytes choose the steps, which include the faults of a leg: it stalls, is lost, or carries
+//! invalid frames. Each leg has a judge. This file checks the rules of the bridge itself: the calls that end when a leg is lost, and the
+//! state that is freed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,8 +16,8 @@ use testkit::config::{server_config, with};
 use testkit::scripted::{initialize, notification, request};
 use testkit::{Leg as Judged, Rng};
 
-/// One operation: `[opcode, a, b, c]`. The two lowest bits of `a` are the leg that acts, with 0 for the agent; `b` chooses one of the open
-/// calls or input requests of this leg, and `c` the variant of the operation.
+/// One operation: `[opcode, a, b, c]`. The two lowest bits of `a` are the leg that acts, with 0 for the agent; for most operations `b`
+/// chooses one of the open calls or input requests of this leg, and `c` the variant.
 type Operation = [u8; 4];
 
 /// The maximum number of operations of a case, which is enough to find errors.
@@ -257,9 +258,9 @@ impl Fuzzed {
             }
             Some("resources/subscribe") => {
                 seat.subscription = params["subscriptionId"].as_str().map(ToOwned::to_owned);
-                self.answer_app_request(app, &frame["id"]);
+                self.record_app_request(app, &frame["id"]);
             }
-            Some("resources/read" | "resources/unsubscribe") => self.answer_app_request(app, &frame["id"]),
+            Some("resources/read" | "resources/unsubscribe") => self.record_app_request(app, &frame["id"]),
             Some(_) => {}
             None => {
                 if let (Some(session), Some(token)) =
@@ -271,8 +272,8 @@ impl Fuzzed {
         }
     }
 
-    /// Records a request to an app that is not an invocation, so that the operations that answer invocations answer it, too.
-    fn answer_app_request(&mut self, app: usize, id: &Value) {
+    /// Records a request to an app that is not an invocation, so that the operations that answer invocations answer this request, too.
+    fn record_app_request(&mut self, app: usize, id: &Value) {
         let frame = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"actions/invoke","params":{{"name":"","invocationId":""}}}}"#);
         let mut request = Invoked::read(&frame).expect("an invocation");
         request.invocation = format!("no invocation {id}");
@@ -595,7 +596,7 @@ impl Fuzzed {
     }
 }
 
-/// Invalid frames.
+/// Frames that are invalid, or that the end of a leg may not send.
 const GARBAGE: [&str; 12] = [
     "{",
     "[]",

@@ -25,8 +25,8 @@ struct Bench {
     is_closed: bool,
 }
 
-/// Byte 0: the era, small limits, and the cache. The rest: lines. Each is a step, whose first byte is its kind; `|` in it stands for a line
-/// feed.
+/// Byte 0: the era (bits 0 and 1), small limits (bit 2), and the cache (bit 3). The rest: lines. Each is a step, whose first byte is its
+/// kind; `|` in arguments and in a body stands for a line feed.
 pub fn http_client(data: &[u8]) {
     let ([kind], rest) = super::head(data);
     let era = [Era::Legacy, Era::Auto, Era::Modern, Era::Auto][usize::from(kind & 3)];

@@ -18,7 +18,7 @@ use protocol_core::{
 };
 use testkit::config::{server_config, with};
 
-/// The fields that a step `a` or `A` can add. The last one stands for the authenticated caller.
+/// The fields that a step `a` can set, or `A` add. The last one stands for the authenticated caller.
 const FIELDS: [&str; 12] = [
     "host",
     "origin",
@@ -83,7 +83,7 @@ struct Bench {
     /// The lanes of the frames that scripted sessions have received.
     given: Vec<(SessionKey, Lane)>,
     /// The exchanges of the frames that scripted sessions have received and not yet taken or refused.
-    taken: Vec<(SessionKey, HttpExchangeId)>,
+    untaken: Vec<(SessionKey, HttpExchangeId)>,
     work: Vec<(SessionKey, InboundId, f64)>,
     /// The ids of sessions that clients know.
     ids: Vec<String>,
@@ -124,7 +124,7 @@ pub fn http_server(data: &[u8]) {
         sessions: BTreeMap::new(),
         stopped: BTreeSet::new(),
         given: Vec::new(),
-        taken: Vec::new(),
+        untaken: Vec::new(),
         work: Vec::new(),
         ids: Vec::new(),
         exchanges: BTreeMap::new(),
@@ -177,8 +177,8 @@ impl Bench {
             (b'd', _) => self.send(Method::Delete, which, &[], Vec::new()),
             (b'o', _) => self.send(Method::Other, which, &[], body(2)),
             (b'v', _) => {
-                if let Some(at) = self.taken.len().checked_sub(1 + usize::from(which % 8)) {
-                    let (_, exchange) = self.taken.remove(at);
+                if let Some(at) = self.untaken.len().checked_sub(1 + usize::from(which % 8)) {
+                    let (_, exchange) = self.untaken.remove(at);
                     match form % 8 {
                         7 => self.server.handle_full(exchange, self.now),
                         replies => self.server.handle_received(exchange, usize::from(replies), self.now),
@@ -419,7 +419,7 @@ impl Bench {
                 HttpEvent::Frame { session, exchange, lane, frame } => match self.sessions.get_mut(&session) {
                     Some(None) => {
                         self.given.push((session, lane));
-                        self.taken.push((session, exchange));
+                        self.untaken.push((session, exchange));
                     }
                     Some(Some(real)) => {
                         match real.handle_frame(frame, lane, self.now) {
@@ -492,7 +492,7 @@ impl Bench {
         self.stopped.retain(|(stopped, _)| *stopped != session);
         self.work.retain(|(work, _, _)| *work != session);
         // The frames for the session are dropped with it.
-        self.taken.retain(|(taken, _)| *taken != session);
+        self.untaken.retain(|(untaken, _)| *untaken != session);
     }
 
     /// Polls some parts of a response, and checks them.
@@ -582,8 +582,8 @@ impl Bench {
         assert!(self.ids.len() <= self.exchanges.len());
     }
 
-    /// Ends the exchanges and the sessions: the exchanges first if `are_lost`; the sessions by their timeouts if `by_time`, otherwise by
-    /// the owner.
+    /// Ends the exchanges and the sessions: the exchanges first if `are_lost`; the sessions by their timeouts if `are_lost` and `by_time`,
+    /// otherwise by the owner.
     fn finish(mut self, are_lost: bool, by_time: bool) {
         let all: Vec<_> = self.exchanges.keys().copied().collect();
         for id in &all {

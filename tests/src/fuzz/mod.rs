@@ -44,7 +44,7 @@ pub const TARGETS: [(&str, Target); 10] = [
     ("sse", sse),
 ];
 
-/// Splits off the first bytes, which select the configuration. Missing bytes are zero.
+/// Splits off the first `COUNT` bytes. Missing bytes are zero.
 fn head<const COUNT: usize>(data: &[u8]) -> ([u8; COUNT], &[u8]) {
     let mut head = [0; COUNT];
     let (chosen, rest) = data.split_at(COUNT.min(data.len()));

@@ -12,9 +12,10 @@ use testkit::world::{Wire, World};
 /// The maximum number of operations of a case, which is enough to find errors.
 const OPERATIONS: usize = 400;
 
-/// Byte 0: the configuration, and the faults of the links. Byte 1: the seed of the links. Byte 2: the way in which the case ends. Byte 3:
-/// the protocol is Tesseron (bit 7); otherwise the eras of MCP that the ends speak (bits 5 and 2). If the client probes, bit 4 of byte 0
-/// makes the links so slow that the answer to the probe is late. The rest: operations of [`testkit::world::ops`], four bytes each.
+/// Byte 0: the configuration (bits 0 to 3), slow links (bit 4), and the kind of the links (bit 7). Byte 1: the seed of the links. Byte 2:
+/// the way in which the case ends. Byte 3: the protocol is Tesseron (bit 7); otherwise the eras of MCP that the ends speak (bits 5 and 2).
+/// If the client probes, bit 4 of byte 0 makes the links so slow that the answer to the probe is late. The rest: operations of
+/// [`testkit::world::ops`], four bytes each.
 pub fn pair(data: &[u8]) {
     let ([variant, seed, ending, protocol], rest) = super::head(data);
     let (client, server) = match protocol & 0x80 {

@@ -21,9 +21,10 @@ use testkit::scripted::{initialize, json};
 
 /// Byte 0: the role (bit 0), the handshake is made first (bit 1), the revision (bits 2 and 3), the limits (bit 4), the application polls
 /// only by actions (bit 5), an outbound call, an inbound one and an input request are open at the beginning (bit 6), Tesseron (bit 7; then
-/// bits 2 and 3 are the state of the session, see [`tesseron`]). Byte 1: the timeouts; on Tesseron also a grace for cancelled calls (bit 3,
-/// which on MCP lets a client choose the era), and a session that is closing (bit 4). Then lines: each is a frame, but a line that begins
-/// with the byte 1 is an action of the application, see [`Fuzzed::act`].
+/// bits 2 and 3 are the state of the session, see [`tesseron`]). Byte 1: the timeouts (bit 0), the response gap and a rate window (bit 1),
+/// and the policies of depth and progress (bit 2); on Tesseron also a grace for cancelled calls (bit 3, which on MCP lets a client choose
+/// the era), and a session that is closing (bit 4). Then lines: each is a frame, but a line that begins with the byte 1 has actions of the
+/// application, two bytes each, see [`Fuzzed::act`].
 pub fn session(data: &[u8]) {
     let ([kind, clocks], rest) = super::head(data);
     let mut fuzzed = Fuzzed::new(kind, clocks);
@@ -151,7 +152,7 @@ impl Fuzzed {
         }
     }
 
-    /// Takes an action of the application on an open call or input request.
+    /// Takes an action of the application, mostly on an open call or input request.
     fn act(&mut self, action: u8, detail: u8) {
         let now = self.now;
         match action {

@@ -9,7 +9,7 @@ use testkit::Rng;
 /// The items, each with the last id after it, and the error at which the stream ended.
 type Read = (Vec<(Item, Option<String>)>, Option<DecodeError>);
 
-/// Byte 0: the limit on an event. Byte 1: the way in which the rest is split. The rest: the stream.
+/// Byte 0: the limits on an event and on an id. Byte 1: the way in which the rest is split. The rest: the stream.
 pub fn sse(data: &[u8]) {
     let ([limit, seed], stream) = super::head(data);
     let mut limits = DecoderLimits::default();

@@ -121,7 +121,8 @@ pub struct Stage<A> {
 pub enum Far {
     /// A service. If it is in another process, the process ends with the connection.
     Service(Arc<Service>),
-    /// A service that is a program of its own and ends with its process. It closes its connection once a line is added to the book.
+    /// A service that is a program of its own and ends with its process. It closes its connection once a line is added to the book. On
+    /// other transports than a child process it is like [`Self::Service`].
     Program(Arc<Service>),
     /// A script that reads and writes bytes.
     Wire(fn(Wire, &Book)),
@@ -130,7 +131,7 @@ pub enum Far {
 /// Finds the far end of the row of this name.
 pub type FindFar = fn(&str, &Book) -> Far;
 
-/// A future that its owner awaits at the end. The lock makes the owner `Sync`.
+/// A future that is awaited at the end. The lock makes the struct that has the future `Sync`.
 type Waited<T> = Mutex<BoxFuture<'static, T>>;
 
 fn unlocked<T>(waited: Waited<T>) -> BoxFuture<'static, T> {
@@ -275,7 +276,7 @@ impl<A: Adapter> Stage<A> {
         }
     }
 
-    /// Runs a blocking job on a thread of its own.
+    /// Runs a job as a blocking task of the runtime.
     pub async fn block<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
         start_blocking(&*self.adapter.runtime(), job).await
     }

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::{UPDATES, answered, echo};
 use crate::raw_http::{Failure, Request, ServerProcess};
 
-/// The connections of each kind of hostile client.
+/// The connections of each kind of hostile client: slow heads, slow bodies, and unread responses.
 const CONNECTIONS: usize = 100;
 /// The time between two bytes of a slow client, and between two connections that send garbage.
 const PACE: Duration = Duration::from_millis(20);
@@ -56,7 +56,7 @@ pub(super) fn latencies_beside_hostile_clients(server: &ServerProcess, span: Dur
     })
 }
 
-/// Hostile clients of one server. A connection that the server closes is opened again.
+/// Hostile clients of one server. A slow connection that the server closes is opened again.
 struct Crowd<'a> {
     server: &'a ServerProcess,
     /// Connections that send their request a byte at a time, and the byte that is next: half of them the head, half of them the body.

@@ -1,7 +1,8 @@
 //! The speed of servers over HTTP, compared with a floor: hyper with a handler that answers with the same bytes, without any protocol.
 //!
-//! Each server is a process of its own. The client is the same for all: blocking sockets on this machine, which write prepared requests.
-//! All servers are measured once in each round, and a number is the median of the rounds.
+//! Each server is a process of its own. The client is the same for all: blocking sockets on this machine, which write prepared requests. In
+//! the rows of rates, all servers are measured once in each round. In those of latencies, one server has all its rounds before the next. A
+//! number is the median of the rounds, except that memory is measured only once.
 
 mod floor;
 mod hostile;

@@ -26,7 +26,8 @@ pub(super) struct Player {
     pub(super) config: Config,
     /// Frames that the session has sent and that have no counterpart in the recording yet.
     sent: VecDeque<Value>,
-    /// The methods of requests, by their recorded id after `<` for our requests or `>` for those of the peer.
+    /// The methods of requests, by their id after `<` for our requests or `>` for those of the peer. Our requests are there by their
+    /// recorded id and by that of the session.
     methods: BTreeMap<String, String>,
     /// The ids of our requests, by those of the recording.
     ids: BTreeMap<String, Value>,
@@ -150,7 +151,7 @@ impl Player {
         self.differences
     }
 
-    /// Returns `true` if the peer's request of that id runs a tool or an action.
+    /// Returns `true` if the peer's request of that id invokes an action.
     pub(super) fn runs(&self, id: &Value) -> bool {
         self.methods.get(&format!(">{id}")).is_some_and(|method| method == "actions/invoke")
     }

@@ -65,7 +65,7 @@ pub enum TurnKind {
     Received(Value),
     /// The end sent a frame.
     Sent(Value),
-    /// The peer ended its side.
+    /// The peer ended its side, or the connection was cut.
     PeerEnded,
     /// The end closed the connection.
     Ended,
@@ -174,7 +174,8 @@ fn channels(records: &[Record], end: &str, peer: &str) -> Vec<Channel> {
     channels.into_iter().map(tidied).filter(|channel| channel.turns.iter().any(|turn| is_frame(&turn.what))).collect()
 }
 
-/// Returns `true` if a connection begins with this record. Within an app its beginning is not recorded, but its handshake is.
+/// Returns `true` if a connection begins with this record although no record says so. Of a connection within an app (`sdk`) the beginning
+/// is not recorded, but the handshake is.
 fn begins_anew(record: &Record, channel: &Channel) -> bool {
     let greets = |frame: &Value| matches!(frame["method"].as_str(), Some("tesseron/hello" | "tesseron/resume"));
     let before = |turn: &Turn| matches!(&turn.what, TurnKind::Received(frame) | TurnKind::Sent(frame) if greets(frame));

@@ -183,7 +183,8 @@ async fn a_thousand_requests_are_sent_in_the_order_in_which_they_were_made<A: Ad
     calling.close().await;
 }
 
-/// Answers pings. Notes the number of calls that were cancelled after their request, and all unexpected messages.
+/// Answers pings. Notes the numbers of calls that were not cancelled, and that were cancelled after their request, and all unexpected
+/// messages.
 fn pairs_cancels(mut wire: Wire, book: &Book) {
     wire.as_server();
     let (mut open, mut cancelled) = (BTreeSet::new(), 0);
@@ -493,7 +494,7 @@ async fn a_callee_sends_nothing_for_a_call_after_its_cancel<A: Adapter>(stage: S
     .await;
 }
 
-/// Answers cancelled calls as other servers do: the first with an error, the second with a result.
+/// Answers cancelled calls as other servers do: the first with an error, the later ones with a result.
 fn answers_after_cancels(mut wire: Wire, book: &Book) {
     wire.as_server();
     let mut cancelled = 0;

@@ -435,7 +435,7 @@ async fn other_hosts_and_origins_are_refused<A: Adapter>(stage: Stage<A>) {
     .await;
 }
 
-/// The fields that every request has, as text.
+/// The usual fields of a request, as text.
 fn usual() -> String {
     USUAL.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect()
 }

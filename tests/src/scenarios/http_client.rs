@@ -1,4 +1,5 @@
-//! Clients over HTTP, with a server of both eras, over real sockets: without TLS over HTTP/1.1, and with TLS over HTTP/2.
+//! Clients over HTTP, with servers of one era and of both, over real sockets: without TLS over HTTP/1.1, and with TLS over HTTP/2 or
+//! HTTP/1.1.
 
 use std::future::pending;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

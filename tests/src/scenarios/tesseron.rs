@@ -753,13 +753,14 @@ async fn the_manifest_has_every_member_and_is_removed_with_its_listener<A: Adapt
     }
 }
 
-/// Waits until the claim of an app was refreshed, so that it expires at least `millis` later than now.
+/// Waits until the claim of an app was refreshed, so that it expires more than `millis` milliseconds later than it does at the time of the
+/// call.
 async fn refreshed_after<A: Adapter>(stage: &Stage<A>, app: &App, millis: u64) {
-    let now = app.instance().claim.expect("a claim").expires_at;
+    let before = app.instance().claim.expect("a claim").expires_at;
     let home = app.home.0.to_path_buf();
     let is_later = move || {
         let instance = Home::at(&*home).read_instances().expect("a folder of ours").pop()?.expect("a manifest of ours");
-        (instance.claim?.expires_at > now + millis).then_some(())
+        (instance.claim?.expires_at > before + millis).then_some(())
     };
     stage.block(move || until("the manifest is refreshed", is_later)).await;
 }

@@ -158,7 +158,7 @@ fn ask<T: DeserializeOwned>(program: &Path, part: &Part) -> Outcome<T> {
     Ok(serde_json::from_str(said.lines().next_back().unwrap_or_default())?)
 }
 
-/// One contender in one row, and the program that measures it.
+/// One contender in one row, and the programs that measure its time and count its allocations.
 struct Place {
     cell: Cell,
     timed_by: Option<PathBuf>,

@@ -98,7 +98,7 @@ pub struct Updates {
     pub sent: u64,
     /// Updates that callers have received, at any time.
     pub heard: u64,
-    /// Updates that were received after one that was reported later.
+    /// Updates that were received after one that was reported later, or a second time.
     pub disordered: u64,
     /// Updates that were received after the response.
     pub late: u64,

@@ -82,7 +82,7 @@ trait End {
     /// Handles one line, and adds its results to the output.
     fn take(&mut self, line: &[u8], output: &mut Vec<u8>);
 
-    /// Adds the queued messages of other tasks to the output, and wakes `waker` for the next ones.
+    /// Adds the queued messages of other tasks to the output, and keeps `waker`, to be woken for the next ones.
     fn gather(&mut self, output: &mut Vec<u8>, waker: &Waker) {
         let _ = (output, waker);
     }
@@ -320,7 +320,7 @@ impl Calling {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues messages, and wakes the writer if the queue was empty.
+    /// Queues messages, and wakes the writer if it waits.
     fn say<T>(&self, say: impl FnOnce(&mut State) -> T) -> T {
         let (value, writer) = {
             let mut state = self.state();
@@ -377,7 +377,7 @@ impl End for Calling {
     }
 }
 
-/// A call. Dropping it cancels it.
+/// A call. Dropping it cancels it, unless its answer was awaited.
 pub struct Held {
     calling: Calling,
     id: u64,

@@ -56,7 +56,7 @@ pub(super) struct Timed {
     pub(super) peak_kib: Option<u64>,
 }
 
-/// The allocations of one operation at both ends.
+/// The allocations of one operation at both ends. In the rows of memory only `bytes` is set: the memory of one more connection or call.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(super) struct Counted {
     pub(super) allocations: Option<f64>,

@@ -70,7 +70,7 @@ fn times(report: &Report, all_contenders: &[About], out: &mut String) {
     }
 }
 
-/// The rate as a fraction of that of the floor.
+/// The rate in percent of that of the floor.
 fn share(report: &Report, cell: &Cell) -> Option<f64> {
     let floor = report.floor(cell)?.median?;
     (cell.unit == Unit::PerSecond).then_some(100.0 * cell.median? / floor)

@@ -55,7 +55,7 @@ impl Until {
     }
 }
 
-/// Does the work of `row` for `span`, after a quarter of that to warm up.
+/// Does the work of `row` for `span`, after a quarter of that to warm up. Calls that are cancelled or dropped are measured only once.
 pub(super) fn time<C: Contender>(row: Row, span: Duration) -> Timed {
     C::Runtime::run(Some(row.workers), |adapter| async move {
         let caller = match row.over {

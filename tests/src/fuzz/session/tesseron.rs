@@ -49,9 +49,9 @@ struct Named {
     name: String,
     /// The number of its handler, once the application has polled the request.
     serve: Option<InboundId>,
-    /// The code of its response, or `None` without a response, once it was cut short.
+    /// The code that its response must have, once it was cut short; `Some(None)` if it gets no response.
     cut: Option<Option<i64>>,
-    /// The error of its response, or 0.
+    /// The code of the error in its response, or 0 for a result, once it was answered.
     response: Option<i64>,
 }
 
