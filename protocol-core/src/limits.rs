@@ -25,7 +25,8 @@ pub struct Limits {
     /// Default: 1024.
     pub subscriptions: usize,
     /// The maximum number of rounds of input requests that are answered for one outbound call (MCP 2026-07-28). The next round ends the
-    /// call with [`crate::Invalid::TooManyRounds`]. Default: 8.
+    /// call with [`crate::Invalid::TooManyRounds`]. The crate `endpoint` also asks the caller of an inbound call in at most this many rounds.
+    /// Default: 8.
     pub input_rounds: u8,
     /// The maximum number of handlers that are kept between two requests of their calls (MCP 2026-07-28). When one more is kept, the oldest
     /// is dropped, and runs again from its first line for the retry of its call. The session does not use it; the crate `endpoint` does.

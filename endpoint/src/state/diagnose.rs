@@ -232,6 +232,7 @@ mod on {
                     Outcome::Cancelled => ("cancelled", None),
                     Outcome::TimedOut(_) => ("timed out", None),
                     Outcome::Lost => ("lost", None),
+                    Outcome::Unanswered(error) => ("unanswered", Some(error.code)),
                     _ => ("invalid", None),
                 };
                 Self::CallEnded(id, core::mem::take(span), how, code)

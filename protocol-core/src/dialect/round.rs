@@ -113,7 +113,8 @@ impl Ask {
         match self {
             Self::Sample(sample) => {
                 required.sampling = true;
-                required.sampling_tools = sample.params.as_ref().is_some_and(|params| params.member("tools").is_some());
+                let has = |name| sample.params.as_ref().is_some_and(|params| params.member(name).is_some());
+                required.sampling_tools = has("tools") || has("toolChoice");
             }
             Self::Elicit(_) | Self::Confirm { .. } => required.elicitation = true,
             Self::OpenUrl(_) => required.elicitation_url = true,
@@ -125,5 +126,23 @@ impl Ask {
     /// Returns `true` if a user, who can decline or make no decision, gives the answer.
     pub(crate) fn can_be_declined(&self) -> bool {
         matches!(self, Self::Elicit(_) | Self::OpenUrl(_) | Self::Confirm { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::borrow::ToOwned;
+
+    use super::*;
+    use crate::dialect::Sample;
+
+    /// A regression: `toolChoice` alone was refused as undeclared, but the capability was not among those that are required.
+    #[test]
+    fn sampling_with_tools_or_a_choice_of_tools_requires_its_capability() {
+        let needs_tools = |params: &str| {
+            let sample = Sample { params: Some(Json::parse(params.to_owned()).unwrap()), ..Sample::new("?") };
+            Ask::Sample(sample).required_capabilities().sampling_tools
+        };
+        assert_eq!([r#"{"tools":[]}"#, r#"{"toolChoice":{}}"#, r#"{"maxTokens":1}"#].map(needs_tools), [true, true, false]);
     }
 }

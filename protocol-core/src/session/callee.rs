@@ -187,14 +187,14 @@ impl Session {
 
     /// Checks a round that is to end a call, and sets the sampling depths of its input requests.
     fn check_round(&self, id: InboundId, round: &mut InputRound) -> Result<(), AskError> {
+        let inbound = self.inbound_calls.get(&id).filter(|inbound| inbound.is_active()).ok_or(AskError::NotLive)?;
+        let (mode, dialect) = (inbound.input_mode(), inbound.rules().dialect);
         if round.inputs.is_empty() && round.state.is_none() {
             return Err(AskError::Invalid("a round needs an input request or a state".into()));
         }
         if round.repeats_a_name() {
             return Err(AskError::Invalid("two input requests of a round have the same name".into()));
         }
-        let inbound = self.inbound_calls.get(&id).filter(|inbound| inbound.is_active()).ok_or(AskError::NotLive)?;
-        let (mode, dialect) = (inbound.input_mode(), inbound.rules().dialect);
         if mode != InputMode::Rounds {
             return Err(AskError::Unsupported);
         }

@@ -35,7 +35,8 @@ fn json(data: &[u8]) {
 }
 
 /// The methods that become requests to the owner of a server.
-const SERVED: [&str; 10] = [
+const SERVED: [&str; 11] = [
+    "subscriptions/listen",
     "tools/call",
     "tools/list",
     "prompts/get",

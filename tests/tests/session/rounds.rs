@@ -225,7 +225,9 @@ fn a_cancelled_call_asks_for_nothing() {
     let id = server.request();
     server.frame(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
     server.events();
-    assert_eq!(server.session.finish_round(id, InputRound::new().with_state("s"), server.now), Err(AskError::NotLive));
+    for round in [InputRound::new().with_state("s"), InputRound::new()] {
+        assert_eq!(server.session.finish_round(id, round, server.now), Err(AskError::NotLive), "whatever the round is");
+    }
     assert_eq!(server.session.respond(id, Reply::Done, server.now), Err(NotLive));
     server.expect_silence();
     assert_eq!(server.session.stats().inbound_calls, 0);
