@@ -11,14 +11,14 @@ use protocol_core::lines::LineEncoder;
 use protocol_core::session::Transmit;
 use protocol_core::time::Instant;
 
-/// The default for the time that a child has to exit after its input was closed.
+/// The default for the time that a child has to exit after the transport has begun to close the child's input.
 const EXIT_GRACE: Duration = Duration::from_secs(5);
 
-/// The time for which the output of a child is still read after its exit. The child's own output has arrived by then, but processes that it
-/// has started may keep the pipe open.
+/// The time for which the transport waits for more output after the exit of a child. The child's own output has arrived by then, but
+/// processes that the child has started may keep the pipe open.
 const LAST_OUTPUT_GRACE: Duration = Duration::from_millis(100);
 
-/// The maximum number of frames that are discarded before the task yields.
+/// The maximum number of frames that a closing transport discards before the task yields.
 const MAX_FRAMES_IN_A_ROW: usize = 64;
 
 /// A child process of one runtime. Dropping it kills the process.
@@ -26,7 +26,8 @@ pub trait Process {
     /// The pipe of the standard error.
     type Stderr;
 
-    /// Polls for the exit status. Once this is ready, the process has been reaped, and the method is not called again.
+    /// Polls for the exit status. Once this has returned a status, the process has been reaped, and the method is not called again. After
+    /// an error it may be called again.
     fn poll_exit(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<ExitStatus>>;
 
     /// The process id; `None` if it is no longer known.
@@ -46,7 +47,7 @@ pub trait Process {
 /// killed at once, and the runtime reaps it.
 ///
 /// The exit of the child also ends the input of the transport, after the bytes that the child has written. Processes that the child has
-/// started, and that share the pipe, do not keep the connection open.
+/// started, and that share the pipe, do not keep the connection open, unless they write without a pause.
 #[derive(Debug)]
 pub struct Child<P, I, T> {
     process: P,
@@ -54,9 +55,9 @@ pub struct Child<P, I, T> {
     timer: T,
     exit: Exit,
     grace: Duration,
-    /// The time after which no more output of the child is read. Set once the child has exited.
+    /// The time after which the transport no longer waits for output. Set once the transport has noticed the exit of the child.
     read_by: Option<Instant>,
-    /// The time at which the child is killed, unless it has exited before. Set once its input is closed.
+    /// The time at which the child is killed, unless it has exited before. Set when the transport begins to close.
     kill_at: Option<Instant>,
     killed: bool,
 }
@@ -68,7 +69,7 @@ impl<P: Process, I: FrameIo<Error = io::Error>, T: Timer> Child<P, I, T> {
         Self { process, io, timer, exit, grace: EXIT_GRACE, read_by: None, kill_at: None, killed: false }
     }
 
-    /// Sets the time that the child has to exit after its input was closed. Default: 5 s.
+    /// Sets the time that the child has to exit after the transport has begun to close the child's input. Default: 5 s.
     #[must_use]
     pub fn with_exit_grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
@@ -105,7 +106,8 @@ pub struct Exit {
 }
 
 impl Exit {
-    /// The exit status. `None` before the process has exited; it stays `None` if the transport was dropped before that.
+    /// The exit status. `None` until the transport has noticed the exit, for which it must be polled; it stays `None` if the transport is
+    /// dropped before that.
     #[must_use]
     pub fn status(&self) -> Option<ExitStatus> {
         self.status.get().copied()

@@ -15,12 +15,12 @@ pub enum Error {
         /// The error of the system.
         source: io::Error,
     },
-    /// A connection could not be made.
+    /// A connection could not be made, or the address or the header fields for it are invalid.
     #[error("cannot connect to {address}: {source}")]
     Connect {
         /// The address or the path.
         address: String,
-        /// The error of the system.
+        /// The error of the system, or the reason for which the address or a field is invalid.
         source: io::Error,
     },
     /// Listening on an address failed.
@@ -45,28 +45,28 @@ pub enum Error {
         /// The error of the system.
         source: io::Error,
     },
-    /// An open connection failed.
+    /// An open connection failed, or the server of an HTTP client could not be reached or used.
     #[error("the connection broke: {0}")]
     Broken(#[source] Box<dyn StdError + Send + Sync>),
 }
 
 impl Error {
-    /// Wraps an error of the system in connecting to `address`.
+    /// Returns a function that makes an [`Error::Connect`] to `address` of an error of the system.
     pub fn connecting_to(address: impl Display) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Connect { address: address.to_string(), source }
     }
 
-    /// Wraps an error of the system in listening on `address`.
+    /// Returns a function that makes an [`Error::Listen`] on `address` of an error of the system.
     pub fn listening_on(address: impl Display) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Listen { address: address.to_string(), source }
     }
 
-    /// Wraps an error of the system in accepting a connection on `address`.
+    /// Returns a function that makes an [`Error::Accept`] on `address` of an error of the system.
     pub fn accepting_on(address: impl Display) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Accept { address: address.to_string(), source }
     }
 
-    /// Wraps the error of an open connection, of any type.
+    /// Makes an [`Error::Broken`] of an error of any type.
     pub fn broken(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self::Broken(source.into())
     }

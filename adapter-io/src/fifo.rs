@@ -19,14 +19,14 @@ const IS_SUPPORTED: bool = cfg!(all(
     ))
 ));
 
-/// Opens standard input in non-blocking mode. Returns `None` if it is not an anonymous pipe, or cannot be opened; then use
-/// [`Stdin`](crate::Stdin).
+/// Opens standard input in non-blocking mode. Returns `None` if it is not an anonymous pipe, or cannot be opened, and always on systems
+/// other than Linux, and on MIPS and SPARC; then use [`Stdin`](crate::Stdin).
 #[must_use]
 pub fn fifo_stdin() -> Option<File> {
     open("/proc/self/fd/0", OpenOptions::new().read(true))
 }
 
-/// Opens standard output in non-blocking mode. Returns `None` if it is not an anonymous pipe, or cannot be opened.
+/// Opens standard output in non-blocking mode. Returns `None` in the same cases as [`fifo_stdin`].
 #[must_use]
 pub fn fifo_stdout() -> Option<File> {
     open("/proc/self/fd/1", OpenOptions::new().write(true))

@@ -104,7 +104,7 @@ impl<S> Ends for Whole<S> {
 /// A transport of frames over a stream of bytes, one frame in each line. `E` has the reader and the writer ([`Ends`]), and `B` implements
 /// reading and writing for a runtime.
 ///
-/// Frames are collected, and written with as few writes as the writer allows.
+/// Frames are collected, so that one write can have many of them.
 #[derive(Debug)]
 pub struct LineIo<B, E> {
     ends: E,
@@ -217,7 +217,7 @@ impl<B: ByteIo<E::Reader, E::Writer>, E: Ends> FrameIo for LineIo<B, E> {
         let Some(writer) = self.ends.writer() else { return Poll::Ready(Ok(())) };
         let shut = ready!(B::poll_close(writer, cx));
         self.ends.end();
-        // The peer may have closed the connection first. All frames were flushed before.
+        // The peer may have closed the connection first. Frames that were not flushed before are dropped.
         Poll::Ready(shut.or_else(|error| if error.kind() == io::ErrorKind::NotConnected { Ok(()) } else { Err(error) }))
     }
 

@@ -17,7 +17,7 @@ fn file_at(path: &Path) -> io::Result<(u64, u64)> {
 }
 
 impl SocketFile {
-    /// Makes a socket at `path` with `bind`, and returns what `bind` returned with the file.
+    /// Makes a socket at `path` by calling `bind`. Returns the value that `bind` returned, and the file.
     ///
     /// # Errors
     /// [`Error::PathExists`] if the path exists, even if it is a socket on which no process listens any more; [`Error::Listen`].

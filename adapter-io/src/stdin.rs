@@ -10,8 +10,8 @@ const READ_BYTES: usize = 64 * 1024;
 /// Standard input, read by a thread of its own.
 ///
 /// A blocking read of a terminal or a pipe cannot be interrupted, and with the standard input of most runtimes a pending read delays the
-/// shutdown of the runtime until the next line arrives. The thread of this type delays nothing: it ends with the process. It reads one
-/// piece of up to 64 KiB ahead.
+/// shutdown of the runtime until the next line arrives. The thread of this type delays nothing: it ends at the latest with the process. It
+/// reads at most two pieces of up to 64 KiB ahead.
 #[derive(Debug)]
 pub struct Stdin {
     inbox: Arc<Inbox>,
@@ -41,7 +41,8 @@ impl Inbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the previous piece was taken, and stores a piece, or the end (`None`). Returns `false` once the [`Stdin`] was dropped.
+    /// Waits until the previous piece was taken or the [`Stdin`] was dropped, and stores a piece, or the end (`None`). Returns `false` if
+    /// the thread must end: after the end or an error, and once the [`Stdin`] was dropped.
     fn put(&self, piece: Option<io::Result<Bytes>>) -> bool {
         let state = self.emptied.wait_while(self.lock(), |state| state.piece.is_some() && !state.abandoned);
         let mut state = state.unwrap_or_else(PoisonError::into_inner);
@@ -89,7 +90,7 @@ impl Stdin {
     /// Polls for bytes that are not yet consumed. An empty piece is the end of the input.
     ///
     /// # Errors
-    /// The error of the system. Afterwards the input is at its end.
+    /// The error of the system, also if the thread could not be started. Afterwards the input is at its end.
     pub fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<&[u8]>> {
         if self.piece.is_empty() {
             let mut state = self.inbox.lock();

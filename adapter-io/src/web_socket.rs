@@ -40,10 +40,12 @@ const fn close_frame(code: CloseCode, reason: &'static str) -> CloseFrame {
 /// that are dropped.
 ///
 /// Closing the transport sends a close frame and does not wait for the answer. The code is 1000, or the one for the error of the peer: 1002
-/// for broken framing, 1007 for text that is not UTF-8, 1009 for a message over the frame limit.
+/// for broken framing, 1007 for text that is not UTF-8, 1009 for a message over the frame limit. If the peer has closed first, its close
+/// frame was already answered, and no other one is sent.
 ///
 /// Instead of a message over the frame limit, the session receives one frame of zeros that is one byte longer than the limit, and then the
-/// end of input. So the session closes with the same reason as on every other transport.
+/// end of input. So the session closes with the same reason as on every other transport. With a frame limit of 1 GiB or more, a message
+/// over 1 GiB is an error instead.
 #[derive(Debug)]
 pub struct WebSocket<B, S> {
     stream: S,
@@ -55,7 +57,7 @@ pub struct WebSocket<B, S> {
     pings: usize,
     /// `true` if the last write could not be completed.
     blocked: bool,
-    /// `true` once the close frame was written, or writing it has failed.
+    /// `true` once the transport has tried to write the close frame.
     closing: bool,
     /// The close frame to send.
     goodbye: CloseFrame,
@@ -154,7 +156,7 @@ fn is_end(error: &Error) -> bool {
     matches!(error, Error::ConnectionClosed | Error::AlreadyClosed | Error::Protocol(ProtocolError::ResetWithoutClosingHandshake))
 }
 
-/// The close frame to send after `error`, if the peer has violated the WebSocket protocol.
+/// The close frame to send after `error`, if the peer has violated the WebSocket protocol or has sent a message that is too long.
 fn close_frame_after(error: &Error) -> Option<CloseFrame> {
     match error {
         Error::Protocol(_) => Some(close_frame(CloseCode::Protocol, "the framing is broken")),

@@ -7,7 +7,7 @@ use rustls::pki_types::CertificateDer;
 
 use crate::Error;
 
-/// An HTTP endpoint of a server, and the fields of every request to it.
+/// The address of an MCP server over HTTP, with the configuration of the client and the header fields that are added to every request.
 #[derive(Clone, Debug)]
 pub struct HttpServerAddress {
     pub(super) config: HttpClientConfig,
@@ -17,7 +17,8 @@ pub struct HttpServerAddress {
 }
 
 impl HttpServerAddress {
-    /// An endpoint at an address of the form `http://HOST/PATH`, or, with the feature `http-client-tls`, `https://HOST/PATH`.
+    /// An address of the form `http://HOST/PATH` or `http://HOST:PORT/PATH`, or, with the feature `http-client-tls`, of the same forms with
+    /// `https`. It is checked only when the client is made.
     #[must_use]
     pub fn new(url: &str) -> Self {
         Self {
@@ -44,7 +45,7 @@ impl HttpServerAddress {
     /// Adds root certificates to those of the system: one in DER, or any number in PEM. May be called several times.
     ///
     /// # Errors
-    /// [`Error::Connect`] if there is no certificate, or one that cannot be a root.
+    /// [`Error::Connect`] if the text is malformed, if there is no certificate, or if there is one that cannot be a root.
     #[cfg(feature = "http-client-tls")]
     pub fn root_certificates(mut self, certificates: &[u8]) -> Result<Self, Error> {
         let read = super::tls::read(certificates).map_err(|why| self.invalid(why))?;

@@ -19,12 +19,12 @@ use tower_service::Service;
 
 use super::HTTP_CONNECT;
 
-/// The longest time that it takes to make a connection: [`HTTP_CONNECT`] for the connector, and the same again for TLS.
+/// The time limit for making a connection: [`HTTP_CONNECT`] for the connector, and the same again for TLS. It is the same without TLS.
 const MAKING: Duration = HTTP_CONNECT.saturating_mul(2);
 /// The longest time for which a server may read nothing while bytes wait to be sent to it.
 const UNREAD: Duration = Duration::from_secs(30);
 
-/// Makes connections by another connector.
+/// A connector that makes its connections by another one, within [`MAKING`].
 #[derive(Clone)]
 pub(super) struct Limited<C> {
     connector: C,
@@ -65,12 +65,12 @@ where
     }
 }
 
-/// A connection that breaks if the server reads nothing for too long. When a request is given up, its connection closes only after all
+/// A connection that breaks if the server reads nothing for [`UNREAD`]. When a request is given up, its connection closes only after all
 /// written bytes were sent; without this limit it could stay open for ever.
 pub(super) struct Watched<T> {
     connection: T,
     runtime: Arc<dyn TimedRuntime>,
-    /// The time until which the server must read, while bytes wait to be sent.
+    /// The time by which the server must have read, and a timer for it; `None` while no bytes wait to be sent.
     wait: Option<(Box<dyn Timer + Send + Sync>, Instant)>,
 }
 

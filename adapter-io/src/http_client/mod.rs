@@ -41,15 +41,15 @@ pub use self::address::HttpServerAddress;
 use self::pools::{Pools, Taken, chain};
 use crate::Error;
 
-/// The time limit of the connector of an [`http_client`] for making a connection: 10 s for all addresses of a host together. With the
-/// handshake of TLS it is twice as long.
+/// The time limit that the connector of an [`http_client`] should have for making a connection: 10 s for all addresses of a host together.
+/// The client itself allows twice as long for the name look-up, the connection and the handshake of TLS together.
 pub const HTTP_CONNECT: Duration = Duration::from_secs(10);
 /// The number of parts of responses that may wait to be handled, in addition to one for each request.
 const PARTS: usize = 16;
-/// The number of parts that are handled in one turn.
+/// The maximum number of parts that are handled in one turn.
 const PARTS_PER_TURN: usize = 64;
 
-/// A connector of hyper-util, which opens a connection to the host and the port of an address, without TLS.
+/// A connector of hyper-util, which opens a connection to the host and the port of an address, without TLS, also for `https://`.
 pub trait HttpConnector:
     Service<
         Uri,
@@ -84,7 +84,8 @@ impl<C> HttpConnector for C where
 /// requests are given up.
 ///
 /// # Errors
-/// [`Error::Connect`] if the address is malformed, or if there are no root certificates for one that begins with `https://`.
+/// [`Error::Connect`] if the address is malformed; or if it begins with `https://`, and there are no root certificates, or the feature
+/// `http-client-tls` is off.
 pub fn http_client<C: HttpConnector>(
     client: Arc<dyn Client>,
     config: Config,
@@ -145,7 +146,7 @@ enum Part {
 
 type Parts = mpsc::Sender<(HttpRequestId, Part)>;
 
-/// A frame, and the request on whose stream it came.
+/// A frame, its lane, and the exchange of the session on whose stream the frame came, if there is one.
 struct Arrived {
     frame: Bytes,
     lane: Lane,
@@ -307,7 +308,7 @@ impl<C: HttpConnector> Driver<C> {
         self.requests.insert(id, Running { task: handle, pool });
     }
 
-    /// The request as a value of hyper. `None` if its fields are not allowed in a head, which the client has checked before.
+    /// The request as a value of hyper. `None` if its target or one of its fields is malformed, which the client has checked before.
     fn request_of(&self, request: HttpClientRequest) -> Option<Request<Full<Bytes>>> {
         let uri = Uri::builder().scheme(self.scheme.clone()).authority(self.authority.clone()).path_and_query(&*request.target);
         let method = Method::from_bytes(request.method.as_str().as_bytes()).ok()?;

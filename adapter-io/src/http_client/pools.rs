@@ -23,13 +23,14 @@ use protocol_core::Bytes;
 use super::limited::Limited;
 use super::{HttpConnector, OverTls};
 
-/// The maximum number of requests that share a pool. Over HTTP/2 all requests of a pool use one connection. There a request above the
-/// server's limit of streams would wait, and so would all later ones. A server's limit should not be smaller than this number (RFC 9113,
-/// section 6.5.2).
+/// The maximum number of requests that share a pool. Over HTTP/2 the requests of a pool use one connection, unless it takes longer than
+/// [`OPENING`] to open. There a request above the server's limit of streams would wait, and so would all later ones. A server's limit
+/// should not be smaller than this number (RFC 9113, section 6.5.2).
 const STREAMS: usize = 100;
-/// The time for which requests wait for the connection that the first of them makes.
+/// The maximum time for which requests wait for the connection that the first of them makes.
 const OPENING: Duration = Duration::from_secs(1);
-/// The number of attempts to get a connection. An attempt fails if it waits for the connection of another request that is given up.
+/// The maximum number of attempts to get a connection. An attempt is repeated only if it has failed because it waited for the connection of
+/// another request that was given up.
 const ATTEMPTS: usize = 3;
 
 /// Tasks of a runtime, for connections.
@@ -69,7 +70,7 @@ fn http_2(builder: &mut legacy::Builder) {
 
 type Web<C> = legacy::Client<Limited<OverTls<C>>, Full<Bytes>>;
 
-/// Pools of connections. Each has at most [`STREAMS`] requests, so that none waits for another.
+/// Pools of connections. Each has at most [`STREAMS`] requests, so that no request waits for the end of another.
 pub(super) struct Pools<C> {
     builder: legacy::Builder,
     connector: Limited<OverTls<C>>,
@@ -96,8 +97,8 @@ pub(super) struct Taken<C> {
     turn: Turn,
 }
 
-/// The order in which the requests of a pool get connections. Later requests wait until the first has its connection, since they may share
-/// it. Otherwise each would make a connection of its own before it is known if the server speaks HTTP/2.
+/// The order in which the requests of a pool get connections. Later requests wait until the first has its connection, for [`OPENING`] at
+/// most, since they may share it. Otherwise each would make a connection of its own before it is known if the server speaks HTTP/2.
 enum Turn {
     First(oneshot::Sender<()>),
     Later(Shared<oneshot::Receiver<()>>, Arc<dyn TimedRuntime>),
@@ -190,7 +191,7 @@ pub(super) fn chain<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<It
     std::iter::successors(Some(error), |error: &&'a (dyn StdError + 'static)| (*error).source())
 }
 
-/// Returns `true` if an error comes from a socket or from TLS.
+/// Returns `true` if an error comes from a socket, from TLS or from a time limit.
 fn is_of_system(error: &(dyn StdError + 'static)) -> bool {
     chain(error).any(|error| error.is::<io::Error>())
 }
