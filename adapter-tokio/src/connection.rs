@@ -53,8 +53,12 @@ where
 
 /// A connection that runs in a task of its own. It is also a future of the end of the connection.
 ///
-/// The future is ready when all frames are written, all handlers have ended, and the transport is closed. Its output is the reason for
-/// which the session closed, or [`Error::Broken`] if the transport failed. [`Peer::close`] can close the session gracefully.
+/// The future is ready when the session is closed, its last frames are written or were not taken by the peer for 5 s, all handlers have
+/// ended, and the transport is closed. Its output is the reason for which the session closed, or [`Error::Broken`] if the transport failed.
+/// If the runtime shuts down first, it is [`CloseReason::Failed`]. [`Peer::close`] can close the session gracefully.
+///
+/// # Panics
+/// The future passes on a panic of the task.
 ///
 /// # Cancel safety
 /// Not cancel safe: dropping it ends the connection at once. Calls end as lost, handlers are cancelled and dropped at their next await

@@ -45,7 +45,7 @@
 //! | Feature | Default | |
 //! |---|---|---|
 //! | `stdio`, `child`, `net` | on | standard input and output; child processes; TCP and Unix sockets |
-//! | `validate`, `tracing` | on | the features of `endpoint` with these names |
+//! | `seal`, `validate`, `tracing` | on | the features of `endpoint` with these names |
 //! | `http` | off | servers over HTTP/1.1 and HTTP/2 (`http_listen`) |
 //! | `http-client` | off | a client of Streamable HTTP: `http_connect` |
 //! | `http-client-tls` | off | the same client, also over TLS and HTTP/2; enables `http-client` |

@@ -16,15 +16,16 @@ use crate::{Halves, LineIo};
 /// Standard input and output as a transport, for a server that is started by its client. The process must not use them for anything else;
 /// log to standard error.
 ///
-/// On Linux, if this is called within a runtime, pipes are read and written in non-blocking mode. Other input, such as a terminal or a
-/// file, is read by a thread that ends with the process; so `main` can return when the session has closed, even if the input is still open.
-/// That thread reads ahead, so open this transport only once in a process. Other output is written by a thread of the runtime.
+/// On Linux, if this is called within a runtime, anonymous pipes are read and written in non-blocking mode. Other input, such as a terminal
+/// or a file, is read by a thread that does not delay the end of the process; so `main` can return when the session has closed, even if the
+/// input is still open. That thread reads ahead, so open this transport only once in a process. Other output is written by a
+/// thread of the runtime.
 ///
 /// If the thread that writes is blocked, because the reader of the output neither reads nor closes it, dropping the runtime waits for this
 /// thread. `Runtime::shutdown_background` and [`std::process::exit`] do not wait.
 ///
 /// # Panics
-/// If standard input or output is a pipe, and the runtime was built without `enable_io`.
+/// On Linux, if standard input or output is an anonymous pipe, and the runtime was built without `enable_io`.
 #[must_use]
 pub fn stdio() -> LineIo<Halves<Stdin, Stdout>> {
     let stdout = Stdout::open();
@@ -34,14 +35,14 @@ pub fn stdio() -> LineIo<Halves<Stdin, Stdout>> {
     if is_pipe { stdio.sending_anywhere() } else { stdio }
 }
 
-/// Waits until standard output has no reader any more. Only pipes on Linux report this; if standard output is anything else, this waits
-/// forever.
+/// Waits until standard output has no reader any more. Only anonymous pipes on Linux report this; if standard output is anything else, this
+/// waits forever.
 ///
 /// # Cancel safety
 /// Cancel safe: nothing is lost, and the function can be called again at any time.
 ///
 /// # Panics
-/// If standard output is a pipe, and the runtime was built without `enable_io`.
+/// On Linux, if standard output is an anonymous pipe, and there is no runtime, or it was built without `enable_io`.
 pub async fn stdout_unread() {
     #[cfg(unix)]
     if let Some(Ok(pipe)) = adapter_io::fifo_stdout().map(pipe::Sender::from_file)
