@@ -63,8 +63,9 @@ where
 
 /// A connection that runs in a task of its own. It is also a future of the end of the connection.
 ///
-/// The future is ready when all frames are written, all handlers have ended, and the transport is closed. Its output is the reason for
-/// which the session closed, or [`Error::Broken`] if the transport failed. [`Peer::close`] can close the session gracefully.
+/// The future is ready when the session is closed, its last frames are written or were not taken by the peer for 5 s, all handlers have
+/// ended, and the transport is closed. Its output is the reason for which the session closed, or [`Error::Broken`] if the transport failed.
+/// [`Peer::close`] can close the session gracefully.
 ///
 /// # Cancel safety
 /// Not cancel safe: dropping it ends the connection at once. Calls end as lost, handlers are cancelled and dropped at their next await

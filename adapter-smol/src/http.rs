@@ -10,7 +10,7 @@ use crate::socket::Socket;
 /// see [`HttpListener::local_addr`]. The service answers requests for every path. Connections are tasks of the runtime of the service.
 ///
 /// To serve clients on other machines, listen on an address that they can reach, and let the service accept its host name: by default it
-/// accepts only loopback addresses as hosts.
+/// accepts only `localhost`, `127.0.0.1` and `[::1]` as hosts.
 ///
 /// # Cancel safety
 /// Cancel safe: if the future is dropped, nothing listens.

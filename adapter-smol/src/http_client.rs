@@ -25,8 +25,8 @@ use crate::{Clock, Connection, Error};
 /// only starts the task: if the server cannot be reached, or does not speak MCP, the connection ends later with [`Error::Broken`]. A call
 /// that the server refuses with an HTTP status ends with an error that names the status.
 ///
-/// Over TLS, if the server speaks HTTP/2, the requests share a connection. Otherwise each request has a connection of its own while it
-/// runs.
+/// Over TLS, if the server speaks HTTP/2, up to 100 requests share a connection. Otherwise each request has a connection of its own while
+/// it runs.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -46,7 +46,8 @@ use crate::{Clock, Connection, Error};
 /// ```
 ///
 /// # Errors
-/// [`Error::Connect`] if the address is malformed, or if there are no root certificates for one that begins with `https://`.
+/// [`Error::Connect`] if the address is malformed; or if it begins with `https://`, and there are no root certificates, or the feature
+/// `http-client-tls` is off.
 pub fn http_connect(client: Arc<dyn Client>, config: Config, server: HttpServerAddress) -> Result<Connection, Error> {
     let (peer, driven) = http_client(client, config, server, Arc::new(Clock::start()), Connector, Clocked)?;
     Ok(Connection::of(None, peer, driven))

@@ -21,7 +21,7 @@
 //! Over HTTP, `http_connect` and `http_listen` do both steps.
 //!
 //! Tasks run on smol's global executor, which has one thread unless the environment variable `SMOL_THREADS` sets more. [`serve_on`],
-//! [`connect_on`], `http_connect_on` and `tesseron_listen_on` take an executor of your own.
+//! [`serve_as_on`], [`connect_on`], `http_connect_on` and `tesseron_listen_on` take an executor of your own.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -46,7 +46,7 @@
 //! | Feature | Default | |
 //! |---|---|---|
 //! | `stdio`, `child`, `net` | on | standard input and output; child processes; TCP and Unix sockets |
-//! | `validate`, `tracing` | on | the features of `endpoint` with these names |
+//! | `seal`, `validate`, `tracing` | on | the features of `endpoint` with these names |
 //! | `http` | off | servers over HTTP/1.1 and HTTP/2 (`http_listen`) |
 //! | `http-client` | off | a client of Streamable HTTP: `http_connect` |
 //! | `http-client-tls` | off | the same client, also over TLS and HTTP/2; enables `http-client` |

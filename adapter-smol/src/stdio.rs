@@ -18,16 +18,16 @@ const MAX_WAITING_BYTES: usize = 64 * 1024;
 /// Standard input and output as a transport, for a server that is started by its client. The process must not use them for anything else;
 /// log to standard error.
 ///
-/// On Linux, pipes are read and written in non-blocking mode. Other input, such as a terminal or a file, is read by a thread that ends with
-/// the process; so `main` can return when the session has closed, even if the input is still open. That thread reads ahead, so open this
-/// transport only once in a process. Other output is written by one of smol's threads for blocking code.
+/// On Linux, anonymous pipes are read and written in non-blocking mode. Other input, such as a terminal or a file, is read by a thread that
+/// does not delay the end of the process; so `main` can return when the session has closed, even if the input is still open. That thread
+/// reads ahead, so open this transport only once in a process. Other output is written by one of smol's threads for blocking code.
 #[must_use]
 pub fn stdio() -> LineIo<Halves<Stdin, Stdout>> {
     LineIo::new(Stdin::open(), Stdout::open()).sending_anywhere()
 }
 
-/// Waits until standard output has no reader any more. Only pipes on Linux report this; if standard output is anything else, this waits
-/// forever.
+/// Waits until standard output has no reader any more. Only anonymous pipes on Linux report this; if standard output is anything else, this
+/// waits forever.
 ///
 /// # Cancel safety
 /// Cancel safe: nothing is lost, and the function can be called again at any time.
