@@ -2,6 +2,8 @@
 //!
 //! ```text
 //!   Reading --- the body was read, or is not needed ---> Waiting --- there is a head ---> (done)
+//!      |                                                                                     ^
+//!      '--- there are no random bytes for the id of a session: the response is 503 ----------'
 //! ```
 
 use core::convert::Infallible;
@@ -51,7 +53,7 @@ impl<B> HttpFuture<B> {
         Self { state: State::Reading { owner, parts: Some(parts), body, is_wanted, read: PartialBody::default() } }
     }
 
-    /// Returns `true` while the body of the request is awaited.
+    /// Returns `true` until the body of the request was read, or, if it is not needed, until the first poll.
     #[cfg(feature = "hyper")]
     pub(crate) fn is_reading(&self) -> bool {
         matches!(self.state, State::Reading { .. })

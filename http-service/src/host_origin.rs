@@ -15,7 +15,7 @@ use tower_service::Service;
 
 use crate::request::head;
 
-/// Refuses requests to other hosts and from pages of other origins with 403, before any inner layer gets them.
+/// Refuses requests to other hosts, without a host, and from pages of other origins with 403, before any inner layer gets them.
 ///
 /// [`HttpService`](crate::HttpService) makes the same checks. Use this layer, as the outermost, if an application has other layers with
 /// effects, such as authentication, or other routes to protect. Then the service itself can be configured with [`Allowed::Any`].
@@ -31,7 +31,7 @@ impl HostOriginLayer {
         Self { allowed: Arc::new((hosts, origins)) }
     }
 
-    /// Lets requests pass whose host is this machine, and whose origin is this machine or absent.
+    /// Lets requests pass whose host is this machine ([`Allowed::Loopback`]), and whose origin is this machine or absent.
     #[must_use]
     pub fn loopback() -> Self {
         Self::new(Allowed::Loopback, Allowed::Loopback)

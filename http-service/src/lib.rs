@@ -14,8 +14,9 @@
 //!
 //! # This crate
 //!
-//! An [`HttpService`] answers requests to one path, in both eras of MCP: revisions with a handshake in HTTP sessions, and revisions without
-//! one in a session for each request. It needs a [`TimedRuntime`], such as the clock of an adapter:
+//! An [`HttpService`] is one MCP server, whatever the path of a request is: routing is up to the application. It serves both eras of MCP:
+//! revisions with a handshake in HTTP sessions, and revisions without one in a session for each request. It needs a
+//! [`TimedRuntime`], such as the clock of an adapter:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -44,8 +45,8 @@
 //!
 //! # Disconnects
 //!
-//! If the future or the body is dropped before its end, the client has disconnected. Without a handshake, its request is cancelled. With a
-//! handshake the request goes on, and the client can fetch the rest of the response by a GET.
+//! If the future or the body is dropped before its end, the client has disconnected. Without a handshake, the request is cancelled. With a
+//! handshake the request goes on; if its stream is [`resumable`](HttpServerConfig::resumable), the client can fetch the rest by a GET.
 //!
 //! # Back-pressure
 //!

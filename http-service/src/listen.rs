@@ -5,6 +5,8 @@
 //!       |                       |                                                           ^
 //!       `------- dropped -------'-----------------------------------------------------------'
 //! ```
+//!
+//! *Dropped* means that the listener was dropped, or that the runtime has dropped the task that accepts connections.
 
 use core::convert::Infallible;
 use core::fmt;
@@ -40,7 +42,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConnectionLimits {
-    /// The maximum number of open connections. Further connections wait in the queue of the system. Default: 4096.
+    /// The maximum number of open connections; zero counts as one. Further connections wait in the queue of the system. Default: 4096.
     pub connections: usize,
     /// The time after which a connection is closed if no request is being served on it. A request is being served only once its body was
     /// read, so its head may take this long to arrive, and its body may take this long again. Default: 60 s.
@@ -107,7 +109,8 @@ impl HttpListener {
         self.listening.verb(|listening, now, _| listening.close(now.saturating_add(grace)));
     }
 
-    /// Waits until all connections have ended, which happens only after [`close`](Self::close).
+    /// Waits until all connections have ended or are ended by force. This happens only after [`close`](Self::close), or when the runtime
+    /// drops the task that accepts connections.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost, and the method can be called again at any time.
@@ -309,7 +312,8 @@ impl<'a> Watch<'a> {
         Self { listening, waiter: None, spare: None }
     }
 
-    /// Reads the state, and stores the waker of the task, which is woken when the state changes.
+    /// Reads the state, and stores the waker of the task. The task is woken when the phase changes, and when a connection ends if that
+    /// makes room for another one or the listener is closing.
     fn look<T>(&mut self, cx: &Context<'_>, look: impl FnOnce(&Listening) -> T) -> T {
         self.spare = spare(self.spare.take(), cx.waker());
         self.listening.look(|listening| {
@@ -386,7 +390,7 @@ where
                 return Poll::Ready(());
             } else {
                 // Over HTTP/2 this sends GOAWAY to the client. A connection that does not end by this is dropped in the next round of the
-                // loop.
+                // loop, unless a request has arrived meanwhile.
                 connection.as_mut().graceful_shutdown();
             }
         }

@@ -31,7 +31,7 @@ pub struct HttpService {
 }
 
 impl HttpService {
-    /// Serves `service` with the default configuration. Sessions and handlers run as tasks of `runtime`, which also provides the random
+    /// Serves `service` with the default configuration. The tasks of sessions and handlers run on `runtime`, which also provides the random
     /// bytes for the ids of sessions. If `runtime` has no random bytes, a POST that names no session is answered with 503.
     #[must_use]
     pub fn new(service: Arc<Service>, runtime: Arc<dyn TimedRuntime>) -> Self {
@@ -73,8 +73,8 @@ impl HttpService {
     }
 
     /// Ends the service gracefully. Requests without a handshake, new sessions and new GET streams are answered with 503, and every session
-    /// closes, so that it refuses calls. Requests that are being served have `grace` to end. Subscriptions and GET streams end at once, if no call of their session runs. A second call can only
-    /// shorten the time.
+    /// closes, so that it refuses calls. Requests that are being served have `grace` to end. Subscriptions and GET streams end at once, if
+    /// no call of their session runs. A second call can only shorten the time.
     pub fn close(&self, grace: Duration) {
         self.owner.stop(grace);
     }

@@ -13,7 +13,7 @@ use super::Shared;
 /// Waits for the deadlines of the HTTP server, and handles them.
 ///
 /// # Cancel safety
-/// Cancel safe: another such task is started when there is a deadline again.
+/// Cancel safe: the next verb of the service starts another such task, if there is a deadline.
 pub(super) struct Deadlines {
     shared: Arc<Shared>,
     timer: Box<dyn Timer + Send + Sync>,

@@ -33,7 +33,7 @@ pub(super) struct SessionDriver {
     shared: Arc<Shared>,
     key: SessionKey,
     machine: Machine,
-    /// `true` if the client can resume streams.
+    /// `true` if the service keeps streams for resumption and the session has a handshake. Then handlers get a [`ResponseStream`].
     can_resume: bool,
     /// `None` until the driver has to wait for a deadline. Most requests without a handshake need no timer.
     timer: Option<Box<dyn Timer + Send + Sync>>,
@@ -41,9 +41,9 @@ pub(super) struct SessionDriver {
     orders: VecDeque<Order>,
     /// Reports that were not yet passed to the server.
     reports: Vec<Report>,
-    /// `true` once the server has the report that the machine has closed the session.
+    /// `true` once the report that the machine has closed the session was made.
     has_closed: bool,
-    /// `true` once the server has forgotten the session.
+    /// `true` once the server has ordered the end of the session, and so has forgotten it.
     is_ended: bool,
     spare: Option<Waker>,
 }

@@ -51,8 +51,8 @@ impl Exchange {
         self.is_over
     }
 
-    /// Starts a task for the driver. From now on the response is a stream, which the client may not read for a long time, while the
-    /// deadlines of the session must still be handled.
+    /// Starts a task for the driver, if this handle has one. For a response that is a stream this is necessary, since the client may not
+    /// read it for a long time, while the deadlines of the session must still be handled.
     pub(crate) fn hand_over(&mut self) {
         if let Some(driver) = self.driver.take() {
             self.owner.shared().runtime().spawn(Box::pin(driver));

@@ -34,8 +34,8 @@ impl Machine {
         }
     }
 
-    /// Returns `true` if the session has closed. For an endpoint it returns `true` only once, before the handlers have had their grace;
-    /// [`is_closed`](Self::is_closed) returns `true` only after that.
+    /// Returns `true` if the session has closed. For an endpoint it returns `true` only once, and before the handlers have had their grace;
+    /// [`is_closed`](Self::is_closed) returns `true` only after that grace.
     pub(super) fn poll_end(&mut self) -> bool {
         match self {
             Self::Endpoint(endpoint) => endpoint.poll_event().is_some(),

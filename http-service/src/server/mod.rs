@@ -122,7 +122,8 @@ impl Owner {
         self.0.config.wants_body(&head(parts))
     }
 
-    /// Takes a request with its body, and starts the driver of the session if the request opens one.
+    /// Takes a request with its body. If the request opens a session, makes the driver of the session: a task if the session has a
+    /// handshake; otherwise the exchange polls it.
     pub(crate) fn begin(self: &Arc<Self>, parts: Parts, body: Bytes) -> Result<Exchange, NoRandomBytes> {
         let shared = &self.0;
         let parts = Arc::new(parts);
@@ -172,8 +173,8 @@ impl Drop for Owner {
 }
 
 impl Shared {
-    /// Changes the state with `change`, distributes the events of the HTTP server, and wakes the tasks that have something to do. `change`
-    /// must not drop wakers or values of users, but return them.
+    /// Changes the state with `change`, distributes the events of the HTTP server, wakes the tasks that have something to do, and starts
+    /// the task that waits for deadlines if it is needed. `change` must not drop wakers or values of users, but return them.
     fn verb<T>(self: &Arc<Self>, change: impl FnOnce(&mut State, Instant) -> T) -> T {
         let (value, starts_deadlines) = self.engine.verb(|state, now, _| {
             let value = change(state, now);
@@ -198,7 +199,7 @@ impl Shared {
         Some(SessionDriver::new(Arc::clone(self), key, machine, self.config.resumable && era == Era::Legacy))
     }
 
-    /// Random bytes for the id of the session that a request may open.
+    /// Random bytes for the id of the session that a request may open; zeros if the request cannot open one.
     fn random_for(&self, head: &RequestHead<'_>) -> Result<[u8; 16], NoRandomBytes> {
         let mut bytes = [0; 16];
         if head.method == Method::Post && head.headers.get_all(header::SESSION_ID).next().is_none() {

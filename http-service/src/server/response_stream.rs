@@ -9,7 +9,8 @@ use protocol_core::http::{NotResumable, SessionKey};
 use super::Shared;
 
 /// A handle on the stream of events by which progress and reply of a call are sent to the client. Handlers get it from
-/// [`Context::extensions`](endpoint::Context::extensions).
+/// [`Context::extensions`](endpoint::Context::extensions), if the session has a handshake and the service is
+/// [`resumable`](protocol_core::http::HttpServerConfig::resumable).
 ///
 /// ```
 /// use endpoint::{Context, Tool};
@@ -37,11 +38,11 @@ impl ResponseStream {
 
     /// Ends the HTTP response while the call goes on, so that the call holds no connection. The client is told to reconnect after
     /// [`HttpTimeouts::retry`](protocol_core::http::HttpTimeouts::retry) (MCP 2025-11-25, Transports, "Sending Messages to the Server");
-    /// until then the events of the call are kept. May be called again each time that the client has reconnected.
+    /// meanwhile the events of the call are kept. May be called again each time that the client has reconnected.
     ///
     /// # Errors
-    /// [`NotResumable`]; the response has not changed. The client has already disconnected, or cannot reconnect: the request was made
-    /// without a handshake, or in a revision before 2025-11-25, or streams of the service are not
+    /// [`NotResumable`]; nothing has changed. The response has ended, the client has already disconnected, or it cannot reconnect, since
+    /// the request was made without a handshake, or in a revision before 2025-11-25, or streams of the service are not
     /// [`resumable`](protocol_core::http::HttpServerConfig::resumable).
     pub fn suspend(&self) -> Result<(), NotResumable> {
         let shared = self.shared.upgrade().ok_or(NotResumable)?;

@@ -180,7 +180,7 @@ impl State {
         self.sessions.remove(&session)
     }
 
-    /// Refuses new sessions and exchanges from now on, and closes every session gracefully.
+    /// Refuses new sessions, requests without a handshake and new GET streams from now on, and closes every session gracefully.
     pub(super) fn stop(&mut self, grace: Duration) {
         self.server.stop();
         for session in self.server.session_keys().collect::<Vec<_>>() {
@@ -205,7 +205,8 @@ impl State {
         }
     }
 
-    /// Distributes the events of the server to the sessions and to the tasks that wait for responses. Returns the session that was opened.
+    /// Distributes the events of the server to the sessions and to the tasks that wait for responses. Returns the session
+    /// that was opened, if there is one. `extensions` go with the first frame.
     pub(super) fn distribute(&mut self, extensions: &mut Option<Extensions>) -> Option<(SessionKey, Era)> {
         let mut opened = None;
         while let Some(event) = self.server.poll_event() {
