@@ -127,8 +127,8 @@ impl SharedBridge {
         Self { engine: Arc::new(Engine::new(state, runtime)) }
     }
 
-    /// One leg, for a [`Driver`](protocol_core::drive::Driver). The agent's leg must be driven as long as any other leg is, since its timer
-    /// serves the deadlines of all legs.
+    /// One leg, for a [`Driver`](protocol_core::drive::Driver). While any other leg is driven, the agent's leg must be driven, too, until
+    /// it has closed, since its timer serves the deadlines of all legs.
     #[must_use]
     pub fn leg(&self, leg: Leg) -> BridgeLeg {
         BridgeLeg { engine: Arc::clone(&self.engine), leg, spare: None }

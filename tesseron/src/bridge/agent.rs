@@ -95,7 +95,8 @@ impl Bridge {
         }
     }
 
-    /// Handles the agent's cancel of a call: cancels the call at its app. Later frames of the app about the call are dropped.
+    /// Handles the agent's cancel of a request. A call at an app is cancelled there, and later frames of the app about it are dropped. A
+    /// claim is forgotten, and so is a subscribe request that waits for its app.
     fn on_cancelled(&mut self, id: InboundId, why: &CancelReason) {
         // Frees the id. In an endpoint the end of the handler does this, but a bridge has no handlers.
         let _ = self.agent.respond(id, Reply::Done, self.now);
@@ -111,7 +112,7 @@ impl Bridge {
 
     pub(super) fn reply(&mut self, id: InboundId, reply: Reply) {
         self.routes.remove(&id);
-        // An error means that the call was cancelled meanwhile, and has ended.
+        // An error means that the call was cancelled meanwhile, and has ended, or that the agent's session has closed.
         let _ = self.agent.respond(id, reply, self.now);
         self.mark_unprocessed(Leg::Agent);
     }

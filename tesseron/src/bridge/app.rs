@@ -26,7 +26,7 @@ impl Bridge {
             Event::Notice(notice) => self.on_notice(channel, notice),
             Event::Violation(rule) => self.emit(BridgeEvent::Violation { leg: Leg::App(channel), rule }),
             Event::Closed(reason) => self.on_app_closed(channel, reason),
-            // An app makes no other requests to a gateway, so all other events are ignored.
+            // No other event of an app concerns the agent, so all other events are ignored.
             _ => {}
         }
     }
@@ -116,7 +116,8 @@ impl Bridge {
 
     // ---- Calls ----
 
-    /// The agent's call for which our call `id` to the app runs. `None` for calls about subscriptions, which may serve several of its calls.
+    /// The agent's call for which our call `id` to the app runs. `None` for calls about subscriptions, which may serve several calls of the
+    /// agent.
     fn invocation(&self, channel: ChannelId, id: OutboundId) -> Option<InboundId> {
         self.apps.get(&channel)?.invocation(id)
     }
@@ -206,7 +207,7 @@ impl Bridge {
 
     // ---- For the agent ----
 
-    /// Cancels a call at the app on `channel` that the agent no longer waits for.
+    /// Cancels the call `id` at the app on `channel`. The agent no longer waits for the call.
     pub(super) fn cancel_at_app(&mut self, channel: ChannelId, id: OutboundId, reason: Option<&str>) {
         let now = self.now;
         if let Some(app) = self.apps.get_mut(&channel) {
@@ -215,7 +216,7 @@ impl Bridge {
         }
     }
 
-    /// Starts a call at an app for the agent.
+    /// Starts a call at an app. If it serves one call of the agent, the agent's call is routed to it.
     pub(super) fn start_at_app(
         &mut self,
         channel: ChannelId,

@@ -8,7 +8,8 @@
 //!   (its session closes)
 //! ```
 //!
-//! The claim of an app is part of its session's state. Calls and input requests stay in the tables until they end, in every state.
+//! An app whose session was claimed before is `Claimed` as soon as it is accepted. In each of these states the session may close. The claim
+//! is part of the state of the session. Calls and input requests stay in the tables until they end, in every state.
 
 use alloc::collections::{BTreeMap, VecDeque};
 

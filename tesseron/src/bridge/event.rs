@@ -79,7 +79,7 @@ pub enum BridgeEvent {
         channel: ChannelId,
         /// The app.
         app: Box<PeerInfo>,
-        /// The code that claims it; `None` if it is already claimed.
+        /// The code that claims the app; `None` if the app is already claimed.
         code: Option<ShownCode>,
     },
     /// The hello or resume of an app was refused.

@@ -125,7 +125,8 @@ impl Manifest {
 /// The maximum number of actions of an app, and of its resources. Later ones are ignored.
 const MAX_ENTRIES: usize = 4096;
 
-/// The entries of `list` with their names; an entry without a name is dropped.
+/// The entries of `list` with their names, at most [`MAX_ENTRIES`]. An entry without a name, or with the name of an earlier one, is
+/// dropped.
 fn by_name(list: &Json) -> Vec<(String, Json)> {
     let mut seen = BTreeSet::new();
     let mut named = Vec::new();

@@ -297,8 +297,8 @@ impl Bridge {
         self.advertised.iter().filter(|one| !self.registry.holds(&one.code))
     }
 
-    /// The newest few apps that wait to be claimed, with their codes. Omits the code of the last failed claim, whose announcement is out of
-    /// date.
+    /// A few apps that wait to be claimed, with their codes: first the connected apps, newest first, then the announced ones. Omits the
+    /// code of the last failed claim, whose announcement is out of date.
     fn waiting_codes(&self) -> Vec<String> {
         /// The maximum number of apps in the text.
         const SHOWN: usize = 3;

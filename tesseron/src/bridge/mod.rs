@@ -81,7 +81,7 @@ pub struct BridgeConfig {
     pub identity: Identity,
     /// The tools that are listed. Tools that are not listed can be called, too.
     pub surface: Surface,
-    /// The rules for sessions that may be resumed.
+    /// The bounds on channels and sessions, and the time for which a session may be resumed.
     pub registry: RegistryPolicy,
     /// The limits of the agent's session. [`Limits::in_flight`] also bounds its subscriptions. The default of that limit is four times that
     /// of [`Self::app_limits`], so that one stuck app leaves room for other apps.
@@ -95,7 +95,8 @@ pub struct BridgeConfig {
     /// The rule for the sampling depth of a call that the agent makes while sampling for an app, since MCP does not transmit the depth.
     /// Default: [`DepthInference::DeepestOpen`].
     pub inference: DepthInference,
-    /// The wall-clock time at the creation of the bridge, in milliseconds since 1970. It is used only for display.
+    /// The wall-clock time at the creation of the bridge, in milliseconds since 1970. It is used for times that are shown to the agent or
+    /// sent to apps, and for no deadline.
     pub epoch_ms: u64,
 }
 
@@ -257,7 +258,7 @@ impl Bridge {
 
     // ---- Input ----
 
-    /// Adds the channel to an app that the owner has connected. The app sends the first frame.
+    /// Adds the channel of an app to which the owner has connected. The app sends the first frame.
     ///
     /// # Errors
     /// [`OpenRefused`]; close the connection.
@@ -265,8 +266,8 @@ impl Bridge {
         self.open_as(Dial::Plain, now)
     }
 
-    /// Adds the channel to the app that [`BridgeEvent::ClaimWanted`] asked for. The owner has connected to the app, and the app has
-    /// accepted the code.
+    /// Adds the channel of the app that [`BridgeEvent::ClaimWanted`] asked for. The owner has connected to the app, and the app has
+    /// accepted the code. If the claim has ended meanwhile, the session on the channel closes at once.
     ///
     /// # Errors
     /// [`OpenRefused`]; close the connection. The agent's claim has failed.
@@ -312,7 +313,8 @@ impl Bridge {
     /// Takes a frame that arrived on a leg. Frames of a leg that has ended are dropped.
     ///
     /// # Errors
-    /// [`Full`] hands the frame back, as [`Session::handle_frame`] does.
+    /// [`Full`] hands the frame back, as [`Session::handle_frame`] does, and also while [`Limits::events`] events of the bridge are
+    /// unpolled.
     pub fn handle_frame(&mut self, leg: Leg, frame: Bytes, now: Instant) -> Result<(), Full> {
         self.receive(leg, frame, Lane::CHANNEL, now).map(drop)
     }
@@ -321,7 +323,7 @@ impl Bridge {
     /// [`Self::poll_closed_lane`] has returned that lane.
     ///
     /// # Errors
-    /// [`Full`] hands the frame back, as [`Session::handle_frame`] does.
+    /// [`Full`] hands the frame back, as [`Self::handle_frame`] does.
     pub fn handle_lane_frame(&mut self, frame: Bytes, lane: Lane, now: Instant) -> Result<Received, Full> {
         if self.closed_lanes.contains(&lane) {
             return Ok(Received::default());
@@ -372,7 +374,8 @@ impl Bridge {
         self.process_events();
     }
 
-    /// Handles every deadline that is not after `now`, on all legs. Harmless if called early or repeatedly.
+    /// Handles every deadline that is not after `now`: those of all legs, and those of sessions that may be resumed. Harmless if called
+    /// early or repeatedly.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.advance(now);
         let forgets = self.registry.poll_timeout().is_some_and(|due| due <= self.now);
@@ -485,7 +488,7 @@ impl Bridge {
         !self.events.is_empty()
     }
 
-    /// The next deadline of all legs, at which [`Self::handle_timeout`] must be called.
+    /// The next deadline of all legs and of the sessions that may be resumed, at which [`Self::handle_timeout`] must be called.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let legs = self.deadlines.first().map(|(due, _)| *due);
@@ -508,7 +511,7 @@ impl Bridge {
         limits.frame_bytes
     }
 
-    /// Returns `true` if the session of a leg has closed, and its last frame was polled.
+    /// Returns `true` if the session of a leg has closed and its last frame was polled, or if there is no such leg.
     #[must_use]
     pub fn is_closed(&self, leg: Leg) -> bool {
         self.session(leg).is_none_or(Session::is_closed)
@@ -531,7 +534,8 @@ impl Bridge {
         self.registry.pending()
     }
 
-    /// The number of entries in the tables of the bridge, to test for leaks. The tables of its sessions are not counted.
+    /// The number of calls, input requests, claims and waiting subscribe requests in the tables of the bridge, to test for leaks. The
+    /// tables of its sessions are not counted, nor are subscriptions for which no request waits.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         let subscribing = self.subscriptions.values().map(Subscription::waiting).fold(0, usize::saturating_add);

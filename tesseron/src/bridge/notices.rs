@@ -41,7 +41,7 @@ impl Notices {
         self.updated.remove(uri);
     }
 
-    /// Sends as many notifications as there is room for. All others stay queued.
+    /// Sends as many notifications as there is room for. The others stay queued; one that is refused for another reason is dropped.
     pub(super) fn send(&mut self, agent: &mut Session, now: Instant) {
         if self.tools {
             self.tools = agent.notify(Notice::ToolsChanged, now) == Err(SendError::Full);

@@ -147,7 +147,7 @@ impl Bridge {
         self.mark_unprocessed(Leg::App(channel));
     }
 
-    /// Sends queued renewals until the maximum number of them is in flight.
+    /// Sends queued renewals until the maximum number of them is in flight, or until the app's session has no room.
     pub(super) fn send_renewals(&mut self, channel: ChannelId) {
         while let Some(uri) = self.apps.get_mut(&channel).and_then(super::App::next_renewal) {
             let Err(error) = self.renew(channel, &uri) else { continue };
@@ -184,7 +184,8 @@ impl Bridge {
         Ok(())
     }
 
-    /// Handles the response to a renewal. Notifies the agent, since the resource may have changed while the app was disconnected.
+    /// Handles the outcome of a renewal. Unless the channel is closing, notifies the agent, since the resource may have changed while the
+    /// app was disconnected.
     pub(super) fn end_renewal(&mut self, channel: ChannelId, uri: Text, name: &Text, outcome: &Outcome) {
         let Some(subscription) = self.subscription_at(channel, &uri, name) else { return };
         match outcome {

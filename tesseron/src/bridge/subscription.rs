@@ -20,7 +20,11 @@
 //! | its session is forgotten         |                |           | forgotten | forgotten           |           |
 //!
 //! A cell has the next state, or the effect. *Agreed to* means that the agent's request succeeds at once; *forgotten* means that the
-//! subscription is removed from the table. In an empty cell nothing changes.
+//! bridge no longer has the subscription. In an empty cell nothing changes. The diagram leaves out `Unwanted` and the ends.
+//!
+//! The table leaves out two cases. If the resource is now served by another session, a subscribe request of the agent replaces a `Lapsed`
+//! or `Unwanted` subscription by a new one, which is `Asked`. If a session is back whose app does not support subscriptions, a subscription
+//! of this session is forgotten.
 //!
 //! For the agent a subscription continues while its app is disconnected.
 
@@ -89,7 +93,8 @@ impl Subscription {
         matches!(&self.state, State::Asked(_, waiting) if waiting.contains(&id))
     }
 
-    /// Adds `id` to the requests that wait for the app's response. Returns `false` if the app has already agreed.
+    /// Adds `id` to the requests that wait for the app's response. Returns `false` if the app has already agreed. An `Unwanted`
+    /// subscription becomes `Lapsed` again.
     pub(super) fn await_response(&mut self, id: InboundId) -> bool {
         match &mut self.state {
             State::Asked(_, waiting) => {

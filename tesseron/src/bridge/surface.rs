@@ -49,7 +49,7 @@ impl Bridge {
 
     // ---- Tools ----
 
-    /// The bridge's own tools, then those of the apps that serve calls.
+    /// The tools that [`Surface`] lists: the bridge's own tools, then those of the apps that serve calls.
     pub(super) fn list_tools(&self) -> Vec<Json> {
         let mut tools = meta::tools(self.config.surface);
         let mut room = self.room();
@@ -140,14 +140,14 @@ impl Bridge {
         resources
     }
 
-    /// Finds the app of a resource, and the name of the resource there.
+    /// Finds the app of a resource, and the name of the resource there. The app need not list the resource.
     pub(super) fn find_resource(&self, uri: &str) -> Option<(ChannelId, String)> {
         let (app, name) = parts_of(uri)?;
         Some((self.registry.route(app)?, name))
     }
 }
 
-/// An action in the form of an MCP tool. An invalid schema is replaced, since clients would reject the whole list.
+/// An action in the form of an MCP tool. A schema whose type is not `object` is replaced, since clients would reject the whole list.
 fn tool(manifest: &Manifest, action: &Action) -> Json {
     Object::value(|object| {
         object.string("name", action.tool());
@@ -173,7 +173,7 @@ fn tool(manifest: &Manifest, action: &Action) -> Json {
     })
 }
 
-/// The URI of a resource. Reserved characters are percent-encoded (RFC 3986, section 2.1).
+/// The URI of a resource. Bytes that a path may not have are percent-encoded (RFC 3986, sections 2.1 and 3.3).
 pub(super) fn uri_of(app: &str, name: &str) -> String {
     let mut uri = alloc::format!("{SCHEME}{app}/");
     for byte in name.bytes() {

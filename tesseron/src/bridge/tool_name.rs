@@ -63,7 +63,8 @@ fn is_allowed(tool: &str) -> bool {
     tool.len() <= LONGEST && tool.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
 }
 
-/// The beginning of a name, with each run of characters that MCP forbids replaced by one `_`, and no `_` at either end.
+/// The beginning of a name, with each run of characters other than ASCII letters, digits and `-` replaced by one `_`, and no `_` at either
+/// end.
 fn words(name: &str) -> String {
     let mut words = String::new();
     let mut gap = false;

@@ -81,7 +81,8 @@ fn blocks(output: &Json) -> Option<Blocks> {
     all.iter().all(is_block).then(|| all.into_iter().map(Content::Raw).collect())
 }
 
-/// The result of a tool that failed, with the code and data of its error, the partial result and the last progress.
+/// The result of a tool that failed, with the code and the data of its error. If the error has no data, the data is the partial result. If
+/// the call was lost, the last progress is included.
 fn failed(error: &RpcError, partial: Option<Json>, last: Option<&Progress>) -> ToolOutput {
     let mut details = Vec::new();
     Object::write(&mut details, |object| {
@@ -91,7 +92,6 @@ fn failed(error: &RpcError, partial: Option<Json>, last: Option<&Progress>) -> T
         } else if let Some(partial) = &partial {
             object.object("data", |object| object.json("partial", partial));
         }
-        // The last progress is included only if the call was lost.
         if let (code::TRANSPORT_CLOSED, Some(percent)) = (error.code, last.and_then(|last| last.value)) {
             object.number("progress", percent);
         }
@@ -170,7 +170,8 @@ fn as_text(value: &Json) -> (Text, &'static str) {
     value.as_text().map_or_else(|| (value.as_str().into(), "application/json"), |text| (text, "text/plain"))
 }
 
-/// Translates an input request of an app for the agent. The exact parameters are dropped, since they have the form of Tesseron.
+/// Translates an input request of an app for the agent. The exact parameters of a sampling request are dropped, since they have the form of
+/// Tesseron.
 pub(super) fn ask(ask: Ask) -> Ask {
     match ask {
         Ask::Sample(mut sample) => {

@@ -8,9 +8,10 @@
 //!                           '--- a newcomer needs its place -----> (gone)
 //! ```
 //!
-//! A new connection always gets a place. When all are taken, the oldest connection of the user with the most places is evicted. The user of
-//! the app always gets half of the places; all other users share the rest. So a user who opens many silent connections soon evicts only
-//! connections of the same user.
+//! A new connection always gets a place. When all are taken, one connection is evicted. If the user of the app would have more than half of
+//! the places, it is the oldest connection of this user; otherwise it is the oldest connection of the other user with the most places. So
+//! the user of the app always gets half of the places, and all other users share the rest. A user who opens many silent connections soon
+//! evicts only connections of the same user.
 
 use alloc::collections::BTreeMap;
 use core::cmp::Reverse;
@@ -69,7 +70,7 @@ impl Backlog {
 
     /// The connection that a new one of `newcomer` evicts.
     fn choose_evicted(&self, newcomer: Peer, max: usize) -> Option<Place> {
-        // For each user the number of its connections, and its oldest connection.
+        // For each user the number of connections, with the new one, and the oldest connection.
         let mut peers = BTreeMap::<Peer, (usize, u64)>::new();
         for (number, peer) in &self.waiting {
             let (count, _) = peers.entry(*peer).or_insert((0, *number));

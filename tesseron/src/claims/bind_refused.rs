@@ -15,15 +15,15 @@ pub enum BindRefused {
     NoGateway,
     /// This channel is already bound.
     BoundHere,
-    /// A bind with an invalid code, or with two codes.
+    /// A bind with two codes, with an invalid code (on a WebSocket), or without a code that is text (on a Unix socket).
     Malformed,
-    /// A wrong code. It delays the check of later codes.
+    /// A wrong code, which delays the check of later codes; or a code for an app that has none.
     Mismatch,
     /// The claim is spent: an agent has claimed the app.
     Spent,
     /// The claim is taken by a gateway whose agent is not known yet.
     Taken,
-    /// No code, although the app requires one.
+    /// No code, although the app requires one; on a Unix socket another frame instead of a bind, or a frame during the check of a code.
     Unbound,
     /// The app has no claim code, and its one channel is in use.
     Occupied,

@@ -2,8 +2,8 @@
 
 use core::slice;
 
-/// The maximum number of times that a rejected byte is drawn again. A random source needs more with a probability of only 2^-300. Without
-/// this maximum, a source that repeats a single byte would cause an endless loop.
+/// The maximum number of times that a rejected byte is drawn again. A random source needs more with a probability of less than 2^-300.
+/// Without this maximum, a source that repeats a single byte would cause an endless loop.
 const REDRAWS: usize = 64;
 
 /// `N` symbols of `alphabet`, by rejection sampling.

@@ -1,5 +1,5 @@
 //! The bind on a Unix socket, which precedes the session at an app that has made its own claim code (`docs/protocols/tesseron.md`, "Binding
-//! a Unix socket").
+//! a Unix socket"). An app without a claim uses the gate only to refuse further gateways while it has one.
 //!
 //! ```text
 //!   the app's end, HostGate                               the gateway's end, DialGate

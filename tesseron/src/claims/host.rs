@@ -17,17 +17,22 @@
 //! | when Held, not known | `Taken`       | `Mismatch`; on a Unix socket `Taken` | `Unbound` |
 //! | when Held, known     | `Spent`       | `Mismatch`; on a Unix socket `Spent` | `Unbound` |
 //!
-//! (*Known* means that the gateway has named its agent.) In the reference implementation a host has one claim for ever: its manifest still
-//! shows the claim when it is spent, and after the first gateway has disconnected, any gateway is admitted. Here a claim is valid for one
-//! channel, and a host with claims never admits a gateway without a code.
+//! (*Known* means that the gateway has named its agent.) On a Unix socket *with none* is any frame that is not a bind. A bind without a
+//! code is answered `Malformed` when Free, and otherwise as a bind with the code. On a WebSocket a request that does not name the
+//! subprotocol of a gateway is answered `NoGateway`, and one with two codes or an invalid code `Malformed`.
+//!
+//! In the reference implementation a host has one claim for ever: its manifest still shows the claim when it is spent, and after the first
+//! gateway has disconnected, any gateway is admitted. Here a claim is valid for one channel, and a host with claims never admits a gateway
+//! without a code.
 //!
 //! A plain host has no claim: while it is Free, it admits a gateway without a code; while it is Held, it answers `Occupied`. It answers a
-//! code with `Mismatch`, since the code must be that of another app; but on a Unix socket, while the host is Held, every bind is answered
-//! with `Occupied`.
+//! code with `Mismatch`, since the code must be that of another app. But on a Unix socket, while the host is Free, a connection is admitted
+//! before it has sent anything, and while the host is Held, every bind is answered with `Occupied`.
 //!
-//! A connection from another user is refused at once, unless the host is for any user. A connection from an unknown user is refused if no
+//! Unless the host is for any user, a connection from another user is refused at once, and so is a connection from an unknown user if no
 //! code protects the app. All other connections get a place in the backlog ([`Arrival`]), and must bind within a short time. A code is
-//! checked after a delay that depends on earlier wrong codes ([`HostPolicy::longest_delay`]); the right code is never refused.
+//! checked after a delay that depends on earlier wrong codes ([`HostPolicy::longest_delay`]); the right code is never refused because of
+//! wrong ones.
 
 use core::fmt;
 use core::time::Duration;
@@ -60,7 +65,7 @@ pub struct HostPolicy {
     pub places: usize,
     /// The time within which a WebSocket connection must send its upgrade request. Default: 2 s.
     pub upgrade_wait: Duration,
-    /// The time within which a Unix socket must be bound. Default: 5 s.
+    /// The time within which a Unix socket must be bound; at most 1 s for a further socket of an app without a claim. Default: 5 s.
     pub bind_wait: Duration,
     /// The number of refused binds that a Unix socket may have. The next one closes the socket. Default: 8.
     pub bind_attempts: u32,
@@ -182,7 +187,7 @@ pub struct Host {
 enum State {
     /// No channel is bound.
     Free { refresh: Option<Instant> },
-    /// The channel is admitted, and the claim is spent.
+    /// The channel is admitted, and the claim, if there is one, is spent.
     Held { channel: HostChannel, agent_known: bool },
 }
 
@@ -195,7 +200,7 @@ impl Host {
         host
     }
 
-    /// Creates a host without claims, which admits any gateway while it is free.
+    /// Creates a host without claims, which admits any gateway without a code while it is free.
     #[must_use]
     pub fn plain() -> Self {
         Self {

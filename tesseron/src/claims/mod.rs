@@ -10,7 +10,7 @@
 //!   app of a tool.
 //!
 //! Nothing here reads a clock or a random source. `now` is the owner's monotonic [`protocol_core::Instant`]; `epoch_ms` is its wall clock,
-//! in milliseconds since 1970, only for display; `random` fills a slice with bytes that cannot be guessed.
+//! in milliseconds since 1970, for manifests and messages; `random` fills a slice with bytes that cannot be guessed.
 //!
 //! Secrets ([`ClaimCode`], [`ResumeToken`]) have no `==`: `matches` compares them in constant time, and `Debug` does not show them.
 //!

@@ -19,9 +19,10 @@
 //! | hello when bound, its id and token      | refused    | the same, claimed anew                      | Live, claimed anew    |
 //! | resume or such a hello, another token   | refused    | refused                                     | refused               |
 //! | the first frame after the welcome       |            | the token that was used is spent            |                       |
-//! | its channel closes                      | forgotten  | Disconnected                                |                       |
+//! | its channel closes                      | forgotten  | Disconnected; forgotten if none may be kept |                       |
 //! | an earlier channel of it closes         |            |                                             |                       |
 //! | `resume_ttl` is over                    |            |                                             | forgotten             |
+//! | more than `max_disconnected`            |            |                                             | the oldest: forgotten |
 //!
 //! A session has at most one channel, and a channel at most one session; every transition changes both together. So the end of a channel
 //! whose session has moved to another channel has no effect, and a session that becomes Disconnected twice has one deadline
@@ -146,7 +147,7 @@ pub enum Departure {
     Unclaimed,
     /// The session was claimed, and may be resumed. The tools have changed.
     Kept,
-    /// The session was claimed, and is forgotten, since [`RegistryPolicy`] keeps no sessions. The tools have changed.
+    /// The session was claimed, and is forgotten, since the [`RegistryPolicy`] allows no session to be resumed. The tools have changed.
     Forgotten,
 }
 
@@ -224,7 +225,7 @@ enum Channel {
 #[derive(Clone, Debug)]
 struct Session {
     app: AppId,
-    /// The time of the session's first admission, in milliseconds since 1970, and the value of [`SessionRegistry::order`] then.
+    /// The time of the session's last hello, in milliseconds since 1970, and the value of [`SessionRegistry::order`] then.
     minted: (u64, u64),
     /// The time of the claim, in milliseconds since 1970, and the value of [`SessionRegistry::order`] then.
     claimed: Option<(u64, u64)>,
@@ -282,10 +283,10 @@ impl SessionRegistry {
         }
     }
 
-    /// Adds a channel that is being connected.
+    /// Adds a channel that is being connected, or is connected and has no session yet.
     ///
     /// # Errors
-    /// [`OpenRefused`]; do not connect.
+    /// [`OpenRefused`]; do not connect, or close the connection.
     pub fn open(&mut self, dial: Dial) -> Result<ChannelId, OpenRefused> {
         if self.channels.len() >= self.policy.max_channels {
             return Err(OpenRefused::Full);
@@ -304,7 +305,7 @@ impl SessionRegistry {
     }
 
     /// Handles a hello, which begins a session. On a [`Dial::Plain`] channel the session waits to be claimed. On a [`Dial::Bound`] channel
-    /// it has the id and the token of the manifest, and is claimed.
+    /// it has the id and the token of the manifest, and is claimed; a known session with the same id and token is claimed anew.
     ///
     /// # Errors
     /// [`HelloRefused`]; nothing has changed.

@@ -16,7 +16,7 @@ use super::{HostPolicy, Peer};
 use protocol_core::time::Instant;
 
 /// The maximum number of wrong codes that are remembered for this user, and for all other users together. A delay that is doubled that
-/// often exceeds every maximum.
+/// often exceeds every sensible maximum.
 const REMEMBERED: usize = 32;
 
 #[derive(Clone, Debug, Default)]

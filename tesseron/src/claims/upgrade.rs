@@ -42,8 +42,8 @@ enum State {
 pub enum UpgradeStep {
     /// Wait until the time of [`UpgradeGate::poll_timeout`].
     Wait,
-    /// Accept the upgrade with [`super::SUBPROTOCOL`]: the connection is admitted as a channel, and has spent the claim. Call
-    /// [`Host::handle_closed`] when the channel has ended.
+    /// Accept the upgrade with [`super::SUBPROTOCOL`]: the connection is admitted as a channel, and has spent the claim, if the
+    /// app has one. Call [`Host::handle_closed`] when the channel has ended.
     Open(HostChannel),
     /// Answer the upgrade with [`BindRefused::http_status`], if there is one, and close the connection.
     Refuse(BindRefused),
@@ -56,7 +56,8 @@ impl UpgradeGate {
         Self { place, state: State::Waiting { deadline: now.saturating_add(policy.upgrade_wait) } }
     }
 
-    /// Takes the upgrade request. `host` must be the host that made the gate. A second request is ignored.
+    /// Takes the upgrade request. `host` must be the host that made the gate. A second request is ignored, and so is one
+    /// after [`UpgradeStep::Close`].
     pub fn handle_upgrade(&mut self, offer: Offer, host: &mut Host, now: Instant) -> UpgradeStep {
         if !matches!(self.state, State::Waiting { .. }) {
             return UpgradeStep::Wait;

@@ -1,5 +1,5 @@
-//! Accepts the connections of gateways. Each connection has a task of its own until it is admitted as a channel or refused, so that a slow
-//! connection does not delay other ones.
+//! Accepts the connections of gateways. Each connection has a task of its own until it is admitted as a channel, is refused or evicted, or
+//! ends, so that a slow connection does not delay other ones.
 
 use core::future::poll_fn;
 use core::pin::pin;
@@ -133,7 +133,7 @@ mod tcp {
             Ok((Self { listener, address, knows_users: peer::can_be_known(), sockets }, Address::WebSocket(url)))
         }
 
-        /// Waits for a connection, and accepts all that are ready; if no users are looked up, accepts exactly one.
+        /// Waits for a connection, and accepts all that are ready, up to [`MAX_LOOKUPS`]. If no users are looked up, accepts exactly one.
         async fn accept_all(&self) -> io::Result<Vec<(S::Tcp, SocketAddr)>> {
             let mut all = Vec::from([S::accept_tcp(&self.listener).await?]);
             while self.knows_users && all.len() < MAX_LOOKUPS {
@@ -154,8 +154,8 @@ mod tcp {
                 return unknown;
             }
             let local = self.address;
-            // The look-up is a blocking task, since the tables of a busy machine are long. If the runtime does not run the task, the users
-            // stay unknown.
+            // The look-up is a blocking task, since the tables of a busy machine are long. If the runtime does not run the task in time,
+            // the users stay unknown.
             let found = run_blocking(&self.sockets, move || peer::find_all(local, &remotes));
             in_time(&mut self.sockets.alarm(), found).await.flatten().unwrap_or(unknown)
         }

@@ -1,9 +1,9 @@
 //! Breadcrumbs: files in which a gateway announces each unclaimed code that it has made. Another gateway of the same user that gets such a
 //! code from its agent can then name the gateway that the code belongs to (`docs/protocols/tesseron.md`, "Files").
 //!
-//! The name of the file is the code. Only this user can read the file. It is removed when its session is claimed or has ended; if the
-//! process of its gateway has died, other gateways remove it when it is more than an hour old. A breadcrumb gives no access to an app: its
-//! contents are only shown to people.
+//! The file is named after the code. Only this user can read it. It is removed when its session is claimed or has ended, or when the
+//! agent's session has ended. The first scan of a gateway also removes breadcrumbs of dead processes that are more than an hour old, and
+//! all that are more than 24 hours old. A breadcrumb gives no access to an app: its contents are only shown to people.
 
 use std::borrow::Cow;
 use std::format;
@@ -27,7 +27,7 @@ const LARGEST: usize = 4 * 1024;
 const MAX_FILES: usize = 1024;
 /// The time for which a breadcrumb is valid, in milliseconds: 24 h. Later, the process id in the breadcrumb may belong to another process.
 const LIFE_MS: u64 = 24 * 60 * 60 * 1000;
-/// The maximum age of the breadcrumb of a dead process, in milliseconds: 1 h. Until then its code is still recognised.
+/// The age from which a sweep removes the breadcrumb of a dead process, in milliseconds: 1 h. Until then its code is recognised.
 const STALE_MS: u64 = 60 * 60 * 1000;
 /// The maximum time by which the writer's clock may be ahead, in milliseconds: 10 min.
 const AHEAD_MS: u64 = 10 * 60 * 1000;

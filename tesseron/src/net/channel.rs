@@ -17,7 +17,7 @@ const MAX_IN_A_ROW: usize = 32;
 /// A boxed transport of any kind.
 pub(super) type AnyIo = Box<dyn FrameIo<Error = io::Error> + Send>;
 
-/// A channel between an app and a gateway, over a WebSocket or a Unix socket, after the bind.
+/// A channel between an app and a gateway, over a WebSocket or a Unix socket, after the bind if the app requires one.
 ///
 /// At the app's end the next gateway may connect as soon as the peer has closed the channel, or this transport is closed or dropped. Frames
 /// that are sent after that may be lost.
@@ -28,7 +28,7 @@ pub struct TesseronTransport {
     /// The guard of the app's end: while it exists, no other gateway can connect. `None` at the gateway's end.
     guard: Option<ChannelGuard>,
     /// The gate of the app's end on a Unix socket. It has answered the bind request, and answers further bind requests, so that they do not
-    /// reach the session.
+    /// reach the session. `None` if there was no bind.
     gate: Option<HostGate>,
     /// An answer of the gate that is not sent yet.
     reply: Option<Bytes>,

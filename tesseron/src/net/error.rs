@@ -46,20 +46,20 @@ pub enum TesseronError {
         "any user of this machine could claim this app: it needs a code of its own, or a Unix socket, or must be meant for any user"
     )]
     AnyUser,
-    /// The system has no random bytes for a claim code.
+    /// The system has no random bytes for claim codes, tokens and ids.
     #[error("cannot mint a claim code: {0}")]
     Random(#[source] io::Error),
-    /// An app refuses this gateway on a WebSocket.
+    /// An app, or another server at its address, refuses the upgrade to a WebSocket.
     #[error("{address} refuses this gateway: {} (HTTP status {status})", meaning(*status, *refused))]
     Refused {
         /// The URL of the app.
         address: String,
-        /// The HTTP status of its answer.
+        /// The HTTP status of the answer.
         status: u16,
         /// The reason, if the text of the answer is a known one.
         refused: Option<BindRefused>,
     },
-    /// An app refuses this gateway on a Unix socket.
+    /// An app refuses the bind on a Unix socket, or gives no valid answer to it in time.
     #[error("cannot bind {address}: {source}")]
     Unbound {
         /// The path of the socket.
@@ -67,7 +67,7 @@ pub enum TesseronError {
         /// The reason, with the app's answer if there was one.
         source: DialFailed,
     },
-    /// A transport could not be opened.
+    /// A transport could not be opened, or failed.
     #[error(transparent)]
     Transport(#[from] adapter_io::Error),
 }

@@ -24,7 +24,8 @@ use protocol_core::session::Close;
 ///
 /// [`Gateway::serve`] serves the agent. Meanwhile call [`Gateway::next_event`] in a loop, and [`Gateway::rescan`] whenever manifests may
 /// have changed, at least every few seconds. `rescan` connects to the apps that make no codes of their own, and reads the codes of all
-/// other apps. It connects again to an app whose channel has ended and whose manifest still exists, so that the app can resume.
+/// other apps. If the channel of an app that makes no codes has ended and its manifest still exists, `rescan` connects again, so that the
+/// app can resume.
 pub struct Gateway<S: Sockets> {
     sockets: S,
     bridge: SharedBridge,
@@ -64,7 +65,8 @@ struct Apps {
 pub struct Scan {
     /// Manifests that cannot be used.
     pub refused: Vec<ManifestRefused>,
-    /// The last error of announcing a code of this gateway to other gateways since the last scan.
+    /// The last error, since the last scan, of announcing a code of this gateway to other gateways; in the first scan also the error of
+    /// removing old announcements.
     pub unannounced: Option<TesseronError>,
     /// Apps that could not be connected since the last scan, by their names; at most 64.
     pub unreachable: Vec<(String, TesseronError)>,
@@ -191,11 +193,11 @@ impl<S: Sockets> Gateway<S> {
         }
     }
 
-    /// Reads the manifests, connects to the apps that make no codes of their own, each in a new task, and removes the files of dead
-    /// processes.
+    /// Reads the manifests, connects to the apps that make no codes of their own, each in a new task, and removes the manifests of dead
+    /// processes. The first scan also removes old announcements of codes.
     ///
     /// # Errors
-    /// [`TesseronError::Folder`] for a folder that does not belong to this user.
+    /// [`TesseronError::Folder`], as [`Home::read_instances`].
     pub fn rescan(&self) -> Result<Scan, TesseronError> {
         let mut scan = Scan::default();
         let mut advertised = Vec::new();
@@ -266,7 +268,7 @@ impl<S: Sockets> Gateway<S> {
             let why = minter.map_or_else(|| String::from("no app has this code"), |minter| minter.why_not_here());
             return self.bridge.refuse_claim(claim, &why);
         };
-        // The app would refuse a code that is spent or has expired.
+        // The app would refuse a code that is spent. If a claim has expired, its app no longer refreshes it, and has probably ended.
         let claimable = instance.is_claimable(self.sockets.epoch_ms());
         let Some(minted) = instance.claim.clone().filter(|_| claimable) else {
             return self.bridge.refuse_claim(claim, "it was used before, or its app has ended");

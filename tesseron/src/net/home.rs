@@ -1,4 +1,4 @@
-//! Files that only this user can access: checks of owner and permissions, and atomic replacement.
+//! Files that only this user can write: checks of owner and permissions, and atomic replacement.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -10,7 +10,7 @@ use crate::net::TesseronError;
 /// The folder of Tesseron in the home of a user.
 const FOLDER: &str = ".tesseron";
 
-/// The folder `.tesseron` in the home folder of a user, with the manifests and sockets of apps.
+/// The folder `.tesseron` in the home folder of a user, with the manifests and sockets of apps and the breadcrumbs of gateways.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Home(PathBuf);
 
@@ -59,7 +59,7 @@ pub enum FolderRefused {
     /// The folder belongs to another user.
     #[error("it belongs to another user")]
     Foreign,
-    /// Other users have access. Contains its permissions.
+    /// Other users have access; if the folder is only read, other users may write. Contains its permissions.
     #[error("it is open to others (mode {0:o}, should be 700)")]
     Open(u32),
     /// The folder cannot be created or read.
@@ -67,7 +67,7 @@ pub enum FolderRefused {
     System(#[from] io::Error),
 }
 
-/// Creates a folder with mode 0700, or checks that an existing one belongs to this user and has that mode.
+/// Creates a folder with mode 0700, or checks that an existing one belongs to this user and gives other users no access.
 pub(super) fn make_private_folder(path: &Path) -> Result<(), TesseronError> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
@@ -97,7 +97,7 @@ pub(super) fn check_folder(path: &Path, permissions: u32) -> Result<(), FolderRe
     }
 }
 
-/// Returns `true` if the file belongs to the user who runs this program.
+/// Returns `true` if the file belongs to the user who runs this program; on systems other than Unix, if it is no symbolic link.
 pub(super) fn is_ours(file: &fs::Metadata) -> bool {
     #[cfg(unix)]
     return std::os::unix::fs::MetadataExt::uid(file) == rustix::process::geteuid().as_raw();
@@ -105,7 +105,7 @@ pub(super) fn is_ours(file: &fs::Metadata) -> bool {
     return !file.file_type().is_symlink();
 }
 
-/// The permissions of a file; 0 if the system has none.
+/// The permissions of a file; on systems other than Unix, 0700 for a folder and 0600 for a file.
 pub(super) fn mode(file: &fs::Metadata) -> u32 {
     #[cfg(unix)]
     return std::os::unix::fs::PermissionsExt::mode(&file.permissions()) & 0o777;
@@ -113,7 +113,7 @@ pub(super) fn mode(file: &fs::Metadata) -> u32 {
     return if file.is_dir() { 0o700 } else { 0o600 };
 }
 
-/// Returns `true` if a process is alive, or if the system does not report this.
+/// Returns `true` if a process is alive, or, except for the id 0, if the system does not report this.
 pub(super) fn is_alive(process: u32) -> bool {
     #[cfg(unix)]
     {
@@ -126,7 +126,7 @@ pub(super) fn is_alive(process: u32) -> bool {
     }
 }
 
-/// Opens a file for reading. Does not follow a symbolic link, and does not wait for the other end of a pipe.
+/// Opens a file for reading. On Unix, does not follow a symbolic link, and does not wait for the other end of a pipe.
 pub(super) fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true);
@@ -200,7 +200,8 @@ fn create(path: &Path, bytes: &[u8]) -> io::Result<File> {
     Ok(file)
 }
 
-/// Returns `true` if `path` still leads to the open `file`. Compares inode numbers, which are not reused while a file is open.
+/// Returns `true` if `path` still leads to the open `file`. Compares inode numbers, which are not reused while a file is open; on systems
+/// other than Unix, only checks that `path` exists.
 pub(super) fn is_at(file: &File, path: &Path) -> bool {
     #[cfg(unix)]
     {

@@ -220,7 +220,8 @@ impl Home {
     /// cannot be used is an error in the list. Without the folder the list is empty.
     ///
     /// # Errors
-    /// [`TesseronError::Folder`] for a folder of another user, or a folder that other users may write.
+    /// [`TesseronError::Folder`] for a folder of another user, for one that other users may write, and for a path that is no folder or
+    /// cannot be read.
     pub fn read_instances(&self) -> Result<Vec<Result<Instance, ManifestRefused>>, TesseronError> {
         let folder = self.instances();
         let refused = |refused| TesseronError::Folder { path: self.instances(), refused };

@@ -138,7 +138,8 @@ fn start<S: Sockets>(
 /// An app that listens for gateways, and has one channel at a time.
 ///
 /// A task accepts connections, answers connections that it refuses, and keeps the manifest up to date. When a channel has ended, since its
-/// peer has closed it or its transport was closed or dropped, the next gateway may connect, with a new code.
+/// peer has closed it or its transport was closed or dropped, the next gateway may connect. In [`ClaimMode::HostMinted`] it needs a new
+/// code.
 ///
 /// Dropping the listener stops accepting connections, and removes the manifest and the socket file, unless other files have replaced them.
 /// The end of the runtime has the same effect. A channel that was returned continues.
@@ -148,7 +149,7 @@ pub struct TesseronListener {
 }
 
 impl TesseronListener {
-    /// Waits for the next channel, after its bind.
+    /// Waits for the next channel, after its bind if one is required.
     ///
     /// # Cancel safety
     /// Cancel safe: a bound channel is returned by the next call.

@@ -64,7 +64,7 @@ pub trait Sockets: Runtime + Clone {
     /// Creates a timer on the clock of this runtime.
     fn alarm(&self) -> Self::Alarm;
 
-    /// The time of the wall clock, in milliseconds since 1970, for manifests.
+    /// The time of the wall clock, in milliseconds since 1970, for manifests, breadcrumbs and the times of claims.
     fn epoch_ms(&self) -> u64;
 
     /// A TCP connection.
@@ -73,10 +73,10 @@ pub trait Sockets: Runtime + Clone {
     /// A listener for TCP connections.
     type TcpListener: Send + Sync + 'static;
 
-    /// The I/O of both types.
+    /// Implements I/O for [`Self::Tcp`] and listening for [`Self::TcpListener`].
     type Io: StreamIo<Self::Tcp> + ListenTcp<Self::TcpListener> + 'static;
 
-    /// Accepts the next connection, and returns its address.
+    /// Accepts the next connection, and returns it with the address of its peer.
     ///
     /// # Cancel safety
     /// An implementation must be cancel safe: if its future is dropped, no connection may be lost.
@@ -96,7 +96,7 @@ pub trait Sockets: Runtime + Clone {
     #[cfg(unix)]
     type UnixListener: Send + Sync + 'static;
 
-    /// The I/O of both types.
+    /// Implements listening for [`Self::UnixListener`].
     #[cfg(unix)]
     type UnixIo: ListenUnix<Self::UnixListener, Transport = Self::Unix> + 'static;
 

@@ -72,7 +72,8 @@ impl UpgradeRequest {
     }
 }
 
-/// Reads the request at the app's end. Returns an error for any request but an upgrade; such a request gets no answer.
+/// Reads the request at the app's end. Returns an error for any request but an upgrade, and for one with an origin; such a request gets no
+/// answer.
 pub(super) async fn read<B: StreamIo<S>, S>(stream: &mut S) -> io::Result<UpgradeRequest> {
     let (request, after) = read_head::<B, S, Request>(stream).await?;
     // Only browsers send an origin, and a web page must not act as a gateway.

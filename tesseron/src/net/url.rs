@@ -7,8 +7,8 @@ use std::vec::Vec;
 /// The maximum length of a URL, in bytes.
 const LONGEST: usize = 1024;
 
-/// The URL of a WebSocket on this machine: `ws://`, a loopback address or `localhost`, a port, and perhaps a path. `localhost` is not
-/// resolved: it stands for the loopback addresses of both families.
+/// The URL of a WebSocket on this machine: `ws://`, a loopback address or `localhost`, a port, and perhaps a path and a query. `localhost`
+/// is not resolved: it stands for the loopback addresses of both families.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoopbackUrl {
     url: String,

@@ -4,7 +4,7 @@ use crate::claims::{AppIdError, ClaimCodeError};
 use protocol_core::dialect::tesseron::code::{RESUME_FAILED, UNAUTHORIZED};
 use protocol_core::error::RpcError;
 
-/// The reason why a gateway must not connect to an app.
+/// The reason why a gateway must not connect to an app, or must close the connection that it has made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenRefused {
@@ -14,7 +14,7 @@ pub enum OpenRefused {
     /// The agent's session of the bridge has closed.
     #[error("the gateway has no agent any longer")]
     Closed,
-    /// A channel with the same claim is already being connected.
+    /// There is already a channel with the same claim, on which the app has not sent its hello.
     #[error("this claim is being dialled already")]
     AlreadyDialled,
 }

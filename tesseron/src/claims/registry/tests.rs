@@ -600,7 +600,7 @@ struct World {
     registry: SessionRegistry,
     seed: u64,
     now: Instant,
-    /// Every session that was admitted and is not forgotten, in the order in which they last got or lost a channel.
+    /// The sessions that were admitted and are not forgotten, in the order in which they last got or lost a channel.
     sessions: Vec<Known>,
 }
 
@@ -611,9 +611,10 @@ struct Known {
     claimed: bool,
     channel: Option<ChannelId>,
     code: Option<String>,
-    /// The tokens that are valid, and a token that is no longer valid.
     current: String,
+    /// The other valid token, until the new one is confirmed.
     previous: Option<String>,
+    /// A token that is no longer valid.
     spent: Option<String>,
 }
 
@@ -627,7 +628,8 @@ const APPS: [&str; 2] = ["a", "a__b"];
 const TTL: Duration = Duration::from_secs(100);
 const MOST: usize = 2;
 
-/// The operations of an app or a person. Each returns `None` if it is not possible now, or has changed nothing.
+/// The operations, from `hello` to `wait`, are those of an app, a person or the clock. Each returns `None` if it is not possible now, or
+/// has changed nothing.
 impl World {
     fn new() -> Self {
         let policy = RegistryPolicy { resume_ttl: TTL, max_disconnected: MOST, max_pending: MOST, max_channels: 4 };
