@@ -10,7 +10,7 @@ use protocol_core::limits::Limits;
 use protocol_core::lines::{LineDecoder, LineEncoder};
 use protocol_core::session::Transmit;
 
-/// The number of bytes waiting to be written above which no more frames are accepted.
+/// While more bytes than this wait to be written, no further frame is accepted.
 const MAX_WAITING_BYTES: usize = 64 * 1024;
 /// The maximum number of buffers of one vectored write.
 const MAX_PIECES: usize = 64;
@@ -217,7 +217,7 @@ impl<B: ByteIo<E::Reader, E::Writer>, E: Ends> FrameIo for LineIo<B, E> {
         let Some(writer) = self.ends.writer() else { return Poll::Ready(Ok(())) };
         let shut = ready!(B::poll_close(writer, cx));
         self.ends.end();
-        // The peer may have closed the connection first. Frames that were not flushed before are dropped.
+        // The peer may have closed the connection first, which is no error.
         Poll::Ready(shut.or_else(|error| if error.kind() == io::ErrorKind::NotConnected { Ok(()) } else { Err(error) }))
     }
 

@@ -118,7 +118,8 @@ violations! {
     /// A frame longer than [`crate::Limits::frame_bytes`]. If the frame came by the channel, the session closes.
     FrameTooLarge = "a frame over the size limit",
     /// JSON that is neither a request, a notification nor a response (JSON-RPC 2.0 sections 4 and 5). An MCP server answers with -32600,
-    /// unless the text looks like a notification or a response; a client that has made a handshake answers only text with an id.
+    /// unless the text looks like a notification or a response. A client answers only a frame with an id, and none if its requests are
+    /// stateless.
     InvalidEnvelope = "a frame that is no JSON-RPC 2.0 message",
     /// A message in which `id`, `method`, `params`, `result`, `error`, `jsonrpc` or `_meta` is repeated. An MCP server answers a request
     /// with -32600.

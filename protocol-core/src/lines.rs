@@ -101,7 +101,7 @@ impl LineDecoder {
         }
     }
 
-    /// Changes the limit for the lines that are not yet complete.
+    /// Changes the limit, for all lines that were not yet returned.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
@@ -216,7 +216,7 @@ impl LineDecoder {
     /// The next frame, or `None` if its line is not complete.
     #[inline]
     pub fn next_frame(&mut self) -> Option<Bytes> {
-        // The quick case: each read has two calls that find nothing, one before the read and one after its last frame.
+        // The quick case. Two calls for each read find nothing: one after its last frame, and one at the start of the next turn.
         if self.searched == self.held() { None } else { self.search() }
     }
 

@@ -463,7 +463,8 @@ pub enum ToolError {
     /// not, it fails with the message "cancelled".
     #[error("cancelled")]
     Cancelled,
-    /// An input request failed. Handled as [`ToolError::Failed`]; Tesseron also sends its error code ([`AskFailed::code`]).
+    /// An input request failed. Handled as [`ToolError::Failed`]; Tesseron also sends an error: with the code of the
+    /// failure, or -32603 if Tesseron has no code for it.
     #[error("{0}")]
     Ask(AskFailed),
     /// The effect with this name was claimed in the [`OnceStore`](crate::OnceStore) and has no outcome: it may have happened or not, and is

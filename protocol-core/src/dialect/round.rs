@@ -141,7 +141,7 @@ mod tests {
     fn sampling_with_tools_or_a_choice_of_tools_requires_its_capability() {
         let needs_tools = |params: &str| {
             let sample = Sample { params: Some(Json::parse(params.to_owned()).unwrap()), ..Sample::new("?") };
-            Ask::Sample(sample).required_capabilities().sampling_tools
+            Ask::Sample(sample.into()).required_capabilities().sampling_tools
         };
         assert_eq!([r#"{"tools":[]}"#, r#"{"toolChoice":{}}"#, r#"{"maxTokens":1}"#].map(needs_tools), [true, true, false]);
     }

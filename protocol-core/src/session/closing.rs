@@ -99,7 +99,8 @@ impl Session {
         }
     }
 
-    /// Open, Finishing -> Draining. The calling code has ended all calls before.
+    /// Open, Finishing -> Draining. The calling code has ended all calls; responses that are delayed are sent
+    /// now.
     pub(super) fn drain(&mut self, reason: CloseReason) {
         let until = Some(self.now.saturating_add(self.config.timeouts.close_grace)).filter(|until| *until > self.now);
         if !self.ending.stop_work(reason, until, &mut self.timers) {

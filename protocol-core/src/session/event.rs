@@ -73,8 +73,8 @@ pub enum Event {
     },
     /// The identity or the capabilities of the peer have changed: a Tesseron session was claimed.
     PeerChanged(Box<PeerInfo>),
-    /// The peer has sent a request. The owner must end it with [`crate::Session::respond`] or [`crate::Session::finish_round`]; after
-    /// [`Event::Cancelled`] with `respond`.
+    /// The peer has sent a request. The owner must end it with [`crate::Session::respond`] or [`crate::Session::finish_round`]. Once
+    /// [`Event::Cancelled`] has come, only `respond` ends it.
     Request {
         /// The id of the call, for the methods of a callee.
         id: InboundId,
@@ -203,9 +203,9 @@ pub enum Invalid {
     /// The response is neither a result object nor a valid error.
     Response,
     /// The call was held for the handshake and then not sent: the peer did not declare the capability that the call needs, the revision
-    /// that the handshake chose cannot express the call or makes it too large ([`SendError::TooLarge`](crate::SendError::TooLarge)), or too
-    /// much output was queued for a change of a subscription. Or the call was sent, and the peer did not agree to a subscription to the
-    /// resource.
+    /// that the handshake chose cannot express the call or makes it too large ([`SendError::TooLarge`](crate::SendError::TooLarge)), or the
+    /// call changes a subscription and too much output was queued to send it. Or the call was sent, and the peer did not agree to a
+    /// subscription to the resource.
     Unsupported,
     /// The peer asked for input in more rounds than [`crate::Limits::input_rounds`] (MCP 2026-07-28).
     TooManyRounds,

@@ -155,7 +155,8 @@ impl fmt::Display for HostChannel {
 /// A new connection on a Unix socket.
 #[derive(Debug)]
 pub enum UnixChannel {
-    /// Pass the frames of the connection to the gate: the connection must be bound first, or the app has a channel already.
+    /// Pass the frames of the connection to the gate. Either the connection must be bound first, or the app has a channel already, so that
+    /// the bind is refused.
     Gated(HostGate),
     /// The connection is admitted: start its session.
     Open(HostChannel),
@@ -164,8 +165,8 @@ pub enum UnixChannel {
 /// The app's end of claims: its claim, its backlog, and its one channel.
 ///
 /// Pass each connection to [`accept`](Self::accept), and then to [`accept_web_socket`](Self::accept_web_socket) or
-/// [`accept_unix`](Self::accept_unix); call [`leave`](Self::leave) when it has ended. After every method call
-/// [`poll_claim`](Self::poll_claim), and write the manifest if it returns a claim. When an admitted channel has ended, or its upgrade could
+/// [`accept_unix`](Self::accept_unix); call [`leave`](Self::leave) when it has ended. Call
+/// [`poll_claim`](Self::poll_claim) after each of these methods, and write the manifest if it returns a claim. When an admitted channel has ended, or its upgrade could
 /// not be completed, call [`handle_closed`](Self::handle_closed): until then the app is occupied.
 #[derive(Clone, Debug)]
 pub struct Host {
@@ -249,7 +250,7 @@ impl Host {
         let is_accepted = match peer {
             Peer::ThisUser => true,
             Peer::OtherUser(_) => self.any_user,
-            // A connection of an unknown user is accepted only if a code protects the app.
+            // A connection of an unknown user is accepted if any user is, or if a code protects the app.
             Peer::Unknown => self.any_user || self.claim.is_some(),
         };
         if is_accepted { Ok(self.backlog.arrive(peer, self.policy.places)) } else { Err(BindRefused::Foreign) }

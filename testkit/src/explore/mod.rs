@@ -74,7 +74,7 @@ pub trait Explored {
     /// of steps, so that no two states are equal.
     fn state(&self) -> impl Hash;
 
-    /// Checks the invariants of a state without further steps.
+    /// Checks the invariants that must hold when nothing more can happen. Called for each state in which no step is possible.
     ///
     /// # Panics
     /// If one is violated.
@@ -147,7 +147,8 @@ impl<Step: fmt::Debug> std::error::Error for Failure<Step> {}
 /// Searches all states that the machine can reach from `start`, each by the shortest sequence of steps.
 ///
 /// # Errors
-/// The first violated invariant, with the steps to it; or a failure because the bounds allow no search, or only an incomplete one.
+/// The first violated invariant, with the steps to it; or a failure because a bound is zero, no step is possible from `start`, or there are
+/// more states than [`Bounds::states`]. A search that ends at [`Bounds::depth`] is no failure: see [`Found::cut`].
 pub fn explore<M: Explored>(start: impl Fn() -> M, bounds: Bounds) -> Result<Found, Failure<M::Step>> {
     if bounds.states == 0 || bounds.depth == 0 || start().steps().is_empty() {
         return Err(Failure::Nothing);

@@ -13,7 +13,7 @@ use super::stateless::{Eras, REVISION, Stamp};
 use super::{Effect, Fact, Read};
 use crate::summary::{number, published};
 
-/// The facts so far. Only [`Ledger::enter`] changes the ledger.
+/// The facts so far. Facts enter by [`Ledger::enter`]; the judge itself sets `terms`, `altered`, `missed` and `closed`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Ledger {
     /// Calls of ours that are not done.
@@ -57,7 +57,7 @@ pub(super) struct Ledger {
     pub(super) timed: Option<Aside<Instant>>,
     /// A `handle_timeout` was due, so the handshake may have expired.
     pub(super) was_due: bool,
-    /// The owner has closed, or the transport has ended.
+    /// The owner has called `close`.
     pub(super) closing: bool,
     pub(super) closed: bool,
     /// The judge could not read a frame, which may have been a request.
@@ -124,7 +124,7 @@ pub(super) struct Call {
     pub(super) cancelled: bool,
     /// It changes a subscription or the log level. If requests are stateless, the session itself answers such a call.
     pub(super) is_of_session: bool,
-    /// It was made while this end was no server of stateless requests alone.
+    /// It was made before this end became a server that serves only stateless requests.
     pub(super) is_early: bool,
     /// The number of open input requests of the peer that belong to it.
     pub(super) input_requests: u32,
@@ -286,8 +286,9 @@ impl Ledger {
 
     /// The accepted subscriptions that ask for a notice.
     pub(super) fn subscriptions_for<'a>(&'a self, notice: &Notice) -> impl Iterator<Item = (u64, &'a InboundCall)> {
-        let (kind, method) = published(notice);
-        let notice = serde_json::json!({ "method": method, "params": { "uri": kind } });
+        // The first is a URI only for a changed resource; `wants` does not read it for a list.
+        let (uri_or_list, method) = published(notice);
+        let notice = serde_json::json!({ "method": method, "params": { "uri": uri_or_list } });
         let accepted = self.inbound_calls.iter().filter(|(_, inbound)| inbound.accepted);
         let wants = move |inbound: &InboundCall| {
             let request = self.pending_of(inbound.lane, &inbound.wire).map(|at| &self.pending[at]);

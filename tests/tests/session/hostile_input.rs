@@ -1,5 +1,5 @@
-//! Invalid frames: each is answered as JSON-RPC 2.0, sections 4 to 6, and the error codes of MCP demand, or ignored; no session
-//! panics, and running calls go on (G6).
+//! Invalid frames. Each is ignored, or gets the answer that JSON-RPC 2.0 (sections 4 to 6) and MCP prescribe. No session panics (G6), and
+//! running calls go on.
 
 use std::time::Duration;
 
@@ -29,10 +29,10 @@ const FROM_CLIENTS: &str = "notifications/initialized notifications/roots/list_c
 const FROM_SERVERS: &str = "notifications/message notifications/tools/list_changed notifications/prompts/list_changed \
                             notifications/resources/list_changed notifications/resources/updated";
 
-/// Values of each type of JSON, with numbers that are no id of ours.
+/// Values of each type of JSON. No number is the id of a running call.
 pub(super) const VALUES: [&str; 8] = ["null", "true", "1", "-1", "1.5", r#""x""#, "[]", "{}"];
 
-/// The values of other types than those whose first bytes are in `right`.
+/// Those of [`VALUES`] that do not begin with a byte of `right`: `wrong("{")` are all values but objects.
 pub(super) fn wrong(right: &str) -> impl Iterator<Item = &'static str> {
     VALUES.into_iter().filter(move |value| !right.contains(&value[..1]))
 }
@@ -149,8 +149,8 @@ impl Victim {
     }
 }
 
-/// Passes `frame` to both ends in every phase of both eras: each reports `rule`; servers answer with `answer`, clients only if it has an id
-/// and their server sends requests.
+/// Passes `frame` to both ends in every phase of both eras: each reports `rule`; servers answer with `answer`. Clients answer
+/// only if it has an id, and stateless clients never do.
 #[track_caller]
 fn refused(frame: impl Into<Bytes>, rule: Violation, answer: Option<&str>) {
     refused_by(Victim::all(), frame, rule, answer);

@@ -66,10 +66,12 @@ fn frames(fixture: &Fixture, is: fn(&StepKind) -> Option<&Value>) -> Vec<(usize,
     fixture.steps.iter().enumerate().filter_map(|(index, step)| is(&step.kind).map(|frame| (index, frame))).collect()
 }
 
+/// The steps in which the fixture receives a frame, which the tested end sends.
 fn received(fixture: &Fixture) -> Vec<(usize, &Value)> {
     frames(fixture, |kind| if let StepKind::Recv(frame) = kind { Some(frame) } else { None })
 }
 
+/// The steps in which the fixture sends a frame to the tested end.
 fn sent(fixture: &Fixture) -> Vec<(usize, &Value)> {
     frames(fixture, |kind| if let StepKind::Send(frame) = kind { Some(frame) } else { None })
 }
@@ -119,8 +121,8 @@ fn an_app_that_omits_a_frame_fails_at_that_frame() {
 fn an_app_that_sends_a_frame_twice_fails_at_the_next_step() {
     for fixture in of_apps() {
         for (nth, (step, _)) in received(&fixture).into_iter().enumerate() {
-            let says = |kind: &StepKind| !matches!(kind, StepKind::Send(_) | StepKind::DropTransport | StepKind::Reconnect);
-            let next = fixture.steps.iter().enumerate().skip(step + 1).find(|(_, next)| says(&next.kind));
+            let checks = |kind: &StepKind| !matches!(kind, StepKind::Send(_) | StepKind::DropTransport | StepKind::Reconnect);
+            let next = fixture.steps.iter().enumerate().skip(step + 1).find(|(_, next)| checks(&next.kind));
             if next.is_some_and(|(_, next)| matches!(next.kind, StepKind::ExpectSilence(_))) {
                 // The next step only forbids frames of one method, so the repeated frame has no effect on it.
                 continue;
@@ -197,9 +199,9 @@ fn broken_apps() -> Vec<(&'static str, usize, Broken)> {
             By(Deed::changes_received(0, |frame| drop(frame["result"].as_object_mut().expect("a welcome").remove("resumeToken")))),
         ),
         ("actions/cancel-with-input-schema", 4, By(Deed::Ignores(2))),
-        // The cancel comes when the check is done.
+        // The cancel has no effect while the arguments are checked: here it is dropped.
         ("actions/cancel-while-validating", 4, By(Deed::Ignores(2))),
-        // The handler runs although the cancel comes before the check is done, which shows after the last step.
+        // The handler is started before the cancel, since the check takes no time. This shows after the last step.
         ("actions/cancel-while-validating", 6, App(|world| world.actions[0].validates_for_ms = 0)),
         // A cancel that comes too early is kept for a later invocation with that id.
         ("actions/cancel-of-nothing", 4, By(Deed::Delays(1))),
@@ -275,8 +277,8 @@ fn every_fixture_fails_at_the_expected_step_if_its_rule_is_broken() {
 
 // ---- The same for the gateway ----
 
-/// The sending steps of a fixture, with the numbers of their frames among those of the gateway, which sends a claim before the first call even
-/// if the fixture has none.
+/// For each step in which the fixture sends: the number of its frame as the gateway counts the frames that it sends, the number of the step,
+/// and the frame. The gateway also sends a claim before the first call; if the fixture has none, all later numbers are greater by one.
 fn places(fixture: &Fixture) -> Vec<(usize, usize, Value)> {
     let sent = sent(fixture);
     let claims = sent.iter().any(|(_, frame)| frame["method"] == "tesseron/claimed");
@@ -330,7 +332,7 @@ fn a_gateway_that_ignores_a_frame_fails_at_that_frame_unless_its_call_is_cancell
                 continue;
             }
             let failed = sabotaged_gateway(&fixture, Deed::Ignores(nth)).expect_err(&fixture.id);
-            // An unanswered dial shows only when its session should begin.
+            // If the gateway ignores the answer to its bind, this shows only when its session should begin.
             let at_once = pattern.pointer("/result/ok").is_none() && pattern["id"].as_str().is_none_or(|id| !id.starts_with("b-"));
             assert!(if at_once { failed.step == step } else { failed.step > step }, "{failed}");
         }
@@ -434,8 +436,9 @@ fn a_frame_that_comes_before_its_earliest_step_fails() {
         "capabilities": {"streaming": true, "subscriptions": true, "sampling": true, "elicitation": true}, "agent": {"id": "a", "name": "A"}}});
     let invoke = json!({"jsonrpc": "2.0", "id": 1, "method": "actions/invoke", "params": {"name": "ping", "input": {}, "invocationId": "i"}});
     let cancel = json!({"jsonrpc": "2.0", "method": "actions/cancel", "params": {"invocationId": "i"}});
-    let with = |label_of_first: Value, second: Value| {
-        let mut steps = json!([{"recv": {"id": "~capture:hello"}}, {"send": welcome}, label_of_first, second, {"recv": {"id": 1}, "notBefore": "here"}]);
+    let with = |first: Value, second: Value| {
+        let mut steps =
+            json!([{"recv": {"id": "~capture:hello"}}, {"send": welcome}, first, second, {"recv": {"id": 1}, "notBefore": "here"}]);
         steps[4]["notBefore"] = json!("here");
         one_off(steps)
     };

@@ -413,12 +413,12 @@ async fn response_to_nothing(s: &mut Session<'_>) -> Result<(), Stop> {
     unanswered(s, before, "a response")
 }
 
-/// Expects that at most one response came since `before`: the response to a later request.
+/// Expects that at most one response came since `before`: the response to a later request. Over HTTP, refusals may come, too.
 fn unanswered(s: &mut Session<'_>, before: usize, what: &str) -> Result<(), Stop> {
     let responses = s.seen()[before..].iter().filter(|frame| frame.is_response());
     match responses.clone().count() {
-        // Over HTTP each message needs an HTTP response, whose body may be a refusal.
         0 | 1 => Ok(()),
+        // Each message needs an HTTP response, whose body may be a refusal.
         _ if s.is_http() && responses.clone().skip(1).all(|frame| frame.is_refusal() || frame.id().is_some()) => Ok(()),
         _ => {
             let odd = responses.clone().find(|frame| frame.id().is_none_or(|id| id.parse::<u64>().is_err()));
@@ -469,7 +469,7 @@ async fn output_is_frames(s: &mut Session<'_>) -> Result<(), Stop> {
         return wrong(format!("a line of standard output is {what}: {}", frame.short()));
     }
     if !s.rest().is_empty() {
-        return wrong("standard output has an end of a line too few");
+        return wrong("the last line of standard output has no line feed");
     }
     Ok(())
 }
