@@ -9,8 +9,7 @@ use crate::judge::{Effect, Fact, Guarantee, Judge, Verdict};
 /// Judges one leg of a machine that wraps sessions, such as a gateway, by the frames that cross the leg and by the counters of its session:
 /// the methods and events of a wrapped session cannot be seen.
 ///
-/// G2, G3, G4, G5, G7, G11, G13, G15 and G16 are judged, as far as frames show them. The maximum depth of G12 is not known here, so only
-/// depths above 255 break it. The peer on the leg may break every rule.
+/// G2, G3, G4, G5, G7, G11, G12, G13, G15 and G16 are judged, as far as frames show them. The peer on the leg may break every rule.
 ///
 /// # Panics
 /// [`receive`](Leg::receive), [`send`](Leg::send), [`timeout`](Leg::timeout) and [`check`](Leg::check) panic if a
@@ -37,10 +36,12 @@ use crate::judge::{Effect, Fact, Guarantee, Judge, Verdict};
 #[derive(Clone, Debug)]
 pub struct Leg {
     judge: Judge,
+    max_depth: u8,
 }
 
 impl Leg {
-    /// A leg whose session has just begun. Of the configuration only the protocol and the policy of progress matter.
+    /// A leg whose session has just begun. Of the configuration only the protocol, the policy of progress and the maximum
+    /// sampling depth matter.
     #[must_use]
     pub fn new(config: &Config) -> Self {
         let mut judge = Judge::of(config);
@@ -49,7 +50,7 @@ impl Leg {
         [Guarantee::DoneOnce, Guarantee::OnlyTimeoutExpires, Guarantee::RoundsApart, Guarantee::RightLane]
             .into_iter()
             .for_each(|guarantee| judge.leave_out(guarantee));
-        Self { judge }
+        Self { judge, max_depth: config.depth.max }
     }
 
     /// Notes a frame that the machine took. `before` and `after` are the counters of the session before and after it.
@@ -67,7 +68,7 @@ impl Leg {
     /// Notes a frame that the machine has sent.
     #[track_caller]
     pub fn send(&mut self, transmit: &Transmit) {
-        self.see(&Fact::Sent { transmit, max_depth: u8::MAX });
+        self.see(&Fact::Sent { transmit, max_depth: self.max_depth });
     }
 
     /// Notes that `handle_timeout` of the machine is about to be called.
