@@ -394,11 +394,14 @@ impl Dialect {
         mcp::Mcp::request_with_rounds(method, params)
     }
 
-    /// The length of the frame with a round of input requests, in bytes: at least that of the round, with an allowance for other members.
-    pub(crate) fn round_size(self, round: &InputRound) -> usize {
-        /// The allowance for `jsonrpc`, the id, and the identity of the server in `_meta`. It is not a bound, since these have any length.
+    /// An upper bound on the length of the frame in which `identity` answers the request `id` with a round of input requests, in bytes.
+    pub(crate) fn round_size(self, round: &InputRound, id: &WireId, identity: &Identity) -> usize {
+        /// The length of `jsonrpc`, a number as the id, and the names of the members.
         const MEMBERS: usize = 256;
-        mcp::round_size(round).saturating_add(MEMBERS)
+        let id = if let WireId::Str(id) = id { id } else { "" };
+        let texts = [id, &identity.name, &identity.version, identity.title.as_deref().unwrap_or_default()];
+        let others = texts.into_iter().map(|text| text_size(text.as_bytes())).fold(MEMBERS, usize::saturating_add);
+        mcp::round_size(round).saturating_add(others)
     }
 
     /// Writes an input request. `parent` is the peer's id of the exchange that the input request belongs to or, if [`Rules::names_calls`]

@@ -201,7 +201,7 @@ impl Session {
         for input in &mut round.inputs {
             input.depth = self.check_round_input(id, &input.ask)?;
         }
-        if dialect.round_size(round) > self.config.limits.frame_bytes {
+        if dialect.round_size(round, inbound.answered().id, &self.config.identity) > self.config.limits.frame_bytes {
             return Err(AskError::TooLarge);
         }
         Ok(())

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use protocol_core::mcp::Era;
 use protocol_core::{
-    Answer, Ask, AskError, CallTimeouts, Close, Consent, Elicit, Elicited, Event, Gone, InputKey, InputMode, InputRound, Invalid,
-    Invoke, Json, NotLive, OpenUrl, Outcome, PendingInput, Progress, Reply, RouteKind, RpcError, Sample, Sampled, SendError,
-    ServeOptions, TimeoutKind, ToolOutput, TransportEnd, Violation,
+    Answer, Ask, AskError, CallTimeouts, Close, Consent, Elicit, Elicited, Event, Gone, Identity, InputKey, InputMode, InputRound,
+    Invalid, Invoke, Json, NotLive, OpenUrl, Outcome, PendingInput, Progress, Reply, RouteKind, RpcError, Sample, Sampled,
+    SendError, ServeOptions, TimeoutKind, ToolOutput, TransportEnd, Violation,
 };
 
 use testkit::config::{client_config, server_config, with};
@@ -112,6 +112,32 @@ fn only_what_the_request_itself_declares_can_be_asked_for() {
     server.frame(&call(1, "", r#"{"sampling":{}}"#));
     let id = server.request();
     assert!(matches!(server.session.check_round_input(id, &Ask::from(with_tools)), Err(AskError::Invalid(_))));
+}
+
+/// A regression: the identity of the server and the id of the request were not counted, so a round could become the error for a response that
+/// is too long.
+#[test]
+fn a_round_is_either_refused_as_too_large_or_fits_into_a_frame() {
+    let long = "x".repeat(400);
+    let mut sizes = [0, 0];
+    for length in (0..1600).step_by(20) {
+        let mut server = Scripted::new(with(server_config(), |config| {
+            config.limits.frame_bytes = 2000;
+            config.identity = Identity::new(long.as_str(), "1");
+        }));
+        server.frame(&call(1, "", ALL).replace(r#""id":1"#, &format!(r#""id":"{long}""#)));
+        let id = server.request();
+        let finished = server.session.finish_round(id, InputRound::new().with_state("s".repeat(length)), server.now);
+        let sent = server.sent();
+        if finished.is_ok() {
+            assert!(sent[0].len() <= 2000 && sent[0].contains("requestState"), "{length}: {sent:?}");
+        } else {
+            assert_eq!((&finished, sent.len()), (&Err(AskError::TooLarge), 0));
+            server.respond(id);
+        }
+        sizes[usize::from(finished.is_ok())] += 1;
+    }
+    assert!(sizes[0] > 5 && sizes[1] > 5, "{sizes:?}");
 }
 
 #[test]
