@@ -56,9 +56,9 @@ pub(super) struct Request {
     pub(super) id: WireId,
     pub(super) method: Text,
     params: Json,
-    /// The member of the parameters that the header `Mcp-Name` repeats. `None` if the method has no such member, and `Some(None)` if the
-    /// member is missing or not text, so that the session will refuse the request.
-    pub(super) name: Option<Option<Text>>,
+    /// The member of the parameters that the header `Mcp-Name` repeats. `None` if the method has no such member ([`Self::has_name`]), or if
+    /// the member is missing or not text, so that the session will refuse the request.
+    pub(super) name: Option<Text>,
     /// `true` if `_meta` names a version, even if the version is not text.
     pub(super) names_version: bool,
     /// The version that `_meta` names; `None` if one of the two required members of `_meta` is missing or has the wrong type. In that case
@@ -71,7 +71,7 @@ impl Request {
         let method = Text::from(core::str::from_utf8(method).unwrap_or_default());
         let value = |name: &str| params.and_then(|params| params.member(name));
         let text = |value: Option<&[u8]>| value.and_then(|value| frame.text(value));
-        let name = key_of_name(&method).map(|key| text(value(key)));
+        let name = key_of_name(&method).and_then(|key| text(value(key)));
         let (mut version, mut capabilities) = (None, None);
         for (key, value) in value("_meta").and_then(Members::of).into_iter().flatten() {
             if key.is(META_VERSION) {
@@ -92,6 +92,11 @@ impl Request {
 
     fn meta(&self) -> Option<&[u8]> {
         member(self.params.as_bytes(), "_meta")
+    }
+
+    /// Returns `true` if the header `Mcp-Name` repeats a member of the parameters of this method.
+    pub(super) fn has_name(&self) -> bool {
+        key_of_name(&self.method).is_some()
     }
 
     pub(super) fn calls_tool(&self) -> bool {

@@ -67,7 +67,7 @@ impl Kind {
         match &*request.method {
             "server/discover" => Self::Probe,
             "initialize" => Self::Initialize,
-            "tools/call" => request.name.clone().flatten().map_or(Self::Other, Self::Tool),
+            "tools/call" => request.name.clone().map_or(Self::Other, Self::Tool),
             "tools/list" => Self::Tools,
             "ping" => Self::Ping,
             "subscriptions/listen" => Self::Listen,

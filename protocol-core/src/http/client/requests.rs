@@ -304,7 +304,7 @@ impl HttpClient {
         let mut headers = self.post_headers();
         headers.push(header::VERSION, String::from(request.version.as_deref().unwrap_or_default()));
         headers.push(header::METHOD, String::from(&*header::encode(&request.method)));
-        if let Some(name) = request.name.as_ref().and_then(Option::as_deref) {
+        if let Some(name) = request.name.as_deref() {
             headers.push(header::NAME, String::from(&*header::encode(name)));
             if let Some(params) = self.tools.headers(name).filter(|_| request.calls_tool()) {
                 params.write(&request.arguments_json(), &mut headers)?;

@@ -342,7 +342,7 @@ fn check_optional_copies(message: &message::Request, headers: &Headers<'_>) -> R
         return Err(Mismatch::Different(Text::from_static(header::METHOD)));
     }
     // If the body has no name, the session refuses the request.
-    let Some(expected) = message.name.as_ref().and_then(Option::as_deref) else { return Ok(()) };
+    let Some(expected) = message.name.as_deref() else { return Ok(()) };
     match header::decoded(headers, header::NAME)? {
         Some(name) if name != expected => Err(Mismatch::Different(Text::from_static(header::NAME))),
         _ => Ok(()),
@@ -359,9 +359,9 @@ fn check_required_copies(message: &message::Request, headers: &Headers<'_>, cont
     };
     let version = plain(header::VERSION)?;
     let method = plain(header::METHOD)?;
-    let name = match &message.name {
-        Some(_) => Some(header::decoded(headers, header::NAME)?.ok_or(Mismatch::Missing(Text::from_static(header::NAME)))?),
-        None => None,
+    let name = match message.has_name() {
+        true => Some(header::decoded(headers, header::NAME)?.ok_or(Mismatch::Missing(Text::from_static(header::NAME)))?),
+        false => None,
     };
     let Some(meta) = message.version.as_deref() else { return Ok(()) };
     let differs = |name| Err(Mismatch::Different(Text::from_static(name)));
@@ -372,7 +372,7 @@ fn check_required_copies(message: &message::Request, headers: &Headers<'_>, cont
         return differs(header::METHOD);
     }
     // If the body has no name, the session refuses the request.
-    let expected = message.name.as_ref().and_then(Option::as_deref);
+    let expected = message.name.as_deref();
     if expected.is_some() && expected != name.as_deref() {
         return differs(header::NAME);
     }
