@@ -139,6 +139,14 @@ pub(crate) fn open_session(stream: &mut TcpStream) -> Result<String, Failure> {
     Ok(id)
 }
 
+/// Opens a subscription, and waits for its acknowledgement. The subscription lives as long as the connection.
+pub(crate) fn open_subscription(stream: &mut TcpStream, id: usize) -> Result<(), Failure> {
+    let mut exchange = Exchange::send(stream, &Request::listen(id))?;
+    exchange.status(200)?;
+    exchange.next_line_with("subscriptions/acknowledged")?;
+    Ok(())
+}
+
 /// A request that was sent, and its response as far as it was read.
 pub(crate) struct Exchange<'a> {
     reader: BufReader<&'a mut TcpStream>,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::{UPDATES, answered, echo};
+use super::{UPDATES, call, echo};
 use crate::raw_http::{Failure, Request, ServerProcess};
 
 /// The connections of each kind of hostile client: slow heads, slow bodies, and unread responses.
@@ -28,8 +28,7 @@ pub(super) fn latencies(server: &ServerProcess, span: Duration) -> Result<Latenc
     let (start, mut all) = (Instant::now(), Vec::new());
     while start.elapsed() < span {
         let sent = Instant::now();
-        stream.write_all(&request)?;
-        answered(&mut stream)?;
+        call(&mut stream, &request)?;
         all.push(sent.elapsed());
     }
     all.sort();
@@ -44,9 +43,7 @@ pub(super) fn latencies_beside_hostile_clients(server: &ServerProcess, span: Dur
     let is_over = AtomicBool::new(false);
     let mut crowd = Crowd::new(server);
     crowd.step();
-    let mut stream = server.connect()?;
-    stream.write_all(&echo())?;
-    answered(&mut stream)?;
+    call(&mut server.connect()?, &echo())?;
     thread::scope(|scope| {
         let hostile = scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {

@@ -1,8 +1,6 @@
 //! The memory that a server keeps for clients that do nothing.
 
-use std::net::TcpStream;
-
-use crate::raw_http::{self, Exchange, Failure, Request, ServerProcess};
+use crate::raw_http::{self, Failure, ServerProcess};
 
 /// The clients that come first, so that the memory that a server keeps for reuse is already there.
 const FIRST: usize = 400;
@@ -20,17 +18,10 @@ pub(super) fn of_a_subscription(server: &ServerProcess) -> Result<Option<f64>, F
     let mut id = 0;
     of_one_more(server, || {
         id += 1;
-        subscribed(server, id)
+        let mut stream = server.connect()?;
+        raw_http::open_subscription(&mut stream, id)?;
+        Ok(stream)
     })
-}
-
-fn subscribed(server: &ServerProcess, id: usize) -> Result<TcpStream, Failure> {
-    let mut stream = server.connect()?;
-    let mut exchange = Exchange::send(&mut stream, &Request::listen(id))?;
-    exchange.status(200)?;
-    exchange.next_line_with("subscriptions/acknowledged")?;
-    drop(exchange);
-    Ok(stream)
 }
 
 /// The growth of the server's memory with each further thing that `open` opens. All are kept until the end. `None` if not even one can be

@@ -165,6 +165,12 @@ fn echo() -> Vec<u8> {
     Request::call_with(1, "echo", &json!({"text": "hello"})).bytes()
 }
 
+/// Makes a call of `echo`.
+fn call(stream: &mut TcpStream, request: &[u8]) -> Result<(), Failure> {
+    stream.write_all(request)?;
+    answered(stream)
+}
+
 fn answered(stream: &mut TcpStream) -> Result<(), Failure> {
     let response = Exchange::sent(stream).finish()?;
     response.expect(200)?;
@@ -174,8 +180,7 @@ fn answered(stream: &mut TcpStream) -> Result<(), Failure> {
 fn one_at_a_time(server: &ServerProcess, span: Duration) -> Result<f64, Failure> {
     let (mut stream, request) = (server.connect()?, echo());
     per_second(span, || {
-        stream.write_all(&request)?;
-        answered(&mut stream)?;
+        call(&mut stream, &request)?;
         Ok(1)
     })
 }
@@ -207,8 +212,7 @@ fn connections(server: &ServerProcess, span: Duration) -> Result<f64, Failure> {
     let request = echo();
     per_second(span, || {
         let mut stream = server.connect()?;
-        stream.write_all(&request)?;
-        answered(&mut stream)?;
+        call(&mut stream, &request)?;
         Ok(1)
     })
 }

@@ -95,10 +95,7 @@ fn listens(server: &Server, number: usize) -> Result<(), Failure> {
     let mut open = Vec::new();
     for id in 0..number {
         let mut stream = server.connect()?;
-        let mut exchange = Exchange::send(&mut stream, &Request::listen(id))?;
-        exchange.status(200)?;
-        exchange.next_line_with("subscriptions/acknowledged")?;
-        drop(exchange);
+        raw_http::open_subscription(&mut stream, id)?;
         open.push(stream);
     }
     server.show(&format!("{number} subscriptions"))?;
