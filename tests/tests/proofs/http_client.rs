@@ -1,7 +1,7 @@
 //! A client and a server of Streamable HTTP with their sessions, in virtual time, over a network that drops, splits, stalls and reorders
 //! responses.
 //!
-//! Whatever the network does, every call ends exactly once, its progress only rises, and no update comes twice. A cancel reaches the
+//! Every call ends exactly once, its progress only rises, and no update comes twice, in any behaviour of the network. A cancel reaches the
 //! handler in either era. The client repeats a request only if the server has forgotten its session. At the end no exchange, request or
 //! session is open.
 
