@@ -1,5 +1,8 @@
 //! Load over HTTP on smol that must leave nothing behind: `cargo run --release -p tests --example smol-soak`. `--help` lists its flags.
 
+#[global_allocator]
+static HEAP: tests::soak::Heap = tests::soak::Heap::new(std::alloc::System, usize::MAX);
+
 fn main() -> std::process::ExitCode {
-    tests::soak::main::<programs::smol::Smol>()
+    tests::soak::main::<programs::smol::Smol>(&HEAP)
 }

@@ -1,9 +1,10 @@
-//! Load over HTTP that must leave nothing behind: a server process, clients with real sockets, and the memory, descriptors, sessions and
-//! exchanges of the server before, during and after the load.
+//! Load over HTTP that must leave nothing behind: a server process, clients with real sockets, and the heap, descriptors, tasks, sessions
+//! and exchanges of the server before, during and after the load.
 
 mod mixed;
 mod server;
 
+use std::alloc::System;
 use std::env;
 use std::net::TcpStream;
 use std::process::ExitCode;
@@ -11,10 +12,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cap::Cap;
 use clap::Parser;
 use programs::adapter::Adapter;
 
 use crate::raw_http::{self, Exchange, Failure, Request, ServerProcess};
+
+/// The allocator of the server, which counts the allocated bytes. The memory of the process says less, since freed memory stays with it.
+pub type Heap = Cap<System>;
 
 /// The longest time in which the server must have forgotten what its clients have dropped.
 const SETTLE: Duration = Duration::from_secs(60);
@@ -43,11 +48,11 @@ struct Line {
     minutes: f64,
 }
 
-/// The whole program, on one adapter.
-pub fn main<A: Adapter>() -> ExitCode {
+/// The whole program, on one adapter. `heap` is its global allocator.
+pub fn main<A: Adapter>(heap: &'static Heap) -> ExitCode {
     let line = Line::parse();
     if line.serve {
-        return A::run(Some(2), server::run);
+        return A::run(Some(2), |adapter| server::run(adapter, heap));
     }
     match run(&line, A::NAME) {
         Ok(()) => ExitCode::SUCCESS,
@@ -64,8 +69,9 @@ fn run(line: &Line, name: &str) -> Result<(), Failure> {
     for _ in 0..200 {
         server.quick()?;
     }
-    println!("| {name} | memory of the server, MiB | descriptors | sessions | exchanges |\n|---|---|---|---|---|");
-    server.descriptors_at_rest = server.show("after 200 calls")?.descriptors;
+    println!("| {name} | heap of the server, KiB | resident memory, MiB | descriptors | tasks | sessions | exchanges |");
+    println!("|---|---|---|---|---|---|---|");
+    server.at_rest = server.show("after 200 calls")?;
     for _ in 0..line.rounds {
         sessions(&server, line.sessions)?;
         listens(&server, line.listens)?;
@@ -169,23 +175,34 @@ fn latency(server: &Server, goes_on: impl Fn(usize) -> bool) -> Result<Latency, 
     Ok(Latency { median: times[times.len() / 2], p99: times[times.len() * 99 / 100] })
 }
 
-/// The server, and the number of its descriptors at rest.
+/// The server, and its size before the load.
 struct Server {
     process: ServerProcess,
-    descriptors_at_rest: usize,
+    at_rest: Size,
 }
 
-/// The size of the server at some moment.
+/// The size of the server at some moment, without the connection and the call that ask for it.
+#[derive(Default)]
 struct Size {
-    descriptors: usize,
+    heap: u64,
+    descriptors: u64,
+    tasks: u64,
     sessions: u64,
     exchanges: u64,
+}
+
+impl Size {
+    /// Returns `true` if nothing is left of a load on a server that had the size `at_rest`. The heap is not judged, since tables and
+    /// buffers keep some capacity for reuse.
+    fn is_back_at(&self, at_rest: &Self) -> bool {
+        (self.sessions, self.exchanges) == (0, 0) && self.descriptors <= at_rest.descriptors && self.tasks <= at_rest.tasks
+    }
 }
 
 impl Server {
     fn start() -> Result<Self, Failure> {
         let program = env::current_exe()?.to_string_lossy().into_owned();
-        Ok(Self { process: ServerProcess::start(&program, &["--serve"])?, descriptors_at_rest: 0 })
+        Ok(Self { process: ServerProcess::start(&program, &["--serve"])?, at_rest: Size::default() })
     }
 
     fn connect(&self) -> Result<TcpStream, Failure> {
@@ -200,26 +217,33 @@ impl Server {
         let mut stream = self.connect()?;
         let counted = Exchange::send(&mut stream, &Request::call(1, "count"))?.finish()?;
         let counts = counted.structured()?;
-        let own = |name: &str| counts[name].as_u64().ok_or("a count is missing");
-        // The connection of this request is not counted.
-        let descriptors = std::fs::read_dir(format!("/proc/{}/fd", self.process.id()))?.count().saturating_sub(1);
-        Ok(Size { descriptors, sessions: own("sessions")?.saturating_sub(1), exchanges: own("exchanges")?.saturating_sub(1) })
+        let count = |name: &str| counts[name].as_u64().ok_or("a count is missing");
+        let descriptors = std::fs::read_dir(format!("/proc/{}/fd", self.process.id()))?.count() as u64;
+        Ok(Size {
+            heap: count("heap")?,
+            descriptors: descriptors.saturating_sub(1),
+            // The tasks of the connection and of the handler.
+            tasks: count("tasks")?.saturating_sub(2),
+            sessions: count("sessions")?.saturating_sub(1),
+            exchanges: count("exchanges")?.saturating_sub(1),
+        })
     }
 
     /// Prints a row.
     fn show(&self, what: &str) -> Result<Size, Failure> {
         let size = self.size()?;
+        let kib = size.heap as f64 / 1024.0;
         let mib = self.process.memory()? / f64::from(1 << 20);
-        println!("| {what} | {mib:.1} | {} | {} | {} |", size.descriptors, size.sessions, size.exchanges);
+        let Size { descriptors, tasks, sessions, exchanges, .. } = size;
+        println!("| {what} | {kib:.0} | {mib:.1} | {descriptors} | {tasks} | {sessions} | {exchanges} |");
         Ok(size)
     }
 
-    /// Waits until the server has neither sessions nor exchanges, and no more descriptors than at rest, and prints a row.
+    /// Waits until the server has neither sessions nor exchanges, and no more descriptors and tasks than at rest, and prints a row.
     fn settle(&self, what: &str) -> Result<(), Failure> {
         let start = Instant::now();
         loop {
-            let size = self.size()?;
-            if (size.sessions, size.exchanges) == (0, 0) && size.descriptors <= self.descriptors_at_rest {
+            if self.size()?.is_back_at(&self.at_rest) {
                 return self.show(what).map(drop);
             }
             if start.elapsed() > SETTLE {

@@ -1,20 +1,29 @@
-//! The server: a service over HTTP, with a tool that returns the numbers of its sessions and exchanges.
+//! The server: a service over HTTP, with a tool that returns the size of the server.
 
+use std::io;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use endpoint::{Context, Service, Tool};
+use endpoint::{BoxFuture, Context, Runtime, Service, TimedRuntime, Tool};
 use http_service::{ConnectionLimits, HttpServerConfig, HttpService};
 use programs::adapter::Adapter;
-use protocol_core::{Identity, Progress};
+use protocol_core::drive::Timer;
+use protocol_core::{Identity, Instant, Progress};
 use serde_json::json;
 
-pub(super) async fn run<A: Adapter>(adapter: A) -> ExitCode {
+use super::Heap;
+
+pub(super) async fn run<A: Adapter>(adapter: A, heap: &'static Heap) -> ExitCode {
+    let runtime = Arc::new(CountingRuntime { inner: adapter.timed_runtime(), tasks: Arc::default() });
     let own = Arc::new(OnceLock::<HttpService>::new());
-    let counted = Arc::clone(&own);
+    let (counted, tasks) = (Arc::clone(&own), Arc::clone(&runtime.tasks));
     let count = Tool::new("count", move |_: Context, (): ()| {
-        let counts = counted.get().map(|service| json!({"sessions": service.sessions(), "exchanges": service.exchanges()}));
+        let (tasks, heap) = (tasks.load(Ordering::Relaxed), heap.allocated());
+        let counts = counted
+            .get()
+            .map(|service| json!({"sessions": service.sessions(), "exchanges": service.exchanges(), "tasks": tasks, "heap": heap}));
         async move { Ok(counts.unwrap_or_default()) }
     });
     let mut service = Service::new(Identity::new("soak", "1"))
@@ -41,7 +50,7 @@ pub(super) async fn run<A: Adapter>(adapter: A) -> ExitCode {
     config.limits.exchanges = 40_000;
     let mut limits = ConnectionLimits::default();
     limits.connections = 19_000;
-    let service = HttpService::with_config(Arc::new(service), adapter.timed_runtime(), config);
+    let service = HttpService::with_config(Arc::new(service), runtime, config);
     let _ = own.set(service.clone());
     match adapter.http_listen("127.0.0.1:0".to_owned(), service, limits).await {
         Ok(listener) => {
@@ -53,5 +62,62 @@ pub(super) async fn run<A: Adapter>(adapter: A) -> ExitCode {
             eprintln!("soak: {error}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// A runtime that counts its tasks and its blocking jobs, from their start until they have ended or are dropped.
+struct CountingRuntime {
+    inner: Arc<dyn TimedRuntime>,
+    tasks: Arc<AtomicUsize>,
+}
+
+impl CountingRuntime {
+    fn count(&self) -> Counted {
+        self.tasks.fetch_add(1, Ordering::Relaxed);
+        Counted(Arc::clone(&self.tasks))
+    }
+}
+
+struct Counted(Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Runtime for CountingRuntime {
+    fn now(&self) -> Instant {
+        self.inner.now()
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        let counted = self.count();
+        self.inner.spawn(Box::pin(async move {
+            task.await;
+            drop(counted);
+        }));
+    }
+
+    fn spawn_blocking(&self, job: Box<dyn FnOnce() + Send>) {
+        let counted = self.count();
+        self.inner.spawn_blocking(Box::new(move || {
+            job();
+            drop(counted);
+        }));
+    }
+
+    fn unix_time(&self) -> Option<Duration> {
+        self.inner.unix_time()
+    }
+
+    fn fill_random(&self, bytes: &mut [u8]) -> io::Result<()> {
+        self.inner.fill_random(bytes)
+    }
+}
+
+impl TimedRuntime for CountingRuntime {
+    fn timer(&self) -> Box<dyn Timer + Send + Sync> {
+        self.inner.timer()
     }
 }
