@@ -8,7 +8,8 @@ use bytes::{Buf, Bytes};
 pub(crate) const KEPT_CAPACITY: usize = 64 * 1024;
 /// The capacity, in bytes, that an idle connection keeps.
 pub(crate) const BASE_CAPACITY: usize = 4 * 1024;
-/// A burst ends after this many reads (or writes) in a row that needed no more than [`BASE_CAPACITY`].
+/// A burst of reads ends after this many reads in a row that did not fill their space. A burst in a [`ByteQueue`] ends when the queue was
+/// emptied this many times in a row without having held more than [`BASE_CAPACITY`].
 pub(crate) const QUIET_READS: u8 = 16;
 
 /// The length in bytes from which a frame is *long*: its memory is kept for the next long frame. Otherwise the allocator would return

@@ -11,8 +11,8 @@
 //! 2. It calls [`Machine::turn`], and calls it again while the machine has more output and no event, and the transport is ready. The
 //!    machine reads the clock, takes the frames, and returns frames to write, an event and the next deadline. Some runtimes do not report
 //!    that a timer is due while frames keep arriving; timeouts are handled even then, since the machine reads the clock in each turn.
-//!    Frames that the machine has no room for are passed again in the next turn, and no other frame is read before the machine has taken
-//!    them.
+//!    Frames that the machine has no room for are passed again in the next call or turn, and no other frame is read before the machine has
+//!    taken them.
 //! 3. It writes up to 1 MiB while the transport is ready, before and between these calls, too. At the end it flushes once, if anything is
 //!    unwritten. While the transport is not ready, the driver still reads: if both peers read only when they can write, they may wait for
 //!    each other for ever.
@@ -21,11 +21,11 @@
 //!    for which neither the transport nor the timer will wake the task: for example, the turn has reached its limit, the machine has room
 //!    for input again, or a write has failed.
 //!
-//! The machine reads the clock after the driver has read the frames. A deadline that passes later in the turn is handled in the next turn,
-//! which the timer causes.
+//! The machine reads the clock after the driver has read the frames. A deadline that passes after the machine has last read the clock in a
+//! turn is handled in the next turn, which the timer causes.
 //!
 //! The machine and the transport keep the memory of a long frame (32 KiB or more), to use it again for the next long frame. After two
-//! seconds without a long frame the driver tells them to free that memory ([`Machine::release_memory`], [`FrameIo::release_memory`]).
+//! seconds without a long frame the driver calls [`Machine::release_memory`] and [`FrameIo::release_memory`], which free that memory.
 //!
 //! Between two turns, a method that changes the machine may write the new frames itself, if no other output is queued and the transport
 //! allows writing outside of a turn ([`FrameIo::sends_anywhere`]). This *early send* saves a wake and a turn. Reading, returning events and
@@ -36,7 +36,8 @@
 //!   before.
 //! * If a read fails, the machine gets [`TransportEnd::Failed`].
 //! * If a write fails, frames that have arrived are still read, since a peer that answers and exits may close the pipe before its answer is
-//!   read. After the last such frame, or after half a second, the machine gets [`TransportEnd::Failed`].
+//!   read. After the last such frame, or after half a second, the machine gets [`TransportEnd::Failed`]. If the input has ended before, the
+//!   machine gets it at once.
 //! * Once the machine is closed, its queued output is written and flushed, which may take 5 seconds at most, since the peer may not be
 //!   reading. Then the transport is closed.
 //!
@@ -99,7 +100,7 @@ pub trait Machine {
     /// have no effect.
     fn handle_end(&mut self, end: TransportEnd, now: Instant);
 
-    /// Handles the deadlines up to and including `now`. If there is none, only tells the machine the time.
+    /// Handles the deadlines up to and including `now`. If there is none, only advances the time of the machine.
     fn handle_timeout(&mut self, now: Instant);
 
     /// The next frame to write. It must not contain a line feed, since the driver buffers frames as lines, also for a transport that does
@@ -154,8 +155,8 @@ pub trait Machine {
         self.register(waker);
         let now = clock();
         self.handle_frames(frames, now);
-        // A machine that wants no input may have taken no frame, and so not have learned the time. It would then count new deadlines from
-        // an earlier time.
+        // A machine that wants no input may have taken no frame, so its time may be that of an earlier turn. New deadlines would then be
+        // counted from that earlier time.
         if !self.wants_input() || self.poll_timeout().is_some_and(|at| at <= now) {
             self.handle_timeout(now);
         }
@@ -395,7 +396,7 @@ pub struct Driver<M, I: FrameIo, T> {
     error: Option<I::Error>,
     /// The deadline for writing the last output, set once the machine is closed.
     flush_by: Option<Instant>,
-    /// `true` if a long frame was read, or as many bytes waited to be written at once, since [`Self::release_at`] was set.
+    /// `true` if a long frame was read, or at least [`LONG`] bytes waited to be written at once, since [`Self::release_at`] was set.
     had_long_frame: bool,
     /// The time at which the memory of the last long frame is freed.
     release_at: Option<Instant>,
@@ -613,9 +614,9 @@ impl<M: Machine, I: FrameIo, T: Timer> Driver<M, I, T> {
         is_idle && self.task.is_some()
     }
 
-    /// Makes an early send: writes the frames that `take` moves from the machine into the encoder. `take` returns the state of the machine
-    /// afterwards, and `true` if the machine has events. This method returns `false` if a turn is still needed; wake the task of the driver
-    /// then.
+    /// Makes an early send: writes the frames that `take` moves from the machine into the encoder. Call it only if [`Self::sends_early`]
+    /// returns `true`. `take` returns the state of the machine afterwards, and `true` if the machine has events. This method returns
+    /// `false` if a turn is still needed; wake the task of the driver then.
     pub fn send_early(&mut self, take: impl FnOnce(&mut LineEncoder) -> (TurnOutcome<M::Event>, bool)) -> bool {
         // The task is taken out while `take` and the transport run, so that `self.task` stays `None` if one of them panics.
         let Some(task) = self.task.take() else { return false };
@@ -756,7 +757,7 @@ mod tests {
         output_room: Option<usize>,
         /// `true` to echo without events.
         without_events: bool,
-        /// The number of times that it claims to want input and then has no room, as may happen if other threads use a machine.
+        /// The number of frames that it refuses although it wants input, as may happen if other threads use a machine.
         refusals: usize,
         frames: usize,
         closed: bool,
@@ -1269,10 +1270,10 @@ mod tests {
         );
     }
 
-    /// A regression: the five seconds in which the peer has to read a reply (here a pong) were counted from an old time, since a session
-    /// that took no frame had not been told the current time before its output was polled.
+    /// A regression: the five seconds in which the peer has to read a reply (here a pong) were counted from an old time, since the time of
+    /// a session that took no frame was not advanced before its output was polled.
     #[test]
-    fn regression_a_session_that_takes_no_frame_learns_the_time_before_it_writes() {
+    fn regression_the_time_of_a_session_that_takes_no_frame_is_advanced_before_its_output_is_polled() {
         let mut config = Config::mcp_server(Identity::new("s", "1"));
         (config.limits.unsolicited_replies, config.limits.batch) = (4, 100);
         let pipe = Shared::<Pipe>::default();

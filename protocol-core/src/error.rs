@@ -115,19 +115,23 @@ violations! {
     NotJson = "a frame that is not JSON",
     /// A frame nested deeper than [`crate::Limits::json_depth`]. An MCP server answers with -32700.
     TooDeep = "a frame nested too deep",
-    /// A frame longer than [`crate::Limits::frame_bytes`]. If the frame came by the channel, the session closes.
+    /// A frame longer than [`crate::Limits::frame_bytes`]. If the frame came by the channel, the session closes. An MCP server answers with
+    /// -32600.
     FrameTooLarge = "a frame over the size limit",
     /// JSON that is neither a request, a notification nor a response (JSON-RPC 2.0 sections 4 and 5). An MCP server answers with -32600,
-    /// unless the text looks like a notification or a response. A client answers only a frame with an id, and none if its requests are
-    /// stateless.
+    /// unless the text looks like a notification or a response. An MCP client answers only a frame with a valid id, and no frame if its
+    /// requests are stateless.
     InvalidEnvelope = "a frame that is no JSON-RPC 2.0 message",
-    /// A message in which `id`, `method`, `params`, `result`, `error`, `jsonrpc` or `_meta` is repeated. An MCP server answers a request
-    /// with -32600.
+    /// A message in which `id`, `method`, `params`, `result`, `error` or `jsonrpc` is repeated, or on MCP `_meta` in the parameters. An MCP
+    /// server answers a request with -32600. An MCP client answers a request only if `_meta` is repeated, and no request if its own
+    /// requests are stateless.
     RepeatedMember = "a message that repeats a member",
     /// An array in a revision without batches, an empty array, or an array longer than [`crate::Limits::batch`]. An MCP server answers with
     /// -32600.
     InvalidBatch = "a batch where none is allowed, an empty or an oversized one",
-    /// A response to an id that we never used, or to a request that was not polled yet or went by another lane.
+    /// A response whose id is no number, or a number above all that this session has used; a response to a call, an input request or a
+    /// subscription that was not polled yet; or a response that came by another lane than its input request (Tesseron). A response with any
+    /// other number that belongs to no request counts in [`crate::Stats::late_frames`].
     UnknownResponse = "a response to a request that was never made",
     /// A response of the wrong shape, such as one with neither a result object nor a valid error. A call whose result cannot be used
     /// settles as [`crate::Outcome::Invalid`].
@@ -137,30 +141,34 @@ violations! {
     /// A request with the id of a request that is still being served. It gets no reply, since a reply would settle the first request. Or an
     /// action with the invocation id of one that runs (Tesseron), which is answered with -32600.
     DuplicateRequest = "a request with the id of one in flight",
-    /// A request with an id that is still remembered from an earlier exchange ([`crate::Limits::ended_ids`]). It is served.
+    /// A request on the channel with an id that is still remembered from an earlier exchange ([`crate::Limits::ended_ids`]). The request is
+    /// served. A stateless request may use an id again.
     ReusedId = "a request with an id that was used before",
-    /// Parameters of the wrong shape. A request is answered with -32602, a notification is ignored.
+    /// Parameters of the wrong shape. A request is answered with -32602 (on Tesseron, a handshake request may get another code), a
+    /// notification is ignored.
     InvalidParams = "parameters of the wrong shape",
-    /// A method that only the other end may send.
+    /// A method that only the other end may send, or any request of a server without a handshake (MCP 2026-07-28).
     WrongDirection = "a method that only the other end may send",
-    /// A message before the handshake, or a second handshake. A request is answered with an error.
+    /// A message that is not allowed before the handshake, a second handshake, or a handshake in a batch. A request is answered with an
+    /// error.
     OutOfPhase = "a message at the wrong point of the handshake",
-    /// An attempt to cancel the handshake. Ignored.
+    /// An attempt of the peer to cancel its own handshake request, after the answer and before the confirmation. Ignored.
     CancelledHandshake = "an attempt to cancel the handshake",
     /// More requests in flight than [`crate::Limits::in_flight`], or faster than [`crate::Limits::requests_per_second`]. Answered with
     /// [`RpcError::BUSY`]. Or a round with too many input requests, which ends its call.
     TooManyRequests = "more requests at once than the limit",
-    /// Sampling nested deeper than [`crate::DepthPolicy::max`]. Answered with an error, or the end of the call if it came in a round.
+    /// Sampling nested deeper than [`crate::DepthPolicy::max`]. It is answered with an error or, if it came in a round, ends its call.
     SamplingTooDeep = "sampling nested too deep",
-    /// An input request of a kind that we did not declare in our capabilities or, on Tesseron, that names no call of ours. Answered with an
-    /// error, or the end of the call if it came in a round.
+    /// An input request of a kind that we did not declare in our capabilities or, on Tesseron, that names no call of ours. It is answered
+    /// with an error or, if it came in a round, ends its call.
     UndeclaredInput = "an input that was not offered",
-    /// Progress whose value is not a finite number, or without a valid token. Dropped.
+    /// Progress without a valid token, whose value or total is not a finite number, or whose message is not text. Dropped.
     InvalidProgress = "progress of the wrong shape",
-    /// Progress for a token that we never used, or for a call that asked for none or was not polled yet. Dropped.
+    /// Progress whose token is no number, or a number above all that this session has used; or progress for a call that asked for none or
+    /// was not polled yet. Dropped.
     UnknownProgress = "progress for a call that was never made",
-    /// A notice or an acknowledgement for a subscription that was never made, or a notice for a subscription that is not yet acknowledged,
-    /// or of a kind that the peer has not agreed to. Dropped.
+    /// A notice or an acknowledgement for a subscription that was never made or was not polled yet. Or a notice for the subscription of the
+    /// session itself, before its acknowledgement or of a kind that the peer has not agreed to. Dropped.
     UnknownSubscription = "a notice for a subscription that was not agreed on",
     /// Progress that does not increase. Dropped. It becomes an event at most once per call within the length of our rate window
     /// ([`crate::ProgressPolicy::window`]).

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | own the event loop, test in virtual time, run without std | `protocol-core` |
 //! | write tools or clients | `endpoint`, and `adapter-tokio` or `adapter-smol` |
-//! | serve tools over HTTP, with axum, hyper or alone | `http-service`, and an adapter with the feature `http` |
+//! | serve tools over HTTP, with axum, with hyper or with neither | `http-service`, and an adapter with the feature `http` |
 //! | put a transport or a runtime of your own under an endpoint | `endpoint`, `engine`, `adapter-io` |
 //! | be a Tesseron app, or the gateway to such apps | `tesseron`, and an adapter with the feature `tesseron` |
 //! | call tools from a terminal | `programs` |
@@ -42,7 +42,7 @@
 //!
 //! | Feature | Default | |
 //! |---|---|---|
-//! | `std` | on | turns on `std` in the dependencies; a session behaves the same without it |
+//! | `std` | on | turns on `std` in the dependencies, and vectored writes in [`lines::LineEncoder`]; a session behaves the same without it |
 //! | `no-cas` | off | `Arc` of `portable-atomic-util`, for targets without compare-and-swap |
 //!
 //! No input makes this crate panic. The bounds of a session are in [`Limits`], those of HTTP in

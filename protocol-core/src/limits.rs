@@ -8,7 +8,7 @@ pub struct Limits {
     /// by another lane is refused. A longer response of ours is replaced by [`crate::RpcError::INTERNAL`]; most other longer frames of ours
     /// are refused, shortened or dropped. Default: 16 MiB.
     pub frame_bytes: usize,
-    /// The maximum nesting of a frame that arrives, up to 128. Default: 128.
+    /// The maximum nesting of a frame that arrives. A number above 128 counts as 128. Default: 128.
     pub json_depth: u8,
     /// The longest id and the longest progress token of the peer, in bytes of JSON. Default: 1024.
     pub id_bytes: usize,
@@ -17,9 +17,10 @@ pub struct Limits {
     pub in_flight: usize,
     /// The maximum number of requests of the peer per second, of all kinds together. The session counts them with a token bucket of this
     /// size: the peer may send this many requests at once, and then one more each time that a token is refilled. A request above the rate
-    /// is answered with [`crate::RpcError::BUSY`]. Refused requests count, too, except before the handshake and while the session closes; a
-    /// ping, `server/discover` and a handshake do not count. The limit has no effect on a request over HTTP without a handshake, since each
-    /// has a session of its own; a layer around the service can limit such clients by their address. Default: `None`, no bound.
+    /// is answered with [`crate::RpcError::BUSY`]. Refused requests count, too, except a request that is refused because it comes before
+    /// the handshake or while the session closes. A ping, `server/discover` and a handshake do not count. The limit has no effect on a
+    /// request over HTTP without a handshake, since each has a session of its own; a layer around the service can limit such clients by
+    /// their address. Default: `None`, no bound.
     pub requests_per_second: Option<u32>,
     /// The maximum number of resources in one `subscriptions/listen` (MCP 2026-07-28), in both directions; a longer list is refused.
     /// Default: 1024.
@@ -34,11 +35,11 @@ pub struct Limits {
     pub frozen_handlers: usize,
     /// The maximum number of messages in a batch (MCP 2025-03-26 only). Default: 64.
     pub batch: usize,
-    /// The number of unpolled events at which [`crate::Session::wants_input`] turns `false`. Events that end a call or an input request may
-    /// exceed this number. Default: 1024.
+    /// The number of unpolled events at which [`crate::Session::wants_input`] turns `false`. The events of one batch, and those of
+    /// deadlines and of other methods than [`crate::Session::handle_frame`], may exceed this number. Default: 1024.
     pub events: usize,
-    /// The number of unpolled bytes on one lane at which the session refuses calls and input requests on that lane, merges progress and
-    /// drops log records. Default: 1 MiB.
+    /// The number of unpolled bytes on one lane at which the session refuses calls, input requests and notices on that lane, merges
+    /// progress and drops log records. Default: 1 MiB.
     pub output_bytes: usize,
     /// The number of unpolled bytes on all lanes together above which the lane with the longest queue is closed
     /// ([`crate::Event::LaneClosed`]). If that is the channel, the session closes with [`crate::CloseReason::Overload`]. Default: 64 MiB.

@@ -539,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_never_ends_is_reported_once_and_takes_no_memory() {
+    fn a_line_that_never_ends_is_reported_once_and_its_memory_is_freed() {
         let mut decoder = LineDecoder::new(100_000);
         let mut reported = 0;
         for _ in 0..10_000 {
@@ -560,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_decoder_keeps_one_plain_buffer_after_a_long_line() {
+    fn the_read_buffer_is_small_again_after_a_long_line() {
         let mut decoder = LineDecoder::new(16 << 20);
         let line = vec![b'q'; 5 << 20];
         let mut sent = 0;
@@ -664,7 +664,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_are_larger_in_a_burst_and_plain_again_after_it() {
+    fn the_read_buffer_is_larger_in_a_burst_and_small_again_after_it() {
         let mut decoder = LineDecoder::new(1 << 20);
         let mut kept = Vec::new();
         for expected in [BASE_CAPACITY, BURST, BURST] {

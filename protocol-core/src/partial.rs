@@ -25,9 +25,9 @@ pub struct PartialResult {
     pub failed: u64,
     /// The number of items that are not done: `total - processed - failed`. An interrupted item counts as not done.
     pub remaining: u64,
-    /// One entry for each item that succeeded, in order.
+    /// One entry for each item that succeeded, in the order in which the items succeeded.
     pub results: Vec<ItemResult>,
-    /// One entry for each item that failed, in order.
+    /// One entry for each item that failed, in the order in which the items failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<ItemError>,
 }

@@ -265,7 +265,7 @@ mod tests {
         }
     }
 
-    /// The maximum number of slots that a look-up compares.
+    /// The maximum distance, in slots, between the slot at which the search for an id begins and the slot of the id.
     fn longest_walk(table: &Table<u64, u64>) -> usize {
         let walk = |id: u64| {
             table.find(id).and_then(|found| found.slot).unwrap().wrapping_sub(home(id, table.slots.len())) & (table.slots.len() - 1)
