@@ -1,7 +1,8 @@
-//! Benchmarks of a session, next to a floor: the bare parse of the same bytes by serde_json in the same run.
+//! Benchmarks of a session, each with a *floor* for comparison: the time in which serde_json parses the same bytes, in the same run.
 //!
-//! `parse` is serde_json reading the envelope with borrowed members, which checks the syntax and builds nothing. `session` is the whole
-//! way: the frame is read, checked, looked up, and handed out as an event. Compare the two, not the times of two runs.
+//! `parse` is the floor: serde_json reads the envelope with borrowed members, which checks the syntax and builds nothing. `session` is the
+//! whole work of a session: it reads and checks the frame, finds its call, and returns an event; for a request it also writes the response.
+//! Compare the two, not the times of two runs.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -28,7 +29,7 @@ struct Envelope<'a> {
     result: Option<&'a RawValue>,
 }
 
-/// The floor of a frame.
+/// The floor of a frame: parses the frame with serde_json alone. The length is returned so that the compiler keeps the parse.
 fn parse(frame: &[u8]) -> usize {
     let envelope: Envelope<'_> = serde_json::from_slice(black_box(frame)).unwrap();
     let length = |raw: Option<&RawValue>| raw.map_or(0, |raw| raw.get().len());
@@ -96,7 +97,7 @@ fn request(criterion: &mut Criterion) {
             |frame| {
                 server.handle_frame(frame, Lane::CHANNEL, Instant::ZERO).unwrap();
                 let event = server.poll_event();
-                // Frees its place again, or the table would only grow.
+                // Ends the call, so that the table of calls does not grow.
                 if let Some(Event::Request { id, .. }) = &event {
                     server.respond(*id, Reply::Raw(Json::empty_object()), Instant::ZERO).unwrap();
                     black_box(server.poll_transmit());

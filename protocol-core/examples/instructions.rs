@@ -8,7 +8,7 @@
 //! `stateless-` before a kind makes it a message of MCP 2026-07-28, whose requests name their caller and whose results name their server.
 //!
 //! Everything is prepared for [`MOST`] messages whatever COUNT is, so two runs differ by the messages between their counts and by nothing
-//! else. The result depends neither on time nor on the machine.
+//! else. The count depends on neither the time nor the load of the machine.
 
 use std::hint::black_box;
 use std::process::exit;
@@ -40,7 +40,7 @@ fn main() {
         "session" => session(kind, era, count),
         _ => usage(),
     }
-    // At once, so that messages that were prepared and not used are not dropped.
+    // Exits without dropping the messages that were prepared and not used.
     exit(0);
 }
 
@@ -86,7 +86,8 @@ const STRUCTURED: &str = r#"{"steps":20,"notified":true,"done":true}"#;
 const CALLER: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"instructions","version":"1"},"#;
 const SERVER: &str = r#","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"instructions","version":"1"}}"#;
 
-/// A message as it is on the wire. `number` is its id, its token or its progress.
+/// A message as it is on the wire. `number` is the id and the progress token of a request, the id in a response or a cancel, or the value
+/// of progress.
 fn text(kind: Kind, era: Era, number: u64) -> String {
     let is_stateless = era == Era::Modern;
     let (caller, result_type, server) = if is_stateless { (CALLER, r#""resultType":"complete","#, SERVER) } else { ("", "", "") };
@@ -142,7 +143,7 @@ fn envelope(frame: &[u8]) -> Envelope<'_> {
     serde_json::from_slice(frame).unwrap()
 }
 
-/// Reads or writes envelopes, with borrowed members.
+/// Reads or writes `count` envelopes with serde_json alone, with borrowed members: the least that any program must do.
 fn floor(kind: Kind, era: Era, count: u64) {
     if let Kind::Life = kind {
         return floor_of_life(count);
@@ -159,7 +160,8 @@ fn floor(kind: Kind, era: Era, count: u64) {
     }
 }
 
-/// Reads the envelopes of the three frames that arrive, and writes those of the two that leave.
+/// Does the floor of `count` lives of a session: reads the envelopes of the three frames that arrive, and writes those of the two that
+/// leave.
 fn floor_of_life(count: u64) {
     let request = text(Kind::RequestIn, Era::Legacy, 1);
     let (greeting, response) = (
@@ -177,7 +179,7 @@ fn floor_of_life(count: u64) {
     }
 }
 
-/// The whole work of a session: read, check, look up, hand out; or check, remember, write.
+/// Does the whole work of a session for `count` messages: reads and checks each and returns its event, or checks, stores and writes each.
 fn session(kind: Kind, era: Era, count: u64) {
     let (mut client, mut server) = ready_pair(era);
     let now = Instant::from_millis(1);
@@ -262,7 +264,7 @@ fn take_each(session: &mut Session, frames: Vec<Bytes>, count: u64) {
     std::mem::forget(frames);
 }
 
-/// Requests that are in flight.
+/// Passes [`MOST`] requests to the server, and returns the ids of their calls, which stay in flight.
 fn requests(server: &mut Session, era: Era) -> Vec<InboundId> {
     let take = |frame| {
         server.handle_frame(frame, Lane::CHANNEL, Instant::ZERO).unwrap();
@@ -280,7 +282,7 @@ fn call() -> Invoke {
     Invoke::new(Op::CallTool, Json::parse(PARAMS).unwrap())
 }
 
-/// A client and a server of that era that are ready, with room for everything and no rate of progress.
+/// A client and a server of that era, after the handshake or the probe, with room for all messages and no limit on the rate of progress.
 fn ready_pair(era: Era) -> (Session, Session) {
     let identity = || Identity::new("instructions", "1");
     let (mut client, mut server) = (Config::mcp_client(identity()), Config::mcp_server(identity()));

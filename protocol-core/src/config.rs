@@ -192,9 +192,9 @@ pub struct Timeouts {
     /// call (Tesseron). The outcome of the call is [`Outcome::Cancelled`](crate::Outcome::Cancelled) in any case. Zero ends the call at
     /// once. Default: zero.
     pub cancel_grace: Duration,
-    /// The longest time that inbound calls may take after the end of input. When the last call has ended, the owner has the same time once
-    /// more to poll the queued frames. It is also the time in which the owner must poll one unsolicited reply once
-    /// [`Limits::unsolicited_replies`] are queued. Default: 5 s.
+    /// The longest time that inbound calls may take after the end of input; on Tesseron they are cancelled at that end. When the last call
+    /// has ended, the owner has the same time again to poll the queued frames. The owner also has this time to poll one unsolicited reply
+    /// while [`Limits::unsolicited_replies`] are queued. Default: 5 s.
     pub close_grace: Duration,
     /// The time that a cancelled handler has to clean up. The session does not use it; the crate `endpoint` does. Default: 5 s.
     pub handler_grace: Duration,

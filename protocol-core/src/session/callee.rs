@@ -23,7 +23,7 @@ use crate::time::Instant;
 use crate::wire::{WireId, WrittenFrame};
 
 impl Session {
-    /// Sets the deadline of an inbound call, its rate of progress, and its sampling depth.
+    /// Sets the deadline of an inbound call, its rate of progress and its sampling depth, each if `options` has it.
     ///
     /// # Errors
     /// [`NotLive`] if the call is over.
@@ -79,8 +79,8 @@ impl Session {
     }
 
     /// Stores a partial result of the call, which replaces the previous checkpoint. If the call is cut short and the protocol has a reply
-    /// for this case, or if the handler replies with an error, the last checkpoint is sent with the reply, with a `status` that names the
-    /// reason. See also [`crate::ProgressPolicy::partial_on_progress`].
+    /// for this case, or if the handler replies with an error or with a tool result that is an error, the last checkpoint is sent with the
+    /// reply, with a `status` that names the reason. See also [`crate::ProgressPolicy::partial_on_progress`].
     ///
     /// # Errors
     /// [`CheckpointError`]; the previous checkpoint stays.
@@ -102,8 +102,8 @@ impl Session {
         self.inbound_calls.get(&id).filter(|inbound| inbound.is_active())?.checkpoint()
     }
 
-    /// Sends an input request to the caller. The answer comes as [`Event::Input`]. If the call ends first, the input request is taken back
-    /// and no answer comes.
+    /// Sends an input request to the caller, or holds it until the peer has confirmed the handshake. The answer comes as [`Event::Input`].
+    /// If the call ends first, the input request is taken back and no answer comes.
     ///
     /// # Errors
     /// [`AskError`]; nothing was sent.
@@ -169,8 +169,8 @@ impl Session {
     }
 
     /// Ends an exchange with a round of input requests, which the caller answers in a retry of its request (MCP 2026-07-28, Multi
-    /// Round-Trip Requests). The retry is a new inbound call, so everything about this call that its handler will need must be in the state
-    /// of the round. A kept progress update is sent before the response.
+    /// Round-Trip Requests). The retry is a new inbound call, so the state of the round must contain everything about this call that the
+    /// handler of the retry will need. A kept progress update is sent before the response.
     ///
     /// # Errors
     /// [`AskError`]; nothing was sent, and the call goes on. [`AskError::Unsupported`] unless [`input_mode`](Self::input_mode) is
@@ -219,7 +219,8 @@ impl Session {
         taken
     }
 
-    /// Ends a call with its reply. A kept progress update is sent before the response, and open input requests are taken back.
+    /// Ends a call with its reply. A kept progress update is sent before the response, and open input requests are taken back. A round that
+    /// [`finish_round`](Self::finish_round) would refuse becomes an error reply.
     ///
     /// # Errors
     /// [`NotLive`] if the call is over. The method also returns this error after [`Event::Cancelled`], but then it records that the handler

@@ -16,9 +16,9 @@ use crate::wire::WireId;
 
 impl Session {
     /// Starts a call, which ends with exactly one [`Event::Done`] (guarantee G1 of [`Session`]). If the handshake is not done yet, the call
-    /// is held, except for a ping, which is held only while a probe is open. A Tesseron gateway refuses the call instead. The time limits
-    /// of a call ([`crate::CallTimeouts`]) start when its request is queued; until then only [`crate::Timeouts::handshake`] and
-    /// [`crate::Timeouts::probe`] limit it.
+    /// is held, except for a ping, which is held only while a probe is open. On Tesseron the call is refused instead
+    /// ([`SendError::NotReady`]). The time limits of a call ([`crate::CallTimeouts`]) start when its request is queued; until then only
+    /// [`crate::Timeouts::handshake`] and [`crate::Timeouts::probe`] limit it.
     ///
     /// # Errors
     /// [`InvokeError`] with the reason and the call. Nothing has changed.
@@ -31,8 +31,9 @@ impl Session {
     }
 
     /// Cancels a call. The call ends with [`Outcome::Cancelled`]: at once, or within [`crate::Timeouts::cancel_grace`] on protocols that
-    /// answer a cancelled call. If its request has not been polled, it is never sent. Otherwise one cancel is sent, with `reason` for the
-    /// peer's log, and a late response is dropped. No cancel is sent between two rounds, or for an operation that has none, such as a ping.
+    /// answer a cancelled call. If its request has not been polled, it is never sent. Otherwise one cancel is sent, on MCP with `reason`
+    /// for the peer's log, and a late response is dropped. No cancel is sent between two rounds, or for an operation that has none, such as
+    /// a ping.
     ///
     /// # Errors
     /// [`NotLive`] if the call has ended or was cancelled before.

@@ -29,8 +29,8 @@ impl Session {
 
     // ---- Causes ----
 
-    /// Handles the end of input: outbound calls are lost. Inbound calls are still answered if the rules say so, and are cancelled
-    /// otherwise.
+    /// Handles the end of input: outbound calls are lost. Inbound calls are still answered if `Rules::outlives_input` is `true`, and are
+    /// cancelled otherwise.
     pub(super) fn end_of_input(&mut self) {
         self.ending.end_of_input();
         self.lose_calls();
@@ -40,8 +40,8 @@ impl Session {
         self.begin_end(CloseReason::Eof, self.config.timeouts.close_grace);
     }
 
-    /// Replies with an error to a frame that is too large, if the rules say so. On the channel such a frame also ends the session, since
-    /// the beginning of the next frame is not known.
+    /// Replies with an error to a frame that is too large, if `Rules::answers_unreadable` is `true`. On the channel such a frame also ends
+    /// the session, since the beginning of the next frame is not known.
     pub(super) fn refuse_frame(&mut self) {
         self.violation(Violation::FrameTooLarge);
         let lane = self.arriving.lane;
@@ -86,7 +86,7 @@ impl Session {
             for id in self.outbound_calls.ids() {
                 self.settle_call(id, Outcome::Cancelled, Some("closing"));
             }
-            // If the session ends since the input has ended, a call that is cut short gets no reply.
+            // If the session ends because the input has ended, a call that is cut short gets no reply.
             let answer = (reason == CloseReason::Local).then_some(CutShort::Closing);
             let why = if answer.is_some() { CancelReason::Closing } else { CancelReason::Disconnected };
             self.cancel_inbound_calls(answer, &why);
@@ -99,8 +99,7 @@ impl Session {
         }
     }
 
-    /// Open, Finishing -> Draining. The calling code has ended all calls; responses that are delayed are sent
-    /// now.
+    /// Open, Finishing -> Draining. The calling code has ended all calls; responses that are delayed are queued now.
     pub(super) fn drain(&mut self, reason: CloseReason) {
         let until = Some(self.now.saturating_add(self.config.timeouts.close_grace)).filter(|until| *until > self.now);
         if !self.ending.stop_work(reason, until, &mut self.timers) {

@@ -68,7 +68,7 @@ pub enum Event {
     HandshakeRequest {
         /// The app that has sent the handshake request.
         peer: Box<PeerInfo>,
-        /// The credentials of the earlier session that the app asks to resume.
+        /// The credentials of the earlier session that the app asks to resume; `None` if the app has sent a hello.
         resume: Option<ResumeCredentials>,
     },
     /// The identity or the capabilities of the peer have changed: a Tesseron session was claimed.
@@ -84,7 +84,7 @@ pub enum Event {
         caller: Caller,
         /// The number of sampling requests that the call is nested in.
         depth: u8,
-        /// `true` if the peer asked for progress; `false` for a subscription, which has none.
+        /// `true` if the peer asked for progress, and for an action of Tesseron; `false` for a subscription, which has none.
         observed: bool,
     },
     /// An inbound call was cancelled, and its handler should stop. No response of the handler will be sent. The methods that act on the
@@ -175,10 +175,11 @@ pub enum Outcome {
     Error(RpcError),
     /// This end cancelled the call.
     Cancelled,
-    /// The call reached a time limit. A cancel was sent if its request had been polled and the protocol has a cancel for it.
+    /// The call reached a time limit. A cancel was sent if the request had been polled and had no response yet, and the protocol has a
+    /// cancel for the request.
     TimedOut(TimeoutKind),
-    /// The channel, or the stream that was to carry the response, ended first; or the peer cancelled a subscription of ours. It is unknown
-    /// whether the peer did the work.
+    /// The channel, or the stream that was to carry the response, ended first; or the peer cancelled a subscription of ours. If the request
+    /// was polled, it is unknown whether the peer did the work.
     Lost,
     /// The call could not be sent, or its response could not be read, or asks for input that this end may not give.
     Invalid(Invalid),
@@ -200,7 +201,8 @@ pub enum TimeoutKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Invalid {
-    /// The response is neither a result object nor a valid error.
+    /// The response is neither a result of the right shape nor a valid error. Or the response is a round that is malformed, that needs a
+    /// capability which this end did not declare, or that has too many input requests ([`crate::Limits::in_flight`]).
     Response,
     /// The call was held for the handshake and then not sent: the peer did not declare the capability that the call needs, the revision
     /// that the handshake chose cannot express the call or makes it too large ([`SendError::TooLarge`](crate::SendError::TooLarge)), or the

@@ -34,7 +34,8 @@ pub(super) struct Handshake {
     state: State,
     /// The time for which the deadline of the handshake is armed in the session's timers.
     armed: Option<Instant>,
-    /// `true` if the peer may never make a handshake, since it sends stateless requests, or since this end serves only stateless requests.
+    /// `true` if the peer need not make a handshake, because it sends stateless requests, or because this end serves only stateless
+    /// requests.
     is_optional: bool,
 }
 
@@ -83,7 +84,7 @@ impl Handshake {
 
     // ---- Transitions ----
 
-    /// Fresh -> Fresh. From now on the peer may never make a handshake; until it does, no request of ours is sent.
+    /// Fresh -> Fresh. From now on the peer need not make a handshake. Until the peer makes one, no request of ours is sent.
     pub(super) fn make_optional(&mut self) {
         self.is_optional = true;
     }
@@ -153,7 +154,7 @@ impl Handshake {
 
     // ---- State ----
 
-    /// Returns `true` if the peer has made no handshake and may never make one.
+    /// Returns `true` if the peer has made no handshake and need not make one.
     pub(super) fn is_forgone(&self) -> bool {
         self.is_optional && self.is_fresh()
     }

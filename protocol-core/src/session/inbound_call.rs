@@ -5,7 +5,7 @@
 //!      |
 //!      v      respond, and no gap to wait for
 //!    Active ------------------------------------------------> (gone)
-//!      |  \   respond, a moment after the last progress          ^
+//!      |  \   respond, within the gap after the last progress    ^
 //!      |   `---------------------------------> Answered ---------+   the gap has passed
 //!      |                                                         |
 //!      |  a cancel | the deadline | its lane or session ends     |
@@ -14,9 +14,9 @@
 //! ```
 //!
 //! The gap is [`crate::Timeouts::response_gap`]. Frames are sent only for an `Active` call, except for the delayed response of an
-//! `Answered` call. That is sent even if a cancel comes, and at once if the session stops its work; it is dropped only if its lane or the
-//! channel is lost. A `Cancelled` call stays in the table until its handler has ended or the session has closed, so the bound on the table
-//! also bounds the number of handlers that run on after a cancel.
+//! `Answered` call. The delayed response is sent even if a cancel comes, and at once when an ending session stops its calls. It is dropped
+//! only if its lane or the channel is lost. A `Cancelled` call stays in the table until its handler has ended or the session has closed, so
+//! the bound on the table also bounds the number of handlers that run on after a cancel.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -154,7 +154,8 @@ impl InboundCall {
         }
     }
 
-    /// Answered -> gone. Returns the delayed response. The method that calls this then removes the call.
+    /// Answered -> gone. Returns the delayed response, and the calling code then removes the call. In any other state, changes nothing and
+    /// returns `None`.
     pub(super) fn take_delayed_response(&mut self, id: InboundId, timers: &mut Timers) -> Option<(Bytes, ReplyKind)> {
         match core::mem::replace(&mut self.state, State::Cancelled) {
             State::Answered(response) => {

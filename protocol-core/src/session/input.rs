@@ -5,7 +5,8 @@
 //!                     |
 //!                     v     release: at once, or when the handshake is done
 //!                   Held ------------------------------------> Sent
-//!                     |                                          |  its answer | taken back, time is over: perhaps a cancel | the end
+//!                     |                                          |  its answer | the end |
+//!                     |                                          |  taken back, time is over: a cancel, if the protocol has one
 //!                     | taken back, time is over, the end:       |
 //!                     v nothing was sent                         v
 //!                                       (gone)

@@ -25,7 +25,7 @@ impl Session {
     /// ends in the middle of one, the transport drops the fragment.
     ///
     /// # Errors
-    /// [`Full`] hands any other frame back while [`wants_input`](Self::wants_input) is `false`. Nothing has changed.
+    /// [`Full`], with the frame, while [`wants_input`](Self::wants_input) is `false` and the frame is not dropped. Nothing has changed.
     pub fn handle_frame(&mut self, frame: Bytes, lane: Lane, now: Instant) -> Result<Received, Full> {
         if self.is_closed() || self.events.closes(lane) {
             return Ok(Received::default());
@@ -125,8 +125,9 @@ impl Session {
     /// The current subscription of the session itself ends with its exchange, and
     /// [`Notice::SubscriptionEnded`](crate::Notice::SubscriptionEnded) follows if it was acknowledged.
     ///
-    /// A lost lane counts as writable, even if it was stopped, so that its frames can be polled. If exchanges end with their lanes, the
-    /// output of the lane is dropped, unless the lane is the channel.
+    /// A lost lane counts as writable, even if it was stopped, so that its frames can be polled. On Tesseron, the output of the lane is
+    /// dropped, unless the lane is the channel. At a server of MCP, frames that are queued on the lane can still be polled, even for a
+    /// stateless request.
     ///
     /// # Errors
     /// [`NotLive`] for a lane that is not open, or an exchange that is over.
@@ -195,7 +196,7 @@ impl Session {
     }
 
     /// Pushes the next frames of the channel into `into`, up to 64 frames or until `into` holds 32 KiB. Returns `true` if there may be
-    /// more. A transport without other lanes can call this method instead of [`poll_transmit`](Self::poll_transmit), which is slower.
+    /// more. A transport without other lanes can call this method instead of [`poll_transmit`](Self::poll_transmit), and is then faster.
     pub fn poll_transmits(&mut self, into: &mut impl FrameSink) -> bool {
         into.fill(|into| {
             let Some(length) = self.outbox.pop_into(into) else { return false };

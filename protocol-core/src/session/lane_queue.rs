@@ -173,8 +173,8 @@ impl LaneQueue {
         Some(length)
     }
 
-    /// Removes withdrawn entries once they are more than half of the queue and 16 more, or take more memory than the other frames and
-    /// [`KEPT_CAPACITY`] together. So each withdrawal has a constant cost on average.
+    /// Removes withdrawn entries once their number exceeds half of the queue by more than 16, or once they take more memory than the other
+    /// frames and [`KEPT_CAPACITY`] together. So each withdrawal has a constant cost on average.
     fn sweep(&mut self, frames: &mut FrameBuffer) {
         let are_many = self.withdrawn > self.queue.len().saturating_div(2).saturating_add(16);
         if are_many || self.withdrawn_bytes > self.bytes.saturating_add(KEPT_CAPACITY) {

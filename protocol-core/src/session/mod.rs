@@ -125,9 +125,9 @@ pub use types::{
 /// | G9 | Only [`handle_timeout`](Self::handle_timeout) expires a deadline. A frame or method call that comes before the call of `handle_timeout` counts as in time, whatever its `now`. |
 /// | G10 | The same sequence of methods, polls included, gives the same output byte for byte. Nothing depends on hash seeds, addresses or a clock. |
 /// | G11 | The ids and tokens `1` and `"1"` are different. The ids of the two directions are independent. |
-/// | G12 | Sampling never nests deeper than [`crate::DepthPolicy::max`], provided that the message or the owner says which call a request belongs to. |
+/// | G12 | Sampling never nests deeper than [`crate::DepthPolicy::max`], provided that the message or the owner names the call that a request belongs to. |
 /// | G13 | Payloads are passed on byte for byte, except that CR and LF between tokens become spaces. A message is refused if a member of its envelope occurs twice, or if `_meta` occurs twice in its parameters. |
-/// | G14 | A call of ours with input rounds yields one [`Event::Done`]. Each retry has a new id, the exact state of the last round or none, and only the answers of that round (MCP 2026-07-28). For a call that was continued with `resume_input`, the last round is the one in its [`PendingInput`]. |
+/// | G14 | A call of ours with input rounds yields one [`Event::Done`]. Each retry has a new id, the exact state of the last round (or no state, if that round had none), and only the answers of that round (MCP 2026-07-28). For a call that was continued with `resume_input`, the last round is the one in its [`PendingInput`]. |
 /// | G15 | For a stateless exchange a server sends no request, and nothing after its result; a client sends no response (MCP 2026-07-28). |
 /// | G16 | Nothing that is sent for one caller is visible to another: ids, progress tokens, log levels, capabilities and subscriptions never cross two requests of a stateless server (MCP 2026-07-28). |
 ///
@@ -179,11 +179,11 @@ pub struct Session {
     ending: Ending,
     /// The frame that is being read.
     arriving: Arriving,
-    /// The exchange of ours on whose stream the frame came, if the owner has named one.
+    /// The exchange of ours on whose stream the frame that is being read came, if the owner has named one.
     within: Option<ExchangeId>,
 
-    /// The number of the next id that the session makes: of a call, an exchange, an input request or an alarm. A call and its first
-    /// exchange have the same number. Otherwise no number is used twice.
+    /// The number of the next id that the session makes: of a call, an exchange, an input request or an alarm. An outbound call and its
+    /// first exchange have the same number, and so do an input request of ours and its exchange. Otherwise no number is used twice.
     next: u64,
     outbound_calls: Table<OutboundId, OutboundCall>,
     /// The calls whose current exchange is a retry, by the number of the exchange. An index of `outbound_calls`.
@@ -197,7 +197,7 @@ pub struct Session {
     inbound_calls: Table<InboundId, InboundCall>,
     /// The members of `_meta` that name this end in each stateless request of ours; empty unless our requests are stateless.
     stamp: Box<[u8]>,
-    /// The level of the least severe log record that a stateless request of ours asks for.
+    /// The level of the least severe log record that a stateless request of ours asks for, unless the request has a level of its own.
     wanted_level: Option<Level>,
     /// Our subscription at a peer with stateless requests.
     subscriber: Subscriber,
@@ -222,7 +222,8 @@ pub struct Session {
     outbox: Outbox,
     timers: Timers,
     events: EventQueue,
-    /// Until this time, progress that is invalid or belongs to no call is counted as a violation, but becomes no event.
+    /// Until this time, [`Violation::InvalidProgress`](crate::Violation::InvalidProgress) and
+    /// [`Violation::UnknownProgress`](crate::Violation::UnknownProgress) are counted, but become no events.
     quiet_until: Instant,
     stats: Stats,
 }

@@ -11,8 +11,8 @@ use core::fmt;
 
 /// The key of a [`MonotonicMap`].
 pub(super) trait MonotonicKey: Ord {
-    /// The number of steps from `_other` up to this key; `None` if it is not known. It is also the distance of the two keys in the queue,
-    /// if the queue has every number between them.
+    /// The number of steps from `_other` up to this key; `None` if it is not known, or this key is lower. It is also the distance of the
+    /// two keys in the queue, if the queue has every number between them.
     fn steps_above(&self, _other: &Self) -> Option<usize> {
         None
     }
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_behind_an_entry_that_stays_are_removed() {
+    fn gaps_after_an_entry_that_stays_are_removed() {
         let mut table = MonotonicMap::new();
         table.insert(0_u64, ());
         table.insert(u64::MAX, ());

@@ -11,9 +11,9 @@ use crate::time::Instant;
 
 impl Session {
     /// Sends a log record, on behalf of the inbound call `id` if there is one. If the lane is stopped or too much output is queued on it,
-    /// the oldest queued records are dropped, as many bytes as this record has. If they have fewer bytes in all, they stay, and this record
-    /// is dropped. On behalf of a stateless request, a record is sent if it is at least as severe as the level that the request asks for. A
-    /// peer that sends only stateless requests gets only records that belong to a request.
+    /// the oldest queued records are dropped until at least as many bytes are freed as this record has. If all of them together have fewer
+    /// bytes, they stay, and this record is dropped. On behalf of a stateless request, a record is sent if it is at least as severe as the
+    /// level that the request asks for. A peer that sends only stateless requests gets only records that belong to a request.
     ///
     /// # Errors
     /// [`NotLive`] if the call `id` is over.

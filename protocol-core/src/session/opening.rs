@@ -77,8 +77,8 @@ impl Session {
         }
     }
 
-    /// Handles an error that names no request. While a probe is open, it is our only request, so the error means that the peer could not
-    /// read the probe. The handshake then follows at once, without waiting for the deadline of the probe.
+    /// Handles an error that names no request. While a probe is open, the probe is our only request, so the error means that the peer could
+    /// not read the probe. If a handshake may follow, its request is sent at once, without waiting for the deadline of the probe.
     pub(super) fn handle_error_without_id(&mut self) {
         if self.ending.may_write()
             && let Some(probe) = self.probe_before_handshake()
@@ -87,7 +87,7 @@ impl Session {
         }
     }
 
-    /// Stops the deadline of the handshake, since the peer sends stateless requests and may never make a handshake.
+    /// Stops the deadline of the handshake, since the peer sends stateless requests and need not make a handshake.
     #[inline]
     pub(super) fn stop_awaiting_handshake(&mut self) {
         if self.handshake.is_fresh() {
@@ -214,7 +214,7 @@ impl Session {
     fn handle_handshake_answer(&mut self, body: ResponseBody) {
         let answer = match body {
             ResponseBody::Result(result) => self.rules.dialect.read_handshake_answer(&result, &self.config.local_end()),
-            // The error says that the server speaks only revisions without a handshake.
+            // The error names a revision without a handshake that this end speaks.
             ResponseBody::Error(error) if self.rules.dialect.asks_for_probe(&error, &self.config.local_end()) => {
                 return self.probe(true);
             }

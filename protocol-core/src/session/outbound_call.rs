@@ -20,8 +20,8 @@
 //!   resume_input (a call that was kept between two rounds) --> Asked
 //! ```
 //!
-//! If a call in `Held` cannot be sent when the handshake is done, or has no time left, `release` ends it instead. If a round has no input
-//! requests, its retry is sent after a short delay.
+//! When the handshake is done, a call in `Held` that cannot or need not be sent, or that has a time limit of zero, ends without being
+//! released. If a round has no input requests, its retry is sent after a short delay.
 //!
 //! If the peer answers cancelled calls, and [`cancel_grace`](crate::Timeouts::cancel_grace) is not zero, a cancel by the owner, after the
 //! request was polled, moves the call from `InFlight` to `GivenUp`, where it waits for the peer's reply, which may have a partial result.
@@ -68,7 +68,7 @@ enum State {
     /// Waits for the handshake, and has no deadline of its own. Boxed to keep the state of all other calls small.
     Held(Box<Held>),
     /// The request was queued in the outbox, where `ticket` identifies it. `observed` is `true`, here and below, if the peer was asked for
-    /// progress.
+    /// progress or, on Tesseron, may report it unasked.
     InFlight { ticket: Ticket, observed: bool, clocks: Clocks },
     /// The peer has ended the exchange with a round of input requests. Boxed to keep the state of all other calls small.
     Asked(Box<Asked>),
@@ -144,7 +144,7 @@ struct Held {
     timeouts: CallTimeouts,
 }
 
-/// Both clocks of a call. They pause while an input request of the call is open.
+/// The two clocks of a call, one for each time limit of [`CallTimeouts`]. Both pause while an input request of the call is open.
 #[derive(Clone, Debug)]
 pub(super) struct Clocks {
     /// The longest time since `activity`.
@@ -403,7 +403,8 @@ impl OutboundCall {
         matches!(self.state, State::GivenUp { .. })
     }
 
-    /// Returns `true` if the peer was or will be asked for progress. `false` once the call is given up.
+    /// Returns `true` if the peer was or will be asked for progress or, on Tesseron, may report it unasked. `false` once the call is given
+    /// up.
     pub(super) fn is_observed(&self) -> bool {
         match &self.state {
             State::Held(held) => held.observed,
@@ -413,7 +414,7 @@ impl OutboundCall {
         }
     }
 
-    /// The ticket of the request in the outbox.
+    /// The ticket of the request in the outbox; `None` in any state but `InFlight`.
     pub(super) fn ticket(&self) -> Option<Ticket> {
         match self.state {
             State::InFlight { ticket, .. } => Some(ticket),
@@ -663,7 +664,8 @@ pub(super) mod transitions {
     }
 
     impl Caller {
-        /// Takes the steps, discards their events and frames, and checks that the call is in the state `name`.
+        /// Takes the steps, discards their events and (except for the state `Written`) their frames, and checks that the call is in the
+        /// state `name`.
         fn brought_to(mut self, name: &str, steps: &[Input]) -> Self {
             for step in steps {
                 step(&mut self);

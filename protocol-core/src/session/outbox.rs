@@ -70,7 +70,7 @@ impl Outbox {
         }
     }
 
-    /// The writer of frames. Each frame must be [pushed](Self::push), taken or discarded before the next one is written.
+    /// The writer of frames. A frame that is not [pushed](Self::push), taken or discarded before the next one is written is discarded then.
     pub(super) fn frames(&mut self) -> &mut FrameBuffer {
         &mut self.frames
     }
@@ -181,7 +181,7 @@ impl Outbox {
         Some(length)
     }
 
-    /// Withdraws a frame. Returns `false` if it was polled or withdrawn before.
+    /// Withdraws a frame. Returns `false` if the frame was polled or withdrawn before, or its lane is no longer open.
     pub(super) fn withdraw(&mut self, ticket: Ticket) -> bool {
         let Some((queue, frames)) = self.parts(ticket.lane) else { return false };
         let withdrawn = queue.withdraw(ticket.number, frames);
@@ -336,7 +336,8 @@ impl Outbox {
         self.channel.is_empty() && self.others.values().all(LaneQueue::is_empty)
     }
 
-    /// Returns `true` if so much output is queued on a lane that new calls and input requests on it are refused.
+    /// Returns `true` if so much output is queued on a lane that new calls, input requests and notices on it are refused, or if the lane is
+    /// not open.
     #[inline]
     pub(super) fn is_congested(&self, lane: Lane) -> bool {
         self.queue(lane).is_none_or(|queue| queue.bytes() >= self.limit)
@@ -417,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_of_withdrawn_frames_do_not_pile_up_behind_a_frame_that_stays() {
+    fn entries_of_withdrawn_frames_do_not_pile_up_after_a_frame_that_stays() {
         let mut outbox = outbox(100);
         push(&mut outbox, Class::Notice, "stays");
         for _ in 0..10_000 {
@@ -453,7 +454,7 @@ mod tests {
 
     /// Withdrawn frames lie between other frames in the buffer, so their memory is free only after a sweep.
     #[test]
-    fn memory_of_withdrawn_frames_does_not_pile_up_behind_a_frame_that_stays() {
+    fn memory_of_withdrawn_frames_does_not_pile_up_after_a_frame_that_stays() {
         let mut outbox = outbox(100);
         push(&mut outbox, Class::Notice, "stays");
         let text = "goes".repeat(200);

@@ -14,7 +14,7 @@ use crate::json::Json;
 /// ([`Session::resume_input`](crate::Session::resume_input)).
 ///
 /// The value contains the arguments of the call and the answers of the user, and is all that is needed to continue the call. Store it as a
-/// secret. The server decides how long its state is valid.
+/// secret. The server decides how long the state in the newest round is valid.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PendingInput {
     method: String,

@@ -10,9 +10,9 @@
 //!                                                        |  judge: one that is not greater: dropped
 //! ```
 //!
-//! A dropped value is a violation, which becomes an event at most once in a rate window. An update whose value does not increase may still
-//! be accepted as a message, and an increase is dropped without a violation if an earlier exchange of the call has already reported the
-//! value.
+//! A value that a `Watcher` drops is a violation, which becomes an event at most once in a rate window. But an update whose value does not
+//! increase may still be accepted as a message, and a value that increases, but is not above all values of earlier exchanges of the call,
+//! is dropped without a violation.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -131,7 +131,8 @@ impl Reporter {
         }
     }
 
-    /// Checks the numbers of an update. A value that exceeds its total by a rounding error becomes the total.
+    /// Checks the numbers of an update. A value that equals its total up to a rounding error becomes the total. If [`Rules::percent`] is
+    /// `true`, the value becomes a percentage.
     pub(super) fn check(mut update: Progress, rules: &Rules, policy: &ProgressPolicy) -> Result<Progress, ProgressError> {
         for number in [update.value, update.total].into_iter().flatten() {
             if !number.is_finite() {
@@ -317,7 +318,8 @@ impl Watcher {
     }
 
     /// Accepts an update or drops it, as [`UpdateVerdict`] describes. A value increases if it is greater than the last value, by any
-    /// amount: only a sender takes rounding errors into account.
+    /// amount: only a sender takes rounding errors into account. `quiet` is the time after a reported violation in which further ones are
+    /// only counted.
     pub(super) fn judge(
         &mut self,
         mut progress: Progress,

@@ -189,7 +189,7 @@ impl Session {
         }
     }
 
-    /// Drops progress that is invalid or belongs to no call. The violation is reported at most once in a rate window.
+    /// Drops progress that is invalid, belongs to no call or was not asked for. The violation is reported at most once in a rate window.
     fn drop_unknown_progress(&mut self, rule: Violation) {
         let is_reported = self.now >= self.quiet_until;
         if is_reported {
@@ -364,9 +364,10 @@ impl Session {
         self.push_event(Event::InputRequested { key, parent, ask, depth });
     }
 
-    /// The call that an input request belongs to: the call that it names; if it names none, the call on whose stream it came; if it came on
-    /// the stream of none, the call in flight with the greatest sampling depth, and of several such calls the newest. If calls have names
-    /// (Tesseron), the last rule does not apply. Only a call whose request was polled counts.
+    /// The call that an input request belongs to: the call that it names or, if it names none, the call on whose stream it came. If there
+    /// is no such call, or it cannot have asked, the call in flight with the greatest sampling depth, and of several such calls the newest;
+    /// but `None` if calls have names (Tesseron). A call can have asked if its request was polled and is not a ping; on Tesseron, if it is
+    /// also a call of an action.
     fn parent_of_ask(&self, named: Option<u64>) -> Option<OutboundId> {
         // A request that has not been polled cannot have caused an input request.
         let may_ask = |op: Op| !op.is_ping() && (!self.rules.names_calls || self.rules.dialect.is_cancellable(op));

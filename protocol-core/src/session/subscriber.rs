@@ -42,7 +42,8 @@ pub(super) struct Subscriber {
 struct PendingChange {
     call: OutboundId,
     change: Change,
-    /// `true` if a later change of the same resource has taken effect. This change then has no effect, even if it is acknowledged.
+    /// `true` if a later change of the same resource has taken effect, or if the subscription was stopped because no kind was left. This
+    /// change then has no effect, even if it is acknowledged.
     is_superseded: bool,
 }
 

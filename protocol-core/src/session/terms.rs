@@ -14,7 +14,7 @@ pub(super) struct Terms {
 }
 
 impl Terms {
-    /// Terms for a request of `peer`. `log_level` is the level of the least severe log record that the peer wants; `None` if it wants none.
+    /// Terms for a request of `peer`. `log_level` is the level of the least severe log record that the peer gets; `None` if it gets none.
     #[inline]
     pub(super) fn new(peer: Arc<PeerInfo>, rules: &'static Rules, log_level: Option<Level>) -> Self {
         Self { peer, rules, log_level }

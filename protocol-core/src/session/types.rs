@@ -32,7 +32,8 @@ pub struct Invoke {
     pub progress: bool,
 }
 
-/// Constructors, one for each request. A new call has the default time limits and asks for progress.
+/// Constructors, one for each request except [`Op::Listen`], for which use [`Invoke::new`]. A new call has the default time limits and asks
+/// for progress.
 impl Invoke {
     /// A request with exactly these parameters, an object in the form of the session's protocol. The session adds members of its own: on
     /// MCP to `_meta`, whose other members stay; on Tesseron to an [`Op::CallTool`] the id of the invocation. For [`Op::Custom`] use
@@ -146,7 +147,8 @@ impl Invoke {
         self.outgoing.target()
     }
 
-    /// The JSON that was passed to the constructor: the exact parameters, or the arguments of a tool or a prompt.
+    /// The JSON that was passed to the constructor: the exact parameters, the arguments of a tool or a prompt, or the parameters of a
+    /// custom request. `None` for any other request.
     #[must_use]
     pub fn given(&self) -> Option<&Json> {
         self.outgoing.given()
@@ -234,13 +236,15 @@ pub enum SendError {
     #[error("too many calls in flight or too much output waiting")]
     Full,
     /// The peer did not declare the capability that the request needs, this end did not declare the one that the notification needs, or the
-    /// protocol or its revision does not have it.
+    /// protocol or its revision does not have the request or the notification.
     #[error("the peer does not offer this")]
     Unsupported,
-    /// The handshake is not done, or the session is not claimed (Tesseron).
+    /// The handshake is not done, or the session is not claimed (Tesseron), or the call is a ping to a peer that need not make a handshake
+    /// ([`Invoke::ping`]).
     #[error("the handshake is not done, or the session is not claimed")]
     NotReady,
-    /// Only the other end of the protocol may send this request or notification.
+    /// Only the other end of the protocol may send this request or notification, or a custom message has a method that the protocol
+    /// reserves.
     #[error("only the other end of the protocol may send this")]
     WrongEnd,
     /// The parameters, the arguments or the `_meta` are not an object, the list of a notice is not an array, or [`Invoke::new`] was used
@@ -257,7 +261,8 @@ pub enum SendError {
     NoParent,
 }
 
-/// The error for a call, input request, lane or handshake that has ended or never existed. Nothing has changed.
+/// The error for a call, input request, lane or handshake that has ended or never existed, or for a subscription that was accepted before.
+/// Nothing has changed, except that [`respond`](crate::Session::respond) records the end of the handler of a cancelled call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not live: it has ended or never existed")]
 pub struct NotLive;
@@ -282,7 +287,7 @@ pub struct ServeOptions {
     pub deadline: Option<Duration>,
     /// The rate of the call's progress updates.
     pub window: Option<RateWindow>,
-    /// The sampling depth of the call, if the owner knows from an earlier round that it is greater than the request states. The depth of a
+    /// The sampling depth of the call, if an earlier round has shown that this depth is greater than the request states. The depth of a
     /// call can only rise.
     pub depth: Option<u8>,
 }
@@ -415,7 +420,7 @@ pub enum AskError {
 pub enum Logged {
     /// The record is queued as a frame, to be polled.
     Sent,
-    /// The record was dropped: the peer wants no records, or only more severe ones; this end did not declare logging; or the session no
+    /// The record was dropped: the peer gets no records, or only more severe ones; this end did not declare logging; or the session no
     /// longer sends.
     Unwanted,
     /// This record was dropped, or it was queued and older queued records were dropped: the lane is stopped, too much output is queued, or

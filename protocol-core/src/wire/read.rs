@@ -83,8 +83,8 @@ impl From<ScanError> for Malformed {
 
 /// Reads a frame. If it is one message, calls `each` with the message and returns the result. If it is a batch, calls `each` with every
 /// message, then `all` with the results, and returns the result of `all`. If it is neither, or the batch is refused, calls `each` with the
-/// violation and returns the result; the results of messages before it are dropped. `each` and `all` are closures, so that a result is
-/// built in place and not moved.
+/// violation and returns the result; the results for earlier messages of the batch are dropped. `each` and `all` are closures, so that a
+/// result is built in place and not moved.
 pub(crate) fn read<T>(frame: &Bytes, options: Options, mut each: impl FnMut(Element<'_>) -> T, all: impl FnOnce(Vec<T>) -> T) -> T {
     let mut found = Found::default();
     let mut cursor = Cursor::new(frame, options.depth);

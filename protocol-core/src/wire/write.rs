@@ -30,7 +30,8 @@ pub(crate) struct FrameBuffer {
     sent: Option<SentFrame>,
 }
 
-/// A frame that was taken. Its memory is used for the next frame of [`LONG`] bytes or more, if the taken frame has been written by then.
+/// A frame that was taken. Its memory is used for the next frame of [`LONG`] bytes or more, if every other handle of the taken frame was
+/// dropped by then.
 #[derive(Clone, Debug)]
 struct SentFrame {
     frame: Bytes,
@@ -400,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_of_a_long_frame_is_used_for_the_next_once_it_is_written_and_freed_when_it_is_not_needed() {
+    fn the_memory_of_a_long_frame_is_used_again_once_the_frame_is_dropped_and_freed_after_many_short_frames() {
         const LARGE: usize = 1 << 20;
         let mut frames = FrameBuffer::default();
         let write = |frames: &mut FrameBuffer, length: usize| {
