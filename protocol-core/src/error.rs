@@ -49,7 +49,7 @@ impl RpcError {
     pub const CANCELLED: i64 = -32800;
     /// The request for sampling is nested too deep. This code is not part of MCP, but this crate's own.
     pub const TOO_DEEP: i64 = -32808;
-    /// There are too many requests in flight, or they come too fast, or the session is closing. On Tesseron the code is
+    /// There are too many requests in flight, requests come too fast, or the session is closing. On Tesseron the code is
     /// [`RpcError::INTERNAL`] instead. This code is not part of MCP, but this crate's own.
     pub const BUSY: i64 = -32809;
 

@@ -1,6 +1,7 @@
 //! The bounds of a session on memory and concurrency.
 
-/// The bounds of a session. Neither the peer nor the owner can make a session exceed them, except as a field says.
+/// The bounds of a session. Neither the peer nor the owner can make a session exceed them, except where the documentation of a field states
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {

@@ -7,7 +7,7 @@ use core::time::Duration;
 ///
 /// The core never reads a clock: each method that depends on time takes an `Instant`. The owner chooses the origin of the axis. Time must
 /// not run backwards; a `now` that is earlier than a previous one counts as the previous one. There is no conversion from
-/// `std::time::Instant`, since only the owner knows the origin. An owner that converts a deadline to a coarser clock rounds up, so that it
+/// `std::time::Instant`, since the owner chooses the origin. An owner that converts a deadline to a coarser clock rounds up, so that it
 /// never wakes just before the deadline.
 ///
 /// The axis is 584 000 years long. Arithmetic saturates.
