@@ -67,7 +67,8 @@ impl<M: Machine, I: FrameIo, T: Timer> Slot<M, I, T> {
         }
     }
 
-    /// Locks the slot for the task. If a verb has locked it, stores `request`, which the verb executes, and returns `None`.
+    /// Locks the slot for the task. If a verb keeps the slot locked, stores `request` and returns `None`: the verb executes the request
+    /// after it has released the slot.
     fn lock_or_request(&self, request: impl FnOnce() -> Request) -> Option<Locked<'_, M, I, T>> {
         self.try_lock().or_else(|| {
             let request = request();
@@ -87,7 +88,8 @@ impl<M: Machine, I: FrameIo, T: Timer> Slot<M, I, T> {
         self.request.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the driver out of the slot. If a verb has locked the slot, requests the verb to take the driver out, and returns `None`.
+    /// Takes the driver out of the slot. Returns `None` if the driver was taken out before, or if a verb keeps the slot locked; that verb
+    /// then takes the driver out.
     fn end(&self) -> Option<Box<Installed<M, I, T>>> {
         self.lock_or_request(|| Request::End)?.take()
     }
@@ -113,7 +115,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Slot<M, I, T> {
         let send = AssertUnwindSafe(|| {
             installed.driver.send_early(|into| {
                 let outcome = state.finish_turn(now, Some(into));
-                // Taking the last frame may have closed the session.
+                // Taking the last frame may have closed the machine.
                 engine.note_closed(&state);
                 // The lock is released before the transport is called.
                 drop(state);
@@ -133,7 +135,8 @@ where
     I: FrameIo<Error: Send> + Send + 'static,
     T: Timer + Send + 'static,
 {
-    /// Executes the request that the task has stored, after the verb has released the slot. Returns the waker to be woken.
+    /// Executes the request that the task has stored, if there is one, after the verb has released the slot. Returns the waker of the task
+    /// if the task is to be woken.
     fn execute_request<S: Guarded>(&self, engine: &Engine<S>) -> Option<Waker> {
         if !self.has_request.swap(false, Ordering::AcqRel) {
             return None;
@@ -142,8 +145,8 @@ where
         match request? {
             Request::Turn(waker) => Some(waker),
             Request::End => {
-                // A new task drops the transport, since its `Drop` is code of users, and the caller of the verb may hold locks. Only if the
-                // runtime starts no more tasks, the transport is dropped here.
+                // A new task drops the transport, since the `Drop` of a transport is code of users, and the caller of the verb may hold
+                // locks. Only if the runtime starts no more tasks, the transport is dropped here.
                 if let Some(installed) = self.end() {
                     engine.runtime().spawn(Box::pin(async move { drop(installed) }));
                 }
@@ -183,8 +186,8 @@ impl<M: Machine, I: FrameIo, T: Timer> Drop for Driven<M, I, T> {
     }
 }
 
-/// Drives `machine` over `transport` to its end: until all frames are written, all events were returned, and the transport is closed.
-/// `machine` must be the machine whose state `engine` holds.
+/// Drives `machine` over `transport` until all frames are written, no event is left, and the transport is closed. The events of the driver
+/// are dropped. `machine` must be the machine whose state `engine` holds.
 ///
 /// If the transport allows it ([`FrameIo::sends_anywhere`]), verbs that call [`After::output_alone`](crate::After::output_alone) with
 /// `true` may write their frames themselves, on their own threads; see [early sends](self). An engine has early sends only with the first

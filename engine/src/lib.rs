@@ -22,7 +22,7 @@
 //!
 //! Changes that concern no driver need neither: [`Engine::look`] makes them under the lock alone.
 //!
-//! So no code of users, such as a waker, a future or a `Drop`, ever runs under the lock. `endpoint` uses an engine for a session, and the
+//! No code of users, such as a waker, a future or a `Drop`, ever runs under the lock. `endpoint` uses an engine for a session, and the
 //! gateway of `tesseron` uses one for its bridge. Use this crate to write an adapter for another runtime ([`Runtime`]), or to share a
 //! machine of your own between threads.
 //!

@@ -13,7 +13,7 @@ use crate::{Runtime, park, wake_all};
 
 /// The state that an [`Engine`] holds under its lock: a machine, and the other state that its handles share.
 ///
-/// The methods must not wake or drop a waker. They return wakers, which the engine uses after it has released the lock.
+/// The methods must not wake or drop a waker. They return wakers, which the engine wakes after it has released the lock.
 pub trait Guarded: Send + 'static {
     /// The wakers to be woken after a verb.
     type Wakers: IntoIterator<Item = Waker>;
@@ -36,9 +36,8 @@ pub trait SendsEarly: Guarded {
     /// The event that the driver returns.
     type Event: Send;
 
-    /// Ends a turn of the driver, or an early send: moves queued frames into `room`, if there is room, and returns the outcome of the turn.
-    /// The outcome includes the deadline that the driver waits for next, and tells if the machine wants input. The second value is `true`
-    /// if there are events to handle.
+    /// Ends a turn of the driver, or an early send: moves queued frames into `room`, and returns the outcome of the turn. If `room` is
+    /// `None`, moves no frames, and [`TurnOutcome::has_output`] is `true`. The second value is `true` if there are events to handle.
     fn finish_turn(&mut self, now: Instant, room: Option<&mut LineEncoder>) -> (TurnOutcome<Self::Event>, bool);
 }
 
@@ -104,8 +103,8 @@ impl DriverSlot {
         at
     }
 
-    /// Returns `true` if the driver must be woken: it is not in a turn, and there is output, or `deadline` is earlier than the one it waits
-    /// for. If it waits for none, any deadline counts as earlier.
+    /// Returns `true` if the driver must be woken: it is not in a turn, and either there is output, or `deadline` is earlier than the
+    /// deadline that the driver waits for. If the driver waits for none, any deadline counts as earlier.
     #[must_use]
     pub fn is_news(&self, has_output: bool, deadline: impl FnOnce() -> Option<Instant>) -> bool {
         let is_earlier = || match (deadline(), self.armed) {
@@ -132,8 +131,7 @@ pub struct Engine<S: Guarded> {
     state: Mutex<S>,
     /// The driver that verbs may use for early sends, if there is one.
     early: OnceLock<Arc<dyn Early<S>>>,
-    /// `true` once the machine was closed at the end of a verb or of an early send. Written under the lock, and read by the driver without
-    /// it.
+    /// `true` once [`Engine::note_closed`] has found the machine closed. Written under the lock, and read by the driver without the lock.
     closed: AtomicBool,
     runtime: Arc<dyn Runtime>,
 }
@@ -161,7 +159,7 @@ impl<S: Guarded> Engine<S> {
         self.run(self.lock(), now, verb)
     }
 
-    /// Runs a verb as [`verb`](Self::verb) does, at a time that the caller knows.
+    /// Runs a verb as [`verb`](Self::verb) does, but with `now` as the time, instead of reading the clock.
     pub fn verb_at<T>(&self, now: Instant, verb: impl FnOnce(&mut S, Instant, &mut After) -> T) -> T {
         self.run(self.lock(), now, verb)
     }
@@ -189,7 +187,8 @@ impl<S: Guarded> Engine<S> {
         look(&mut self.lock())
     }
 
-    /// Locks the state. While the guard lives, no code of users and no verb may run, since they would wait for the lock forever.
+    /// Locks the state. While the guard lives, its thread must run no verb, which would wait for the lock forever, and no code of users,
+    /// which may run a verb.
     ///
     /// A poisoned lock is ignored: verbs leave the state consistent even if they panic.
     pub fn lock(&self) -> MutexGuard<'_, S> {
@@ -204,14 +203,15 @@ impl<S: Guarded> Engine<S> {
         }
     }
 
-    /// Returns `true` if the machine was closed at the end of a verb or of an early send. This takes no lock.
+    /// Returns `true` if the machine was closed at the end of a verb or of an early send, or at a call of
+    /// [`note_closed`](Self::note_closed). Takes no lock.
     #[must_use]
     pub fn is_noted_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Lets verbs use this driver for early sends, unless they use another one already. The engine and the driver keep each other alive
-    /// until the driver's task ends.
+    /// Lets verbs use the driver `early` for early sends, unless they use another driver already. The engine and the driver keep each other
+    /// alive until the driver's task ends.
     pub(crate) fn set_early(&self, early: Arc<dyn Early<S>>) {
         let _ = self.early.set(early);
     }

@@ -22,8 +22,8 @@ pub trait TaskOwner: Send + Sync + 'static {
     /// The handle that aborts the task.
     fn abort_handle(&self) -> &AbortHandle;
 
-    /// Called before code of the user runs, which includes the drop of the future at its end. The returned guard is dropped when that code
-    /// returns, so that it can be a span of a tracing library.
+    /// Called before code of the user runs, which includes the `Drop` of a future, but not that of a blocking job that never runs. The
+    /// returned guard is dropped when that code returns, so that the guard can be an entered span of a tracing library.
     fn enter(&self) -> impl Sized + '_;
 
     /// Called when code of the user has panicked, with the payload of the panic. Not called for a panic of a `Drop`, which is discarded.
@@ -51,7 +51,7 @@ pub enum End<T> {
 }
 
 pin_project! {
-    /// A future of a user that runs as a task. When it ends, it calls [`TaskOwner::settle`]. A future that has panicked is not polled
+    /// A future of a user that runs as a task. When the task ends, it calls [`TaskOwner::settle`]. A future that has panicked is not polled
     /// again.
     ///
     /// # Cancel safety
@@ -78,9 +78,9 @@ impl<D: TaskOwner, F> Task<D, F> {
         Self { owner, future: Some(future), registered: None }
     }
 
-    /// Calls `begin`, which polls a future once. If `begin` returns the pending future, this returns a task that continues it. Otherwise
-    /// the end is passed to `owner`, and no task is needed: the future was ready, or `begin` panicked. If the owner was aborted before,
-    /// `begin` is not called, and the end is [`End::Dropped`].
+    /// Calls `begin`, which polls a future once. If `begin` returns the pending future, returns a task that continues the future. If the
+    /// future was ready, or `begin` panicked, passes the end to `owner`, and returns `None`. If the owner was aborted before, does not call
+    /// `begin`, passes [`End::Dropped`] to `owner`, and returns `None`.
     pub fn begin_in_place(owner: &Arc<D>, begin: impl FnOnce() -> Result<D::Output, F>) -> Option<Self> {
         if owner.abort_handle().is_aborted() {
             owner.settle(End::Dropped);
@@ -94,8 +94,8 @@ impl<D: TaskOwner, F> Task<D, F> {
         None
     }
 
-    /// Drops the future, and then passes `end` to the owner, so that the owner gets it after the cleanup of the future. No effect the
-    /// second time.
+    /// Drops the future, and then passes `end` to the owner, so that the owner gets `end` after the cleanup of the future. Has no effect
+    /// the second time.
     fn settle(self: Pin<&mut Self>, end: End<D::Output>) {
         let mut this = self.project();
         if this.future.is_none() {
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_settles_once() {
+    fn a_future_that_returns_a_value_settles_its_task_once() {
         let owner = Arc::new(Owner::default());
         let mut task = Task::new(Arc::clone(&owner), Box::pin(async { 1 }));
         assert!(poll(&mut task).is_ready());
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_settles_once_even_if_its_payload_panics_again() {
+    fn a_future_that_panics_settles_its_task_even_if_the_payload_panics_when_dropped() {
         let owner = Arc::new(Owner::default());
         let mut task = Task::new(Arc::clone(&owner), Box::pin(async { std::panic::panic_any(PanicsOnDrop) }));
         assert!(poll(&mut task).is_ready());
@@ -310,7 +310,7 @@ mod tests {
             for _ in 1..polls {
                 assert!(poll(&mut task).is_pending());
             }
-            assert!(poll(&mut task).is_ready(), "after {times} times");
+            assert!(poll(&mut task).is_ready(), "`early_end` first returned `None` {times} times");
             drop(task);
             assert_eq!(early.0.ends(), vec!["value"]);
         }

@@ -1,5 +1,5 @@
 //! Wakers that are stored under a lock. Their code does not run under the lock of an engine: a waker is cloned before the lock is taken,
-//! and woken or dropped after the lock is released. Only [`AbortHandle::waker`] clones a waker under a lock, which is its own.
+//! and woken or dropped after the lock is released. Only [`AbortHandle::waker`] clones a waker under a lock: the one in the handle.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -77,7 +77,7 @@ impl Waiters {
         true
     }
 
-    /// Removes a waiter by its key, and returns its waker, to be dropped after the lock is released.
+    /// Removes a waiter by its key, and returns its waker, to be dropped after the lock is released. `None` if the waker was taken before.
     #[must_use]
     pub fn leave(&mut self, waiter: u64) -> Option<Waker> {
         let at = self.waiting.iter().position(|(key, _)| *key == waiter)?;
