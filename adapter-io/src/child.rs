@@ -14,8 +14,8 @@ use protocol_core::time::Instant;
 /// The default for the time that a child has to exit after the transport has begun to close the child's input.
 const EXIT_GRACE: Duration = Duration::from_secs(5);
 
-/// The time for which the transport waits for more output after the exit of a child. The child's own output has arrived by then, but
-/// processes that the child has started may keep the pipe open.
+/// The time for which the transport waits for more output after it has noticed the exit of a child. All output of the child itself arrives
+/// within this time, but processes that the child has started may keep the pipe open.
 const LAST_OUTPUT_GRACE: Duration = Duration::from_millis(100);
 
 /// The maximum number of frames that a closing transport discards before the task yields.
@@ -82,8 +82,8 @@ impl<P: Process, I: FrameIo<Error = io::Error>, T: Timer> Child<P, I, T> {
         self.exit.clone()
     }
 
-    /// Takes the pipe of the child's standard error. `None` if its command did not ask for a pipe, or the pipe was taken before. The pipe
-    /// must be read: the child blocks when the pipe is full.
+    /// Takes the pipe of the child's standard error. `None` if the standard error is no pipe, or the pipe was taken before. The pipe must
+    /// be read: the child blocks when the pipe is full.
     pub fn take_stderr(&mut self) -> Option<P::Stderr> {
         self.process.take_stderr()
     }

@@ -51,22 +51,22 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns a function that makes an [`Error::Connect`] to `address` of an error of the system.
+    /// Returns a function that makes an [`Error::Connect`] with this address from an [`io::Error`].
     pub fn connecting_to(address: impl Display) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Connect { address: address.to_string(), source }
     }
 
-    /// Returns a function that makes an [`Error::Listen`] on `address` of an error of the system.
+    /// Returns a function that makes an [`Error::Listen`] with this address from an [`io::Error`].
     pub fn listening_on(address: impl Display) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Listen { address: address.to_string(), source }
     }
 
-    /// Returns a function that makes an [`Error::Accept`] on `address` of an error of the system.
+    /// Returns a function that makes an [`Error::Accept`] with this address from an [`io::Error`].
     pub fn accepting_on(address: impl Display) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Accept { address: address.to_string(), source }
     }
 
-    /// Makes an [`Error::Broken`] of an error of any type.
+    /// Makes an [`Error::Broken`] from an error of any type.
     pub fn broken(source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Self::Broken(source.into())
     }

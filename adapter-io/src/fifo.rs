@@ -4,7 +4,7 @@
 use std::fs::{File, Metadata, OpenOptions, metadata, read_link};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 
-/// `O_NONBLOCK`.
+/// The flag of the system call `open` for non-blocking mode.
 const O_NONBLOCK: i32 = 0o4000;
 /// `true` on targets on which [`O_NONBLOCK`] has this value, and on which opening a path below `/proc/self/fd` makes a new open file.
 const IS_SUPPORTED: bool = cfg!(all(

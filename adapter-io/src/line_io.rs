@@ -22,7 +22,7 @@ pub trait ByteIo<R, W> {
     /// Reads into `into`, with [`LineDecoder::space`] or [`LineDecoder::read_with`]. Returns the number of bytes, which is zero at the end.
     fn poll_read(reader: &mut R, cx: &mut Context<'_>, into: &mut LineDecoder) -> Poll<io::Result<usize>>;
 
-    /// Writes from the beginning of `pieces`, one after the other. Returns the number of bytes, which is zero if `writer` accepts no more.
+    /// Writes `pieces` in order, or a first part of them. Returns the number of bytes, which is zero if `writer` accepts no more.
     fn poll_write(writer: &mut W, cx: &mut Context<'_>, pieces: &[IoSlice<'_>]) -> Poll<io::Result<usize>>;
 
     /// Flushes all bytes that were written.
@@ -104,7 +104,7 @@ impl<S> Ends for Whole<S> {
 /// A transport of frames over a stream of bytes, one frame in each line. `E` has the reader and the writer ([`Ends`]), and `B` implements
 /// reading and writing for a runtime.
 ///
-/// Frames are collected, so that one write can have many of them.
+/// Frames are collected, so that one write can contain many of them.
 #[derive(Debug)]
 pub struct LineIo<B, E> {
     ends: E,

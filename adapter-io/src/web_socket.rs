@@ -65,18 +65,20 @@ pub struct WebSocket<B, S> {
 }
 
 impl<B: StreamIo<S>, S> WebSocket<B, S> {
-    /// The server's end of `stream`, after the HTTP upgrade. `read` are bytes after the upgrade request that were read with it.
+    /// The server's end of `stream`, after the HTTP upgrade. `read` has the bytes that were read together with the upgrade request and
+    /// follow it.
     pub fn server(stream: S, read: Vec<u8>) -> Self {
         Self::new(stream, Role::Server, read)
     }
 
-    /// The client's end of `stream`, after the HTTP upgrade. `read` are bytes after the upgrade response that were read with it.
+    /// The client's end of `stream`, after the HTTP upgrade. `read` has the bytes that were read together with the upgrade response and
+    /// follow it.
     pub fn client(stream: S, read: Vec<u8>) -> Self {
         Self::new(stream, Role::Client, read)
     }
 
     fn new(stream: S, role: Role, read: Vec<u8>) -> Self {
-        // The write buffer of the library has no maximum, since frames are accepted only while it holds less than `MAX_WAITING_BYTES`.
+        // The write buffer of the library has no maximum, since frames are accepted only while it holds at most `MAX_WAITING_BYTES`.
         let config = WebSocketConfig::default().read_buffer_size(READ_BYTES).write_buffer_size(MAX_WAITING_BYTES);
         let context = WebSocketContext::from_partially_read(read, role, Some(config));
         let mut socket = Self {
@@ -430,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_sent_as_unfragmented_text_messages_in_one_write() {
+    fn frames_are_sent_as_unfragmented_text_messages_when_the_transport_is_flushed() {
         let mut socket = server([]);
         send(&mut socket, "{}");
         send(&mut socket, "[\"\u{e9}\"]");

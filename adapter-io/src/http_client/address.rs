@@ -18,7 +18,7 @@ pub struct HttpServerAddress {
 
 impl HttpServerAddress {
     /// An address of the form `http://HOST/PATH` or `http://HOST:PORT/PATH`, or, with the feature `http-client-tls`, of the same forms with
-    /// `https`. It is checked only when the client is made.
+    /// `https`. The address is checked only when the client is made.
     #[must_use]
     pub fn new(url: &str) -> Self {
         Self {
@@ -29,10 +29,11 @@ impl HttpServerAddress {
         }
     }
 
-    /// Adds a field to every request, such as `Authorization`. It is also sent after a redirection, which never leaves the origin.
+    /// Adds a field to every request, such as `Authorization`, also after a redirection. The client follows no redirection to another
+    /// origin.
     ///
     /// # Errors
-    /// [`Error::Connect`] if the name or the value is not allowed in a head.
+    /// [`Error::Connect`] if HTTP does not allow the name or the value.
     pub fn header(mut self, name: &str, value: &str) -> Result<Self, Error> {
         let name = HeaderName::try_from(name).map_err(|_| self.invalid("a header has an invalid name"))?;
         let mut value = HeaderValue::try_from(value).map_err(|_| self.invalid("a header has an invalid value"))?;
@@ -45,7 +46,7 @@ impl HttpServerAddress {
     /// Adds root certificates to those of the system: one in DER, or any number in PEM. May be called several times.
     ///
     /// # Errors
-    /// [`Error::Connect`] if the text is malformed, if there is no certificate, or if there is one that cannot be a root.
+    /// [`Error::Connect`] if `certificates` is malformed, has no certificate, or has a certificate that cannot be a root.
     #[cfg(feature = "http-client-tls")]
     pub fn root_certificates(mut self, certificates: &[u8]) -> Result<Self, Error> {
         let read = super::tls::read(certificates).map_err(|why| self.invalid(why))?;

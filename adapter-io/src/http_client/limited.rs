@@ -19,12 +19,12 @@ use tower_service::Service;
 
 use super::HTTP_CONNECT;
 
-/// The time limit for making a connection: [`HTTP_CONNECT`] for the connector, and the same again for TLS. It is the same without TLS.
+/// The time limit for making a connection: [`HTTP_CONNECT`] for the connector, and as much again for TLS, even if TLS is not used.
 const MAKING: Duration = HTTP_CONNECT.saturating_mul(2);
 /// The longest time for which a server may read nothing while bytes wait to be sent to it.
 const UNREAD: Duration = Duration::from_secs(30);
 
-/// A connector that makes its connections by another one, within [`MAKING`].
+/// A connector that makes its connections by another connector, and fails if that takes longer than [`MAKING`].
 #[derive(Clone)]
 pub(super) struct Limited<C> {
     connector: C,

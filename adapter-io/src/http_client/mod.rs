@@ -340,7 +340,7 @@ impl<C: HttpConnector> Driver<C> {
         }
     }
 
-    /// Forgets a request, and returns its task, unless the request had already ended.
+    /// Forgets a request, and returns its task; `None` if the request had already ended.
     fn forget(&mut self, request: HttpRequestId) -> Option<AbortHandle> {
         let Running { task, pool } = self.requests.remove(&request)?;
         self.pools.give_back(pool);
@@ -398,7 +398,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_that_wants_tls_is_refused_without_it() {
+    fn an_https_address_is_refused_without_the_feature_for_tls() {
         for (url, is_refused) in [("https://localhost/mcp", true), ("http://localhost/mcp", false)] {
             let server = HttpServerAddress::new(url);
             assert_eq!(over_tls((), &server, url.starts_with("https")).is_err(), is_refused, "{url}");

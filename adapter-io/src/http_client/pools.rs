@@ -24,8 +24,8 @@ use super::limited::Limited;
 use super::{HttpConnector, OverTls};
 
 /// The maximum number of requests that share a pool. Over HTTP/2 the requests of a pool use one connection, unless it takes longer than
-/// [`OPENING`] to open. There a request above the server's limit of streams would wait, and so would all later ones. A server's limit
-/// should not be smaller than this number (RFC 9113, section 6.5.2).
+/// [`OPENING`] to open. On this connection a request above the server's limit of streams would wait, and so would all later requests. A
+/// server's limit should not be smaller than this number (RFC 9113, section 6.5.2).
 const STREAMS: usize = 100;
 /// The maximum time for which requests wait for the connection that the first of them makes.
 const OPENING: Duration = Duration::from_secs(1);
@@ -70,7 +70,7 @@ fn http_2(builder: &mut legacy::Builder) {
 
 type Web<C> = legacy::Client<Limited<OverTls<C>>, Full<Bytes>>;
 
-/// Pools of connections. Each has at most [`STREAMS`] requests, so that no request waits for the end of another.
+/// Pools of connections. Each pool has at most [`STREAMS`] requests, so that no request waits for the end of another.
 pub(super) struct Pools<C> {
     builder: legacy::Builder,
     connector: Limited<OverTls<C>>,
@@ -106,7 +106,7 @@ enum Turn {
 }
 
 impl<C: HttpConnector> Pools<C> {
-    /// Pools of connections that `connector` makes. `are_shared` is `true` if these may use HTTP/2.
+    /// Pools of connections that `connector` makes. `are_shared` is `true` if the connections may use HTTP/2.
     pub(super) fn new(
         connector: OverTls<C>,
         are_shared: bool,
@@ -119,7 +119,7 @@ impl<C: HttpConnector> Pools<C> {
         Self { builder, connector, are_shared, runtime, pools: HashMap::new() }
     }
 
-    /// Takes a place in a pool for a request, until it is given back.
+    /// Takes a place in a pool for a request. Give the place back when the request has ended.
     pub(super) fn take(&mut self) -> Taken<C> {
         let has_room = |place: &usize| self.pools.get(place).is_none_or(|pool| pool.requests < STREAMS);
         let place = (0..).find(has_room).unwrap_or_default();
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_does_not_end_the_handshake_of_tls_is_not_waited_for_for_ever() {
+    fn a_connection_whose_handshake_of_tls_does_not_end_fails_after_the_time_limit() {
         let stall = Stall { is_http_2: false, open: Arc::default() };
         let connector = over_tls(stall, &HttpServerAddress::new("https://localhost"), true).unwrap();
         let executor = testing::Executor::new();

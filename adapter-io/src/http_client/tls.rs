@@ -10,7 +10,7 @@ use rustls::{ClientConfig, RootCertStore};
 
 use super::HttpServerAddress;
 
-/// Reads a certificate in DER, or several in PEM.
+/// Reads a certificate in DER, or several in PEM. The error describes what is wrong.
 pub(super) fn read(certificates: &[u8]) -> Result<Vec<CertificateDer<'static>>, &'static str> {
     // The first bytes of a long ASN.1 sequence, with which no text begins.
     let is_der = matches!(certificates, [0x30, 0x80..=0xFF, ..]);
@@ -28,7 +28,8 @@ pub(super) fn read(certificates: &[u8]) -> Result<Vec<CertificateDer<'static>>, 
     if are_roots { Ok(read) } else { Err("a root certificate is malformed") }
 }
 
-/// Makes connections of `connector`, with TLS for addresses that begin with `https://`.
+/// Adds TLS to the connections of `connector` to addresses that begin with `https://`. `is_wanted` is `true` if there are such addresses:
+/// only then are the root certificates read.
 pub(super) fn over<C>(connector: C, server: &HttpServerAddress, is_wanted: bool) -> io::Result<HttpsConnector<C>> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().map_err(io::Error::other)?;
