@@ -60,8 +60,8 @@ impl Json {
     /// Serializes `value`.
     ///
     /// # Errors
-    /// [`JsonError::Encode`] if `Serialize` fails, as for a map whose keys are not text, and [`JsonError::Syntax`] if the value is nested
-    /// more than 120 deep.
+    /// [`JsonError::Encode`] if `Serialize` fails, or for a map whose keys are not text, numbers or booleans, and [`JsonError::Syntax`] if
+    /// the value is nested more than 120 deep.
     pub fn encode<T: Serialize + ?Sized>(value: &T) -> Result<Self, JsonError> {
         /// Enough for most values.
         const USUAL: usize = 128;
@@ -220,7 +220,7 @@ impl Serialize for Json {
     }
 }
 
-/// With serde_json, copies the exact text, nested at most 120 deep. Other formats return an error.
+/// With serde_json, copies the exact text, or returns an error if it is nested more than 120 deep. Other formats return an error.
 impl<'de> Deserialize<'de> for Json {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = alloc::boxed::Box::<RawValue>::deserialize(deserializer)?;
@@ -304,8 +304,8 @@ impl<'a> Frame<'a> {
         u32::try_from(self.0.len()).is_ok().then(|| scan::Span::new(from, from.wrapping_add(value.len())))
     }
 
-    /// The text of `value`, a JSON string in the frame; a slice of the frame if the string has no escapes. `None` if `value` is not a
-    /// string, or has an unpaired surrogate.
+    /// The text of `value`, a JSON string in the frame: a slice of the frame, or a copy if the string has escapes or is a small part of a
+    /// large frame. `None` if `value` is not a string, or has an unpaired surrogate.
     pub(crate) fn text(self, value: &[u8]) -> Option<Text> {
         match read::string_bytes(value)? {
             Cow::Borrowed(plain) => Some(Text(self.slice(plain))),

@@ -2,7 +2,7 @@
 
 use alloc::string::String;
 
-/// The maximum factor by which indenting may lengthen the text. Without it, deep nesting could lengthen it two hundredfold.
+/// The maximum factor by which indenting may lengthen the text. Without a maximum, deep nesting could lengthen the text two hundredfold.
 const MAX_GROWTH: usize = 8;
 
 /// Indents JSON text: one member or element on each line, two spaces for each level. Strings and numbers are not changed. Text that would
@@ -12,7 +12,8 @@ pub fn pretty(text: &str) -> String {
     let mut level = 0_usize;
     let mut in_string = false;
     let mut escaped = false;
-    // `true` after an opening bracket. Its line break is written with the next character, unless that closes the container.
+    // `true` after an opening bracket. The line break after the bracket is written before the next character, unless that character closes
+    // the container.
     let mut opened = false;
     let longest = text.len().saturating_mul(MAX_GROWTH).saturating_add(1024);
     for letter in text.chars() {

@@ -1,5 +1,5 @@
-//! Reading JSON text that was scanned before: [`Json::parse`](super::Json::parse) has checked that it is UTF-8 and one value. The syntax is
-//! not checked again, and text stays bytes, since making a `str` would check each byte again.
+//! Reading JSON text that was scanned before, by [`Json::parse`](super::Json::parse) or when its frame was read: it is UTF-8 and one value.
+//! The syntax is not checked again, and text stays bytes, since making a `str` would check each byte again.
 //!
 //! No input makes a function of this module panic or loop for ever. The results for text that was not scanned are unspecified.
 
@@ -369,7 +369,7 @@ pub fn number(value: &[u8]) -> Option<f64> {
     core::str::from_utf8(value).ok()?.parse::<f64>().ok().filter(|number| number.is_finite())
 }
 
-/// The value of a JSON number, if it is an integer within the bounds of `T`.
+/// The value of a JSON number that has no fraction and no exponent. `None` for any other value, and if the number is out of range for `T`.
 pub fn integer<T: FromStr + TryFrom<u64>>(value: &[u8]) -> Option<T> {
     match count(value) {
         Some(count) => T::try_from(count).ok(),
@@ -392,7 +392,8 @@ fn count(digits: &[u8]) -> Option<u64> {
     digits.iter().try_fold(0_u64, |count, byte| Some(count.wrapping_mul(10).wrapping_add(digit(*byte)?)))
 }
 
-/// The value of four to eight digits, of which `first` has the first four and `last` the last four. It is computed in one word.
+/// The value of four to eight digits, of which `first` has the first four and `last` the last four. The digits are computed together in one
+/// word.
 #[inline]
 fn few_digits(length: usize, first: [u8; 4], last: [u8; 4]) -> Option<u64> {
     // The last digit is the highest byte of `ones`. The bytes below the first digit are zero.
@@ -415,7 +416,7 @@ mod tests {
     use alloc::string::ToString;
 
     #[test]
-    fn members_and_elements_are_those_of_a_scanned_text() {
+    fn members_elements_and_strings_of_a_scanned_text_are_read() {
         let object = br#" { "a" : [1,{"b":"]"}] , "\u0062\"" : "x\\" , "c":-1e3,"":{}, "a":null } "#;
         let value = Cursor::new(object, 128).whole().unwrap();
         let all: Vec<_> = Members::of(value).unwrap().map(|(key, value)| (key.name().to_string(), value)).collect();

@@ -10,7 +10,7 @@ use super::read::{self, Key, for_each_member, member};
 /// The maximum nesting of a scan.
 pub(crate) const MAX_DEPTH: u8 = 128;
 
-/// The reason why text was rejected. It is as wide as an offset, so that a `Result` with an offset and this error is passed in registers.
+/// The reason why text was rejected. The error is as wide as an offset, so that a `Result` of the two is passed in registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum ScanError {
@@ -311,8 +311,8 @@ const fn each(byte: u8) -> u64 {
     u64::from_ne_bytes([byte; 8])
 }
 
-/// Returns the offset of the next special byte: a quote, a backslash or a control character. All others are *plain*. They are checked eight
-/// at a time, since most bytes of a tool's output are plain.
+/// Returns the offset of the next special byte (a quote, a backslash or a control character), or of the end of the text. All other bytes
+/// are *plain*. Eight bytes are checked at a time, since most bytes of a tool's output are plain.
 #[inline(never)]
 pub(super) fn skip_plain(text: &[u8], mut at: usize) -> usize {
     // Most keys and many strings are shorter than two words.

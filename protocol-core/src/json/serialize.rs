@@ -20,7 +20,8 @@ const VERBATIM: &str = "$serde_json::private::";
 /// Appends `value`.
 ///
 /// # Errors
-/// [`JsonError::Encode`] if `Serialize` fails, or a key is not a scalar; [`JsonError::Syntax`] if the value is nested more than 120 deep.
+/// [`JsonError::Encode`] if `Serialize` fails, or a key is not text, a number or a boolean; [`JsonError::Syntax`] if the value is nested
+/// more than 120 deep.
 pub(super) fn serialize<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) -> Result<(), JsonError> {
     value.serialize(&mut Serializer { out, depth: DEPTH })
 }
@@ -375,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_not_a_scalar_is_an_error() {
+    fn a_key_that_is_not_text_a_number_or_a_boolean_is_an_error() {
         let kinds = [
             written(&BTreeMap::from([([1], 2)])),
             written(&BTreeMap::from([((), 2)])),

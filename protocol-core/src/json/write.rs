@@ -12,7 +12,7 @@ use super::scan::{self, any_part};
 use super::serialize::serialize;
 use super::{Json, JsonError, Text};
 
-/// Encodes bytes in base64 with padding (RFC 4648, section 4), which both protocols use.
+/// Encodes bytes in base64 with padding (RFC 4648, section 4).
 #[must_use]
 pub fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -99,7 +99,7 @@ impl Object<'_> {
         Object::write(self.member(name), members);
     }
 
-    /// Adds members that are JSON already, with a comma between them.
+    /// Adds members that are JSON text already, separated by commas. Has no effect if `members` is empty.
     pub(crate) fn append(&mut self, members: &[u8]) {
         if members.is_empty() {
             return;
@@ -240,7 +240,7 @@ pub fn write_string(out: &mut Vec<u8>, text: &str) {
 /// An upper bound on the length of `text` as a JSON string.
 #[inline]
 pub(crate) fn text_size(text: &[u8]) -> usize {
-    /// The length in bytes up to which six bytes are counted for each byte: looking at each byte would cost more than the memory.
+    /// The length in bytes up to which six bytes are counted for each byte, since counting exactly would take longer than it saves.
     const SHORT: usize = 32;
     if text.len() <= SHORT { text.len().saturating_mul(6).saturating_add(2) } else { long_text_size(text) }
 }
@@ -288,7 +288,7 @@ pub fn write_text(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
 }
 
-/// Appends `number`, which must be finite. Integers are written without a fraction.
+/// Appends `number`, which must be finite. Integers between -1e17 and 1e17 have no fraction and no exponent.
 pub fn write_number(out: &mut Vec<u8>, number: f64) {
     /// Every whole number below this one is exact as an `f64`.
     const EXACT: f64 = 9_007_199_254_740_992.0;
