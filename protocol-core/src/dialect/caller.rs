@@ -55,14 +55,16 @@ impl Caller {
         self.peer.capabilities
     }
 
-    /// The level of the least severe log record that the caller wants; `None` if the caller wants no records.
+    /// The level of the least severe log record that is sent to the caller. A stateless request names the level itself, and `None` means
+    /// that no records are sent. For any other request, this is the level of the session when the request arrived.
     #[must_use]
     pub fn log_level(&self) -> Option<Level> {
         self.log_level
     }
 
-    /// The `_meta` of the request exactly as it arrived; `None` if its only members are those that the session reads itself, such as a
-    /// progress token, or the members that name the caller. Always `None` on Tesseron, which has no `_meta`.
+    /// The `_meta` of the request exactly as it arrived. `None` if its only members are those that the session reads itself, such as a
+    /// progress token, or the members that name the caller; and after [`forget_meta`](Self::forget_meta). Always `None` on Tesseron, which
+    /// has no `_meta`.
     #[must_use]
     pub fn meta(&self) -> Option<&Json> {
         self.meta.as_deref()

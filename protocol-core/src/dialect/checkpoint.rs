@@ -7,7 +7,7 @@ use crate::json::Json;
 use crate::json::read::for_each_key;
 use crate::json::write::Object;
 
-/// Returns the checkpoint `partial` with the member `status`, which replaces one that it may have.
+/// Returns the checkpoint `partial` with `status` as its member `status`, instead of the one that `partial` may have.
 pub(super) fn with_status(partial: &Json, status: &str) -> Json {
     let mut out = Vec::with_capacity(partial.as_bytes().len().saturating_add(32));
     Object::write(&mut out, |object| {
@@ -39,7 +39,7 @@ pub(super) fn with_partial(error: &RpcError, partial: &Json) -> RpcError {
     error.clone().with_data(Json::written(data))
 }
 
-/// Reads the partial result from the data of an error.
+/// Reads the partial result from the data of an error. `None` if there is none, or if it is no object.
 pub(super) fn read_partial(error: &RpcError) -> Option<Json> {
     error.data.as_ref()?.member("partial").filter(Json::is_object)
 }

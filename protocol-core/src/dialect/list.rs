@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_result_has_its_blocks_and_says_whether_the_tool_failed() {
+    fn the_blocks_and_the_failure_of_a_tool_are_read_from_its_result() {
         use crate::dialect::Content;
         let image = r#"{"type":"image","data":"","mimeType":"image/png"}"#;
         let noted = r#"{"type":"text","text":"b","annotations":{}}"#;

@@ -24,7 +24,7 @@ pub(crate) enum Message {
     },
     /// The peer confirms the handshake.
     HandshakeConfirmed,
-    /// A request whose result the dialect knows. The session sends the result in every state.
+    /// A request that the dialect answers itself. The session sends `result` in every state.
     Answered {
         id: WireId,
         result: Json,
@@ -112,15 +112,15 @@ pub(crate) struct StatelessCaller {
     /// The rules of the revision that the request names.
     pub(crate) rules: &'static Rules,
     pub(crate) peer: Arc<PeerInfo>,
-    /// The level of the least severe log record that the caller wants; `None` if the caller wants no records.
+    /// The level of the least severe log record that the request asks for; `None` if it asks for no records.
     pub(crate) log_level: Option<Level>,
     /// The part of the frame that names the caller. Empty if the caller need not, or cannot, be remembered as a
     /// [`KnownCaller`](super::KnownCaller).
     pub(crate) text: Span,
 }
 
-/// The refusal of a request because of its contents, if the state of the session does not refuse it already: the violation, if there is
-/// one, and the error to reply with.
+/// The refusal of a request because of its contents: the violation, if there is one, and the error to reply with. If the state of the
+/// session is another reason to refuse the request, that reason counts.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) violation: Option<Violation>,
@@ -217,7 +217,7 @@ pub(crate) enum HandshakeFailed {
 }
 
 /// The rules of an exchange: those of one end of one protocol in one revision. Each exchange stores the rules under which it began. The
-/// session looks at these rules, and not at the protocol, except in [`Session::era`](crate::Session::era).
+/// session depends on these rules, and not on the protocol, except in [`Session::era`](crate::Session::era).
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Rules {
     /// The dialect that reads and writes the frames.
@@ -242,9 +242,9 @@ pub(crate) struct Rules {
     pub(crate) lane_bound: bool,
     /// `true` if frames that cannot be read are answered with an error without an id.
     pub(crate) answers_unreadable: bool,
-    /// `true` if an update of progress without a value is sent as it is. Otherwise the first such update is sent with the value 0, and a
-    /// later one is kept until the value increases, or repeats the last value
-    /// ([`ProgressPolicy::repeat_value_for_message`](crate::ProgressPolicy::repeat_value_for_message)).
+    /// `true` if an update of progress without a value is sent as it is. Otherwise the first such update is sent with the value 0. A later
+    /// one is kept until the value increases or, if it has a message and
+    /// [`ProgressPolicy::repeat_value_for_message`](crate::ProgressPolicy::repeat_value_for_message) is set, is sent with the last value.
     pub(crate) lone_messages: bool,
     /// `true` if progress is sent as a percentage.
     pub(crate) percent: bool,

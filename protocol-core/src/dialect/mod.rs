@@ -121,7 +121,7 @@ impl LocalEnd<'_> {
 pub(crate) struct Answered<'a> {
     /// The peer's id of the exchange.
     pub(crate) id: &'a WireId,
-    /// The peer's progress token.
+    /// The peer's progress token; on Tesseron, the name of the call.
     pub(crate) token: Option<&'a WireId>,
     pub(crate) op: Op,
 }
@@ -280,7 +280,8 @@ impl Dialect {
         }
     }
 
-    /// Writes the notification that an agent has claimed the session. `None` on MCP, which has none.
+    /// Writes the notification that an agent has claimed the session. `at_millis` is the time of the claim, in milliseconds since 1970.
+    /// `None` on MCP, which has no such notification.
     pub(crate) fn write_claimed(self, frames: &mut FrameBuffer, at_millis: u64, local: &LocalEnd<'_>) -> Option<WrittenFrame> {
         match self {
             Self::Mcp(_) => None,
@@ -531,7 +532,7 @@ pub fn depth_data(depth: u8, max: u8) -> Json {
     })
 }
 
-/// Shortens text of the peer, to quote it in messages of ours.
+/// Shortens text of the peer to 64 characters, to quote it in messages of ours.
 fn excerpt(text: &str) -> String {
     text.chars().take(64).collect()
 }

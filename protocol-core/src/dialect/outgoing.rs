@@ -18,7 +18,7 @@ pub(crate) struct Outgoing {
     pub(crate) log_level: Option<Level>,
 }
 
-/// The members of `_meta` that name this end in a stateless request. Empty for any other request.
+/// The members of `_meta` that a stateless request has: those that name this end, and the log level. Empty for any other request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stamp<'a> {
     /// The members that are the same in each request, as JSON, separated by commas.
@@ -153,7 +153,7 @@ impl Outgoing {
         if let Parts::Custom { method, .. } = &self.parts { Some(&**method) } else { None }
     }
 
-    /// The name or the URI in the request.
+    /// The name or the URI in the request; `None` if the request has neither.
     pub(crate) fn target(&self) -> Option<Cow<'_, str>> {
         match &self.parts {
             Parts::Named { name, .. } => Some(Cow::Borrowed(&**name)),

@@ -1,4 +1,4 @@
-//! Requests of the peer. Each operation has a type, whose accessors read the parameters. Those that list something share one type.
+//! Requests of the peer. Each operation has a type, whose accessors read the parameters. The operations that list something share one type.
 //!
 //! A request stores the JSON of its parameters, and the ranges of the members that accessors read. The members were found and checked while
 //! the frame was read, so no accessor fails. An accessor copies text only if the text has escapes.
@@ -298,7 +298,7 @@ impl Listen {
         &self.spans.json
     }
 
-    /// The kinds of notices that the caller wants.
+    /// The kinds of notices that the caller subscribes to.
     #[must_use]
     pub fn filter(&self) -> &SubscriptionFilter {
         &self.filter

@@ -65,7 +65,7 @@ impl InputRound {
 
 /// The answers to an earlier round, and its state, as a retry has them ([`Request::retry`](crate::Request::retry)).
 ///
-/// They may be forged: the peer may send any state and any answers, even if there was no earlier round.
+/// Both may be forged: the peer may send any state and any answers, even if there was no earlier round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retry {
     pub(crate) state: Option<Text>,

@@ -20,7 +20,8 @@ pub struct SubscriptionFilter {
 }
 
 impl SubscriptionFilter {
-    /// Returns `true` if the filter has the kind of this notice.
+    /// Returns `true` if the filter has the kind of this notice. Always `false` for a notice of which no subscription has the kind, such as
+    /// [`Notice::ResourceValue`].
     #[must_use]
     pub fn wants(&self, notice: &Notice) -> bool {
         match notice {

@@ -95,8 +95,8 @@ impl PeerInfo {
     }
 }
 
-/// The credentials that a Tesseron gateway gives to an app: with them the app can resume its session, and an agent can claim it (Tesseron
-/// specification, pages "Handshake" and "Resume").
+/// The credentials that a Tesseron gateway gives to an app. With them the app can resume its session, and an agent can claim the session
+/// (Tesseron specification, pages "Handshake" and "Resume").
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SessionCredentials {
@@ -322,7 +322,7 @@ impl Completion {
     }
 }
 
-/// A name or URI that does not exist, as the peer wrote it.
+/// The tool or the resource that does not exist, by its name or URI as the peer wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotFound {
@@ -488,7 +488,7 @@ impl Level {
         }
     }
 
-    /// The level with that name.
+    /// The level with that name; `None` if there is none.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|level| level.as_str() == name)

@@ -1,8 +1,8 @@
 //! The Model Context Protocol, revisions 2024-11-05 to 2026-07-28, both ends.
 //!
 //! The revisions form two eras. Up to 2025-11-25 a handshake agrees on a revision for the whole session. From 2026-07-28 on every request
-//! is stateless: its `_meta` names its revision, the capabilities of its caller and mostly the caller, and it does not depend on earlier
-//! requests.
+//! is stateless: its `_meta` names its revision, the capabilities of its caller and, in most requests, the name and version of its caller.
+//! A stateless request does not depend on earlier requests.
 //!
 //! Comments in this folder cite pages and sections of the specification. If they name no revision, they mean 2025-11-25.
 
@@ -111,7 +111,7 @@ impl Era {
 pub(crate) mod meta {
     /// The number of sampling requests that a request is nested in.
     pub(crate) const DEPTH: &str = "protocol-core/samplingDepth";
-    /// The id of the call that an input request belongs to.
+    /// The caller's id of the exchange that an input request belongs to.
     pub(crate) const PARENT: &str = "protocol-core/parent";
     /// The data of a progress update.
     pub(crate) const DATA: &str = "protocol-core/data";
@@ -153,7 +153,7 @@ pub(crate) struct Mcp {
 }
 
 impl Mcp {
-    /// The rules of an end in the agreed revision, or before a handshake if there is none.
+    /// The rules of an end in the revision `agreed`; before a handshake if it is `None`.
     pub(crate) const fn rules(side: Side, agreed: Option<Revision>) -> &'static Rules {
         const fn all(side: Side) -> [Rules; 6] {
             [
@@ -244,8 +244,8 @@ impl Mcp {
         if offers(peer, op, self.revision()) { Ok(()) } else { Err(Unfit::Unsupported) }
     }
 
-    /// Checks a custom request. If its method is that of an operation after all, the request is checked like that operation. With any other
-    /// method of the protocol it is refused.
+    /// Checks a custom request. If its method is the method of an operation, the request is checked like that operation. A request with any
+    /// other method of the protocol is refused.
     fn check_custom(self, method: &str, peer: &Capabilities) -> Result<(), Unfit> {
         match op_of(method.as_bytes()) {
             Some(op) if self.is_stateless() && !offers(peer, op, self.revision()) => Err(Unfit::Unsupported),

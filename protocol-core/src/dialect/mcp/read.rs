@@ -127,7 +127,7 @@ impl Mcp {
         Message::Ask { id, ask: self.read_ask(method, params, own).map(Box::new), parent: meta.parent, depth: meta.depth }
     }
 
-    /// Reads an input request. This end must have declared the capability for it.
+    /// Reads an input request. Refuses the request unless this end has declared the capability for it.
     pub(super) fn read_ask(self, method: &str, params: Json, own: &Capabilities) -> Result<Ask, Refusal> {
         match method {
             "sampling/createMessage" if own.sampling => {
@@ -240,8 +240,8 @@ impl Mcp {
         })
     }
 
-    /// Checks a result: without a handshake its type, otherwise only that it is not a task (2025-11-25, "Tasks"), since we never ask for
-    /// one.
+    /// Checks a result. Without a handshake, checks its type. Otherwise checks only that the short result of a tool is not a task
+    /// (2025-11-25, "Tasks"), since we never ask for a task.
     pub(crate) fn check_result(self, _exchange: u64, op: Op, result: &Json) -> ResultFit {
         if self.is_stateless() {
             return Self::check_type(Some(op), result);

@@ -32,8 +32,9 @@ pub(super) fn check(params: &Json, tools: bool, revision: Revision) -> Result<()
     check_messages(messages, revision)
 }
 
-/// Checks the roles and the blocks of messages, that the message after one with `tool_use` blocks has exactly one `tool_result` for each of
-/// them, and that a message with tool results has nothing else (2025-11-25, "Tool Use in Sampling", "Message Content Constraints").
+/// Checks the roles and the blocks of messages. The message after one with `tool_use` blocks must have exactly one `tool_result` block for
+/// each of those blocks, and a message with `tool_result` blocks must have no others (2025-11-25, "Tool Use in Sampling", "Message Content
+/// Constraints").
 fn check_messages(messages: &[u8], revision: Revision) -> Result<(), String> {
     let mut waiting: Vec<String> = Vec::new();
     for message in elements(messages) {

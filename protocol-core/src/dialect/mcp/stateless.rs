@@ -184,8 +184,8 @@ fn read_listen(params: Option<&IndexedObject<'_>>, frame: Frame<'_>, limit: usiz
     Ok(read_request(Op::Listen, params, frame)?.with_filter(filter))
 }
 
-/// The error for a handshake request at a server that serves only stateless requests, or for one whose `_meta` makes it stateless. The
-/// error names the versions of stateless requests (Versioning, "Servers").
+/// The error for a handshake request at a server that serves only stateless requests, or for a handshake request whose `_meta` makes it
+/// stateless. The error names the versions of stateless requests (Versioning, "Servers").
 fn no_handshake(params: Option<&IndexedObject<'_>>, meta: &Meta<'_>) -> RpcError {
     let requested = params.and_then(|params| params.member("protocolVersion")).and_then(string);
     let error = match meta.caller.is_empty() {

@@ -35,7 +35,7 @@ fn write_caller(object: &mut Object<'_>, local: &LocalEnd<'_>) {
     object.object(CLIENT, |object| write_identity(object, REVISION, local.identity));
 }
 
-/// Writes the members of `_meta` that name the client, and the log level that the client wants.
+/// Writes the members of `_meta` that name the client, and the log level that the client asks for.
 pub(super) fn write_stamp(object: &mut Object<'_>, stamp: Stamp<'_>) {
     object.append(stamp.caller);
     if let Some(level) = stamp.level.filter(|_| !stamp.is_empty()) {
@@ -43,7 +43,7 @@ pub(super) fn write_stamp(object: &mut Object<'_>, stamp: Stamp<'_>) {
     }
 }
 
-/// Returns `true` for the key of a member of `_meta` that names the client, or the log level that the client wants.
+/// Returns `true` for the key of a member of `_meta` that names the client, or the log level that the client asks for.
 pub(super) fn names_caller(key: &str) -> bool {
     [VERSION, CAPABILITIES, CLIENT, LOG_LEVEL].contains(&key)
 }
@@ -66,8 +66,8 @@ pub(crate) fn read_probe_answer(body: &ResponseBody, local: &LocalEnd<'_>) -> Pr
     }
 }
 
-/// Reads the result of `server/discover`. If it has no list of versions, or a type that is not defined, the server does not know this
-/// request, and is treated as a server with a handshake.
+/// Reads the result of `server/discover`. A server whose result has no list of versions, or a `resultType` that is not defined, does not
+/// support this request, and is treated as a server with a handshake.
 fn read_discovered(result: &Json, local: &LocalEnd<'_>) -> ProbeVerdict {
     let Some(versions) = result.member("supportedVersions").filter(|versions| Kind::of(versions.as_bytes()) == Kind::Array) else {
         return ProbeVerdict::Legacy;

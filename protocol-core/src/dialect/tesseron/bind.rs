@@ -1,4 +1,4 @@
-//! The frames of `tesseron/bind`, with which a gateway proves on a Unix socket that it knows the claim code of an app
+//! The frames of `tesseron/bind`, with which a gateway proves on a Unix socket that it has the claim code of an app
 //! (`docs/protocols/tesseron.md`, "Binding a Unix socket").
 
 use alloc::borrow::Cow;

@@ -37,7 +37,7 @@ pub mod code {
     pub const ACTION_NOT_FOUND: i64 = -32003;
     /// The input does not fit the schema of the action.
     pub const INPUT_VALIDATION: i64 = -32004;
-    /// The result of the action does not fit its schema.
+    /// The result of the action, or the answer to one of its input requests, does not fit its schema.
     pub const HANDLER_ERROR: i64 = -32005;
     /// The agent does not serve sampling.
     pub const SAMPLING_NOT_AVAILABLE: i64 = -32006;
@@ -154,7 +154,7 @@ impl fmt::Debug for Welcome {
 /// The state of a session's claim when its app is accepted.
 #[derive(Clone, PartialEq, Eq)]
 pub enum ClaimState {
-    /// The session is not claimed. An agent that knows the claim code may claim it ([`crate::Session::claim`]).
+    /// The session is not claimed. An agent that is given the claim code may claim the session ([`crate::Session::claim`]).
     Unclaimed {
         /// The claim code, which a person reads off the app and gives to an agent.
         claim_code: Text,
