@@ -31,7 +31,8 @@ pub trait Guarded: Send + 'static {
     }
 }
 
-/// State whose verbs may write frames themselves; see [early sends](crate::early).
+/// State whose verbs may write frames themselves; see [early sends](crate::early). After a verb that tries to do so,
+/// [`Guarded::take_wakers`] is not called: only the driver of [`Guarded::early_slot`] is woken, if it has to take a turn.
 pub trait SendsEarly: Guarded {
     /// The event that the driver returns.
     type Event: Send;
