@@ -43,7 +43,8 @@ impl Caller {
         &self.peer.protocol
     }
 
-    /// Returns `true` if the caller made no handshake, but named itself in the request (MCP 2026-07-28).
+    /// Returns `true` if the request is stateless (MCP 2026-07-28): the caller made no handshake, and the request itself names the revision
+    /// and describes the caller.
     #[must_use]
     pub fn is_stateless(&self) -> bool {
         mcp::Revision::from_name(&self.peer.protocol).is_some_and(|revision| !revision.has_handshake())

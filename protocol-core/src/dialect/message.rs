@@ -24,7 +24,7 @@ pub(crate) enum Message {
     },
     /// The peer confirms the handshake.
     HandshakeConfirmed,
-    /// A request that the dialect answers itself. The session sends `result` in every state.
+    /// A request that the dialect answers itself. The session sends `result` in every state, unless a request in flight has the same id.
     Answered {
         id: WireId,
         result: Json,

@@ -17,7 +17,7 @@ pub struct Identity {
     pub name: String,
     /// The version, in any form.
     pub version: String,
-    /// The title, for people. Sent on MCP 2025-06-18 and later.
+    /// The title, for people. Sent on MCP 2025-06-18 and later, and on Tesseron, where the name stands for a missing title.
     pub title: Option<String>,
 }
 
@@ -395,8 +395,9 @@ impl ToolOutput {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// The current value, which must be higher in each update: if it is not, only the message and the data of the update count. A value
-    /// that this end sends must be at least 0.
+    /// The current value, which must be higher in each update. If this end reports a value that is not higher, only the message and the
+    /// data of the update count. For such an update of the peer, see [`ProgressPolicy::accept_equal`](crate::ProgressPolicy::accept_equal).
+    /// A value that this end reports must be at least 0.
     pub value: Option<f64>,
     /// The value at the end of the work, if it is known. A later update may change or omit it.
     pub total: Option<f64>,
