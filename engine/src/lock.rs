@@ -80,7 +80,7 @@ impl After {
 pub struct DriverSlot {
     /// Taken when the driver is woken, and parked again in its next turn.
     waker: Option<Waker>,
-    /// `true` while the driver is in a turn, and will see all changes of the state before it waits.
+    /// `true` while the driver is in a turn, in which it reads the state again before it waits.
     polling: bool,
     /// The deadline that the driver waits for.
     armed: Option<Instant>,
@@ -92,8 +92,8 @@ impl DriverSlot {
         park(&mut self.waker, waker, spare)
     }
 
-    /// Notes that the driver is in a turn (`true`) or not (`false`). In a turn it need not be woken, since it will see all changes of the
-    /// state before it waits.
+    /// Notes that the driver is in a turn (`true`) or not (`false`). In a turn the driver need not be woken, since it reads the state again
+    /// before it waits.
     pub fn set_polling(&mut self, polling: bool) {
         self.polling = polling;
     }

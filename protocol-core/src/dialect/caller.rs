@@ -25,7 +25,7 @@ impl Caller {
         Self { peer, log_level, meta }
     }
 
-    /// Everything that is known about the caller.
+    /// The identity, the revision and the capabilities of the caller.
     #[must_use]
     pub fn peer(&self) -> &PeerInfo {
         &self.peer

@@ -201,7 +201,7 @@ pub(crate) enum ProbeVerdict {
     Modern(Box<PeerInfo>),
     /// The peer refuses our revision, although it names this revision among those that it serves: send the probe again.
     Again,
-    /// The peer serves requests only after a handshake, or does not know the probe.
+    /// The peer serves requests only after a handshake, or does not support the probe.
     Legacy,
     /// The peer serves requests without a handshake, but refuses our probe, or declares no capabilities in its answer.
     Refused,

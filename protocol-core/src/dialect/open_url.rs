@@ -28,7 +28,7 @@ pub struct OpenUrl {
 /// A user's decision on an [`OpenUrl`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Consent {
-    /// The user agreed to open the URL. This does not tell what the user did there.
+    /// The user agreed to open the URL. Whether the user did anything at the URL is not known.
     Accept,
     /// The user declined.
     Decline,

@@ -75,7 +75,7 @@ pub struct PeerInfo {
     /// The revision of MCP that was agreed on or that a stateless request named, such as `2025-11-25`; on Tesseron the version that the
     /// peer named.
     pub protocol: Text,
-    /// The capabilities that the peer declared, as far as this crate knows them.
+    /// The capabilities that the peer declared, without those for which [`Capabilities`] has no field.
     pub capabilities: Capabilities,
     /// The capabilities that the peer declared, verbatim: a JSON object. Of a Tesseron app, the parameters of its hello or resume, without
     /// secrets.
@@ -151,8 +151,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// Returns `true` for a request that stays open as long as its caller wants notices of changes. Such a request reports no progress and
-    /// has no deadline.
+    /// Returns `true` for a request that stays open until the subscription ends. Such a request reports no progress and has no deadline.
     pub(crate) const fn is_subscription(self) -> bool {
         matches!(self, Self::Listen)
     }

@@ -389,7 +389,8 @@ impl Mcp {
         output.structured.as_ref().or(failed).filter(|_| self.revision() >= Revision::R2025_06_18)
     }
 
-    /// Writes the members of a tool's result. If `is_cut` is `true`, a note says that the structured content is not repeated as text.
+    /// Writes the members of a tool's result. If `is_cut` is `true`, writes a note as the content: the structured content is not repeated
+    /// as text.
     fn write_output(self, object: &mut Object<'_>, output: &ToolOutput, failed: Option<&Json>, is_cut: bool) {
         const CUT: Content =
             Content::Text(Text::from_static("The result is in the structured content, and too long to be repeated as text."));
@@ -728,7 +729,7 @@ mod tests {
     }
 
     #[test]
-    fn members_of_the_session_follow_the_given_ones_in_any_layout() {
+    fn the_meta_of_the_session_is_appended_to_parameters_in_any_layout() {
         for (given, expected) in [
             ("{}", r#"{"_meta":{"progressToken":7}}"#),
             ("{ \t }", "{ \t \"_meta\":{\"progressToken\":7}}"),
