@@ -1,9 +1,9 @@
 //! The era of a request: a server can serve both eras on one path (Versioning 2026-07-28, "Servers").
 //!
 //! The era of a request follows from its body, and only if the body leaves it open, from the version header. It never follows from an
-//! earlier request: some clients probe with a request of one era and then use the other. With one exception: a notification that names a
-//! session which has not ended belongs to the era with a handshake. A server that serves only one era treats everything as belonging to
-//! that era.
+//! earlier request: some clients probe with a request of one era and then use the other. There is one exception: a notification that names
+//! a session which has not ended belongs to the era with a handshake. A server that serves only one era treats every message as one of that
+//! era.
 
 use core::fmt;
 
@@ -115,8 +115,8 @@ pub enum Destination {
     Drop,
 }
 
-/// The destination of a message, on a server that speaks the eras `spoken`. `knows_session` is `true` if the request names a session that
-/// has not ended.
+/// The destination of a message, on a server that speaks the eras `spoken`. `knows_session` is `true` if the HTTP request names a session
+/// that has not ended and belongs to its caller.
 #[must_use]
 pub fn classify(posted: Posted, version: NamedVersion, knows_session: bool, spoken: mcp::Era) -> Destination {
     let is_modern = match spoken {
@@ -147,7 +147,7 @@ mod tests {
     const R5: NamedVersion = NamedVersion::Known(Revision::R2026_07_28);
 
     #[test]
-    fn the_body_decides_about_the_era_and_the_header_where_the_body_says_nothing() {
+    fn the_era_follows_from_the_body_and_if_the_body_leaves_it_open_from_the_header() {
         let every = [NamedVersion::Absent, R4, R5, NamedVersion::Newer, NamedVersion::Unknown];
         let both = |posted, version, knows_session| classify(posted, version, knows_session, mcp::Era::Auto);
         for (posted, expected) in [
@@ -163,7 +163,7 @@ mod tests {
             assert_eq!(every.map(|version| both(posted, version, false)), expected, "{posted:?}");
         }
         for posted in [Posted::Notification, Posted::Response] {
-            assert_eq!(every.map(|version| both(posted, version, true)), [Serve(Legacy); 5], "{posted:?} for a session that lives");
+            assert_eq!(every.map(|version| both(posted, version, true)), [Serve(Legacy); 5], "{posted:?} for a session that has not ended");
         }
     }
 

@@ -60,7 +60,8 @@ pub fn is_session_id(text: &str) -> bool {
 #[error("the value of the header cannot be decoded")]
 pub struct Undecodable;
 
-/// Encodes text as the value of a field: as it is, or in base64 if a field cannot contain it, or if it looks like a value in base64.
+/// Encodes text as the value of a field: as it is, or in base64 if a field cannot contain the text as it is, or if the text has the form of
+/// a value in base64.
 ///
 /// ```
 /// use protocol_core::http::header::{decode, encode};
@@ -85,7 +86,7 @@ pub fn encode(text: &str) -> Cow<'_, str> {
 /// Decodes the value of a field. There must be no white space around the value.
 ///
 /// # Errors
-/// [`Undecodable`] if it is neither plain text (visible ASCII, spaces and tabs) nor valid base64 of UTF-8.
+/// [`Undecodable`] if the value is neither plain text (visible ASCII, spaces and tabs) nor valid base64 of UTF-8.
 pub fn decode(value: &[u8]) -> Result<Cow<'_, str>, Undecodable> {
     match digits_of(value) {
         Some(digits) => {
@@ -218,7 +219,7 @@ pub enum InvalidAnnotation {
     /// The property is neither text, nor an integer, nor a boolean.
     #[error("the property of the header {0} is neither a string, nor an integer, nor a boolean")]
     Type(Text),
-    /// There are more than 100 annotations. Many servers accept only about as many header fields.
+    /// There are more than 100 annotations. Many HTTP servers accept only about 100 header fields.
     #[error("more than {MAX_PARAMS} properties have x-mcp-header")]
     TooMany,
     /// The annotation is on no property, or on a property that has no fixed place in the arguments, since a keyword other than `properties`
@@ -530,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn an_annotation_that_is_no_unique_token_on_a_plain_property_is_invalid() {
+    fn an_annotation_with_a_wrong_name_type_or_place_and_one_too_many_is_invalid() {
         let property = |inside: &str| of_schema(&[r#"{"properties":{"a":{"#, inside, "}}}"].concat());
         for name in ["", "a b", "a:b", "\u{e4}", "a\\n", "(a)"] {
             let inside = [r#""type":"string","x-mcp-header":""#, name, "\""].concat();

@@ -22,8 +22,8 @@ pub struct HttpLimits {
     /// The number of waiting frames at which the channel of a session is stopped. These are the frames that wait for a GET stream. If twice
     /// as many wait, each further frame replaces the oldest. Default: 64.
     pub waiting_frames: usize,
-    /// The number of bytes that wait on one HTTP exchange, above which its lane is stopped, until at most half as many wait. For the newest
-    /// GET stream this is the channel; an older GET stream stops nothing. Default: 256 KiB.
+    /// The number of bytes that wait on one HTTP exchange, above which its lane is stopped, until at most half as many wait. The newest GET
+    /// stream stops the channel, and an older GET stream stops nothing. Default: 256 KiB.
     pub output_bytes: usize,
     /// The maximum number of events of one stream that are kept for replay. Beyond it the oldest event is dropped. Default: 256.
     pub replay_events: usize,
@@ -58,7 +58,8 @@ pub struct HttpTimeouts {
     /// The time without output after which a comment is sent on a stream, and after which a response that has not begun becomes a stream.
     /// It does not apply to the response to `initialize`, nor to a request that is only acknowledged. Default: 15 s.
     pub keep_alive: Duration,
-    /// The time after which a session ends if it has no open stream and owes no reply. Default: 30 min.
+    /// The time for which a session with a handshake may have no request, no open stream and no reply to make before it ends. Default: 30
+    /// min.
     pub session_idle: Duration,
     /// The time within which the client must make another request after the response to `initialize`; otherwise the session ends. If
     /// [`session_idle`](Self::session_idle) is shorter, it applies instead. Default: 60 s.
@@ -90,7 +91,7 @@ impl Default for HttpTimeouts {
 #[non_exhaustive]
 pub struct HttpClientLimits {
     /// The maximum number of requests of the session that wait for a response. A further request is lost at once. The default is above that
-    /// of [`crate::Limits::in_flight`], so that no session reaches it. Default: 2048.
+    /// of [`crate::Limits::in_flight`], so that a session with the default limits does not reach it. Default: 2048.
     pub calls: usize,
     /// The maximum number of notifications and answers that are posted and not acknowledged. Further notifications wait. Answers wait only
     /// from twice this number on, since the server may wait for an answer before it acknowledges anything. While [`calls`](Self::calls)

@@ -13,9 +13,9 @@ use crate::json::write::{Object, push_json, write_integer};
 use crate::json::{Frame, Json, Text};
 use crate::wire::{self, Element, Envelope, Malformed, WireId};
 
-/// The key in `_meta` of the version, which every request without a handshake names.
+/// The key of the protocol version in `_meta`. Every request without a handshake has this member.
 const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-/// The key in `_meta` of the capabilities of the client, which every request without a handshake names.
+/// The key of the client's capabilities in `_meta`. Every request without a handshake has this member.
 const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 /// The beginning of the keys of `_meta` that the protocol defines.
 const META_PREFIX: &str = "io.modelcontextprotocol/";
@@ -33,7 +33,7 @@ const ID_BYTES: usize = 1024;
 pub(super) enum Body {
     Message(Message),
     Batch(Batch),
-    /// Neither, with the error to reply with, and the id if it could be read.
+    /// Neither a message nor a batch, with the error to reply with, and the id if it could be read.
     Malformed(Option<WireId>, RpcError),
 }
 
@@ -47,7 +47,8 @@ pub(super) enum Message {
 /// An array of messages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Batch {
-    /// The number of elements that get a reply: requests, and malformed elements with an id.
+    /// The number of requests and of malformed elements with an id. A malformed element without an id is not counted, although the session
+    /// of a server may reply to it.
     pub(super) replies: usize,
 }
 
@@ -57,12 +58,12 @@ pub(super) struct Request {
     pub(super) method: Text,
     params: Json,
     /// The member of the parameters that the header `Mcp-Name` repeats. `None` if the method has no such member ([`Self::has_name`]), or if
-    /// the member is missing or not text, so that the session will refuse the request.
+    /// the member is missing or not text; in the latter case the session of a server refuses the request.
     pub(super) name: Option<Text>,
     /// `true` if `_meta` names a version, even if the version is not text.
     pub(super) names_version: bool,
     /// The version that `_meta` names; `None` if one of the two required members of `_meta` is missing or has the wrong type. In that case
-    /// the headers are not compared, and the session refuses the request.
+    /// the headers of a request without a handshake are not compared with its body, and the session refuses the request.
     pub(super) version: Option<Text>,
 }
 
@@ -116,7 +117,7 @@ impl Request {
         self.params.member("arguments").unwrap_or_else(Json::empty_object)
     }
 
-    /// Copies the members of `_meta` that name the caller, exactly as they are written.
+    /// Copies the members of `_meta` whose keys the protocol defines, exactly as they are written. They describe the caller.
     pub(super) fn write_caller(&self, object: &mut Object<'_>) {
         for (key, value) in self.meta().and_then(Members::of).into_iter().flatten() {
             if key.name().starts_with(META_PREFIX) {
@@ -125,8 +126,8 @@ impl Request {
         }
     }
 
-    /// The parameters on which the result depends, exactly as they are written. `None` for a retry, whose result also depends on its
-    /// answers.
+    /// The parameters on which the result depends, each exactly as it is written, with `_meta` at the end. `None` for a retry, whose result
+    /// also depends on its answers.
     pub(super) fn identity(&self) -> Option<Bytes> {
         let mut out = Vec::new();
         let mut is_retry = false;

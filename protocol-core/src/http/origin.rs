@@ -1,5 +1,5 @@
-//! The checks of `Host` and `Origin`. They prevent that a web page in a browser reaches a server on the same machine (Transports
-//! 2025-11-25, "Security Warning").
+//! The checks of `Host` and `Origin`. They keep web pages in a browser from reaching a server on the same machine (Transports 2025-11-25,
+//! "Security Warning").
 //!
 //! A page can make its browser send requests to any address. If the page also rebinds the name of its own host to that address, it can even
 //! read the replies. `Host` has the name of the host that the browser asks for, and `Origin` the origin of the page. The checks come before
@@ -148,7 +148,7 @@ pub(super) struct Origin<'a> {
 }
 
 impl<'a> Origin<'a> {
-    /// Reads an origin, and adds the default port of its scheme if it has none. `None` for `null` and any other text that is not an origin.
+    /// Reads an origin, and adds the default port of the scheme if the origin has no port. `None` for `null` and any other text that is not an origin.
     pub(super) fn parse(text: &'a str) -> Option<Self> {
         let (scheme, host) = text.split_once("://")?;
         let mut host = Host::parse(host)?;
@@ -268,7 +268,7 @@ mod tests {
             assert!(!origin(bad, &Allowed::Loopback), "{bad}");
         }
         let bare = [("host", "localhost")];
-        assert_eq!(verdict(&bare, &Allowed::Loopback, &Allowed::Loopback), Ok(()), "no page sent it");
+        assert_eq!(verdict(&bare, &Allowed::Loopback, &Allowed::Loopback), Ok(()), "a request without an origin is not from a page");
         let twice = [("host", "localhost"), ("origin", "http://localhost"), ("origin", "http://localhost")];
         assert_eq!(verdict(&twice, &Allowed::Loopback, &Allowed::Loopback), Err(Forbidden::Origin));
         assert!(origin("null", &Allowed::Any), "the check is off");

@@ -26,7 +26,8 @@ const MAX_RETRY: Duration = Duration::from_secs(5 * 60);
 const MIN_PART: usize = 8;
 /// The length of a piece in bytes up to which its data is never copied, even if a small part of the piece keeps all of it alive.
 const SMALL_PIECE: usize = 4 * 1024;
-/// The length in bytes from which a frame without line ends is written from its own memory. Other frames are copied into one piece.
+/// The length in bytes from which a frame without line ends is written from its own memory ([`Encoder::event`]). Other frames are copied
+/// into one piece.
 const GATHERED: usize = 4 * 1024;
 
 /// The bounds of a [`Decoder`].
@@ -189,7 +190,7 @@ impl Decoder {
         Self { last_event_id, ..Self::new(limits) }
     }
 
-    /// Adds a piece of the stream. Take all items of the last piece first: a rest of that piece would be copied.
+    /// Adds a piece of the stream. Take all items of the last piece first; otherwise the rest of that piece is copied.
     pub fn feed(&mut self, piece: Bytes) {
         if self.input.is_empty() {
             self.piece = piece.len();
@@ -210,7 +211,7 @@ impl Decoder {
         self.last_event_id.as_deref()
     }
 
-    /// The next item; `None` if it is not complete yet.
+    /// The next item; `None` if no further item is complete yet.
     ///
     /// # Errors
     /// [`DecodeError`] once all items before the fault were returned, and then each time.
@@ -442,7 +443,7 @@ impl Encoder {
         self.gathered.extend_from_slice(b":\n\n");
     }
 
-    /// The next bytes to write.
+    /// The next bytes to write; `None` if there are none.
     #[must_use = "bytes that are taken and not written are lost"]
     pub fn next_chunk(&mut self) -> Option<Bytes> {
         if let Some(piece) = self.pieces.pop_front() {
@@ -570,7 +571,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_counts_from_its_blank_line_on_until_the_next_and_an_empty_one_resets_it() {
+    fn an_id_holds_from_the_end_of_its_block_until_the_next_id_and_an_empty_id_resets_it() {
         assert_eq!(items("id: 1\ndata: a\n\ndata: b\n\nid\n\ndata: c\n\n"), ["=a @1", "=b @1", "id @", "=c @"]);
         assert_eq!(items("id: 1\n\nid:\ndata: a\n\n"), ["id @1", "=a @"]);
         assert_eq!(items("id: 1\n\nid: 2\0\ndata: a\n\n"), ["id @1", "=a @1"], "an id with NUL is ignored");
@@ -735,7 +736,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_names_its_stream_and_is_read_only_as_it_is_written() {
+    fn an_event_id_names_its_stream_and_is_parsed_only_from_the_exact_text_that_is_written() {
         let id = EventId::new(Lane::new(u32::MAX), u64::MAX);
         assert_eq!(EventId::parse(&id.to_string()), Some(id));
         assert_eq!(EventId::parse("0-0"), Some(EventId::new(Lane::CHANNEL, 0)));

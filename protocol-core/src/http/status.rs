@@ -8,9 +8,11 @@ use crate::session::ReplyKind;
 /// The status of a response whose first frame is this reply.
 ///
 /// In the era with a handshake the status is always 200. In the era without a handshake it is
-/// * 404 if a session does not know the method;
-/// * 400 if a session refuses a request as invalid, or if a handler needs a capability that its caller lacks;
-/// * 200 for everything else, also for an error of a handler: clients read a 4xx as a sign of the other era, and a 5xx as a reason to
+/// * 404 if a session refuses a request because its method is unknown;
+/// * 400 if a session refuses a request as invalid, and for every error, also of a handler, with the code
+///   [`HEADER_MISMATCH`](RpcError::HEADER_MISMATCH), [`MISSING_CAPABILITY`](RpcError::MISSING_CAPABILITY) or
+///   [`UNSUPPORTED_VERSION`](RpcError::UNSUPPORTED_VERSION);
+/// * 200 for everything else, such as any other error of a handler: clients read a 4xx as a sign of the other era, and a 5xx as a reason to
 ///   repeat the request.
 #[must_use]
 pub fn of_reply(era: Era, kind: ReplyKind, frame: &[u8]) -> u16 {
@@ -37,7 +39,7 @@ mod tests {
     use alloc::format;
 
     #[test]
-    fn an_error_of_a_handler_is_an_answer_and_a_refusal_is_a_fault_of_the_request() {
+    fn without_a_handshake_the_status_follows_from_the_code_and_the_source_of_an_error() {
         use ReplyKind::{Error, Refused, Result};
         for (code, refused, handler) in [
             (-32700, 400, 200),
