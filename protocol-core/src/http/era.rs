@@ -163,7 +163,7 @@ mod tests {
             assert_eq!(every.map(|version| both(posted, version, false)), expected, "{posted:?}");
         }
         for posted in [Posted::Notification, Posted::Response] {
-            assert_eq!(every.map(|version| both(posted, version, true)), [Serve(Legacy); 5], "{posted:?} for a session that has not ended");
+            assert_eq!(every.map(|version| both(posted, version, true)), [Serve(Legacy); 5], "{posted:?} in an open session");
         }
     }
 

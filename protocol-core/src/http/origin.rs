@@ -148,7 +148,8 @@ pub(super) struct Origin<'a> {
 }
 
 impl<'a> Origin<'a> {
-    /// Reads an origin, and adds the default port of the scheme if the origin has no port. `None` for `null` and any other text that is not an origin.
+    /// Reads an origin, and adds the default port of the scheme if the origin has no port. `None` for `null` and for any other text that is
+    /// not an origin.
     pub(super) fn parse(text: &'a str) -> Option<Self> {
         let (scheme, host) = text.split_once("://")?;
         let mut host = Host::parse(host)?;
@@ -268,7 +269,7 @@ mod tests {
             assert!(!origin(bad, &Allowed::Loopback), "{bad}");
         }
         let bare = [("host", "localhost")];
-        assert_eq!(verdict(&bare, &Allowed::Loopback, &Allowed::Loopback), Ok(()), "a request without an origin is not from a page");
+        assert_eq!(verdict(&bare, &Allowed::Loopback, &Allowed::Loopback), Ok(()), "without an origin");
         let twice = [("host", "localhost"), ("origin", "http://localhost"), ("origin", "http://localhost")];
         assert_eq!(verdict(&twice, &Allowed::Loopback, &Allowed::Loopback), Err(Forbidden::Origin));
         assert!(origin("null", &Allowed::Any), "the check is off");

@@ -40,7 +40,7 @@ pub(super) struct Exchange {
     /// The time of the last output.
     last_output: Instant,
     keep_alive: Armed,
-    /// `true` once the owner was told to poll, until everything was polled.
+    /// `true` from the time at which [`HttpEvent::Readable`](super::HttpEvent::Readable) is queued until everything was polled.
     is_announced: bool,
 }
 
@@ -145,13 +145,14 @@ impl Exchange {
         }
     }
 
-    /// Returns `true` if there is something to poll and the owner was not told yet, and records that it is told now.
+    /// Returns `true` if there is something to poll and [`HttpEvent::Readable`](super::HttpEvent::Readable) was not queued for it yet.
+    /// Records that the event is queued now.
     pub(super) fn announce(&mut self) -> bool {
         let has_output = self.state == State::Ending || self.head.is_some() || self.events.held() > 0;
         has_output && !core::mem::replace(&mut self.is_announced, true)
     }
 
-    /// The next part of the response. The exchange is over once [`ResponsePart::End`] was returned.
+    /// The next part of the response; `None` if no part is ready. The exchange is over once [`ResponsePart::End`] was returned.
     pub(super) fn poll(&mut self) -> Option<ResponsePart> {
         if let Some((head, length)) = self.head.take() {
             return Some(ResponsePart::Head { head, length });

@@ -6,7 +6,7 @@
 //! | State | Input | Effect | Next state |
 //! |---|---|---|---|
 //! | waiting | a result or an error, unless the body was a batch | the response is JSON, with 200 | removed |
-//! | | any other frame, or nothing for [`HttpTimeouts::keep_alive`] | the response is a stream of events; from 2025-11-25 on it begins with an event without a frame, which *primes* the client to resume | live |
+//! | | any other frame, or nothing for [`HttpTimeouts::keep_alive`] | the response is a stream of events. From 2025-11-25 on, if the stream can be resumed, it begins with an event without a frame, which *primes* the client to resume | live |
 //! | | the exchange is lost | | detached |
 //! | | [`HttpServer::suspend`] | the response is a stream of events, which has the time after which to resume, and ends | detached |
 //! | live | a frame | the frame is written, and kept if the stream can be resumed | live |
@@ -78,7 +78,7 @@ impl fmt::Display for HttpExchangeId {
     }
 }
 
-/// The number of a session of a server. It differs from the id that the client knows. No number is used twice.
+/// The number of a session of a server. It is not the id in the header `Mcp-Session-Id`. No number is used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionKey(u64);
 
@@ -121,7 +121,7 @@ impl Default for HttpServerConfig {
 
 impl HttpServerConfig {
     /// Returns `true` if the body of a request is needed; read at most [`HttpLimits::body_bytes`] and one more byte of it. Returns `false`
-    /// if the request has no body, or will be refused with any body; pass an empty body to [`HttpServer::handle_request`] then.
+    /// if the request is not a POST, or will be refused with any body; pass an empty body to [`HttpServer::handle_request`] then.
     #[must_use]
     pub fn wants_body(&self, head: &RequestHead<'_>) -> bool {
         head.method == Method::Post && check_head(head, self).is_ok()
@@ -165,8 +165,8 @@ pub trait HttpContext {
     /// Returns bytes of a cryptographically secure generator, for the id of a new session.
     fn random(&mut self) -> [u8; 16];
 
-    /// Returns the arguments of `tool` that a client must repeat in headers, as the list of tools for this caller says. `None` if the list
-    /// does not contain the tool.
+    /// Returns the arguments of `tool` that a client must repeat in headers, according to the list of tools for this caller. `None` if the
+    /// list does not contain the tool.
     fn param_headers(&mut self, tool: &str) -> Option<Arc<ParamHeaders>> {
         let _ = tool;
         None
@@ -246,8 +246,8 @@ pub struct NotResumable;
 /// It connects HTTP exchanges with the lanes of sessions. Its owner has an HTTP library, and a [`Session`](crate::Session) for each
 /// [`SessionKey`].
 ///
-/// * Pass each request, with its whole body, to [`handle_request`](Self::handle_request); [`HttpServerConfig::wants_body`] tells if the
-///   body is needed. If a client disconnects, or drops a response, call [`handle_lost`](Self::handle_lost).
+/// * Pass each request, with its whole body, to [`handle_request`](Self::handle_request); [`HttpServerConfig::wants_body`] returns
+///   `true` if the body is needed. If a client disconnects, or drops a response, call [`handle_lost`](Self::handle_lost).
 /// * Poll events ([`poll_event`](Self::poll_event)): they are instructions to open sessions, to pass frames to them, and to drop them.
 /// * Pass each frame that a session returns to [`handle_transmit`](Self::handle_transmit).
 /// * Poll the parts of each response ([`poll_response`](Self::poll_response)), and the next deadline
@@ -319,7 +319,7 @@ pub struct HttpServer {
     now: Instant,
     exchanges: BTreeMap<HttpExchangeId, Exchange>,
     sessions: BTreeMap<SessionKey, HttpSession>,
-    /// Sessions by the id that the client knows. An index of `sessions`.
+    /// The open sessions with a handshake, by the id in the header `Mcp-Session-Id`. An index of `sessions`.
     ids: BTreeMap<Text, SessionKey>,
     /// The number of sessions with a handshake, including those whose handshake is not done.
     legacy_sessions: usize,
@@ -467,7 +467,8 @@ impl HttpServer {
         self.close(session, false);
     }
 
-    /// Ends a session: its exchanges end, its id is forgotten, and the owner is told to drop it. Has no effect on a session that has ended.
+    /// Ends a session: its exchanges end, its id is forgotten, and [`HttpEvent::Close`] is queued. Has no effect on a session that has
+    /// ended.
     pub fn close_session(&mut self, session: SessionKey, now: Instant) {
         self.advance(now);
         self.close(session, true);
@@ -523,7 +524,7 @@ impl HttpServer {
                     let was_active = session.is_active();
                     session.remove_stream(lane, &mut self.timers);
                     // The removal of a stream that was kept only for replay changes nothing: the session is as active as before, and if it
-                    // is idle, its clock runs already.
+                    // is idle, its idle deadline is set already.
                     if was_active && !session.is_active() {
                         self.arm_idle(key);
                     }

@@ -31,8 +31,8 @@ impl Refusal {
         refusal
     }
 
-    /// The refusal of a request that may be accepted later: a limit is reached, the server is stopping, or the session gave the request up.
-    /// The client may try again after a second.
+    /// The refusal of a request that may be accepted later: a limit is reached, the server is stopping, or the session of the request has
+    /// ended without a reply. The client may try again after a second.
     pub(super) fn overloaded(why: &'static str) -> Self {
         let mut refusal = Self { error: RpcError::fixed(RpcError::INTERNAL, why), ..Self::new(503, "") };
         refusal.headers.push(header::RETRY_AFTER, 1.to_string());

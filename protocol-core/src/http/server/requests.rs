@@ -25,7 +25,7 @@ use crate::mcp::{self, Revision};
 use crate::session::Lane;
 
 impl HttpServer {
-    /// Checks a request and starts it. If it has several faults, the first check that fails determines the refusal.
+    /// Checks a request and starts it. If the request has several faults, the first check that fails determines the refusal.
     pub(super) fn dispatch(
         &mut self,
         id: HttpExchangeId,
@@ -167,7 +167,8 @@ impl HttpServer {
         Ok(())
     }
 
-    /// Passes a frame to a session: on a new lane if it causes replies, otherwise on the channel.
+    /// Passes a frame to a session: on a new lane if `replies`, the number of replies that the frame causes, is not 0, and otherwise on the
+    /// channel.
     fn deliver(&mut self, key: SessionKey, id: HttpExchangeId, frame: Bytes, replies: usize, is_single: bool) {
         let Some(session) = self.sessions.get_mut(&key) else { return };
         session.confirm();
@@ -334,14 +335,14 @@ fn contradiction(message: &message::Request, mismatch: &Mismatch) -> Refusal {
     Refusal::with_error(400, error, Some(message.id.clone()))
 }
 
-/// Checks the headers `Mcp-Method` and `Mcp-Name` of a request in a session with a handshake. Neither is required, but one that is there
-/// must be right, since a proxy may rely on it.
+/// Checks the headers `Mcp-Method` and `Mcp-Name` of a request in the era with a handshake. Neither is required, but a header that is there
+/// must agree with the body, since a proxy may rely on it.
 fn check_optional_copies(message: &message::Request, headers: &Headers<'_>) -> Result<(), Mismatch> {
     let method = headers.only(header::METHOD).map_err(|_| Mismatch::Unreadable(Text::from_static(header::METHOD)))?;
     if method.is_some_and(|method| method != &*message.method) {
         return Err(Mismatch::Different(Text::from_static(header::METHOD)));
     }
-    // If the body has no name, the session refuses the request.
+    // Without a name in the body there is nothing to compare. If the method needs a name, the session refuses the request.
     let Some(expected) = message.name.as_deref() else { return Ok(()) };
     match header::decoded(headers, header::NAME)? {
         Some(name) if name != expected => Err(Mismatch::Different(Text::from_static(header::NAME))),
@@ -349,8 +350,8 @@ fn check_optional_copies(message: &message::Request, headers: &Headers<'_>) -> R
     }
 }
 
-/// Checks the headers that repeat a part of a request without a handshake. A missing header is reported first, then a missing member of
-/// `_meta`, which the session reports, and then a header that contradicts the body.
+/// Checks the headers that repeat a part of a request without a handshake. A header that is missing or cannot be read is reported first,
+/// then a missing member of `_meta`, which the session reports, and then a header that contradicts the body.
 fn check_required_copies(message: &message::Request, headers: &Headers<'_>, context: &mut dyn HttpContext) -> Result<(), Mismatch> {
     let plain = |name: &'static str| match headers.only(name) {
         Ok(Some(value)) => Ok(value),
@@ -371,7 +372,7 @@ fn check_required_copies(message: &message::Request, headers: &Headers<'_>, cont
     if method != &*message.method {
         return differs(header::METHOD);
     }
-    // If the body has no name, the session refuses the request.
+    // Without a name in the body there is nothing to compare. If the method needs a name, the session refuses the request.
     let expected = message.name.as_deref();
     if expected.is_some() && expected != name.as_deref() {
         return differs(header::NAME);

@@ -161,7 +161,7 @@ impl HttpServer {
         self.leave(key);
     }
 
-    /// Handles the end of a stream of a session: closes a session that has no handshake, or none yet, and starts the idle clock of any
+    /// Handles the end of a stream of a session: closes a session that has no handshake, or none yet, and sets the idle deadline of any
     /// other session if it is idle now.
     fn leave(&mut self, key: SessionKey) {
         if self.sessions.get(&key).is_some_and(HttpSession::is_open) {
@@ -204,7 +204,8 @@ impl HttpServer {
         self.arm_idle(key);
     }
 
-    /// Removes a session and its streams. A response that has not begun becomes an error, and any other response of the session ends.
+    /// Removes a session and its streams. A response that has not begun becomes an error, and any other response of the session ends. If
+    /// `tells_owner`, queues [`HttpEvent::Close`].
     pub(super) fn close(&mut self, key: SessionKey, tells_owner: bool) {
         let Some(mut session) = self.sessions.remove(&key) else { return };
         self.timers.set(session.idle(), TimerKey::Idle(key), None);
@@ -250,7 +251,7 @@ impl HttpServer {
         self.exchanges.remove(&id).map(|exchange| exchange.source())
     }
 
-    /// Tells the owner that there is something to poll, unless it was told already.
+    /// Queues [`HttpEvent::Readable`] if there is something to poll, unless the event was queued already.
     pub(super) fn announce(&mut self, id: HttpExchangeId) {
         if self.exchanges.get_mut(&id).is_some_and(Exchange::announce) {
             self.events.push_back(HttpEvent::Readable { exchange: id });
@@ -259,8 +260,8 @@ impl HttpServer {
 
     // ---- Back-pressure ----
 
-    /// Tells the owner to stop or to resume the lane of a stream. For the newest GET stream this is the channel; for an older GET stream
-    /// nothing is done.
+    /// Stops or resumes the lane of a stream. For the newest GET stream, stops or resumes the channel. For an older GET stream, does
+    /// nothing.
     pub(super) fn set_stopped(&mut self, key: SessionKey, lane: Lane, is_stopped: bool) {
         let Some(session) = self.sessions.get_mut(&key) else { return };
         let Some(stream) = session.stream(lane) else { return };
@@ -308,7 +309,7 @@ impl HttpServer {
         self.arm_keep_alive(id);
     }
 
-    /// Writes a comment, unless other output waits to be polled.
+    /// Writes a comment, unless other output waits to be polled. In both cases the exchange counts as not silent from now on.
     fn comment(&mut self, id: HttpExchangeId) {
         let Some(exchange) = self.exchanges.get_mut(&id) else { return };
         let is_empty = exchange.held() == 0;

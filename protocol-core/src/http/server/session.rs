@@ -45,7 +45,7 @@ pub(super) struct HttpSession {
     unacknowledged: BTreeSet<HttpExchangeId>,
     /// Frames that wait for a GET stream.
     waiting: VecDeque<Bytes>,
-    /// `true` if the owner was told to stop the channel.
+    /// `true` while the channel is stopped.
     is_channel_stopped: bool,
     last_lane: u32,
     idle: Armed,
@@ -288,8 +288,8 @@ impl HttpSession {
         self.gets.first().copied().filter(|_| self.gets.len() >= most)
     }
 
-    /// Keeps a frame until there is a GET stream. Beyond twice the limit `most` the oldest frame is dropped, since the owner was told at
-    /// the limit to stop the channel.
+    /// Keeps a frame until there is a GET stream. Beyond twice the limit `most` the oldest frame is dropped, since the channel is stopped
+    /// from the limit on.
     pub(super) fn keep_waiting(&mut self, frame: Bytes, most: usize) {
         self.waiting.push_back(frame);
         if self.waiting.len() > most.saturating_mul(2) {
@@ -306,7 +306,7 @@ impl HttpSession {
         self.waiting.len() >= most
     }
 
-    /// Records that the channel is stopped or resumed. Returns `true` if this is a change, of which the owner must be told.
+    /// Records that the channel is stopped or resumed. Returns `true` if this is a change, for which an event must be queued.
     pub(super) fn set_channel_stopped(&mut self, is_stopped: bool) -> bool {
         core::mem::replace(&mut self.is_channel_stopped, is_stopped) != is_stopped
     }

@@ -2,13 +2,13 @@
 //! its HTTP exchange.
 //!
 //! ```text
-//!              first frame is no reply, or nothing for a while
+//!         any frame except the reply as JSON, or nothing for a while
 //!   Waiting -----------------------------------------------------> Live --- frame: written, and kept for replay
 //!    |   |                                                         |  ^ |
 //!    |   |  the exchange is lost        the exchange is lost,      |  | |
 //!    |   `------------------> Detached <---- or was suspended -----'  | |  last reply
 //!    |                        |  |  |                                | |
-//!    |   last reply           |  |  `--- resumed: what was missed is -' |
+//!    |   the reply as JSON    |  |  `--- resumed: what was missed is -' |
 //!    |   (not kept)           |  |       written again                  |
 //!    |                        |  |  last reply                          v
 //!    `---> (gone)             |  `---------------------------------> Done --- resumed: the rest is written, end
@@ -37,7 +37,7 @@ pub(super) struct Stream {
     kind: Kind,
     /// The events that are kept, if the stream can be resumed.
     replay: Option<Replay>,
-    /// `true` if the owner was told to stop the lane.
+    /// `true` while the lane of a POST is stopped. For the stream of a GET it is always `false`.
     is_stopped: bool,
     /// The time until which the stream is kept without an exchange.
     retention: Armed,
@@ -126,7 +126,7 @@ impl Stream {
         }
     }
 
-    /// Records that the lane is stopped or resumed. Returns `true` if this is a change, of which the owner must be told.
+    /// Records that the lane is stopped or resumed. Returns `true` if this is a change, for which an event must be queued.
     pub(super) fn set_stopped(&mut self, is_stopped: bool) -> bool {
         core::mem::replace(&mut self.is_stopped, is_stopped) != is_stopped
     }

@@ -556,13 +556,13 @@ fn an_id_that_is_no_integer_is_refused_and_names_no_other_request() {
 // ---- Sessions ----
 
 #[test]
-fn the_result_of_a_handshake_brings_the_id_of_the_session_and_its_error_none() {
+fn the_id_of_a_session_comes_with_the_result_of_the_handshake_and_not_with_an_error() {
     let mut bench = Bench::new();
     let response = bench.ask(&[("mcp-protocol-version", "nonsense")], INITIALIZE);
     assert_eq!(
         (response.status, response.field("content-type")),
         (200, Some("application/json")),
-        "the header does not count here"
+        "the header is not checked here"
     );
     let id = response.field("mcp-session-id").expect("an id").to_string();
     assert_eq!(id, "01".repeat(16));
@@ -652,7 +652,7 @@ fn a_header_that_a_request_with_a_handshake_does_not_need_must_not_contradict_it
         bench.ask(&[("mcp-session-id", &id)], r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#);
     }
     let unknown = bench.post(&[("mcp-session-id", "x"), ("mcp-method", "tools/list")], CALL);
-    assert_eq!(bench.complete(unknown).0, 404, "a client whose session is gone must learn that first");
+    assert_eq!(bench.complete(unknown).0, 404, "a session that is gone is reported first");
 }
 
 #[test]
@@ -751,7 +751,7 @@ fn a_session_ends_when_it_was_idle_but_not_while_a_stream_is_open_or_a_request_i
     assert_eq!(bench.events(), [], "a stream is open");
     bench.server.handle_lost(again, bench.now);
     bench.advance(Duration::from_secs(29 * 60));
-    assert_eq!(bench.events(), [], "that its events are forgotten by now is no life");
+    assert_eq!(bench.events(), [], "not idle for long enough yet");
     bench.advance(Duration::from_secs(60));
     assert_eq!(bench.events(), [HttpEvent::Close { session: key }]);
     let late = bench.post(&[("mcp-session-id", &id_of_used)], CALL);
@@ -844,7 +844,7 @@ fn waiting_a_client_that_is_gone_does_not_cancel() {
 }
 
 #[test]
-fn live_frames_are_written_silence_is_commented_and_the_last_reply_ends_it() {
+fn live_frames_are_written_a_comment_follows_silence_and_the_last_reply_ends_the_stream() {
     let mut bench = Bench::new();
     let (id, lane, _) = in_state(&mut bench, "live", "2025-06-18");
     bench.within(lane, "2");
@@ -868,7 +868,7 @@ fn live_frames_are_written_silence_is_commented_and_the_last_reply_ends_it() {
 }
 
 #[test]
-fn live_the_server_can_let_the_client_come_back_later() {
+fn live_and_waiting_suspend_ends_the_response_and_a_get_resumes_the_stream() {
     let mut bench = Bench::new();
     let (id, lane, session) = in_state(&mut bench, "live", "2025-11-25");
     assert_eq!(bench.server.suspend(id, bench.now), Ok(()));
@@ -881,7 +881,7 @@ fn live_the_server_can_let_the_client_come_back_later() {
     assert_eq!(bench.server.suspend(waiting, bench.now), Ok(()));
     assert_eq!(bench.stream(waiting), (format!("id: {}-0\ndata:\n\nretry: 1000\n\n", lane.1.number()), true));
     let (old, ..) = in_state(&mut bench, "live", "2025-06-18");
-    assert_eq!(bench.server.suspend(old, bench.now), Err(NotResumable), "its client would not come back");
+    assert_eq!(bench.server.suspend(old, bench.now), Err(NotResumable), "its client would not resume it");
 }
 
 #[test]
@@ -896,7 +896,7 @@ fn detached_frames_are_kept_and_a_get_with_an_id_of_the_stream_goes_on() {
     assert_eq!(bench.stream(first), (format!("id: {number}-2\ndata: 2\n\nid: {number}-3\ndata: 3\n\n"), false));
     bench.within(lane, "4");
     assert_eq!(bench.stream(first), (format!("id: {number}-4\ndata: 4\n\n"), false));
-    // The client came back before the loss of the first was noticed.
+    // The client resumes the stream before the loss of the first exchange was noticed.
     let second = bench.get(&session, Some(&format!("{number}-3")));
     assert_eq!(bench.stream(first), (String::new(), true));
     bench.server.handle_lost(first, bench.now);
@@ -1094,7 +1094,7 @@ fn the_get_stream_is_not_touched_when_the_stream_of_a_call_is_resumed() {
     bench.stream(call);
     for _ in 0..5 {
         let resumed = bench.get(&session, Some(&format!("{}-1", lane.1.number())));
-        assert_eq!(bench.stream(resumed), (String::new(), false), "no time to come back is named, and nothing is repeated");
+        assert_eq!(bench.stream(resumed), (String::new(), false), "there is no `retry`, and nothing is repeated");
         bench.server.handle_lost(resumed, bench.now);
     }
     assert_eq!(bench.stream(get_stream), (String::new(), false));
@@ -1121,7 +1121,7 @@ fn streams_that_their_clients_have_left_make_room_for_others() {
 }
 
 #[test]
-fn a_reader_that_is_slow_stops_its_own_lane_until_half_of_it_was_read() {
+fn a_reader_that_is_slow_stops_only_its_own_lane_until_its_stream_is_read_or_over() {
     let mut bench = Bench::with(|config| config.limits.output_bytes = 100);
     let (_, session) = bench.open("2025-06-18");
     let (slow, lane) = bench.call(&session);
@@ -1141,7 +1141,7 @@ fn a_reader_that_is_slow_stops_its_own_lane_until_half_of_it_was_read() {
     }
     assert_eq!(bench.events(), [writable(false)]);
     bench.server.handle_lost(slow, bench.now);
-    assert_eq!(bench.events(), [writable(true)], "what is lost stops nobody");
+    assert_eq!(bench.events(), [writable(true)], "a lost exchange stops no lane");
     let (ending, lane) = bench.call(&session);
     bench.events();
     for _ in 0..10 {
@@ -1149,7 +1149,7 @@ fn a_reader_that_is_slow_stops_its_own_lane_until_half_of_it_was_read() {
     }
     bench.reply(lane, RESULT);
     let writable = |is_writable| HttpEvent::Writable { session: lane.0, lane: lane.1, is_writable };
-    assert_eq!(bench.events(), [writable(false), writable(true)], "nor does one that is over");
+    assert_eq!(bench.events(), [writable(false), writable(true)], "nor does a stream that is over");
     assert!(bench.stream(ending).1);
 }
 
@@ -1364,7 +1364,7 @@ fn both_eras_are_served_side_by_side() {
     assert_eq!(probe.status, 400);
 }
 
-/// The era of one request says nothing about the next one, even of the same client.
+/// The era of a request does not determine the era of the next one, even of the same client.
 #[test]
 fn a_client_that_was_served_without_a_handshake_may_open_a_session_and_go_back() {
     let mut bench = Bench::new();
@@ -1384,7 +1384,7 @@ fn a_client_that_was_served_without_a_handshake_may_open_a_session_and_go_back()
 }
 
 #[test]
-fn a_question_that_the_server_withdraws_is_cancelled_on_the_stream_of_its_call() {
+fn an_input_request_that_the_server_withdraws_is_cancelled_on_the_stream_of_its_call() {
     let mut bench = Bench::new();
     let id = bench.ask(&[], &INITIALIZE.replace(r#""capabilities":{}"#, r#""capabilities":{"sampling":{}}"#));
     let id = id.field("mcp-session-id").expect("an id").to_string();
