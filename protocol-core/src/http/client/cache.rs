@@ -1,7 +1,8 @@
 //! The cache of results (MCP 2026-07-28, Caching).
 //!
-//! It keeps the lists of tools, of prompts, of resources and of templates, page by page, and the contents of resources, each for the time
-//! that the server allows (`ttlMs`). A client is one caller at one server, so `cacheScope` does not matter.
+//! The cache keeps the lists of tools, of prompts, of resources and of templates, page by page, and the contents of resources, each for the
+//! time that the server allows (`ttlMs`), and at most for [`HttpClientTimeouts::cache_max`]. A client is one caller at one server, so
+//! `cacheScope` does not matter.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -97,7 +98,8 @@ impl Cache {
         Key::of(request).map(|key| Claim { key, changes: self.changes })
     }
 
-    /// Caches the result in a response, if the server allows it and there is room.
+    /// Caches the result in a response, if the server allows it and the result is not too long. If the cache is full, drops the results
+    /// that would expire first.
     pub(super) fn keep(
         &mut self,
         claim: Claim,

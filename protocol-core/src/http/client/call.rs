@@ -13,7 +13,8 @@
 //!
 //! A call is removed when its response has come, when the client ends it with an error, when it is cancelled, when it is lost, and when the
 //! client fails or closes. It is lost if its exchange broke in the era without a handshake or before the first id of an event, if its
-//! stream cannot be read or resumed, and if its stream is broken when the HTTP session is gone.
+//! stream cannot be read or resumed, if its stream is broken when the HTTP session is gone, and if its response has no answer and the
+//! server may have done the work.
 
 use bytes::Bytes;
 
@@ -29,15 +30,15 @@ use crate::json::Text;
 pub(super) struct Call {
     era: Era,
     kind: Kind,
-    /// The frame, as long as it may be sent again.
+    /// The frame. It is dropped once the stream begins, since the call is not sent again then.
     frame: Bytes,
-    /// The generation of the HTTP session that it was sent in: the number of HTTP sessions before that one.
+    /// The generation of the HTTP session that the call was sent in: the number of HTTP sessions before that one.
     generation: u32,
-    /// `true` once it was held to be sent again, because the server had forgotten the HTTP session.
+    /// `true` once the call was held to be sent again, because the server had forgotten the HTTP session.
     was_moved: bool,
-    /// `true` once it was held until the list of tools is read.
+    /// `true` once the call was held until the list of tools is read.
     was_looked_up: bool,
-    /// The right to cache its result.
+    /// The right to cache the result of the call.
     claim: Option<Claim>,
     state: State,
     resumption: Resumption,
@@ -144,7 +145,7 @@ impl Call {
         may_look_up
     }
 
-    /// Takes the right to cache its result.
+    /// Takes the right to cache the result of the call.
     pub(super) fn take_claim(&mut self) -> Option<Claim> {
         self.claim.take()
     }
@@ -175,7 +176,7 @@ impl Call {
         self.generation
     }
 
-    /// Returns `true` if it was held to be sent again because the server had forgotten the HTTP session.
+    /// Returns `true` if the call was held to be sent again because the server had forgotten the HTTP session.
     pub(super) fn was_moved(&self) -> bool {
         self.was_moved
     }
@@ -184,12 +185,12 @@ impl Call {
         self.state == State::Held
     }
 
-    /// Returns `true` if its stream broke, and is not resumed yet.
+    /// Returns `true` if the stream of the call broke, and is not resumed yet.
     pub(super) fn is_broken(&self) -> bool {
         matches!(self.state, State::Waiting | State::Resuming(_))
     }
 
-    /// Its current HTTP request; `None` while it is held, or waits to be resumed.
+    /// The current HTTP request of the call; `None` while the call is held, or waits to be resumed.
     pub(super) fn request(&self) -> Option<HttpRequestId> {
         match self.state {
             State::Sent(request) | State::Streaming(request) | State::Resuming(request) => Some(request),

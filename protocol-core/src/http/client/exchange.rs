@@ -8,8 +8,9 @@
 //!    `----------------------------------> Events ---------------------------> Rest
 //! ```
 //!
-//! An exchange is removed, in any state, when the HTTP response ends, when the connection is lost, and when the owner is told to abort the
-//! request. In `Rest` the owner is told so after [`HttpClientTimeouts::linger`](crate::http::HttpClientTimeouts::linger).
+//! An exchange is removed, in any state, when the HTTP response ends, when the connection is lost, and when the client gives the request up
+//! ([`HttpClientEvent::Abort`](super::HttpClientEvent::Abort)). In `Rest` the client gives it up after
+//! [`HttpClientTimeouts::linger`](crate::http::HttpClientTimeouts::linger).
 
 use alloc::vec::Vec;
 

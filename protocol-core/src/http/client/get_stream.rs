@@ -52,8 +52,8 @@ impl GetStream {
         self.state = State::Waiting;
     }
 
-    /// Any state -> Off. Returns the HTTP request that opens or carries the stream, if there is one. In another HTTP session the stream
-    /// begins anew.
+    /// Any state -> Off. Returns the HTTP request that opens the stream or whose response it is, if there is one. In another HTTP
+    /// session the stream begins anew.
     pub(super) fn stop(&mut self) -> Option<HttpRequestId> {
         let request = self.request();
         (self.state, self.was_live, self.resumption) = (State::Off, false, Resumption::default());

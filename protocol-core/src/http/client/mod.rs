@@ -84,9 +84,9 @@ pub struct HttpClientConfig {
     /// `true` if the client tries the transport of 2024-11-05 with a server that speaks neither era over Streamable HTTP. Default: `true`.
     pub old_transport: bool,
     /// `true` if lists and the contents of resources are cached for the time that a server without a handshake allows (`ttlMs`). They are
-    /// dropped earlier if a notification says that they have changed, if a subscription ends other than by a cancel, and after a 401 or
-    /// 403; the list of tools also if the server refuses a call because a header that repeats an argument is missing or wrong. With a
-    /// cache, all requests of a client must be made for the same caller. Default: `false`.
+    /// dropped earlier if a notification reports a change of them, if a subscription ends other than by a cancel, and after a 401 or 403;
+    /// the list of tools also if the server refuses a request because a header is missing or wrong. With a cache, all requests of a client
+    /// must be made for the same caller. Default: `false`.
     pub cache: bool,
     /// A number that differs between clients, so that the clients of one server do not reconnect at the same time. Default: 0.
     pub seed: u64,
@@ -193,7 +193,7 @@ pub enum HttpFault {
         /// The values of `WWW-Authenticate`, at most eight.
         challenges: Vec<Text>,
     },
-    /// The server redirects to another origin, too often, or in a way that does not keep the body.
+    /// The server redirects to another origin, to no valid address, too often, or in a way that does not keep the body.
     #[error("the server redirects the request to an address that the client does not follow (status {status})")]
     Redirected {
         /// The status.
@@ -216,7 +216,7 @@ pub enum HttpFault {
     /// The stream cannot be read.
     #[error("the stream cannot be read: {0}")]
     Stream(#[source] DecodeError),
-    /// The response to another request came on the stream of this one. It was dropped.
+    /// A batch, or the response to another request, came on the stream of a request without a handshake. It was dropped.
     #[error("a response comes on the stream of another request")]
     ForeignResponse,
     /// The id of the HTTP session is empty, not visible ASCII, too long, or repeated. The id was ignored.
@@ -230,7 +230,7 @@ pub enum HttpFault {
         /// The reason.
         why: InvalidAnnotation,
     },
-    /// Too many requests wait for a response, or too many answers wait until the server has read earlier ones.
+    /// Too many requests wait for a response, or too many answers wait until the server has acknowledged earlier ones.
     #[error("too many requests at once")]
     TooMany,
 }
@@ -240,7 +240,7 @@ impl HttpFault {
         matches!(self, Self::Unauthorized { .. })
     }
 
-    /// Returns `true` if the owner is told of the fault even if the body of the response has an error.
+    /// Returns `true` if [`HttpClientEvent::Fault`] is queued for the fault even if the body of the response has an error.
     const fn says_more_than_body(&self) -> bool {
         self.is_unauthorized() || matches!(self, Self::Overloaded { .. })
     }
@@ -263,8 +263,8 @@ impl HttpFault {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HttpFailure {
-    /// The probe or the handshake was not accepted, or got no response. If the fault is [`HttpFault::Unauthorized`], a new client may try
-    /// again once the caller is authorized.
+    /// The probe, the handshake, or the request for the stream of the transport of 2024-11-05 was not accepted, or got no response. If the
+    /// fault is [`HttpFault::Unauthorized`], a new client may try again once the caller is authorized.
     #[error("{0}")]
     Refused(HttpFault),
     /// The server has not answered the probe, and the session no longer waits for the answer.
@@ -300,7 +300,7 @@ pub enum HttpFailure {
 /// |---|---|---|
 /// | a call is cancelled | the cancel is posted, then the stream is closed | the stream is closed |
 /// | a stream breaks before its response | the stream is resumed after its last event; if no event had an id, the call is lost | the call is lost |
-/// | the server asks for time (`Retry-After`) | for that time no stream is resumed and no handshake is repeated | |
+/// | the server answers the request that resumes a stream, or that repeats the handshake, with `Retry-After` | the next attempt is made after that time | |
 /// | the server has forgotten the HTTP session | the handshake is repeated, then each request that was refused for this reason is repeated once | |
 /// | the server refuses a call of a tool because a header is missing or wrong | | the list of tools is read, and the call is repeated once |
 /// | the server allows caching, and [`HttpClientConfig::cache`] is on | | later requests for the same result get the cached one |
@@ -604,8 +604,8 @@ impl HttpClient {
         self.backlog.clear();
     }
 
-    /// Gives up all exchanges and waiting requests, except for the exchanges of notifications and answers. The confirmation of a handshake
-    /// is given up, too.
+    /// Gives up all exchanges and waiting requests, except for the exchanges of notifications and answers. Over Streamable HTTP, the
+    /// confirmation of a handshake is given up, too.
     fn give_calls_up(&mut self) {
         let is_message = |purpose| matches!(purpose, Purpose::Message(_) | Purpose::OldMessage(None));
         let calls = self.exchanges.iter().filter(|(_, exchange)| !is_message(exchange.purpose()));

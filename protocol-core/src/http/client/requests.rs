@@ -83,7 +83,8 @@ impl HttpClient {
         let call = self.forget_call(exchange);
         self.backlog.withdraw(exchange);
         self.tools.withdraw(exchange);
-        // A server with a handshake does not treat the end of a stream as a cancel. It may also still work on a call that is lost here.
+        // A server with a handshake does not treat the end of a stream as a cancel. It may also still work on a call that was lost at this
+        // end.
         let is_told = match &call {
             Some(call) => call.era() == Era::Legacy && !call.is_held(),
             None => !self.session.is_unopened(),
@@ -258,8 +259,8 @@ impl HttpClient {
         self.limit(request, self.config.timeouts.acknowledge);
     }
 
-    /// Requests a page of the list of tools, with the members of `_meta` that name the caller copied from the request of this call. Returns
-    /// `false` if there is no such call.
+    /// Requests a page of the list of tools, with the members of `_meta` that describe the caller copied from the request of this call.
+    /// Returns `false` if there is no such call.
     pub(super) fn ask_for_tools(&mut self, exchange: ExchangeId, cursor: Option<&str>) -> bool {
         let Some(call) = self.calls.get(&exchange) else { return false };
         let Outgoing::Request(_, request) = message::outgoing(call.frame()) else { return false };

@@ -449,7 +449,7 @@ impl HttpClient {
 
     // ---- Responses ----
 
-    /// Handles the whole response to a call: passes it to the session, or does what the verdict demands.
+    /// Handles the whole response to a call according to the verdict on it.
     fn conclude(&mut self, exchange: ExchangeId, status: u16, fault: &HttpFault, answer: Answer) {
         let Some(call) = self.calls.get_mut(&exchange) else { return };
         let subject = match (call.kind(), call.era()) {
@@ -477,7 +477,7 @@ impl HttpClient {
                 }
                 self.refuse(exchange, &RpcError::internal(format!("{fault}")));
             }
-            // The owner was told of the fault when the head came.
+            // The fault was reported when the head came.
             Verdict::Lose if fault.says_more_than_body() => self.drop_call(exchange, fault.clone(), false),
             Verdict::Lose => self.lose_call(exchange, fault.clone()),
             Verdict::TakeForLegacy => {
@@ -685,6 +685,7 @@ impl HttpClient {
         self.drop_call(exchange, fault, true);
     }
 
+    /// The same as [`lose_call`](Self::lose_call), but reports the fault only if `tells_owner`.
     fn drop_call(&mut self, exchange: ExchangeId, fault: HttpFault, tells_owner: bool) {
         let Some(call) = self.forget_call(exchange) else { return };
         if let Some(request) = call.request() {

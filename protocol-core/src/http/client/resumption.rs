@@ -113,10 +113,10 @@ mod tests {
         assert_eq!(waits(&mut asked, 0), [12_000, 24_000, 30_000, 30_000, 30_000]);
         let mut asked = Resumption::default();
         asked.set_retry(Duration::from_secs(300));
-        assert_eq!(waits(&mut asked, 0)[..2], [300_000, 300_000], "the server knows better");
+        assert_eq!(waits(&mut asked, 0)[..2], [300_000, 300_000], "the server asks for longer");
         let mut asked = Resumption::default();
         asked.set_retry(Duration::ZERO);
-        assert_eq!(waits(&mut asked, 0), [10, 20, 40, 80, 160], "a server cannot ask for a storm");
+        assert_eq!(waits(&mut asked, 0), [10, 20, 40, 80, 160], "the shortest wait is 10 ms");
     }
 
     #[test]
@@ -128,7 +128,7 @@ mod tests {
             let at = resumption.next_attempt(&limits, &timeouts, 0, Instant::ZERO).expect("an attempt");
             at.saturating_duration_since(Instant::ZERO).as_secs()
         };
-        assert_eq!([next(Some(60)), next(None), next(Some(0)), next(Some(7))], [60, 2, 4, 8], "it is no longer than the wait");
+        assert_eq!([next(Some(60)), next(None), next(Some(0)), next(Some(7))], [60, 2, 4, 8], "the longer of pause and wait");
         assert_eq!(next(Some(u64::MAX)), 300);
     }
 
@@ -145,8 +145,8 @@ mod tests {
         assert_eq!(resumption.last_event_id().map(|id| &**id), Some("7"));
     }
 
-    /// A regression: the begin of a stream that had long been broken was still compared with the time of the next failure. If the server
-    /// then stayed unreachable, there were twice as many attempts.
+    /// A regression: the beginning of a stream that had long been broken was still compared with the time of the next failure. If the
+    /// server then stayed unreachable, there were twice as many attempts.
     #[test]
     fn only_the_time_for_which_a_stream_was_open_counts_and_not_the_time_since() {
         let mut resumption = Resumption::default();

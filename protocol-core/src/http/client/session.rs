@@ -8,14 +8,14 @@
 //!        forget: its error                            `-------------------- Reopening <----------------------' has forgotten it
 //! ```
 //!
-//! The confirmation also counts as acknowledged if the server refuses it, or does not answer it in time. `forget` also leads from `Opening`
-//! to `Unopened` when the client changes to the transport of 2024-11-05.
+//! The confirmation also counts as acknowledged if the server refuses it or does not answer it in time, and if the connection is lost.
+//! `forget` also leads from `Opening` to `Unopened` when the client changes to the transport of 2024-11-05.
 //!
 //! Requests and notifications after the handshake wait until the HTTP session is open. In `Confirmed` the GET stream is being opened:
 //! before it is open, most servers lose messages for it, such as input requests.
 //!
-//! In `Reopening` the client repeats the handshake with the frame of the first one. The [`Session`](crate::Session) is not told, and keeps
-//! the version that it has agreed on, so the new handshake must lead to the same version.
+//! In `Reopening` the client repeats the handshake with the frame of the first one. The [`Session`](crate::Session) takes no part in this
+//! and keeps the version that it has agreed on, so the new handshake must lead to the same version.
 
 use bytes::Bytes;
 

@@ -320,7 +320,7 @@ fn a_probe_may_be_answered_by_a_stream() {
 }
 
 #[test]
-fn a_server_that_cannot_be_reached_or_is_silent_says_nothing_about_its_era() {
+fn a_client_whose_probe_is_lost_or_not_answered_fails_without_choosing_an_era() {
     let mut bench = Bench::new(ClientEra::Auto);
     bench.lose(0);
     assert_eq!(bench.look()[1..], ["failed: the connection fails"]);
@@ -547,7 +547,7 @@ fn a_cancel_is_posted_before_the_stream_is_closed_and_waits_for_no_other_post() 
 }
 
 /// Regression: the channel of the session was stopped before the cancel and resumed after the loss of the call. The client then dropped the
-/// cancel, because it no longer knew the call.
+/// cancel, because it no longer had the call.
 #[test]
 fn a_cancel_of_a_call_that_was_lost_before_it_could_be_sent_still_reaches_the_server() {
     let mut bench = Bench::with(ClientEra::Legacy, |config| {
@@ -638,7 +638,7 @@ fn each_stream_is_resumed_after_its_own_last_event() {
 }
 
 #[test]
-fn a_stream_is_lost_without_an_id_after_a_refusal_and_after_some_attempts() {
+fn a_call_is_lost_if_its_stream_breaks_without_an_id_is_refused_or_breaks_too_often() {
     let lost = |breaks: &dyn Fn(&mut Bench)| {
         let mut bench = Bench::legacy();
         bench.call("t");
@@ -788,11 +788,11 @@ fn an_overload_is_reported_once_with_its_time_and_no_call_is_repeated_for_it() {
     let mut bench = Bench::new(ClientEra::Auto);
     bench.head_with(0, 503, &[("retry-after", "99999999999999999999")]);
     let failed = "failed: the server is overloaded (status 503), and may be asked again after 18446744073709551615 s";
-    assert_eq!(bench.look().last().map(String::as_str), Some(failed), "it says nothing about the era");
+    assert_eq!(bench.look().last().map(String::as_str), Some(failed), "the probe has failed");
 }
 
 #[test]
-fn some_servers_answer_on_the_get_stream_or_on_that_of_another_call() {
+fn with_a_handshake_a_response_on_the_get_stream_or_on_that_of_another_call_ends_its_call() {
     let mut bench = Bench::new(ClientEra::Legacy);
     bench.open("s1");
     bench.head(2, 200, EVENTS);
@@ -811,7 +811,7 @@ fn some_servers_answer_on_the_get_stream_or_on_that_of_another_call() {
 }
 
 #[test]
-fn a_session_that_the_server_has_forgotten_is_opened_again_for_the_request_that_met_it() {
+fn a_404_in_an_http_session_repeats_the_handshake_and_then_each_refused_request_once() {
     let mut bench = Bench::legacy();
     bench.call("first");
     bench.call("second");
@@ -841,7 +841,7 @@ fn a_session_that_the_server_has_forgotten_is_opened_again_for_the_request_that_
 }
 
 #[test]
-fn an_old_server_that_refuses_a_forgotten_session_with_400_opens_another_one() {
+fn a_400_about_the_session_of_an_old_server_repeats_the_handshake_once_for_each_call() {
     let body = r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}"#;
     let mut bench = Bench::legacy();
     bench.call("t");
@@ -859,7 +859,7 @@ fn an_old_server_that_refuses_a_forgotten_session_with_400_opens_another_one() {
 }
 
 #[test]
-fn a_server_may_do_without_sessions_from_one_handshake_to_the_next() {
+fn a_repeated_handshake_may_lead_to_no_session_id() {
     let mut bench = Bench::legacy();
     bench.call("t");
     bench.call("t");
@@ -931,7 +931,7 @@ fn a_server_that_is_starting_again_is_given_some_time_to_open_a_session() {
 }
 
 #[test]
-fn a_message_or_a_stream_that_meets_a_forgotten_session_opens_it_again_too() {
+fn a_404_for_a_message_or_for_the_get_stream_repeats_the_handshake_too() {
     let mut bench = Bench::legacy();
     let call = bench.call("t");
     bench.cancel(call);
@@ -949,7 +949,7 @@ fn a_message_or_a_stream_that_meets_a_forgotten_session_opens_it_again_too() {
 }
 
 #[test]
-fn a_question_of_the_server_belongs_to_the_call_on_whose_stream_it_comes_and_is_answered_at_once() {
+fn an_input_request_belongs_to_the_call_on_whose_stream_it_comes_and_is_answered_at_once() {
     let question = r#"{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}"#;
     let mut bench = Bench::legacy();
     let (older, _newer) = (bench.call("t"), bench.call("t"));
@@ -964,7 +964,7 @@ fn a_question_of_the_server_belongs_to_the_call_on_whose_stream_it_comes_and_is_
 }
 
 #[test]
-fn a_question_that_the_server_withdraws_is_gone_and_its_call_goes_on() {
+fn an_input_request_that_the_server_withdraws_is_gone_and_its_call_goes_on() {
     let question = r#"{"jsonrpc":"2.0","id":2,"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}"#;
     let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}"#;
     let mut bench = Bench::legacy();
@@ -982,7 +982,7 @@ fn a_question_that_the_server_withdraws_is_gone_and_its_call_goes_on() {
 }
 
 #[test]
-fn an_answer_to_a_question_of_a_session_that_is_forgotten_is_not_sent_to_the_next() {
+fn an_answer_to_an_input_request_of_a_forgotten_http_session_is_not_sent_in_the_next_one() {
     let question = r#"{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}"#;
     let mut bench = Bench::legacy();
     bench.call("first");
@@ -1035,7 +1035,7 @@ fn messages_wait_while_too_many_are_unacknowledged_and_then_the_session_is_stopp
 }
 
 #[test]
-fn a_server_that_asks_more_than_it_reads_gets_only_so_many_answers_at_once() {
+fn answers_wait_while_twice_the_limit_of_messages_is_not_acknowledged() {
     let mut bench = Bench::with(ClientEra::Legacy, |config| {
         (config.limits.messages, config.limits.waiting_frames, config.limits.calls) = (1, 2, 3);
     });
@@ -1068,7 +1068,7 @@ fn a_server_that_asks_more_than_it_reads_gets_only_so_many_answers_at_once() {
 }
 
 #[test]
-fn answers_that_wait_for_others_are_for_their_own_session_and_bounded() {
+fn answers_that_wait_are_bounded_and_are_dropped_with_their_http_session() {
     let mut bench = Bench::with(ClientEra::Legacy, |config| (config.limits.messages, config.limits.calls) = (1, 3));
     bench.open("s1");
     bench.head(2, 200, EVENTS);
@@ -1084,7 +1084,7 @@ fn answers_that_wait_for_others_are_for_their_own_session_and_bounded() {
     bench.body(5, &agreed(1, LATEST));
     bench.head(6, 202, "");
     bench.head(4, 202, "");
-    assert_eq!(bench.look().iter().filter(|done| done.contains("answer")).count(), 0, "the next session has not asked");
+    assert_eq!(bench.look().iter().filter(|done| done.contains("answer")).count(), 0, "they belong to the old session");
     bench.close();
     bench.head(8, 204, "");
     assert!(bench.client.is_closed());
@@ -1162,7 +1162,7 @@ fn bodies_and_events_over_the_limit_are_not_read() {
 }
 
 #[test]
-fn a_stream_with_odd_lines_is_read_as_far_as_it_is_sound() {
+fn malformed_lines_and_incomplete_events_of_a_stream_have_no_effect() {
     let mut bench = Bench::legacy();
     bench.call("t");
     bench.head(3, 200, EVENTS);
@@ -1250,7 +1250,7 @@ fn a_cancel_that_is_under_way_when_a_client_closes_is_waited_for_but_not_for_lon
     bench.head(5, 202, "");
     assert_eq!(bench.look(), ["abort 5", "POST [s1] notifications/cancelled"], "one that waits, too");
     bench.head(6, 404, "");
-    assert_eq!(bench.look(), ["abort 6", "DELETE [s1]"], "nothing is opened again");
+    assert_eq!(bench.look(), ["abort 6", "DELETE [s1]"], "no handshake is repeated");
     let mut bench = closing();
     bench.wait(seconds(2));
     assert_eq!(bench.look(), ["abort 5", "DELETE [s1]"]);
@@ -1338,7 +1338,7 @@ fn a_call_keeps_its_error_if_the_list_of_tools_cannot_be_read() {
     );
 }
 
-// ---- Results that are kept ----
+// ---- The cache ----
 
 /// A list of tools that is fresh for that many milliseconds; `tag` tells lists apart.
 fn list(tag: &str, millis: &str) -> String {
@@ -1398,7 +1398,7 @@ impl Bench {
 }
 
 #[test]
-fn a_result_is_kept_as_long_as_the_server_allows_and_tells_the_time_that_is_left() {
+fn a_cached_result_is_used_as_long_as_the_server_allows_and_has_the_time_that_is_left() {
     let mut bench = caching(|_| {});
     let (first, is_sent) = bench.fetch(Invoke::list_tools(None), &list("old", "60000"));
     assert!(is_sent && matches!(first, Outcome::Result(_)));
@@ -1420,7 +1420,7 @@ fn a_result_is_kept_as_long_as_the_server_allows_and_tells_the_time_that_is_left
 }
 
 #[test]
-fn a_result_that_must_not_be_kept_is_not() {
+fn a_result_that_must_not_be_cached_is_not_cached() {
     let input = r#"{"resultType":"input_required","inputRequests":{},"requestState":"s","ttlMs":60000}"#;
     let read = || Invoke::read_resource("u:");
     for (answer, is_kept) in [
@@ -1460,7 +1460,7 @@ fn a_result_that_must_not_be_kept_is_not() {
 }
 
 #[test]
-fn only_an_equal_request_is_answered_by_a_result_that_is_kept() {
+fn only_an_equal_request_is_answered_by_a_cached_result() {
     let mut bench = caching(|_| {});
     let read = |uri: &str| Invoke::read_resource(uri);
     let contents = r#"{"resultType":"complete","contents":[],"ttlMs":60000}"#;
@@ -1471,7 +1471,7 @@ fn only_an_equal_request_is_answered_by_a_result_that_is_kept() {
 }
 
 #[test]
-fn a_change_drops_what_it_is_about_and_what_was_asked_for_before_it() {
+fn a_change_drops_the_cached_results_that_it_is_about_and_those_of_requests_under_way() {
     let contents = r#"{"resultType":"complete","contents":[],"ttlMs":60000}"#;
     let of = |what: &str| match what {
         "tools" => (Invoke::list_tools(None), list("x", "60000")),
@@ -1510,7 +1510,7 @@ fn a_change_drops_what_it_is_about_and_what_was_asked_for_before_it() {
 }
 
 #[test]
-fn nothing_is_kept_once_changes_may_be_missed() {
+fn cached_results_are_dropped_when_a_subscription_ends() {
     let ends: [fn(&mut Bench); 3] = [
         |bench| bench.lose(1),
         |bench| bench.end(1),
@@ -1524,13 +1524,13 @@ fn nothing_is_kept_once_changes_may_be_missed() {
         assert!(bench.lists(&list("old", "60000")) && !bench.lists(""));
         end(&mut bench);
         bench.done.clear();
-        assert!(bench.lists(&list("new", "60000")), "an owner that asks again must not get what was there before");
-        assert!(!bench.lists(""), "from then on only the time counts");
+        assert!(bench.lists(&list("new", "60000")), "the old result was dropped");
+        assert!(!bench.lists(""), "new results are kept");
     }
 }
 
 #[test]
-fn nothing_is_kept_after_another_authorization_and_no_list_of_tools_that_the_server_contradicts() {
+fn the_cached_list_of_tools_is_dropped_after_a_401_and_after_a_header_mismatch() {
     for (status, code) in [(401, -7), (400, -32020)] {
         let mut bench = caching(|_| {});
         assert!(bench.lists(&list("t", "60000")) && !bench.lists(""));
@@ -1545,7 +1545,7 @@ fn nothing_is_kept_after_another_authorization_and_no_list_of_tools_that_the_ser
 }
 
 #[test]
-fn nothing_is_kept_if_the_list_of_tools_wants_an_authorization() {
+fn cached_results_are_dropped_after_a_401_for_a_lookup_of_the_list_of_tools() {
     let mut bench = caching(|_| {});
     let prompts = r#"{"resultType":"complete","prompts":[],"ttlMs":60000,"cacheScope":"private"}"#;
     let is_sent = |bench: &mut Bench| bench.fetch(Invoke::list_prompts(None), prompts).1;
@@ -1554,11 +1554,11 @@ fn nothing_is_kept_if_the_list_of_tools_wants_an_authorization() {
     bench.json(called, 400, &error(bench.id(called), -32020));
     bench.head(called + 1, 401, "");
     bench.done.clear();
-    assert!(is_sent(&mut bench), "whoever calls from now on may see something else");
+    assert!(is_sent(&mut bench), "the list of prompts was dropped, too");
 }
 
 #[test]
-fn results_that_are_kept_are_bounded() {
+fn cached_results_are_bounded() {
     let page = |number: usize| Invoke::list_tools(Some(number.to_string().into()));
     let mut bench = caching(|config| {
         (config.limits.cache_results, config.timeouts.cache_max) = (2, seconds(1));
@@ -1585,7 +1585,7 @@ fn results_that_are_kept_are_bounded() {
 // ---- Cancels and streams without a handshake ----
 
 #[test]
-fn a_cancel_without_a_handshake_closes_the_stream_and_says_nothing() {
+fn a_cancel_without_a_handshake_closes_the_stream_and_posts_nothing() {
     let mut bench = Bench::modern();
     let (first, second) = (bench.call("t"), bench.call("t"));
     bench.head(2, 200, EVENTS);
@@ -1623,7 +1623,7 @@ fn a_response_to_another_request_is_dropped_without_a_handshake() {
 }
 
 #[test]
-fn a_subscription_is_a_stream_that_stays_open_and_is_ended_by_closing_it() {
+fn the_stream_of_a_subscription_stays_open_without_events_until_it_is_lost() {
     let mut bench = Bench::new(ClientEra::Modern);
     bench.json(0, 200, &discovered(1).replace(r#""tools":{}"#, r#""tools":{"listChanged":true}"#));
     assert_eq!(bench.look().last().map(String::as_str), Some("POST subscriptions/listen"));
@@ -1632,7 +1632,7 @@ fn a_subscription_is_a_stream_that_stays_open_and_is_ended_by_closing_it() {
     let acknowledged = format!(r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{{kinds}}}}}"#);
     bench.event(1, "", &acknowledged);
     bench.wait(seconds(3600));
-    assert_eq!((bench.look(), bench.client.requests()), (vec![], 1), "it may say nothing for ever");
+    assert_eq!((bench.look(), bench.client.requests()), (vec![], 1), "no event comes for an hour");
     bench.lose(1);
     assert_eq!((bench.client.requests(), bench.client.calls()), (0, 0));
 }

@@ -27,13 +27,13 @@ pub(super) enum Subject {
 pub(super) enum Answer {
     /// The body is a frame with the response to the request.
     Ours(Bytes),
-    /// The body is about a session: an error that names no request or another one, or text that is not a frame. Old servers send such a
-    /// body, with 400, if they have forgotten the HTTP session. Contains the error, rewritten as the response to the request; `None` if the
-    /// body has no error object of JSON-RPC.
+    /// The status is 400, and the body is about a session: an error that names no request or another one, or text that is not a frame, with
+    /// the word "session". Old servers send such a response if they have forgotten the HTTP session. Contains the error, rewritten as the
+    /// response to the request; `None` if the body has no error object of JSON-RPC.
     OfSession(Option<Bytes>),
     /// The body is another frame.
     Foreign(Bytes),
-    /// The body is not a frame.
+    /// The body is not a frame, or was not read.
     None,
 }
 
@@ -42,18 +42,18 @@ pub(super) enum Answer {
 pub(super) enum Verdict {
     /// Pass the frame to the session. It ends the request.
     Pass(Bytes),
-    /// Read the list of tools, and repeat the request with the headers that the list asks for. The frame is the error of the server: a
-    /// header is missing or wrong.
+    /// Read the list of tools, and repeat the request with the headers that follow from the list. The frame is the error of the server: a
+    /// header is missing or wrong. If the request is not a call of a tool, or was repeated for this reason before, pass the frame instead.
     LookUp(Bytes),
     /// End the request with an error of the client: the server has not accepted it, and has sent no error in a frame.
     Refuse,
     /// Lose the request: the server may have done the work or not.
     Lose,
-    /// Treat the server as one of the era with a handshake, since it does not know the probe.
+    /// Treat the server as one of the era with a handshake, since it does not answer the probe.
     TakeForLegacy,
     /// Try the transport of 2024-11-05, which the server may speak.
     TryOldTransport,
-    /// Repeat the handshake, since the server has forgotten the HTTP session.
+    /// Repeat the handshake, since the server has forgotten the HTTP session, and then the request, once.
     Reopen,
     /// Fail: the server cannot be used.
     Fail(HttpFailure),
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_to_a_probe_chooses_the_era_or_says_nothing_about_it() {
+    fn the_answer_to_a_probe_determines_the_era_or_makes_the_client_fail() {
         let legacy = "TakeForLegacy";
         let refused = |status| format!("Fail(Refused(Status({status})))");
         for (status, body, expected) in [
@@ -169,7 +169,7 @@ mod tests {
         let named = WITHOUT_ID.replace(r#""error""#, r#""id":7,"error""#);
         for id in ["", r#""id":null,"#, r#""id":"server-error","#] {
             let body = WITHOUT_ID.replace(r#""error""#, &format!(r#"{id}"error""#)).leak();
-            assert_eq!(shown(Subject::Probe, 400, body), format!("pass {named}"), "an error status belongs to its request");
+            assert_eq!(shown(Subject::Probe, 400, body), format!("pass {named}"), "the error belongs to the request");
         }
         assert_eq!(shown(Subject::Probe, 200, WITHOUT_ID), format!("pass {named}"));
     }
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn any_other_request_has_the_outcome_in_the_body_before_that_of_the_status() {
+    fn for_any_other_request_the_body_decides_before_the_status_except_for_404_in_a_session() {
         for (status, body, modern, legacy) in [
             (200, RESULT, "pass", "pass"),
             (404, UNKNOWN_METHOD, "pass", "Reopen"),
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_400_about_the_session_is_that_of_an_old_server_which_has_forgotten_it() {
+    fn a_400_about_a_session_repeats_the_handshake_once_for_each_call_in_a_session() {
         let of = |id: &'static str, message: &str| {
             let body = format!(r#"{{"jsonrpc":"2.0",{id}"error":{{"code":-32000,"message":"{message}"}}}}"#);
             &*body.leak()
@@ -232,7 +232,7 @@ mod tests {
             for other in [MOVED, WITHOUT_SESSION, Subject::Modern, Subject::Initialize, Subject::Probe] {
                 assert_eq!(shown(other, 400, of(id, bad)), readdressed, "{other:?}: once for each call, and only in a session");
             }
-            assert!(shown(LEGACY, 400, of(id, "Bad Request")).starts_with("pass"), "of something else");
+            assert!(shown(LEGACY, 400, of(id, "Bad Request")).starts_with("pass"), "not about a session");
             assert!(shown(LEGACY, 422, of(id, bad)).starts_with("pass"), "another status");
         }
         assert_eq!(shown(LEGACY, 400, of(r#""id":7,"#, bad)), "pass", "the server has read the request");
