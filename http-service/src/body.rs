@@ -14,8 +14,8 @@ use crate::server::Exchange;
 
 /// The body of a response: one piece of JSON, a stream of events, or nothing.
 ///
-/// Dropping a stream before its end means that the client has disconnected: a request without a handshake is cancelled, and one with a
-/// handshake goes on.
+/// Dropping a stream before its end means that the client has disconnected: a request without a handshake is cancelled, and a request with
+/// a handshake goes on.
 pub struct HttpBody {
     kind: Kind,
 }

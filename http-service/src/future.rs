@@ -27,8 +27,8 @@ pin_project! {
     /// The future of the response to one request, which [`HttpService`](crate::HttpService) returns.
     ///
     /// # Cancel safety
-    /// Not cancel safe: dropping it means that the client has disconnected. A request without a handshake is cancelled, and one with a
-    /// handshake goes on.
+    /// Not cancel safe: dropping the future means that the client has disconnected. A request without a handshake is cancelled, and a
+    /// request with a handshake goes on, except for `initialize`, whose session ends. A request whose body was not read yet has no effect.
     #[must_use = "nothing is served until it is polled"]
     pub struct HttpFuture<B> {
         #[pin]
@@ -53,7 +53,7 @@ impl<B> HttpFuture<B> {
         Self { state: State::Reading { owner, parts: Some(parts), body, is_wanted, read: PartialBody::default() } }
     }
 
-    /// Returns `true` until the body of the request was read, or, if it is not needed, until the first poll.
+    /// Returns `true` until the body of the request was read, or, if the body is not needed, until the first poll.
     #[cfg(feature = "hyper")]
     pub(crate) fn is_reading(&self) -> bool {
         matches!(self.state, State::Reading { .. })
@@ -87,7 +87,7 @@ impl<B: Body> Future for HttpFuture<B> {
     }
 }
 
-/// The body after a head. If its length is known, the whole body is already available.
+/// The body after a head. If `length` is known, the whole body is already available.
 fn body_of(mut exchange: Exchange, length: Option<usize>, cx: &mut Context<'_>) -> HttpBody {
     if length.is_none() {
         exchange.hand_over();

@@ -45,12 +45,13 @@
 //!
 //! # Disconnects
 //!
-//! If the future or the body is dropped before its end, the client has disconnected. Without a handshake, the request is cancelled. With a
-//! handshake the request goes on; if its stream is [`resumable`](HttpServerConfig::resumable), the client can fetch the rest by a GET.
+//! If the future, or a body that is a stream, is dropped before the response has ended, the client counts as disconnected. Without a
+//! handshake, the request is cancelled. With a handshake the request goes on; if the service is
+//! [`resumable`](HttpServerConfig::resumable), the client can fetch the rest by a GET. An `initialize` is the exception: its session ends.
 //!
 //! # Back-pressure
 //!
-//! If a body is not polled, at most [`HttpLimits::output_bytes`](protocol_core::http::HttpLimits::output_bytes) are queued for it. Then its
+//! If a body is not polled and more than [`HttpLimits::output_bytes`](protocol_core::http::HttpLimits::output_bytes) are queued for it, its
 //! lane is stopped: progress is merged, and log records are dropped. No other request is affected.
 //!
 //! # Sessions without an endpoint

@@ -285,8 +285,8 @@ async fn accept_all<A: Acceptor>(acceptor: A, connections: Connections) {
     drop(end);
 }
 
-/// Returns `true` for an error of one incoming connection, and `false` for an error of the listening socket. After the former the next
-/// connection is accepted without a pause, so that a client that disconnects early delays no other.
+/// Returns `true` for an error of one incoming connection, and `false` for an error of the listening socket. After an error of one
+/// connection the next one is accepted without a pause, so that a client that disconnects early delays no other.
 fn is_of_connection(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::ConnectionRefused)
 }
@@ -354,7 +354,7 @@ impl Drop for Open {
     }
 }
 
-/// Serves one connection to its end. Its errors are ignored, since they are the client's.
+/// Serves one connection to its end. Errors of the connection are ignored, since the client causes them.
 async fn serve<I>(io: I, mut open: Open, connections: Arc<Connections>)
 where
     I: Read + Write + Unpin + Send + 'static,

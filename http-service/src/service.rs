@@ -45,7 +45,7 @@ impl HttpService {
     }
 
     /// Serves sessions by machines of your own, such as the agent's leg of a gateway: `open` makes a machine for each session, or refuses
-    /// the session with `None`. Set [`HttpServerConfig::era`] to the era that the machines speak. They get frames by
+    /// the session with `None`. Set [`HttpServerConfig::era`] to the era that the machines serve. The machines get frames by
     /// [`LaneMachine::handle_lane_frame`]; extensions of requests are dropped.
     #[must_use]
     pub fn with_machines<M: LaneMachine<Event = Infallible> + Send + Sync + 'static>(

@@ -328,7 +328,7 @@ fn a_request_without_a_handshake_is_served_within_the_first_poll_of_its_future()
 }
 
 #[test]
-fn progress_makes_a_stream_of_events_of_the_response() {
+fn progress_turns_the_response_into_a_stream_of_events() {
     let mut bench = Bench::new();
     let session = bench.open();
     for (is_legacy, ids) in [(true, 5), (false, 0)] {
@@ -373,7 +373,7 @@ fn calls_of_one_session_run_at_the_same_time() {
     let mut bench = Bench::new();
     let session = bench.open();
     let mut naps: Vec<_> = (1..=3).map(|id| bench.call_in(&session, id, "nap")).collect();
-    assert!(bench.call_in(&session, 4, "task").received.contains("done"), "it overtakes those that are waiting");
+    assert!(bench.call_in(&session, 4, "task").received.contains("done"), "it does not wait for the others");
     bench.run(1000);
     for nap in &mut naps {
         nap.poll(&bench.executor);
@@ -543,7 +543,7 @@ fn a_body_is_read_up_to_the_limit_and_not_at_all_if_the_head_is_refused() {
 }
 
 #[test]
-fn two_hosts_and_foreign_origins_are_refused() {
+fn foreign_and_repeated_hosts_and_origins_are_refused() {
     let mut bench = Bench::new();
     for fields in [
         &[("host", "evil.example.com")][..],
@@ -686,7 +686,7 @@ fn closing_refuses_new_requests_ends_streams_and_lets_earlier_requests_end() {
 }
 
 #[test]
-fn a_request_that_does_not_end_in_time_is_told_that_the_server_closes() {
+fn a_request_that_does_not_end_within_the_grace_is_answered_that_the_server_is_closing() {
     let mut bench = Bench::new();
     let session = bench.open();
     let (mut called, mut modern) = (bench.call_in(&session, 1, "wait"), bench.call("wait"));
@@ -702,7 +702,7 @@ fn a_request_that_does_not_end_in_time_is_told_that_the_server_closes() {
 }
 
 #[test]
-fn a_subscription_is_told_of_changes_and_ends_with_its_result() {
+fn a_subscription_gets_changes_and_ends_with_its_result_when_the_service_closes() {
     let resource = Resource::new("note://1", "note", async |_: Context| Ok(ResourceContents::text("text")));
     let mut service = Service::new(Identity::new("s", "1")).resource(resource);
     let catalog = service.catalog();
@@ -725,7 +725,7 @@ fn a_subscription_is_told_of_changes_and_ends_with_its_result() {
 
 /// Regression: the stream of such a subscription stayed open for ever.
 #[test]
-fn a_subscription_that_can_say_nothing_ends_at_once_with_its_result() {
+fn a_subscription_that_can_get_no_notice_ends_at_once_with_its_result() {
     let mut bench = Bench::new();
     for kinds in ["", r#""toolsListChanged":false"#, r#""toolsListChanged":true,"resourceSubscriptions":["note://gone"]"#] {
         let body = format!(
@@ -826,7 +826,7 @@ mod listening {
     }
 
     #[test]
-    fn a_client_that_leaves_early_delays_no_other_and_a_lack_of_files_is_waited_out() {
+    fn only_an_error_of_the_listening_socket_delays_the_next_connection() {
         for (kind, left) in [(ErrorKind::ConnectionAborted, 0), (ErrorKind::ConnectionReset, 0), (ErrorKind::Other, 6)] {
             let bench = Bench::new();
             let failing = Arc::new(Failing { kind, left: AtomicUsize::new(10) });

@@ -43,7 +43,7 @@ pub(super) struct SessionDriver {
     reports: Vec<Report>,
     /// `true` once the report that the machine has closed the session was made.
     has_closed: bool,
-    /// `true` once the server has ordered the end of the session, and so has forgotten it.
+    /// `true` once the server has ordered the end of the session. The server has removed the session by then.
     is_ended: bool,
     spare: Option<Waker>,
 }

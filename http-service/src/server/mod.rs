@@ -76,7 +76,8 @@ impl Source {
     }
 }
 
-/// Ends all sessions when it is dropped. Services and exchanges share it, so it lives as long as any of them; tasks hold only [`Shared`].
+/// Ends all sessions when it is dropped. Services, futures of responses and exchanges share it, so it lives as long as any of them; tasks
+/// hold only [`Shared`].
 pub(crate) struct Owner(Arc<Shared>);
 
 /// The error of a runtime that has no random bytes now, so that no session can be opened.

@@ -36,7 +36,7 @@ impl ResponseStream {
         Self { shared: Arc::downgrade(shared), session, lane }
     }
 
-    /// Ends the HTTP response while the call goes on, so that the call holds no connection. The client is told to reconnect after
+    /// Ends the HTTP response while the call goes on, so that the call holds no connection. The client is asked to reconnect after
     /// [`HttpTimeouts::retry`](protocol_core::http::HttpTimeouts::retry) (MCP 2025-11-25, Transports, "Sending Messages to the Server");
     /// meanwhile the events of the call are kept. May be called again each time that the client has reconnected.
     ///

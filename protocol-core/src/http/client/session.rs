@@ -65,8 +65,8 @@ impl HttpSession {
         (self.state, self.id, self.version, self.initialize) = (State::Unopened, None, None, Bytes::new());
     }
 
-    /// Opening, Reopening -> Agreed, on the version in the result; `None` if this crate does not know the version. In `Reopening` it must
-    /// be the same version as before.
+    /// Opening, Reopening -> Agreed, on the version in the result; `None` if the version is not a [`Revision`]. In `Reopening` it must be
+    /// the same version as before.
     pub(super) fn agree(&mut self, version: Option<Revision>) -> Result<(), AnotherVersion> {
         if self.state == State::Reopening && version != self.version {
             return Err(AnotherVersion);

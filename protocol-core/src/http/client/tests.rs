@@ -467,7 +467,8 @@ fn requests_wait_for_the_get_stream_until_it_is_open_or_refused_or_for_a_while()
     assert_eq!(bench.look(), ["POST [s1] tools/call"], "no stream, no wait");
 }
 
-/// Regression: the client sent the version that the server had named back in a header, even if the version was not a known one.
+/// Regression: the client sent the version that the server had named in a header of its own requests, even if the version was not a known
+/// one.
 #[test]
 fn a_version_that_is_not_known_is_never_put_into_a_header() {
     let mut bench = Bench::new(ClientEra::Legacy);
@@ -1340,7 +1341,7 @@ fn a_call_keeps_its_error_if_the_list_of_tools_cannot_be_read() {
 
 // ---- The cache ----
 
-/// A list of tools that is fresh for that many milliseconds; `tag` tells lists apart.
+/// A list of tools that may be cached for that many milliseconds. Lists with different `tag`s differ.
 fn list(tag: &str, millis: &str) -> String {
     let tools = format!(r#"[{{"name":"{tag}","inputSchema":{{"type":"object"}}}}]"#);
     format!(r#"{{"resultType":"complete","tools":{tools},"ttlMs":{millis},"cacheScope":"private"}}"#)
