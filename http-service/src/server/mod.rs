@@ -200,7 +200,8 @@ impl Shared {
         Some(SessionDriver::new(Arc::clone(self), key, machine, self.config.resumable && era == Era::Legacy))
     }
 
-    /// Random bytes for the id of the session that a request may open; zeros if the request cannot open one.
+    /// Random bytes for the id of the session that a request may open; zeros if the request is not a POST, or has a header that names a
+    /// session.
     fn random_for(&self, head: &RequestHead<'_>) -> Result<[u8; 16], NoRandomBytes> {
         let mut bytes = [0; 16];
         if head.method == Method::Post && head.headers.get_all(header::SESSION_ID).next().is_none() {

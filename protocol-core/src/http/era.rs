@@ -44,9 +44,9 @@ impl fmt::Display for Era {
 pub enum NamedVersion {
     /// The header is missing.
     Absent,
-    /// A revision that is served over this transport.
+    /// A revision that this crate implements over this transport, even if the server does not serve its era.
     Known(Revision),
-    /// A date that is later than the newest revision with a handshake, but is not a revision that is served.
+    /// A date that is later than the newest revision with a handshake, but is not a revision that this crate implements.
     Newer,
     /// Anything else: an unknown version, the first revision (which has another transport), or a header that is repeated or is not text.
     Unknown,

@@ -126,7 +126,8 @@ impl Method {
 pub struct RequestHead<'a> {
     /// The method.
     pub method: Method,
-    /// The authority that the request was made to, if it is not in the header `Host`: `:authority` of HTTP/2.
+    /// The authority in the target of the request, such as `:authority` of HTTP/2; `None` if the target has none. The header `Host` may be
+    /// there as well.
     pub authority: Option<Cow<'a, str>>,
     /// The header fields.
     pub headers: Headers<'a>,

@@ -91,11 +91,13 @@ impl Default for HttpTimeouts {
 #[non_exhaustive]
 pub struct HttpClientLimits {
     /// The maximum number of requests of the session that wait for a response. A further request is lost at once. The default is above that
-    /// of [`crate::Limits::in_flight`], so that a session with the default limits does not reach it. Default: 2048.
+    /// of [`crate::Limits::in_flight`], so that a session with the default limits does not reach it. The limit does not apply to the
+    /// transport of 2024-11-05. Default: 2048.
     pub calls: usize,
     /// The maximum number of notifications and answers that are posted and not acknowledged. Further notifications wait. Answers wait only
     /// from twice this number on, since the server may wait for an answer before it acknowledges anything. While [`calls`](Self::calls)
-    /// answers wait, further answers are dropped. Default: 64.
+    /// answers wait, further answers are dropped. Over the transport of 2024-11-05 all frames count and wait as notifications do. Default:
+    /// 64.
     pub messages: usize,
     /// The number of frames that wait to be posted, from which the channel of the session is stopped, until at most half as many wait.
     /// Default: 256.

@@ -534,7 +534,7 @@ impl HttpClient {
         self.exchanges.len()
     }
 
-    /// The number of requests of the session that wait for a response.
+    /// The number of requests of the session that wait for a response; 0 over the transport of 2024-11-05.
     #[must_use]
     pub fn calls(&self) -> usize {
         self.calls.len()

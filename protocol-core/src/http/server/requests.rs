@@ -318,8 +318,8 @@ pub(super) fn names_modern(headers: &Headers<'_>) -> bool {
     matches!(named_version(headers), NamedVersion::Known(revision) if !revision.has_handshake())
 }
 
-/// Checks the version of a request within a session. The header may name any version that is served, but the version of the session
-/// applies.
+/// Checks the version of a request within a session. The header may name any [known](NamedVersion::Known) version, but the version of the
+/// session applies.
 fn check_version(headers: &Headers<'_>) -> Result<(), Refusal> {
     match named_version(headers) {
         NamedVersion::Absent | NamedVersion::Known(_) => Ok(()),

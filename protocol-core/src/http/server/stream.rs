@@ -16,7 +16,7 @@
 //!                             `---------------> (gone) <--------------'  kept for long enough
 //! ```
 //!
-//! The stream of a GET begins as `Live`, and never gets a reply. A `Live` stream can be resumed, too: its earlier exchange ends. If a
+//! The stream of a GET begins as `Live`, and no reply is owed on it. A `Live` stream can be resumed, too: its earlier exchange ends. If a
 //! stream cannot be resumed, frames that arrive in `Detached` are dropped, and the stream is removed as soon as it is `Done` or, if a GET
 //! has opened it, `Detached`. A stream is also removed when its request is cancelled or refused, when a limit on replay is exceeded, and
 //! when its session ends.
