@@ -448,7 +448,7 @@ fn a_client_that_leaves_during_the_stream_cancels_a_request_without_a_handshake(
 }
 
 #[test]
-fn a_request_of_a_session_goes_on_without_its_client_who_can_come_back() {
+fn a_request_in_a_session_goes_on_after_a_disconnect_and_its_stream_can_be_resumed() {
     let mut bench = Bench::new();
     let session = bench.open();
     let called = bench.call_in(&session, 1, "count");
@@ -576,7 +576,7 @@ fn little_is_queued_for_a_reader_that_stops_and_its_handler_goes_on() {
 }
 
 #[test]
-fn a_reader_that_stops_holds_back_no_other_of_its_session() {
+fn a_reader_that_stops_delays_no_other_request_of_its_session() {
     let mut bench = Bench::with(|config| config.limits.output_bytes = 1000);
     let session = bench.open();
     let stopped = bench.call_in(&session, 1, "flood");
@@ -589,7 +589,7 @@ fn a_reader_that_stops_holds_back_no_other_of_its_session() {
 // ---- Callers ----
 
 #[test]
-fn handlers_see_the_head_of_their_own_request() {
+fn handlers_get_the_head_of_their_own_request() {
     let mut bench = Bench::new();
     let session = bench.open();
     for name in ["ada", "grace"] {
@@ -862,7 +862,7 @@ fn patient(returned: &Arc<Mutex<Vec<bool>>>) -> Tool {
 }
 
 #[test]
-fn a_handler_lets_its_client_come_back_for_the_result() {
+fn a_handler_suspends_its_stream_and_the_client_resumes_it_for_the_result() {
     let returned = Arc::<Mutex<Vec<bool>>>::default();
     let mut bench = Bench::serving(service(&Arc::default()).tool(patient(&returned)), Arc::default(), |_| {});
     let session = bench.open();
@@ -885,7 +885,7 @@ fn a_handler_lets_its_client_come_back_for_the_result() {
 }
 
 #[test]
-fn a_stream_that_its_client_cannot_come_back_to_is_not_suspended() {
+fn a_stream_that_cannot_be_resumed_is_not_suspended() {
     for (resumable, in_session) in [(false, true), (true, false)] {
         let returned = Arc::<Mutex<Vec<bool>>>::default();
         let service = service(&Arc::default()).tool(patient(&returned));

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_value_that_clients_send_counts_as_the_same_ranges_in_another_form() {
+    fn the_usual_value_has_the_same_effect_as_its_ranges_in_another_form() {
         for other in ["*/*", "*/*;q=0", "application/json;q=0", "text/event-stream;q=0, text/*", "application/*;q=0", ""] {
             let usual = "application/json, text/event-stream";
             let parsed = "application/json ,text/event-stream";

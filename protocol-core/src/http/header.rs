@@ -440,7 +440,7 @@ mod tests {
     use alloc::string::ToString as _;
 
     #[test]
-    fn text_that_a_field_cannot_carry_is_encoded_in_base64() {
+    fn text_that_a_field_cannot_contain_is_encoded_in_base64() {
         for plain in ["", "Hello", "a b\tc", "=?base64?", "?=", "=?base64?=", "=?Base64?SGVsbG8=?=", "x=?base64?SGVsbG8=?="] {
             assert_eq!(encode(plain), plain);
         }

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_has_a_scheme_of_the_web_a_host_and_a_target() {
+    fn an_address_has_the_scheme_http_or_https_a_host_and_a_target() {
         for (url, target) in [
             ("http://localhost", "/"),
             ("https://Example.com:8443/mcp", "/mcp"),
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_leads_to_a_target_of_the_same_origin_or_nowhere() {
+    fn a_reference_is_resolved_to_a_target_of_the_same_origin_or_not_at_all() {
         let base = Location::parse("https://Example.com/a/b?c=d").unwrap();
         for (reference, expected) in [
             ("", Some("/a/b?c=d")),

@@ -902,7 +902,7 @@ fn a_client_fails_if_its_session_cannot_be_opened_again() {
 }
 
 #[test]
-fn a_server_that_is_starting_again_is_given_some_time_to_open_a_session() {
+fn a_repeated_handshake_that_is_lost_is_tried_again_a_few_times() {
     let mut bench = Bench::legacy();
     bench.call("t");
     bench.head(3, 404, "");
@@ -1740,7 +1740,7 @@ fn a_ping_that_is_not_answered_is_given_up() {
 }
 
 #[test]
-fn an_address_that_is_not_of_the_web_is_refused() {
+fn an_address_that_is_not_of_http_is_refused() {
     for url in ["", "example.com", "ftp://example.com", "unix:/x"] {
         assert_eq!(HttpClient::new(HttpClientConfig::new(url), Instant::ZERO).err(), Some(InvalidUrl), "{url}");
     }

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_answers_if_the_response_is_in_it() {
+    fn a_batch_is_the_answer_if_it_contains_the_response() {
         let ours = r#"[{"jsonrpc":"2.0","method":"x"},{"jsonrpc":"2.0","id":7,"result":{}}]"#;
         assert_eq!(shown(LEGACY, 200, ours), "pass");
         assert_eq!(shown(LEGACY, 200, r#"[{"jsonrpc":"2.0","id":8,"result":{}}]"#), "Lose");

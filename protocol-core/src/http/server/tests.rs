@@ -604,7 +604,7 @@ fn a_request_must_name_an_open_session_of_its_own_principal() {
 }
 
 #[test]
-fn the_version_header_of_a_later_request_must_be_one_that_is_served() {
+fn the_version_header_of_a_later_request_must_name_a_known_version() {
     let mut bench = Bench::new();
     let (_, id) = bench.open("2025-06-18");
     for (version, status) in
@@ -942,7 +942,7 @@ fn done_the_rest_is_replayed_until_it_is_forgotten() {
 // ---- Replay ----
 
 #[test]
-fn an_id_of_another_session_or_of_no_event_replays_nothing_and_disturbs_nothing() {
+fn an_id_of_another_session_or_of_no_event_replays_nothing_and_affects_no_stream() {
     let mut bench = Bench::new();
     let (live, lane, _) = in_state(&mut bench, "live", "2025-11-25");
     let number = lane.1.number();
@@ -1084,7 +1084,7 @@ fn a_get_stream_is_resumed_on_its_own_and_one_too_many_ends_the_oldest() {
 
 /// Otherwise a client that resumes the stream of a call would lose its GET stream each time, and open it again.
 #[test]
-fn the_get_stream_is_not_touched_when_the_stream_of_a_call_is_resumed() {
+fn the_get_stream_is_not_affected_when_the_stream_of_a_call_is_resumed() {
     let mut bench = Bench::new();
     let (key, session) = bench.open("2025-11-25");
     let get_stream = bench.get(&session, None);
