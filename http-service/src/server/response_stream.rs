@@ -41,9 +41,8 @@ impl ResponseStream {
     /// meanwhile the events of the call are kept. May be called again each time that the client has reconnected.
     ///
     /// # Errors
-    /// [`NotResumable`]; nothing has changed. The response has ended, the client has already disconnected, or it cannot reconnect, since
-    /// the request was made without a handshake, or in a revision before 2025-11-25, or streams of the service are not
-    /// [`resumable`](protocol_core::http::HttpServerConfig::resumable).
+    /// [`NotResumable`]; nothing has changed. The response has ended, the client has already disconnected, the service was dropped, or the
+    /// revision of the session is before 2025-11-25, so that the client might not reconnect.
     pub fn suspend(&self) -> Result<(), NotResumable> {
         let shared = self.shared.upgrade().ok_or(NotResumable)?;
         shared.verb(|state, now| state.suspend(self.session, self.lane, now))
