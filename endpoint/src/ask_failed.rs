@@ -5,6 +5,10 @@ use protocol_core::error::RpcError;
 use protocol_core::session::{CancelReason, InputFailed};
 
 /// The reason for which an input request has no valid answer.
+///
+/// An input request that the protocol or its revision does not have fails as if its capability were missing. So does every input request in
+/// MCP 2026-07-28 if states cannot be sealed: without the feature `seal`, or on a [`Runtime`](crate::Runtime) without random bytes or a
+/// clock.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AskFailed {
@@ -44,7 +48,7 @@ pub enum AskFailed {
     /// No answer came in time.
     #[error("the caller did not answer in time")]
     TimedOut,
-    /// The connection ended before the answer came, or the peer had closed its direction before.
+    /// The connection ended before the answer came, or the peer had already ended its side of the channel.
     #[error("the connection ended before the caller answered")]
     Lost,
     /// The call was cancelled, before or while the input request was open.

@@ -113,13 +113,14 @@ impl InputContext {
         Self { input_request }
     }
 
-    /// The outbound call during which the peer made the input request; `None` if the protocol does not say.
+    /// The outbound call that the input request belongs to; `None` if no call was in flight. If the request names no call and came on the
+    /// stream of none, as on MCP over pipes, this is the call in flight with the greatest sampling depth, and of several the newest.
     #[must_use]
     pub fn parent(&self) -> Option<OutboundId> {
         self.input_request.parent
     }
 
-    /// The sampling depth: at least 1 for a sampling request, and the depth of the call for any other input request.
+    /// The sampling depth: at least that of the call and, for a sampling request, at least one more.
     #[must_use]
     pub fn depth(&self) -> u8 {
         self.input_request.depth

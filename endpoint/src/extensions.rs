@@ -37,7 +37,7 @@ impl Extensions {
         self
     }
 
-    /// The value of type `T`, if there is one.
+    /// The value of type `T`; `None` if there is none.
     #[must_use]
     pub fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
         self.values.as_ref()?.get(&TypeId::of::<T>())?.downcast_ref()

@@ -55,7 +55,7 @@ impl Context {
     /// effect is under way, a round of the handler's input requests waits for the end of the effect. A cancelled handler with an effect
     /// under way may go on for at least 30 s. An effect that fails with [`ToolError::Cancelled`] has no outcome, as if it had been dropped.
     ///
-    /// If the caller made a handshake, a handler runs only once, and so does the effect.
+    /// If the caller made a handshake, a handler runs only once, and so does each of its effects.
     ///
     /// # Cancel safety
     /// Not cancel safe: if the future is dropped, the effect may have happened, and nothing is recorded.
@@ -65,7 +65,8 @@ impl Context {
     /// with the same message. [`ToolError::Failed`] if the value cannot be serialized, or a recorded one cannot be read as a `T`; if the
     /// effect is run within another effect; if another effect of this name is under way; if the runtime has no random bytes for its key, or
     /// no clock for its lease; or if the store fails to claim it. [`ToolError::OutcomeUnknown`] as described above.
-    /// [`ToolError::Cancelled`] once the call is cancelled or over.
+    /// [`ToolError::Cancelled`] if the call is over, if a newer request of the call has replaced this one, or if the call is cancelled
+    /// while this method waits. An effect that a handler begins after the cancel of its call, within its grace, still runs.
     pub async fn once<T, F, Fut>(&self, name: &str, effect: F) -> Result<T, ToolError>
     where
         T: Serialize + DeserializeOwned,
@@ -202,7 +203,7 @@ impl Drop for Running<'_> {
 }
 
 impl Outcome {
-    /// Records the error of an effect.
+    /// The outcome to record for the error of an effect.
     fn of_error(error: &ToolError) -> Self {
         match error {
             ToolError::Rpc(error) => {

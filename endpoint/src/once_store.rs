@@ -73,7 +73,7 @@ use protocol_core::json::Json;
 /// # }
 /// ```
 pub trait OnceStore: Send + Sync + 'static {
-    /// Claims an effect before it begins. Must be atomic: of all claims of a key, only one is [`Claim::Granted`], ever.
+    /// Claims an effect before the effect begins. Must be atomic: of all claims of a key, only one is [`Claim::Granted`], ever.
     ///
     /// # Cancel safety
     /// Not cancel safe: if the future is dropped, the claim may have been granted. The effect then never runs, and other claimants get
@@ -132,8 +132,8 @@ pub enum Claim {
     Held,
     /// The effect has ended. This is the outcome that was passed to [`OnceStore::record`].
     Recorded(Json),
-    /// The effect was claimed, and was dropped ([`OnceStore::record`] with `None`), or its lease is over without an outcome. It must not
-    /// run again.
+    /// The effect was claimed, and was dropped ([`OnceStore::record`] with `None`), or its lease is over without an outcome. The effect
+    /// must not run again.
     Unknown,
 }
 

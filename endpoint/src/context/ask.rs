@@ -151,7 +151,7 @@ impl Context {
     /// the end of the call.
     ///
     /// # Errors
-    /// [`SendError`]: nothing was sent. [`SendError::Unsupported`] if the protocol has no such notification.
+    /// [`SendError`]: nothing was sent. [`SendError::Unsupported`] if the protocol, or the revision of the call, has no such notification.
     pub fn complete_url(&self, id: impl Into<Text>) -> Result<(), SendError> {
         if self.served().is_stateless() {
             return Err(SendError::Unsupported);

@@ -56,7 +56,7 @@ enum Stage {
     Failed(AskFailed),
     /// The input request was sent. The alarm ends the time for its answer, if there is a limit.
     Sent(AnswerWait, Option<AlarmWait>),
-    /// It will be sent in the round that ends the request of the call.
+    /// The input request will be sent in the round that ends the request of the call.
     InRound(RoundWait),
     Done,
 }
@@ -87,8 +87,8 @@ impl<T> AskFuture<T> {
         self
     }
 
-    /// Fails with [`AskFailed::TimedOut`] if the answer takes longer than `limit`. In MCP 2026-07-28 the limit is checked when the retry
-    /// arrives, in whole seconds.
+    /// Fails with [`AskFailed::TimedOut`] if the answer takes longer than `limit`, counted from the first poll of this future. In MCP
+    /// 2026-07-28 the limit is checked when the retry arrives, in whole seconds.
     pub fn within(mut self, limit: Duration) -> Self {
         if let Stage::New { within, .. } = &mut self.stage {
             *within = Some(limit);
@@ -96,7 +96,7 @@ impl<T> AskFuture<T> {
         self
     }
 
-    /// Sends the input request, or looks its answer up in the log.
+    /// Sends the input request. If the caller is asked in rounds, finds the answer in the log, or adds the input request to the next round.
     fn begin(
         served: &Arc<ServedCall>,
         ask: Ask,

@@ -27,7 +27,7 @@ use protocol_core::session::{CancelReason, CheckpointError, NotLive, ProgressErr
 /// The handle of a handler on its call: reports progress, logs, asks the caller, and tells whether the call was cancelled.
 /// `Clone + Send + Sync`.
 ///
-/// It may outlive the handler. After the end of the call, progress and log records are dropped, and input requests fail with
+/// A context may outlive the handler. After the end of the call, progress and log records are dropped, and input requests fail with
 /// [`AskFailed`](crate::AskFailed).
 #[derive(Clone)]
 pub struct Context {
@@ -44,8 +44,8 @@ impl Context {
         self.served.current()
     }
 
-    /// The values that the transport attached to the frame of the request, such as the head of an HTTP request. Empty on transports with a
-    /// single stream, such as stdio.
+    /// The values that the transport attached to the frame of the request, such as the head of an HTTP request. Empty on transports with
+    /// only one lane, such as stdio.
     #[must_use]
     pub fn extensions(&self) -> &Extensions {
         &self.served().extensions

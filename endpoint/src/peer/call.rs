@@ -26,9 +26,9 @@ pub struct Call {
     shared: Arc<Shared>,
     id: OutboundId,
     polled: bool,
-    /// Its slot has been removed: its outcome was read, or it was detached.
+    /// The slot of the call has been removed: its outcome was read, or the call was detached.
     has_no_slot: bool,
-    /// Updates that were taken from its slot, all at once, and are not yet read. `None` before there are any.
+    /// Updates that were taken from the slot, all at once, and are not yet read. `None` before there are any.
     unread: Option<Box<Unread>>,
 }
 
@@ -43,7 +43,7 @@ impl Call {
         self.id
     }
 
-    /// Cancels the call. It then resolves with [`Outcome::Cancelled`]: at once, or, on protocols that answer a cancelled call, within
+    /// Cancels the call. The call then resolves with [`Outcome::Cancelled`]: at once, or, on protocols that answer a cancelled call, within
     /// [`Timeouts::cancel_grace`](protocol_core::Timeouts::cancel_grace). No effect if the call has ended.
     pub fn cancel(&self, reason: Option<&str>) {
         cancel(&self.shared, self.id, reason);
@@ -100,8 +100,8 @@ impl Call {
         drop(self.remove_slot());
     }
 
-    /// Ready once `look` returns `true`; until then, this task is woken when the slot of the call changes. `look` must return `true` if
-    /// there is no slot.
+    /// Ready once `look` returns `true`. Until then, this task is woken when the call ends and, if `wants_progress`, at each update. `look`
+    /// must return `true` if there is no slot.
     fn poll_slot(
         &mut self,
         cx: &mut TaskContext<'_>,

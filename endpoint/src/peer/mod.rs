@@ -40,7 +40,7 @@ impl Peer {
         Self { shared }
     }
 
-    /// Starts a call. Calls are sent in the order in which they are made, and not before the session is ready ([`Peer::ready`]).
+    /// Starts a call. Calls are sent in the order in which they are made, and not before the handshake is done.
     ///
     /// A call is normally written by the next turn of the driver, together with others. If no other call is open, it may be written before
     /// this method returns; in that case the method itself writes to the transport. See [`drive`](crate::drive).
@@ -51,8 +51,8 @@ impl Peer {
     pub fn call(&self, call: Invoke) -> Result<Call, InvokeError> {
         self.begin(Span::call(&call), |state, now, after| {
             let depth = call.parent.and_then(|key| state.input_requests.get(&key)).map_or(0, |input_request| input_request.depth);
-            // A call is alone if no other is open. Detached calls count as open. So do ended calls whose outcomes are unread: several that
-            // ended in one turn will each be followed by another call, and these should be written together.
+            // A call is alone if no other is open. Detached calls count as open. So do ended calls whose outcomes are unread: if several
+            // calls ended in one turn, often each is followed by another call, and these should be written together.
             let is_alone = state.calls.is_empty() && !state.session.has_calls();
             let id = state.session.invoke(call, now)?;
             after.output_alone(is_alone);
@@ -139,8 +139,9 @@ impl Peer {
         self.call_tool_with(name, arguments)?.await.tool_as()
     }
 
-    /// Waits until the session is ready: the handshake is complete, or this client knows that its server needs none. Returns at once if it
-    /// is.
+    /// Waits until the session is ready: one end has answered the handshake request of the other or, at a client whose server needs no
+    /// handshake, the server has named its revisions. Returns at once if that has happened. At a server whose callers make no handshake
+    /// this method only returns when the session closes.
     ///
     /// # Cancel safety
     /// Cancel safe: nothing is lost, and it can be called again at any time.
@@ -156,7 +157,7 @@ impl Peer {
         .await
     }
 
-    /// The peer and its capabilities now; `None` before the handshake.
+    /// The peer and its capabilities now; `None` before the session is ready ([`Peer::ready`]).
     #[must_use]
     pub fn info(&self) -> Option<PeerInfo> {
         self.shared.look(|state| state.session.peer().cloned())
@@ -177,7 +178,7 @@ impl Peer {
         self.wait(|state| state.closed).await
     }
 
-    /// The error with which the peer refused our handshake, if it did ([`CloseReason::HandshakeRefused`]).
+    /// The error with which the peer refused our handshake ([`CloseReason::HandshakeRefused`]); `None` if it did not.
     #[must_use]
     pub fn refusal(&self) -> Option<RpcError> {
         self.shared.look(|state| state.refusal.clone())
@@ -454,7 +455,7 @@ fn encode(value: &(impl Serialize + ?Sized)) -> Result<Json, JsonError> {
     written
 }
 
-/// Waits until `look` returns a value. `look` is called again after the handshake and after the end of the session, and at each poll.
+/// Waits until `look`, which is called at each poll, returns a value. The task is woken when the session becomes ready and when it closes.
 struct ChangeWait<'a, L> {
     shared: &'a Shared,
     look: L,
