@@ -6,7 +6,7 @@
 //!     rounds last TIMES        the last retry of that tool, with two answers in its state and the third beside it: its handler runs again
 //!     rounds again TIMES       the whole call of that tool: four requests, and its handler runs again for each retry
 //!     rounds frozen TIMES      the same call, whose handler is frozen and goes on
-//!     rounds state             prints the length of that state, in bytes
+//!     rounds state             prints the length, in bytes, of the state in the last retry
 
 use std::error::Error;
 use std::sync::Arc;

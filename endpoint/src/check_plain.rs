@@ -24,7 +24,7 @@ const MAX_STEPS: usize = 1 << 18;
 /// The number that is added to [`MAX_STEPS`] for each byte of the value's JSON.
 const MAX_STEPS_PER_BYTE: usize = 16;
 
-/// The JSON pointer of the first keyword in `schema` that is not checked here.
+/// The JSON pointer of the first keyword in `schema` that is not checked here; `None` if all are.
 pub(crate) fn unchecked(schema: &Value) -> Option<String> {
     Audit { root: schema, path: Pointer::default() }.schema(schema).err().map(|Unchecked(path)| path)
 }
@@ -34,13 +34,14 @@ impl Checker {
         Self(schema)
     }
 
-    /// The JSON pointer of the first keyword that is not checked here.
+    /// The JSON pointer of the first keyword that is not checked here; `None` if all are.
     pub(crate) fn unchecked(&self) -> Option<String> {
         unchecked(&self.0)
     }
 
-    /// Checks `value`, whose JSON is `size` bytes long. Fails with the text of its validation errors. It also fails if the check gets
-    /// deeper than [`MAX_DEPTH`], or takes too many steps: the time for nested untagged alternatives can double with each level.
+    /// Checks `value`, whose JSON is `size` bytes long. Fails with the text of its validation errors. One of them is that the check gets
+    /// deeper than [`MAX_DEPTH`], or takes too many steps: the time for nested untagged alternatives can double with each level. Within an
+    /// alternative, such an error means that the alternative does not fit.
     pub(crate) fn check(&self, value: &Value, size: usize) -> Result<(), String> {
         let steps = Cell::new(size.saturating_mul(MAX_STEPS_PER_BYTE).saturating_add(MAX_STEPS));
         let found = Found::All(ValidationErrors::default());
@@ -189,6 +190,7 @@ struct Walk<'a> {
     found: Found,
 }
 
+/// The errors that a walk has found: their texts, or only whether there are any.
 enum Found {
     All(ValidationErrors),
     /// `true` if there is any error.

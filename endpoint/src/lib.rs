@@ -6,7 +6,7 @@
 //! |---|---|
 //! | own the event loop, test in virtual time, run without std | `protocol-core` |
 //! | write tools or clients | `endpoint`, and `adapter-tokio` or `adapter-smol` |
-//! | serve tools over HTTP, with axum, hyper or alone | `http-service`, and an adapter with the feature `http` |
+//! | serve tools over HTTP, with axum, with hyper or with neither | `http-service`, and an adapter with the feature `http` |
 //! | put a transport or a runtime of your own under an endpoint | `endpoint`, `engine`, `adapter-io` |
 //! | be a Tesseron app, or the gateway to such apps | `tesseron`, and an adapter with the feature `tesseron` |
 //! | call tools from a terminal | `programs` |
@@ -40,7 +40,7 @@
 //! | `seal` | on | lets handlers make input requests in MCP 2026-07-28 |
 //! | `validate` | on | checks values against schemas with any keyword |
 //! | `tracing` | on | spans and events for a `tracing` subscriber |
-//! | `testing` | off | the module `testing`: runs a handler in virtual time, without a peer and without a runtime |
+//! | `testing` | off | the module `testing`, which runs one handler, or two endpoints, in virtual time |
 //!
 //! ## Schemas
 //!
@@ -57,7 +57,7 @@
 //! * Spans: `invocation` for each inbound call, entered around each poll of its handler; `call` for each outbound call; `question` for each
 //!   input request that a [`Client`] answers.
 //! * Events: panics (error); progress, log records and checkpoints of a handler that were refused, outcomes of effects that the store did
-//!   not record, violations of the peer, a handshake that the peer refused, and handlers that were abandoned after their grace (warn); the
+//!   not record, violations of the peer, a handshake that the peer refused, and abandoned handlers ([`Counters::abandoned`]) (warn); the
 //!   end of the session (info, or warn if it was not orderly); cancels of inbound calls, and the ends of calls (debug).
 //!
 //! No subscriber is called under the endpoint's lock.

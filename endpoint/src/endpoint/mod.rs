@@ -38,16 +38,16 @@ use protocol_core::time::Instant;
 /// One end of a channel: a session with its handlers and calls, as a [`Machine`] for [`drive`](crate::drive) or a
 /// [`Driver`](protocol_core::drive::Driver). [`Endpoint::peer`] returns the handle to call the peer with.
 ///
-/// All its handles share one lock. Their methods change the state under the lock, and wake tasks or write frames after it is released. No
-/// code of the user runs under the lock.
+/// All its handles share one lock. Their methods change the state under the lock, and wake tasks or write frames after the lock is
+/// released. No code of the application runs under the lock.
 ///
 /// # The end
 ///
 /// After the session has closed, cancelled handlers may still clean up, each for the grace
 /// [`Timeouts::handler_grace`](protocol_core::Timeouts::handler_grace) from its cancellation. A handler with an effect under way
 /// ([`Context::once`]) has a grace of at least 30 s. Only when they have ended, or their grace has passed, [`Machine::is_closed`] returns
-/// `true`. After the end of input, the session closes when no call runs any more, at the latest after
-/// [`Timeouts::close_grace`](protocol_core::Timeouts::close_grace).
+/// `true`. After the end of input, inbound calls may run for [`Timeouts::close_grace`](protocol_core::Timeouts::close_grace) (on Tesseron
+/// they are cancelled at once). The session closes when no call runs and all frames were polled, at the latest after that time once more.
 ///
 /// Dropping the endpoint has the effect of a failed transport: open calls end as [`Outcome::Lost`], and handlers are cancelled and dropped
 /// at their next await point, without grace.
@@ -90,13 +90,13 @@ enum Work {
     Wake(Waker),
     Serve(Arc<ServedCall>, Request),
     Answer(Arc<InputRequest>, Ask),
-    // Boxed, since this variant is the largest and the rarest.
+    // Boxed, as the notice is, since both are large and rare.
     Log(Box<LogRecord>),
     Notice(Box<Notice>),
     Diagnose(Note),
     /// A value to drop outside of the lock, since it may hold a waker.
     Forget(Arc<InputRequest>),
-    /// A handler of the user, to drop outside of the lock.
+    /// A handler of the application, to drop outside of the lock.
     Discard(Box<FrozenHandler>),
 }
 
@@ -186,8 +186,8 @@ impl Endpoint {
     }
 
     /// Handles a frame that came on the stream of `exchange`, a request of ours, as over HTTP. If the frame is an input request that names
-    /// no call, it belongs to the call of `exchange`, not to the newest call; see [`Session::handle_frame_within`]. In all other respects
-    /// equal to [`handle_frame_by`](Self::handle_frame_by) without extensions.
+    /// no call, it belongs to the call of `exchange`; see [`Session::handle_frame_within`]. In all other respects equal to
+    /// [`handle_frame_by`](Self::handle_frame_by) without extensions.
     ///
     /// # Errors
     /// [`Full`] returns the frame; see [`Session::handle_frame`].
@@ -225,7 +225,7 @@ impl Endpoint {
             },
             |state, _| state.arriving.take(),
         );
-        // Dropped outside of the lock, since this may run code of the user.
+        // Dropped outside of the lock, since this may run code of the application.
         drop(attached);
         received
     }
@@ -255,8 +255,8 @@ impl Endpoint {
         noted
     }
 
-    /// The next lane that the session has closed because too much of its output was not read. The transport has to close it, too. Frames
-    /// that arrive on the lane before this method has returned it are dropped.
+    /// The next lane that the session has closed because too much of its output was not read; `None` if there is none. The transport has to
+    /// close the lane, too. Frames that arrive on the lane before this method has returned it are dropped.
     #[must_use]
     pub fn poll_closed_lane(&mut self) -> Option<Lane> {
         self.dispatch(true, |_, _| None, |_, _| ());
@@ -280,7 +280,7 @@ impl Endpoint {
     /// Changes the state with `first`, handles all events of the session, a few at a time, and then calls `then`.
     ///
     /// `first` returns the time, or `None` to keep the last one. `polling` means that the driver will poll for frames before it waits, so
-    /// it need not be woken for frames that are queued meanwhile.
+    /// that the driver need not be woken for frames that are queued meanwhile.
     fn dispatch<T>(
         &mut self,
         polling: bool,
@@ -388,7 +388,7 @@ impl Endpoint {
         begin(&**self.shared.runtime(), service, served, request, frozen);
     }
 
-    /// Calls code of the user. If the code panics, the panic is recorded, and the connection goes on.
+    /// Calls code of the application. If the code panics, the panic is recorded, and the session goes on.
     fn call_user(&self, call: impl FnOnce()) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(call)) {
             diagnose::panicked(&diagnose::Span::default(), &*panic);
@@ -401,7 +401,7 @@ impl Endpoint {
 /// Begins the handler of a request. If a handler is frozen for the state `frozen`, that handler goes on instead.
 fn begin(runtime: &dyn Runtime, service: &Service, served: Arc<ServedCall>, request: Request, frozen: Option<StateId>) {
     let start = service.start(&served, request);
-    // A frozen handler goes on only in place of a handler, so not if the request is answered at once.
+    // A frozen handler goes on only in place of a handler, and so not for a request that is answered at once.
     if let Start::Handler(_) | Start::Inline(..) = start
         && let Some(handler) = frozen.and_then(|state| served.thaw(&state))
     {
@@ -435,8 +435,8 @@ fn freezable(served: Arc<ServedCall>, handler: BoxFuture<'static, Reply>) -> Box
     Box::pin(Task::new(Arc::clone(&served), Freezable::new(served, handler)))
 }
 
-/// Drives `endpoint` over `transport` to its end, and returns the reason for which the session closed. By then all frames are written, all
-/// handlers have ended or their grace has passed, and the transport is closed.
+/// Drives `endpoint` over `transport` until the endpoint is closed, and returns the reason for which the session closed. By then all frames
+/// are written, all handlers have ended or their grace has passed, and the transport is closed.
 ///
 /// # Early sends
 ///
@@ -543,8 +543,8 @@ impl Machine for Endpoint {
     }
 
     fn wants_input(&self) -> bool {
-        // No lock is needed after a turn. Verbs may have closed the session since then, which `is_noted_closed` tells. They may also have
-        // used the last room for events, but then `handle_frame` returns the frame.
+        // No lock is needed after a turn. Verbs may have closed the session since then; `is_noted_closed` checks that without a lock. They
+        // may also have used the last room for events, but then `handle_frame` returns the frame.
         if self.wants_input { !self.shared.is_noted_closed() } else { self.shared.lock().session.wants_input(Lane::CHANNEL) }
     }
 
@@ -580,8 +580,8 @@ impl Machine for Endpoint {
                 state.driver.park(waker, &mut spare);
                 let now = clock();
                 state.session.handle_frames(frames, now);
-                // If no frame was handled, this tells the session the time: the deadlines of the frames that are written next count from
-                // it.
+                // If no frame was handled, this passes the time to the session: the deadlines of the frames that are written next count
+                // from that time.
                 if !state.session.wants_input(Lane::CHANNEL) || state.driver_deadline().is_some_and(|at| at <= now) {
                     state.handle_timeout(now, late);
                 }
@@ -648,7 +648,7 @@ impl fmt::Debug for Endpoint {
 
 impl State {
     /// Handles one event: changes the state, and adds the work that is to be done outside of the lock. `now` is the time that the driver
-    /// passed last; a verb may have told the session a later time.
+    /// passed last; a verb may have passed a later time to the session.
     fn handle_event(&mut self, shared: &Arc<Shared>, event: Event, now: Instant, work: &mut VecDeque<Work>) {
         let now = now.max(self.session.time());
         let grace_ends = || now.saturating_add(self.handler_grace);
@@ -771,8 +771,8 @@ impl State {
         }
     }
 
-    /// Ends everything that is still open. The session does not know the frozen handlers, so they are discarded here. Calls and input
-    /// requests are ended here only as a safeguard, since the session has ended them by then.
+    /// Ends everything that is still open. The frozen handlers are not in the session, so they are discarded here. Calls and input requests
+    /// are ended here only as a safeguard, since the session has ended them by then.
     fn close(&mut self, reason: CloseReason, grace: Instant, work: &mut VecDeque<Work>) {
         self.closed = Some(reason);
         work.extend(self.on_change.take().map(Work::Wake));

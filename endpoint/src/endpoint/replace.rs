@@ -65,7 +65,7 @@ impl Future for Successor {
 
 impl Drop for Successor {
     fn drop(&mut self) {
-        // The runtime shuts down, and has dropped this task before the run began.
+        // The runtime is shutting down, and has dropped this task before the run began.
         if let Some(Beginning { served, .. }) = self.beginning.take() {
             served.settle(End::Dropped);
         }
