@@ -46,7 +46,7 @@ impl Checker {
         Self::Own(check_plain::Checker::new(schema))
     }
 
-    /// The JSON pointer of the first keyword that cannot be checked.
+    /// The JSON pointer of the first keyword that cannot be checked; `None` if all can be.
     fn unchecked(&self) -> Option<String> {
         match self {
             // `new` has made sure that there is none.
@@ -143,7 +143,7 @@ impl Shape {
         Ok(json.clone())
     }
 
-    /// The JSON pointer of the first keyword in the schema that cannot be checked.
+    /// The JSON pointer of the first keyword in the schema that cannot be checked; `None` if all can be.
     pub(crate) fn unchecked(&self) -> Option<String> {
         self.checker.unchecked()
     }
@@ -263,7 +263,7 @@ impl Output {
         }
     }
 
-    /// Decodes a result of this form. Without structured content it is decoded from the text: as a string if the form is a string,
+    /// Decodes a result of this form. Without structured content the result is decoded from the text: as a string if the form is a string,
     /// otherwise as JSON, or as a string if that fails. `()` is decoded from nothing.
     pub(crate) fn read<T: DeserializeOwned>(&self, result: &ToolResult) -> Result<T, JsonError> {
         match (self, &result.structured) {
@@ -354,8 +354,7 @@ pub(crate) fn flat<T: JsonSchema>() -> Result<Shape, String> {
     Ok(Shape::new(form, false))
 }
 
-/// Reduces the schema of a field to the keywords that forms have in every revision. Fails with a description of a field that forms cannot
-/// have.
+/// Reduces the schema of a field to the keywords that a form may have. Fails with a description of a field that forms cannot have.
 fn primitive(field: &Value) -> Result<Value, &'static str> {
     let Some(field) = field.as_object() else { return Err("of any type") };
     if let Some(choices) = field.get("anyOf").and_then(Value::as_array) {
@@ -715,7 +714,7 @@ mod tests {
     }
 
     #[test]
-    fn no_schema_has_a_number_format_that_only_rust_knows() {
+    fn no_schema_has_a_number_format_of_rust() {
         let schema = Shape::arguments::<Formats>().schema;
         let has = |keyword: &str| schema.as_str().contains(&format!("\"{keyword}\":"));
         assert!(["properties", "items", "additionalProperties", "oneOf", "prefixItems"].into_iter().all(has), "{schema}");

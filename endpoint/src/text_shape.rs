@@ -54,7 +54,7 @@ impl TextShape {
         self.shape.read(&encode(&Value::Object(members.collect())))
     }
 
-    /// The JSON pointer of the first keyword in the schema that cannot be checked.
+    /// The JSON pointer of the first keyword in the schema that cannot be checked; `None` if all can be.
     pub(crate) fn unchecked(&self) -> Option<String> {
         self.shape.unchecked()
     }

@@ -49,7 +49,7 @@ impl ValidationErrors {
 fn push_cut(out: &mut String, text: &str) {
     match text.char_indices().nth(MAX_CHARACTERS) {
         None => out.push_str(text),
-        // Shortened in the middle, where the value is: the end of the text says what is wrong with it.
+        // Shortened in the middle, where the value is, since the end of the text names the error.
         Some(_) => {
             let head: String = text.chars().take(MAX_CHARACTERS / 2).collect();
             let skip = text.chars().count().saturating_sub(MAX_CHARACTERS / 2);

@@ -13,9 +13,9 @@ use protocol_core::json::Json;
 /// Adds and removes the tools, prompts and resources of a [`Service`](crate::Service) while it is served. Cloneable.
 ///
 /// Made by [`Service::catalog`](crate::Service::catalog). Each change is announced to the peers of all sessions that begin after that call
-/// (MCP `notifications/tools/list_changed` and its like; on Tesseron `actions/list_changed` and its like for resources, with the new list;
-/// prompts exist only on MCP). Several changes of a list in quick succession are announced once. Running calls of a tool that was removed
-/// go on.
+/// (MCP `notifications/tools/list_changed` and its like, in MCP 2026-07-28 only to subscriptions; on Tesseron `actions/list_changed` and
+/// its like for resources, with the new list; prompts exist only on MCP). Several changes of a list in quick succession are announced once.
+/// Running calls of a tool that was removed go on.
 ///
 /// ```
 /// use endpoint::{Context, Service, Tool};
@@ -118,7 +118,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Removes a prompt. Returns `false` if there is none of that name.
+    /// Removes a prompt. Returns `false` if there is no prompt of that name.
     pub fn remove_prompt(&self, name: &str) -> bool {
         self.remove(ListKind::Prompts, name, |entries| &mut entries.prompts)
     }
@@ -129,8 +129,8 @@ impl Catalog {
         self.announce(ListKind::Resources);
     }
 
-    /// Removes a resource. Returns `false` if there is none with that URI. Its subscriptions remain: subscribers still receive the values
-    /// that are passed to [`Peer::update`](crate::Peer::update).
+    /// Removes a resource. Returns `false` if there is no resource with that URI. The subscriptions to it remain: subscribers still receive
+    /// the values that are passed to [`Peer::update`](crate::Peer::update).
     pub fn remove_resource(&self, uri: &str) -> bool {
         self.remove(ListKind::Resources, uri, |entries| &mut entries.resources)
     }
@@ -174,8 +174,8 @@ impl Catalog {
         self.insert(template.template.clone(), (template, description), |entries| &mut entries.templates);
     }
 
-    /// The entries, locked for reading. While the guard lives, no code of the user may run. A session may be locked meanwhile, so the
-    /// entries must not be locked while a session is.
+    /// The entries, locked for reading. While the guard lives, no code of the application may run. The holder of the guard may lock a
+    /// session, so code that has locked a session must not call this method.
     pub(crate) fn entries(&self) -> RwLockReadGuard<'_, Entries> {
         self.0.entries.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -187,7 +187,7 @@ impl Catalog {
     }
 
     fn insert<E>(&self, name: String, entry: E, map: fn(&mut Entries) -> &mut BTreeMap<String, E>) {
-        // Dropped outside of the lock, since a handler may have captured values of the user.
+        // Dropped outside of the lock, since a handler may have captured values of the application.
         let replaced = self.change(|entries| map(entries).insert(name, entry));
         drop(replaced);
     }

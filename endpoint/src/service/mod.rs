@@ -383,7 +383,7 @@ impl Service {
         }
     }
 
-    /// Decides how a request is answered. Runs no code of the user.
+    /// Decides how a request is answered. Runs no code of the application.
     pub(crate) fn start(&self, served: &Arc<ServedCall>, request: Request) -> Start {
         let started = match request {
             Request::CallTool(call) => return self.call_tool(served, call),

@@ -29,7 +29,7 @@ pub struct Prompt {
     title: Option<String>,
     description: Option<String>,
     arguments: Vec<PromptArgument>,
-    /// The JSON pointer of the first keyword in the schema of the arguments that cannot be checked.
+    /// The JSON pointer of the first keyword in the schema of the arguments that cannot be checked; `None` if all can be.
     unchecked: Option<String>,
     pub(crate) options: ServeOptions,
     handler: Arc<Run>,
@@ -70,7 +70,7 @@ impl Prompt {
     ///
     /// On the wire every argument is a string. If the field has another type, the string is parsed as JSON, so `"3"` is a number and
     /// `"true"` a boolean. Arguments are checked against the schema of the type before the handler runs; the error for arguments that are
-    /// not valid is -32602 and names each wrong argument and its error.
+    /// not valid is -32602 and names up to five wrong arguments with their errors.
     ///
     /// ```
     /// use endpoint::{Context, Prompt, PromptMessage, PromptOutput};
@@ -166,7 +166,7 @@ impl Prompt {
         self
     }
 
-    /// The JSON pointer of the first keyword in the schema of its arguments that cannot be checked.
+    /// The JSON pointer of the first keyword in the schema of the arguments that cannot be checked; `None` if all can be.
     pub(crate) fn unchecked(&self) -> Option<String> {
         self.unchecked.clone()
     }

@@ -164,7 +164,7 @@ impl ResourceTemplate {
         Json::encode(&Description { uri_template: &self.template, about: &self.about }).unwrap_or_default()
     }
 
-    /// Matches `uri` against the template, and returns it with its variables.
+    /// Matches `uri` against the template, and returns the URI with the values of the variables. `None` if it does not match.
     pub(crate) fn matches(&self, uri: &str) -> Option<ResourceUri> {
         let mut variables = BTreeMap::new();
         match_uri(&self.parts, uri, &mut variables).then(|| ResourceUri { uri: uri.to_owned(), variables })
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_ends_at_a_slash_unless_it_has_a_plus() {
+    fn a_variable_matches_no_slash_unless_it_has_a_plus() {
         assert_eq!(variables("log://{day}", "log://monday"), pairs(&[("day", "monday")]));
         assert_eq!(variables("log://{day}", "log://a/b"), None);
         assert_eq!(variables("log://{day}", "log://"), None);

@@ -118,7 +118,7 @@ pub(crate) type StartTask = dyn Fn(Arc<ServedCall>, Json) -> Start + Send + Sync
 /// Runs a blocking handler to its end.
 pub(crate) type RunBlocking = dyn Fn(Context, Json) -> Reply + Send + Sync;
 
-/// Polls a handler once. Returns its reply, or the future to poll again if it is pending.
+/// Checks the arguments and polls the handler once. Returns its reply, or the future to poll again if it is pending.
 pub(crate) type InPlace = dyn Fn(Context, Json) -> Result<Reply, BoxFuture<'static, Reply>> + Send + Sync;
 
 impl Tool {
@@ -456,14 +456,15 @@ fn invalid(errors: &str) -> Reply {
 #[non_exhaustive]
 pub enum ToolError {
     /// A failure, in words. A failed tool answers with a result that has `isError`, so that the model can read the message and try
-    /// something else; any other handler, such as that of a prompt or a resource, answers with an internal error.
+    /// something else. An action on Tesseron, and any handler that serves no tool, such as that of a prompt or a resource, answers with an
+    /// internal error.
     #[error("{0}")]
     Failed(Text),
-    /// The handler gives up as cancelled. If the call was cancelled, its exchange has ended already, and nothing more is sent; if it was
-    /// not, it fails with the message "cancelled".
+    /// The handler gives up as cancelled. If the call was cancelled, its exchange has ended already, and nothing more is sent; otherwise
+    /// the call fails with the message "cancelled".
     #[error("cancelled")]
     Cancelled,
-    /// An input request failed. Handled as [`ToolError::Failed`]; Tesseron also sends an error: with the code of the
+    /// An input request failed. Handled as [`ToolError::Failed`], except that the error of an action on Tesseron has the code of the
     /// failure, or -32603 if Tesseron has no code for it.
     #[error("{0}")]
     Ask(AskFailed),

@@ -49,11 +49,11 @@ impl CallOutcome {
         ToolResult::read(&result).ok_or_else(|| CallError::Unreadable(String::from("it is not the result of a tool")))
     }
 
-    /// Decodes the result of a tool as a `T`.
+    /// Decodes the result of a tool as a `T`. A result that has `isError` is an error.
     ///
-    /// A `T` that serializes to an object is decoded from the structured content. Any other `T`, such as a number, is decoded from the
-    /// member `result` of the structured content, into which [`Tool::new`](crate::Tool::new) wraps it. Without structured content, `T` is
-    /// decoded from the text: as JSON, or as a string.
+    /// A `T` whose schema is that of an object, or allows any value, is decoded from the structured content. Any other `T`, such as a
+    /// number, is decoded from the member `result` of the structured content, into which [`Tool::new`](crate::Tool::new) wraps it. Without
+    /// structured content, `T` is decoded from the text: as JSON, or as a string. `()` is decoded from any result.
     ///
     /// # Errors
     /// As for [`CallOutcome::result`]; [`CallError::ToolFailed`] if the tool failed; [`CallError::Unreadable`] if the result cannot be
@@ -84,11 +84,11 @@ pub enum CallError {
     /// The peer answered with an error.
     #[error("{0}")]
     Rpc(#[from] RpcError),
-    /// The tool ran and failed. The text of its result says why.
+    /// The result has `isError`: the tool failed, or its arguments were not valid. The text of the result gives the reason.
     #[error("the tool failed: {}", .0.text())]
     ToolFailed(Box<ToolResult>),
-    /// The call ended without a valid answer: it was cancelled, timed out, was lost with the connection, its answer was invalid, or this
-    /// end did not answer an input request of the call.
+    /// The call ended without a valid answer: it was cancelled, timed out or was lost, it was held for the handshake and could not be sent
+    /// then, its answer was invalid, or this end did not answer an input request of the call.
     #[error("{}", ended(.0))]
     Ended(Outcome),
     /// The arguments cannot be serialized. Nothing was sent.

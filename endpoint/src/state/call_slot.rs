@@ -21,9 +21,9 @@ pub(crate) struct CallSlot {
 /// The stage of an outbound call.
 #[derive(Debug)]
 pub(crate) enum CallStage {
-    /// It has not ended. Holds the waker of the task that awaits it.
+    /// The call has not ended. Holds the waker of the task that awaits it; `None` if no task does.
     Open(Option<Waker>),
-    /// It has ended, and its outcome was not read yet.
+    /// The call has ended, and its outcome was not read yet.
     Ended(CallOutcome),
 }
 

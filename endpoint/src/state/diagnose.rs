@@ -8,16 +8,16 @@
 //!
 //! | Event | Level |
 //! |---|---|
-//! | a handler, an answer, or another method of the user panicked | error |
+//! | a handler, an answer, or another method of the application panicked | error |
 //! | progress, a log record or a checkpoint was refused; a store did not record the outcome of an effect | warn |
-//! | a violation of the peer; a handler was abandoned after its grace | warn |
+//! | a violation of the peer; a handler was abandoned, after its grace or with the endpoint | warn |
 //! | the peer refused the handshake | warn |
 //! | the session closed: by this end, or because the peer ended the connection | info |
 //! | the session closed for any other reason | warn |
 //! | an inbound call was answered; was cancelled, with the reason; was answered too late; an outbound call ended, with its outcome | debug |
 //!
-//! A subscriber is code of the user, so nothing here may be called under the lock, except the constructors of [`Note`]. A note is recorded
-//! after the lock is released.
+//! A subscriber is code of the application, so nothing here may be called under the lock, except the constructors of [`Note`]. A note is
+//! recorded after the lock is released.
 //!
 //! Without the feature `tracing` the types are empty and the functions do nothing, so that no other file depends on the feature.
 
@@ -190,7 +190,7 @@ mod on {
         warn!(target: TARGET, parent: served.span.id(), id = %served.id, %error, "value refused");
     }
 
-    /// Records a panic of code of the user.
+    /// Records a panic of code of the application.
     pub(crate) fn panicked(span: &Span, panic: &(dyn Any + Send)) {
         let message = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
         error!(target: TARGET, parent: span.id(), panic = cut(message.unwrap_or("no text")), "panicked");

@@ -55,8 +55,9 @@ pub(crate) struct State {
     pub(crate) driver_gone: bool,
     /// The time for which a cancelled handler may go on.
     pub(crate) handler_grace: Duration,
+    /// The reason for which the session closed; `None` before that.
     pub(crate) closed: Option<CloseReason>,
-    /// The error with which the peer refused our handshake.
+    /// The error with which the peer refused our handshake; `None` if it did not.
     pub(crate) refusal: Option<RpcError>,
     pub(crate) calls: Table<OutboundId, CallSlot>,
     pub(crate) served_calls: Table<InboundId, ServedCallSlot>,
@@ -66,9 +67,9 @@ pub(crate) struct State {
     pub(crate) subscriptions: Subscriptions,
     pub(crate) list_changes: ListChanges,
     pub(crate) alarms: Alarms,
-    /// The handshake is complete.
+    /// The session is ready, in the sense of [`Peer::ready`](crate::Peer::ready).
     pub(crate) ready: bool,
-    /// Tasks that wait for the handshake or for the end of the session.
+    /// Tasks that wait until the session is ready or closed.
     pub(crate) on_change: Waiters,
     pub(crate) counters: Counters,
     /// The lane of the last frame and the values that its transport attached to it, until its events have been handled.
@@ -171,7 +172,7 @@ impl State {
         }
     }
 
-    /// The earliest deadline, of the session and of the endpoint.
+    /// The earliest deadline of the session and of the alarms.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         earlier(self.session.poll_timeout(), self.alarms.earliest())
     }

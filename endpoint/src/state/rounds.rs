@@ -94,7 +94,8 @@ impl ServedCall {
     /// Opens the log of a retry, before its handler starts. Returns the id of the state, if a frozen handler may wait for it.
     ///
     /// # Errors
-    /// The error to reply with, if the state is too long, does not open, or has expired. The handler must not run then.
+    /// The error to reply with, if the state is too long, does not open, or has expired, or if states cannot be sealed here. The handler
+    /// must not run then.
     pub(crate) fn resume(&self, retry: &Retry) -> Result<Option<StateId>, RpcError> {
         // Without a state, the answers belong to no round of this service, and the call starts from the beginning.
         let Some(state) = retry.state() else { return Ok(None) };
@@ -155,8 +156,8 @@ impl ServedCall {
         Unused::Frozen(oldest)
     }
 
-    /// Returns the handler that was frozen when its request ended with this state, to go on for this call. `None` if there is
-    /// none, or if an answer is missing or has the wrong shape: then the handler has to run again.
+    /// Returns the handler that was frozen when its request ended with this state, to go on for this call. `None` if there is no such
+    /// handler, or if an answer is missing or has the wrong shape: then the handler has to run again.
     pub(crate) fn thaw(self: &Arc<Self>, id: &StateId) -> Option<BoxFuture<'static, Reply>> {
         let found = self.shared.look(|state| {
             let mut frozen = state.frozen.take(id)?;
@@ -235,7 +236,7 @@ impl ServedCall {
         step
     }
 
-    /// Ends an effect. `outcome` is `None` if the effect was dropped.
+    /// Ends an effect. `outcome` is `None` if the effect has no outcome.
     pub(crate) fn end_effect(&self, name: &str, nth: u32, outcome: Option<Outcome>) {
         let ended = self.shared.look(|state| {
             let slot = state.served_calls.get_mut(&self.id)?;
@@ -258,8 +259,8 @@ impl ServedCall {
         }
     }
 
-    /// Has the handler polled once more, so that its request can end after that poll. This is needed if a task other than the handler's has
-    /// made the input request, or has ended the effect that the round waited for.
+    /// Wakes the task of the handler, so that its request can end after the next poll. This is needed if another task has made the input
+    /// request, or has ended the effect that the round waited for.
     fn wake_to_end(&self) {
         if let Some(waker) = self.task_waker() {
             waker.wake();

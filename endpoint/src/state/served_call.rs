@@ -1,4 +1,4 @@
-//! An inbound call, as its handler sees it through a [`Context`](crate::Context).
+//! An inbound call: the value that its [`Context`](crate::Context)s and its task share, with its verbs.
 
 use core::fmt;
 use core::pin::Pin;
@@ -38,8 +38,9 @@ pub(crate) struct ServedCall {
     ended_in_round: AtomicBool,
     /// Its handler blocks a thread, so that it cannot be dropped and run again.
     is_blocking: AtomicBool,
-    /// The number of its updates of progress, log records and checkpoints, if its caller is asked in rounds.
+    /// The number of its progress updates, log records and checkpoints, if its caller is asked in rounds.
     reports: AtomicU32,
+    /// The caller asked for progress.
     pub(crate) observed: bool,
     /// The values that the transport attached to the frame of its request.
     pub(crate) extensions: Extensions,
@@ -96,7 +97,7 @@ impl ServedCall {
             let reported = state.session.progress(self.id, update, now);
             match &reported {
                 Ok(Reported::Sent) => after.output(),
-                // A kept update is sent at a deadline. The engine notices new deadlines without being told.
+                // A kept update is sent at a deadline. The engine checks for a new deadline after each verb.
                 Ok(_) | Err(ProgressError::NotLive) => {}
                 Err(_) => state.counters.progress_refused = state.counters.progress_refused.saturating_add(1),
             }
@@ -188,7 +189,7 @@ impl ServedCall {
         };
         let answered = Answered::of(&reply);
         let (sent, ended) = self.shared.verb(|state, now, after| {
-            // If the call was cancelled, this returns `NotLive`, and only tells the session that the handler has ended.
+            // If the call was cancelled, this returns `NotLive`, and only notes in the session that the handler has ended.
             let sent = self.send_reply(state, reply, now);
             let alarms = &mut state.alarms;
             let ended = state.served_calls.end(&self.id, |slot| {
@@ -300,12 +301,12 @@ impl ServedCall {
         self.is_blocking.load(Ordering::Relaxed)
     }
 
-    /// Counts one more update of progress, log record or checkpoint; returns their number.
+    /// Counts one more progress update, log record or checkpoint; returns their number.
     pub(super) fn count_report(&self) -> u32 {
         self.reports.fetch_add(1, Ordering::Relaxed).saturating_add(1)
     }
 
-    /// The number of updates of progress, log records and checkpoints so far.
+    /// The number of progress updates, log records and checkpoints so far.
     pub(super) fn reports(&self) -> u32 {
         self.reports.load(Ordering::Relaxed)
     }
@@ -348,7 +349,7 @@ impl ServedCall {
             AskError::Invalid(why) => AskFailed::Invalid(why),
             AskError::TooLarge => AskFailed::Invalid("longer than a frame may be".into()),
             AskError::Full => AskFailed::Busy,
-            // The peer has closed its direction.
+            // The peer has ended its side of the channel.
             _ => AskFailed::Lost,
         }
     }
@@ -427,7 +428,7 @@ impl TaskOwner for ServedCall {
     }
 }
 
-/// Waits until a call is cancelled; forever if it ends otherwise.
+/// Waits until a call is cancelled. Never resolves if the call ends without a cancel.
 #[derive(Debug)]
 pub(crate) struct CancelledWait {
     served: Arc<ServedCall>,
@@ -474,7 +475,8 @@ impl Drop for CancelledWait {
     }
 }
 
-/// Waits for a span of time, counted from its first poll. Resolves to `false` if the endpoint was dropped before the time had passed.
+/// Waits for a span of time, counted from its first poll. Resolves to `true` when the time has passed, and to `false` if the endpoint was
+/// dropped by then.
 pub(crate) struct AlarmWait {
     shared: Arc<Shared>,
     span: Duration,
