@@ -1,10 +1,11 @@
 //! The log of an inbound call whose caller is asked in rounds (MCP 2026-07-28, Multi Round-Trip Requests). Any other call has a log only
 //! for its effects, and that log is never sealed.
 //!
-//! Such a call is a chain of requests. A handler that awaits an answer is dropped, and its request ends with the input requests that are
-//! open and a sealed log. The retry opens the log and runs the handler from its first line. Input requests and effects that are in the log
-//! resolve at once, and the first input request that is not in the log ends the retry in the same way. A frozen handler ([`crate::state`])
-//! is not dropped: it goes on from where it waited, with the same log.
+//! In this module a *call* whose caller is asked in rounds is the chain of a first request and its retries, each of which is an inbound
+//! call of the session; a *run* is the execution of a handler for one of these requests. A handler that awaits an answer is dropped, and
+//! its request ends with the input requests that are open and a sealed log. The retry opens the log and runs the handler from its first
+//! line. Input requests and effects that are in the log resolve at once, and the first input request that is not in the log ends the retry
+//! in the same way. A frozen handler ([`crate::state`]) is not dropped: it goes on from where it waited, with the same log.
 //!
 //! ```text
 //!   Request --- an input request, or `once` ---> Logged --- the handler is pending with open input requests ---> (the request ends)
@@ -81,7 +82,8 @@ pub(crate) struct RoundLog {
 /// The part of a log that is sealed.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Past {
-    /// A random name of the call, the same in all its requests; empty if there were no random bytes.
+    /// The name of the call, the same in all its requests: made from the key that the caller gave, or random. Empty if there were no random
+    /// bytes.
     invocation: String,
     rounds: u8,
     /// The sampling depth of the last request.
@@ -261,7 +263,7 @@ impl RoundLog {
                 _ if is_late => past.answers.push(PastAnswer { of: asked.of, nth: asked.nth, answer: None, is_kept: false }),
                 Some(answer) => {
                     past.answers.push(PastAnswer { of: asked.of.clone(), nth: asked.nth, answer: Some(answer), is_kept: false });
-                    // Kept for its number of misfits.
+                    // Kept for its number of misfits, its name and its time limit, if this answer has the wrong shape.
                     past.asked.push(asked);
                 }
                 None => past.asked.push(asked),
@@ -421,7 +423,7 @@ impl RoundLog {
         }
     }
 
-    /// A name that no open input request has, and no input request of the last round.
+    /// A name that no open input request has, and no input request of the last round whose answer was not too late.
     fn free_name(&self) -> String {
         let is_taken =
             |name: &String| self.open.iter().map(|open| &open.entry).chain(&self.past.asked).any(|asked| asked.name == *name);
@@ -483,7 +485,7 @@ impl RoundLog {
         Some(EffectStep::Run { key: seal::effect_key(&self.past.invocation, name, place, nth), nth })
     }
 
-    /// Ends an effect. `outcome` is `None` if the effect was dropped. Returns `true` if the round may have waited for the effect.
+    /// Ends an effect. `outcome` is `None` if the effect has no outcome. Returns `true` if the round may have waited for the effect.
     pub(crate) fn end_effect(&mut self, name: &str, nth: u32, outcome: Option<Outcome>) -> bool {
         self.running.retain(|running| running != name);
         if let Some(outcome) = outcome {

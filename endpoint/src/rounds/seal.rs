@@ -14,7 +14,7 @@ const NONCE: usize = 24;
 /// The first byte of a sealed state.
 const FORMAT: u8 = 1;
 
-/// The length of the text of a sealed state of `length` bytes.
+/// The length of the text of a sealed state, if the state itself has `length` bytes.
 pub(crate) const fn sealed_length(length: usize) -> usize {
     /// The length of the code that authenticates a state, in bytes.
     const TAG: usize = 16;
