@@ -9,9 +9,10 @@ use super::harness::{Harness, Interruption, Run};
 ///
 /// # Panics
 /// If one of these happens. The message names the await, where there is one:
-/// * the first run was refused, or its handler does not end within [`Harness::limit`];
+/// * the first run was refused, or its call or handler does not end within [`Harness::limit`];
 /// * the handler has no await at which it could be interrupted;
 /// * a run does not come to its await;
+/// * the handler wakes itself without end;
 /// * the handler panics, or does not end after the cancel.
 ///
 /// ```
@@ -105,7 +106,7 @@ mod tests {
     fn a_cancel_at_each_await_ends_the_call_there() {
         let dropped = Arc::new(AtomicUsize::new(0));
         let runs = every_cancel_point(|| asking(&dropped), call);
-        assert_eq!((runs.len(), dropped.load(Ordering::Relaxed)), (3, 4), "a run for each await, and one before");
+        assert_eq!((runs.len(), dropped.load(Ordering::Relaxed)), (3, 4), "a run for each await, and the first run");
         assert!(runs.iter().all(|run| run.outcome() == Some(&Outcome::Cancelled)), "{runs:?}");
         let at: Vec<_> = runs.iter().filter_map(|run| Some(run.done.as_ref()?.0.as_secs())).collect();
         assert_eq!(at, [0, 1, 1]);

@@ -17,14 +17,14 @@ use protocol_core::time::Instant;
 /// Runs tasks on the thread that calls it, in the order in which they were woken. Only its methods move its virtual time. So equal runs
 /// poll the same tasks in the same order. Clones share the same tasks and time.
 ///
-/// A task that never ends is dropped by [`Executor::shutdown`], or with the last clone of the executor. A task that holds a clone itself
-/// needs the former.
+/// A task that never ends is dropped by [`Executor::shutdown`], or with the last clone of the executor. If a task itself holds a clone,
+/// only [`Executor::shutdown`] drops the task.
 #[derive(Clone, Default)]
 pub struct Executor {
     shared: Arc<Shared>,
 }
 
-/// The maximum number of polls while time stands still: after more, the executor panics.
+/// The maximum number of polls in one [`Executor::run_until_stalled`], which panics after more.
 const MOST_POLLS: u32 = 10_000_000;
 
 #[derive(Default)]
@@ -115,7 +115,7 @@ impl Executor {
         true
     }
 
-    /// The earliest instant for which a [`VirtualTimer`] is set.
+    /// The earliest instant for which a [`VirtualTimer`] is set; `None` if none is set.
     #[must_use]
     pub fn next_alarm(&self) -> Option<Instant> {
         self.shared.lock().alarms.first_key_value().map(|((at, _), _)| *at)

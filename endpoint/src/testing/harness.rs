@@ -48,7 +48,7 @@ pub(super) enum Interruption {
     Drop,
 }
 
-/// The maximum number of polls of tasks, the drivers' included, while time stands still. The harness panics if a run needs more.
+/// The maximum number of polls of tasks, the driver's included, while time stands still. The harness panics if a run needs more.
 const MOST_POLLS: usize = 100_000;
 
 type Answerer = dyn FnMut(&Ask) -> Option<Answer>;
@@ -64,13 +64,15 @@ enum Trigger {
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Run {
-    /// The outcome that the caller got, and its time. `None` if the call did not end within [`Harness::limit`], or was refused.
+    /// The outcome that the caller got, and its time. `None` if the call did not end within [`Harness::limit`], or was refused, or if its
+    /// handler was dropped by [`every_drop_point`](super::every_drop_point).
     pub done: Option<(Duration, CallOutcome)>,
     /// The error, if the caller's own session refused to make the call.
     pub refused: Option<InvokeError>,
     /// The number of polls that left the handler suspended. An await that is ready at once does not count.
     pub awaits: usize,
-    /// The time at which the handler ended, which may be after the end of the call. `None` if it did not end within [`Harness::limit`].
+    /// The time at which the handler ended, which may be after the end of the call. `None` if it did not end within [`Harness::limit`], or
+    /// if the call was refused.
     pub ended: Option<Duration>,
     /// The progress updates that the caller accepted, in order.
     pub progress: Vec<(Duration, Progress)>,
@@ -151,7 +153,7 @@ impl Harness {
         self
     }
 
-    /// Makes the caller close its direction of the channel when `span` has passed since its request.
+    /// Makes the caller end its side of the channel when `span` has passed since its request. If the call has not ended, it is lost.
     #[must_use]
     pub fn disconnect_after(mut self, span: Duration) -> Self {
         self.disconnect = Some(Trigger::After(span));
@@ -245,7 +247,7 @@ struct Play {
     executor: Executor,
     peer: Peer,
     client: Session,
-    /// `None` once the caller has closed its direction.
+    /// The caller's end of the channel. Never `None`.
     pipe: Option<Pipe>,
     id: OutboundId,
     start: Instant,
@@ -339,14 +341,14 @@ impl Play {
         while let Some(transmit) = self.client.poll_transmit() {
             any = true;
             if let Some(pipe) = &mut self.pipe {
-                // A failed send is ignored: if the server is gone, the next read reports it.
+                // It fails if the caller has disconnected, or the server is gone. Then the frame is lost.
                 let _ = pipe.send(transmit.frame);
             }
         }
         any
     }
 
-    /// Cancels and disconnects, if it is time.
+    /// Cancels and disconnects, if it is time. Returns `true` if it did either.
     fn act(&mut self, now: Instant) -> bool {
         let (elapsed, updates) = (self.elapsed(), self.run.progress.len());
         let is_due = |when: &mut Option<Trigger>| {
@@ -426,7 +428,7 @@ impl Run {
         }
     }
 
-    /// The structured content of a tool's result.
+    /// The structured content of a tool's result; `None` if there is none.
     #[must_use]
     pub fn structured(&self) -> Option<Json> {
         self.result().member("structuredContent")
@@ -443,13 +445,13 @@ impl Run {
         blocks.into_iter().filter_map(|block| block.text).collect::<Vec<_>>().join("\n")
     }
 
-    /// Returns `true` if the result says that the tool failed (`isError`).
+    /// Returns `true` if the result has `isError`.
     #[must_use]
     pub fn is_tool_error(&self) -> bool {
         self.result().member("isError").is_some_and(|is_error| is_error.as_str() == "true")
     }
 
-    /// The JSON-RPC error that the call was answered with.
+    /// The JSON-RPC error that the call was answered with; `None` if it was not answered with an error.
     #[must_use]
     pub fn error(&self) -> Option<&RpcError> {
         match self.outcome() {
@@ -458,7 +460,7 @@ impl Run {
         }
     }
 
-    /// The values of all progress updates, in order.
+    /// The values of the progress updates that have one, in order.
     #[must_use]
     pub fn values(&self) -> Vec<f64> {
         self.progress.iter().filter_map(|(_, progress)| progress.value).collect()

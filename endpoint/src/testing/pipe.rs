@@ -41,7 +41,7 @@ pub struct Pipe {
     to: Arc<Direction>,
 }
 
-/// The other end of a [`Pipe`] is gone.
+/// The error of a [`Pipe`]: the other end was dropped, or this end was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the other end of the pipe is gone")]
 pub struct PipeBroken;
@@ -82,7 +82,7 @@ impl Direction {
 }
 
 impl Pipe {
-    /// Takes the next frame that has arrived, for tests without a driver.
+    /// Takes the next frame that has arrived, for tests without a driver. `None` if there is none now, even if the other end is gone.
     pub fn try_recv(&mut self) -> Option<Bytes> {
         self.from.lock().frames.pop_front()
     }

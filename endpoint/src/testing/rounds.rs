@@ -20,7 +20,7 @@ const MOST_STEPS: usize = 100_000;
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Rounds {
-    /// The outcome of the call, over a handshake.
+    /// The outcome of the call with a handshake.
     pub outcome: Outcome,
     /// The number of rounds of input requests in MCP 2026-07-28.
     pub rounds: usize,
@@ -35,8 +35,8 @@ pub struct Rounds {
 /// * in MCP 2026-07-28 with one process, where the handler runs again from its first line for each retry;
 /// * in MCP 2026-07-28 with a new process for each request.
 ///
-/// After each way of MCP 2026-07-28, each request is repeated at another new process, which must reply with the same input requests or the
-/// same result. The handler must return equal results for equal answers.
+/// After each way of MCP 2026-07-28, each request is sent once more, to another new process, which must reply with the same input requests
+/// or the same result. The handler must return equal results for equal answers.
 ///
 /// `service` makes the service of one process; its keys are replaced. `answer` answers an input request, and must give equal answers to
 /// equal input requests.
