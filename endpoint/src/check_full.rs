@@ -13,8 +13,8 @@ pub(crate) struct Checker(Compiled);
 /// `Err` if the schema is not valid: a hand-written `JsonSchema` may return such a schema. Then every value is refused with this reason.
 type Compiled = LazyLock<Result<Validator, String>, Box<dyn FnOnce() -> Result<Validator, String> + Send>>;
 
-/// The maximum size, in bytes, of a value whose errors are all collected. Of a larger value only the first error is. The validator stores
-/// each error with a copy of the wrong item, so megabytes of wrong items would take gigabytes.
+/// The maximum size, in bytes, of a value whose errors are all collected. For a larger value only one error is collected. The validator
+/// stores each error with a copy of the wrong item, so megabytes of wrong items would take gigabytes.
 const MAX_LISTED_BYTES: usize = 64 << 10;
 
 impl Checker {

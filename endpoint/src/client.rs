@@ -1,4 +1,4 @@
-//! The side of a caller that answers input requests: for its model, its user, its browser and its roots.
+//! The part of a caller that answers input requests: with its model, its user, its browser and its roots.
 
 use core::fmt;
 use std::sync::Arc;

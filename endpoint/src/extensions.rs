@@ -5,7 +5,7 @@ use core::fmt;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Values that a transport attaches to a frame, at most one of each type: the head of an HTTP request, or an authenticated principal.
+/// Values that a transport attaches to a frame, at most one of each type, such as the head of an HTTP request or a [`Principal`].
 ///
 /// They are passed to [`Endpoint::handle_frame_by`](crate::Endpoint::handle_frame_by), and handlers of the requests in that frame read them
 /// with [`Context::extensions`](crate::Context::extensions). Clones share the values. An empty set allocates no memory.
@@ -50,8 +50,8 @@ impl Extensions {
     }
 }
 
-/// The name of the authenticated caller of a request, set by a layer of the transport. A session belongs to the principal that has opened
-/// it. The sealed state that a call sends with a round of input requests opens only for the principal that made the call.
+/// The name of the authenticated caller of a request, set by a layer of the transport. Over HTTP a session belongs to the principal that
+/// has opened it. The sealed state that a call sends with a round of input requests opens only for the principal that made the call.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Principal(Arc<str>);
 

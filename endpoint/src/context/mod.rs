@@ -51,7 +51,7 @@ impl Context {
         &self.served().extensions
     }
 
-    /// Reports progress. It never fails and never waits. An update that is not valid ([`ProgressError`]) is dropped and counted in
+    /// Reports progress. This method never fails and never waits. An update that is not valid ([`ProgressError`]) is dropped and counted in
     /// [`Counters::progress_refused`](crate::Counters::progress_refused). An update that the caller did not ask for, or that comes after
     /// the end of the call, is dropped.
     pub fn progress(&self, update: Progress) {
@@ -102,9 +102,9 @@ impl Context {
         self.served().is_cancelled()
     }
 
-    /// Returns `true` while the request of the call has ended with a round and its retry has not come (MCP 2026-07-28). A handler that is
-    /// dropped in this state runs again from its first line for the retry; a frozen handler goes on with the retry, and then this is
-    /// `false` again. A guard that reports the end of the call when it is dropped must check this method first, since the call goes on.
+    /// Returns `true` once the request of the call has ended with a round (MCP 2026-07-28). A handler that is dropped in this state runs
+    /// again from its first line for the retry. A frozen handler goes on with the retry, and then this method returns `false` again. A
+    /// guard that reports the end of the call when it is dropped must call this method first, since after a round the call goes on.
     #[must_use]
     pub fn will_run_again(&self) -> bool {
         self.served().has_ended_in_round()
@@ -180,9 +180,10 @@ impl Context {
         .await
     }
 
-    /// Sends a log record with `data`, any value that can be serialized to JSON. It never fails and never waits: a value that cannot be
-    /// serialized is dropped and counted in [`Counters::values_refused`](crate::Counters::values_refused). A record below the level that
-    /// the caller set is dropped, and so is one after the end of the call, or for which the queue has no room.
+    /// Sends a log record with `data`, any value that can be serialized to JSON. This method never fails and never waits. A value that
+    /// cannot be serialized is dropped and counted in [`Counters::values_refused`](crate::Counters::values_refused). A record below the
+    /// level that the caller set is dropped, and so is one after the end of the call. If the queue has no room, older records are dropped
+    /// or, if that is not enough, this one.
     pub fn log(&self, level: Level, data: impl Serialize) {
         self.served().log(Json::encode(&data).ok().map(|data| LogRecord::new(level, data)));
     }

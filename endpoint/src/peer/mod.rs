@@ -206,8 +206,9 @@ impl Peer {
         })
     }
 
-    /// Notifies all subscriptions of the resource `uri` that it has changed, on Tesseron with its new value, and returns the number of
-    /// subscriptions that were notified. Subscriptions for which the queue has no room are left out.
+    /// Notifies all subscriptions of the resource `uri` that the resource has changed, on Tesseron with its new value, and returns the
+    /// number of these subscriptions. If the queue has no room, a subscription of a peer with a handshake is left out and not counted; the
+    /// notice to a subscription of MCP 2026-07-28 waits for room.
     pub fn update(&self, uri: &str, value: &Json) -> usize {
         self.shared.verb(|state, now, after| {
             let subscribed = state.subscriptions.to(uri).into_iter();
@@ -250,8 +251,9 @@ impl Peer {
         })
     }
 
-    /// Sends a log record that belongs to no call. It never fails and never waits: a record below the level that the peer has set is
-    /// dropped, and so is one for which the queue has no room.
+    /// Sends a log record that belongs to no call. This method never fails and never waits. A record below the level that the peer has set
+    /// is dropped, and so is every record to a peer that sends only stateless requests. If the queue has no room, older records are dropped
+    /// or, if that is not enough, this one.
     pub fn log(&self, record: LogRecord) {
         self.shared.verb(|state, now, after| {
             if state.session.log(None, record, now) == Ok(Logged::Sent) {

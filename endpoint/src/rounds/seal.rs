@@ -99,7 +99,8 @@ impl Sealer {
         self.keys.get()
     }
 
-    /// Returns `true` if states can be sealed: the feature `seal` is on, and the runtime has random bytes and a clock.
+    /// Returns `true` if states can be sealed: the feature `seal` is on, the runtime has a clock, and there are keys, or random bytes to
+    /// make one. Each seal needs random bytes, too.
     pub(crate) fn is_able(&self, runtime: &dyn Runtime) -> bool {
         cfg!(feature = "seal") && runtime.unix_time().is_some() && self.keys(runtime).is_some()
     }

@@ -53,12 +53,12 @@ pub(crate) struct EffectKit {
 type CallKey = Arc<dyn Fn(&Arc<ServedCall>) -> Option<String> + Send + Sync>;
 
 impl State {
-    /// The log of an inbound call.
+    /// The log of an inbound call; `None` if the call has no log yet, or its handler has ended.
     fn round_log(&self, id: InboundId) -> Option<&RoundLog> {
         self.served_calls.get(&id)?.rounds.as_deref()
     }
 
-    /// The log of an inbound call.
+    /// The log of an inbound call; `None` if the call has no log yet, or its handler has ended.
     fn round_log_mut(&mut self, id: InboundId) -> Option<&mut RoundLog> {
         self.served_calls.get_mut(&id)?.rounds.as_deref_mut()
     }
