@@ -39,9 +39,9 @@ impl Checker {
         unchecked(&self.0)
     }
 
-    /// Checks `value`, whose JSON is `size` bytes long. Fails with the text of its validation errors. One of them is that the check gets
-    /// deeper than [`MAX_DEPTH`], or takes too many steps: the time for nested untagged alternatives can double with each level. Within an
-    /// alternative, such an error means that the alternative does not fit.
+    /// Checks `value`, whose JSON is `size` bytes long. Fails with the text of its validation errors. It is also an error if the check gets
+    /// deeper than [`MAX_DEPTH`], or takes too many steps: the time for nested untagged alternatives can double with each level. Such an
+    /// error in an alternative only means that the alternative does not fit.
     pub(crate) fn check(&self, value: &Value, size: usize) -> Result<(), String> {
         let steps = Cell::new(size.saturating_mul(MAX_STEPS_PER_BYTE).saturating_add(MAX_STEPS));
         let found = Found::All(ValidationErrors::default());

@@ -1,8 +1,8 @@
 //! A quick check for the arguments that most tools take: an object of scalars, choices, and lists and objects of them. It works on the
 //! text, without parsing it into a tree.
 //!
-//! The check can only establish that arguments are valid. For all other arguments, [`schema`](crate::schema) decides, and produces the
-//! error messages.
+//! The check can only establish that arguments are valid. All other arguments are checked by [`schema`](crate::schema), which also produces
+//! the error messages.
 
 use serde_json::{Map, Value};
 

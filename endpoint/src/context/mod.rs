@@ -24,7 +24,7 @@ use protocol_core::dialect::{Caller, Capabilities, Identity, Level, LogRecord, P
 use protocol_core::json::{Json, Text};
 use protocol_core::session::{CancelReason, CheckpointError, NotLive, ProgressError, Reported, ServeOptions};
 
-/// The handle of a handler on its call: reports progress, logs, asks the caller, and tells whether the call was cancelled.
+/// The handle of a handler on its call: reports progress, logs, asks the caller, and returns whether the call was cancelled.
 /// `Clone + Send + Sync`.
 ///
 /// A context may outlive the handler. After the end of the call, progress and log records are dropped, and input requests fail with
@@ -119,7 +119,7 @@ impl Context {
         self.served().cancelled().await
     }
 
-    /// Returns a handle that only tells whether the call was cancelled.
+    /// Returns a handle with which code can only check whether the call was cancelled, or wait for its cancellation.
     #[must_use]
     pub fn cancellation(&self) -> Cancellation {
         Cancellation { served: Arc::clone(self.served()) }
@@ -275,7 +275,7 @@ impl fmt::Debug for Context {
     }
 }
 
-/// A handle that only tells whether a call was cancelled, for code that needs no other part of the [`Context`]. `Clone + Send + Sync`.
+/// A handle to check whether a call was cancelled, for code that needs no other part of the [`Context`]. `Clone + Send + Sync`.
 #[derive(Clone)]
 pub struct Cancellation {
     served: Arc<ServedCall>,

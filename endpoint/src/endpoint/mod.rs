@@ -602,7 +602,7 @@ impl Machine for Endpoint {
 impl Drop for Endpoint {
     fn drop(&mut self) {
         let now = self.shared.runtime().now();
-        // Work that a panic left behind comes first.
+        // Work that was not done because of a panic comes first.
         let mut work = core::mem::take(&mut self.work);
         work.append(&mut self.late);
         {

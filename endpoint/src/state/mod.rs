@@ -182,7 +182,7 @@ impl State {
         if self.is_over() { None } else { self.deadline() }
     }
 
-    /// Returns the deadline that the driver has to wait for, and notes that it does.
+    /// Returns the deadline that the driver has to wait for, and notes that the driver waits for this deadline.
     pub(crate) fn arm(&mut self) -> Option<Instant> {
         let until = self.driver_deadline();
         self.driver.arm(until)
