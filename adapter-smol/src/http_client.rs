@@ -121,7 +121,7 @@ async fn first_of(addresses: &[SocketAddr]) -> io::Result<Socket> {
     Err(last)
 }
 
-/// Awaits a future for at most `time`.
+/// Awaits a future for at most `time`, and then fails with `TimedOut`.
 async fn within<T>(time: Duration, wait: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     let late = async {
         Timer::after(time).await;
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_of_ipv6_stands_in_brackets() {
+    fn an_ipv6_address_in_brackets_is_connected_to() {
         let Ok(listener) = TcpListener::bind("[::1]:0") else { return };
         let address = listener.local_addr().unwrap();
         let socket = smol::block_on(open(format!("http://{address}/mcp").parse().unwrap())).unwrap();

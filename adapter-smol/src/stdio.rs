@@ -26,8 +26,8 @@ pub fn stdio() -> LineIo<Halves<Stdin, Stdout>> {
     LineIo::new(Stdin::open(), Stdout::open()).sending_anywhere()
 }
 
-/// Waits until standard output has no reader any more. Only anonymous pipes on Linux report this; if standard output is anything else, this
-/// waits forever.
+/// Waits until standard output has no reader any more. Only anonymous pipes on Linux report this; if standard output is anything else, the
+/// future is never ready.
 ///
 /// # Cancel safety
 /// Cancel safe: nothing is lost, and the function can be called again at any time.

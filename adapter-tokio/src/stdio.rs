@@ -16,9 +16,9 @@ use crate::{Halves, LineIo};
 /// Standard input and output as a transport, for a server that is started by its client. The process must not use them for anything else;
 /// log to standard error.
 ///
-/// On Linux, if this is called within a runtime, anonymous pipes are read and written in non-blocking mode. Other input, such as a terminal
-/// or a file, is read by a thread that does not delay the end of the process; so `main` can return when the session has closed, even if the
-/// input is still open. That thread reads ahead, so open this transport only once in a process. Other output is written by a
+/// On Linux, if this function is called within a runtime, anonymous pipes are read and written in non-blocking mode. Other input, such as a
+/// terminal or a file, is read by a thread that does not delay the end of the process; so `main` can return when the session has closed,
+/// even if the input is still open. That thread reads ahead, so open this transport only once in a process. Other output is written by a
 /// thread of the runtime.
 ///
 /// If the thread that writes is blocked, because the reader of the output neither reads nor closes it, dropping the runtime waits for this
@@ -35,8 +35,8 @@ pub fn stdio() -> LineIo<Halves<Stdin, Stdout>> {
     if is_pipe { stdio.sending_anywhere() } else { stdio }
 }
 
-/// Waits until standard output has no reader any more. Only anonymous pipes on Linux report this; if standard output is anything else, this
-/// waits forever.
+/// Waits until standard output has no reader any more. Only anonymous pipes on Linux report this; if standard output is anything else, the
+/// future is never ready.
 ///
 /// # Cancel safety
 /// Cancel safe: nothing is lost, and the function can be called again at any time.

@@ -40,7 +40,7 @@ fn exchange(address: SocketAddr, request: &str) -> String {
     said
 }
 
-/// Calls `whoami` with `fields` and the usual ones, and returns the whole response.
+/// Calls `whoami` with the header fields `fields` and the usual header fields, and returns the whole response.
 fn ask(address: SocketAddr, fields: &str) -> String {
     let prefix = "io.modelcontextprotocol";
     let meta = format!(r#"{{"{prefix}/protocolVersion":"2026-07-28","{prefix}/clientCapabilities":{{}}}}"#);
@@ -51,7 +51,7 @@ fn ask(address: SocketAddr, fields: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn handlers_see_what_layers_attach_and_nothing_that_they_refuse() {
+async fn handlers_get_the_extensions_of_layers_and_no_request_that_a_layer_refuses() {
     let whoami = Tool::new("whoami", async |context: Context, (): ()| {
         let user = context.extensions().get::<Parts>().and_then(|parts| parts.extensions.get::<User>());
         Ok(user.map_or("nobody", |user| &user.0).to_owned())
@@ -75,7 +75,7 @@ async fn handlers_see_what_layers_attach_and_nothing_that_they_refuse() {
     serving.abort();
 }
 
-/// A layer for CORS alone would let every page call the service, and only keep a page of another origin from reading the response.
+/// A layer for CORS alone refuses no request: browsers enforce CORS, and some requests need no permission of the server.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_of_a_listed_origin_may_call_and_another_does_not_reach_the_service() {
     const PAGE: &str = "https://app.example.com";
