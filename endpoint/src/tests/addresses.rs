@@ -171,8 +171,8 @@ fn a_client_is_notified_that_an_elicitation_is_complete_even_after_the_call() {
     assert_eq!(done.tool().unwrap().text(), "accept");
 
     let context = kept.lock().unwrap().take().unwrap();
-    assert_eq!(executor.block_on(context.elicit_url("?", URL)), Some(Err(AskFailed::Over)), "nothing is asked any longer");
-    assert_eq!(context.complete_url("e-1"), Ok(()), "but it is still told");
+    assert_eq!(executor.block_on(context.elicit_url("?", URL)), Some(Err(AskFailed::Over)), "no input request is sent any more");
+    assert_eq!(context.complete_url("e-1"), Ok(()), "but the completion is still reported");
     while executor.run_until_stalled() {}
     let seen = seen.0.lock().unwrap();
     assert_eq!((seen.0.len(), &seen.1[..]), (1, &["e-0".to_owned(), "e-1".to_owned()][..]));
@@ -180,7 +180,7 @@ fn a_client_is_notified_that_an_elicitation_is_complete_even_after_the_call() {
 }
 
 #[test]
-fn a_client_without_its_own_answer_declines() {
+fn a_client_that_does_not_implement_open_url_declines() {
     struct Quiet;
     impl Client for Quiet {
         fn capabilities(&self) -> Capabilities {

@@ -139,7 +139,7 @@ fn a_call_yields_all_its_progress_and_then_its_outcome() {
     let done = pair.wait(&mut call);
     assert_eq!(done.last.and_then(|last| last.value), Some(5.0));
     assert!(matches!(done.outcome, Outcome::Result(_)));
-    assert_eq!(pair.executor.block_on(&mut call), None, "it has been handed out");
+    assert_eq!(pair.executor.block_on(&mut call), None, "the outcome is returned only once");
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn dropping_the_peer_changes_nothing() {
 }
 
 #[test]
-fn a_call_times_out_by_its_own_clock() {
+fn a_call_with_its_own_time_limit_times_out_by_that_limit() {
     let ends = Arc::default();
     let pair = pair([counter(&ends)]);
     let clocks = CallTimeouts::default().with_idle(Some(ms(900)));
@@ -328,7 +328,7 @@ fn arguments_of_a_user_defined_type_arrive_as_json() {
     let no_json = pair.client.call_tool_with("echo", &BTreeMap::from([([1], 2)])).unwrap_err();
     let expected = "not sent, since its arguments are no JSON: cannot be written as JSON: key must be a string";
     assert_eq!(no_json.to_string(), expected);
-    // Arrays that are nested `depth` deep.
+    // An object that contains arrays: `depth` levels in all.
     let nested = |depth| json!({ "a": (1..depth).fold(json!(1), |inner, _| json!([inner])) });
     assert_eq!(pair.wait(pair.client.call_tool_with("echo", &nested(120)).unwrap()).result(), {
         pair.wait(pair.client.call_tool("echo", Json::encode(&nested(120)).unwrap()).unwrap()).result()
@@ -417,7 +417,7 @@ fn logs_and_notices_reach_the_client_in_order() {
 }
 
 #[test]
-fn close_ends_both_ends() {
+fn a_close_by_the_client_closes_the_sessions_of_both_ends() {
     let pair = pair([echo()]);
     pair.wait(pair.client.ready()).unwrap();
     pair.client.close(Close::Now);
@@ -484,7 +484,7 @@ fn custom_methods_are_served_by_services_and_by_clients() {
 }
 
 #[test]
-fn a_handler_knows_its_caller_and_the_meta_of_its_request() {
+fn a_handler_gets_its_caller_and_the_meta_of_its_request() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let saw = Arc::clone(&seen);
     let look = Tool::new("look", move |context: Context, (): ()| {

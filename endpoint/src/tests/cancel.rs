@@ -1,4 +1,4 @@
-//! Cancellation, deadlines and limits, as a handler sees them.
+//! Cancellation, deadlines and time limits of a handler.
 
 use core::task::Poll;
 use core::time::Duration;
@@ -94,7 +94,7 @@ fn the_grace_can_be_set_and_a_deadline_frees_the_caller_at_once() {
     .deadline(ms(1000));
     let service = service().tool(tool).configure(|config| config.timeouts.handler_grace = ms(200));
     let run = Harness::new(service).call_tool("stuck", Json::empty_object());
-    assert!(run.is_tool_error(), "a tool call whose time has run out is a result that says so: {run:?}");
+    assert!(run.is_tool_error(), "the result of a tool call whose deadline has passed is a tool error: {run:?}");
     assert_eq!(run.done.as_ref().map(|(at, _)| *at), Some(ms(1000)));
     assert_eq!(run.ended, Some(ms(1200)));
 }
@@ -132,7 +132,9 @@ fn a_cancel_after_some_updates_reaches_the_handler() {
     assert_eq!(run.ended, Some(ms(1500)));
 }
 
-/// Runs `with_timeout` of one second over `inner`, which is ready after `ready` milliseconds.
+/// Calls a handler that awaits a future by `with_timeout` for at most one second. The future is ready after `ready` milliseconds. The call
+/// has a deadline after `deadline` milliseconds, and is cancelled after `cancel` milliseconds. Returns the result of `with_timeout`, and
+/// the time at which the handler ended.
 fn limited(ready: u64, deadline: Option<u64>, cancel: Option<u64>) -> (Vec<Result<&'static str, TimeoutError>>, Option<Duration>) {
     let (saw, look) = seen();
     let mut tool = Tool::new("limits", move |context: Context, (): ()| {
@@ -166,7 +168,7 @@ fn with_timeout_gives_the_value_that_comes_first() {
 }
 
 #[test]
-fn with_timeout_gives_the_value_that_comes_at_the_same_moment() {
+fn with_timeout_prefers_a_value_that_comes_at_its_limit_and_at_the_deadline() {
     assert_eq!(limited(1000, Some(1000), None), (vec![Ok("value")], Some(ms(1000))));
 }
 
@@ -183,7 +185,7 @@ fn with_timeout_ends_with_the_cancel() {
 #[test]
 fn with_timeout_ends_with_the_deadline_of_the_call() {
     assert_eq!(limited(5000, Some(700), None), (vec![Err(TimeoutError::TimedOut)], Some(ms(700))));
-    assert_eq!(limited(5000, Some(1000), None), (vec![Err(TimeoutError::TimedOut)], Some(ms(1000))), "the deadline counts");
+    assert_eq!(limited(5000, Some(1000), None), (vec![Err(TimeoutError::TimedOut)], Some(ms(1000))), "not the limit");
 }
 
 #[test]
@@ -248,7 +250,7 @@ fn cancel(id: usize) -> String {
     format!(r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#)
 }
 
-/// Also if the previous call ended in place, was cancelled, or has a context that is still alive.
+/// An earlier call has ended in place, another was cancelled, and of another the context is still alive.
 #[test]
 fn a_call_keeps_no_state_of_earlier_calls() {
     let (saw, look) = seen();
@@ -296,6 +298,6 @@ fn a_call_keeps_no_state_of_earlier_calls() {
     assert_eq!(
         leaked.try_progress(protocol_core::Progress::count(1, 2)),
         Err(ProgressError::NotLive),
-        "its own call is over, and it does not act on the call that waits"
+        "the call of the leaked context is over, and the context does not act on the call that waits"
     );
 }

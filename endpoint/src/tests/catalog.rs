@@ -123,7 +123,7 @@ fn items_added_or_removed_while_served_are_announced_and_listed() {
 
     catalog.add_resource(resource("file:///a"));
     catalog.add_resource_template(ResourceTemplate::new("file:///{name}", "any", async |_, _| Ok(ResourceContents::text("1"))));
-    assert_eq!(served.told(), ["notifications/resources/list_changed"], "both are of one list");
+    assert_eq!(served.told(), ["notifications/resources/list_changed"], "both changes are of one list");
     assert_eq!(served.names("resources", "uri"), ["file:///a"]);
     assert_eq!(served.names("resourceTemplates", "uriTemplate"), ["file:///{name}"]);
     let read =
@@ -171,7 +171,7 @@ fn a_change_before_the_handshake_is_announced_after_the_handshake() {
 }
 
 #[test]
-fn a_change_while_the_queue_is_full_is_announced_when_there_is_room() {
+fn a_change_while_the_outbox_is_full_is_announced_when_there_is_room() {
     let (mut served, _) = Served::configured(service(), |config| config.limits.output_bytes = 512).welcomed();
     let peer = served.endpoint.peer();
     let notice = || Notice::Custom { method: "x/filler".into(), params: None };
@@ -215,7 +215,7 @@ impl Drop for RemovesOnDrop {
 }
 
 #[test]
-fn user_code_may_change_the_catalog_wherever_the_code_runs() {
+fn a_drop_and_an_inline_handler_may_change_the_catalog() {
     let place = Arc::new(Mutex::new(None));
     let captured = RemovesOnDrop(Arc::clone(&place));
     let held = Tool::new("held", move |_: Context, (): ()| {
@@ -298,7 +298,7 @@ fn a_gateway_gets_the_whole_list_after_a_change() {
     let mut service = service().tool(tool("first"));
     let catalog = service.catalog();
     let config = service.app(&AppId::parse("ledger").unwrap(), App::default());
-    // After the configuration with the manifest was made.
+    // The configuration already contains the list of actions.
     catalog.add_tool(tool("second")).unwrap();
     let executor = Executor::new();
     let endpoint = Endpoint::serving(Arc::new(service), config, executor.runtime());

@@ -111,7 +111,7 @@ fn a_single_call_is_sent_before_the_verb_returns_and_needs_no_turn() {
     for id in 3..6 {
         let call = bench.call();
         assert_eq!(bench.written(), [id]);
-        assert!(!bench.executor.run_until_stalled(), "nobody was woken");
+        assert!(!bench.executor.run_until_stalled(), "no task was woken");
         bench.answer(id);
         assert!(matches!(bench.outcome(call), Some(Outcome::Result(_))));
     }
@@ -129,7 +129,7 @@ fn a_call_made_while_another_is_open_is_sent_by_a_turn() {
 
 /// Calls that were answered together are likely to be followed by others that can be written together.
 #[test]
-fn a_call_made_before_an_answer_is_read_is_sent_by_a_turn() {
+fn a_call_made_while_an_outcome_is_unread_is_sent_by_a_turn() {
     let mut bench = Bench::new();
     let (first, second) = (bench.call(), bench.call());
     bench.executor.run_until_stalled();
@@ -204,7 +204,7 @@ fn a_call_made_during_an_early_send_is_sent_after_it() {
     drop((first, second));
 }
 
-/// Another thread may poll the task while a verb writes. It must not block until the verb has ended.
+/// Another thread may poll the task while a verb writes. That thread must not block until the verb has ended.
 #[test]
 fn a_task_that_is_polled_during_an_early_send_is_polled_again() {
     struct Woken(AtomicUsize);
@@ -280,7 +280,7 @@ fn a_transport_that_panics_during_an_early_send_ends_its_task_and_not_the_verb()
     let call = bench.call();
     let panic = catch_unwind(AssertUnwindSafe(|| bench.executor.run_until_stalled())).expect_err("the task");
     assert_eq!(panic.downcast_ref(), Some(&"the transport"));
-    // As a runtime does with a task that has panicked.
+    // Drops the task, as a runtime does with a task that has panicked.
     bench.driven.clear_poison();
     *bench.driven.lock().unwrap() = None;
     assert_eq!(bench.outcome(call), Some(Outcome::Lost));
@@ -345,7 +345,7 @@ impl Napping {
 fn the_answer_of_a_single_handler_is_sent_when_the_handler_ends() {
     let mut napping = Napping::new(1);
     napping.executor.run_for(ms(1000));
-    assert_eq!((napping.written(), napping.turns.load(Ordering::Relaxed)), (1, 1), "the turn rang the alarm");
+    assert_eq!((napping.written(), napping.turns.load(Ordering::Relaxed)), (1, 1), "the one turn expired the alarm");
 }
 
 #[test]
@@ -411,8 +411,8 @@ impl Runtime for AtOnce {
     }
 }
 
-/// The answer arrived while a verb further up on the same stack was still writing the call. The driver's task found the slot locked, and woke
-/// itself without end.
+/// The answer arrived while a verb further up on the same stack was still writing the call. The driver's task found the slot locked, and
+/// woke itself without end.
 #[test]
 fn regression_a_task_that_is_polled_during_an_early_send_waits_for_its_end() {
     let runtime = Arc::new(AtOnce);

@@ -83,8 +83,8 @@ fn a_graceful_close_cancels_a_call_that_takes_too_long() {
     assert_eq!(*ends.seen.lock().unwrap(), [CancelReason::Closing]);
 }
 
-/// No method told the session the time while the handler ran. If the grace for writing the answer counted from the last time that the session
-/// knew, it would have passed.
+/// The session gets no time while the handler runs. If the grace for writing the answer counted from the last time that the session got,
+/// the grace would be over when the handler answers.
 #[test]
 fn the_grace_for_the_last_answer_counts_from_the_answer() {
     let executor = Executor::new();
@@ -124,7 +124,7 @@ fn dropping_an_endpoint_loses_its_calls_and_cancels_its_handlers() {
     let mut far = Driver::new(server, there, executor.timer());
     let (caller, callee) = (near.machine().peer(), far.machine().peer());
     let call = caller.call_tool("sleep", Json::empty_object()).unwrap();
-    // Polls both drivers a few times, without tasks.
+    // Polls both drivers ten times. They are not tasks of the executor.
     let mut turn = |executor: &Executor| {
         for _ in 0..10 {
             let mut cx = core::task::Context::from_waker(core::task::Waker::noop());
@@ -146,7 +146,8 @@ fn dropping_an_endpoint_loses_its_calls_and_cancels_its_handlers() {
     assert!(executor.block_on(caller.ready()).unwrap().is_err());
 }
 
-/// A server whose peer is played by the test.
+/// A server with a running call of [`sleeper`], whose peer is played by the test. Returns the peer's end of the pipe third, and last a
+/// place for the time at which the server's driver ends.
 fn served(seen: &Seen, hangs: bool) -> (Executor, Peer, Pipe, Arc<Mutex<Option<protocol_core::Instant>>>) {
     let executor = Executor::new();
     let server = Endpoint::server(Arc::new(service().tool(sleeper(seen, hangs))), executor.runtime());
@@ -257,7 +258,7 @@ fn the_driver_runs_until_cancelled_handlers_have_ended_or_their_grace_is_over() 
 }
 
 #[test]
-fn a_runtime_that_drops_a_handler_makes_it_answer_with_an_error() {
+fn a_runtime_that_drops_all_tasks_ends_the_handlers_and_the_session() {
     let seen = Seen::default();
     let (executor, peer, mut near, _) = served(&seen, true);
     let _ = near.try_recv();

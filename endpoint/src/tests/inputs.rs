@@ -117,7 +117,7 @@ fn a_typed_sample_is_read_from_the_answer_and_checked() {
     assert!(wrong.starts_with("-32005 the answer does not fit: /age: "), "{wrong}");
     let run = harness(typed()).answer(sampled(good)).call_tool("asks", Json::empty_object());
     let (_, Ask::Sample(sample)) = &run.asks[0] else { panic!("{:?}", run.asks) };
-    assert!(sample.prompt.starts_with("who?") && sample.prompt.contains(r#""colour""#), "the schema is told: {}", sample.prompt);
+    assert!(sample.prompt.starts_with("who?") && sample.prompt.contains(r#""colour""#), "no schema: {}", sample.prompt);
 }
 
 #[test]
@@ -376,7 +376,7 @@ fn a_panic_of_a_client_is_an_error_and_an_abandoned_answer_is_dropped() {
 }
 
 #[test]
-fn a_handler_knows_the_identity_and_the_capabilities_of_its_caller() {
+fn a_handler_gets_the_identity_and_the_capabilities_of_its_caller() {
     let run = run(Tool::new("who", async |context: Context, (): ()| {
         let offers = context.capabilities();
         Ok((context.agent().name, context.client().version, offers.sampling && offers.roots, context.depth()))

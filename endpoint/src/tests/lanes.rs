@@ -11,7 +11,7 @@ use crate::{Context, Endpoint, Extensions, Tool};
 use protocol_core::drive::Machine as _;
 use protocol_core::session::{Gone, Lane, Received, ReplyKind, RouteKind};
 
-/// The authenticated caller, as the transport knows it.
+/// The caller that the transport has authenticated.
 struct Principal(&'static str);
 
 /// Counts its values that are alive.
@@ -42,6 +42,7 @@ impl Bench {
         bench
     }
 
+    /// Passes `frame` to the endpoint as a frame that came by `lane`.
     fn by(&mut self, lane: u32, frame: &str, extensions: Extensions) -> Received {
         let now = self.executor.now();
         let frame = Bytes::copy_from_slice(frame.as_bytes());
@@ -73,7 +74,7 @@ fn whoami() -> Tool {
 }
 
 #[test]
-fn each_handler_sees_what_the_transport_attached_to_its_own_lane() {
+fn each_handler_gets_the_extensions_of_its_own_frame() {
     let mut bench = Bench::new([whoami()]);
     for (lane, name) in [(1, "ada"), (2, "grace")] {
         let extensions = Extensions::new().with(Principal(name)).with(7_u8);
@@ -104,7 +105,7 @@ fn the_extensions_of_a_frame_are_dropped_when_its_handler_ends() {
     bench.executor.run_for(ms(1));
     bench.endpoint.handle_timeout(bench.executor.now());
     assert_eq!((bench.sent().len(), released.load(Ordering::Relaxed)), (1, 0));
-    // The values are not kept for the next call either.
+    // A call without extensions follows, and is answered.
     bench.call(1, "quick", Extensions::new());
     bench.sent();
 }
@@ -134,7 +135,7 @@ fn a_lane_whose_call_was_cancelled_is_owed_no_reply() {
     let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
     bench.by(0, cancel, Extensions::new());
     assert_eq!((bench.endpoint.take_cancelled(), bench.endpoint.replies_owed(Lane::new(1))), (true, 0));
-    assert!(!bench.endpoint.take_cancelled(), "it is said once");
+    assert!(!bench.endpoint.take_cancelled(), "a cancel is reported once");
     assert_eq!(bench.sent(), []);
 }
 

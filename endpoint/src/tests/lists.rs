@@ -244,7 +244,7 @@ fn the_arguments_of_a_typed_prompt_are_listed_and_read_as_fields_of_its_type() {
             |error| Err((error.code, error.message.to_string())),
         )
     };
-    assert_eq!(said(&[("text", "12")]).unwrap(), "12 None false None None", "a text stays one");
+    assert_eq!(said(&[("text", "12")]).unwrap(), "12 None false None None", "a text of digits stays a text");
     let all = [("text", "a"), ("mostRemarks", "3"), ("isStrict", "true"), ("tone", "kind"), ("note", "null")];
     assert_eq!(said(&all).unwrap(), r#"a Some(3) true Some(Kind) Some("null")"#);
     for (given, place) in [

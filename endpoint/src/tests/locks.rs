@@ -51,6 +51,7 @@ impl Drop for TouchesOnDrop {
     }
 }
 
+/// A client whose methods, and the drop of whose futures, take the endpoint's lock.
 struct Odd;
 
 impl Client for Odd {

@@ -54,7 +54,7 @@ fn updates_that_are_reported_faster_than_the_rate_are_sent_evenly_spaced() {
 }
 
 #[test]
-fn without_a_token_nothing_is_observed_and_nothing_is_sent() {
+fn a_call_without_a_progress_token_is_not_observed_and_gets_no_progress() {
     let seen = Arc::new(Mutex::new(None));
     let inside = Arc::clone(&seen);
     let tool = Tool::new("looks", move |context: Context, (): ()| {

@@ -73,7 +73,7 @@ impl Process {
         frames.map(|frame| serde_json::from_slice(&frame.frame).unwrap()).collect()
     }
 
-    /// Lets time pass, and the handlers go on.
+    /// Lets `span` pass, and returns the frames that are sent meanwhile.
     fn wait(&mut self, span: Duration) -> Vec<Value> {
         self.executor.run_for(span);
         let now = self.executor.now();
@@ -91,7 +91,8 @@ fn is_round(frames: &[Value]) -> bool {
     response(frames)["result"]["resultType"] == "input_required"
 }
 
-/// The retry of a request that was answered with a round: `answer` takes the name, the method and the parameters of each input request.
+/// The parameters of the retry of a request that was answered with a round. `answer` gets the name, the method and the parameters of each
+/// input request, and returns `None` if the input request stays unanswered.
 fn retry(params: &Value, frames: &[Value], mut answer: impl FnMut(&str, &str, &Value) -> Option<Value>) -> Value {
     let result = &response(frames)["result"];
     let mut params = params.clone();
@@ -161,8 +162,8 @@ impl Client for Agreeable {
     }
 }
 
-/// Three input requests, one of them joined with a sleep, and one effect. `runs` counts the runs of the handler, `charges` those of the
-/// effect.
+/// A tool with three input requests, one of them joined with a sleep, and one effect. `runs` counts the runs of the handler, `charges`
+/// those of the effect.
 fn survey(runs: &Arc<AtomicUsize>, charges: &Arc<AtomicUsize>) -> Tool {
     let (runs, charges) = (Arc::clone(runs), Arc::clone(charges));
     Tool::new("survey", move |context: Context, (): ()| {
@@ -583,7 +584,7 @@ fn a_tool_that_needs_a_capability_is_not_run_without_it() {
     assert_eq!(response(&frames)["result"]["content"][0]["text"], "ran");
 }
 
-/// Basic, "Error Codes": -32021 comes before the errors about the parameters of a tool.
+/// The specification ("Basic", "Error Codes") puts -32021 before the errors about the parameters of a tool.
 #[test]
 fn a_missing_capability_is_named_before_wrong_arguments_are() {
     #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -861,13 +862,13 @@ fn a_key_of_an_effect_differs_for_each_call_but_a_sealed_key_survives_a_repeated
     let sealed = json!({"name": "t", "arguments": {"sealed": true}});
     let frames = process.request(3, "tools/call", &sealed);
     assert!(is_round(&frames) && response(&frames)["result"].get("inputRequests").is_none(), "a state alone: {frames:?}");
-    assert_eq!(seen.lock().unwrap().len(), 0, "nothing has happened before");
+    assert_eq!(seen.lock().unwrap().len(), 0, "the effect has not begun");
     let second = retry(&sealed, &frames, agree);
     for id in 4..6 {
         process.request(id, "tools/call", &second);
     }
     let keys = seen.lock().unwrap().clone();
-    assert!(keys.len() == 2 && keys[0] == keys[1], "the provider sees one key: {keys:?}");
+    assert!(keys.len() == 2 && keys[0] == keys[1], "both runs of the effect have one key: {keys:?}");
 }
 
 #[test]
@@ -912,7 +913,7 @@ fn a_round_waits_for_the_end_of_an_effect() {
     });
     let mut process = Process::new(plain(tool));
     let params = json!({"name": "t"});
-    assert_eq!(process.request(1, "tools/call", &params), [Value::Null; 0], "nothing leaves before the effect has ended");
+    assert_eq!(process.request(1, "tools/call", &params), [Value::Null; 0], "nothing is sent before the effect has ended");
     let frames = process.wait(Duration::from_secs(3));
     assert!(is_round(&frames), "{frames:?}");
     let frames = process.request(2, "tools/call", &retry(&params, &frames, agree));
@@ -920,7 +921,7 @@ fn a_round_waits_for_the_end_of_an_effect() {
 }
 
 #[test]
-fn a_cancelled_handler_with_an_effect_under_way_has_thirty_seconds_to_end_it() {
+fn a_cancelled_handler_may_end_an_effect_under_way_after_its_usual_grace() {
     let ended = Arc::new(AtomicUsize::new(0));
     let noted = Arc::clone(&ended);
     let tool = Tool::new("t", move |context: Context, (): ()| {

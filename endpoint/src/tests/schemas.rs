@@ -164,15 +164,15 @@ fn deep_values_of_recursive_types_are_checked_in_a_moment() {
     for (leaf, is_good) in [(json!({"kind": "Leaf", "size": 1}), true), (json!({"kind": "Leaf", "size": "1"}), false)] {
         let term = (0..100).fold(leaf, |all, level| json!({"kind": (["And", "Or", "Not"][level % 3]), "all": all}));
         assert_eq!(checker.check(&term, 1).is_ok(), is_good);
-        // A regression: `jsonschema` used to check all schemas that are not flat. It took a minute for 16 levels, and twice as long for each
-        // further one.
+        // A regression: `jsonschema` used to check all schemas that are not flat. It took a minute for 16 levels, and twice as long for
+        // each further level.
         let read: Result<Term, String> = Shape::of::<Term>().read(&protocol_core::Json::encode(&term).expect("JSON"));
         assert_eq!(read.is_ok(), is_good);
     }
 }
 
 #[test]
-fn deep_options_and_endless_alternatives_are_refused_quickly() {
+fn deep_values_of_optional_and_of_alternative_types_are_refused_quickly() {
     #[derive(Debug, Deserialize, Serialize, JsonSchema)]
     struct Node {
         value: Option<i32>,
@@ -241,7 +241,7 @@ mod with_the_validator {
     use crate::tests::service;
 
     #[test]
-    fn every_rule_is_checked() {
+    fn a_keyword_that_needs_the_validator_is_checked() {
         let named = || Tool::new("resize", async |_: Context, given: Named| Ok(given.name));
         assert!(service().try_tool(named()).is_ok());
         let run = harness(named()).call_tool("resize", text(json!({"name": "7"})));
@@ -254,7 +254,7 @@ mod with_the_validator {
         let (mut valid, mut invalid, mut alike) = (0, 0, 0);
         for _ in 0..1_000 {
             let mut schema = dice.schema(3);
-            // Not a definition that refers to itself.
+            // The definition `A` must not refer to itself.
             let other = core::iter::repeat_with(|| dice.schema(1)).find(|other| !format!("{other}").contains("$defs/A"));
             if let Value::Object(rules) = &mut schema {
                 rules.insert("$defs".into(), json!({"A": other, "B": {"type": "array", "items": {"$ref": "#/$defs/B"}}}));

@@ -135,7 +135,7 @@ fn the_same_methods_call_and_subscribe_to_a_peer_of_either_era() {
 }
 
 #[test]
-fn a_call_on_behalf_of_a_request_can_be_put_into_its_trace() {
+fn a_handler_gets_the_trace_context_of_its_request() {
     let found = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&found);
     let look = Tool::new("look", move |context: Context, (): ()| {

@@ -21,6 +21,8 @@ struct Channel {
 }
 
 impl Channel {
+    /// Opens a channel for a new session, or to resume the session `s_1` with the token `resume`. The app allows at most `most`
+    /// subscriptions.
     fn open(resume: Option<&str>, most: usize) -> Self {
         let executor = Executor::new();
         let resource = |name: &str| Resource::new(name, name, async |_| Ok(ResourceContents::text("0"))).subscribable();
@@ -48,6 +50,7 @@ impl Channel {
         channel
     }
 
+    /// Answers the app's greeting, whose method must be `method`.
     fn welcome(&mut self, method: &str) {
         let greeting = self.sent().remove(0);
         assert_eq!(greeting["method"], method);
@@ -119,7 +122,7 @@ fn subscriptions_survive_any_number_of_resumes() {
     assert_eq!(channel.ask("resources/unsubscribe", json!({"subscriptionId": "inv_1"}))["result"], Value::Null);
     assert_eq!(channel.update("balance"), [""; 0]);
     channel.lose();
-    assert_eq!(Channel::after(&channel).update("balance"), [""; 0], "it was not among them any longer");
+    assert_eq!(Channel::after(&channel).update("balance"), [""; 0], "a subscription that was removed is not carried over");
 }
 
 #[test]
@@ -129,13 +132,13 @@ fn a_gateway_that_subscribes_again_gets_each_value_once() {
     assert_eq!(channel.update("balance"), ["sub_1"]);
     assert_eq!(channel.update("rate"), ["other"]);
     let again = channel.subscribe("balance", "sub_1");
-    assert_eq!(again["error"]["code"], -32600, "in this session it is active: {again}");
+    assert_eq!(again["error"]["code"], -32600, "the id is in use in this session: {again}");
     // A session may have several subscriptions to a resource.
     assert_eq!(channel.subscribed("balance", "sub_3").update("balance"), ["sub_1", "sub_3"]);
 }
 
 #[test]
-fn an_earlier_subscription_id_may_be_used_for_another_resource() {
+fn an_id_that_was_carried_over_may_be_used_for_another_resource() {
     let mut channel = Channel::after(&Channel::first().subscribed("balance", "sub_1")).subscribed("rate", "sub_1");
     assert_eq!((channel.update("balance"), channel.update("rate")), (vec![], vec!["sub_1".to_owned()]));
 }
@@ -154,7 +157,7 @@ fn subscriptions_that_are_carried_over_are_bounded_and_replaced_by_new_ones() {
     for _ in 0..3 {
         peer.carry_over(&channel.endpoint.peer());
     }
-    assert_eq!(after.update("balance"), ["e"], "nor does it come back");
+    assert_eq!(after.update("balance"), ["e"], "a replaced subscription does not come back");
     let mut narrow = Channel::open(Some("token"), 2);
     narrow.endpoint.peer().carry_over(&channel.endpoint.peer());
     narrow.welcome("tesseron/resume");

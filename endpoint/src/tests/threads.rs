@@ -27,7 +27,7 @@ struct Threads {
     turns: Arc<Turns>,
 }
 
-/// Counts the polls of tasks and the jobs that have ended. A test waits for the next one before it checks its condition again.
+/// Counts the polls of tasks and the jobs that have ended. A test waits for the next poll or job before it checks its condition again.
 #[derive(Default)]
 struct Turns {
     count: Mutex<u64>,
@@ -50,7 +50,7 @@ impl Turns {
             }
             let left = PATIENCE.saturating_sub(start.elapsed());
             let waited = self.changed.wait_timeout_while(self.count.lock().unwrap(), left, |count| *count == seen).unwrap();
-            assert!(!waited.1.timed_out(), "it never came to be");
+            assert!(!waited.1.timed_out(), "the condition was not met in time");
         }
     }
 }
@@ -140,7 +140,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Blocks this thread until `future` is ready. Panics after ten seconds, since a wake was lost.
+/// Blocks this thread until `future` is ready. Panics after [`PATIENCE`], since then a wake was lost.
 fn wait<F: Future>(future: F) -> F::Output {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut future = pin!(future);
@@ -150,7 +150,7 @@ fn wait<F: Future>(future: F) -> F::Output {
             return value;
         }
         thread::park_timeout(PATIENCE);
-        assert!(start.elapsed() < PATIENCE, "nobody woke us");
+        assert!(start.elapsed() < PATIENCE, "a wake was lost");
     }
 }
 
@@ -224,9 +224,9 @@ fn calls_of_several_threads_all_end_with_all_their_progress_in_order() {
     assert_eq!((client.stats().outbound_calls, server.stats().inbound_calls, server.running()), (0, 0, 0));
 }
 
-/// The caller writes its calls itself, while answers and other calls wake the driver's task.
+/// The first thread writes some of its calls itself, by early sends, while answers and other calls wake the driver's task.
 #[test]
-fn one_caller_at_a_time_is_answered_while_others_keep_the_driver_busy() {
+fn each_call_of_one_thread_is_answered_while_another_thread_keeps_the_driver_busy() {
     let (client, server, turns) =
         pair(service().tool(reporter()).tool(Tool::new("quick", async |_: Context, (): ()| Ok(())).inline()));
     wait(client.ready()).unwrap();
@@ -274,7 +274,7 @@ fn calls_dropped_together_cancel_every_handler_and_leave_no_state() {
         assert_eq!(told.load(Ordering::Relaxed), 1000);
         turns.until(|| (client.stats().outbound_calls, server.stats().inbound_calls) == (0, 0));
     }
-    // Calls that are cancelled at once: every handler that has started is cancelled, and no state remains at either end.
+    // Calls that are cancelled at once.
     for _ in 0..1000 {
         client.call_tool("waits", Json::empty_object()).unwrap().cancel(None);
     }

@@ -34,6 +34,7 @@ fn stepper() -> Tool {
     Tool::new("steps", async |_: Context, given: Steps| Ok(Taken { steps: given.steps, names: given.names.len() }))
 }
 
+/// The entry of `tool` in the list of tools.
 fn told(tool: Tool) -> serde_json::Value {
     let run = Harness::new(service().tool(tool)).request(Op::ListTools, Json::empty_object());
     value(&run.result())["tools"][0].clone()
@@ -48,7 +49,7 @@ fn a_typed_result_is_structured_content_and_the_same_json_as_text() {
 }
 
 #[test]
-fn a_string_is_sent_once_as_text_and_another_scalar_is_a_member_of_structured_content() {
+fn a_string_is_sent_only_as_text_and_other_values_also_as_structured_content() {
     let say = || Tool::new("say", async |_: Context, ()| Ok("two \"words\""));
     assert_eq!((run(say()).text().as_str(), run(say()).structured()), (r#"two "words""#, None));
     assert_eq!(told(say()).get("outputSchema"), None);

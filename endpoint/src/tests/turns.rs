@@ -152,10 +152,10 @@ fn a_reply_made_while_the_transport_is_not_ready_is_sent_later() {
     assert_eq!(bench.sent(), 20);
 }
 
-/// Each time that the peer reads a reply, it gets five more seconds to read the next one. The driver did not tell the session the time before it
-/// wrote, so the session counted these seconds from an earlier turn.
+/// Each time that the peer reads a reply, it gets five more seconds to read the next one. The driver did not pass the time to the session
+/// before it wrote, so the session counted these seconds from an earlier turn.
 #[test]
-fn regression_a_turn_tells_the_session_the_time_before_it_writes() {
+fn regression_a_turn_passes_the_time_to_the_session_before_it_writes() {
     let mut bench = Bench::serving("2025-03-26", [], |config| (config.limits.unsolicited_replies, config.limits.batch) = (4, 100));
     bench.room.store(0, Ordering::Relaxed);
     let pings: Vec<_> = (0..100).map(|n| format!(r#"{{"jsonrpc":"2.0","id":{n},"method":"ping"}}"#)).collect();
@@ -168,7 +168,7 @@ fn regression_a_turn_tells_the_session_the_time_before_it_writes() {
     assert_eq!((bench.sent(), bench.driver.machine().poll_timeout()), (1, Some(protocol_core::Instant::from_millis(9000))));
 }
 
-/// The driver has polled for frames already in this turn.
+/// When the second call is made, the driver has already polled the frames of this turn.
 #[test]
 fn a_call_that_is_made_during_the_write_wakes_the_driver() {
     let (mut bench, peer) = Bench::client();
@@ -243,8 +243,8 @@ impl Wake for RestlessWaker {
     }
 }
 
-/// A call that is cancelled before it was sent ends at once. The event of its end woke a waker that made and cancelled another call, and so on:
-/// the turn did not end.
+/// A call that is cancelled before it was sent ends at once. The event of its end woke a waker that made and cancelled another call, and so
+/// on: the turn did not end.
 #[test]
 fn regression_events_that_cause_events_do_not_keep_a_turn_from_ending() {
     let (mut bench, peer) = Bench::client();
@@ -280,7 +280,7 @@ fn the_driver_waits_for_a_deadline_set_while_events_are_handled() {
     assert_eq!(bench.executor.next_alarm(), Some(protocol_core::Instant::from_millis(10).saturating_add(ms(60_000))));
 }
 
-/// The last time that the session was told is long before the call.
+/// The last time that the session got is long before the call.
 #[test]
 fn the_time_limits_of_a_call_start_when_the_call_is_made() {
     let (mut bench, peer) = Bench::client();
@@ -299,7 +299,7 @@ fn the_time_limits_of_a_call_start_when_the_call_is_made() {
     bench.executor.advance_to(deadline);
     bench.turn();
     let mut cx = TaskContext::from_waker(Waker::noop());
-    let Poll::Ready(done) = first.as_mut().poll(&mut cx) else { panic!("it is time") };
+    let Poll::Ready(done) = first.as_mut().poll(&mut cx) else { panic!("the deadline has passed") };
     assert!(matches!(done.outcome, Outcome::TimedOut(_)), "{done:?}");
 }
 
@@ -335,7 +335,7 @@ fn server_of_many(look: impl Fn(usize, &mut Session) + Send + Sync + 'static) ->
     endpoint
 }
 
-/// So a call can use the memory that an earlier call has freed, and other threads get the lock in between.
+/// A call can then use the memory that an earlier call has freed, and other threads get the lock in between.
 #[test]
 fn many_events_are_served_a_few_at_a_time_and_none_is_left() {
     let unread = Arc::new(Mutex::new(Vec::new()));

@@ -6,7 +6,7 @@ use protocol_core::drive::Machine as _;
 use super::*;
 
 impl Process {
-    /// The number of frozen handlers, of those that were frozen so far, and of those that went on.
+    /// The number of frozen handlers, of those that were frozen so far, and of those that have thawed.
     fn frozen(&self) -> (usize, u64, u64) {
         self.endpoint.shared().look(|state| (state.frozen.len(), state.counters.frozen, state.counters.thawed))
     }
@@ -134,7 +134,7 @@ fn a_retry_without_all_answers_or_with_one_of_a_wrong_shape_runs_the_handler_aga
         let frames = process.request(2, "tools/call", &retry(&params, &frames, answer));
         let asked: Vec<_> = response(&frames)["result"]["inputRequests"].as_object().unwrap().keys().cloned().collect();
         assert_eq!((asked, runs.load(Ordering::Relaxed)), (vec![String::from("other")], 2));
-        // The handler of the second run was frozen, and has seen the first answer in the log.
+        // The handler of the second run was frozen, and got the first answer from the log.
         let frames = process.request(3, "tools/call", &retry(&params, &frames, agree));
         assert_eq!((text(&frames), runs.load(Ordering::Relaxed)), ("answer to a, answer to b", 2));
     }
@@ -154,8 +154,8 @@ fn only_the_exact_state_for_the_same_principal_and_arguments_thaws_a_handler() {
     changed["arguments"] = json!({"x": 1});
     process.refuses(&changed, alice());
     assert_eq!((process.frozen(), life.seen()), ((1, 1, 0), (1, 0)));
-    // A state of another call of the same tool, made by another process, runs that call again. Its first call is not used, since it has the
-    // random bytes of the call above, and so its state.
+    // A state of another call of the same tool, made by another process, runs that call again. The first call of that
+    // process is not used: it has the same random bytes as the call above, and so the same state.
     let mut elsewhere = Process::new(service());
     let [_, frames] = [1, 2].map(|id| elsewhere.request_as(id, "tools/call", &params, &all, alice()));
     assert_eq!(life.seen(), (3, 2));
@@ -247,7 +247,7 @@ fn a_handler_whose_round_cannot_be_sent_is_dropped_and_not_frozen() {
     assert_eq!(*noted.lock().unwrap(), [false], "its end is the end of the call");
 }
 
-/// The facts about its caller that a handler sees.
+/// The facts about its caller that a handler gets.
 fn seen(context: &Context) -> String {
     let caller: &Caller = context.caller();
     let meta: Value = caller.meta().map(|meta| serde_json::from_str(meta.as_str()).unwrap()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Callers that send the states of other calls, expired states, or text that is no state; and handlers that act just before the end of a round.
+//! Callers that send the states of other calls, or text that is no state; and handlers that act just before the end of a round.
 
 use protocol_core::drive::Machine as _;
 
@@ -59,6 +59,7 @@ impl Process {
         self.endpoint.shared().look(|state| state.served_calls.len())
     }
 
+    /// Sends a request, which must be refused with [`REFUSED`].
     pub(super) fn refuses(&mut self, params: &Value, extensions: Extensions) {
         let frames = self.request_as(1_000, "tools/call", params, &json!({"sampling": {}}), extensions);
         let error = &response(&frames)["error"];
@@ -194,8 +195,8 @@ fn a_state_that_records_an_effect_never_runs_it_again() {
     assert_eq!(process.serves(), 0);
 }
 
-/// A regression: a request that was cancelled before its event was handled was not taken for a request that is asked in rounds. Its state was
-/// ignored, and the handler, which has a grace after the cancel, ran its effects again.
+/// A regression: if a request was cancelled before its event was handled, the endpoint did not detect that its input requests are made in
+/// rounds. Its state was ignored, and the handler, which has a grace after the cancel, ran its effects again.
 #[test]
 fn a_retry_that_is_cancelled_in_the_same_turn_runs_no_effect_again() {
     let charged = Arc::new(AtomicUsize::new(0));
@@ -229,8 +230,8 @@ fn a_retry_that_is_cancelled_in_the_same_turn_runs_no_effect_again() {
     assert_eq!(charged.load(Ordering::Relaxed), 1, "the effect stands in the state");
 }
 
-/// A regression: the seal did not distinguish arguments with a number beyond `f64` or a broken escape, so that the state of one request opened
-/// for another. Numbers beyond 64 bits were rounded, and of repeated members only the last counted.
+/// A regression: the seal did not distinguish arguments with a number beyond `f64` or a broken escape, so that the state of one request
+/// opened for another. Numbers beyond 64 bits were rounded, and of repeated members only the last counted.
 #[test]
 fn a_state_is_bound_to_arguments_as_they_are_written() {
     let echo = Tool::raw("t", Json::parse(r#"{"type":"object"}"#).unwrap(), async |context: Context, given: Json| {
@@ -333,7 +334,7 @@ fn progress_of_a_handler_that_takes_a_shorter_path_is_sent() {
     assert_eq!(frames[0]["params"]["progress"], 2);
 }
 
-/// A process whose handler runs `work`, which spawns tasks. Only those tasks can cause another poll of the handler.
+/// A process whose handler runs `work`, which spawns a task with an effect. Only that task can cause the last poll of the handler.
 fn works_by_task(executor: &Executor, work: fn(Context, Executor) -> BoxFuture<'static, Result<String, ToolError>>) -> Process {
     let spawner = executor.clone();
     let tool = Tool::new("t", move |context: Context, (): ()| work(context, spawner.clone()));
@@ -385,8 +386,8 @@ fn a_round_without_input_requests_is_sent_for_an_effect_in_another_task() {
     assert!(frames.len() == 1 && is_round(&frames), "{frames:?}");
 }
 
-/// A regression: without random bytes every call had the same name, so the effects of two calls had the same keys, and a payment service would
-/// have taken the second charge for a repetition of the first.
+/// A regression: without random bytes every call had the same name, so the effects of two calls had the same keys, and a payment service
+/// would have treated the second charge as a repetition of the first.
 #[test]
 fn without_random_bytes_an_effect_is_refused_and_has_no_key() {
     struct Blank(Arc<dyn engine::Runtime>);
@@ -413,7 +414,7 @@ fn without_random_bytes_an_effect_is_refused_and_has_no_key() {
 /// A regression: a blocking handler cannot be dropped, so its request did not end with the round. The input request was never sent, and the
 /// thread waited for its answer.
 #[test]
-fn a_blocking_handler_is_told_that_it_cannot_ask() {
+fn an_input_request_and_a_sealed_effect_of_a_blocking_handler_fail_at_once() {
     let tool = Tool::blocking("t", |context: Context, (): ()| {
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
         let asked = std::pin::pin!(context.sample(Sample::new("?"))).poll(&mut cx);
@@ -426,8 +427,8 @@ fn a_blocking_handler_is_told_that_it_cannot_ask() {
     assert!(text.contains("cannot wait for an answer") && text.contains("cannot wait for a sealed key"), "{text}");
 }
 
-/// A regression: after a round was made and before its request ended, another task could run an effect that was not in the state, and that the
-/// retry would run again.
+/// A regression: after a round was made and before its request ended, another task could run an effect that was not in the state, and that
+/// the retry would run again.
 #[test]
 fn nothing_is_added_to_a_log_after_its_round_was_made() {
     use crate::rounds::{AskStep, Asking, EffectStep, RoundLog, RunEnd};

@@ -44,7 +44,7 @@ fn pays(effects: &Effects) -> Tool {
 }
 
 impl Process {
-    /// Lets seconds pass, one after the other.
+    /// Lets `count` seconds pass, one after the other. Returns the frames that are sent meanwhile.
     fn seconds(&mut self, count: usize) -> Vec<Value> {
         (0..count).flat_map(|_| self.wait(Duration::from_secs(1))).collect()
     }
@@ -56,9 +56,10 @@ fn ends(frames: &[Value]) -> Vec<(u64, i64)> {
     responses.collect()
 }
 
+/// The error code of a request whose run is replaced by a newer one.
 const REPLACED: i64 = RpcError::INTERNAL;
 
-/// The answer of a user who has another opinion.
+/// Answers as [`agree`] does, but with another text.
 fn differ(name: &str, method: &str, params: &Value) -> Option<Value> {
     let mut answer = agree(name, method, params)?;
     answer["content"]["text"] = json!("another answer");

@@ -1,6 +1,6 @@
-//! Random callers of two processes: they present any state they have seen, to any process, with any answers, at any time, while processes
-//! restart and handlers are frozen. Whatever they do, each answer goes to its input request, each call has one result, and an effect runs as
-//! often as the documentation says.
+//! Random callers of two processes: they present any state they have got, to any process, with any answers, at any time, while processes
+//! restart and handlers are frozen. Whatever they do, each answer goes to its input request, each call has one result, and an effect with a
+//! store runs at most once.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,8 @@ struct Seen {
     faults: Vec<String>,
 }
 
-/// A handler of call `n`: it asks, pays, asks twice at once, pays with a sealed key, and asks for a long answer. Every prompt names the call.
+/// A handler of call `n`: it asks, pays, asks twice at once, pays with a sealed key, and asks once more, keeping only the length of the
+/// answer. Every prompt names the call.
 fn script(process: usize, seen: &Arc<Mutex<Seen>>) -> Tool {
     let seen = Arc::clone(seen);
     Tool::new("t", move |context: Context, given: BTreeMap<String, u64>| {
@@ -106,6 +107,7 @@ struct World {
     dice: Dice,
     seen: Arc<Mutex<Seen>>,
     store: Option<Arc<dyn OnceStore>>,
+    /// The maximum number of frozen handlers of a process.
     limit: usize,
     /// The number of processes so far.
     made: std::cell::Cell<usize>,
@@ -244,7 +246,7 @@ impl World {
         }
     }
 
-    /// Checks everything once all handlers have ended. Returns the number of results, and of handlers that went on.
+    /// Checks everything once all handlers have ended. Returns the number of results, and of handlers that thawed.
     fn check(mut self) -> (usize, u64) {
         self.seconds(130);
         let mut results = 0;
@@ -284,7 +286,7 @@ impl World {
 }
 
 #[test]
-fn random_callers_of_two_processes_never_mix_answers_and_run_each_effect_as_often_as_promised() {
+fn random_callers_of_two_processes_never_mix_answers_and_run_an_effect_with_a_store_once() {
     let (mut results, mut thawed) = (0, 0);
     for seed in 1..=60 {
         let run = || {

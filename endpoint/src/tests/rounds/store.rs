@@ -120,7 +120,7 @@ fn of_five_equal_first_requests_at_once_one_runs_the_effect_and_all_get_its_outc
 }
 
 #[test]
-fn requests_with_one_key_and_other_arguments_or_another_caller_are_different_calls() {
+fn requests_with_another_key_or_with_other_arguments_are_different_calls() {
     let (charged, store) = (Arc::default(), Arc::new(Store::default()));
     let mut process = Process::new(plain(charges(&charged)).once_store(store).call_key(key_in_meta));
     send(&mut process, 1, &json!({"name": "t", "arguments": {}}), Some("order 7"));
@@ -194,7 +194,7 @@ fn an_effect_that_stops_because_its_call_was_cancelled_has_no_outcome() {
         let round = frames.iter().find(|frame| frame["id"] == 3).cloned().unwrap();
         let frames = send(&mut process, 4, &retry(&params, &[round], agree), None);
         let expected = match has_store {
-            // The key is the same, for the service that is charged.
+            // Without a store the effect runs again, with the same key.
             false => ("charge 2, answer to ?", 2),
             true => ("it is not known whether \"charge\" has happened", 1),
         };
@@ -232,7 +232,7 @@ fn without_a_working_store_no_effect_begins_and_an_outcome_that_is_not_recorded_
     let frames = send(&mut process, 3, &retry(&params, &frames, agree), None);
     assert_eq!(text(response(&frames)), "the effect cannot be claimed: the database is down");
     assert_eq!(charged.load(Ordering::Relaxed), 0);
-    // The failure stands in no log, so an earlier state tries again.
+    // The failure stands in no log, so the effect is tried again with the earlier state.
     store.fails_to_claim.store(false, Ordering::Relaxed);
     store.fails_to_record.store(true, Ordering::Relaxed);
     send(&mut process, 4, &sealed, None);
