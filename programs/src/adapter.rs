@@ -108,7 +108,7 @@ pub trait Adapter: Clone + Send + Sync + 'static {
     /// Calls the adapter's `http_listen_with`.
     ///
     /// # Cancel safety
-    /// Cancel safe: nothing listens until it returns.
+    /// Cancel safe: if the future is dropped, nothing listens.
     fn http_listen(
         &self,
         address: String,
@@ -276,7 +276,8 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// A future of the value of a running task or job.
+/// A future of the value of a running task or job. A panic of the task or job is resumed where this future is polled. If the runtime drops
+/// the task, this future is never ready.
 ///
 /// # Cancel safety
 /// Not cancel safe: if it is dropped, the task continues and its value is lost.

@@ -14,7 +14,7 @@ use super::display::{Display, visible};
 /// The command that opens a URL in the default browser; the URL is its last argument.
 #[cfg(target_os = "macos")]
 const OPENER: &[&str] = &["open"];
-/// Not `start`, a shell command that would interpret `&` in a URL.
+/// The same for Windows. It is not `start`, a shell command that would interpret `&` in a URL.
 #[cfg(windows)]
 const OPENER: &[&str] = &["rundll32", "url.dll,FileProtocolHandler"];
 #[cfg(not(any(windows, target_os = "macos")))]

@@ -56,7 +56,7 @@ impl<T> Answering<T> {
 
 impl Answers {
     /// Uses the answers of the command line. A kind of input request that has none there, except one for roots, is answered by the person
-    /// at the terminal, if stdin and stderr are a terminal.
+    /// at the terminal, if stdin and stderr are terminals. Otherwise it is not available.
     pub(super) fn new(
         display: Arc<Display>,
         forms: Option<Forms>,
@@ -83,7 +83,7 @@ impl Answers {
         }
     }
 
-    /// Asks the person at the terminal, one question at a time.
+    /// Asks the person at the terminal, one question at a time. The future returns `None` if the terminal cannot be read or written.
     fn ask<T, Q>(&self, question: Q) -> impl Future<Output = Option<T>> + Send + use<T, Q>
     where
         T: Send + 'static,
@@ -250,6 +250,7 @@ struct Place(Arc<AtomicUsize>);
 impl Place {
     const MAX: usize = 8;
 
+    /// Takes a place. Returns `None` if [`Self::MAX`] commands are running.
     fn take(running: &Arc<AtomicUsize>) -> Option<Self> {
         let more = |count| (count < Self::MAX).then_some(count + 1);
         running.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Self(Arc::clone(running)))
@@ -262,8 +263,8 @@ impl Drop for Place {
     }
 }
 
-/// Runs a shell command with `input` on its stdin, and returns its stdout without the last line end. Dropping the future kills the shell,
-/// unless the shell is about to exit.
+/// Runs a shell command with `input` on its stdin, and returns its stdout without the line ends at its end. Dropping the future kills the
+/// shell, unless the future was never polled, or the stdout of the command has already ended.
 fn run(command: &str, input: String) -> impl Future<Output = Result<String, String>> + Send + use<> {
     let child = shell(command).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(|error| error.to_string());
     async move {
@@ -291,8 +292,8 @@ struct Running(Arc<Mutex<Child>>);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // If the child is locked, the command has closed its stdout and is about to exit. Children of the shell end at their next write to
-        // the pipe.
+        // If the child is locked, the stdout of the command has ended, and the thread waits for the exit of the shell. Child processes of
+        // the shell are not killed.
         if let Ok(mut child) = self.0.try_lock() {
             let _ = child.kill();
         }

@@ -483,6 +483,7 @@ pub(super) fn call(line: impl IntoIterator<Item = OsString>) -> Result<CallWish,
     understand(line).map_err(|why| complain("call", format_args!("{why} (try --help)"), status::USAGE))
 }
 
+/// Converts a parsed command line. Fails if its parts do not fit together. Creates the folder of `--save`.
 fn understand(line: CallLine) -> Result<CallWish, String> {
     let mut words = Vec::new();
     for word in line.words {
@@ -642,7 +643,8 @@ fn level(text: &str) -> Result<Level, String> {
     Level::from_name(text).ok_or_else(|| format!("the levels are {}", Level::ALL.map(Level::as_str).join(", ")))
 }
 
-/// Prints an error of clap in one line, without its tips and the usage, or the whole text if help was requested.
+/// Prints an error of clap in one line, without its tips and the usage, or the whole text if help was requested. Returns
+/// the exit status.
 fn explain(program: &str, error: &clap::Error) -> u8 {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         // A pager that is closed early is not an error.

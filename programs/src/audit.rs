@@ -13,7 +13,7 @@ use protocol_core::CancelReason;
 use serde::Serialize;
 use serde_json::Value;
 
-/// The log file. A clone is another handle to the same file.
+/// The log file. A clone is another handle to the same file. The default has no file, and writes nothing.
 #[derive(Clone, Default)]
 pub struct Audit(Option<Arc<Mutex<dyn Write + Send>>>);
 

@@ -485,7 +485,7 @@ fn last_progress(last: Option<&Progress>) -> String {
     }
 }
 
-/// One line for each tool and prompt: the name, then the first line of the description, aligned in columns.
+/// One line for each tool and prompt: the name, then the first line of the description, or of the title without a description, in columns.
 fn table(tools: &[Json], prompts: &[Json]) -> String {
     #[derive(Deserialize)]
     struct Entry {

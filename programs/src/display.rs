@@ -199,7 +199,7 @@ pub(super) fn line(progress: &Progress) -> String {
 fn numbers(progress: &Progress) -> String {
     match (progress.value, progress.total) {
         (Some(value), Some(total)) => match fraction(progress) {
-            // Rounded down, so that 100% is shown only at the end.
+            // At most 99%, so that 100% is shown only at the end.
             Some(part) if part < 1.0 => format!("{}/{} {:.0}%", number(value), number(total), (part * 100.0).min(99.0)),
             Some(_) => format!("{}/{} 100%", number(value), number(total)),
             None => format!("{}/{}", number(value), number(total)),

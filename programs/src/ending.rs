@@ -61,7 +61,7 @@ impl Client {
         }
     }
 
-    /// The number of running calls, as far as it is known.
+    /// The number of running calls; 0 for a listener, which does not count them.
     fn running(&self) -> usize {
         match self {
             Self::Peer(peer) => peer.stats().inbound_calls,
@@ -75,8 +75,8 @@ impl Ending {
         Self { grace, clients: Arc::default() }
     }
 
-    /// Registers a client or a listener, so that [`Ending::run`] closes it, and returns the future that drives it. Run that future as a
-    /// task, so that it continues when `listen` of [`Ending::run`] is dropped.
+    /// Registers a client or a listener, which [`Ending::run`] will close, and returns a future that awaits `connection`. The registration
+    /// ends with that future. Run the future as a task, so that it continues when `listen` of [`Ending::run`] is dropped.
     ///
     /// # Cancel safety
     /// Not cancel safe: the connection is dropped, and the end no longer waits for it.

@@ -46,7 +46,7 @@ async fn run<A: Adapter + Signals>(adapter: A, wish: GatewayWish) -> u8 {
     // Waits for signals before the first client is served, so that none is missed.
     let told = async {
         first(adapter.interrupt(), adapter.terminate()).await;
-        // The channels to the agent and the apps are closed first, for a short time.
+        // The channels to the agent and the apps have a short time to close.
         end.ring();
         adapter.sleep(2 * LAST_WORDS).await;
         status::OK
@@ -228,7 +228,7 @@ async fn watch<A: Adapter>(adapter: &A, gateway: &Gateway<A::Sockets>, home: &Ho
     }
 }
 
-/// Returns `true` if files may have changed. Our own reads are reported, too.
+/// Returns `true` if files may have changed. The system also reports our own reads, which are no changes.
 fn is_change(kind: EventKind) -> bool {
     !kind.is_access() || kind == EventKind::Access(AccessKind::Close(AccessMode::Write))
 }

@@ -45,8 +45,8 @@ impl Person<'_> {
         Ok(Json::encode(&content).map_or(Elicited::Cancel, Elicited::Accept))
     }
 
-    /// Asks if the person agrees to open a URL and, unless `opens`, if it is to be opened in the browser here. The end of input counts as
-    /// no decision.
+    /// Asks if the person agrees to open a URL and, unless `opens`, if it is to be opened in the browser here. Returns the decision, and
+    /// `true` if the URL is to be opened here. The end of input counts as no decision.
     pub(super) fn consent(&mut self, open: &OpenUrl, opens: bool) -> io::Result<(Consent, bool)> {
         writeln!(self.output, "{}", described("The server asks you to open an address: ", open))?;
         let question = match can_open(open) {
@@ -62,7 +62,7 @@ impl Person<'_> {
         })
     }
 
-    /// Asks the person for the answer to a sampling request. `None` if they decline.
+    /// Asks the person for the answer to a sampling request. Returns `None` if the first line is empty or the input has ended.
     pub(super) fn reply(&mut self, prompt: &str) -> io::Result<Option<String>> {
         writeln!(self.output, "The server asks your model:")?;
         for line in prompt.lines() {

@@ -259,6 +259,8 @@ async fn call_once<A: Adapter + Signals>(adapter: A, server: Server, calling: Ca
     }
 }
 
+/// Connects to the server. With the era `auto`, a server on a stream that ends the connection before its era is chosen is started, or
+/// connected to, once more, with a handshake.
 async fn reach<A: Adapter>(adapter: &A, server: Server, calling: &Calling) -> Result<(Link, Exit), TesseronError> {
     let mut config = calling.config.clone();
     let server = match server {
@@ -288,8 +290,8 @@ async fn dial<A: Adapter>(adapter: &A, server: &StreamServer) -> Result<(End, Ex
     })
 }
 
-/// Waits until the era of a server is chosen. Returns `true` if the server has ended the connection before that, since some old servers
-/// exit or disconnect on an unknown method.
+/// Waits until the era of a server is chosen. Returns `true` if the server has ended the connection before that: some old servers exit or
+/// disconnect on an unknown method.
 async fn has_left(link: &mut Link) -> bool {
     let mut end = None;
     let ready = {

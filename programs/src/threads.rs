@@ -24,7 +24,8 @@ pub(super) fn in_thread<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'sta
     InThread(slot)
 }
 
-/// A future of the result of [`in_thread`]. If it is dropped, the thread continues and its result is lost.
+/// A future of the result of [`in_thread`]. If it is dropped, the thread continues and its result is lost. If the thread panics, it is
+/// never ready.
 pub(super) struct InThread<T>(Arc<Mutex<Slot<T>>>);
 
 struct Slot<T> {

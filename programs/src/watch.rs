@@ -19,7 +19,7 @@ pub(super) const HANDLER_GRACE: Duration = Duration::from_millis(300);
 /// The time to wait for the end of our input after our output was closed, since a client that exits closes both.
 const LEAVING: Duration = Duration::from_millis(200);
 
-/// The client at the other end of a transport.
+/// Watches the client at the other end of a transport.
 pub(super) struct Watch<A> {
     adapter: A,
     shared: Arc<Shared>,

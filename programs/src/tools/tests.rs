@@ -102,7 +102,7 @@ fn progress_is_not_held_back_by_a_rate_window() {
 }
 
 #[test]
-fn progress_without_a_token_says_so_and_takes_as_long() {
+fn progress_without_a_token_reports_nothing_and_takes_as_long() {
     let run = harness().unobserved().call_tool("progress", arguments(&json!({ "steps": 3, "step_ms": 20 })));
     assert_eq!(run.progress, []);
     assert_eq!(structured(&run), json!({ "steps": 3, "notified": false, "done": true }));
@@ -221,7 +221,7 @@ fn countdown_counts_from_0_to_the_end_and_does_not_sleep_after_the_last() {
 }
 
 #[test]
-fn countdown_from_0_is_over_at_once_and_from_nothing_takes_ten_seconds() {
+fn countdown_from_0_is_over_at_once_and_without_arguments_takes_ten_seconds() {
     let run = call("countdown", &json!({ "from": 0 }));
     assert_eq!((messages(&run), ended_at(&run)), (vec!["Countdown complete! 🎉"], ms(0)));
     let run = call("countdown", &json!({}));
@@ -278,7 +278,7 @@ fn bulk_without_items_is_complete_and_without_failures_has_no_errors() {
 }
 
 #[test]
-fn bulk_cut_by_the_deadline_tells_what_is_done_and_counts_the_interrupted_item_as_remaining() {
+fn bulk_cut_by_the_deadline_returns_what_is_done_and_counts_the_interrupted_item_as_remaining() {
     let given = arguments(&json!({ "items": ["a", "b", "c", "d"], "fail": ["b"], "step_ms": 100 }));
     let run = within(ms(250)).call_tool("bulk", given.clone());
     assert_eq!(ended_at(&run), ms(250));
@@ -309,7 +309,7 @@ fn bulk_cut_by_its_caller_leaves_its_last_checkpoint() {
 }
 
 #[test]
-fn a_long_job_is_not_written_down_after_each_item() {
+fn a_long_job_stores_a_hundred_checkpoints_and_not_one_for_each_item() {
     let items: Vec<_> = (0..1000).map(|item| item.to_string()).collect();
     let run = call("bulk", &json!({ "items": items, "step_ms": 1 }));
     assert_eq!(structured(&run)["processed"], 1000);
@@ -317,7 +317,7 @@ fn a_long_job_is_not_written_down_after_each_item() {
 }
 
 #[test]
-fn whoami_tells_who_calls_and_what_it_can_do() {
+fn whoami_returns_who_calls_and_what_the_caller_can_be_asked_for() {
     let told = structured(&call("whoami", &json!({})));
     let harness = json!({ "name": "harness", "version": "1" });
     assert_eq!(told["agent"], harness);
@@ -336,7 +336,7 @@ fn stuck_is_freed_at_the_deadline_and_dropped_when_its_grace_is_over() {
     let run = Harness::new(service(&lines.options(Some(ms(1000))))).call_tool("stuck", Json::empty_object());
     assert_eq!(ended_at(&run), ms(1000));
     assert!(run.is_tool_error(), "{:?}", run.done);
-    assert_eq!(run.ended, Some(ms(6000)), "it had five seconds to tidy up");
+    assert_eq!(run.ended, Some(ms(6000)), "five seconds of grace");
     assert_eq!(lines.line(), json!({ "tool": "stuck", "outcome": "timeout", "done": false, "steps": null, "partial": null }));
 }
 
@@ -419,7 +419,7 @@ fn rename_takes_the_name_that_the_user_gives() {
 }
 
 #[test]
-fn connect_returns_what_the_user_decided_and_tells_when_it_is_done() {
+fn connect_returns_what_the_user_decided_or_why_it_cannot_ask() {
     for (consent, decided) in [(Consent::Accept, "accept"), (Consent::Decline, "decline"), (Consent::Cancel, "cancel")] {
         let run = harness().answer(Answer::OpenUrl(consent)).call_tool("connect", Json::empty_object());
         assert_eq!((structured(&run), run.is_tool_error()), (json!({ "decided": decided }), false));
@@ -434,7 +434,7 @@ fn connect_returns_what_the_user_decided_and_tells_when_it_is_done() {
 }
 
 #[test]
-fn connect_may_want_the_address_opened_first() {
+fn connect_may_require_that_the_address_is_opened_first() {
     let given = arguments(&json!({ "url": "https://example.com/first", "require": true }));
     let run = harness().call_tool("connect", given.clone());
     let urls = run.error().map(RpcError::required_urls).unwrap_or_default();
@@ -507,7 +507,7 @@ fn the_workflow_is_cancelled_between_its_steps() {
 }
 
 #[test]
-fn the_audit_tells_of_calls_that_end_well_badly_or_with_the_connection() {
+fn the_audit_has_a_line_for_a_call_that_ends_well_badly_or_with_the_connection() {
     let lines = Lines::default();
     let _ = Harness::new(service(&lines.options(None))).call_tool("progress", arguments(&json!({ "steps": 3 })));
     assert_eq!(lines.line(), json!({ "tool": "progress", "outcome": "ok", "done": true, "steps": 3, "partial": null }));

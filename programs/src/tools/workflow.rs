@@ -16,7 +16,7 @@ const STEPS: [(&str, &str); 5] = [
     ("format", "Formatting final report"),
 ];
 
-/// Five steps, then one message that names them.
+/// A prompt that takes five steps, and returns one message that lists them.
 pub(super) fn analysis_workflow(audit: &Audit) -> Prompt {
     let audit = audit.clone();
     Prompt::new("analysis_workflow", move |context: Context, arguments: BTreeMap<String, String>| {

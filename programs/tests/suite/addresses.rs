@@ -58,7 +58,7 @@ fn the_command_line_accepts_or_declines_an_address_which_is_shown_whole() {
     ] {
         assert!(ended.err.iter().any(|line| line == line_text), "{line_text}: {ended:?}");
     }
-    // Without a handshake no notification says that it is done.
+    // Without a handshake there is no notification that the user has finished.
     let ended = call(&["--accept", "connect"]).with(0);
     assert_eq!((&*ended.out, ended.err.len()), ("{\"decided\":\"accept\"}\n", 3), "{ended:?}");
     let ended = call(&["--decline", "connect"]).with(0);
@@ -127,8 +127,8 @@ fn the_addresses_in_an_error_are_shown_and_not_opened() {
     assert_eq!(browser.opened(), Vec::<String>::new());
 }
 
-/// A script of a server that first says that an unknown address is done, and then makes an input request with `params`. It returns `yes` if
-/// the client agrees; otherwise it returns `no` and prints the answer to stderr.
+/// A script of a server that first notifies the client that the user has finished at an unknown address, and then makes an input request
+/// with `params`. It returns `yes` if the client agrees; otherwise it returns `no` and prints the answer to stderr.
 fn asks(params: &str) -> String {
     let ask = format!(
         "echo '{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/elicitation/complete\",\"params\":{{\"elicitationId\":\"never asked\"}}}}'

@@ -437,7 +437,7 @@ fn read_until(stream: &mut TcpStream, words: &str) -> String {
     let (mut said, mut bytes) = (String::new(), [0; 4096]);
     while !said.contains(words) {
         let read = stream.read(&mut bytes).expect("a server");
-        assert!(read > 0, "it ends before it says {words:?}: {said}");
+        assert!(read > 0, "the response ends before {words:?}: {said}");
         said.push_str(&String::from_utf8_lossy(&bytes[..read]));
     }
     said

@@ -69,8 +69,8 @@ impl Program {
         assert!(sent.is_ok_and(|status| status.success()), "kill {signal}");
     }
 
-    /// Waits for the end of the program, which is noticed by the end of its stderr. If stderr is not read, the caller must have waited for another
-    /// stream to end.
+    /// Waits for the end of the program, which is noticed by the end of its stderr. If stderr is not read, the caller must have waited for
+    /// another stream to end.
     pub(crate) fn wait(&mut self) -> ExitStatus {
         assert!(self.err.ends_within(PATIENCE), "it hangs: {}", self.err.seen());
         self.child.wait().expect("a child")
@@ -191,7 +191,7 @@ impl Home {
         manifest
     }
 
-    /// The claim code of the only app, once it is not claimed.
+    /// Waits until the only app is not claimed, and returns its claim code.
     pub(crate) fn next_code(&self) -> String {
         until("there is a new code", || {
             let claim = self.manifests().pop()?["hostMintedClaim"].clone();
@@ -318,7 +318,7 @@ impl Agent {
         Mark(self.received.len())
     }
 
-    /// Waits for the first message from a position on for which `fits` is true.
+    /// Waits for the first message from a position on for which `fits` is true. Returns the position of the message, too.
     pub(crate) fn wait(&mut self, Mark(from): Mark, what: &str, fits: impl Fn(&Value) -> bool) -> (usize, Value) {
         let mut at = from;
         loop {
@@ -391,7 +391,8 @@ impl Agent {
         tools.iter().map(|tool| tool["name"].as_str().expect("a name").to_owned()).collect()
     }
 
-    /// Waits until a tool is listed or not. The tools are listed again after each notification of a change.
+    /// Waits until a tool is listed, or until it is not if `listed` is `false`. The tools are listed again after each notification of a
+    /// change.
     pub(crate) fn until_listed(&mut self, mut from: Mark, tool: &str, listed: bool) {
         while self.tools().iter().any(|name| name == tool) != listed {
             let changed = |message: &Value| message["method"] == "notifications/tools/list_changed";

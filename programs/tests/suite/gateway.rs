@@ -1,5 +1,5 @@
-//! The programs `gateway` and `tools --tesseron`, run as a person runs them: an MCP client on the stdin of the gateway reaches the app over real
-//! sockets and manifests in a home directory of its own.
+//! The programs `gateway` and `tools --tesseron`, run as a person runs them: an MCP client on the stdin of the gateway reaches the app over
+//! real sockets and manifests in a home directory of its own.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -39,14 +39,14 @@ mod rows {
         an_app_whose_code_comes_from_the_gateway_can_be_claimed
         an_app_that_any_user_may_claim_prints_a_warning
         another_user_of_this_machine_cannot_lock_the_owner_out
-        only_the_right_code_claims_in_any_case
+        only_the_right_code_claims_in_upper_or_lower_case
         a_session_whose_channel_was_cut_is_resumed_without_a_new_claim
         a_subscription_of_the_agent_goes_on_after_the_channel_was_cut
         an_app_goes_on_sending_updates_to_a_gateway_that_does_not_subscribe_again
         a_gateway_that_keeps_no_sessions_needs_a_new_claim
         the_error_about_a_code_of_another_gateway_names_that_gateway
         after_its_gateway_has_left_an_app_has_a_new_code_and_the_old_one_is_invalid
-        an_app_must_be_claimed_again_at_a_gateway_that_does_not_know_its_session
+        an_app_must_be_claimed_again_at_another_gateway
         of_several_apps_at_once_those_with_one_id_are_listed_once_and_the_newest_is_called
         ten_updates_half_a_second_apart_are_each_forwarded_at_once
         a_cancelled_call_stops_at_the_app_and_keeps_its_partial_result
@@ -113,7 +113,7 @@ fn an_app_on_a_unix_socket_is_found_claimed_and_called(programs: &Programs) {
 
 fn an_app_whose_code_comes_from_the_gateway_can_be_claimed(programs: &Programs) {
     for flags in [["--gateway-claims", "--any-user"], ["--gateway-claims", "--ws"], ["--gateway-claims", "--unix"]] {
-        // Only Linux tells the users of connections apart, without which such an app is for any user.
+        // Only Linux identifies the user of a connection. On other systems such an app needs `--any-user`.
         if flags == ["--gateway-claims", "--ws"] && !cfg!(target_os = "linux") {
             continue;
         }
@@ -177,7 +177,7 @@ fn another_user_of_this_machine_cannot_lock_the_owner_out(programs: &Programs) {
     other.wait().expect("a child");
 }
 
-fn only_the_right_code_claims_in_any_case(programs: &Programs) {
+fn only_the_right_code_claims_in_upper_or_lower_case(programs: &Programs) {
     let home = Home::new();
     let app = App::start(programs, &home, ["--ws"]);
     let code = app.code(0);
@@ -260,7 +260,8 @@ fn an_app_goes_on_sending_updates_to_a_gateway_that_does_not_subscribe_again(pro
     let path = home.manifest()["transport"]["path"].as_str().expect("a path").to_owned();
     let mut token = None;
     for round in 0..3 {
-        // Until the app has noticed the end of the last channel, it does not accept a new connection, and closes that after a second.
+        // Until the app has noticed the end of the last channel, it does not accept a new connection, and closes the new
+        // connection after a second.
         let (mut stream, mut lines, first) = until("the app speaks first", || {
             let stream = UnixStream::connect(&path).expect("an app");
             stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
@@ -367,14 +368,14 @@ fn after_its_gateway_has_left_an_app_has_a_new_code_and_the_old_one_is_invalid(p
     }
 }
 
-fn an_app_must_be_claimed_again_at_a_gateway_that_does_not_know_its_session(programs: &Programs) {
+fn an_app_must_be_claimed_again_at_another_gateway(programs: &Programs) {
     let home = Home::new();
     let app = App::start(programs, &home, ["--ws", "--gateway-claims", "--any-user"]);
     let mut agent = Agent::start(programs, &home, &[]);
     agent.claimed(&app.code(0));
     assert_eq!(agent.leave().status, Some(0));
     let mut next = Agent::start(programs, &home, &[]);
-    // The app tries to resume a session that this gateway does not know, and must be claimed again.
+    // The app tries to resume its session, which this gateway refuses.
     next.claimed(&app.code(1));
     assert!(!is_error(&next.call("tools__chatty", &json!({}))));
 }
@@ -798,7 +799,7 @@ fn an_agent_that_sends_invalid_frames_gets_errors_and_is_still_served(programs: 
         let answer = agent.ask("tools/call", &wrong);
         assert!(answer["error"].is_object() || is_error(&answer["result"]), "{answer}");
     }
-    // Two calls share one token, and both succeed.
+    // Two calls share one token. Each succeeds or gets an error.
     let both = [3, 5].map(|steps| {
         let arguments = json!({ "steps": steps, "step_ms": 20 });
         let params = json!({ "name": "tools__progress", "arguments": arguments, "_meta": { "progressToken": "both" } });
@@ -879,7 +880,7 @@ fn an_agent_over_http_takes_the_place_of_the_one_before(programs: &Programs) {
         }
         before = session;
     }
-    // A client without a handshake is told which revisions there are.
+    // A client without a handshake is refused.
     let fields = "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: server/discover\r\n";
     post(fields, json!({ "jsonrpc": "2.0", "id": 3, "method": "server/discover", "params": {} }), "400 Bad Request");
     gateway.signal("-TERM");
@@ -936,8 +937,8 @@ fn a_client_that_closes_the_output_of_the_gateway_is_status_4(programs: &Program
     let mut gateway = Program::start(command);
     drop(gateway.child.stdout.take());
     let mut input = gateway.child.stdin.take().expect("a pipe");
-    // Regression: a program that another test starts has our end of the pipe, too, until its `exec`, and an answer that is written meanwhile does
-    // not fail. So one request is not enough.
+    // Regression: a program that another test starts has our end of the pipe, too, until its `exec`, and an answer that is written
+    // meanwhile does not fail. So one request is not enough.
     let start = Instant::now();
     while !gateway.err.ends_within(Duration::from_millis(20)) && start.elapsed() < PATIENCE {
         let _ = writeln!(input, r#"{{"jsonrpc":"2.0","id":1,"method":"ping"}}"#);
@@ -967,7 +968,7 @@ fn the_gateway_ends_at_the_end_of_input_and_on_a_signal(programs: &Programs) {
         agent.claimed(&app.code(number));
         let start = Instant::now();
         let Some(signal) = signal else {
-            // Requests that it has read are answered first.
+            // Requests that the gateway has read are answered first.
             let id = agent.send_call("tools__progress", &json!({ "steps": 2, "step_ms": 100 }));
             let ended = agent.leave();
             assert_eq!(ended.status, Some(0), "{ended:?}");

@@ -88,7 +88,7 @@ fn gateway(home: &Home) -> Command {
 // ---- A client that leaves ----
 
 #[test]
-fn tools_exits_with_its_audit_line_within_two_seconds_of_a_client_that_closes_during_a_call() {
+fn tools_writes_its_audit_line_and_exits_within_two_seconds_after_its_stdin_ends_during_a_call() {
     for tool in ["countdown", "bulk"] {
         let file = Scratch::new("audit");
         let flags = ["--audit", file.to_str().expect("a path in UTF-8")];
