@@ -700,7 +700,7 @@ fn a_state_of_another_request_caller_service_or_version_is_refused_and_nothing_r
 }
 
 #[test]
-fn a_state_expires_after_ten_minutes() {
+fn a_state_expires_after_ten_minutes_and_thirty_seconds_of_clock_skew() {
     for (seconds, opens) in [(629, true), (632, false)] {
         let mut process = Process::new(plain(asks_and_echoes()));
         let params = json!({"name": "t", "arguments": {}});
