@@ -34,7 +34,7 @@ impl Bridge {
                 self.emit(BridgeEvent::AgentClosed(reason));
                 self.close_apps();
             }
-            // The bridge makes no calls to the agent, so it ignores all other events.
+            // The bridge makes no calls to the agent and uses none of its notifications, so it ignores all other events.
             _ => {}
         }
     }
@@ -95,8 +95,9 @@ impl Bridge {
         }
     }
 
-    /// Handles the agent's cancel of a request. A call at an app is cancelled there, and later frames of the app about it are dropped. A
-    /// claim is forgotten, and so is a subscribe request that waits for its app.
+    /// Handles the cancel of a request of the agent, by the agent itself or because the request's lane or the agent's session has ended. A
+    /// call at an app is cancelled there, and later frames of the app about the call are dropped. A claim is forgotten, and so is a
+    /// subscribe request that waits for its app.
     fn on_cancelled(&mut self, id: InboundId, why: &CancelReason) {
         // Frees the id. In an endpoint the end of the handler does this, but a bridge has no handlers.
         let _ = self.agent.respond(id, Reply::Done, self.now);

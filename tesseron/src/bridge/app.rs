@@ -126,7 +126,7 @@ impl Bridge {
         let Some(invocation) = self.invocation(channel, id) else { return };
         // The total is 100 on Tesseron, even in an update without a value.
         progress.total = Some(100.0);
-        // An error means that the agent did not ask for progress or does not read it, which does not concern the app.
+        // The app does not need the result. An error means that the agent's call is over, or that a number is not valid.
         let _ = self.agent.progress(invocation, progress, self.now);
         self.mark_unprocessed(Leg::Agent);
     }
@@ -216,7 +216,8 @@ impl Bridge {
         }
     }
 
-    /// Starts a call at an app. If it serves one call of the agent, the agent's call is routed to it.
+    /// Starts a call at an app. If the call serves exactly one call of the agent, the agent's call is routed to it. Returns the error for
+    /// the agent if the app's session refuses the call, or is gone.
     pub(super) fn start_at_app(
         &mut self,
         channel: ChannelId,

@@ -95,7 +95,7 @@ impl App {
 
     /// Records in the session that `agent` has claimed the app at the time `at`, in milliseconds since 1970.
     pub(super) fn claim(&mut self, agent: &AgentProfile, at: u64, now: Instant) {
-        // An error means that the session is closing. The claim fails when the session has closed.
+        // An error means that the session is closing. `Event::Closed` follows.
         let _ = self.session.claim(agent.identity().clone(), agent.capabilities(), at, now);
     }
 
@@ -175,7 +175,7 @@ impl App {
 
     pub(super) fn answer_input(&mut self, key: InputKey, answer: Answer, now: Instant) {
         self.inputs.remove(&key);
-        // An error means that the app has withdrawn the input request.
+        // An error means that the input request no longer needs an answer, for example because the app has withdrawn it.
         let _ = self.session.provide_input(key, answer, now);
     }
 }

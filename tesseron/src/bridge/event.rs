@@ -10,7 +10,7 @@ use protocol_core::error::{RpcError, Violation};
 use protocol_core::json::Text;
 use protocol_core::session::{CloseReason, InboundId};
 
-/// The id of a claim that the owner has to look up. Never reused.
+/// The id of a claim for which the owner has to find the app. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClaimId(InboundId);
 

@@ -223,7 +223,7 @@ impl Bridge {
         }
     }
 
-    /// Completes the claim for which `channel` was opened, after the hello of the app.
+    /// Completes the claim for which `channel` was opened, after the app's hello or resume was accepted. No effect without such a claim.
     pub(super) fn complete_claim_on(&mut self, channel: ChannelId) {
         if let Some(id) = self.claim_on(channel) {
             self.claiming.remove(&id);
@@ -233,7 +233,7 @@ impl Bridge {
         }
     }
 
-    /// Fails the claim for which `channel` was opened.
+    /// Fails the claim for which `channel` was opened. No effect without such a claim.
     pub(super) fn fail_claim_on(&mut self, channel: ChannelId, why: &str) {
         if let Some(id) = self.claim_on(channel) {
             self.fail_claim(ClaimId::of(id), why);
@@ -244,7 +244,7 @@ impl Bridge {
         self.claiming.iter().find(|(_, claiming)| claiming.channel == Some(channel)).map(|(id, _)| *id)
     }
 
-    /// Fails a claim. The reply gives the reason `why`, and the codes that could be claimed instead.
+    /// Fails a claim. The reply gives the reason `why`, and the apps that could be claimed instead, with their codes.
     pub(super) fn fail_claim(&mut self, claim: ClaimId, why: &str) {
         let id = claim.invocation();
         let Some(claiming) = self.claiming.remove(&id) else { return };

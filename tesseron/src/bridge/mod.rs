@@ -11,8 +11,9 @@
 //! | `notifications/cancelled` | `actions/cancel` |
 //! | `sampling/createMessage`, `elicitation/create` | `sampling/request`, `elicitation/request` |
 //! | `resources/*` | `resources/*` |
+//! | `notifications/resources/updated` | `resources/updated` |
 //! | `notifications/message` | `log` |
-//! | `notifications/*/list_changed` | `*/list_changed`, a claim, an app that connects or disconnects |
+//! | `notifications/*/list_changed` | `*/list_changed`, a claim, a claimed app that reconnects or disconnects |
 //!
 //! Payloads are passed on as bytes; ids, tokens and names of calls are replaced. Progress for a slow agent is merged in the agent's session
 //! and delays no app. If an app disconnects, the agent gets one error for each call that ran there.
@@ -90,7 +91,7 @@ pub struct BridgeConfig {
     pub app_limits: Limits,
     /// The time limits of each call to an app. Default: none, since the app has deadlines.
     pub call: CallTimeouts,
-    /// The time in which an app must send its hello once it is connected. Default: 5 s.
+    /// The time in which an app must send its hello or resume once it is connected. Default: 5 s.
     pub hello: Duration,
     /// The rule for the sampling depth of a call that the agent makes while sampling for an app, since MCP does not transmit the depth.
     /// Default: [`DepthInference::DeepestOpen`].
@@ -313,8 +314,8 @@ impl Bridge {
     /// Takes a frame that arrived on a leg. Frames of a leg that has ended are dropped.
     ///
     /// # Errors
-    /// [`Full`] hands the frame back, as [`Session::handle_frame`] does, and also while [`Limits::events`] events of the bridge are
-    /// unpolled.
+    /// [`Full`] hands the frame back, as [`Session::handle_frame`] does, and also while as many events of the bridge are unpolled as
+    /// [`Limits::events`] of [`BridgeConfig::agent_limits`] allows.
     pub fn handle_frame(&mut self, leg: Leg, frame: Bytes, now: Instant) -> Result<(), Full> {
         self.receive(leg, frame, Lane::CHANNEL, now).map(drop)
     }
@@ -497,8 +498,8 @@ impl Bridge {
 
     // ---- State ----
 
-    /// Returns `true` if [`handle_frame`](Self::handle_frame) takes frames of a leg; see [`Session::wants_input`]. `false` while
-    /// [`Limits::events`] events of the bridge are unpolled.
+    /// Returns `true` if [`handle_frame`](Self::handle_frame) takes frames of a leg; see [`Session::wants_input`]. `false` while as many
+    /// events of the bridge are unpolled as [`Limits::events`] of [`BridgeConfig::agent_limits`] allows.
     #[must_use]
     pub fn wants_input(&self, leg: Leg) -> bool {
         !self.is_full() && self.session(leg).is_some_and(|session| session.wants_input(Lane::CHANNEL))
@@ -517,7 +518,7 @@ impl Bridge {
         self.session(leg).is_none_or(Session::is_closed)
     }
 
-    /// The counters of the session of a leg.
+    /// The counters of the session of a leg; `None` if there is no such leg.
     #[must_use]
     pub fn stats(&self, leg: Leg) -> Option<Stats> {
         self.session(leg).map(Session::stats)

@@ -45,7 +45,8 @@ impl Bridge {
         }
     }
 
-    /// Handles the app's response to a subscribe request, and replies to all requests of the agent that wait for it.
+    /// Handles the outcome of a subscribe request to an app, and replies to all requests of the agent that wait for it. Any outcome but a
+    /// result ends the subscription.
     pub(super) fn end_subscribe(&mut self, channel: ChannelId, uri: &Text, name: &Text, outcome: Outcome) {
         let Some(subscription) = self.subscription_at(channel, uri, name) else { return };
         let waiting = subscription.agree(channel);
@@ -62,8 +63,8 @@ impl Bridge {
         }
     }
 
-    /// Handles the agent's cancel of a subscribe request that waits for the app's response. If no other request waits for that response,
-    /// ends the subscription.
+    /// Handles the cancel of a subscribe request of the agent that waits for the app's response. If no other request waits for that
+    /// response, ends the subscription. No effect if `id` is no such request.
     pub(super) fn forget_subscriber(&mut self, id: InboundId) {
         let found = self.subscriptions.iter_mut().find(|(_, subscription)| subscription.has_waiting(id));
         let Some((uri, subscription)) = found else { return };

@@ -147,7 +147,8 @@ impl Bridge {
     }
 }
 
-/// An action in the form of an MCP tool. A schema whose type is not `object` is replaced, since clients would reject the whole list.
+/// An action in the form of an MCP tool. A missing schema, or one whose type is not `object`, is replaced, since clients would reject the
+/// whole list.
 fn tool(manifest: &Manifest, action: &Action) -> Json {
     Object::value(|object| {
         object.string("name", action.tool());
@@ -186,13 +187,13 @@ pub(super) fn uri_of(app: &str, name: &str) -> String {
     uri
 }
 
-/// The app in the URI of a resource, and the name of the resource there.
+/// The app in the URI of a resource, and the name of the resource there. `None` if the URI does not have the form of [`uri_of`].
 pub(super) fn parts_of(uri: &str) -> Option<(&str, String)> {
     let (app, name) = uri.strip_prefix(SCHEME)?.split_once('/')?;
     Some((app, decoded(name)))
 }
 
-/// Decodes a name. A `%` without two digits stays as it is, and so does a whole name that would not be UTF-8.
+/// Decodes a name. A `%` without two hexadecimal digits stays as it is, and so does a whole name that would not be UTF-8.
 fn decoded(name: &str) -> String {
     let mut bytes = Vec::with_capacity(name.len());
     let mut rest = name.as_bytes();
