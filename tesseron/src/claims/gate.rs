@@ -58,7 +58,7 @@ enum State {
     Open,
 }
 
-/// The code of a bind: `None` if it is not text, an error if it is not a valid code.
+/// The code of a bind: `None` if it is missing or not text, an error if it is not a valid code.
 pub(super) type BindCode = Option<Result<ClaimCode, ClaimCodeError>>;
 
 /// The steps that the owner of a [`HostGate`] must take.
@@ -224,7 +224,7 @@ impl DialGate {
         Self { bind: Some(bind::write_bind(code.reveal())), state: Dialling::Waiting { deadline: now.saturating_add(wait) } }
     }
 
-    /// The frame to send; `None` after the first call.
+    /// The frame to send; `None` after the first call, and once the bind has failed.
     pub fn poll_transmit(&mut self) -> Option<Bytes> {
         self.bind.take()
     }

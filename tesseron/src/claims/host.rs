@@ -165,9 +165,9 @@ pub enum UnixChannel {
 /// The app's end of claims: its claim, its backlog, and its one channel.
 ///
 /// Pass each connection to [`accept`](Self::accept), and then to [`accept_web_socket`](Self::accept_web_socket) or
-/// [`accept_unix`](Self::accept_unix); call [`leave`](Self::leave) when it has ended. Call
-/// [`poll_claim`](Self::poll_claim) after each of these methods, and write the manifest if it returns a claim. When an admitted channel has ended, or its upgrade could
-/// not be completed, call [`handle_closed`](Self::handle_closed): until then the app is occupied.
+/// [`accept_unix`](Self::accept_unix); call [`leave`](Self::leave) when it has ended. When an admitted channel has ended, or its upgrade
+/// could not be completed, call [`handle_closed`](Self::handle_closed): until then the app is occupied. Call
+/// [`poll_claim`](Self::poll_claim) after each method of the host or of one of its gates, and write the manifest if it returns a claim.
 #[derive(Clone, Debug)]
 pub struct Host {
     policy: HostPolicy,
@@ -325,7 +325,7 @@ impl Host {
     }
 
     /// Stores the agent that the gateway has named, in its welcome or by `tesseron/claimed`. No effect if `channel` is not the admitted
-    /// channel.
+    /// channel, or if the host is plain.
     pub fn handle_agent(&mut self, channel: HostChannel, agent: Agent) {
         if let (State::Held { channel: held, agent_known }, Some(claim)) = (&mut self.state, &mut self.claim)
             && *held == channel

@@ -54,7 +54,7 @@ impl Offer {
         &self.bind
     }
 
-    /// The header of a gateway's request, with the claim code if the app has made one.
+    /// The value of the header `Sec-WebSocket-Protocol` in a gateway's request, with the claim code if the app has made one.
     #[must_use]
     pub fn header(code: Option<&ClaimCode>) -> String {
         let mut header = String::from(SUBPROTOCOL);

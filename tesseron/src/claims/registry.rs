@@ -356,8 +356,8 @@ impl SessionRegistry {
         Ok(self.admit(channel, session_id, session, standing))
     }
 
-    /// Begins the session of a bound channel. A session with this id may be known, if the app keeps its id and token over several claims;
-    /// the token must then match.
+    /// Begins the session of a bound channel. There may be a session with this id already, if the app keeps its id and token over several
+    /// claims; that session must then be claimed, and have the same app and token.
     fn begin_bound(&mut self, channel: ChannelId, app: AppId, bound: BoundDial, epoch_ms: u64) -> Result<Admission, HelloRefused> {
         let BoundDial { code, session_id, resume_token } = bound;
         let is_foreign = |known: &Session| known.claimed.is_none() || known.app != app || !known.accepts(&resume_token);

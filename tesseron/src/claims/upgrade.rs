@@ -40,7 +40,7 @@ enum State {
 /// The next step for the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpgradeStep {
-    /// Wait until the time of [`UpgradeGate::poll_timeout`].
+    /// There is nothing to do before the time of [`UpgradeGate::poll_timeout`], if there is one.
     Wait,
     /// Accept the upgrade with [`super::SUBPROTOCOL`]: the connection is admitted as a channel, and has spent the claim, if the
     /// app has one. Call [`Host::handle_closed`] when the channel has ended.
@@ -78,7 +78,7 @@ impl UpgradeGate {
     }
 
     /// Checks a code whose delay has passed, and closes a connection that has sent no request in time. Harmless if called early or
-    /// repeatedly.
+    /// repeatedly. `host` must be the host that made the gate.
     pub fn handle_timeout(&mut self, host: &mut Host, now: Instant) -> UpgradeStep {
         if self.poll_timeout().is_none_or(|at| now < at) {
             return UpgradeStep::Wait;
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn after_five_wrong_codes_the_right_one_is_accepted_within_two_seconds() {
+    fn after_seven_wrong_codes_the_right_one_is_accepted_after_two_seconds() {
         let mut host = minting();
         let mut now = 0;
         for expected in [0, 125, 250, 500, 1000, 2000, 2000] {

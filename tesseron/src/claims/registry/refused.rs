@@ -14,7 +14,7 @@ pub enum OpenRefused {
     /// The agent's session of the bridge has closed.
     #[error("the gateway has no agent any longer")]
     Closed,
-    /// There is already a channel with the same claim, on which the app has not sent its hello.
+    /// There is already a channel with the same claim, on which no hello or resume was accepted yet.
     #[error("this claim is being dialled already")]
     AlreadyDialled,
 }
