@@ -32,9 +32,9 @@ struct State {
     /// The time of the last verb.
     now: Instant,
     drivers: BTreeMap<Leg, DriverSlot>,
-    /// The leg whose own driver runs the current verb. It is not woken, since it reads the whole state before it waits.
+    /// The leg whose own driver runs the current verb. This driver is not woken, since it reads the whole state before it waits.
     driving: Option<Leg>,
-    /// The task that waits for an event.
+    /// The waker of the task that waits for an event.
     owner: Option<Waker>,
 }
 

@@ -19,7 +19,8 @@ pub(super) trait Acceptor: Send + Sync + 'static {
     /// A connection that is not admitted as a channel yet.
     type Incoming: Send + 'static;
 
-    /// Waits for the next connections, and returns them with the user of each. If the future is dropped, connections may be lost.
+    /// Waits for the next connections, and returns those that have not ended, each with its user. If the future is dropped, connections may
+    /// be lost.
     fn accept(&self) -> impl Future<Output = io::Result<Vec<(Self::Incoming, Peer)>>> + Send;
 
     /// Handles the upgrade or the bind. Returns `None` if the connection was refused, has ended or was too slow.
@@ -154,8 +155,8 @@ mod tcp {
                 return unknown;
             }
             let local = self.address;
-            // The look-up is a blocking task, since the tables of a busy machine are long. If the runtime does not run the task in time,
-            // the users stay unknown.
+            // The look-up is a blocking task, since the tables of a busy machine are long. If the task does not end in time, the users stay
+            // unknown.
             let found = run_blocking(&self.sockets, move || peer::find_all(local, &remotes));
             in_time(&mut self.sockets.alarm(), found).await.flatten().unwrap_or(unknown)
         }
@@ -268,7 +269,7 @@ mod unix {
         }
     }
 
-    /// Reads frames until the gate opens.
+    /// Passes frames to the gate until it opens. Returns `None` if the socket ends or is closed first.
     async fn bind<I: FrameIo<Error = io::Error> + Send + 'static>(
         mut io: I,
         mut gate: HostGate,

@@ -15,9 +15,10 @@ use adapter_io::Error as TransportError;
 /// Not cancel safe: if the future is dropped, the connection is closed, and if the app has already accepted `code`, that code is spent.
 ///
 /// # Errors
-/// [`adapter_io::Error::Connect`] if the app cannot be reached in time, if the path is no socket of this user, if the answer to an upgrade
-/// is not valid, or if this build does not support the kind of address. [`TesseronError::Refused`] if the app refuses the upgrade to a
-/// WebSocket. [`TesseronError::Unbound`] if the app refuses the bind on a Unix socket, or gives no valid answer to it in time.
+/// [`adapter_io::Error::Connect`] if the app cannot be reached in time, if the connection fails, if the path is no socket of this user, if
+/// the answer to an upgrade is not valid, or if this build does not support the kind of address. [`TesseronError::Refused`] if the app
+/// refuses the upgrade to a WebSocket. [`TesseronError::Unbound`] if the app refuses the bind on a Unix socket, or gives no valid answer to
+/// it in time.
 pub async fn dial<S: Sockets>(
     sockets: &S,
     instance: &Instance,

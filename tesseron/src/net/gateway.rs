@@ -49,7 +49,7 @@ struct Apps {
     dialled: BTreeSet<String>,
     /// The id of the instance on each channel.
     channels: BTreeMap<ChannelId, String>,
-    /// The app id in the last hello of an instance.
+    /// The app id in the last hello or resume of an instance that was accepted, by the id of the instance.
     app_ids: BTreeMap<String, String>,
     /// The breadcrumbs of unclaimed sessions, by their channels.
     breadcrumbs: BTreeMap<ChannelId, Breadcrumb>,
@@ -114,7 +114,7 @@ impl<S: Sockets> Gateway<S> {
     /// closed.
     ///
     /// # Errors
-    /// [`adapter_io::Error::Broken`].
+    /// [`adapter_io::Error::Broken`] if the transport fails.
     pub async fn serve<I: FrameIo<Error = io::Error>>(&self, transport: I) -> Result<(), TesseronError> {
         drive(self.bridge.leg(Leg::Agent), transport, self.sockets.alarm()).await
     }

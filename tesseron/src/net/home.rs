@@ -59,7 +59,8 @@ pub enum FolderRefused {
     /// The folder belongs to another user.
     #[error("it belongs to another user")]
     Foreign,
-    /// Other users have access; if the folder is only read, other users may write. Contains its permissions.
+    /// Other users have permissions that they must not have: any permission if this program writes to the folder, and the permission to
+    /// write if it only reads the folder. Contains the permissions of the folder.
     #[error("it is open to others (mode {0:o}, should be 700)")]
     Open(u32),
     /// The folder cannot be created or read.

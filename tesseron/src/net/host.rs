@@ -163,7 +163,7 @@ impl AcceptState {
 }
 
 impl Shared {
-    /// Writes the first manifest.
+    /// Creates the state, and writes the first manifest. Returns an error if the manifest cannot be written.
     pub(super) fn new(
         sources: Box<dyn Sources>,
         host: Host,

@@ -37,13 +37,13 @@ pub struct Instance {
     pub app_name: String,
     /// The time when the app was started, in milliseconds since 1970.
     pub added_at: u64,
-    /// The id of the app's process.
+    /// The id of the app's process; `None` if the manifest does not contain it.
     pub process: Option<u32>,
     /// The address that the app listens on.
     pub address: Address,
     /// `true` if the app has made its own claim and waits for a bind with its code.
     pub hello_handled_by_host: bool,
-    /// The claim that the app has made.
+    /// The claim that the app has made; `None` if the manifest contains none.
     pub claim: Option<Claim>,
 }
 
@@ -191,7 +191,7 @@ pub enum RefusedFor {
     /// The version of the manifest is missing, or not 2.
     #[error("it is not of version {VERSION}")]
     Version,
-    /// A member is missing or has another type.
+    /// A member is missing, or has another type or a number that is out of range.
     #[error("it is malformed")]
     Malformed,
     /// The id is not the name of the file, is empty, has over 128 bytes, begins with a dot, or has characters other than letters, digits,

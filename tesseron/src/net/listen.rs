@@ -138,8 +138,8 @@ fn start<S: Sockets>(
 /// An app that listens for gateways, and has one channel at a time.
 ///
 /// A task accepts connections, answers connections that it refuses, and keeps the manifest up to date. When a channel has ended, since its
-/// peer has closed it or its transport was closed or dropped, the next gateway may connect. In [`ClaimMode::HostMinted`] it needs a new
-/// code.
+/// peer has closed it or its transport was closed or dropped, the next gateway may connect. In [`ClaimMode::HostMinted`] the next gateway
+/// needs a new code.
 ///
 /// Dropping the listener stops accepting connections, and removes the manifest and the socket file, unless other files have replaced them.
 /// The end of the runtime has the same effect. A channel that was returned continues.
@@ -177,7 +177,7 @@ impl TesseronListener {
         self.shared.claim_code()
     }
 
-    /// Stores the agent of a channel, for the manifest. No effect if the channel has ended.
+    /// Stores the agent of a channel, for the manifest. No effect if the channel has ended, and in [`ClaimMode::GatewayMinted`].
     pub fn handle_agent(&self, channel: HostChannel, agent: Agent) {
         self.shared.name_agent(channel, agent);
     }

@@ -93,7 +93,7 @@ mod linux {
 
     /// The sockets to look for: the other ends of our connections.
     pub(super) struct Wanted {
-        /// The index of each connection, by its address as in the tables.
+        /// The index of each connection, by the address of its other end as in the tables.
         indexes: BTreeMap<String, usize>,
         /// Our own address, as in the tables.
         ours: [String; 2],
@@ -110,7 +110,8 @@ mod linux {
             self.found.iter().any(Option::is_none)
         }
 
-        /// Searches a table until all are found. A malformed line is skipped.
+        /// Searches a table until all are found. A malformed line is skipped. Returns an error if the table cannot be read, or is not
+        /// UTF-8.
         pub(super) fn read(&mut self, mut table: impl BufRead) -> io::Result<()> {
             let mut line = String::new();
             while self.is_incomplete() && table.read_line(&mut line)? > 0 {

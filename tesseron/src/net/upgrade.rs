@@ -57,7 +57,7 @@ async fn write<B: StreamIo<S>, S>(stream: &mut S, mut bytes: &[u8]) -> io::Resul
     poll_fn(|cx| B::poll_flush(stream, cx)).await
 }
 
-/// A valid upgrade request of a gateway.
+/// A valid upgrade request. Its offer is not checked yet.
 pub(super) struct UpgradeRequest {
     offer: Offer,
     /// The answer to send if the gateway is accepted.
@@ -95,7 +95,7 @@ pub(super) async fn accept<B: StreamIo<S>, S>(mut stream: S, request: UpgradeReq
     Ok(WebSocket::server(stream, request.after))
 }
 
-/// Refuses a gateway: sends the reason, if it has an HTTP status.
+/// Refuses a gateway: sends the reason. If the reason has no HTTP status, sends nothing and returns an error.
 pub(super) async fn refuse<B: StreamIo<S>, S>(stream: &mut S, refused: BindRefused) -> io::Result<()> {
     let status = refused.http_status().ok_or(io::ErrorKind::PermissionDenied)?;
     let why = refused.to_string();
