@@ -48,7 +48,7 @@ pub enum Fault {
     MixesIds,
     /// An id that is a string is read as the number in it.
     ForgetsTypes,
-    /// The event of a sampling request has a depth above the maximum.
+    /// The event of an input request of the peer has a depth above the maximum.
     NestsDeeper,
     /// Results are parsed and serialized again.
     RewritesResults,
@@ -194,7 +194,7 @@ pub struct Broken {
     newest: Lane,
     /// The caller of the newest request.
     caller: Option<Caller>,
-    /// The state and the answers of an earlier retry.
+    /// The state and the answers of the last retry.
     kept: Option<[serde_json::Value; 2]>,
     /// `true` once [`Event::Closed`] was returned.
     over: bool,

@@ -27,7 +27,7 @@ impl fmt::Display for Vacuous {
 
 impl std::error::Error for Vacuous {}
 
-/// A number of cases. Each is checked for violations, and all of them together for coverage.
+/// A number of cases. None of them may panic, and their coverage is checked together.
 ///
 /// A single case is not checked for coverage: a case that cancels nothing would fail although nothing is wrong, and so would an empty case,
 /// at which the shrinking of any failing case would end.

@@ -13,11 +13,11 @@ pub enum Happening {
     Result,
     /// A call of ours ended with an error of the peer.
     Error,
-    /// A call of ours was cancelled.
+    /// A call of ours was cancelled by this end.
     Cancel,
     /// A call of ours timed out.
     Timeout,
-    /// A call of ours was lost with its channel.
+    /// A call of ours ended with [`Outcome::Lost`](protocol_core::Outcome::Lost).
     Lost,
     /// A call of ours ended in any other way: it could not be sent, its response could not be read, or its input requests were not answered
     /// by a retry.

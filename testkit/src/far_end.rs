@@ -300,7 +300,8 @@ impl FarEnd {
         }
     }
 
-    /// Sends queued frames, and answers requests.
+    /// Sends queued frames, answers input requests, and as a Tesseron gateway claims the app. Ends the link to the loop once the session
+    /// has closed.
     fn poll(&mut self, now: Instant) {
         loop {
             while let Some(out) = self.session.poll_transmit() {

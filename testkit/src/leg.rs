@@ -90,8 +90,8 @@ impl Leg {
         self.judge.end_session();
     }
 
-    /// The number of requests of the peer that were neither answered nor cancelled. Requests without an answer, such as those that repeat
-    /// an id, are counted, too.
+    /// The number of requests of the peer that were neither answered nor cancelled. A request that repeats an id in use is never answered;
+    /// it is counted only if it came in a batch.
     #[must_use]
     pub fn owed(&self) -> usize {
         self.judge.owed()
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn after_its_end_a_leg_is_silent() {
+    fn a_frame_that_is_sent_after_the_end_of_a_leg_breaks_g4() {
         let mut leg = Leg::new(&server_config());
         leg.close();
         assert!(objection(leg, &[('<', request(1, "ping", "{}"))]).starts_with("G4"));

@@ -102,7 +102,7 @@ pub enum Arrival {
 pub struct SimLink {
     /// The faults from now on.
     pub faults: Faults,
-    /// Makes [`accepts`](SimLink::accepts) return `false`. [`send`](SimLink::send) does not look at it.
+    /// Makes [`accepts`](SimLink::accepts) return `false`. Has no effect on [`send`](SimLink::send).
     pub stalled: bool,
     /// The end of a stall by [`Faults::stall`].
     stalled_until: Option<Instant>,
@@ -141,7 +141,7 @@ impl SimLink {
     }
 
     /// Sends a message. A message that is sent after the end is lost; the latency of one that is sent during a stall by [`Faults::stall`]
-    /// counts from the end of the stall. A [`stalled`](Self::stalled) link takes it, too, so ask [`accepts`](Self::accepts) first.
+    /// counts from the end of the stall. A [`stalled`](Self::stalled) link takes messages, too, so call [`accepts`](Self::accepts) first.
     pub fn send(&mut self, message: &Bytes, now: Instant) {
         if self.over || self.rng.chance(self.faults.drop) {
             self.lost += 1;
@@ -181,7 +181,7 @@ impl SimLink {
         self.put(if how == TransportEnd::Failed { now } else { at }, Arrival::End(how), false);
     }
 
-    /// The next arrival that is due by `now`, if there is one.
+    /// Removes and returns the next arrival, if it is due by `now`.
     pub fn receive(&mut self, now: Instant) -> Option<Arrival> {
         if self.flight.front()?.0 > now {
             return None;
@@ -217,7 +217,7 @@ pub enum Read {
 pub struct SimStream {
     /// The faults from now on.
     pub faults: Faults,
-    /// Nothing is taken while it is set.
+    /// While `true`, the stream takes no bytes.
     pub stalled: bool,
     /// The end of a stall by [`Faults::stall`].
     stalled_until: Option<Instant>,

@@ -2,8 +2,8 @@
 //!
 //! The methods of a [`Model`] are called with the same arguments and in the same order as those of a session. It predicts every event,
 //! every frame, every result of a method and the next deadline, each as a short text ([`crate::summary`]). It searches all open calls for
-//! the next deadline each time. It can read the frames that our own ends send and the hostile frames of [`crate::world::ops`]. It knows no
-//! bytes: no limits on sizes, and no congestion but that of a stopped lane.
+//! the next deadline each time. It can read the frames that our own ends send and the hostile frames of [`crate::world::ops`]. It does not
+//! count bytes: it has no limits on sizes, and no congestion but that of a stopped lane.
 //!
 //! In the names of this module a *call* is an outbound call, and a *serve* is an inbound call. A *question* is an outbound input request,
 //! and *asked* stands for an inbound one. Only the questions of a [`Call`], and those that arrive in [`Model::take_question`], are inbound.
@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use crate::summary::{self, Kinds};
 
-/// The result of a method: the number of an id, or the name of an error.
+/// The result of a method: the number of an id, a count, or 0; or as an `Err` the name of an error, or of a value that is no number.
 pub(crate) type Answered = Result<u64, String>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -330,7 +330,7 @@ pub(crate) struct Model {
     client: bool,
     /// The other end has declared sampling, and elicitation.
     peer_can: [bool; 2],
-    /// A change of its lists that the other end announced before its answer to the handshake.
+    /// This end is an app, and the gateway has announced the claim before its answer to the handshake request.
     early_change: bool,
     now: u64,
     phase: Phase,

@@ -17,7 +17,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Draws random operations from `seed`. None of them closes an end.
+    /// Draws random operations from `seed`. None of them closes an end or a link.
     #[must_use]
     pub fn random(seed: u64, operations: usize) -> Self {
         let mut rng = Rng::new(seed);

@@ -104,7 +104,7 @@ impl Scripted {
         self
     }
 
-    /// Moves the clock to `millis` after the beginning, with a stop at each deadline on the way, as a driver would.
+    /// Moves the clock to `millis` after [`Instant::ZERO`], with a stop at each deadline on the way, as a driver would.
     pub fn at(&mut self, millis: u64) -> &mut Self {
         let target = Instant::from_millis(millis);
         while let Some(due) = self.session.poll_timeout().filter(|due| *due <= target) {
@@ -116,7 +116,8 @@ impl Scripted {
         self
     }
 
-    /// Moves the clock without calling `handle_timeout`, so that the next frame or method call may be late.
+    /// Moves the clock to `millis` after [`Instant::ZERO`] without calling `handle_timeout`, so that the next frame or method call may be
+    /// late.
     pub fn late(&mut self, millis: u64) -> &mut Self {
         self.now = Instant::from_millis(millis);
         self

@@ -1,4 +1,4 @@
-//! Frames and events as short texts, which models predict, traces contain, and people compare.
+//! Frames and events as short texts. A model predicts these texts, and the frames and events of a session are compared with them.
 
 use std::collections::BTreeSet;
 
@@ -166,7 +166,7 @@ pub(crate) fn read_progress(params: &Value) -> Progress {
     progress
 }
 
-/// Progress in a few words. Numbers are rounded, since a fast parser may get the last bit wrong.
+/// Progress in a few words. The value is rounded, since a fast parser may get the last bit wrong.
 #[must_use]
 pub fn progress(progress: &Progress) -> String {
     let round = |value: f64| (value * 1e6).round() / 1e6;

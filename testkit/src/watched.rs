@@ -43,7 +43,7 @@ pub(crate) fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Ids that the application at one end knows, from which operations choose.
+/// The ids from which random operations choose at one end.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Known {
@@ -92,7 +92,7 @@ pub struct Watched<S = Session> {
     subject: S,
     model: Option<Box<Model>>,
     judge: Judge,
-    /// Ids that the application knows.
+    /// The ids from which random operations choose.
     pub known: Known,
     trace: Option<Vec<String>>,
     shared: Option<Arc<Mutex<Shared>>>,
@@ -142,7 +142,7 @@ impl<S: Subject> Watched<S> {
         &self.judge
     }
 
-    /// The judge, for leaving out checks or for telling it that the peer breaks rules.
+    /// The judge, for [`Judge::leave_out`] and [`Judge::distrust_peer`].
     pub fn judge_mut(&mut self) -> &mut Judge {
         &mut self.judge
     }
@@ -163,7 +163,7 @@ impl<S: Subject> Watched<S> {
     }
 
     /// Checks G8 after every method, unless a deadline has passed: a clone that is given a needless `handle_timeout` must have the same
-    /// output. Slow.
+    /// state and the same output. Slow.
     pub fn probe(&mut self) {
         self.probes = true;
     }
@@ -859,7 +859,7 @@ impl<S: Subject> Watched<S> {
                 self.see(&Fact::LaneLost { lane: *lane });
             }
             if let Event::Violation(rule) = event {
-                assert!(self.subject.stats().violations(*rule) > 0, "a violation is told and not counted: {rule}");
+                assert!(self.subject.stats().violations(*rule) > 0, "a violation was reported, but not counted: {rule}");
             }
             self.learn(event);
         }

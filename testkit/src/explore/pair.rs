@@ -860,7 +860,7 @@ pub fn explore_pair<S: Subject>(client: S, server: S, bounds: Bounds, orders: Or
     Ok(Found { states: walk.ways.len(), steps: walk.steps, ends, digest, rests: rests.len() })
 }
 
-/// Adds the steps from the first state to a fault.
+/// Makes the objection for a fault, with the steps from the first state to it.
 fn objection<S: Subject>(search: &Search<S>, ways: &[Way<State, Move>], found: usize, wrong: Wrong) -> Objection {
     let alone = |at: usize, from: State, to: u32| search.sides[at].path(from.ends[at], to);
     let mut parts = vec![Vec::from_iter(wrong.action)];
@@ -901,7 +901,7 @@ fn shake_hands<S: Subject>(watched: &mut [Watched<S>; 2]) {
             watched[1].handle_frame(out.frame, Lane::CHANNEL, Instant::ZERO).expect("the claim is read");
         }
     }
-    // A server of stateless requests is never told that its peer is ready.
+    // A server of stateless requests is never ready itself, since it has no handshake.
     let is_stateless = watched[0].subject().session().era() == Some(Era::Modern);
     for end in watched {
         while end.poll_event().is_some() {}
@@ -913,9 +913,10 @@ fn shake_hands<S: Subject>(watched: &mut [Watched<S>; 2]) {
 mod tests {
     use super::*;
 
-    /// If a word did not occur in the text, the numbers after it would stay in the digest, and equal states would be searched again.
+    /// If a word did not occur in the debug text, the numbers that should follow the word would stay in the digest, and equal states would
+    /// be searched again.
     #[test]
-    fn the_words_that_a_digest_looks_for_are_in_what_a_session_looks_like() {
+    fn every_word_that_canonical_searches_for_occurs_in_the_debug_text_of_a_session() {
         let mut pair = crate::Pair::ready();
         pair.client.call();
         let text = format!("{:?}", pair.client.session);

@@ -69,7 +69,7 @@ pub const SEEDS: [(&str, &str); 20] = [
 ];
 
 /// A valid JSON-RPC message: one of [`SEEDS`], or one whose ids, methods and members are from a small set, so that they match those of
-/// other frames. A member of its parameters may be written twice.
+/// other frames. A member of its parameters or its result may be written twice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame(pub Bytes);
 

@@ -18,7 +18,7 @@ use crate::summary::number;
 type Checked = Result<(), String>;
 type Check = fn(&Ledger, &Fact<'_>, Option<&Read<'_>>) -> Checked;
 
-/// Every check that looks at one session. [`Guarantee::Deterministic`] needs two runs.
+/// The check of each guarantee except [`Guarantee::Deterministic`], which needs two runs.
 pub(super) const ALL: [(Guarantee, Check); 16] = [
     (Guarantee::RightLane, right_lane),
     (Guarantee::TypedIds, typed_ids),

@@ -13,7 +13,8 @@ use super::stateless::{Eras, REVISION, Stamp};
 use super::{Effect, Fact, Read};
 use crate::summary::{number, published};
 
-/// The facts so far. Facts enter by [`Ledger::enter`]; the judge itself sets `terms`, `altered`, `missed` and `closed`.
+/// The facts so far. Facts enter by [`Ledger::enter`]. The judge also changes `terms`, `altered`, `missed`, `closed` and `requests.open`
+/// itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Ledger {
     /// Calls of ours that are not done.

@@ -2,7 +2,7 @@
 //!
 //! A [`Judge`] is passed [`Fact`]s in the order in which they happen: the methods that the owner calls, the frames that arrive and are
 //! sent, the events that are polled. It keeps a ledger of them and runs one check for each [`Guarantee`] except
-//! [`Guarantee::Deterministic`], which needs two runs. It reads frames with `serde_json`, and never asks the session.
+//! [`Guarantee::Deterministic`], which needs two runs. It reads frames with `serde_json`, and calls no method of the session.
 //! [`Watched`](crate::Watched) collects the facts of a session and panics on the first [`Objection`].
 
 mod checks;
@@ -304,9 +304,9 @@ impl Judge {
         Self::default()
     }
 
-    /// A judge of a session that has just begun. The configuration says whether progress is a percentage, whether it may repeat its last
-    /// value with another message ([`protocol_core::ProgressPolicy::repeat_value_for_message`]), and which time limits are zero, so that
-    /// what they limit ends at once.
+    /// A judge of a session that has just begun. The configuration determines whether progress is a percentage, whether progress may repeat
+    /// its last value with another message ([`protocol_core::ProgressPolicy::repeat_value_for_message`]), and which time limits are zero,
+    /// so that what they limit ends at once.
     #[must_use]
     pub fn of(config: &Config) -> Self {
         let mut judge = Self::new();
@@ -325,12 +325,12 @@ impl Judge {
         self.ledger.altered = true;
     }
 
-    /// Notes that the peer has answered a request of ours, for a judge that is told of no events.
+    /// Notes that the peer has answered a request of ours, for a judge that gets no [`Fact::Polled`].
     pub(crate) fn end_request(&mut self, id: u64) {
         self.ledger.requests.open.remove(&id);
     }
 
-    /// Notes that the session has closed, for a judge that is told of no events.
+    /// Notes that the session has closed, for a judge that gets no [`Fact::Polled`].
     pub(crate) fn end_session(&mut self) {
         self.ledger.closed = true;
     }

@@ -17,7 +17,7 @@ use crate::{Subject, Watched};
 pub enum Ways {
     /// A lane for each client. The lane of the first client is the channel, on which frames are sent that belong to no request.
     Lanes,
-    /// One channel for all clients, as behind a gateway, which makes the ids of their requests different. For clients without a handshake.
+    /// One channel for all clients, as from a gateway that makes the ids of their requests different. For clients without a handshake.
     Channel,
 }
 
@@ -122,7 +122,7 @@ impl<S: Subject> Crowd<S> {
         &mut self.clients[at]
     }
 
-    /// The name that a client tells the server.
+    /// The name in the identity of a client.
     #[must_use]
     pub fn name(&self, at: usize) -> &str {
         &self.clients[at].config().identity.name
@@ -187,7 +187,8 @@ impl<S: Subject> Crowd<S> {
         moved
     }
 
-    /// Passes the next frame of a client to the server, if one has arrived and the server takes it.
+    /// Passes the next frame of a client to the server, if one has arrived and the server takes it. Returns `true` if a frame was
+    /// passed, or the end of the link has arrived.
     pub fn arrive_at_server(&mut self, at: usize) -> bool {
         let lane = self.lane(at);
         if !self.server.wants_input(lane) {
@@ -208,7 +209,8 @@ impl<S: Subject> Crowd<S> {
         }
     }
 
-    /// Passes the next frame of the server to a client, if one has arrived and the client takes it.
+    /// Passes the next frame of the server, or the end of the link, to a client, if it has arrived and the client takes input. Returns
+    /// `true` if it was passed.
     pub fn arrive_at_client(&mut self, at: usize) -> bool {
         let client = &mut self.clients[at];
         if !client.wants_input(Lane::CHANNEL) {

@@ -520,7 +520,8 @@ impl<S: Subject> World<S> {
 
     // ---- The end ----
 
-    /// Clears all faults, resumes all lanes, ends both sessions in one of three ways, and checks the guarantees about the end.
+    /// Clears all faults, resumes all lanes, ends both sessions, and checks the guarantees about the end. `how` modulo 3 chooses the end: 0
+    /// breaks the links, 1 closes both sessions at once, and 2 ends both directions.
     ///
     /// # Panics
     /// If a guarantee is violated.

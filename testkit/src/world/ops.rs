@@ -2,8 +2,9 @@
 //! and fuzzing corpora consist of operations: new opcodes only get numbers that did nothing before.
 //!
 //! For most opcodes the lowest bit of `a` is the end that acts (0 the client), `b` chooses among the open calls or input requests there,
-//! and `c` chooses the variant. Opcodes about lanes concern end 1, and 32 (a claim) end 0; in 18 and 19, `b` and `c` are a span of time. An
-//! operation without anything to choose from does nothing. A method may be called at the wrong time: the model predicts its error.
+//! and `c` chooses the variant. Opcodes about lanes (33 to 36) concern end 1, and 32 (a claim) and 37 (a lost exchange) end 0; in 18, 19
+//! and 30, `b` and `c` are a span of time. An operation without anything to choose from does nothing. A method may be called at the wrong
+//! time: the model predicts its error.
 
 use std::time::Duration;
 
@@ -244,12 +245,12 @@ impl<S: Subject> World<S> {
                 }
             }
             18 => self.run_until(now.saturating_add(span)),
-            // Late: jumps beyond the next deadline.
+            // Late: jumps beyond the next deadline or arrival.
             19 => {
                 let next = self.next().unwrap_or(now);
                 self.jump(next.saturating_add(span));
             }
-            // Early: moves halfway to the next deadline, and calls `handle_timeout` twice although nothing is due.
+            // Early: moves halfway to the next deadline or arrival, and calls `handle_timeout` twice although nothing is due.
             20 => {
                 if let Some(next) = self.next() {
                     self.jump(Instant::from_micros(now.as_micros().midpoint(next.as_micros())));
