@@ -108,7 +108,7 @@ fn a_loop_meets_frames_that_are_split_anywhere() {
 }
 
 #[test]
-fn a_loop_over_bytes_meets_every_fault_of_a_stream() {
+fn a_loop_over_a_stream_with_all_faults_gets_garbage_and_comes_to_its_end() {
     let mut campaign = Campaign::new(&[Happening::Request, Happening::Garbage, Happening::Closed]);
     campaign.run(0..40, 0, |case| over_bytes(Faults::hostile(), case.seed).0);
     campaign.finish();

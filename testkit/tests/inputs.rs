@@ -1,4 +1,4 @@
-//! Strategies and arbitrary inputs: all kinds are generated, and a session accepts each.
+//! Generated inputs, by the strategies and by `Arbitrary`: their form, and sessions and worlds that take them without an objection.
 
 #[cfg(feature = "proptest")]
 mod strategies {
@@ -10,7 +10,7 @@ mod strategies {
         #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn a_session_takes_every_frame(frames in prop::collection::vec(strategies::hostile_frame(), 0..40)) {
+        fn no_sequence_of_hostile_frames_breaks_a_guarantee(frames in prop::collection::vec(strategies::hostile_frame(), 0..40)) {
             for config in [config::client_config(), config::server_config(), config::app_config(), config::gateway_config()] {
                 let mut session = Watched::new(Session::new(config, Instant::ZERO), Instant::ZERO);
                 session.judge_mut().distrust_peer();
@@ -80,7 +80,7 @@ mod arbitrary_inputs {
     }
 
     #[test]
-    fn the_seeds_are_json_and_the_dictionary_has_their_words() {
+    fn the_seeds_are_json_and_the_dictionary_has_more_than_thirty_entries() {
         for (name, text) in SEEDS {
             assert!(Json::parse(text).is_ok(), "{name}");
         }
