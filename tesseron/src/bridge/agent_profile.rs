@@ -1,4 +1,4 @@
-//! The name and the capabilities of the agent, as the apps see them.
+//! The name and the capabilities of the agent, for the apps.
 //!
 //! A placeholder is used until the agent has completed its handshake. Sessions that are claimed before then keep the placeholder.
 

@@ -75,7 +75,7 @@ impl App {
         self.manifest.as_ref()
     }
 
-    /// The name of the app, for people.
+    /// The id of the app; `None` until its hello or resume is accepted.
     pub(super) fn name(&self) -> Option<&str> {
         self.session.peer().map(|peer| &*peer.identity.name)
     }

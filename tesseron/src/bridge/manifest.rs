@@ -41,7 +41,7 @@ impl Action {
         &self.name
     }
 
-    /// The name of the tool that the agent sees.
+    /// The name of the tool that is listed to the agent.
     pub(super) fn tool(&self) -> &str {
         &self.tool
     }

@@ -18,8 +18,8 @@
 //! Payloads are passed on as bytes; ids, tokens and names of calls are replaced. Progress for a slow agent is merged in the agent's session
 //! and delays no app. If an app disconnects, the agent gets one error for each call that ran there.
 //!
-//! The [`SessionRegistry`] decides which apps are accepted, and which app a call is passed to. All I/O is the owner's: a [`BridgeEvent`]
-//! tells it, for example, to connect to the app with a claim code.
+//! The [`SessionRegistry`] decides which apps are accepted, and which app a call is passed to. All I/O is the owner's: for example,
+//! [`BridgeEvent::ClaimWanted`] requests a connection to the app with a claim code.
 
 mod agent;
 mod agent_profile;
@@ -512,7 +512,7 @@ impl Bridge {
         limits.frame_bytes
     }
 
-    /// Returns `true` if the session of a leg has closed and its last frame was polled, or if there is no such leg.
+    /// Returns `true` if the session of a leg has closed, so that it has no frame left, or if there is no such leg.
     #[must_use]
     pub fn is_closed(&self, leg: Leg) -> bool {
         self.session(leg).is_none_or(Session::is_closed)

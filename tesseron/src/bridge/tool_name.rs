@@ -10,9 +10,9 @@
 //!             action's name      action's name
 //! ```
 //!
-//! An alias depends only on the app and the action. A name that looks like an alias is also replaced by an alias. The aliases of two apps
-//! differ before the last `__`, which the words never contain. So two tools have the same alias only if they are actions of the same app
-//! whose names have the same digest, which practically happens only on purpose.
+//! An alias depends only on the app and the action. A name that has the form of an alias is also replaced by an alias. The aliases of two
+//! apps differ before the last `__`, which the words never contain. So two tools have the same alias only if they are actions of the same
+//! app whose names have the same digest, which practically happens only on purpose.
 
 use alloc::string::String;
 

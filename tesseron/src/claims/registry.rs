@@ -233,7 +233,7 @@ struct Session {
     /// sent.
     code: Option<ClaimCode>,
     token: ResumeToken,
-    /// The previous token, until the app is known to have the new token.
+    /// The previous token, until [`SessionRegistry::confirm`].
     previous: Option<ResumeToken>,
     state: State,
 }
@@ -305,7 +305,8 @@ impl SessionRegistry {
     }
 
     /// Handles a hello, which begins a session. On a [`Dial::Plain`] channel the session waits to be claimed. On a [`Dial::Bound`] channel
-    /// it has the id and the token of the manifest, and is claimed; a known session with the same id and token is claimed anew.
+    /// it has the id and the token of the manifest, and is claimed; if there is a session with this id and token already, that session is
+    /// claimed anew.
     ///
     /// # Errors
     /// [`HelloRefused`]; nothing has changed.
@@ -574,7 +575,7 @@ impl SessionRegistry {
         (found != 0).then_some(ChannelId(found))
     }
 
-    /// Attaches a session to a channel. A known session is detached from its previous channel.
+    /// Attaches a session to a channel. A session with this id that exists already is detached from its previous channel, and replaced.
     fn admit(&mut self, channel: ChannelId, id: SessionId, session: Session, standing: ClaimState) -> Admission {
         let supersedes = self.detach(&id);
         let admission = Admission {
@@ -591,7 +592,8 @@ impl SessionRegistry {
         admission
     }
 
-    /// Removes a known session from its channel, and returns the channel; or removes it from the table of sessions that may be resumed.
+    /// Removes the session with this id from its channel, and returns the channel; or removes it from the table of sessions that may be
+    /// resumed. No effect if there is no such session.
     fn detach(&mut self, id: &SessionId) -> Option<ChannelId> {
         match self.sessions.get(id)?.state {
             State::Disconnected(expiry) => {

@@ -56,7 +56,7 @@ pub enum Binding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClaimMode {
-    /// The app: it shows a code before any gateway has connected, and accepts a gateway that knows the code.
+    /// The app: it shows a code before any gateway has connected, and accepts a gateway that sends the code.
     HostMinted(HostPolicy),
     /// The gateway: it connects as soon as it has read the manifest, and answers the app's hello with a code. The connection needs no code,
     /// so a WebSocket accepts only programs that the system attributes to this user. With [`TesseronOptions::any_user`] any user of this

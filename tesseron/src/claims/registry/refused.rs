@@ -32,7 +32,7 @@ pub enum HelloRefused {
     /// The id of the app is not valid.
     #[error(transparent)]
     AppId(#[from] AppIdError),
-    /// A session with the id in the manifest is known already, and it is not claimed, or has another app or another token.
+    /// There is already a session with the id in the manifest, which is not claimed, or has another app or another token.
     #[error("the session of this claim is in use with another app or token")]
     SessionTaken,
     /// [`super::RegistryPolicy::max_pending`] sessions wait to be claimed.
