@@ -64,7 +64,7 @@ pub enum Fault {
     IgnoresStops,
     /// Frames are sent on a lost lane.
     IgnoresLosses,
-    /// The route of an error reply says that the reply is a refusal.
+    /// The route of an error reply has the kind of a refusal.
     MixesParts,
     /// `handle_frame` returns a greater number of replies than will be sent.
     Miscounts,

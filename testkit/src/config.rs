@@ -32,7 +32,7 @@ pub fn client_config() -> Config {
     config
 }
 
-/// A server of both eras with [`server_capabilities`], which reports progress without a rate window so that tests see each update.
+/// A server of both eras with [`server_capabilities`], which reports progress without a rate window, so that each update is sent.
 #[must_use]
 pub fn server_config() -> Config {
     let mut config = Config::mcp_server(Identity::new("server", "1"));
@@ -50,8 +50,8 @@ pub fn with(mut config: Config, change: impl FnOnce(&mut Config)) -> Config {
     config
 }
 
-/// The app `ledger` with the action `t` and the resource `balance`; it reports progress without a rate window so that tests see each
-/// update.
+/// The app `ledger` with the action `t` and the resource `balance`, which reports progress without a rate window, so that each update is
+/// sent.
 #[must_use]
 pub fn app_config() -> Config {
     let mut app = App::default();

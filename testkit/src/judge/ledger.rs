@@ -616,7 +616,7 @@ impl Ledger {
     }
 }
 
-/// Returns `true` if a frame is a message that a proper peer sends.
+/// Returns `true` if a frame is a valid request, notification or response of JSON-RPC.
 fn is_proper(frame: &Value) -> bool {
     let has = |name: &str| frame.get(name).is_some();
     let id_fits = frame.get("id").is_none_or(|id| id.is_string() || id.is_u64() || id.is_i64());

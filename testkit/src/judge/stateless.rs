@@ -46,8 +46,8 @@ impl Stamp {
         })
     }
 
-    /// Returns `true` if `caller`, as the session has reported it to its owner, is the caller that the request names, as far as the name,
-    /// sampling and the log level tell.
+    /// Returns `true` if `caller`, as the session has reported it to its owner, is the caller that the request names. Compares the name,
+    /// sampling and the log level.
     pub(super) fn names(&self, caller: &Caller) -> bool {
         let level = caller.log_level().map(|level| format!("{level:?}").to_lowercase());
         let level = level.and_then(|level| LEVELS.iter().position(|other| *other == level));

@@ -256,7 +256,7 @@ impl<S: Subject> Crowd<S> {
 
     // ---- Time ----
 
-    /// The next instant at which something happens by itself.
+    /// The next instant at which a deadline of an end passes, a message arrives, or a stall ends.
     #[must_use]
     pub fn next(&self) -> Option<Instant> {
         let ends = self.clients.iter().map(Watched::poll_timeout).chain([self.server.poll_timeout()]);

@@ -383,7 +383,7 @@ impl<S: Subject> World<S> {
         panic!("a livelock: events without end at one instant");
     }
 
-    /// The next instant at which something happens by itself.
+    /// The next instant at which a deadline of an end passes, a message or bytes arrive, or a stall or a stream ends.
     #[must_use]
     pub fn next(&self) -> Option<Instant> {
         let now = self.now();
@@ -449,7 +449,7 @@ impl<S: Subject> World<S> {
                 if timeouts_first {
                     moved |= timeout(watched);
                 }
-                // Bounded, so that an end that sends without end shows as a livelock.
+                // Bounded, so that `settle` detects a session that sends without end.
                 for _ in 0..A_STEP {
                     if !links[at].accepts(now) {
                         break;
