@@ -125,7 +125,8 @@ impl Bridge {
 
     // ---- Apps that disconnect and reconnect ----
 
-    /// Handles the end of a channel: the subscriptions that are `Agreed` or `Renewing` become `Lapsed`, until their session is resumed.
+    /// Handles the end of a channel: the subscriptions that are `Agreed` or `Renewing` become `Lapsed`, until their session has a channel
+    /// again.
     pub(super) fn lapse_subscriptions(&mut self, channel: ChannelId) {
         for subscription in self.subscriptions.values_mut().filter(|subscription| subscription.channel() == Some(channel)) {
             subscription.lapse();
@@ -139,8 +140,8 @@ impl Bridge {
         self.subscriptions.retain(|_, subscription| subscription.channel().is_some() || registry.knows(subscription.session()));
     }
 
-    /// Renews the subscriptions of the session on `channel`, which was resumed, since an app forgets its subscriptions at the end of a
-    /// channel.
+    /// Queues renewals of the subscriptions of the session on `channel`, which was resumed or claimed anew, since an app forgets its
+    /// subscriptions at the end of a channel.
     pub(super) fn renew_subscriptions(&mut self, channel: ChannelId) {
         let (Some(session), Some(app)) = (self.registry.session_on(channel), self.apps.get_mut(&channel)) else { return };
         let waits = |subscription: &Subscription| subscription.channel().is_none() && subscription.session() == session;
