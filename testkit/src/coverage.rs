@@ -54,7 +54,7 @@ pub enum Happening {
     Closed,
     /// A lane was stopped.
     LaneStopped,
-    /// A lane was lost, or the session closed it.
+    /// A lane was lost on Tesseron, or the session closed a lane. A lost lane of MCP is not counted.
     LaneLost,
 }
 

@@ -93,7 +93,7 @@ impl Faults {
 pub enum Arrival {
     /// A message.
     Message(Bytes),
-    /// The writer has ended, or the link is broken. This arrives once.
+    /// The writer has ended, or the link is broken. Arrives once, unless [`SimLink::end`] breaks the link again or after its end.
     End(TransportEnd),
 }
 

@@ -834,9 +834,9 @@ impl<S: Subject> Watched<S> {
         if let Some(event) = &event {
             if let Some(shared) = &self.shared {
                 let shared = lock(shared);
-                // These violations occur although both ends keep the rules. The handler of a cancelled call still counts toward the callee's
-                // limit, when the call no longer counts toward the caller's. If the link is stopped or has ended, a ping stays unanswered,
-                // and a subscription unacknowledged.
+                // These violations occur although both ends keep the rules. The handler of a cancelled call still counts toward the
+                // callee's limit, when the call no longer counts toward the caller's. If the link is stopped or has ended, a ping stays
+                // unanswered, and a subscription unacknowledged.
                 let is_fault = !matches!(
                     event,
                     Event::Violation(
