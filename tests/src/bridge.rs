@@ -25,7 +25,7 @@ pub const EPOCH_MS: u64 = 1_795_259_462_592;
 /// A frame that the far end of a leg has received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceivedFrame {
-    /// The time in milliseconds.
+    /// The time of its arrival, in milliseconds after the beginning of the test.
     pub at: u64,
     /// The frame.
     pub text: String,
@@ -48,7 +48,7 @@ struct Peer {
 pub struct ConnectedApp {
     /// The channel.
     pub channel: ChannelId,
-    /// The claim code, from the event of the bridge.
+    /// The claim code, from [`BridgeEvent::AppReady`]. `None` before this event, and if the app was already claimed then.
     pub code: Option<String>,
     /// `true` if the bridge has reported that the channel is closed.
     pub gone: bool,

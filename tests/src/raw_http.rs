@@ -78,6 +78,7 @@ impl Request {
         Self::modern(id, "subscriptions/listen", "", json!({"notifications": {"toolsListChanged": true}}))
     }
 
+    /// A request without a handshake. An empty `name` leaves out the header `Mcp-Name`.
     pub(crate) fn modern(id: usize, method: &'static str, name: &str, mut params: Value) -> Self {
         params["_meta"] = json!({
             "progressToken": id,

@@ -1,6 +1,6 @@
 //! A bridge with an agent and three apps. The bytes choose the steps, which include the faults of a leg: it stalls, is lost, or carries
-//! invalid frames. Each leg has a judge. This file checks the rules of the bridge itself: the calls that end when a leg is lost, and the
-//! state that is freed.
+//! invalid frames. Each leg has a judge, which checks the guarantees of its session. This file checks the rules of the bridge itself: the
+//! calls that end when a leg is lost, and the state that is freed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -158,7 +158,7 @@ impl Fuzzed {
         self.send_if_read(app, text);
     }
 
-    /// Sends a frame of an end. Returns `true` if the bridge reads its leg and the frame has an effect.
+    /// Sends a frame of an end, if the bridge reads its leg. Returns `true` if the frame was sent.
     fn send_if_read(&mut self, app: Option<usize>, text: &str) -> bool {
         let Some(leg) = self.leg(app).filter(|leg| self.bridge.wants_input(*leg)) else { return false };
         let before = self.bridge.stats(leg).unwrap_or_default();
@@ -167,9 +167,9 @@ impl Fuzzed {
         assert!(taken.is_ok(), "a frame was refused although input was wanted");
         let after = self.bridge.stats(leg).unwrap_or_default();
         self.judge(app).receive(text.as_bytes(), &before, &after);
-        // Such requests are not answered, or not with their ids.
+        // A request with one of these violations is not answered, or not with its id.
         let mut dropped = [Violation::DuplicateRequest, Violation::RepeatedMember].into_iter();
-        // A closed leg has no statistics.
+        // If the frame has closed the leg, `after` is all zero.
         let dropped = dropped.any(|rule| after.violations(rule) > before.violations(rule));
         let Ok(frame) = serde_json::from_str::<Value>(text) else { return true };
         if app.is_none() {
@@ -580,7 +580,6 @@ impl Fuzzed {
         for _ in 0..1000 {
             let Some(due) = self.bridge.poll_timeout() else { break };
             self.timeout(due.max(self.now));
-            // Abandoned channels are not read.
             self.settle();
         }
         assert_eq!(self.bridge.poll_timeout(), None, "a deadline remains");

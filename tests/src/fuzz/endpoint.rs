@@ -86,7 +86,7 @@ fn retry(asked: &mut Value, result: &Value) -> Option<Bytes> {
     Some(asked.to_string().into())
 }
 
-/// Reads the frames of the endpoint. If `answers`, also answers input requests, and answers a round by the retry of the request `asked`.
+/// Reads the frames of the endpoint. Answers input requests if `answers`, and a round by the retry of the request `asked`, if there is one.
 fn read(peer: &mut Pipe, answers: bool, asked: &mut Option<Value>) {
     while let Some(frame) = peer.try_recv() {
         let text = core::str::from_utf8(&frame).expect("UTF-8");

@@ -110,7 +110,7 @@ fn to_a_server(data: &[u8], verdict: &Verdict<'_>) {
                     assert_eq!(served.as_str(), params.unwrap_or("{}"), "G13");
                     let params = params.unwrap_or("{}").replace(['\r', '\n'], " ");
                     if is_stateless {
-                        // A name with half of a surrogate pair is skipped, since `serde_json` cannot read it.
+                        // If a name has half of a surrogate pair, `serde_json` cannot read the parameters, and none of them is checked.
                         for (key, value) in members(&params).unwrap_or_default().iter().filter(|(key, _)| key != "_meta") {
                             assert!(raw[0].contains(value.get()), "G13: {key}: {raw:?}");
                         }
@@ -156,7 +156,7 @@ fn to_a_client(data: &[u8], verdict: &Verdict<'_>) {
     let body = match verdict {
         Verdict::Object(Message::Response { id: Id::Number(2), body }) => body,
         Verdict::Unknown => return,
-        _ => return assert_eq!(done, None, "only the response to it ends a call"),
+        _ => return assert_eq!(done, None, "only the response to a call ends it"),
     };
     match (done.expect("a response ends its call"), body) {
         (Outcome::Result(ours), Body::Result(theirs)) => assert_eq!(ours.as_str(), *theirs, "G13"),

@@ -27,6 +27,10 @@ struct Bench {
 
 /// Byte 0: the era (bits 0 and 1), small limits (bit 2), and the cache (bit 3). The rest: lines. Each is a step, whose first byte is its
 /// kind; `|` in arguments and in a body stands for a line feed.
+///
+/// The session calls a tool (`c`), lists the tools (`v`), cancels a call (`x`), or refuses an input request (`q`). The server sends the
+/// head of a response (`h`) or a piece of its body (`b`), ends the response (`e`), or loses it (`l`). Time passes (`t`). The owner closes
+/// the client (`z`).
 pub fn http_client(data: &[u8]) {
     let ([kind], rest) = super::head(data);
     let era = [Era::Legacy, Era::Auto, Era::Modern, Era::Auto][usize::from(kind & 3)];
@@ -155,7 +159,7 @@ impl Bench {
                     let _ = self.session.set_writable(Lane::CHANNEL, is_writable, self.now);
                 }
                 HttpClientEvent::Failed(_) => {
-                    assert_eq!((self.client.requests(), self.client.calls()), (0, 0), "it gives everything up");
+                    assert_eq!((self.client.requests(), self.client.calls()), (0, 0), "a client that has failed has no requests and no calls");
                     self.session.handle_end(TransportEnd::Failed, self.now);
                 }
                 HttpClientEvent::Closed => self.is_closed = true,
@@ -182,7 +186,7 @@ impl Bench {
             self.client.handle_timeout(self.now);
             self.pump();
         }
-        assert!(self.is_closed && self.client.is_closed(), "it ends in time");
+        assert!(self.is_closed && self.client.is_closed(), "the client ends in time");
         assert_eq!((self.client.requests(), self.client.calls(), self.client.poll_timeout()), (0, 0, None));
     }
 }

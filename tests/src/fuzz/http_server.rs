@@ -63,7 +63,7 @@ struct Exchange {
     length: Option<usize>,
     body: Vec<u8>,
     decoder: Option<Decoder>,
-    /// The last event.
+    /// The id of the last event.
     last: Option<EventId>,
     has_ended: bool,
     is_lost: bool,
@@ -84,8 +84,9 @@ struct Bench {
     given: Vec<(SessionKey, Lane)>,
     /// The exchanges of the frames that scripted sessions have received and not yet taken or refused.
     untaken: Vec<(SessionKey, HttpExchangeId)>,
+    /// The requests that real sessions serve, each with the value of its last progress.
     work: Vec<(SessionKey, InboundId, f64)>,
-    /// The ids of sessions that clients know.
+    /// The session ids in the responses so far.
     ids: Vec<String>,
     exchanges: BTreeMap<HttpExchangeId, Exchange>,
     /// The exchanges that an event has announced as readable.
@@ -103,6 +104,11 @@ struct Bench {
 /// Byte 0: the era (bits 0 and 1), small limits (bit 2), no resuming (bit 3), scripted sessions (bit 4), the way in which the case ends
 /// (bits 5 and 6), and bodies that are read first (bit 7). The rest: lines. Each is a step, whose first byte is its kind; `|` in a body or
 /// a frame stands for a line feed.
+///
+/// A client sets or adds a field of its next request (`a`, `A`), or sends a POST with any body (`p`) or with a message (`m`), a GET (`g`),
+/// a DELETE (`d`) or a request of another method (`o`). A session sends a frame or acts (`s`). A scripted session also takes or refuses a
+/// frame (`v`), and settles a lane (`k`). The owner closes a session, or reports that it is closed (`c`), stops the server (`z`), polls a
+/// response (`y`), suspends it (`w`), or reports its loss (`l`). Time passes (`t`).
 pub fn http_server(data: &[u8]) {
     let ([kind], rest) = super::head(data);
     let mut config = HttpServerConfig::default();
@@ -495,7 +501,7 @@ impl Bench {
         self.untaken.retain(|(untaken, _)| *untaken != session);
     }
 
-    /// Polls some parts of a response, and checks them.
+    /// Polls at most `most` parts of a response, and checks them.
     fn poll(&mut self, id: HttpExchangeId, most: usize) {
         let mut polled = 0;
         for _ in 0..most {
@@ -506,7 +512,7 @@ impl Bench {
                 self.readable.remove(&id);
                 break;
             };
-            assert!(self.readable.contains(&id), "the owner was told of {part:?}");
+            assert!(self.readable.contains(&id), "an event has announced {part:?}");
             assert!(!exchange.has_ended && !exchange.is_lost, "G17: {part:?} after the end or the loss");
             match part {
                 ResponsePart::Head { head, length } => {

@@ -58,7 +58,7 @@ pub(super) fn depth(text: &str) -> usize {
 pub(super) enum Id {
     Number(i64),
     Text(String),
-    /// `null`, only in protocols that allow it for requests. [`Self::read`] does not return it.
+    /// `null`, which a request may have only on Tesseron. [`Self::read`] does not return it.
     Null,
 }
 
@@ -68,7 +68,7 @@ impl Id {
         if value.get().len() > 1024 { None } else { Self::echoed(value) }
     }
 
-    /// Reads an id in an answer of ours. It may be longer than in the request, since a control character may have a short escape in the
+    /// Reads an id in an answer of ours. The text of the id may be longer than in the request, since a control character may have a short escape in the
     /// request and a `\u` escape in the answer.
     pub(super) fn echoed(value: &RawValue) -> Option<Self> {
         let number = serde_json::from_str(value.get()).map(Self::Number);
@@ -96,7 +96,7 @@ pub(super) enum Message<'a> {
     Repeated {
         is_request: bool,
     },
-    /// No message, or an invalid request. It is answered with an error, with its id if the id can be repeated.
+    /// An object that is no message, or an invalid request. The answer is an error, with this id if the id can be repeated.
     Invalid(Option<Id>),
     /// A malformed notification.
     InvalidNotification,
@@ -130,7 +130,7 @@ pub(super) enum Body<'a> {
     Unknown,
 }
 
-/// The deepest nesting of a frame.
+/// The deepest nesting that a session accepts in a frame.
 const DEPTH: usize = 128;
 
 /// Returns the kind of a frame.

@@ -28,8 +28,8 @@ pub fn lines(data: &[u8]) {
 }
 
 /// A simple implementation of line framing: a line ends before a line feed or at the end of input; a byte order mark before the line and a
-/// carriage return after it are not part of the frame; blank lines are skipped; a line that is too long is cut to one byte more than the
-/// limit.
+/// carriage return after it are not part of the frame; a blank line is skipped, unless it is too long; a line that is too long is cut to
+/// one byte more than the limit.
 fn by_the_rule(input: &[u8], limit: usize) -> Vec<Bytes> {
     let lines = input.split(|byte| *byte == b'\n').map(|line| {
         let line = line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line);
@@ -88,7 +88,7 @@ fn encode(frames: &[Bytes], rng: &mut Rng) {
     };
     let mut gathered = LineEncoder::new();
     for frame in frames {
-        // Bytes are taken in one of several ways; gathered bytes come first.
+        // A frame is gathered in a second encoder, or pushed after those that were gathered.
         match rng.below(4) {
             0 => gathered.push(frame.clone()),
             1 => gathered.push_slice(frame),

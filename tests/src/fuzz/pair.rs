@@ -12,9 +12,9 @@ use testkit::world::{Wire, World};
 /// The maximum number of operations of a case, which is enough to find errors.
 const OPERATIONS: usize = 400;
 
-/// Byte 0: the configuration (bits 0 to 3), slow links (bit 4), and the kind of the links (bit 7). Byte 1: the seed of the links. Byte 2:
-/// the way in which the case ends. Byte 3: the protocol is Tesseron (bit 7); otherwise the eras of MCP that the ends speak (bits 5 and 2).
-/// If the client probes, bit 4 of byte 0 makes the links so slow that the answer to the probe is late. The rest: operations of
+/// Byte 0: the configuration (bits 0 to 3), links so slow that the answer to a probe is late (bit 4, unless the client's era is
+/// [`Era::Legacy`]), and the kind of the links (bit 7). Byte 1: the seed of the links. Byte 2: the way in which the case ends. Byte 3: the
+/// protocol is Tesseron (bit 7); otherwise the eras of MCP that the ends speak (bits 5 and 2). The rest: operations of
 /// [`testkit::world::ops`], four bytes each.
 pub fn pair(data: &[u8]) {
     let ([variant, seed, ending, protocol], rest) = super::head(data);
@@ -43,8 +43,8 @@ pub fn pair(data: &[u8]) {
     world.finish(ending);
 }
 
-/// The era of the client, and that of the server. In half of the variants a client that chooses its era has a server of only one era, of
-/// each era in turn.
+/// The era of the client, and that of the server. A client that chooses its era (bit 5) has a server of both eras, or, with bit 2, a server
+/// of the one era that bit 3 of `variant` selects.
 fn eras(variant: u8, protocol: u8) -> (Era, Era) {
     match (protocol & 0x20, protocol & 0x04) {
         (0, 0) => (Era::Legacy, Era::Auto),

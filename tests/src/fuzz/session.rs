@@ -1,5 +1,5 @@
 //! Hostile bytes against one end, in every role and phase of both protocols, with an application whose actions are chosen by the bytes. The
-//! end is [`Watched`]. This file checks what a judge cannot know: the methods that must be refused.
+//! end is [`Watched`]. This file checks what the judge of the end cannot check: which methods the session refuses.
 
 mod tesseron;
 
@@ -52,8 +52,9 @@ struct Fuzzed {
     polls_by_actions: bool,
     /// The open calls that were cancelled.
     given_up: BTreeSet<OutboundId>,
-    /// The handlers that run, and those whose calls were cancelled.
+    /// The handlers that run, including those whose calls were cancelled.
     serves: VecDeque<InboundId>,
+    /// The handlers whose calls were cancelled, until they end.
     cancelled: BTreeSet<InboundId>,
     questions: VecDeque<InputKey>,
     /// The additional rules of Tesseron, if it is the protocol.

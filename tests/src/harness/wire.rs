@@ -59,7 +59,7 @@ impl Wire {
         }
     }
 
-    /// The next message, byte by byte.
+    /// Like [`Self::read`], but reads one byte at a time, and does not read the bytes that `read` has buffered.
     pub fn read_slowly(&mut self) -> Option<Value> {
         loop {
             let mut line = Vec::new();

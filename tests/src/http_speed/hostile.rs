@@ -61,7 +61,7 @@ pub(super) fn latencies_beside_hostile_clients(server: &ServerProcess, span: Dur
 /// Hostile clients of one server. A slow connection that the server closes is opened again.
 struct Crowd<'a> {
     server: &'a ServerProcess,
-    /// Connections that send their request a byte at a time, and the byte that is next: half of them the head, half of them the body.
+    /// Connections that send their request a byte at a time, each with the index of its next byte. Every second one sends its head at once.
     slow: Vec<(Option<TcpStream>, usize)>,
     /// Connections that have asked for many updates, and read nothing.
     _deaf: Vec<TcpStream>,

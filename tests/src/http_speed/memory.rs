@@ -7,7 +7,7 @@ const FIRST: usize = 400;
 /// The further clients, whose memory is measured.
 const FURTHER: usize = 500;
 
-/// The bytes of one more session with a handshake, all of them opened by one connection. `None` if the server has no sessions.
+/// The bytes of one more session with a handshake. All sessions are opened over one connection. `None` if the server has no sessions.
 pub(super) fn of_a_session(server: &ServerProcess) -> Result<Option<f64>, Failure> {
     let mut stream = server.connect()?;
     of_one_more(server, || raw_http::open_session(&mut stream))

@@ -1,8 +1,9 @@
 //! Recorded traffic, replayed into sessions.
 //!
-//! Every recording is played once for each end of each hop in it. Our session takes the place of that end: it receives the frames that the
-//! end received, at the same times, and its owner calls the methods that send the frames that the end sent. `recording` reads the files,
-//! `player` owns the session, and `mcp` and `tesseron` choose the methods. Ids that the session chooses are translated both ways.
+//! A recording has the frames of one or more hops; a hop is a connection between two programs, its ends. Every recording is played once for
+//! each end of each hop. Our session takes the place of that end: it receives the frames that the end received, at the same times, and its
+//! owner calls the methods that send the frames that the end sent. `recording` reads the files, `player` owns the session, and `mcp` and
+//! `tesseron` choose the methods. Ids that the session chooses are translated both ways.
 //!
 //! The result is a list of differences: frames that only one of the two sent, frames with other members, and violations.
 
@@ -18,7 +19,7 @@ pub use recording::{Channel, Protocol, RecordedEnd, Turn, TurnKind, names, seen}
 /// The differences between our session and one recorded end, over all its connections.
 ///
 /// # Panics
-/// If the session breaks a guarantee: a call that ends twice, or a frame that is not taken.
+/// If the session breaks a guarantee: a call that does not end exactly once, or a frame that is not taken.
 #[must_use]
 pub fn differences(seen: &RecordedEnd) -> BTreeSet<String> {
     let mut door = player::Door::default();

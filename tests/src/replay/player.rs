@@ -35,13 +35,17 @@ pub(super) struct Player {
     names: BTreeMap<String, Value>,
     /// The ids of recorded requests that the session could not be made to send. Responses to them are skipped.
     unsent: BTreeSet<String>,
+    /// Outbound calls, by their recorded request ids and invocation ids.
     pub(super) outbound: BTreeMap<String, OutboundId>,
+    /// Inbound calls, by their request ids.
     pub(super) inbound: BTreeMap<String, InboundId>,
     /// Inbound calls, by their progress tokens and invocation ids.
     pub(super) named: BTreeMap<String, InboundId>,
     /// Inbound calls that are not answered, the newest last. Input requests are made on behalf of the newest.
     pub(super) newest: Vec<InboundId>,
+    /// Open input requests of the peer with their methods, by their request ids.
     pub(super) asked: BTreeMap<String, (InputKey, String)>,
+    /// The handshake request that is not answered yet: `Some(None)` for a hello, and with the credentials for a resume.
     pub(super) greeting: Option<Option<ResumeCredentials>>,
     /// The number of times that each outbound call has ended.
     done: BTreeMap<OutboundId, usize>,
@@ -458,7 +462,7 @@ impl Player {
         let mut found = Vec::new();
         differences(&wanted, ours, &mut Vec::new(), &mut found);
         for (path, how) in found {
-            // Texts for people may differ.
+            // The text of an error message may differ.
             if path != "error.message" {
                 self.differ(format!("{label}: {path} {how}"));
             }

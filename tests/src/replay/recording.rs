@@ -41,7 +41,7 @@ pub struct RecordedEnd {
 /// One connection.
 #[derive(Clone, Debug, Default)]
 pub struct Channel {
-    /// The claim code that the app shows at that time, if the connection is a Unix socket that must be bound by one.
+    /// The last claim code that the app showed before the connection began, if it showed one and the connection is over a Unix socket.
     pub code: Option<String>,
     /// The turns, in order.
     pub turns: Vec<Turn>,

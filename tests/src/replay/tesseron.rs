@@ -53,7 +53,7 @@ pub(super) fn config(calls: bool, channel: &Channel) -> Config {
     config
 }
 
-/// The time that each action of the recorded app may take.
+/// The time in milliseconds that each action of the recorded app may take, if the app declares one.
 pub(super) fn deadlines(channel: &Channel) -> impl Iterator<Item = (String, u64)> {
     let said = channel.turns.iter().filter_map(|turn| if let TurnKind::Sent(frame) = &turn.what { Some(frame) } else { None });
     let actions = said.filter_map(|frame| frame.pointer("/params/actions").and_then(Value::as_array)).flatten();

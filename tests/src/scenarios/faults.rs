@@ -183,8 +183,8 @@ async fn a_thousand_requests_are_sent_in_the_order_in_which_they_were_made<A: Ad
     calling.close().await;
 }
 
-/// Answers pings. Notes the numbers of calls that were not cancelled, and that were cancelled after their request, and all unexpected
-/// messages.
+/// Answers pings, and notes unexpected messages. At the end of input, notes the number of calls that were not cancelled, and the number of
+/// those that were cancelled after their request.
 fn pairs_cancels(mut wire: Wire, book: &Book) {
     wire.as_server();
     let (mut open, mut cancelled) = (BTreeSet::new(), 0);
@@ -284,7 +284,7 @@ async fn a_quick_call_does_not_wait_for_slow_ones<A: Adapter>(stage: Stage<A>) {
         let done = calling.peer.call_tool("greet", nothing()).expect("a call").await;
         assert!(matches!(done.outcome, Outcome::Result(_)), "{:?}", done.outcome);
     }
-    // It takes a millisecond on an idle machine; the slow calls end when they are dropped.
+    // The two calls take a millisecond on an idle machine. The slow calls end only when they are dropped.
     assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
     drop(slow);
     calling.close().await;

@@ -304,7 +304,7 @@ async fn a_session_is_opened_used_and_ended<A: Adapter>(stage: Stage<A>) {
         let head = client.head();
         assert_eq!((head.status, head.field("content-type")), (200, Some("text/event-stream")));
         let first = client.chunks_until("notifications/progress");
-        assert!(first.contains("id: "), "it can be resumed: {first}");
+        assert!(first.contains("id: "), "the stream can be resumed: {first}");
         server.gate.add_permits(1);
         let rest = client.body(&head);
         assert!(rest.contains("done"), "{rest}");
@@ -349,7 +349,7 @@ async fn a_slow_reply_is_a_stream_of_events<A: Adapter>(stage: Stage<A>) {
         let head = client.head();
         assert_eq!((head.status, head.field("content-type")), (200, Some("text/event-stream")));
         let quiet = client.chunks_until(":\n\n:\n\n");
-        assert!(!quiet.contains("id:"), "it cannot be resumed: {quiet}");
+        assert!(!quiet.contains("id:"), "the stream cannot be resumed: {quiet}");
         server.gate.add_permits(1);
         assert!(client.body(&head).contains("done"));
         let (fields, body) = modern("quick");
@@ -401,7 +401,7 @@ async fn a_client_of_a_session_that_closes_comes_back_for_the_rest<A: Adapter>(s
         drop(client);
         assert_eq!(server.seen(), "started");
         server.gate.add_permits(1);
-        assert_eq!(server.seen(), "passed", "it was not cancelled");
+        assert_eq!(server.seen(), "passed", "the call was not cancelled");
         let mut client = server.connect();
         client.request("GET", &[("Mcp-Session-Id", &id), ("Last-Event-ID", first)], "");
         assert_eq!(client.head().status, 200);
@@ -506,7 +506,7 @@ async fn a_body_that_is_too_long_is_refused<A: Adapter>(stage: Stage<A>) {
             // All chunks are sent at once, since the server closes the connection after its response.
             let chunks = format!("40\r\n{}\r\n", " ".repeat(64)).repeat(16);
             client.send(&format!("POST /mcp HTTP/1.1\r\n{}Transfer-Encoding: chunked\r\n\r\n{chunks}", usual()));
-            assert_eq!(client.head().status, 413, "whatever the length is said to be");
+            assert_eq!(client.head().status, 413, "also if the head gives no length");
         });
     })
     .await;
@@ -562,7 +562,7 @@ async fn a_head_that_makes_no_sense_is_refused<A: Adapter>(stage: Stage<A>) {
             }
             let mut client = server.connect();
             client.send(&format!("POST /mcp HTTP/1.1\r\n{length}\r\n{INITIALIZE}"));
-            assert_eq!(client.head().status, 403, "it names no host");
+            assert_eq!(client.head().status, 403, "the request names no host");
         });
         assert_eq!(server.service.sessions(), 0);
     })
@@ -579,7 +579,7 @@ async fn chunks_that_make_no_sense_are_refused<A: Adapter>(stage: Stage<A>) {
                 format!("-{length:x}\r\n{INITIALIZE}\r\n0\r\n\r\n"),
                 format!("\r\n{INITIALIZE}\r\n0\r\n\r\n"),
                 format!("ffffffffffffffffff\r\n{INITIALIZE}\r\n0\r\n\r\n"),
-                // The chunk is longer than it says.
+                // The chunk is longer than the length before it.
                 format!("{:x}\r\n{INITIALIZE}\r\n0\r\n\r\n", length - 3),
                 format!("{length:x}\r\n{INITIALIZE}0\r\n\r\n"),
                 format!("{length:x};{}\r\n{INITIALIZE}\r\n0\r\n\r\n", "x".repeat(20_000)),
@@ -640,7 +640,7 @@ async fn half_requests_of_many_clients_delay_no_other<A: Adapter>(stage: Stage<A
                 })
                 .collect();
             server.connect().open();
-            assert_eq!(server.service.sessions(), 2, "that one, and that of the call");
+            assert_eq!(server.service.sessions(), 2, "the session that was just opened, and that of the call");
             drop(halves);
         });
     })
@@ -807,7 +807,7 @@ async fn requests_over_http_2_run_at_the_same_time_and_are_cancelled_one_by_one<
             assert_eq!(server.seen(), "started");
             let gated = send("gated").await.expect("a response");
             assert_eq!((gated.status().as_u16(), server.seen()), (200, "started".into()));
-            assert_eq!(send("quick").await.expect("a response").status(), 200, "it overtakes the others");
+            assert_eq!(send("quick").await.expect("a response").status(), 200, "the call overtakes the others");
             // The stream is reset, and the connection goes on.
             waiting.abort();
             assert!(waiting.await.is_err());

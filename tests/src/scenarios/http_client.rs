@@ -156,7 +156,7 @@ async fn play_client<A: Adapter>(stage: &Stage<A>, server: &Server, Link { peer,
     cancelled.cancel(None);
     assert_eq!(cancelled.await.outcome, Outcome::Cancelled);
     server.until_cancelled(stage, 1).await;
-    assert_eq!(text(call(&peer, "quick")).await, "done", "it overtakes the other");
+    assert_eq!(text(call(&peer, "quick")).await, "done", "the call overtakes the other");
     server.gate.add_permits(1);
     assert_eq!(text(other).await, "done");
     peer.close(Close::Now);
@@ -369,7 +369,7 @@ async fn a_certificate_that_is_unknown_or_of_another_host_is_refused<A: Adapter>
         loses_calls(&peer).await;
         let error = end.await.expect_err("it is not trusted").to_string();
         assert!(error.contains("certificate") && error.contains(why), "{error}");
-        assert!(front.passed().sent.is_empty(), "nothing is said to it");
+        assert!(front.passed().sent.is_empty(), "nothing is sent to a server that is not trusted");
     }
 }
 

@@ -64,7 +64,7 @@ pub(super) struct Promises {
     owed: BTreeMap<Id, VecDeque<Option<usize>>>,
     /// Requests that the application has not polled yet, each with the index of its invocation, if it is one.
     arriving: VecDeque<Option<usize>>,
-    /// `true` after a frame that cannot be read here; responses are no longer counted.
+    /// `true` after a frame that cannot be read here. Requests are then no longer matched with their events.
     unsure: bool,
 }
 
@@ -88,6 +88,8 @@ impl Promises {
         }
     }
 
+    /// Checks a notification of the peer. If it has cancelled a call (`was_heard`), it must be a cancel of an open invocation. Otherwise it
+    /// must not be a cancel of an invocation in `was_active`.
     fn hear_cancel(&mut self, text: &str, was_heard: bool, was_active: &[InboundId]) {
         let frame: Value = serde_json::from_str(text).unwrap_or_default();
         let (method, name) = (&frame["method"], frame["params"]["invocationId"].as_str());
@@ -193,7 +195,7 @@ impl Fuzzed {
         }
     }
 
-    /// Counts the requests and the cancels of the peer. Other frames are ignored.
+    /// Records the requests of the peer, and checks its notifications. Other frames are ignored.
     pub(super) fn hear_tesseron(&mut self, frame: &[u8], before: &Stats, was_active: &[InboundId]) {
         let after = self.session.stats();
         let Some(promises) = &mut self.promises else { return };
@@ -207,7 +209,7 @@ impl Fuzzed {
         let (id, named) = match object(&all) {
             Message::Request { id, method, params } => (id, (method == "actions/invoke").then_some(params).flatten()),
             Message::WrongParams(id) => (id, None),
-            // On Tesseron a request may have this id.
+            // On Tesseron the id of a request may be `null`.
             Message::Invalid(None) if is_null("id") && has("method") => {
                 let params = all.iter().find(|(key, _)| key == "params").map(|(_, value)| value.get());
                 (Id::Null, params.filter(|_| text.contains("actions/invoke")))
@@ -235,7 +237,8 @@ impl Fuzzed {
         }
     }
 
-    /// Invocations whose handlers run, as far as the application knows; none while it polls only by actions.
+    /// The inbound calls whose handlers run, according to the events polled so far. Empty if the application polls only by actions, or if
+    /// the session is closed.
     pub(super) fn active(&self) -> Vec<InboundId> {
         let is_active = |id: &&InboundId| !self.cancelled.contains(id);
         if self.polls_by_actions || self.session.is_closed() {
