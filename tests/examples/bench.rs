@@ -1,4 +1,4 @@
-//! The speed of calls through this adapter, compared with a floor without an SDK. `--help` lists its flags.
+//! The speed of calls through `adapter-tokio`, compared with a floor: the same messages without an SDK. `--help` lists its flags.
 //!
 //! ```text
 //! cargo run --release -p tests --example bench -- --quick

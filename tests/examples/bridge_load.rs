@@ -1,9 +1,9 @@
 //! The cost of a bridge: `cargo run --release -p tests --example bridge_load`.
 //!
 //! First the time of a round trip and of a progress update, from handler to caller, over two bare sessions and with a bridge between them.
-//! Then 200 apps with 50 calls each: the memory that the bridge holds for them, and the time of an update from the frame of its app to the
-//! frame for the agent, compared with as many bare sessions with only a table between them. Both sides do the same work in turns; the times
-//! are medians.
+//! Then one app or 200, with one call or 50 each: the memory that the bridge holds for them, and the time of an update from the frame of
+//! its app to the frame for the agent, compared with as many bare sessions with only a table between them. Both sides do the same work in
+//! turns; the times are medians.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;

@@ -8,7 +8,7 @@ use std::time::Instant as Clock;
 use protocol_core::{CallTimeouts, Event, Instant, Invoke, Json, Lane, Op, Progress, RateWindow, Reply, Session, ToolOutput};
 use testkit::config::{client_config, server_config};
 
-/// The memory of the process in kilobytes, if the system provides it.
+/// The memory of the process in KiB; 0 if the system does not provide it.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap_or_default();
@@ -48,8 +48,8 @@ fn call() -> Invoke {
     Invoke::new(Op::CallTool, Json::parse(r#"{"name":"work","arguments":{"steps":3}}"#).expect("JSON"))
 }
 
-/// Runs `count` operations in ten parts and prints each part's time; fails if the median of the last five is more than twice
-/// the median of the first five, or if memory grows by more than `grows` kilobytes after the first part.
+/// Runs `count` operations in ten parts and prints each part's time; fails if the median of the last five is more than twice the median of
+/// the first five, or if memory grows by more than `grows` KiB after the first part.
 fn measure(what: &str, count: u64, grows: Option<u64>, mut operation: impl FnMut(u64)) {
     let mut nanos = Vec::new();
     let mut held = Vec::new();

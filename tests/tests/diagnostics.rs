@@ -85,7 +85,7 @@ struct Memory {
 #[derive(Clone, Default)]
 struct Listener {
     memory: Arc<Mutex<Memory>>,
-    /// Peers whose statistics it reads at each span and event; it would block if their lock were held.
+    /// Peers whose statistics the subscriber reads at each span and event. A read would block if the lock of the peer were held.
     inspected: Arc<Mutex<Vec<Peer>>>,
 }
 
@@ -611,7 +611,7 @@ fn open_exchanges_are_counted_on_both_sides() {
 }
 
 #[test]
-fn a_refused_call_opens_no_exchange_and_no_span() {
+fn a_refused_call_leaves_no_exchange_and_no_span_open() {
     let world = world(service().tool(stuck()), ());
     world.executor.run_until_stalled();
     world.caller.close(Close::Now);

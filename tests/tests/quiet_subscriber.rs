@@ -14,7 +14,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::Interest;
 use tracing::{Event, Metadata, Subscriber};
 
-/// Reads the statistics of a peer whenever a span is closed; it would block if the lock of the peer were held.
+/// Reads the statistics of a peer whenever a span is closed. A read would block if the lock of the peer were held.
 #[derive(Default)]
 struct Inspector {
     is_quiet: AtomicBool,
@@ -65,8 +65,8 @@ struct Plain;
 
 impl Client for Plain {}
 
-/// The span of a call ends with the call. Before, if the level had been lowered so that the end of the call was not logged, the span was
-/// dropped later, together with the state of the call and under the lock.
+/// The bug: if the level was lowered while a call ran, so that its end was not logged, the span of the call did not end with the call. It
+/// was dropped later, together with the state of the call and under the lock.
 #[test]
 fn regression_the_span_of_a_call_that_ends_without_a_log_event_is_not_dropped_under_the_lock() {
     let inspector = Arc::new(Inspector::default());

@@ -159,7 +159,7 @@ impl Bench {
                     let _ = self.session.set_writable(Lane::CHANNEL, is_writable, self.now);
                 }
                 HttpClientEvent::Failed(_) => {
-                    assert_eq!((self.client.requests(), self.client.calls()), (0, 0), "a client that has failed has no requests and no calls");
+                    assert_eq!((self.client.requests(), self.client.calls()), (0, 0), "a failed client has nothing open");
                     self.session.handle_end(TransportEnd::Failed, self.now);
                 }
                 HttpClientEvent::Closed => self.is_closed = true,

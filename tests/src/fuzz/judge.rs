@@ -68,8 +68,8 @@ impl Id {
         if value.get().len() > 1024 { None } else { Self::echoed(value) }
     }
 
-    /// Reads an id in an answer of ours. The text of the id may be longer than in the request, since a control character may have a short escape in the
-    /// request and a `\u` escape in the answer.
+    /// Reads an id in an answer of ours. The text of the id may be longer than in the request, since a control character may have a short
+    /// escape in the request and a `\u` escape in the answer.
     pub(super) fn echoed(value: &RawValue) -> Option<Self> {
         let number = serde_json::from_str(value.get()).map(Self::Number);
         number.or_else(|_| serde_json::from_str(value.get()).map(Self::Text)).ok()

@@ -285,7 +285,7 @@ async fn wrong_codes_are_answered_with_403_ever_more_slowly_and_the_right_one_is
     for wrong in 1..=6 {
         assert_eq!(app.status(&stage, &with(WRONG)).await, Some(403), "the {wrong}th");
     }
-    // 0, 125, 250, 500, 1000 and 2000 ms.
+    // The six answers are delayed by 0, 125, 250, 500, 1000 and 2000 ms.
     assert!(begin.elapsed() >= Duration::from_millis(3875), "{:?}", begin.elapsed());
     let last = Instant::now();
     let _bound = app.bound(&stage, Some(app.code())).await;
@@ -319,6 +319,7 @@ async fn a_connection_that_makes_room_is_closed<A: Adapter>(stage: Stage<A>) {
     let app = App::start(&stage, Binding::WebSocket, ClaimMode::HostMinted(patient())).await;
     let address = app.address().clone();
     let oldest = stage.block(move || {
+        // Of the 100 connections, 64 have a place.
         let mut silent = silent(&address);
         silent.iter_mut().take(36).all(|raw| raw.status().is_none())
     });
@@ -545,7 +546,7 @@ async fn a_wrong_code_closes_its_unix_socket_and_the_right_one_is_accepted<A: Ad
         assert_eq!(error(answers[0].as_ref()), (json!("b"), -32009));
         assert_eq!(answers[1], None);
     }
-    // 0, 20, 40, 80, 160 and 320 ms.
+    // The six answers are delayed by 0, 20, 40, 80, 160 and 320 ms.
     assert!(begin.elapsed() >= Duration::from_millis(620), "{:?}", begin.elapsed());
     let mut wire = app.wire();
     let code = app.code().reveal().to_owned();

@@ -162,7 +162,7 @@ impl Turns {
         Self(Arc::new(Mutex::new((TOGETHER, (0..=TOGETHER).map(|_| None).collect()))))
     }
 
-    /// Waits for the turn of `number`, and then gives the turn to the number before it.
+    /// Waits for the turn of `number`, and then gives the turn to `number - 1`.
     async fn wait(&self, number: usize) {
         poll_fn(|cx| {
             let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);

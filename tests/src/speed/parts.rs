@@ -39,7 +39,7 @@ pub(super) enum Part {
     Repeat { name: String, row: Row, turns: u64 },
 }
 
-/// A contender that can be measured.
+/// A contender of a program, with the rows whose time the program measures, and those whose allocations it counts.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct Listed {
     pub(super) about: About,

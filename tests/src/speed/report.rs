@@ -48,7 +48,7 @@ pub struct Cell {
     pub title: String,
     /// The unit of the values.
     pub unit: Unit,
-    /// The value of each round; `None` if the work did not end in time.
+    /// The value of each round that did not fail; `None` if the work did not end in time.
     pub values: Vec<Option<f64>>,
     /// The median of the values; `None` if most rounds have none. In the rows of memory, `bytes`.
     pub median: Option<f64>,

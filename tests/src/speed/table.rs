@@ -49,7 +49,7 @@ pub(super) fn all(report: &Report) -> String {
     out
 }
 
-/// The factor by which this project is better than others.
+/// Writes a table for each other SDK: the factors by which this project is better in each row.
 fn times(report: &Report, all_contenders: &[About], out: &mut String) {
     let of = |kind| all_contenders.iter().filter(move |about| about.kind == kind);
     for other in of(Kind::Other) {

@@ -107,7 +107,7 @@ pub(super) fn count<C: Contender>(row: Row, counter: Counter) -> Option<Counted>
 
 /// Does the work of `row` `turns` times, on a connection of its own. Returns the number of operations.
 pub(super) fn operate<C: Contender>(row: Row, turns: u64) -> u64 {
-    // With one caller the turns are multiplied, so that it makes as many calls as many callers together.
+    // One caller makes 100 calls in each turn, so that the number of its calls is not much smaller than that of 256 callers.
     let turns = if let What::RoundTrips { callers: 1, .. } = row.what { turns * 100 } else { turns };
     C::Runtime::run(Some(1), |adapter| async move {
         let caller = C::duplex(&adapter, ROOM).await;
@@ -115,7 +115,8 @@ pub(super) fn operate<C: Contender>(row: Row, turns: u64) -> u64 {
     })
 }
 
-/// The bytes by which the second of two heaps is larger than the first, divided by the number of additional connections or calls.
+/// Measures the peak of the heap with `less` and with `more`, each a number of connections and of calls on each connection. Returns the
+/// difference in bytes, divided by the number of additional connections or calls. `None` if not all calls began.
 fn weigh<C: Contender>(counter: Counter, less: (usize, usize), more: (usize, usize)) -> Option<Counted> {
     let mut all_begun = true;
     let mut most = |(connections, calls)| counter(&mut || all_begun &= hold::<C>(connections, calls)).most as f64;

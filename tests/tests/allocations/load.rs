@@ -57,7 +57,7 @@ fn calls_in_sequence_leave_no_memory_in_use() {
         let id = begin(&mut ends);
         finish(&mut ends, id);
     };
-    // After these rounds the session remembers the greatest number of ids.
+    // After these rounds the sessions keep as many ids of ended calls as they may.
     (0..1_000).for_each(|_| round());
     let counted = measure(|| (0..5_000).for_each(|_| round()));
     assert!(counted.bytes_current.abs() < 4_096, "{counted:?}");

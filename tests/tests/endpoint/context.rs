@@ -198,7 +198,7 @@ fn sample_confirm_and_elicit_return_the_answers_of_the_caller() {
 }
 
 #[test]
-fn a_log_record_reaches_the_client_and_a_checkpoint_is_sent_with_the_failure() {
+fn a_log_record_reaches_the_client_and_a_checkpoint_is_stored() {
     let tool = Tool::new("notes", async |context: Context, (): ()| {
         context.log(Level::Notice, "begun");
         context.log_as(Level::Error, "disk", serde_json::json!({ "free": 0 }));
@@ -297,7 +297,8 @@ fn sleep_and_with_timeout_are_deadlines_of_the_endpoint_in_virtual_time() {
     assert_eq!(pair.executor.next_alarm(), None, "no timer remains");
 }
 
-/// The result of `with_timeout` with a limit of one second on a future that is ready after `ready`, and the time of the result.
+/// The result of `with_timeout` with a limit of one second on a future that is ready after `ready`, and the time of the result. The call
+/// has the deadline `deadline`, and its caller cancels it after `cancel`. All times are in milliseconds.
 fn limited(ready: u64, deadline: Option<u64>, cancel: Option<u64>) -> (Result<&'static str, TimeoutError>, Duration) {
     let executor = Executor::new();
     let seen = Seen::new();
@@ -343,7 +344,7 @@ fn with_timeout_returns_cancelled_if_the_cancel_is_first() {
 }
 
 #[test]
-fn with_timeout_returns_cancelled_if_the_deadline_of_the_call_is_first() {
+fn with_timeout_returns_timed_out_if_the_deadline_of_the_call_is_first() {
     assert_eq!(limited(5000, Some(700), None), (Err(TimeoutError::TimedOut), ms(700)));
 }
 

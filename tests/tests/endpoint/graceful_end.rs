@@ -177,19 +177,19 @@ fn a_second_close_can_shorten_the_grace_of_the_first() {
 }
 
 #[test]
-fn each_of_many_calls_around_the_close_ends_once_as_done_refused_or_lost() {
+fn each_of_many_calls_around_the_close_ends_once_as_done_cancelled_or_refused() {
     let ends = ends();
     let early: Vec<_> = (0..200).map(|call| ends.nap(call * 20)).collect();
     ends.executor.run_for(ms(500));
     ends.callee.close(Close::Graceful { grace: ms(1000) });
-    // These calls are made after the close: the server refuses some of them, and those after its end are lost.
+    // These calls are made after the close, so the server refuses them.
     let late: Vec<_> = (0..100).map(|_| ends.nap(10)).collect();
     ends.executor.run_for(ms(10_000));
     let (caller, executor) = (ends.caller.clone(), ends.executor.clone());
     let mut results = 0;
     for (number, call) in early.into_iter().enumerate() {
         let done = ends.wait(call);
-        // A call that would end at the same moment as the session is lost.
+        // A call that would end when the grace ends, or later, is cancelled, and gets the result of a failed tool.
         let in_time = number * 20 < 1500;
         results += usize::from(in_time);
         let Outcome::Result(result) = &done.outcome else { panic!("{number}: {done:?}") };
@@ -225,7 +225,7 @@ fn calls_that_wait_for_the_handshake_or_to_be_written_end_with_the_session() {
 }
 
 #[test]
-fn calls_whose_results_were_not_read_are_lost_and_none_stays_open() {
+fn calls_are_lost_if_both_drivers_are_dropped_and_none_stays_open() {
     let ends = ends();
     let calls: Vec<_> = (0..20).map(|_| ends.nap(100)).collect();
     ends.executor.run_for(ms(50));
@@ -255,8 +255,8 @@ fn a_stuck_handler_keeps_the_driver_for_its_grace_counted_from_its_cancellation(
     assert_eq!(*ends.ended_at.lock().unwrap(), Some(at(6000)), "cancelled after one second, and dropped five seconds later");
 }
 
-/// The time at which the driver of a server ends whose client calls `stuck`, cancels it after one second if `cancels`, and disconnects after
-/// two.
+/// The time at which the driver of a server ends. The client calls `stuck`, cancels the call after one second if `cancels`, and disconnects
+/// after two seconds.
 fn left_by_a_client(cancels: bool) -> Option<Instant> {
     let executor = Executor::new();
     let server = Endpoint::server(Arc::new(service(&CancelReasons::default())), executor.runtime());

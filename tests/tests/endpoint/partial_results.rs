@@ -225,7 +225,7 @@ fn the_error_of_a_handler_comes_with_its_last_checkpoint() {
     let run = Harness::new(service()).call_tool("breaks", Json::empty_object());
     let (_, done) = run.done.expect("it ended");
     assert!(matches!(&done.outcome, Outcome::Error(error) if error.code == -31_999), "{done:?}");
-    assert_eq!(done.partial.as_ref().map(value), Some(left), "the caller gets it with the outcome");
+    assert_eq!(done.partial.as_ref().map(value), Some(left), "the caller gets the checkpoint with the outcome");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A server of Streamable HTTP. Each request has a connection of its own, so that it can be closed alone.
+//! A server of Streamable HTTP. Each request has a connection of its own, which can be closed without affecting other requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ use super::{Fault, LONGEST_LINE, MOST_READ};
 /// The number of messages that are queued for the scenario. If the queue is full, no more is read from the server.
 const WAITING: usize = 64;
 
-/// A part of a response, with the number of its exchange.
+/// A part of a response.
 #[derive(Debug)]
 pub(super) enum Part {
     Head(StatusCode, HeaderMap),
@@ -37,6 +37,7 @@ pub(super) struct Server {
     sender: Sender<(usize, Part)>,
     receiver: Receiver<(usize, Part)>,
     exchanges: Vec<AbortHandle>,
+    /// The number of bytes of all bodies that were read.
     read: Arc<AtomicUsize>,
 }
 

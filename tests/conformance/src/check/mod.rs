@@ -26,7 +26,7 @@ use session::Session;
 const MOST_READ: usize = 64 << 20;
 /// The maximum number of messages that a scenario reads from a server: several times as many as any scenario requests.
 const MOST_MESSAGES: usize = 50_000;
-/// The maximum length in bytes of one line, or of one HTTP body.
+/// The maximum length in bytes of one line, or of one message in an HTTP response.
 const LONGEST_LINE: usize = 16 << 20;
 
 /// A server under test.
@@ -76,9 +76,10 @@ impl Revision {
 pub struct Plan {
     /// The server.
     pub target: Target,
-    /// A call that runs for some seconds, and reports progress more than twice meanwhile.
+    /// A call that runs for some seconds, and reports progress more than twice meanwhile. `None` chooses a known tool, if the server has
+    /// one.
     pub slow: Option<Call>,
-    /// A call that ends at once.
+    /// A call that ends at once. `None` chooses a tool without required arguments that is declared as read-only, if the server has one.
     pub quick: Option<Call>,
     /// The longest time for an answer; one scenario takes four times as long at most.
     pub timeout: Duration,
@@ -198,7 +199,7 @@ impl std::error::Error for CannotRun {}
 /// Must be called within a runtime of tokio with I/O and time.
 ///
 /// # Cancel safety
-/// Cancel safe: dropping it kills the server process that runs.
+/// Cancel safe: dropping the future kills the server process that runs.
 ///
 /// # Errors
 /// If the plan names a scenario or a tool that does not exist, if the command cannot be started, or if nothing listens at the URL.
@@ -251,8 +252,8 @@ async fn meet(session: &mut Session<'_>) -> Result<(Option<String>, Option<Vec<V
 /// Calls that run for long, of a widely used server.
 const KNOWN_SLOW: [(&str, &str); 1] = [("trigger-long-running-operation", r#"{"duration":4,"steps":20}"#)];
 
-/// Chooses the tools that the plan does not name: a slow tool of [`KNOWN_SLOW`], and a tool without arguments that is declared as
-/// read-only.
+/// Chooses the tools that the plan does not name: a slow tool of [`KNOWN_SLOW`], and another tool without required arguments that is
+/// declared as read-only.
 fn choose_tools(plan: &mut Plan, tools: &[Value]) -> Result<(), CannotRun> {
     let has = |name: &str| tools.iter().any(|tool| tool["name"] == name);
     if let Some(call) = [&plan.slow, &plan.quick].into_iter().flatten().find(|call| !has(&call.name)) {

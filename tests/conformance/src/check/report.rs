@@ -40,7 +40,7 @@ impl Report {
         counts
     }
 
-    /// All of it as one JSON object, with the frames of each scenario.
+    /// The report as one JSON object, with the frames of each scenario.
     #[must_use]
     pub fn json(&self) -> Value {
         let [passed, warned, failed, not_run] = self.counts();
