@@ -1,5 +1,5 @@
-//! pmcp in the rows of the example `bench`. Its client has no transport for a child process or for a pair in memory. So this file has a
-//! transport for them, which works like pmcp's own transport for standard input and output, which the server uses.
+//! pmcp in the rows of the example `bench`. Its client has no transport for a child process or for a pair in memory. So this file has one,
+//! which works like pmcp's transport for standard input and output. The server in a child process uses the latter.
 
 mod program;
 

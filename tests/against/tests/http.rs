@@ -93,7 +93,7 @@ async fn a_client_of_rmcp_is_asked_over_http_in_every_era() {
 }
 
 #[tokio::test]
-async fn a_client_of_rmcp_that_declared_nothing_gets_the_error_for_it_over_http() {
+async fn a_client_of_rmcp_without_capabilities_gets_the_error_for_a_missing_one_over_http() {
     let listener = listen(service(&Options::default())).await;
     let (_, mode) = modes().into_iter().nth(1).expect("a mode");
     let connected = connect(&Answering::new(json!({}), ElicitationAction::Accept), &listener, mode).await;

@@ -1,4 +1,4 @@
-//! The client: for each scenario of the suite, the calls that it expects.
+//! The client: for each scenario of the suite, the calls that the scenario expects.
 
 use std::env;
 use std::error::Error;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 /// its peer and the future of its end.
 ///
 /// # Cancel safety
-/// Cancel safe: dropping it drops the connection.
+/// Cancel safe: dropping the future drops the connection.
 ///
 /// # Errors
 /// Those of `connect`, and of the first call that fails.
@@ -45,7 +45,8 @@ where
     done
 }
 
-/// A client whose user accepts every form with its default values, whose model answers `Yes.`, and which has no roots.
+/// A client whose user accepts every form with its default values, or with `confirmed` if it has none, whose model answers `Yes.`, and
+/// which has no roots.
 struct Accepts;
 
 impl Client for Accepts {

@@ -202,7 +202,7 @@ fn a_process_that_exits_has_died_in_each_scenario() {
 }
 
 #[test]
-fn a_process_that_says_nothing_is_silent() {
+fn a_process_that_writes_nothing_is_silent() {
     assert_eq!(words("exec sleep 100", &["ids-are-echoed", "exit-when-idle"]), ["silent", "silent"]);
 }
 
@@ -248,7 +248,7 @@ fn processes_that_a_server_has_started_end_with_it() {
     assert_eq!(words(&script, &["ids-are-echoed"]), ["silent"]);
     let last = std::fs::read(&mark).expect("a loop that ran");
     thread::sleep(Duration::from_millis(300));
-    assert_eq!(std::fs::read(&mark).expect("the same file"), last, "it is still running");
+    assert_eq!(std::fs::read(&mark).expect("the same file"), last, "the loop has ended");
     std::fs::remove_file(&mark).expect("the file");
 }
 
@@ -291,7 +291,7 @@ fn over_http(url: String) -> Vec<&'static str> {
 }
 
 #[test]
-fn a_listener_that_says_nothing_is_silent() {
+fn a_listener_that_sends_nothing_is_silent() {
     let url = listen(|mut socket| drop(socket.read_to_end(&mut Vec::new())));
     assert_eq!(over_http(url), ["silent", "silent"]);
 }
@@ -334,7 +334,7 @@ fn program(arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn the_exit_status_tells_how_the_run_went() {
+fn the_exit_status_shows_how_the_run_ended() {
     let server = SERVERS[0];
     let one = ["--only", "unknown-method"];
     assert_eq!(program(&[&one[..], &["--", server, "--stdio"]].concat()).status.code(), Some(0));

@@ -98,7 +98,7 @@ impl ClientHandler for Answering {
     }
 }
 
-/// A server of rmcp.
+/// A server of rmcp whose tools end their calls with rounds of input requests.
 pub struct Asking;
 
 /// A state with characters that a client must return unchanged.
@@ -160,7 +160,7 @@ impl ServerHandler for Asking {
     }
 }
 
-/// A client of ours, whose user is Ada or declines, and whose model likes everything.
+/// A client of ours. Its user gives the name Ada, or declines if `declines`; its model calls everything good.
 pub struct Person {
     pub declines: bool,
 }

@@ -20,7 +20,7 @@ const QUIET: Duration = Duration::from_millis(400);
 /// The time that a server has to end an HTTP session.
 const GOODBYE: Duration = Duration::from_secs(1);
 
-/// A line from the server: a message, or any other text.
+/// A message from the server, or any other text that it sent in place of a message.
 #[derive(Clone, Debug)]
 pub(super) struct Frame {
     pub(super) at: Instant,
@@ -32,9 +32,9 @@ pub(super) struct Frame {
     id: Option<Json>,
     has_error: bool,
     has_result: bool,
-    /// The HTTP exchange in whose response it came.
+    /// The HTTP exchange whose response contained the message; `None` over standard output.
     exchange: Option<usize>,
-    /// The id of the server-sent event that contained it.
+    /// The last event id of the stream when the message came.
     pub(super) event: Option<String>,
 }
 
@@ -119,7 +119,7 @@ pub(super) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// Starts the server without sending anything.
+    /// Starts the command, or checks that something listens at the URL. Sends no message.
     pub(super) async fn start(plan: &'a Plan, revision: Revision) -> Result<Self, Fault> {
         let link = match &plan.target {
             Target::Command(command) => Link::Process(Box::new(Process::start(command)?)),
@@ -183,7 +183,7 @@ impl<'a> Session<'a> {
         self.handshake(self.revision.name()).await.map(drop)
     }
 
-    /// Begins the session, or asks for the revisions of the server. Returns the name of the server.
+    /// Begins the session, or asks for the revisions of the server. Returns the name and the version of the server.
     pub(super) async fn meet(&mut self) -> Result<Option<String>, Stop> {
         let result = if self.is_stateless() {
             let id = self.request("server/discover", json!({})).await?;
@@ -304,7 +304,7 @@ impl<'a> Session<'a> {
         self.noted(sent)
     }
 
-    /// Notes a fault.
+    /// Adds a fault in `sent` to the log, and returns `sent`.
     fn noted(&mut self, sent: Result<(), Fault>) -> Result<(), Stop> {
         if let Err(fault) = &sent {
             self.log.note(&fault.to_string());
@@ -411,7 +411,7 @@ impl<'a> Session<'a> {
 
     // ---- Receiving
 
-    /// Receives one frame. Returns `false` if none comes before `until`.
+    /// Receives one frame; over HTTP also the head or the end of a response. Returns `false` if nothing comes before `until`.
     pub(super) async fn pump(&mut self, until: Instant) -> Result<bool, Fault> {
         // Checked here, since a server that writes without end always has another frame.
         if Instant::now() >= until {
@@ -495,7 +495,7 @@ impl<'a> Session<'a> {
         &self.seen
     }
 
-    /// Receives frames until `found` returns a value for all received frames. Returns `None` if it returns none before `until`.
+    /// Receives frames until `found` returns a value for all received frames. Returns `None` if `found` returns none before `until`.
     pub(super) async fn until<T>(&mut self, until: Instant, found: impl Fn(&[Frame]) -> Option<T>) -> Result<Option<T>, Fault> {
         loop {
             if let Some(found) = found(&self.seen) {
@@ -726,7 +726,7 @@ pub(super) fn initialize(version: &str) -> Value {
     json!({"protocolVersion": version, "capabilities": {}, "clientInfo": client()})
 }
 
-/// Compares two ids, first by their text and then, if the texts differ, by their JSON values.
+/// Returns `true` if two ids have the same text, or are strings with the same value.
 fn is_same(one: &str, other: &str) -> bool {
     let value = |text: &str| serde_json::from_str::<Value>(text).ok();
     let is_text = |text: &str| text.starts_with('"');

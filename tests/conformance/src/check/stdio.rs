@@ -25,6 +25,7 @@ pub(super) struct Process {
     buffer: BytesMut,
     /// The number of bytes at the beginning of the buffer that were searched and contain no line end.
     scanned: usize,
+    /// The number of bytes that were read.
     read: usize,
 }
 
@@ -143,7 +144,7 @@ impl Process {
         self.stdout = None;
     }
 
-    /// Returns `true` unless this end has closed its output.
+    /// Returns `true` unless this end has closed the output of the process.
     pub(super) const fn has_output(&self) -> bool {
         self.stdout.is_some()
     }

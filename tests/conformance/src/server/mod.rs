@@ -17,7 +17,7 @@ use endpoint::{Service, TimedRuntime};
 use http_service::HttpService;
 use protocol_core::{Completion, Identity};
 
-/// The service with everything that the suite looks for.
+/// The service with everything that the suite uses.
 #[must_use]
 pub fn service() -> Service {
     let mut service = Service::new(Identity::new("conformance-server", env!("CARGO_PKG_VERSION")))
@@ -41,7 +41,7 @@ pub fn service() -> Service {
 /// listener is open. `pipes` serves on standard input and output.
 ///
 /// # Cancel safety
-/// Cancel safe: dropping it closes the listener, or the pipes.
+/// Cancel safe: dropping the future closes the listener, or the pipes.
 ///
 /// # Errors
 /// Those of `listen` and `pipes`.

@@ -104,7 +104,7 @@ async fn calls_overlap(s: &mut Session<'_>) -> Result<(), Stop> {
 
 async fn back_pressure(s: &mut Session<'_>) -> Result<(), Stop> {
     s.open().await?;
-    // As many requests as fit into a pipe of 64 KiB, so that the server may stop reading while it cannot write.
+    // The requests fit into a pipe of 64 KiB, so that the write ends also if the server stops reading while it cannot write.
     let count = if s.is_stateless() { 150 } else { 500 };
     let ids = (0..count).map(|_| s.new_id()).collect::<Vec<_>>();
     let mut all = String::new();

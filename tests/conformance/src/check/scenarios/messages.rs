@@ -223,7 +223,7 @@ async fn malformed_params(s: &mut Session<'_>) -> Result<(), Stop> {
     s.alive().await
 }
 
-/// Expects an error, or the result of a tool that failed. An error without an id is reported with a text of its own.
+/// Expects an error, or the result of a tool that failed. Warns about any such answer but the errors -32602 and -32600 with the id `id`.
 async fn expect_error(s: &mut Session<'_>, id: &str, what: &str) -> Result<(), Stop> {
     let until = s.deadline();
     let is_refused = |s: &Session<'_>| s.seen().iter().any(|frame| frame.is_refusal());

@@ -17,9 +17,9 @@ use super::{Revision, Stop, Target};
 /// The demand of the specification that a scenario is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// A server that breaks it fails.
+    /// A server that breaks the demand fails.
     Must,
-    /// A server that breaks it is warned.
+    /// A server that breaks the demand is warned.
     Should,
 }
 
@@ -41,7 +41,7 @@ pub struct Scenario {
     pub id: &'static str,
     /// The behaviour of a server that passes, in one sentence.
     pub sentence: &'static str,
-    /// The page of the specification, or the document, that it rests on.
+    /// The page of the specification, or the document, that has the demand.
     pub section: &'static str,
     /// The level of the demand in that section.
     pub level: Level,
