@@ -1,5 +1,5 @@
-// A server made with the TypeScript SDK, 2.x, for `call` to drive. What the client says first decides the era it serves; with
-// `--modern` it serves 2026-07-28 alone. It serves on its pipes, or with a port as its first argument over HTTP.
+// A server made with the TypeScript SDK, 2.x, for tests of `call`. The first request of the client determines the era that it serves; with
+// `--modern` it serves 2026-07-28 alone. It serves on standard input and output, or over HTTP if its first argument is a port.
 
 import { createServer } from 'node:http';
 import { createRequire } from 'node:module';
@@ -11,10 +11,10 @@ const { getRequestListener } = sdk('@hono/node-server');
 const { createMcpHandler, fromJsonSchema, inputRequired, inputResponse, McpServer } = sdk('@modelcontextprotocol/server');
 const { serveStdio } = sdk('@modelcontextprotocol/server/stdio');
 
-// A state of characters that a client must not touch.
+// A state with characters that a client must return unchanged.
 const ODD = ' a "state"\n\twith\\every/thing+ \u0000 Ω 🦊 ';
 
-// Of all works; over HTTP each request has a server of its own.
+// The number of calls of `work` that were cancelled, at all servers: over HTTP each request has a server of its own.
 let cancelled = 0;
 
 const text = (text) => ({ content: [{ type: 'text', text }] });
@@ -41,7 +41,7 @@ function build() {
     throw new Error('no luck today');
   });
 
-  // Input requests: an answer is looked for first, and asked for if there is none.
+  // Each of these tools returns an input request, unless the call has the answer.
   const who = { message: 'Who are you?', requestedSchema: { type: 'object', properties: { name: { type: 'string' } }, required: ['name'] } };
   const asks = (name, description, ask, tell) =>
     server.registerTool(name, { description }, ({ mcpReq: { inputResponses } }) => {

@@ -1,5 +1,5 @@
-"""The server of server2.py over HTTPS, for tests of `call`: server_tls.py PORT FOLDER. It creates a certificate authority, and writes the
-certificate of the authority to `authority.pem` in FOLDER."""
+"""The server of server2.py over HTTPS, for tests of `call`: server_tls.py PORT FOLDER. It creates a certificate authority, and writes
+to FOLDER the certificate of the authority (`authority.pem`), and the certificate and the key of the server (`own.pem`, `own.key`)."""
 
 import datetime
 import ipaddress

@@ -24,7 +24,7 @@ LINGER = 10
 
 
 def tapped(log, command):
-    """The command that runs `command` behind a tap."""
+    """The command that runs `command` with a tap between it and its client."""
     return [sys.executable, "-I", __file__, str(log), "--", *map(str, command)]
 
 

@@ -1,5 +1,5 @@
-//! rmcp and this project in MCP 2026-07-28, where an input request ends the request and its answer comes with another one: each as the server
-//! of the other, in one process.
+//! rmcp and this project in MCP 2026-07-28, where input requests are the result of a request, and their answers come with its retry: each
+//! as the server of the other, in one process.
 
 mod peers;
 
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 // ---- A client of rmcp, a server of ours ----
 
-/// The structured result of a call of `tools`, which the client finds by a probe, or the texts of the result.
+/// The structured result of a call to the service of `tools`, or the texts of the result. The client probes for the revision.
 async fn call(client: &Answering, tool: &'static str, arguments: Value) -> Result<Value, ServiceError> {
     let (one, other) = tokio::io::duplex(1 << 16);
     let _serving = adapter_tokio::serve(Arc::new(service(&Options::default())), adapter_tokio::LineIo::whole(other));
@@ -71,7 +71,7 @@ async fn a_client_of_rmcp_answers_three_rounds() {
 }
 
 #[tokio::test]
-async fn a_client_of_rmcp_that_declared_nothing_gets_the_error_for_it() {
+async fn a_client_of_rmcp_without_capabilities_gets_the_error_for_a_missing_one() {
     let client = Answering::new(json!({}), ElicitationAction::Accept);
     let Err(ServiceError::McpError(error)) = call(&client, "rename", json!({"name": "old.txt"})).await else { panic!("no error") };
     assert_eq!(error.code, ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY);
@@ -81,7 +81,7 @@ async fn a_client_of_rmcp_that_declared_nothing_gets_the_error_for_it() {
 
 // ---- A client of ours, a server of rmcp ----
 
-/// The outcome of a call to the server of rmcp, which is found by a probe.
+/// The outcome of a call to the server of rmcp. The client probes for the revision.
 async fn ask_rmcp(client: Arc<dyn Client>, tool: &str) -> CallOutcome {
     let (one, other) = tokio::io::duplex(1 << 16);
     let serving = tokio::spawn(async move { Asking.serve(other).await.expect("a client").waiting().await });

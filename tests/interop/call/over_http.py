@@ -26,7 +26,7 @@ def free_port():
 
 
 class Server:
-    """A server that runs until the end."""
+    """A server that runs until this program ends it."""
 
     def __init__(self, command, path, port, scheme="http"):
         self.url = f"{scheme}://127.0.0.1:{port}{path}"
@@ -143,7 +143,7 @@ def work(url, era):
 
 
 def interrupted(url):
-    """The number of works of that server that were cancelled."""
+    """The number of calls of `work` that were cancelled at that server."""
     run = call_url("interrupted", url=url)
     run.ended(0)
     return int(run.output())
@@ -155,7 +155,7 @@ def cancel(url, era):
     run = call_url("--era", era, "--cancel-after", 2, "work", '{"steps": 50, "step_ms": 200}', url=url)
     run.ended(130)
     run.showed(2, 50, step(50))
-    end = time.monotonic() + 5  # the works would take ten
+    end = time.monotonic() + 5  # the call would take ten
     while (after := interrupted(url)) == before and time.monotonic() < end:
         time.sleep(0.1)
     equal("the works that were cancelled", after, before + 1)

@@ -19,7 +19,8 @@ ADA = '{"name": "Ada"}'
 
 
 def rounds(traffic, method="tools/call"):
-    """Returns the requests of the call. Checks that each later one answers the round that ended the one before it, with the exact state."""
+    """Returns the requests of the call. Checks that each later request answers the round that ended the one
+    before it, with the exact state."""
     calls = traffic.sent(method)
     for earlier, later in zip(calls, calls[1:]):
         (answer,) = traffic.answers(earlier)

@@ -1,4 +1,4 @@
-// The official TypeScript client, 1.x, with a tap on the pipe to its server, and what its answers hold.
+// The official TypeScript client, 1.x, with a tap between it and its server, and checks of its results.
 
 import { mkdtempSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -19,7 +19,7 @@ export const DOWN = 'server->client';
 const logs = mkdtempSync(join(tmpdir(), 'interop-'));
 let sessions = 0;
 
-/** Starts a server with a tap on the pipe, lets `use` talk to it, and closes it. */
+/** Starts a server with a tap, passes the connected client to `use`, and closes the client. */
 export async function connect(command, { sample, elicit, open, onOpened, onLog }, use) {
   const log = join(logs, `${sessions++}.jsonl`);
   const capabilities = { ...(sample && { sampling: {} }), ...((elicit || open) && { elicitation: modes({ elicit, open }) }) };
@@ -47,12 +47,12 @@ export async function connect(command, { sample, elicit, open, onOpened, onLog }
   }
 }
 
-/** The modes of elicitation: named only where there is more than the form. */
+/** The modes of elicitation that a client declares: none if it has only forms. */
 export function modes({ elicit, open }) {
   return open ? { ...(elicit && { form: {} }), url: {} } : {};
 }
 
-/** What the tap has written down so far. */
+/** The frames that a tap has recorded so far. */
 export class Traffic {
   constructor(log) {
     this.log = log;
@@ -76,7 +76,7 @@ export class Traffic {
     return this.frames(DOWN, 'notifications/progress').filter(({ msg }) => msg.params.progressToken === token);
   }
 
-  /** Each progress notification of the last request of that method, as it crossed; all before its response. */
+  /** The progress notifications for the last request of that method, without the token, after a check that all came before the response. */
   updates(method) {
     const request = this.frames(UP, method).at(-1);
     const frames = this.progress(request);
@@ -94,14 +94,14 @@ export function texts(result) {
   return result.content.map((block) => block.text);
 }
 
-/** The structured content, which must be there, and once more as the only text block. */
+/** The structured content, after a check that it is present, and that the only text block has the same JSON. */
 export function structured(result) {
   holds(`expected structuredContent, came ${short(result)}`, result.structuredContent);
   equal('the text blocks, read as JSON', texts(result).map((text) => JSON.parse(text)), [result.structuredContent]);
   return result.structuredContent;
 }
 
-/** An answer in JSON, structured or not. */
+/** The JSON of a result: the structured content, or the first text if there is none. */
 export function value(result) {
   return result.structuredContent ? structured(result) : JSON.parse(texts(result)[0]);
 }
@@ -111,7 +111,7 @@ export function succeeded(result) {
   return result;
 }
 
-/** The text of a result that says the tool has failed. */
+/** The text of the result of a tool that failed. */
 export function toolError(result) {
   equal(`isError of ${short(result)}`, result.isError, true);
   return texts(result).join('\n');
@@ -130,7 +130,7 @@ export async function pages(list, member) {
 
 export const listTools = (client) => pages((params) => client.listTools(params), 'tools');
 
-/** A progress callback that keeps what it is given and when. */
+/** A progress callback that records each update with its time. */
 export function collector() {
   const updates = [];
   const times = [];

@@ -1,6 +1,6 @@
 """Runs the scenarios of a Python client, each with a `tools` process and a tap of its own, and checks the results of its calls.
 
-Results are plain dicts, as on the wire, whichever SDK the client is made of.
+Results are plain dicts, as on the wire, whichever SDK the client uses.
 """
 
 import json
@@ -70,7 +70,7 @@ def structured(result):
 
 
 def value(result):
-    """An answer in JSON, structured or not."""
+    """The JSON of a result: the structured content, or the first text if there is none."""
     if "structuredContent" in result:
         return structured(result)
     return json.loads(texts(result)[0])
@@ -82,7 +82,7 @@ def succeeded(result):
 
 
 def tool_error(result):
-    """The text of a result that says the tool has failed."""
+    """The text of the result of a tool that failed."""
     holds(f"expected a tool error (isError true), came {result}", result.get("isError") is True)
     return "\n".join(texts(result))
 
@@ -131,8 +131,8 @@ async def misses(capability, client, call):
 
 
 def retried(traffic, before=0):
-    """Returns the requests for tools after the first `before`, which all belong to one call. Checks that each one except the first answers the
-    round that ended the one before it."""
+    """Returns the requests for tools after the first `before`, which all belong to one call. Checks that each request except the first answers
+    the round that ended the request before it."""
     calls = traffic.sent("tools/call")[before:]
     for earlier, later in zip(calls, calls[1:]):
         (answer,) = traffic.answers(earlier)

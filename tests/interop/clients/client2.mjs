@@ -1,4 +1,4 @@
-// The official TypeScript client, 2.x, with a tap on the pipe to its server.
+// The official TypeScript client, 2.x, with a tap between it and its server.
 
 import { mkdtempSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -15,8 +15,9 @@ const TAP = fileURLToPath(new URL('../tap.py', import.meta.url));
 const logs = mkdtempSync(join(tmpdir(), 'interop-'));
 let sessions = 0;
 
-/** Someone who answers whatever is asked, and what a survey says of them. */
+/** The result of the tool `survey` with the answers of `EVERYTHING`, without the number of the survey. */
 export const SURVEY = { participant: 'Ada', opinion: 'Foxes are fine.', publish: true };
+/** Handlers that answer every input request. */
 export const EVERYTHING = {
   sample: () => SURVEY.opinion,
   elicit: ({ requestedSchema: { properties } }) => ({
@@ -26,7 +27,7 @@ export const EVERYTHING = {
   open: () => ({ action: 'accept' }),
 };
 
-/** A client that declares what it has handlers for. `mode` says which era it looks for. */
+/** A client that declares the capabilities for which it has handlers. `mode` is the way in which it negotiates the era. */
 export function client2({ mode, sample, elicit, open, onLog }) {
   const capabilities = { ...(sample && { sampling: {} }), ...((elicit || open) && { elicitation: modes({ elicit, open }) }) };
   const client = new Client(CLIENT, { capabilities, versionNegotiation: { mode } });
@@ -45,7 +46,7 @@ export function client2({ mode, sample, elicit, open, onLog }) {
   return client;
 }
 
-/** Starts a server with a tap on the pipe, lets `use` talk to it, and closes it. */
+/** Starts a server with a tap, passes the connected client to `use`, and closes the client. */
 export async function connect2(command, options, use) {
   const log = join(logs, `${sessions++}.jsonl`);
   const client = client2(options);

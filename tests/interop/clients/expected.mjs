@@ -1,4 +1,4 @@
-// What `tools` must answer, computed from its contract.
+// The answers that `tools` must give, computed from its contract (docs/protocols/streaming-tools.md).
 
 export const TOOLS = [
   'bulk', 'chatty', 'connect', 'countdown', 'delete', 'long_output', 'progress',
@@ -37,7 +37,7 @@ export function workflowUpdates() {
   return Object.values(STEPS).map((step, i) => ({ progress: i + 1, total: 5, message: `Step ${i + 1}/5: ${step}` }));
 }
 
-/** The prompt that comes of the workflow. */
+/** The prompt that the workflow returns. */
 export function workflow(topic) {
   const steps = Object.entries(STEPS).map(([name, step]) => `✓ ${name} - ${step}`);
   const text = ['Analysis Workflow Complete', '', `Topic: ${topic}`, '', 'Steps:', ...steps, '', 'Ready for review.'].join('\n');

@@ -1,4 +1,4 @@
-// What the official TypeScript client, 1.x, `gateway` and the app `tools --tesseron` must do together: two hops, over real sockets.
+// The scenarios of the official TypeScript client, 1.x, with `gateway` and the app `tools --tesseron`: two hops, over real sockets.
 
 import { spawn } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -15,7 +15,7 @@ import { contains, equal, holds, run, sameBytes, scenario, short, within } from 
 const OWN = ['claim_session', 'list_actions', 'invoke_action', 'read_resource', 'list_pending_claims'].map((name) => `tesseron__${name}`);
 const PATIENCE = 10_000; // milliseconds
 
-/** A home that nobody else has; it goes with the folder of this client. */
+/** Makes a home directory in the temporary folder of this client, which `runner.py` removes. */
 function makeHome() {
   const home = mkdtempSync(join(tmpdir(), 'h-'));
   mkdirSync(join(home, '.tesseron', 'instances'), { recursive: true, mode: 0o700 });
@@ -24,7 +24,7 @@ function makeHome() {
 
 const instances = (home) => join(home, '.tesseron', 'instances');
 
-/** Something that comes to be. */
+/** Waits until `look` returns a value, and returns the value. */
 async function eventually(what, look) {
   for (const start = Date.now(); ; await sleep(10)) {
     const seen = look();
@@ -43,7 +43,7 @@ class App {
     createInterface(this.process.stderr).on('line', (line) => this.said.push(line));
   }
 
-  /** The codes that it has shown. */
+  /** The claim codes that the app has shown. */
   codes() {
     return this.said.filter((line) => line.includes('claim code')).map((line) => line.split(' ').at(-1));
   }
@@ -52,7 +52,7 @@ class App {
     return eventually(`a code from the app, which said ${short(this.said)}`, () => this.codes()[number]);
   }
 
-  /** What became of its calls, once there are so many. */
+  /** The entries of its calls in the audit file, once there are at least `calls`. */
   ended(calls) {
     const lines = () => (existsSync(this.audit) ? readFileSync(this.audit, 'utf8') : '').split('\n').slice(0, -1);
     return eventually(`${calls} calls in the audit`, () => lines().length >= calls && lines().map((line) => JSON.parse(line)));
@@ -85,7 +85,7 @@ async function claimed({ flags = [], ...abilities }, use) {
   }
 }
 
-/** Carries bytes to an app's address until it is cut. */
+/** A proxy to the address of an app, whose connections can be cut. */
 async function cable(url) {
   const { hostname, port } = new URL(url);
   const streams = new Set();
@@ -107,14 +107,14 @@ async function cable(url) {
   };
 }
 
-/** Whether the client was told that there are other tools. */
+/** Counts the notifications that the list of tools has changed. */
 function watchTools(client) {
   const watched = { changes: 0 };
   client.setNotificationHandler(types.ToolListChangedNotificationSchema, () => watched.changes++);
   return watched;
 }
 
-/** An error of a tool, with its number. */
+/** The text of the result of a tool that failed, after a check of its error code. */
 function failed(result, code) {
   toolError(result);
   equal(`the code of ${short(result)}`, result.structuredContent?.code, code);
@@ -130,7 +130,7 @@ for (const flags of [['--ws'], ['--unix'], ['--gateway-claims', '--any-user'], [
     const home = makeHome();
     const app = new App(home, flags);
     try {
-      // One that is there before the gateway is known to it from the start.
+      // If the manifest is there before the gateway starts, the gateway lists the app at once.
       await eventually('a manifest', () => readdirSync(instances(home)).some((name) => name.endsWith('.json')));
       await throughGateway(home, {}, async (client) => {
         const watched = watchTools(client);
@@ -321,7 +321,7 @@ scenario('an app that dies fails its calls and takes its tools along', async () 
   });
 });
 
-// What an app asks
+// Input requests of an app
 
 scenario('the model and the user of the client are asked for the app', async () => {
   const asked = [];

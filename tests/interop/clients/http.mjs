@@ -1,4 +1,4 @@
-// What the official TypeScript clients, 1.x and 2.x, and `tools --http` must do together.
+// The scenarios of the official TypeScript clients, 1.x and 2.x, with `tools --http`.
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -23,7 +23,7 @@ const PINNED = { mode: { pin: REVISION } };
 const folder = mkdtempSync(join(tmpdir(), 'interop-'));
 let servers = 0;
 
-/** Starts `tools --http`, lets `use` talk to it, and ends it by a signal. */
+/** Starts `tools --http`, passes `use` its URL and a function that returns the outcomes of its calls so far, and ends it by a signal. */
 async function serve(flags, use) {
   const audit = join(folder, `${servers++}.jsonl`);
   const program = spawn(process.env.TOOLS, ['--http', '127.0.0.1:0', '--audit', audit, ...flags], { stdio: ['ignore', 'ignore', 'pipe'] });
@@ -41,7 +41,7 @@ async function serve(flags, use) {
   }
 }
 
-/** Connects the client 1.x, lets `use` talk to the server, and closes it. */
+/** Connects the client 1.x, passes it to `use`, and closes it. */
 async function first(url, { sample, elicit, ...options }, use) {
   const capabilities = { ...(sample && { sampling: {} }), ...(elicit && { elicitation: {} }) };
   const client = new one.Client(CLIENT, { capabilities });
@@ -60,7 +60,7 @@ async function first(url, { sample, elicit, ...options }, use) {
   }
 }
 
-/** Connects the client 2.x with the options of `client2`. What it sends is written down. */
+/** Connects the client 2.x with the options of `client2`, passes it to `use` with the list of its requests so far, and closes it. */
 async function second(url, options, use) {
   const client = client2(options);
   const asked = [];
@@ -241,7 +241,7 @@ scenario('2.x gets errors as JSON-RPC has them, whatever the status', async () =
       equal('the code for an unknown tool', unknown.code, -32602);
       const schema = two.fromJsonSchema({ type: 'object' });
       const removed = await client.request({ method: 'interop/unknown', params: {} }, schema).catch((error) => error);
-      // The client reads no body but that of a 400.
+      // The client parses the body of an error only if the status is 400.
       equal('the status for an unknown method', removed.status, 404);
       contains('the body', removed.data, '-32601');
       succeeded(await client.call('chatty', {}));
@@ -260,7 +260,10 @@ scenario('2.x subscribes to nothing that comes, which ends at once, and calls on
   });
 });
 
-/** The requests of one tool, each with an id of its own. Every one but the first brings the state of the round before, and its answers. */
+/**
+ * The number of answers in each request of a tool, after a check that each request has an id and a state of its own, and the first has
+ * no state.
+ */
 function rounds(asked, tool) {
   const calls = asked.filter(({ rpc, params }) => rpc === 'tools/call' && params.name === tool);
   equal('the request ids', new Set(calls.map(({ id }) => id)).size, calls.length);

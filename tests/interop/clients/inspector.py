@@ -1,4 +1,4 @@
-"""The command line of the MCP Inspector against `tools`: on pipes and over HTTP, in every era that it can be told to negotiate."""
+"""The command line of the MCP Inspector against `tools`: on pipes and over HTTP, in every era that its flag `--protocol-era` has."""
 
 import json
 import os

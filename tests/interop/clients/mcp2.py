@@ -63,7 +63,7 @@ class Client:
             await self.client.set_logging_level(level)
 
     async def call_until(self, name, arguments, updates):
-        """Calls, and cancels after that many updates: the SDK tells the server when the call's scope is cancelled."""
+        """Calls, and cancels after that many updates: the SDK sends a cancel when the scope of the call is cancelled."""
         seen = interop.Updates()
         with anyio.CancelScope() as scope:
 

@@ -1,18 +1,18 @@
-// Named scenarios: how one is declared, what it may expect, and how its outcome is told. The same as ../scenario.py.
+// Named scenarios: their declaration, the checks that they can make, and the output for each of them. The same as ../scenario.py.
 
 import { isDeepStrictEqual } from 'node:util';
 
 const PATIENCE = 20_000; // milliseconds for one scenario
 const declared = [];
 
-/** An expectation that was not met: what was expected, and what came. */
+/** A check that failed. Its text has the expected and the actual value. */
 export class Unmet extends Error {}
 
 export function scenario(sentence, body) {
   declared.push([sentence, body]);
 }
 
-/** Runs every scenario. The exit status says whether all were run, the lines how they went. */
+/** Runs every scenario, and prints a line with its outcome. The exit status is 0 if all were run, even if some have failed. */
 export async function run() {
   for (const [sentence, body] of declared) {
     try {
@@ -38,7 +38,7 @@ export function equal(what, came, expected) {
   if (!isDeepStrictEqual(came, expected)) throw new Unmet(`${what}: expected ${short(expected)}, came ${short(came)}`);
 }
 
-/** For long texts: tells where they part. */
+/** Compares long texts. The error shows the place of the first difference. */
 export function sameBytes(what, came, expected) {
   const [left, right] = [Buffer.from(came), Buffer.from(expected)];
   if (left.equals(right)) return;

@@ -1,15 +1,14 @@
-// What the official TypeScript client, 1.x, and `tools` must do together. The scenarios are those of scenarios.py.
+// The scenarios of the official TypeScript client, 1.x, with `tools`. Most are those of scenarios.py.
 //
-// A fault of this SDK to keep in mind: it hands on no progress that it reads in one piece with the result. Where a last update comes
-// right before its result, as in `countdown`, the updates are therefore looked at on the wire; `progress` and the prompt sleep after
-// each report, so there the callback must get them all.
+// This SDK drops progress that it reads together with the result. `countdown` reports right before its result, so its updates are checked
+// in the recorded frames. `progress` and the prompt sleep after each report, so with these the callback must get every update.
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { CLIENT, collector, connect, DOWN, listTools, pages, structured, succeeded, texts, toolError, types, UP, value } from './client.mjs';
 import * as expected from './expected.mjs';
 import { contains, equal, holds, run, sameBytes, scenario, short, within } from './scenario.mjs';
 
-/** Starts `tools`, lets `use` talk to it, and closes it. */
+/** Starts `tools`, passes the connected client to `use`, and closes the client. */
 const tools = ({ flags = [], ...abilities }, use) => connect([process.env.TOOLS, ...flags], abilities, use);
 
 const steps = (n) => Array.from({ length: n }, (_, i) => ({ progress: i + 1, total: n, message: `step ${i + 1}/${n}` }));

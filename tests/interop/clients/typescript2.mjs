@@ -1,4 +1,4 @@
-// What the official TypeScript client, 2.x, and `tools` must do together in the revision 2026-07-28, which has no handshake.
+// The scenarios of the official TypeScript client, 2.x, with `tools` that are about the revision 2026-07-28, which has no handshake.
 
 import { setTimeout as sleep } from 'node:timers/promises';
 import { collector, DOWN, structured, succeeded, texts, toolError, UP, value } from './client.mjs';
@@ -12,7 +12,7 @@ const REVISION = '2026-07-28';
 const PINNED = { pin: REVISION };
 const [MODERN, LEGACY] = [['--era', 'modern'], ['--era', 'legacy']];
 
-/** Starts `tools` with these flags, lets `use` talk to it, and closes it. */
+/** Starts `tools` with these flags, passes the connected client to `use`, and closes the client. */
 const tools = (flags, handlers, use) => connect2([process.env.TOOLS, ...flags], { mode: PINNED, ...handlers }, use);
 
 const steps = (n) => Array.from({ length: n }, (_, i) => ({ progress: i + 1, total: n, message: `step ${i + 1}/${n}` }));
@@ -159,7 +159,7 @@ scenario('a subscription to list changes that never come is acknowledged as noth
 
 // Input requests
 
-/** Every call after the first answers the round that ended the one before. */
+/** Checks that each request of a call after the first answers the round that ended the request before it. */
 function retried(traffic, calls) {
   calls.slice(1).forEach((later, i) => {
     const [{ msg }] = traffic.answers(calls[i]);
