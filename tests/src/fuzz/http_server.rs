@@ -107,8 +107,8 @@ struct Bench {
 ///
 /// A client sets or adds a field of its next request (`a`, `A`), or sends a POST with any body (`p`) or with a message (`m`), a GET (`g`),
 /// a DELETE (`d`) or a request of another method (`o`). A session sends a frame or acts (`s`). A scripted session also takes or refuses a
-/// frame (`v`), and settles a lane (`k`). The owner closes a session, or reports that it is closed (`c`), stops the server (`z`), polls a
-/// response (`y`), suspends it (`w`), or reports its loss (`l`). Time passes (`t`).
+/// frame (`v`), and reports that a lane owes no more replies (`k`). The owner closes a session, or reports that it is closed (`c`), stops
+/// the server (`z`), polls a response (`y`), suspends it (`w`), or reports its loss (`l`). Time passes (`t`).
 pub fn http_server(data: &[u8]) {
     let ([kind], rest) = super::head(data);
     let mut config = HttpServerConfig::default();

@@ -70,7 +70,7 @@ crate::harness::rows! { $ each_tesseron_row ():
     a_frame_before_the_answer_to_a_bind_is_dropped
     a_path_that_is_not_a_socket_of_this_user_is_not_dialled
     the_error_of_a_refused_gateway_has_the_reason
-    an_app_whose_manifest_cannot_be_written_does_not_listen
+    an_app_name_that_a_manifest_cannot_have_is_refused
 }
 
 /// Declares a test for each row.
@@ -859,7 +859,7 @@ async fn the_manifest_of_an_app_whose_runtime_has_ended_is_removed<A: Adapter>(s
     }
 }
 
-async fn an_app_whose_manifest_cannot_be_written_does_not_listen<A: Adapter>(stage: Stage<A>) {
+async fn an_app_name_that_a_manifest_cannot_have_is_refused<A: Adapter>(stage: Stage<A>) {
     let unused = Scratch::new("unused");
     for name in ["", "two\nlines", &"x".repeat(257)] {
         let mut options = TesseronOptions::new(name, Binding::WebSocket);
