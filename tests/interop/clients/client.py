@@ -131,8 +131,8 @@ async def misses(capability, client, call):
 
 
 def retried(traffic, before=0):
-    """Returns the requests for tools after the first `before`, which all belong to one call. Checks that each request except the first answers
-    the round that ended the request before it."""
+    """Returns the requests for tools after the first `before`, which all belong to one call. Checks that each request except the first
+    answers the round that ended the request before it."""
     calls = traffic.sent("tools/call")[before:]
     for earlier, later in zip(calls, calls[1:]):
         (answer,) = traffic.answers(earlier)
