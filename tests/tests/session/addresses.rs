@@ -259,7 +259,7 @@ fn a_server_notifies_its_client_of_a_completed_elicitation_only_in_the_revision_
     let mut server = Scripted::server(server_config());
     server.frame(&notification(COMPLETE, r#"{"elicitationId":"e-1"}"#));
     assert_eq!(server.violations(), [Violation::WrongDirection]);
-    // As a custom notification it is refused in the same way.
+    // No end can send this notification as a custom one.
     let custom = Notice::Custom { method: COMPLETE.into(), params: Some(json("{}")) };
     assert_eq!(server.session.notify(custom, server.now), Err(SendError::WrongEnd));
 }
@@ -292,7 +292,7 @@ fn an_address_of_a_nested_call_has_the_depth_of_that_call_and_its_answer_reaches
     pair.run();
     let events = pair.client_events();
     let [Event::InputRequested { key: sampled, depth: 1, .. }] = events[..] else { panic!("{events:?}") };
-    // A call made for the sampling request has its depth of 1, and so has an input request of that call.
+    // A call made for the sampling request has the depth 1 of that request, and so has the address that this call sends.
     let mut nested = protocol_core::Invoke::call_tool("t", json("{}"));
     nested.parent = Some(sampled);
     let nested = pair.client.session.invoke(nested, pair.client.now).unwrap();

@@ -540,7 +540,7 @@ fn o22_a_cancel_from_the_peer_has_no_effect_on_an_outbound_call() {
 }
 
 #[test]
-fn o25_when_the_channel_ends_every_call_is_lost_with_its_last_progress_and_partial_result() {
+fn o25_when_the_channel_ends_every_call_is_lost_with_its_last_progress() {
     for (end, reason) in [(TransportEnd::Eof, CloseReason::Eof), (TransportEnd::Failed, CloseReason::Failed)] {
         let mut client = Scripted::client(client_config());
         let (first, second) = (client.call(), client.call());

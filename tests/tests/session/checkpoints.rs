@@ -41,7 +41,7 @@ fn quoted(text: &str) -> String {
 }
 
 #[test]
-fn a_tool_call_that_times_out_returns_its_checkpoint_and_fails_if_there_is_none() {
+fn a_tool_call_that_times_out_returns_its_checkpoint_and_fails_unless_an_item_was_processed() {
     for (checkpoint, with_status, is_error) in [
         (two_of_three(), format!(r#"{{"status":"timeout",{MEMBERS}}}"#), ""),
         (

@@ -172,7 +172,7 @@ fn a_failure_of_the_transport_ends_all_calls_at_once_and_discards_queued_output(
 }
 
 #[test]
-fn a_graceful_close_lets_running_calls_of_both_directions_end_and_starts_no_new_ones() {
+fn a_graceful_close_lets_running_calls_of_both_directions_end() {
     let mut pair = Pair::ready();
     let call = pair.client.call();
     pair.run();

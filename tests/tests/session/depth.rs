@@ -81,7 +81,7 @@ fn two_ends_agree_on_each_depth_up_to_three_and_the_fourth_level_is_never_sent()
 }
 
 #[test]
-fn a_call_is_sent_with_its_depth_only_if_it_is_above_zero_and_never_with_the_callers_claim() {
+fn only_a_depth_above_zero_is_sent_and_a_depth_in_the_parameters_of_the_caller_never_is() {
     let mut pair = Pair::ready();
     let claims = r#"{"name":"t","_meta":{"protocol-core/samplingDepth":9,"protocol-core/parent":9,"mine":1}}"#;
     let claiming = |parent: Option<InputKey>| {
@@ -101,7 +101,7 @@ fn a_call_is_sent_with_its_depth_only_if_it_is_above_zero_and_never_with_the_cal
 }
 
 #[test]
-fn calls_side_by_side_have_the_same_depth_and_forms_have_the_depth_of_their_call() {
+fn sampling_requests_of_one_call_have_the_same_depth_and_other_input_requests_that_of_the_call() {
     let mut server = Scripted::server(server_config());
     server.frame(&request(1, "tools/call", r#"{"name":"t","_meta":{"protocol-core/samplingDepth":2}}"#));
     let id = server.request();
@@ -123,7 +123,7 @@ fn calls_side_by_side_have_the_same_depth_and_forms_have_the_depth_of_their_call
 }
 
 #[test]
-fn a_form_of_a_call_that_is_not_nested_is_sent_without_a_depth() {
+fn a_roots_request_of_a_call_that_is_not_nested_is_sent_without_a_depth() {
     let mut server = Scripted::server(server_config());
     let id = server.receive_call(1);
     server.ask(id, Ask::Roots);
@@ -131,7 +131,7 @@ fn a_form_of_a_call_that_is_not_nested_is_sent_without_a_depth() {
 }
 
 #[test]
-fn a_claimed_depth_can_only_raise_the_depth_that_a_server_knows() {
+fn a_server_takes_the_depth_in_a_request_and_the_greatest_one_if_the_value_is_invalid() {
     for (claim, depth) in [
         ("0", 0),
         ("1", 1),
@@ -152,8 +152,8 @@ fn a_claimed_depth_can_only_raise_the_depth_that_a_server_knows() {
 }
 
 #[test]
-fn a_client_refuses_the_fourth_level_even_if_the_server_claims_a_smaller_depth() {
-    // The client knows that it called at depth 3; the server names no call, or an unknown one, or claims a smaller depth.
+fn a_client_refuses_the_fourth_level_even_if_the_request_gives_a_smaller_depth() {
+    // The deepest call of the client has depth 3. The sampling request names no call, or an unknown one, and no depth, or a wrong one.
     for (meta, depth) in [
         ("", 4),
         (r#""protocol-core/samplingDepth":1"#, 4),
@@ -180,7 +180,7 @@ fn a_client_refuses_the_fourth_level_even_if_the_server_claims_a_smaller_depth()
 }
 
 #[test]
-fn an_input_request_belongs_to_the_call_it_names_or_else_to_the_newest_of_the_deepest_calls() {
+fn an_input_request_belongs_to_the_call_that_it_names_or_else_to_the_newest_of_the_deepest_calls() {
     let mut client = Scripted::client(client_config());
     let root = client.invoke(tool(None));
     client.drain().frame(&sampling(1, ""));
@@ -204,7 +204,7 @@ fn an_input_request_belongs_to_the_call_it_names_or_else_to_the_newest_of_the_de
 }
 
 #[test]
-fn a_sampling_request_without_any_open_call_belongs_to_none_and_has_its_claimed_depth() {
+fn a_sampling_request_without_any_open_call_belongs_to_none_and_has_the_depth_that_it_gives() {
     let mut client = Scripted::client(client_config());
     client.frame(&sampling(1, ""));
     assert_eq!(asked(&mut client).1, None);
@@ -226,7 +226,7 @@ fn a_call_cannot_be_made_for_an_input_request_that_was_answered() {
 }
 
 #[test]
-fn only_if_configured_an_unmarked_call_is_taken_to_be_nested_in_the_deepest_open_sampling() {
+fn only_if_configured_a_call_without_a_depth_is_nested_in_the_deepest_open_sampling_request() {
     for (inference, depths) in [(DepthInference::Off, [0, 0, 0, 0]), (DepthInference::DeepestOpen, [1, 2, 2, 0])] {
         let mut server = Scripted::server(with(server_config(), |config| config.depth.inference = inference));
         let receive = |server: &mut Scripted, id: u64| {
@@ -242,7 +242,7 @@ fn only_if_configured_an_unmarked_call_is_taken_to_be_nested_in_the_deepest_open
         assert_eq!(receive(&mut server, 2).1, 0);
         let outer = server.ask(root, sample());
         let (inner, first) = receive(&mut server, 3);
-        // The depth that a request claims can raise it under both policies.
+        // Under both policies the depth in a request can raise the depth of its call.
         server.frame(&request(4, "tools/call", r#"{"name":"t","_meta":{"protocol-core/samplingDepth":1}}"#));
         let claimed = server.request();
         let deeper = server.ask(if inference == DepthInference::Off { claimed } else { inner }, sample());

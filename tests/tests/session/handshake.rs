@@ -1,4 +1,4 @@
-//! The handshake of MCP, from both ends (`Lifecycle`).
+//! The handshake of MCP, from both ends (Lifecycle).
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use testkit::scripted::{call_tool, initialize, result};
 use testkit::{Pair, Scripted};
 
 #[test]
-fn two_sessions_agree_on_the_newest_revision_and_know_the_name_of_their_peer() {
+fn two_sessions_agree_on_the_newest_revision_with_a_handshake_and_report_their_peer() {
     let pair = Pair::ready();
     let (server, client) = (pair.client.session.peer().unwrap(), pair.server.session.peer().unwrap());
     assert_eq!((server.identity.name.as_str(), server.protocol.as_str()), ("server", "2025-11-25"));
@@ -77,7 +77,7 @@ fn a_client_closes_if_the_server_answers_with_a_revision_that_the_client_does_no
 }
 
 #[test]
-fn a_refused_or_malformed_handshake_closes_the_client_with_the_error_of_the_peer() {
+fn a_client_closes_if_its_handshake_is_refused_or_its_result_is_malformed() {
     let mut client = Scripted::new(client_config());
     client.frame(r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"license expired"}}"#);
     let why = RpcError::new(-32602, "license expired");
@@ -131,7 +131,7 @@ fn a_request_before_the_handshake_is_refused_at_once_and_the_session_goes_on() {
 }
 
 #[test]
-fn a_server_with_handshakes_refuses_a_probe_as_an_unknown_method_and_then_accepts_a_handshake() {
+fn a_legacy_server_refuses_discover_as_an_unknown_method_and_then_accepts_a_handshake() {
     let mut server = Scripted::new(with(server_config(), |config| config.era = Era::Legacy));
     server.frame(r#"{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}"#);
     assert_eq!(
@@ -162,7 +162,7 @@ fn a_second_handshake_is_refused_and_changes_nothing_and_a_second_confirmation_i
 }
 
 #[test]
-fn a_malformed_handshake_is_refused_with_the_wrong_member_and_can_be_repeated() {
+fn the_refusal_of_a_malformed_handshake_names_the_wrong_member_and_a_second_handshake_succeeds() {
     for (params, what) in [
         (r#"{}"#, "protocolVersion must be text"),
         (r#"{"protocolVersion":1,"capabilities":{},"clientInfo":{"name":"c","version":"1"}}"#, "protocolVersion must be text"),

@@ -1,5 +1,5 @@
 //! Invalid frames. Each is ignored, or gets the answer that JSON-RPC 2.0 (sections 4 to 6) and MCP prescribe. No session panics (G6), and
-//! running calls go on.
+//! running calls go on unless the frame is too long.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ const FROM_CLIENTS: &str = "notifications/initialized notifications/roots/list_c
 const FROM_SERVERS: &str = "notifications/message notifications/tools/list_changed notifications/prompts/list_changed \
                             notifications/resources/list_changed notifications/resources/updated";
 
-/// Values of each type of JSON. No number is the id of a running call.
+/// Values of each type of JSON.
 pub(super) const VALUES: [&str; 8] = ["null", "true", "1", "-1", "1.5", r#""x""#, "[]", "{}"];
 
 /// Those of [`VALUES`] that do not begin with a byte of `right`: `wrong("{")` are all values but objects.
@@ -68,7 +68,7 @@ impl Victim {
         Self { end, running, answers }
     }
 
-    /// Servers that make a handshake, or have made one.
+    /// Servers in each phase of the handshake, and one of both eras that serves a stateless request.
     fn servers() -> Vec<Self> {
         let mut answered = Scripted::new(server_config());
         answered.frame(&initialize(0, "2025-11-25", "{}"));
@@ -123,7 +123,7 @@ impl Victim {
         }
     }
 
-    /// Checks that the running call, if any, ends as usual.
+    /// Checks that a ping is answered, if the era has pings, and that the running call, if any, ends as usual.
     #[track_caller]
     fn check_alive(&mut self, why: &str) {
         self.end.drain();
@@ -149,8 +149,8 @@ impl Victim {
     }
 }
 
-/// Passes `frame` to both ends in every phase of both eras: each reports `rule`; servers answer with `answer`. Clients answer
-/// only if it has an id, and stateless clients never do.
+/// Passes `frame` to both ends in every phase of both eras. Each end must report `rule`, and its running call must go on. Servers must send
+/// `answer`; clients only if `answer` has an id, and stateless clients never.
 #[track_caller]
 fn refused(frame: impl Into<Bytes>, rule: Violation, answer: Option<&str>) {
     refused_by(Victim::all(), frame, rule, answer);
@@ -287,7 +287,7 @@ fn a_frame_of_two_hundred_thousand_brackets_is_refused_with_an_error() {
 fn nesting_is_accepted_up_to_the_configured_depth() {
     // The message and its parameters are two levels.
     let nested = |depth: usize| request(7, "tools/list", &format!(r#"{{"a":{}{}}}"#, "[".repeat(depth - 2), "]".repeat(depth - 2)));
-    // The capabilities that the client declares have five levels.
+    // The handshake of `Scripted::server` needs five levels, for the capabilities that the client declares.
     for limit in [5, 8, 128] {
         let mut server = Scripted::server(with(server_config(), |config| config.limits.json_depth = limit));
         server.frame(&nested(limit.into()));

@@ -15,7 +15,7 @@ const SERVER: &str = r#"{"tools":{}}"#;
 
 const FORM: &str = r#"{"message":"?","requestedSchema":{"type":"object","properties":{}}}"#;
 
-/// Parameters of a sampling request with the members `meta` in its `_meta`.
+/// Parameters of a sampling request. `meta` are more members of them, with a comma before each.
 fn sample(meta: &str) -> String {
     format!(r#"{{"messages":[{{"role":"user","content":{{"type":"text","text":"?"}}}}],"maxTokens":5{meta}}}"#)
 }
@@ -47,7 +47,7 @@ fn takes(revision: &str, method: &str, params: &str, sampling_tools: bool) -> bo
     sent.is_empty()
 }
 
-// ---- The call that it belongs to ----
+// ---- The stream of an input request ----
 
 #[test]
 fn an_input_request_belongs_to_the_call_on_whose_stream_it_comes_unless_it_names_another() {
@@ -482,7 +482,7 @@ fn neither_a_ping_nor_an_unsent_call_can_be_the_parent_of_an_input_request() {
 // ---- Depth ----
 
 #[test]
-fn g12_a_claimed_depth_can_only_raise_the_depth_and_an_invalid_one_counts_as_the_greatest() {
+fn g12_the_depth_in_a_request_can_only_raise_its_depth_and_an_invalid_one_counts_as_the_greatest() {
     for (claim, depth) in
         [("0", Some(1)), ("1", Some(1)), ("2", Some(2)), ("3", Some(3)), ("4", None), ("255", None), ("256", None)]
             .into_iter()

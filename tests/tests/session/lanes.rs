@@ -251,7 +251,7 @@ fn the_response_on_a_stopped_lane_is_sent_after_its_earlier_updates() {
 }
 
 #[test]
-fn a_stopped_lane_uses_no_turn_of_the_rate_window_of_the_session() {
+fn a_stopped_lane_uses_no_update_of_the_rate_window_of_the_session() {
     let config = with(server_config(), |config| {
         config.progress.session_window = protocol_core::RateWindow::new(1, core::time::Duration::from_secs(1));
     });
@@ -259,7 +259,7 @@ fn a_stopped_lane_uses_no_turn_of_the_rate_window_of_the_session() {
     let [stopped, other] = [1, 2].map(|lane| server.call_by(lane, 1));
     server.report(other, Progress::value(1.0));
     assert_eq!(routes(&server.polled()), [(2, RouteKind::Within)]);
-    // Both wait for the window, the stopped one first.
+    // An update of each lane waits for the window, first that of the lane that is then stopped.
     server.report(stopped, Progress::value(1.0));
     server.report(other, Progress::value(2.0));
     server.stop(1, false);

@@ -44,7 +44,7 @@ fn requests_beyond_the_limit_are_answered_busy_until_a_handler_has_ended() {
 }
 
 #[test]
-fn requests_beyond_the_rate_are_answered_busy_until_the_next_fraction_of_the_second() {
+fn requests_beyond_the_rate_are_answered_busy_until_the_rate_allows_another() {
     let config = || with(server_config(), |config| config.limits.requests_per_second = Some(2));
     let mut server = Scripted::server(config());
     for id in 1..=2 {
@@ -201,7 +201,7 @@ fn calls_that_settle_are_reported_although_the_event_queue_is_full() {
 }
 
 #[test]
-fn a_peer_that_does_not_read_its_refusals_is_not_read_and_then_disconnected() {
+fn a_peer_that_does_not_read_unsolicited_replies_is_not_read_and_then_disconnected() {
     let mut server = Scripted::server(with(server_config(), |config| config.limits.unsolicited_replies = 3));
     let id = server.receive_call(9);
     for number in 1..=3 {
@@ -224,7 +224,7 @@ fn a_peer_that_does_not_read_its_refusals_is_not_read_and_then_disconnected() {
 }
 
 #[test]
-fn reading_some_of_many_refusals_restarts_the_grace_of_the_peer() {
+fn reading_some_of_many_unsolicited_replies_restarts_the_grace_of_the_peer() {
     let mut server = Scripted::server_at(with(server_config(), |config| config.limits.unsolicited_replies = 3), "2025-03-26", "{}");
     let pings: Vec<_> = (1..=10).map(ping).collect();
     server.frame(&format!("[{}]", pings.join(","))).at(4_000);

@@ -96,7 +96,7 @@ fn a_peer_that_pings_and_never_reads_is_no_longer_read() {
     assert!(server.sent().len() <= 9);
 }
 
-// ---- Ours ----
+// ---- Outbound pings ----
 
 #[test]
 fn an_outbound_ping_is_sent_in_every_phase_and_needs_no_capability() {
@@ -122,7 +122,7 @@ fn an_outbound_ping_is_sent_before_the_calls_that_are_held_for_the_handshake() {
 }
 
 #[test]
-fn an_outbound_ping_ends_with_the_outcomes_of_any_call() {
+fn an_outbound_ping_has_the_same_outcomes_as_any_call() {
     for (answer, outcome) in [
         (error(2, -32601, "no"), Outcome::Error(RpcError::new(-32601, "no"))),
         (r#"{"jsonrpc":"2.0","id":2,"result":{"extra":1}}"#.to_owned(), Outcome::Result(json(r#"{"extra":1}"#))),

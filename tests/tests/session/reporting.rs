@@ -358,7 +358,7 @@ fn a_window_of_the_session_limits_all_its_calls_together() {
     use Reported::{RateLimited, Sent};
     assert_eq!(reported, [Sent, Sent, RateLimited, RateLimited]);
     assert_eq!(server.sent(), [progress(1, 1.0), progress(2, 1.0)]);
-    // Both kept updates are sent when the window has room for two, and a fifth update of the first call waits for the next opening.
+    // Both kept updates are sent when the window has room for two. The fifth update, the second of the first call, waits for the next room.
     server.at(100);
     assert_eq!(server.sent(), [progress(3, 1.0), progress(4, 1.0)]);
     assert_eq!(server.report(calls[0], Progress::value(2.0)), RateLimited);
@@ -406,7 +406,7 @@ fn the_window_of_a_session_is_never_exceeded_and_the_last_update_of_each_call_is
     }
 }
 
-/// The number of updates that were sent for each of two calls which report all the time, while `step` makes room for single updates.
+/// The number of updates that were sent for each of two calls which report all the time. Each round calls `step` and then polls one frame.
 fn sent_updates(mut server: Scripted, mut step: impl FnMut(&mut Scripted, u64)) -> [usize; 2] {
     let calls = [server.receive_call(1), server.receive_call(2)];
     let mut sent = Vec::new();

@@ -81,7 +81,8 @@ fn kept_progress_is_sent_before_the_round() {
     assert!(sent[0].contains(r#""progress":2"#) && sent[1].contains("input_required") && sent.len() == 2, "{sent:?}");
 }
 
-/// Basic, "Capabilities": a round may contain only input requests that its own request declares, whatever an earlier request has declared.
+/// Basic, "Capabilities": a round may contain only input requests whose capability the request of its call declares. What another request
+/// declares does not count.
 #[test]
 fn only_what_the_request_itself_declares_can_be_asked_for() {
     let url = || Ask::from(OpenUrl::new("Sign in", "https://example.com/"));
@@ -156,7 +157,7 @@ fn a_round_that_is_empty_repeats_a_name_or_is_longer_than_a_frame_is_refused() {
 }
 
 #[test]
-fn requests_while_the_call_runs_are_for_handshakes_and_rounds_are_for_requests_without() {
+fn input_requests_while_a_call_runs_need_a_handshake_and_rounds_need_a_stateless_call() {
     let mut server = server();
     server.frame(&call(1, "", ALL));
     let id = server.request();
@@ -223,7 +224,7 @@ fn members_of_a_retry_with_the_wrong_type_are_invalid_parameters() {
 }
 
 #[test]
-fn the_depth_of_an_earlier_exchange_binds_and_is_advice_on_the_wire() {
+fn the_configured_depth_of_a_call_only_rises_and_is_sent_in_its_rounds() {
     let mut server = server();
     server.frame(&call(1, "", ALL));
     let id = server.request();
@@ -241,11 +242,11 @@ fn the_depth_of_an_earlier_exchange_binds_and_is_advice_on_the_wire() {
     server.session.configure(id, ServeOptions::default().with_depth(3), server.now).unwrap();
     server.session.configure(id, ServeOptions::default().with_depth(1), server.now).unwrap();
     let too_deep = AskError::TooDeep { depth: 4, max: 3 };
-    assert_eq!(server.session.check_round_input(id, &Ask::from(Sample::new("?"))), Err(too_deep), "it only rises");
+    assert_eq!(server.session.check_round_input(id, &Ask::from(Sample::new("?"))), Err(too_deep), "the depth only rises");
 }
 
 #[test]
-fn a_cancelled_call_asks_for_nothing() {
+fn a_cancelled_call_cannot_end_with_a_round() {
     let mut server = server();
     server.frame(&call(1, "", ALL));
     let id = server.request();
@@ -276,7 +277,7 @@ fn client_with(change: impl FnOnce(&mut protocol_core::Config)) -> Scripted {
     client
 }
 
-/// The response to request `id` that asks for these members.
+/// The response to the request `id` that is a round; `members` are its members after `resultType`.
 fn asks(id: u64, members: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"resultType":"input_required",{members}}}}}"#)
 }
@@ -285,7 +286,7 @@ fn form_named(name: &str) -> String {
     format!(r#""{name}":{{"method":"elicitation/create","params":{{"message":"Your name?","requestedSchema":{FORM}}}}}"#)
 }
 
-/// The response to request `id` that asks for one form under the name `a`, with the state `s`.
+/// The response to the request `id` that is a round with one form, of the name `a`, and the state `state`.
 fn asks_once(id: u64, state: &str) -> String {
     asks(id, &format!(r#""inputRequests":{{{}}},"requestState":"{state}""#, form_named("a")))
 }
@@ -304,7 +305,7 @@ fn keys(client: &mut Scripted) -> Vec<InputKey> {
     client.events().into_iter().filter_map(key).collect()
 }
 
-/// The parameters of a frame, without `_meta`.
+/// The text of the parameters of a frame up to `_meta`, which must be the last member.
 fn params(frame: &str) -> String {
     let params = json(frame).member("params").unwrap();
     let text = params.as_str();
@@ -419,7 +420,7 @@ fn the_time_limits_of_a_call_do_not_run_while_the_user_answers() {
     assert!(client.sent()[0].contains(r#""requestId":4"#), "the retry is cancelled, not the first exchange");
 }
 
-/// Tasks and Cancellation: no request is in flight between two rounds, so there is nothing to cancel.
+/// No request is in flight between two rounds, so there is nothing to cancel.
 #[test]
 fn between_two_rounds_a_cancel_a_deadline_and_the_end_send_nothing() {
     let between = |client: &mut Scripted| {
@@ -462,7 +463,7 @@ fn between_two_rounds_a_cancel_a_deadline_and_the_end_send_nothing() {
 }
 
 #[test]
-fn an_answer_that_a_retry_cannot_carry_ends_the_call_and_one_of_a_user_counts_as_dismissed() {
+fn a_refused_elicitation_is_answered_with_cancel_and_a_refused_sampling_request_ends_the_call() {
     let mut client = client();
     client.call();
     client.drain();
@@ -519,13 +520,13 @@ fn a_round_that_is_malformed_or_asks_for_what_was_not_declared_ends_the_call() {
         let events = client.events();
         assert_eq!(events[0], Event::Violation(rule), "{members}");
         assert!(matches!(&events[1], Event::Done { outcome: Outcome::Invalid(Invalid::Response), .. }), "{members}: {events:?}");
-        assert_eq!(events.len(), 2, "no input request is shown: {events:?}");
+        assert_eq!(events.len(), 2, "no input request is reported: {events:?}");
         client.expect_silence();
     }
 }
 
 #[test]
-fn only_the_three_requests_that_may_ask_for_input_are_sent_again() {
+fn a_round_as_the_result_of_a_list_request_is_an_invalid_response() {
     let mut client = client();
     client.invoke(Invoke::list_tools(None));
     client.drain();
@@ -571,7 +572,7 @@ fn a_call_on_behalf_of_an_input_request_of_a_round_inherits_its_depth() {
 }
 
 #[test]
-fn progress_of_a_retry_has_its_own_token_and_is_shown_where_it_passes_the_earlier_one() {
+fn progress_of_a_retry_has_its_own_token_and_is_reported_only_above_the_earlier_progress() {
     let mut client = client();
     client.call();
     client.drain();
@@ -582,7 +583,7 @@ fn progress_of_a_retry_has_its_own_token_and_is_shown_where_it_passes_the_earlie
     client.frame(&progress(2, 6.0));
     assert_eq!((client.events(), client.session.stats().late_frames), (vec![], 1), "the token of an exchange that has ended");
     client.frame(&progress(4, 1.0)).frame(&progress(4, 5.0));
-    assert_eq!(client.events(), [], "a server that starts again repeats what was shown");
+    assert_eq!(client.events(), [], "a server that starts again repeats what was reported");
     client.frame(&progress(4, 5.5));
     assert!(matches!(client.events().as_slice(), [Event::Progress { .. }]));
     client.frame(&progress(4, 2.0));
@@ -629,7 +630,7 @@ fn a_retry_that_is_withdrawn_before_it_was_polled_is_never_sent() {
     client.frame(&asks_once(2, "s"));
     let key = keys(&mut client)[0];
     client.session.provide_input(key, accepted("x"), client.now).unwrap();
-    // A response to a retry that was not sent yet must be a guess of the peer.
+    // Before the retry is sent, the peer can only guess its id.
     client.frame(&complete(4));
     assert_eq!(client.violations(), [Violation::UnknownResponse]);
     client.session.cancel(id, None, client.now).unwrap();
@@ -669,18 +670,18 @@ fn two_sessions_ask_and_answer_over_two_rounds() {
 }
 
 #[test]
-fn a_client_with_a_handshake_is_never_asked_by_a_result() {
+fn with_a_handshake_no_result_is_read_as_a_round() {
     let mut client = Scripted::client(client_config());
     client.call();
     client.drain();
     assert!(initialize(1, "2025-11-25", "{}").contains("initialize"));
     client.frame(&asks_once(2, "s"));
-    assert!(matches!(client.outcome(), Outcome::Result(_)), "there `resultType` has no meaning");
+    assert!(matches!(client.outcome(), Outcome::Result(_)), "`resultType` has no meaning with a handshake");
 }
 
 // ---- A call that is kept between two rounds ----
 
-/// Makes a call, answers one of its two input requests, and returns the kept call as text.
+/// Makes a call, answers one of its two input requests, cancels the call, and returns its pending input, taken before the cancel, as JSON.
 fn kept(client: &mut Scripted, call: Invoke) -> String {
     let id = client.invoke(call);
     client.drain();
@@ -763,7 +764,7 @@ fn a_kept_call_with_a_state_alone_or_with_all_answers_is_retried_by_itself() {
 }
 
 #[test]
-fn a_kept_call_keeps_its_rounds_its_depth_and_its_deadline_begins_again() {
+fn a_kept_call_keeps_its_number_of_rounds_and_its_depth_and_its_deadline_starts_again() {
     let text = kept(&mut client(), Invoke::call_tool("t", json("{}")));
     let changed = |change: &dyn Fn(&mut serde_json::Value)| {
         let mut value: serde_json::Value = serde_json::from_str(&text).unwrap();

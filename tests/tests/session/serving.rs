@@ -16,7 +16,7 @@ const TIMED_OUT: &str =
 /// A step of a test with a server.
 type Step = fn(&mut Scripted);
 
-/// A server that delays responses until 50 ms after the last update.
+/// The configuration of a server that delays a response until 50 ms after the last update of its call.
 fn gap() -> protocol_core::Config {
     with(server_config(), |config| config.timeouts.response_gap = Duration::from_millis(50))
 }

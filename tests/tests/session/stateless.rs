@@ -1,4 +1,4 @@
-//! MCP 2026-07-28, in which every request names its caller: the server's end (`Basic`, `Versioning`, `Discovery`).
+//! MCP 2026-07-28, in which every request names its caller: the server's end (Basic, Versioning, Discovery).
 
 use protocol_core::mcp::{CacheHint, Era};
 use protocol_core::{
@@ -13,7 +13,7 @@ use testkit::Scripted;
 use testkit::config::{server_config, with};
 use testkit::scripted::{call_tool, error, initialize, json, request, stateless_request, stateless_result};
 
-/// A `_meta` that names the version `version`, no capability, and also `more`.
+/// A `_meta` with the version `version` (JSON), no capability, and the members `more`, which has a comma before each.
 fn meta(version: &str, more: &str) -> String {
     let version = format!(r#""io.modelcontextprotocol/protocolVersion":{version}"#);
     format!(r#""_meta":{{{version},"io.modelcontextprotocol/clientCapabilities":{{}}{more}}}"#)
@@ -53,7 +53,7 @@ fn a_request_is_served_without_a_handshake_and_its_result_names_the_type_and_the
 /// Logging: a server sends a record only for a request that asks for records. A regression: a peer that had sent only the probe got records
 /// that belonged to no request.
 #[test]
-fn a_peer_that_has_made_no_handshake_gets_no_record_that_belongs_to_no_request() {
+fn a_peer_that_sends_only_stateless_requests_gets_no_record_that_belongs_to_no_request() {
     let record = || LogRecord::new(Level::Error, json("1"));
     let mut server = Scripted::new(server_config());
     assert_eq!(server.session.log(None, record(), server.now), Ok(Logged::Sent), "the peer may yet make a handshake");
@@ -62,12 +62,12 @@ fn a_peer_that_has_made_no_handshake_gets_no_record_that_belongs_to_no_request()
     server.drain();
     assert_eq!(server.session.log(None, record(), server.now), Ok(Logged::Unwanted));
     let mut server = modern();
-    assert_eq!(server.session.log(None, record(), server.now), Ok(Logged::Unwanted), "it can make none");
+    assert_eq!(server.session.log(None, record(), server.now), Ok(Logged::Unwanted), "no handshake can follow");
     server.expect_silence();
 }
 
 #[test]
-fn a_request_tells_its_handler_who_calls_with_which_capabilities_and_in_which_trace() {
+fn the_caller_of_a_request_is_reported_with_its_identity_its_capabilities_and_its_trace() {
     let mut server = Scripted::new(server_config());
     let more =
         r#","io.modelcontextprotocol/clientInfo":{"name":"c","version":"2","title":"C"},"traceparent":"00-1-2-03","baggage":"k=v""#;
@@ -220,8 +220,8 @@ fn a_request_is_read_after_any_other_as_it_is_read_alone() {
     }
 }
 
-/// Basic, "Error Codes": a missing member is reported before an unknown version, an unknown version before an unknown method, and an
-/// unknown method before wrong parameters.
+/// Basic, "Error Codes": a missing or malformed member of `_meta` is reported before an unknown version, an unknown version before an
+/// unknown method, and an unknown method before wrong parameters.
 #[test]
 fn faults_are_answered_in_the_order_caller_version_method_parameters() {
     let version = |version: &str, more: &str| format!("{{{}}}", meta(version, more));
@@ -286,7 +286,7 @@ fn faults_are_answered_in_the_order_caller_version_method_parameters() {
 }
 
 #[test]
-fn methods_of_the_handshake_era_are_unknown_to_a_stateless_caller() {
+fn a_stateless_request_with_a_method_of_the_legacy_era_or_of_tasks_is_refused_as_unknown() {
     let tasks = ["tasks/get", "tasks/list", "tasks/result", "tasks/cancel"];
     let removed = ["ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe", "initialize"];
     for method in removed.into_iter().chain(tasks) {
@@ -298,7 +298,7 @@ fn methods_of_the_handshake_era_are_unknown_to_a_stateless_caller() {
 }
 
 #[test]
-fn a_server_without_the_handshake_era_answers_initialize_with_the_versions_that_it_speaks() {
+fn a_modern_server_refuses_initialize_with_the_versions_that_it_speaks() {
     let mut server = modern();
     server.frame(&initialize(1, "2025-11-25", "{}"));
     let data = r#""data":{"supported":["2026-07-28"],"requested":"2025-11-25"}"#;
@@ -309,7 +309,7 @@ fn a_server_without_the_handshake_era_answers_initialize_with_the_versions_that_
 }
 
 #[test]
-fn discover_tells_versions_capabilities_and_instructions_and_how_long_they_may_be_kept() {
+fn the_answer_to_discover_has_the_versions_the_capabilities_the_instructions_and_the_cache_hint() {
     let config = with(server_config(), |config| {
         config.instructions = Some("be kind".into());
         config.cache = CacheHint::public(Duration::from_secs(2));
@@ -326,7 +326,7 @@ fn discover_tells_versions_capabilities_and_instructions_and_how_long_they_may_b
 }
 
 #[test]
-fn lists_and_resources_say_how_long_they_may_be_kept_and_calls_do_not() {
+fn results_of_lists_and_reads_have_a_cache_hint_and_those_of_tool_calls_have_none() {
     let public = with(server_config(), |config| config.cache = CacheHint::public(Duration::from_secs(2)));
     hints_are_sent(server_config(), r#""ttlMs":0,"cacheScope":"private","#);
     hints_are_sent(public, r#""ttlMs":2000,"cacheScope":"public","#);
@@ -349,7 +349,7 @@ fn hints_are_sent(config: protocol_core::Config, hint: &str) {
 }
 
 #[test]
-fn an_exact_result_keeps_the_members_that_it_has_itself() {
+fn a_raw_result_keeps_the_members_that_it_has_itself() {
     for (given, expected) in [
         (
             r#"{"a":1}"#,
@@ -467,8 +467,8 @@ fn each_era_is_served_alike_in_every_order_of_the_messages_of_both() {
     }
 }
 
-/// Basic, "Request Metadata": a request is refused if a member that names the caller has the wrong type. Any other member of the wrong type
-/// is only ignored.
+/// Basic, "Request Metadata": a request is refused if its progress token or a member that names the caller has the wrong type. Any other
+/// member of `_meta` with the wrong type is ignored.
 #[test]
 fn a_member_of_meta_of_the_wrong_type_is_refused_or_ignored_and_the_next_request_is_served() {
     const PREFIX: &str = "io.modelcontextprotocol/";
@@ -550,7 +550,7 @@ fn a_server_pings_no_peer_that_sends_stateless_requests_until_there_is_a_handsha
 }
 
 #[test]
-fn records_follow_the_level_of_the_request_they_are_about_and_silence_is_the_default() {
+fn a_record_is_sent_only_for_a_request_that_asks_for_its_level() {
     let mut server = Scripted::new(server_config());
     let level = |level: &str| format!(r#","io.modelcontextprotocol/logLevel":"{level}""#);
     let mut calls = Vec::new();
@@ -649,7 +649,7 @@ fn a_response_of_a_client_is_reported_and_never_answered() {
 }
 
 #[test]
-fn a_server_of_the_older_era_alone_takes_a_stateless_request_for_one_before_the_handshake() {
+fn a_legacy_server_refuses_a_stateless_request_as_one_before_the_handshake() {
     let mut server = Scripted::new(with(server_config(), |config| config.era = Era::Legacy));
     server.frame(&call(1, ""));
     assert_eq!(server.sent(), [error(1, -32600, "the first request must be the handshake")]);
@@ -669,7 +669,7 @@ fn everything() -> SubscriptionFilter {
     filter
 }
 
-/// The frame with the notice `method` for the subscription `id`; `uri` has a comma after it.
+/// The frame with the notice `method` for the subscription `id`; `uri` is empty, or a member of the parameters with a comma after it.
 fn published(id: u64, method: &str, uri: &str) -> String {
     let meta = format!(r#""_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}}"#);
     format!(r#"{{"jsonrpc":"2.0","method":"notifications/{method}","params":{{{uri}{meta}}}}}"#)
@@ -720,7 +720,7 @@ fn several_subscriptions_each_get_what_they_want_and_a_peer_with_a_handshake_get
 }
 
 #[test]
-fn a_subscription_ends_with_its_result_when_the_server_says_so_or_closes() {
+fn a_subscription_ends_with_its_result_when_its_handler_responds_or_the_session_closes() {
     let result = r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/subscriptionId":1,"io.modelcontextprotocol/serverInfo":{"name":"server","version":"1"}}}}"#;
     let (mut server, id) = listening(r#""toolsListChanged":true"#);
     server.session.respond(id, Reply::Done, server.now).unwrap();
@@ -743,7 +743,7 @@ fn a_subscription_that_its_caller_cancels_ends_without_a_frame() {
 }
 
 #[test]
-fn notices_that_find_no_room_wait_once_each_and_come_in_their_order() {
+fn notices_without_room_are_kept_once_each_and_sent_in_their_order() {
     let (mut server, _) = listening(r#""toolsListChanged":true,"resourcesListChanged":true,"resourceSubscriptions":["u:"]"#);
     server.frame(&call(2, ""));
     let id = requested(&mut server);

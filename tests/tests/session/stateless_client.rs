@@ -1,5 +1,5 @@
-//! MCP 2026-07-28 at the client's end: the probe that chooses the era, requests that name their caller, and subscriptions (`Versioning`,
-//! `Discovery`, `Subscriptions`).
+//! MCP 2026-07-28 at the client's end: the probe that chooses the era, requests that name their caller, and subscriptions (Versioning,
+//! Discovery, Subscriptions).
 
 use protocol_core::mcp::Era;
 use protocol_core::{
@@ -18,7 +18,7 @@ fn probe(id: u64) -> String {
     request(id, "server/discover", &format!(r#"{{"_meta":{{{STAMP}}}}}"#))
 }
 
-/// The answer to probe `id` of a server without changing lists, so that the client makes no subscription at once.
+/// The answer to the probe `id` of a server that announces no changes of its lists, so that the client makes no subscription by itself.
 fn discovered_quietly(id: u64) -> String {
     discovered(id, r#""2026-07-28""#, r#"{"tools":{},"resources":{"subscribe":true},"logging":{}}"#)
 }
@@ -56,7 +56,7 @@ fn openings(client: &mut Scripted) -> Vec<String> {
 }
 
 #[test]
-fn a_client_of_both_eras_probes_and_a_server_of_the_newer_one_is_ready_at_once() {
+fn a_client_of_both_eras_probes_and_is_ready_at_once_if_the_server_is_modern() {
     let mut client = client(Era::Auto);
     assert_eq!(client.session.era(), None);
     assert_eq!(client.sent(), [probe(1)]);
@@ -70,10 +70,10 @@ fn a_client_of_both_eras_probes_and_a_server_of_the_newer_one_is_ready_at_once()
     assert!(client.sent().is_empty(), "there is nothing to confirm");
 }
 
-/// Old servers may answer an unknown method before the handshake with any error. The probe is the only request of the client, so an error
-/// without an id counts as the answer to the probe. A late answer can still choose the era.
+/// Old servers may answer an unknown method before the handshake with any error. The probe is the only request of the client, so with
+/// `Era::Auto` an error without an id counts as the answer to the probe. A late answer can still choose the era.
 #[test]
-fn an_error_without_an_id_is_the_answer_to_the_probe_and_other_noise_is_not() {
+fn with_auto_an_error_without_an_id_answers_the_probe_and_no_other_invalid_frame_does() {
     for id in ["", r#""id":null,"#] {
         let nameless = format!(r#"{{"jsonrpc":"2.0",{id}"error":{{"code":-32601,"message":"method not found"}}}}"#);
         let mut client = client(Era::Auto);
@@ -111,7 +111,7 @@ fn an_error_without_an_id_is_the_answer_to_the_probe_and_other_noise_is_not() {
     }
 }
 
-/// Tests the table of answers to the probe: the client becomes ready, sends another request, or closes.
+/// With `Era::Auto` the client becomes ready, sends another request, or closes (`docs/protocols/mcp.md`, "The client's end").
 #[test]
 fn the_answer_to_a_probe_decides_the_era() {
     enum Next {
@@ -156,7 +156,7 @@ fn the_answer_to_a_probe_decides_the_era() {
 }
 
 #[test]
-fn a_server_that_needs_the_handshake_gets_it_after_the_probe_and_is_called_as_before() {
+fn a_legacy_server_gets_the_handshake_after_the_probe_and_then_calls_that_do_not_name_the_client() {
     let mut client = client(Era::Auto);
     client.drain();
     client.frame(&error(1, -32601, "method not found"));
@@ -196,7 +196,7 @@ fn a_client_never_probes_a_third_time() {
 }
 
 #[test]
-fn a_client_without_the_handshake_era_makes_no_handshake() {
+fn a_modern_client_makes_no_handshake() {
     let mut silent = client(Era::Modern);
     assert_eq!(silent.sent(), [probe(1)]);
     silent.at(10_000);
@@ -209,7 +209,7 @@ fn a_client_without_the_handshake_era_makes_no_handshake() {
 }
 
 #[test]
-fn a_server_that_does_not_answer_the_probe_is_greeted_after_the_time_of_the_handshake() {
+fn a_server_that_does_not_answer_the_probe_gets_the_handshake_after_the_timeout_of_the_probe() {
     let mut client = client(Era::Auto);
     client.drain();
     client.at(9_999);
@@ -221,7 +221,7 @@ fn a_server_that_does_not_answer_the_probe_is_greeted_after_the_time_of_the_hand
 }
 
 #[test]
-fn a_probe_has_a_time_of_its_own_and_the_handshake_after_it_the_whole_of_its_time() {
+fn the_probe_has_a_timeout_of_its_own_and_the_handshake_after_it_has_its_whole_timeout() {
     let times = |handshake: Option<u64>, probe: Option<u64>| {
         let seconds = |span: Option<u64>| span.map(std::time::Duration::from_secs);
         let mut client = Scripted::new(with(client_config(), |config| {
@@ -238,7 +238,7 @@ fn a_probe_has_a_time_of_its_own_and_the_handshake_after_it_the_whole_of_its_tim
     let mut client = Scripted::new(with(client_config(), |config| {
         (config.era, config.timeouts.probe) = (Era::Auto, Some(std::time::Duration::ZERO))
     }));
-    assert_eq!(openings(&mut client), ["probe", "initialize"], "no time at all");
+    assert_eq!(openings(&mut client), ["probe", "initialize"], "the timeout of the probe is zero");
     client.at(9_999);
     client.expect_silence();
     client.at(10_000);
@@ -246,7 +246,7 @@ fn a_probe_has_a_time_of_its_own_and_the_handshake_after_it_the_whole_of_its_tim
 }
 
 #[test]
-fn a_late_answer_to_the_probe_decides_for_the_newer_era_until_the_handshake_is_done() {
+fn until_the_handshake_is_done_a_late_answer_to_the_probe_can_choose_the_modern_era() {
     let mut slow = client(Era::Auto);
     slow.at(10_000).drain();
     slow.frame(&discovered_quietly(1));
@@ -278,7 +278,7 @@ fn the_end_of_input_before_the_answer_to_a_probe_leaves_the_era_open() {
 }
 
 #[test]
-fn calls_wait_for_the_choice_of_the_era_and_then_go_in_its_form() {
+fn calls_are_held_until_the_era_is_chosen_and_then_sent_in_its_form() {
     let mut client = client(Era::Auto);
     let id = client.call();
     client.invoke(Invoke::ping());
@@ -295,7 +295,7 @@ fn calls_wait_for_the_choice_of_the_era_and_then_go_in_its_form() {
 }
 
 #[test]
-fn every_request_names_its_client_and_members_of_the_owner_that_would_are_replaced() {
+fn every_request_names_its_client_and_a_client_that_the_owner_names_is_replaced() {
     let mut client = modern();
     let meta = r#"{"traceparent":"00-1-2-01","io.modelcontextprotocol/clientInfo":{"name":"x","version":"0"},"tracestate":"a=b"}"#;
     let kept = r#""traceparent":"00-1-2-01","tracestate":"a=b""#;
@@ -337,12 +337,12 @@ fn the_log_level_is_a_member_of_every_later_request() {
     let mut client = modern();
     client.invoke(Invoke::set_log_level(Level::Warning));
     assert_eq!(client.outcome(), Outcome::Result(json("{}")));
-    assert!(client.sent().is_empty(), "there is no request for it");
+    assert!(client.sent().is_empty(), "`logging/setLevel` is not sent");
     assert!(client.call_frame().contains(r#""io.modelcontextprotocol/logLevel":"warning""#));
 }
 
 #[test]
-fn requests_that_the_newer_era_has_removed_are_refused() {
+fn requests_and_notifications_that_the_modern_era_lacks_are_refused() {
     let mut client = modern();
     for call in [Invoke::ping(), Invoke::custom("ping", json("{}")), Invoke::custom("logging/setLevel", json("{}"))] {
         assert_eq!(client.session.invoke(call.clone(), client.now).unwrap_err().why, SendError::Unsupported, "{call:?}");
@@ -354,7 +354,7 @@ fn requests_that_the_newer_era_has_removed_are_refused() {
     client.expect_silence();
 }
 
-/// Basic, "Requests": a server sends none, and a client no response. Guarantee G15.
+/// Basic, "Requests": without a handshake a server sends no request, and a client no response (G15).
 #[test]
 fn a_request_of_a_server_without_a_handshake_is_reported_and_not_answered() {
     let mut client = modern();
@@ -389,7 +389,7 @@ fn a_faulty_request_of_a_server_without_a_handshake_is_reported_and_not_answered
 
 /// Basic, "Responses": a result of an unknown type is invalid, and so is a round without input requests and state.
 #[test]
-fn a_result_of_a_type_that_is_not_complete_is_invalid() {
+fn a_result_of_an_unknown_type_and_an_empty_round_are_invalid() {
     for (members, is_valid) in [
         (r#""resultType":"complete""#, true),
         (r#""content":[]"#, true),
@@ -409,7 +409,7 @@ fn a_result_of_a_type_that_is_not_complete_is_invalid() {
 }
 
 #[test]
-fn a_cancel_progress_and_the_loss_of_an_exchange_end_a_stateless_call_once() {
+fn a_cancel_or_the_loss_of_its_exchange_ends_a_stateless_call_once() {
     let mut client = modern();
     let (first, second) = (client.call(), client.call());
     client.drain();
@@ -507,7 +507,7 @@ fn a_resource_joins_the_subscription_by_a_successor_that_is_acknowledged_before_
     client.invoke(Invoke::subscribe("u:"));
     assert_eq!(client.sent(), [listen(3, r#""toolsListChanged":true,"resourceSubscriptions":["u:"]"#)]);
     client.frame(&published(2, "tools/list_changed", ""));
-    assert_eq!(client.events(), [Event::Notice(Notice::ToolsChanged)], "the old one still serves");
+    assert_eq!(client.events(), [Event::Notice(Notice::ToolsChanged)], "the old subscription is still in effect");
     client.frame(&acknowledged(3, r#""toolsListChanged":true,"resourceSubscriptions":["u:"]"#));
     assert_eq!((client.outcome(), client.sent()), (Outcome::Result(json("{}")), vec![cancelled(2)]));
     client.frame(&published(2, "tools/list_changed", ""));
@@ -536,7 +536,7 @@ fn changes_at_once_all_take_effect_whatever_the_order_of_their_acknowledgements(
 
 /// A regression: the newer subscription already contained the resource of the older change, and notices of that resource were violations.
 #[test]
-fn a_resource_that_joins_late_is_brought_by_the_newer_subscription_that_has_it() {
+fn a_resource_that_a_newer_subscription_already_has_is_reported_after_its_own_change() {
     let mut client = modern();
     client.invoke(Invoke::subscribe("u:"));
     client.drain();
@@ -570,7 +570,7 @@ fn the_last_resource_that_leaves_ends_the_subscription() {
 
 /// The successor that the first unsubscribe requests is acknowledged after the second unsubscribe has ended the subscription.
 #[test]
-fn resources_that_leave_at_once_leave_nothing() {
+fn two_unsubscribes_at_once_leave_no_subscription() {
     let mut client = modern();
     client.invoke(Invoke::subscribe("u:"));
     client.drain();
@@ -693,14 +693,14 @@ fn the_loss_of_its_exchange_ends_the_subscription() {
     let exchange = Gone::Exchange(protocol_core::ExchangeId::from_number(2));
     client.session.handle_gone(exchange, client.now).unwrap();
     assert_eq!(client.events(), [Event::Notice(Notice::SubscriptionEnded)]);
-    assert!(client.session.handle_gone(exchange, client.now).is_err(), "it is over");
+    assert!(client.session.handle_gone(exchange, client.now).is_err(), "the exchange is over");
     client.expect_silence();
     assert_eq!(client.session.stats().exchanges_out, 0);
 }
 
 /// The call of the resource has a lower number than the first subscription, but its request is sent later.
 #[test]
-fn a_resource_that_waited_for_the_handshake_joins_the_subscription_to_lists() {
+fn a_resource_that_was_held_for_the_probe_joins_the_subscription_to_lists() {
     let mut client = client(Era::Auto);
     client.invoke(Invoke::subscribe("u:"));
     client.drain();
@@ -714,7 +714,7 @@ fn a_resource_that_waited_for_the_handshake_joins_the_subscription_to_lists() {
 }
 
 #[test]
-fn a_successor_keeps_its_kinds_when_the_subscription_ends_before_it_is_acknowledged() {
+fn a_successor_keeps_its_kinds_when_the_subscription_ends_before_the_successor_is_acknowledged() {
     let (lists, one) = (r#""toolsListChanged":true"#, r#""toolsListChanged":true,"resourceSubscriptions":["u:"]"#);
     for is_acknowledged in [true, false] {
         let mut client = listening();
@@ -775,7 +775,7 @@ fn a_server_may_end_the_subscription_by_its_result_or_by_a_cancel_and_the_owner_
 }
 
 #[test]
-fn a_server_without_subscriptions_refuses_the_first_one_and_nothing_else_is_different() {
+fn the_refusal_of_the_first_subscription_is_not_reported_and_calls_go_on() {
     let mut client = client(Era::Auto);
     client.frame(&discovered(1, r#""2026-07-28""#, r#"{"tools":{"listChanged":true}}"#)).drain();
     client.frame(&error(2, -32601, "method not found"));
@@ -826,7 +826,7 @@ fn a_subscription_to_lists_that_is_not_acknowledged_in_time_is_cancelled_and_rep
 
 #[test]
 fn the_time_for_an_acknowledgement_ends_with_it_and_with_the_subscription() {
-    /// Ends a subscription to the first kinds, perhaps by one to the second kinds.
+    /// Ends the wait for the acknowledgement of subscription 2. The texts are its kinds, and those of a successor.
     type End = fn(&mut Scripted, &str, &str);
     let (lists, one) = (r#""toolsListChanged":true"#, r#""toolsListChanged":true,"resourceSubscriptions":["u:"]"#);
     let ends: [(&str, End); 5] = [
@@ -910,7 +910,7 @@ fn nothing_of_a_subscription_is_left_when_the_session_has_closed() {
     client.expect_silence();
 }
 
-/// If a server acknowledges more kinds than were requested, notices of those kinds are violations.
+/// If a server acknowledges more kinds than were requested, notices of the other kinds are violations.
 #[test]
 fn regression_a_kind_that_was_not_asked_for_stays_unwanted_although_the_server_acknowledges_it() {
     let mut client = listening();

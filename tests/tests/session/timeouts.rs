@@ -1,4 +1,5 @@
-//! The timeouts of calls (idle and total) and of input requests (Lifecycle, "Timeouts"). Only `handle_timeout` expires one.
+//! The timeouts of calls (idle and total) and of input requests (Lifecycle, "Timeouts"). A timeout expires only in `handle_timeout`, or, if
+//! it is zero, in the method that starts it.
 
 use std::time::Duration;
 
@@ -73,7 +74,7 @@ fn the_earlier_of_the_two_timeouts_ends_the_call_and_is_reported() {
 }
 
 #[test]
-fn a_timeout_beyond_the_end_of_time_never_expires() {
+fn a_timeout_that_ends_after_the_greatest_instant_never_expires() {
     let mut client =
         calling(CallTimeouts::NONE.with_idle(Some(Duration::MAX)).with_max_total(Some(Duration::MAX)).with_reset_on_progress(true));
     client.at(1_000_000).frame(&progress(2, 1.0)).events();
@@ -112,7 +113,7 @@ fn calls_that_are_due_together_end_in_the_order_in_which_they_were_made() {
     assert_eq!(client.sent(), [cancel_frame(2), cancel_frame(3), cancel_frame(4)]);
 }
 
-// ---- Both start when the call can be sent ----
+// ---- Both timeouts of a call start when its frame is queued ----
 
 #[test]
 fn a_held_call_has_only_the_timeout_of_the_handshake() {
@@ -144,7 +145,7 @@ fn a_held_call_with_a_timeout_of_zero_is_never_sent() {
 }
 
 #[test]
-fn a_call_that_times_out_before_it_was_polled_is_never_sent() {
+fn a_call_that_times_out_before_its_frame_is_polled_is_never_sent() {
     let mut client = Scripted::client(client_config());
     client.call();
     client.at(60_000);
@@ -211,7 +212,7 @@ fn only_accepted_progress_of_the_call_itself_restarts_its_idle_timeout() {
 }
 
 #[test]
-fn progress_does_not_restart_the_idle_timeout_if_that_is_switched_off() {
+fn progress_does_not_restart_the_idle_timeout_without_reset_on_progress() {
     let mut client = calling(call_timeouts(Some(1000), None).with_reset_on_progress(false));
     client.at(500).frame(&progress(2, 1.0));
     assert_eq!((client.events().len(), due(&client)), (1, Some(1000)));
@@ -300,7 +301,7 @@ fn max_total_stops_while_an_input_request_is_open_and_goes_on_afterwards() {
     assert_eq!((client.outcome(), client.sent()), (MAX_TOTAL, vec![cancel_frame(2)]));
 }
 
-/// Before, the deadline was earlier than the greatest `now` that had been passed to `handle_timeout`.
+/// A regression: the deadline was earlier than the greatest `now` that had been passed to `handle_timeout`.
 #[test]
 fn regression_g7_an_input_request_after_max_total_has_passed_leaves_no_deadline_in_the_past() {
     let mut client = calling(call_timeouts(None, Some(3000)));
