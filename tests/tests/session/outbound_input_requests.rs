@@ -51,7 +51,7 @@ fn answer(body: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":2,{body}}}"#)
 }
 
-/// The answer that arrived to the input request `asked`, and the violation that was reported before it, if any.
+/// The violation that was reported before the answer to the input request `asked`, if any, and that answer.
 fn answer_received(server: &mut Scripted, asker: InboundId, asked: InputKey) -> (Option<Violation>, Result<Answer, InputFailed>) {
     let mut events = server.events();
     let Some(Event::Input { id, key, answer }) = events.pop() else { panic!("an answer") };
@@ -564,7 +564,7 @@ fn when_a_call_ends_each_of_its_open_input_requests_that_was_sent_is_cancelled_o
             server.frame(&answer(r#""result":{}"#)).at(10_000_000);
             assert!(!server.events().iter().any(|event| matches!(event, Event::Input { id: asker, .. } if *asker == id)));
             assert_eq!(server.session.abandon_input(first, server.now), Err(NotLive));
-            assert_eq!(server.session.abandon_input(stays, server.now), Err(NotLive), "it has timed out");
+            assert_eq!(server.session.abandon_input(stays, server.now), Err(NotLive), "the input request of the other call has timed out");
         }
     }
 }

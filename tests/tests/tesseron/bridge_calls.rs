@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use testkit::scripted::{self, cancelled, notification, request};
 use tests::bridge::{DECLARES, Rig, answered, app_config, call_tool, config, refused, sampled, text_of, value};
 
-/// A rig with one claimed app, `ledger`.
+/// A rig with one claimed app, `ledger`, and the index of that app.
 fn rig() -> (Rig, usize) {
     let mut rig = Rig::new();
     let app = rig.join("ledger");
@@ -54,7 +54,7 @@ fn the_arguments_of_a_call_are_forwarded_byte_for_byte() {
 }
 
 #[test]
-fn a_call_without_arguments_is_forwarded_without_arguments() {
+fn a_call_without_arguments_is_forwarded_with_an_empty_object_as_its_input() {
     let (mut rig, app) = rig();
     rig.agent(&request(1, "tools/call", r#"{"name":"ledger__t"}"#));
     assert_eq!(value(&rig.invoked(app).text)["params"]["input"], json!({}));
@@ -108,7 +108,7 @@ fn an_error_keeps_its_code_its_message_and_its_data() {
 }
 
 #[test]
-fn a_call_that_the_app_ends_by_itself_fails_with_its_last_progress() {
+fn a_call_that_the_app_ends_by_itself_fails_with_its_partial_result() {
     let (mut rig, app) = rig();
     for (number, code, message) in [(1, -32001, "Action invocation was cancelled."), (2, -32002, "Action timed out after 60000ms.")]
     {
@@ -190,7 +190,7 @@ fn an_update_with_only_a_message_repeats_the_last_value_or_starts_at_zero() {
     assert_eq!(rig.progress(), expected);
 }
 
-/// MCP demands that each update increases. The reference gateway forwards these updates, which tell the agent nothing new.
+/// MCP demands that each update increases. The reference gateway forwards these updates all the same.
 #[test]
 fn an_update_without_a_new_value_or_message_is_withheld() {
     let (mut rig, app) = rig();
@@ -199,7 +199,7 @@ fn an_update_without_a_new_value_or_message_is_withheld() {
     for members in ["", r#","data":{"row":0}"#] {
         rig.app(app, &call.progress(members));
     }
-    assert_eq!(rig.progress(), [], "the first update has a value or a message");
+    assert_eq!(rig.progress(), [], "the first forwarded update has a value or a message");
     for members in [r#","percent":30,"message":"m""#, "", r#","message":"m""#, r#","percent":30"#, r#","percent":20,"message":"m""#]
     {
         rig.app(app, &call.progress(members));
@@ -244,7 +244,7 @@ fn an_update_with_a_lower_value_keeps_the_previous_value_and_its_message() {
 }
 
 #[test]
-fn item_74_progress_values_are_limited_to_a_hundred() {
+fn item_74_progress_values_are_limited_to_the_range_from_0_to_100() {
     let (mut rig, app) = rig();
     rig.call(5, "ledger__t");
     let call = rig.invoked(app);
@@ -396,7 +396,7 @@ fn a_sampling_answer_that_is_not_text_is_forwarded_as_json() {
     assert_eq!(rig.app_response(app, 2)["result"]["content"], image);
 }
 
-/// The bridge takes a call that arrives while the agent samples for a part of that sampling; MCP has no rule for it.
+/// A call that arrives while a sampling request is open counts as nested in that request. MCP has no rule for this.
 #[test]
 fn item_90_sampling_may_be_nested_three_deep_but_not_four() {
     let mut rig = Rig::new();
@@ -609,7 +609,6 @@ fn item_89_an_input_request_of_an_ended_or_unknown_invocation_is_refused() {
 fn an_input_request_for_an_invocation_of_another_app_is_refused() {
     let mut rig = Rig::new();
     let (victim, thief) = (rig.join("victim"), rig.join("thief"));
-    // The ids of its own invocations are different.
     for number in 0..3 {
         rig.call(number, "victim__t");
     }

@@ -425,7 +425,7 @@ fn tools_of_apps_with_any_valid_id_call_their_own_app() {
     let apps = ids.map(|id| rig.join(id));
     let mut tools = rig.app_tools();
     tools.retain(|name| name.ends_with("__t"));
-    assert_eq!(tools.len(), ids.len() - 1, "`tesseron_` has the prefix of the gateway's own");
+    assert_eq!(tools.len(), ids.len() - 1, "the tool of `tesseron_` has the prefix of the gateway's own tools");
     for (id, app) in ids.into_iter().zip(apps) {
         for (number, tool, arguments) in [
             (1, format!("{id}__t"), "{}".to_owned()),
@@ -695,7 +695,7 @@ fn an_error_never_suggests_the_code_that_was_just_refused() {
     let (text, failed) = tests::bridge::text_of(&rig.response(1)["result"]);
     assert!(failed && !text.to_uppercase().contains(spent), "{text}");
     assert!(text.contains("Ask the user for the code"), "the error names the next step: {text}");
-    // The next error does not name it either, but names the other pending code.
+    // The next error does not name the refused code either, but names the other pending code.
     rig.bridge.advertise(vec![advertised(spent, "Spent"), advertised(other, "Other")]);
     let (text, _) = rig.call_text(2, "spent__t", "{}");
     assert!(!text.contains(spent) && text.contains(other), "{text}");
@@ -706,7 +706,7 @@ fn an_error_never_suggests_the_code_that_was_just_refused() {
 }
 
 #[test]
-fn the_errors_of_the_gateways_own_tools_name_the_next_step() {
+fn the_descriptions_of_the_gateways_own_tools_name_the_next_step() {
     let mut rig = Rig::new();
     rig.agent(&request(1, "tools/list", "{}"));
     let listed = rig.response(1)["result"]["tools"].clone();
@@ -746,7 +746,7 @@ fn an_app_that_never_sends_a_hello_is_disconnected() {
 }
 
 #[test]
-fn item_29_an_app_that_came_before_the_agent_gets_its_name_with_the_claim() {
+fn item_29_an_app_that_came_before_the_agent_gets_the_name_of_the_agent_with_the_claim() {
     let mut rig = Rig::empty(config());
     let app = rig.dial();
     rig.app(app, &hello("ledger", ACTIONS, RESOURCES));
