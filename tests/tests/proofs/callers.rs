@@ -116,7 +116,7 @@ impl<S: Subject> Users<S> {
         }
     }
 
-    /// Makes a client call, cancel, subscribe or set a log level, as `number` selects.
+    /// Makes a client call, cancel, set a log level, subscribe or unsubscribe, as `number` selects.
     fn act(&mut self, at: usize, number: u64) {
         let is_stateless = self.is_stateless(at);
         let client = self.crowd.client_mut(at);
@@ -163,7 +163,7 @@ impl<S: Subject> Users<S> {
         }
     }
 
-    /// Makes the server report, log, ask, publish or respond for one of its calls, as `number` selects.
+    /// Makes the server report, log, ask, publish or respond for one of its calls, or end a subscription, as `number` selects.
     fn serve(&mut self, which: usize, number: u64) {
         let subscriptions: Vec<_> = self.serves.iter().filter(|(at, _)| *at > 2).map(|(_, id)| *id).collect();
         if let Some(id) = subscriptions.get(which % subscriptions.len().max(1)).filter(|_| number % 64 == 63) {
@@ -244,7 +244,7 @@ fn a_frame_for_one_caller_that_reaches_another_breaks_a_guarantee() {
                 said.downcast_ref::<String>().cloned()
             };
             let said: Vec<_> = (0..40).filter_map(says).collect();
-            assert!(said.iter().any(|what| what.starts_with(&named)), "{ways:?}: {fault:?} is no matter of {named}{said:?}");
+            assert!(said.iter().any(|what| what.starts_with(&named)), "{ways:?}: {fault:?} does not break {named}{said:?}");
         }
     }
 }

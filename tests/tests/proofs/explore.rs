@@ -173,13 +173,13 @@ fn a_search_finds_planted_faults_and_one_of_all_orders_the_shortest_way_to_a_fau
             assert_eq!(found.way, [Call(None), Leave(0), Cancel(0), Leave(0), Arrive(1), Arrive(1)], "{}", found.what);
         }
         for fault in [Fault::LosesDone, Fault::RepeatsDone, Fault::MissesDeadlines, Fault::ExpiresOnFrames] {
-            assert!(objection_to(configs, fault, bounds, orders).is_some(), "nobody objects to {fault:?}");
+            assert!(objection_to(configs, fault, bounds, orders).is_some(), "no check finds {fault:?}");
         }
         let bounds = Bounds { calls: 1, updates: 1, ..NOTHING };
         assert!(objection_to(configs, Fault::RepeatsProgress, bounds, orders).is_some());
     }
     let mixed = objection_to(configs, Fault::MixesIds, bounds, Orders::All);
-    assert!(mixed.is_some_and(|found| found.way.len() >= 6), "two calls are needed for that");
+    assert!(mixed.is_some_and(|found| found.way.len() >= 6), "it takes two calls to mix their ids");
 }
 
 #[test]

@@ -19,7 +19,7 @@ struct Gateway {
     serves: Vec<InboundId>,
     /// The numbers of calls, cancels and updates that may still happen.
     left: [u8; 3],
-    /// If `true`, the app answers twice, which the search must find.
+    /// If `true`, the list of calls is cleared at a response, so that the last check must fail.
     is_broken: bool,
 }
 
@@ -155,7 +155,7 @@ fn every_order_of_two_calls_a_cancel_and_a_report_ends_each_call_once() {
 }
 
 #[test]
-fn a_broken_gateway_is_found_with_the_fewest_steps() {
+fn a_failed_check_is_found_with_the_fewest_steps() {
     let failure = explore(|| Gateway::new([1, 0, 0], true), Bounds::default()).expect_err("a broken gateway");
     let Failure::Objection { what, way } = failure else { panic!("{failure}") };
     assert!(what.contains("a call of the agent is never done"), "{what}");

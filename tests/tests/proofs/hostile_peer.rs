@@ -1,5 +1,5 @@
 //! A session between a peer that sends random frames and an owner that calls random methods, in virtual time: the guarantees of the session
-//! must hold. The storms of `guarantees` have two well-behaved ends; here there is one.
+//! must hold. The storms of `guarantees` have two sessions; here there is only one.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -45,7 +45,7 @@ fn anything(rng: &mut Rng, ours: &[u64]) -> String {
         // Parameters of calls, so that some begin.
         format!(r#"{{"name":"t","uri":"t","_meta":{{"progressToken":{}}}}}"#, rng.below(4)),
         r#"{"name":"t","uri":"t"}"#.to_owned(),
-        // The same without a handshake, and subscriptions.
+        // Parameters without a handshake: of calls, a subscription, a retry, and with an invalid log level.
         format!(r#"{{"name":"t","uri":"t","_meta":{{{caller},"progressToken":{}}}}}"#, rng.below(4)),
         format!(r#"{{"notifications":{{"toolsListChanged":true,"resourceSubscriptions":["u:"]}},"_meta":{{{caller}}}}}"#),
         format!(r#"{{"name":"t","uri":"t","requestState":"s","inputResponses":{{"a":{{"roots":[]}}}},"_meta":{{{caller}}}}}"#),
@@ -161,7 +161,7 @@ impl Victim {
             }
             13 => {
                 if let Some(id) = rng.pick(&end.session.known.calls) {
-                    // The event of its end may not be polled yet.
+                    // The call may have ended, and its event may not be polled yet.
                     let _ = end.session.cancel(id, None, now);
                 }
             }
@@ -199,7 +199,7 @@ impl Victim {
 }
 
 #[test]
-fn every_guarantee_holds_against_a_peer_that_says_anything() {
+fn every_guarantee_holds_against_a_peer_that_sends_anything() {
     let required = [
         Happening::Result,
         Happening::Error,

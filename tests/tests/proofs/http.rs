@@ -312,7 +312,7 @@ impl World {
         self.pump();
     }
 
-    /// Resumes a stream of a client after one of the last events that an exchange has seen, or by an event of another client.
+    /// Resumes a stream after one of the last events that an exchange has seen, sometimes in the session of another client.
     fn resume(&mut self, id: HttpExchangeId) {
         let exchange = &self.exchanges[&id];
         let (Some(mut client), Some(mut last)) = (exchange.client, exchange.last) else { return };

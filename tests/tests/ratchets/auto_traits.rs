@@ -1,5 +1,5 @@
-//! `Send` and `Sync` of public types. This file does not compile if a type loses one of these traits, or gains one that its documentation
-//! says it does not have; a public type that is not listed here fails the test below.
+//! `Send` and `Sync` of public types. This file does not compile if a type loses one of these traits, or gains one that it does not have in
+//! the lists here. A public type that is not listed fails a test.
 //!
 //! The futures of public functions, which the listing of the API does not show, are checked as well: each is `Send` if all values that it
 //! borrows are.

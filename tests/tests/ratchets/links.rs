@@ -7,7 +7,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the repository")
 }
 
-/// Files below `folder` whose names end with `ending`, except for generated and installed ones.
+/// Files below `folder` whose names end with `ending`, except for those in hidden, generated and installed folders.
 fn files(folder: &Path, ending: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
@@ -33,7 +33,7 @@ fn prose(page: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The targets of `[..](target)`, except for addresses on the web.
+/// The targets of `[..](target)`, except for addresses on the web and texts with blanks.
 fn links(page: &str) -> Vec<&str> {
     let targets = page.split("](").skip(1).filter_map(|after| after.split_once(')').map(|(target, _)| target));
     targets.filter(|target| !target.contains("://") && !target.contains(char::is_whitespace)).collect()

@@ -3,14 +3,15 @@
 use std::fs;
 use std::path::Path;
 
-/// Every source file below `root` with its text, in order and without directories of tests. Panics if there are fewer than five.
+/// Every source file below `root` with its text, in order and without files and directories named `tests`. Panics if there are fewer than
+/// five.
 pub(crate) fn sources(root: &Path) -> Vec<(String, String)> {
     let found = files_below(root);
     assert!(found.len() > 4, "the sources of {} are found", root.display());
     found
 }
 
-/// Every source file below `root` with its text, in order and without directories of tests.
+/// Every source file below `root` with its text, in order and without files and directories named `tests`.
 pub(crate) fn files_below(root: &Path) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut left = vec![root.to_path_buf()];

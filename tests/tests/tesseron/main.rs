@@ -1,4 +1,5 @@
-//! Tesseron: both ends of a session, the bridge between the protocols, and the shared fixtures.
+//! Tesseron: both ends of a session, the bridge between the protocols, and the shared fixtures. A test whose name begins with `item` and a
+//! number tests that rule (`docs/protocols/tesseron.md`, "Former numbers"); `g` and a number cite a guarantee of [`protocol_core::Session`].
 
 mod app;
 mod bridge_calls;
