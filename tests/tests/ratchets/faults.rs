@@ -27,8 +27,8 @@ fn tests(cell: &str) -> Result<Vec<(&str, &str)>, &str> {
     cell.split(';').map(|part| test(part).ok_or(part)).collect()
 }
 
-/// Returns `true` if a source has a test of that name: a function with `#[test]` or `#[tokio::test]`, or a row of the scenarios that adapters
-/// share.
+/// Returns `true` if a source has a test of that name: a function with `#[test]` or `#[tokio::test]`, or a row of the scenarios that
+/// adapters share.
 fn has_test(source: &str, name: &str) -> bool {
     let is_function = |line: &str| {
         let line = line.trim_start();

@@ -99,7 +99,7 @@ fn a_progress_token_is_neither_invented_nor_changed() {
     }
 }
 
-/// The action `chatty` returns four blocks, one of them with characters beyond ASCII.
+/// One of the blocks has characters beyond ASCII.
 #[test]
 fn the_number_and_the_order_of_content_blocks_do_not_change() {
     let blocks = [
@@ -115,7 +115,6 @@ fn the_number_and_the_order_of_content_blocks_do_not_change() {
     assert_eq!(texts(&result), blocks);
 }
 
-/// The action `long_output` with its greatest number of blocks.
 #[test]
 fn fifty_long_blocks_arrive_byte_for_byte() {
     let block = |number: usize| -> String {
@@ -238,7 +237,7 @@ fn the_error_of_a_handler_is_forwarded_with_its_code_its_message_and_its_data() 
     );
 }
 
-/// An agent gets the same updates through a bridge as it would directly from the app.
+/// A session without a bridge also merges updates for a peer that does not read.
 #[test]
 fn updates_are_merged_only_while_the_agent_does_not_read() {
     let mut slow = config();

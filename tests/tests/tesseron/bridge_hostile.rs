@@ -1,5 +1,5 @@
-//! Misbehaving apps and agents at the gateway: only the leg of the misbehaving end suffers, calls on the other legs go on or fail with an
-//! error, and no state remains afterwards.
+//! Misbehaving apps and agents at the gateway: only the leg of the misbehaving end is closed or delayed, calls on the other legs go on or
+//! fail with an error, and no state remains afterwards.
 
 use protocol_core::{Close, CloseReason, TransportEnd};
 use serde_json::{Value, json};
@@ -282,7 +282,7 @@ fn an_invalid_frame_is_reported_only_to_the_owner() {
 }
 
 #[test]
-fn if_the_owner_polls_no_events_no_leg_is_read_and_memory_does_not_grow() {
+fn if_the_owner_polls_no_events_a_leg_that_causes_them_is_no_longer_read() {
     let TwoApps { mut rig, bad, .. } = TwoApps::new();
     let leg = rig.leg(bad);
     let mut read = 0;
@@ -446,7 +446,7 @@ fn the_number_of_subscriptions_of_an_agent_is_bounded() {
 }
 
 #[test]
-fn a_very_long_tool_name_is_looked_up_as_fast_as_a_short_one() {
+fn a_call_of_a_very_long_tool_name_is_forwarded_to_its_app() {
     let mut rig = Rig::new();
     let app = rig.join("a");
     rig.call(1, &format!("a{}", "_".repeat(4 << 20)));

@@ -235,7 +235,7 @@ fn bug_14_the_tools_of_several_apps_with_one_id_are_listed_once() {
 }
 
 #[test]
-fn bug_15_a_repeated_or_failed_subscribe_leaves_no_subscription_behind() {
+fn bug_15_a_repeated_subscribe_leaves_no_subscription_behind() {
     let (mut rig, app) = rig();
     let subscribe = |id: u64| request(id, "resources/subscribe", r#"{"uri":"tesseron://ledger/balance"}"#);
     rig.agent(&subscribe(1)).agent(&subscribe(2));

@@ -136,7 +136,7 @@ fn an_update_is_notified_with_its_uri_until_the_agent_unsubscribes() {
     rig.agent(&unsubscribe(2, URI));
     let (asked, params) = rig.app_request(app, "resources/unsubscribe");
     assert_eq!(params, json!({"subscriptionId": name}));
-    assert_eq!(rig.response(2)["result"], json!({}), "it does not wait for the app");
+    assert_eq!(rig.response(2)["result"], json!({}), "the response does not wait for the app");
     rig.app(app, &answered(&asked, "null")).app(app, &updated(&name, "2"));
     assert!(rig.agent_received().is_empty());
     rig.assert_idle();
@@ -553,7 +553,7 @@ fn renewals_pause_while_the_leg_of_the_app_is_full() {
     rig.lose(ledger.app).forget();
     let received = ledger.come_back(&mut rig);
     assert_eq!(received.len(), 2, "only as many as there is room for");
-    // Its calls end, but there is no room for renewals: long frames are queued that the app does not read.
+    // The first renewals end, but there is no room for others: long frames are queued that the app does not read.
     let leg = rig.leg(ledger.app);
     rig.stall(leg);
     for id in 0..4 {

@@ -23,7 +23,7 @@ struct Open {
     late: bool,
 }
 
-/// The state of an app, as the app knows it.
+/// The state of an app at its own end.
 #[derive(Debug, Default)]
 struct Known {
     id: &'static str,
@@ -482,7 +482,7 @@ impl Storm {
             }
         }
         if self.rig.bridge.is_closed(Leg::Agent) {
-            // The agent has not read the refusals that it caused for too long, so the bridge has disconnected it.
+            // For too long the agent has not read the refusals of its requests, so the bridge has disconnected it.
             self.count("hung up on");
             self.open.clear();
             self.input_requests.clear();

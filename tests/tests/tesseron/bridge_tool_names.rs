@@ -53,7 +53,7 @@ fn app_id() -> impl Strategy<Value = String> {
         2 => Just(String::from("a")),
         2 => Just(String::from("a__b")),
         1 => Just(String::from("a_")),
-        // Lengths around the greatest that fits an alias unshortened, all with the same beginning.
+        // Lengths around the greatest that an alias contains whole, all with the same beginning.
         2 => (70_usize..=128).prop_map(|length| "long_".repeat(26)[..length].to_owned()),
     ]
 }
@@ -82,7 +82,7 @@ proptest! {
     ) {
         let mut apps: Vec<_> = apps.into_iter().collect();
         for _ in 0..2 {
-            // In the second round the actions of each app have the names of the tools of the first round, with and without its prefix.
+            // In the second round each app also has actions with the names of the tools of the first round, with and without its prefix.
             let mut rig = Rig::new();
             for (app, names) in &apps {
                 rig.join_with(app, &actions(names), "[]");

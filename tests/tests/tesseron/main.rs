@@ -1,5 +1,6 @@
-//! Tesseron: both ends of a session, the bridge between the protocols, and the shared fixtures. A test whose name begins with `item` and a
-//! number tests that rule (`docs/protocols/tesseron.md`, "Former numbers"); `g` and a number cite a guarantee of [`protocol_core::Session`].
+//! Tesseron: both ends of a session, the bridge between the protocols, and the shared fixtures. In names of tests, `item` or `bug` and a
+//! number cite a rule or a fault (`docs/protocols/tesseron.md`, "Former numbers"), and `g` and a number a guarantee of
+//! [`protocol_core::Session`].
 
 mod app;
 mod bridge_calls;
