@@ -1,5 +1,5 @@
-//! The guarantees G1 to G16 except G14 (see `rounds.rs`), each with a test of its name: a single scenario if one is enough, otherwise storms
-//! of random operations.
+//! The guarantees G1 to G16 except G14 (`rounds.rs`), each with a test of its name: a single scenario if one is enough, otherwise storms of
+//! random operations.
 
 use std::time::Duration;
 

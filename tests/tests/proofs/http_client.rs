@@ -278,7 +278,7 @@ impl World {
         self.rng.pick(&all)
     }
 
-    /// A request arrives at the server.
+    /// Delivers a request to the server.
     fn arrive(&mut self, id: HttpRequestId) {
         let connection = self.network.get_mut(&id).expect("it is under way");
         let request = &connection.request;
@@ -289,7 +289,7 @@ impl World {
         self.pump_server();
     }
 
-    /// The server writes some parts of a response.
+    /// Makes the server write some parts of a response, at most `most`.
     fn write(&mut self, id: HttpRequestId, most: usize) {
         for _ in 0..most {
             let Some(connection) = self.network.get_mut(&id) else { return };
@@ -305,7 +305,7 @@ impl World {
         self.pump_server();
     }
 
-    /// The client reads a piece of a response, or a part of one.
+    /// Makes the client read a piece of a response, or a part of a piece.
     fn read(&mut self, id: HttpRequestId) {
         let Some(connection) = self.network.get_mut(&id).filter(|connection| !connection.is_cut) else { return };
         match connection.pieces.pop_front() {
@@ -326,7 +326,7 @@ impl World {
         self.pump_client();
     }
 
-    /// A connection breaks: the client sees it now, and the server later.
+    /// Breaks a connection. The client notices this now, and the server later.
     fn drop(&mut self, id: HttpRequestId) {
         let connection = self.network.get_mut(&id).expect("it is open");
         self.coverage.dropped += 1;
@@ -338,7 +338,7 @@ impl World {
         self.pump_client();
     }
 
-    /// A request never arrives. If the request is a cancel, the call of that cancel is no longer expected to be cancelled.
+    /// Removes a request that never arrives. If the request is a cancel, the call of that cancel is no longer expected to be cancelled.
     fn forget(&mut self, id: HttpRequestId) {
         let Some(connection) = self.network.remove(&id) else { return };
         if let Some(mark) = cancel_of(&connection.request, &self.calls) {
@@ -346,7 +346,7 @@ impl World {
         }
     }
 
-    /// The server sees that a connection is broken.
+    /// Makes the server notice that a connection is broken.
     fn notice_cut(&mut self, id: HttpRequestId) {
         let Some(exchange) = self.network.remove(&id).and_then(|connection| connection.exchange) else { return };
         self.server.handle_lost(exchange, self.now);
@@ -442,7 +442,7 @@ impl World {
             return;
         }
         let work = self.work.remove(at);
-        // A handler that ends before the cancel comes does not see it.
+        // A handler that ends before the cancel arrives is not cancelled.
         self.cancelled.remove(&work.mark);
         let session = self.sessions.get_mut(&work.session).expect("it lives");
         session.respond(work.id, Reply::Tool(ToolOutput::text(work.mark)), self.now).expect("it is live");

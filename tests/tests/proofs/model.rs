@@ -81,7 +81,7 @@ fn is_congested(variant: u8) -> bool {
 /// The operation that claims the app of a gateway for an agent. On MCP it does nothing.
 const CLAIM: u8 = 32;
 
-/// Sets the latency of the links, and in most cases makes the handshake.
+/// Sets the latency of the links, drops the models of a congested variant, and in most cases makes the handshake and the claim.
 fn begin<S: Subject>(world: &mut World<S>, variant: u8) {
     if is_congested(variant) {
         world.forget_models();
@@ -431,7 +431,7 @@ fn never_happened(spoken: Spoken, wanted: &[&str], ops: Vec<Operation>) {
         }
     }
     assert_eq!(left, [""; 0], "never happened");
-    assert!(predicted > 300, "{predicted} of {CASES} cases kept their models to the last");
+    assert!(predicted > 300, "{predicted} of {CASES} cases were predicted to their end");
 }
 
 /// Texts that must occur in the traces of cases with many lanes, and occur seldom or never with only one lane.
@@ -461,7 +461,7 @@ fn campaign_of_lanes(spoken: Spoken) -> Seen {
     }
     println!("{spoken:?}: {seen:?}, {predicted} of {CASES} cases predicted");
     assert_eq!(left, [""; 0], "never happened");
-    assert!(predicted > 150, "{predicted} of {CASES} cases kept their models to the last");
+    assert!(predicted > 150, "{predicted} of {CASES} cases were predicted to their end");
     seen
 }
 
@@ -537,7 +537,7 @@ fn shows(spoken: Spoken, fault: Fault) -> bool {
 }
 
 #[test]
-fn a_judge_without_a_model_objects_by_the_guarantee_that_is_broken() {
+fn without_a_model_the_judge_names_the_guarantee_that_is_broken() {
     for guarantee in Guarantee::ALL {
         assert!(Fault::ALL.iter().any(|fault| fault.breaks() == Some(guarantee)), "no fault breaks {guarantee}");
     }
@@ -552,7 +552,7 @@ fn a_judge_without_a_model_objects_by_the_guarantee_that_is_broken() {
             let named = format!("{guarantee}: ");
             assert!(
                 said.iter().any(|what| what.starts_with(&named)),
-                "{fault:?} on {spoken:?} is no matter of {guarantee}: {said:?}"
+                "{fault:?} on {spoken:?} does not break {guarantee}: {said:?}"
             );
         }
     }

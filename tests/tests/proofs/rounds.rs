@@ -1,5 +1,5 @@
 //! Every order of the steps of a stateless client and its server over the input rounds of one call: answers, cancels, deadlines, late frames,
-//! the loss of an exchange and the end of either (MCP 2026-07-28, Multi Round-Trip Requests; G14).
+//! the loss of an exchange and the end of either session (MCP 2026-07-28, Multi Round-Trip Requests; G14).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::Hash;
@@ -444,7 +444,7 @@ fn every_order_of_a_call_that_is_kept_between_its_rounds_goes_on_with_the_answer
     search(&[(&["a", "b"], Some("one"))], Left { late: 1, closes: 1, keeps: 1, ..NOTHING }, 100);
 }
 
-/// Runs two rounds of one call with a judge at the client, which has this fault, or none.
+/// Runs two rounds of one call. A judge checks the client, whose session has this fault, or none.
 fn judged(fault: Option<Fault>) {
     let now = Instant::ZERO;
     let config = with(client_config(), |config| (config.era, config.list_changes) = (Era::Modern, false));

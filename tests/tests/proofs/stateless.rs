@@ -72,7 +72,7 @@ impl Link {
         self.done.iter().any(|(done, _)| *done == id)
     }
 
-    /// The outcome of the call of this kind.
+    /// The outcome of the first call of this operation.
     fn outcome(&self, op: Op) -> Option<&Outcome> {
         let (id, _) = self.calls.iter().find(|(_, call)| call.op() == op)?;
         self.done.iter().find(|(done, _)| done == id).map(|(_, outcome)| outcome)
@@ -216,12 +216,12 @@ fn search(left: Left, states: usize) {
 const NOTHING: Left = Left { calls: 0, cancels: 0, deadlines: 0, changes: 0, notices: 0 };
 
 #[test]
-fn every_order_of_a_stateless_call_with_a_cancel_and_a_deadline_ends_it_once() {
+fn every_order_of_a_call_with_a_cancel_and_a_deadline_ends_the_call_once() {
     search(Left { calls: 1, cancels: 1, deadlines: 1, ..NOTHING }, 300);
 }
 
 #[test]
-fn every_order_of_two_stateless_calls_and_a_cancel_ends_each_once() {
+fn every_order_of_two_calls_and_a_cancel_ends_each_call_once() {
     search(Left { calls: 2, cancels: 1, ..NOTHING }, 500);
 }
 

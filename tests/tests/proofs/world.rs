@@ -14,7 +14,7 @@ fn ms(millis: u64) -> Instant {
     Instant::from_millis(millis)
 }
 
-/// Sends the numbers up to 100 at time zero. Returns the time and the text of each message that arrives.
+/// Sends the numbers below 100 at time zero. Returns the time and the text of each message that arrives.
 fn sent_over(faults: Faults) -> Vec<(u64, String)> {
     let mut link = SimLink::new(7);
     link.faults = faults;

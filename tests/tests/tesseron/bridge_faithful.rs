@@ -99,7 +99,7 @@ fn a_progress_token_is_neither_invented_nor_changed() {
     }
 }
 
-/// One of the blocks has characters beyond ASCII.
+/// The output of the tool `chatty` (`docs/protocols/streaming-tools.md`), one block of which has characters beyond ASCII.
 #[test]
 fn the_number_and_the_order_of_content_blocks_do_not_change() {
     let blocks = [
@@ -115,6 +115,7 @@ fn the_number_and_the_order_of_content_blocks_do_not_change() {
     assert_eq!(texts(&result), blocks);
 }
 
+/// The greatest output of the tool `long_output` (`docs/protocols/streaming-tools.md`).
 #[test]
 fn fifty_long_blocks_arrive_byte_for_byte() {
     let block = |number: usize| -> String {

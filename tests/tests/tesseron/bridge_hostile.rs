@@ -309,7 +309,7 @@ fn the_actions_of_one_app_cannot_make_the_list_of_tools_too_long() {
 }
 
 #[test]
-fn of_very_many_actions_of_an_app_only_as_many_as_fit_the_list_are_kept() {
+fn an_app_with_more_actions_than_fit_the_list_of_tools_is_omitted_from_the_list() {
     let mut config = config();
     config.agent_limits.frame_bytes = 64 << 10;
     let mut rig = Rig::with(config);

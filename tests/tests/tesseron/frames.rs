@@ -1,5 +1,5 @@
 //! Framing and JSON-RPC on Tesseron, at both ends (`docs/protocols/tesseron.md`, "Framing and JSON-RPC"). Each frame is answered as the
-//! specification of the wire format demands, or ignored; no session panics, and running calls go on.
+//! specification of the wire format demands, or ignored; no session panics, and running calls go on unless the frame is too long.
 
 use bytes::Bytes;
 use protocol_core::{
@@ -66,7 +66,7 @@ impl Victim {
         all.into_iter().map(drain).collect()
     }
 
-    /// Checks that the running call, if any, ends as usual.
+    /// Checks that the handshake or the claim succeeds, or that the running call ends as usual.
     #[track_caller]
     fn check_alive(mut self, why: &str) {
         let end = &mut self.end;
@@ -92,7 +92,7 @@ impl Victim {
     }
 }
 
-/// Passes `frame` to both ends in every phase: none answers it, and at most a violation is reported.
+/// Passes `frame` to both ends in every phase. Checks that no end answers, that at most a violation is reported, and that each end goes on.
 #[track_caller]
 fn expect_ignored(frame: impl Into<Bytes>) {
     expect_ignored_by(Victim::all(), frame);
@@ -128,7 +128,7 @@ fn kind(frame: &str) -> &'static str {
     }
 }
 
-/// All frames of a pair that has used every message of the protocol.
+/// All frames of a pair that makes a handshake, a claim, invocations, input requests, requests for resources, and notifications.
 fn everything() -> Vec<String> {
     let mut pair = Pair { client: Scripted::new(gateway_config()), server: Scripted::new(app_config()), trace: Vec::new() };
     pair.run().client.claim();
@@ -200,7 +200,7 @@ fn everything() -> Vec<String> {
 fn item_1_every_frame_is_exactly_one_envelope_of_json_rpc_2() {
     let frames = everything();
     let mut kinds: Vec<_> = frames.iter().map(|frame| kind(&frame[2..])).collect();
-    assert!(kinds.len() > 60, "{} frames are a short talk", kinds.len());
+    assert!(kinds.len() > 60, "only {} frames", kinds.len());
     kinds.sort_unstable();
     kinds.dedup();
     assert_eq!(kinds, ["error", "notification", "request", "result"]);
@@ -326,7 +326,7 @@ fn item_3_methods_of_the_other_end_are_not_found() {
 
 #[test]
 fn a_session_refuses_a_bind_as_an_unknown_method() {
-    // On a channel that is bound by a claim code the gate answers the bind before a session sees it.
+    // On a channel that is bound by a claim code the gate answers the bind, which does not reach the session.
     for mut victim in Victim::all() {
         for params in [r#"{"code":"AB3X-7K"}"#, "{}"] {
             victim.end.frame(&request(50, "tesseron/bind", params));
@@ -575,7 +575,6 @@ fn item_7_a_hello_with_ill_typed_params_is_invalid_and_a_resume_has_failed() {
 fn item_8_a_response_with_an_unknown_id_is_ignored() {
     for id in ["0", "2", "99", "-1", r#""1""#, r#""""#, "null", "1.0", "[1]", "9223372036854775807", "18446744073709551616"] {
         for victims in [Victim::apps(), Victim::gateways()] {
-            // The exchanges of a gateway and an app have different numbers.
             let victims: Vec<_> = victims.into_iter().collect();
             expect_ignored_by(victims, format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"invocationId":"inv_1","output":1}}}}"#));
         }

@@ -279,7 +279,7 @@ fn item_65_the_end_of_the_transport_loses_a_call() {
 }
 
 #[test]
-fn item_66_a_result_that_is_not_an_object_is_invalid() {
+fn item_66_a_result_with_neither_an_invocation_id_nor_an_output_is_invalid() {
     for result in ["null", "true", "7", r#""x""#, "[]", "{}", r#"{"value":1}"#, r#"{"invocationid":"inv_1"}"#] {
         let (mut gateway, id) = calling();
         gateway.frame(&format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#));

@@ -1,5 +1,4 @@
-//! The guarantees of a session on Tesseron: storms of random operations on a gateway and an app, each judged by testkit. Other files of
-//! this folder have single scenarios.
+//! The guarantees of a session on Tesseron: storms of random operations on a gateway and an app, each judged by testkit.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -65,7 +64,7 @@ impl End {
     fn poll_event(&mut self) -> Option<Event> {
         let event = self.session.poll_event()?;
         match &event {
-            // A cancelled handler counts toward the limit of the app when the gateway's call no longer does; and an app does not know its
+            // A cancelled handler counts toward the limit of the app when the gateway's call no longer does; and no frame gives an app its
             // sampling depth.
             Event::Violation(Violation::TooManyRequests | Violation::SamplingTooDeep) => {}
             Event::Violation(rule) => assert!(self.forged, "a violation without forged frames: {rule}"),
@@ -276,7 +275,7 @@ impl Storm {
                 };
                 format!("ask {:?}", app.session.request_input(id, ask, now))
             }
-            // This method takes no time.
+            // This method has no parameter for the time.
             5 => {
                 let deposited = app.session.checkpoint(id, json(r#"{"done":1}"#));
                 return app.note(format!("{id} checkpoint {deposited:?}"));
@@ -301,7 +300,7 @@ impl Storm {
         app.note(format!("{id} {description}"));
     }
 
-    /// Passes a forged frame to one end, which the other end would not send.
+    /// Passes to one end a forged frame, which the other end would not send.
     fn forge(&mut self) {
         let number = self.rng.below(40) as u64;
         let name = named(number);

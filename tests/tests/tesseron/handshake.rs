@@ -55,7 +55,7 @@ fn changed(end: &mut Scripted) -> PeerInfo {
     }
 }
 
-// ---- The app's half ----
+// ---- The app's end ----
 
 #[test]
 fn items_18_19_32_the_first_frame_is_a_hello_with_all_five_params_and_no_unset_members() {
@@ -282,7 +282,7 @@ fn a_handshake_that_is_not_answered_closes_both_ends() {
     assert_eq!(asked.events(), [Event::Closed(CloseReason::HandshakeTimeout)], "an owner that does not decide");
 }
 
-// ---- The gateway's half ----
+// ---- The gateway's end ----
 
 #[test]
 fn item_30_a_welcome_of_a_fresh_hello_has_a_code_and_a_token() {
@@ -603,7 +603,7 @@ fn item_39_input_requests_of_an_unclaimed_app_are_refused() {
 }
 
 #[test]
-fn progress_and_notifications_before_the_hello_are_dropped() {
+fn progress_and_notifications_before_the_welcome_are_dropped() {
     let mut asked = Scripted::new(asking_gateway_config());
     asked.frame(&hello(1, "1.2.0")).drain();
     for mut gateway in [Scripted::new(gateway_config()), asked] {
@@ -716,7 +716,7 @@ fn item_107_a_resume_is_checked_for_its_types_then_its_version_then_its_app_id()
         assert!(sent.len() == 1 && sent[0].contains(&format!(r#""id":1,"error":{{"code":{code},"#)), "{frame}: {sent:?}");
         assert_eq!(gateway.session.is_closed(), closes, "{frame}");
     }
-    // A gateway without an owner's decision has no sessions to resume.
+    // A gateway that is configured to welcome every hello has no sessions to resume.
     let mut gateway = Scripted::new(gateway_config());
     gateway.frame(&resume(1));
     assert!(gateway.sent()[0].contains(r#""code":-32011"#));

@@ -1,5 +1,6 @@
 //! The bugs of the Tesseron reference that could occur in a session (`docs/protocols/tesseron.md`, "Faults of the reference implementation",
-//! numbered in the order of its table). Those of discovery, claims and routing are in the tests of `tesseron`.
+//! numbered in the order of its table). The bugs of discovery and claims have tests in `tesseron/src/claims`, those of routing in
+//! `bridge_reference_bugs.rs`.
 
 use std::time::Duration;
 
@@ -166,7 +167,8 @@ fn calling_from(first_id: u64) -> (Scripted, String) {
 
 #[test]
 fn bug_6_late_frames_about_invocations_of_an_old_channel_have_no_effect_on_the_new_one() {
-    // A handler that still runs after its app has resumed on a new channel may send frames with an old invocation id, and so may late responses.
+    // A handler that still runs after its app has resumed on a new channel may send frames with an old invocation id. A late response has
+    // an old request id.
     let (last, old) = calling_from(1);
     let (mut gateway, new) = calling_from(last.session.stats().frames_out + 1_000);
     assert_ne!(old, new);
