@@ -28,7 +28,7 @@ impl HttpContext for Context<'_> {
     }
 }
 
-/// A session as its client sees it.
+/// A session at the end of its client.
 #[derive(Default)]
 struct Client {
     id: String,
@@ -38,7 +38,7 @@ struct Client {
     seen: BTreeMap<EventId, Bytes>,
 }
 
-/// An exchange as its client sees it.
+/// An exchange at the end of its client.
 #[derive(Default)]
 struct Exchange {
     /// The client in whose session the exchange is; `None` for a request without a handshake.

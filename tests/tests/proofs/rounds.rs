@@ -24,7 +24,7 @@ const SERVER: usize = 1;
 /// A round that the server may ask for: the names of its input requests, and its state.
 type Asks = (&'static [&'static str], Option<&'static str>);
 
-/// Two sessions with one call between them, and the state of the call as the test knows it from the frames and events.
+/// Two sessions with one call between them, and the state of the call as the frames and events show it.
 struct Rounds {
     ends: [Scripted; 2],
     /// The frames that were sent to each end and have not arrived.

@@ -1,5 +1,5 @@
-//! The tables in `docs/transitions`, which unit tests of the core compare with the code: the diagrams in `docs/model.md` are drawn from them,
-//! and every transition that a campaign counts is one of their rows.
+//! The tables in `docs/transitions`, which unit tests of the core compare with the code: the diagrams in `docs/model.md` are drawn from
+//! them, and every transition that a campaign counts is one of their rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

@@ -41,7 +41,7 @@ const GROUPS: [&str; 3] = ["clippy::restriction", "clippy::all", "warnings"];
 /// Macros that panic and for which there is no lint.
 const PANICKING_MACROS: [&str; 6] = ["assert!", "assert_eq!", "assert_ne!", "todo!", "unimplemented!", "debug_assert_eq!"];
 
-/// Calls that panic on an invalid number, and `debug_assert!`, which some uses may keep.
+/// Calls that panic on an invalid number, and `debug_assert!`.
 const PANICKING_CALLS: [&str; 12] = [
     ".split_at(",
     ".split_to(",

@@ -399,8 +399,8 @@ fn closed_is_the_last_event_and_comes_once_and_no_method_has_an_effect_after_it(
 
 #[test]
 fn a_closing_server_still_answers_the_handshake_that_its_own_call_waits_for() {
-    // Before, a closing server refused the handshake as a closing gateway does: the client got the error "busy", and the server's own call,
-    // which waited for the handshake, was never sent.
+    // A regression: a closing server refused the handshake as a closing gateway does. The client got the error "busy", and the server's own
+    // call, which waited for the handshake, was never sent.
     let mut server = Scripted::new(server_config());
     server.invoke(Invoke::custom("x/y", json("{}")));
     server.session.close(Close::Graceful { grace: Duration::from_secs(1) }, server.now);

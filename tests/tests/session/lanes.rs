@@ -368,7 +368,7 @@ fn a_lane_bound_exchange_ends_with_its_lane_and_no_more_frames_are_sent() {
     assert_eq!(app.session.stats().inbound_calls, 0);
 }
 
-/// Before, a response that was delayed by `response_gap` was sent on the next lane with the same number.
+/// A regression: a response that was delayed by `response_gap` was sent on the next lane with the same number.
 #[test]
 fn regression_a_response_delayed_by_its_gap_is_lost_with_its_lane() {
     let config = with(app_config(), |config| config.timeouts.response_gap = core::time::Duration::from_millis(50));
@@ -569,7 +569,8 @@ fn regression_a_lane_is_forgotten_when_its_input_request_is_cancelled_on_another
     assert_eq!(client.session.set_writable(Lane::new(6), true, client.now), Err(NotLive), "nothing keeps the lane open");
 }
 
-/// Before, a frame that came before the owner had polled `LaneClosed` opened the lane again, and its reply was sent on the stopped lane.
+/// A regression: a frame that came before the owner had polled `LaneClosed` opened the lane again, and the reply to the frame was sent on the
+/// stopped lane.
 #[test]
 fn regression_a_closed_lane_stays_closed_until_its_owner_has_polled_the_event() {
     let mut server = Scripted::server(with(server_config(), |config| config.limits.output_bytes_hard = 16 << 10));

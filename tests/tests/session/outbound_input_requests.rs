@@ -564,7 +564,7 @@ fn when_a_call_ends_each_of_its_open_input_requests_that_was_sent_is_cancelled_o
             server.frame(&answer(r#""result":{}"#)).at(10_000_000);
             assert!(!server.events().iter().any(|event| matches!(event, Event::Input { id: asker, .. } if *asker == id)));
             assert_eq!(server.session.abandon_input(first, server.now), Err(NotLive));
-            assert_eq!(server.session.abandon_input(stays, server.now), Err(NotLive), "the input request of the other call has timed out");
+            assert_eq!(server.session.abandon_input(stays, server.now), Err(NotLive), "`stays` has timed out");
         }
     }
 }

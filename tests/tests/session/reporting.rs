@@ -183,7 +183,7 @@ fn a_message_without_a_value_is_merged_into_the_kept_update() {
     assert_eq!(updates(&mut server), [(5.0, Some("m".into()))]);
 }
 
-/// Before, a total below the kept value was merged into the update, which was then sent with a value above its own total.
+/// A regression: a total below the kept value was merged into the update, which was then sent with a value above its own total.
 #[test]
 fn regression_a_total_below_the_kept_value_does_not_replace_the_previous_total() {
     let totals = |newer: f64| {
@@ -318,7 +318,7 @@ fn a_final_update_without_room_is_sent_despite_a_full_window_once_there_is_room(
     assert_eq!(values(&mut server), [1.0, 3.0]);
 }
 
-/// Before, an update that waited for the full window of the session was ahead in the queue, and delayed the final update.
+/// A regression: an update that waited for the full window of the session was ahead in the queue, and delayed the final update.
 #[test]
 fn regression_a_final_update_that_waits_for_room_is_sent_before_those_that_wait_for_the_window() {
     for updates in [1, 0] {
@@ -358,7 +358,7 @@ fn a_window_of_the_session_limits_all_its_calls_together() {
     use Reported::{RateLimited, Sent};
     assert_eq!(reported, [Sent, Sent, RateLimited, RateLimited]);
     assert_eq!(server.sent(), [progress(1, 1.0), progress(2, 1.0)]);
-    // Both kept updates are sent when the window has room for two. The fifth update, the second of the first call, waits for the next room.
+    // Both kept updates are sent when the window has room for two. The second update of the first call waits until it has room again.
     server.at(100);
     assert_eq!(server.sent(), [progress(3, 1.0), progress(4, 1.0)]);
     assert_eq!(server.report(calls[0], Progress::value(2.0)), RateLimited);

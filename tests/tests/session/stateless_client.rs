@@ -221,7 +221,7 @@ fn a_server_that_does_not_answer_the_probe_gets_the_handshake_after_the_timeout_
 }
 
 #[test]
-fn the_probe_has_a_timeout_of_its_own_and_the_handshake_after_it_has_its_whole_timeout() {
+fn the_probe_has_its_own_timeout_and_the_handshake_that_follows_has_its_whole_timeout() {
     let times = |handshake: Option<u64>, probe: Option<u64>| {
         let seconds = |span: Option<u64>| span.map(std::time::Duration::from_secs);
         let mut client = Scripted::new(with(client_config(), |config| {
@@ -825,7 +825,7 @@ fn a_subscription_to_lists_that_is_not_acknowledged_in_time_is_cancelled_and_rep
 }
 
 #[test]
-fn the_time_for_an_acknowledgement_ends_with_it_and_with_the_subscription() {
+fn the_time_for_an_acknowledgement_ends_with_the_acknowledgement_or_the_subscription() {
     /// Ends the wait for the acknowledgement of subscription 2. The texts are its kinds, and those of a successor.
     type End = fn(&mut Scripted, &str, &str);
     let (lists, one) = (r#""toolsListChanged":true"#, r#""toolsListChanged":true,"resourceSubscriptions":["u:"]"#);
@@ -922,7 +922,7 @@ fn regression_a_kind_that_was_not_asked_for_stays_unwanted_although_the_server_a
     assert_eq!(client.events(), [Event::Violation(Violation::UnknownSubscription)]);
 }
 
-/// Before, the answer to a probe queued another request, or made the session ready, although the session had been closed.
+/// A regression: the answer to a probe queued another request, or made the session ready, although the session had been closed.
 #[test]
 fn regression_a_session_that_is_closing_opens_nothing() {
     for answer in [discovered_quietly(1), error(1, -32601, "x"), unsupported(1, r#""2026-07-28""#), error(1, -32021, "x")] {
@@ -934,8 +934,8 @@ fn regression_a_session_that_is_closing_opens_nothing() {
     }
 }
 
-/// Before, each held subscription was sent as a request for all of them: 500 subscriptions of 900 bytes became more than 100 MB, and the
-/// session closed.
+/// A regression: each held subscription was sent as a request for all of them. 500 subscriptions of 900 bytes became more than 100 MB, and
+/// the session closed.
 #[test]
 fn regression_held_subscriptions_do_not_close_the_session_by_the_length_of_their_requests() {
     let mut client = client(Era::Auto);

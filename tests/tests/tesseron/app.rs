@@ -529,7 +529,7 @@ fn item_79_a_log_record_is_sent_unchanged_with_or_without_an_invocation() {
     }
 }
 
-/// Before, the data was sent as JSON text in `message`, and objects a second time in `meta`.
+/// A regression: the data was sent as JSON text in `message`, and objects a second time in `meta`.
 #[test]
 fn regression_log_data_that_is_not_text_is_sent_once_and_unchanged() {
     let (mut app, _) = serving();

@@ -56,7 +56,7 @@ fn touched(rig: &mut Rig) -> BTreeSet<Leg> {
 
 #[test]
 fn regression_the_driver_of_each_leg_that_one_method_ends_is_woken() {
-    // Before, only the driver of the last leg was woken; the others waited for ever with their sockets open.
+    // A regression: only the driver of the last leg was woken; the others waited for ever with their sockets open.
     let mut rig = Rig::with(config());
     let apps = [rig.join("a"), rig.join("b"), rig.join("c")];
     let legs = apps.map(|app| rig.leg(app));
@@ -103,7 +103,7 @@ fn a_leg_that_paused_for_unpolled_events_is_woken_when_the_owner_polls_them() {
     assert!(woken.0.load(Ordering::SeqCst) > before, "the driver of the leg was not woken");
 }
 
-/// Before, when legs could be read again, only the drivers of apps were woken, and not that of the agent.
+/// A regression: when legs could be read again, only the drivers of apps were woken, and not that of the agent.
 #[test]
 fn regression_the_drivers_of_all_paused_legs_are_woken_when_the_owner_polls_its_events() {
     let mut config = config();

@@ -1,4 +1,4 @@
-//! Names of actions that MCP does not allow in the name of a tool: the agent sees aliases, and the app its own names.
+//! Names of actions that MCP does not allow in the name of a tool: the agent gets aliases, and the app its own names.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -175,24 +175,24 @@ fn broken_apps() -> Vec<(&'static str, usize, Broken)> {
     vec![
         // The app ignores the cancel.
         ("actions/cancel", 4, By(Deed::Ignores(2))),
-        // It does not check the input.
+        // The app does not check the input.
         ("actions/input-validation-failure", 3, App(|world| world.actions[0].input_schema = None)),
         ("actions/invoke-success", 3, App(|world| world.actions[0].returns = json!({"sum": 4}))),
-        // It runs an action that was not declared.
+        // The app runs an action that was not declared.
         ("actions/not-found", 3, App(|world| world.actions[0].name = "subtract".to_owned())),
         // Its progress falls.
         ("actions/progress-monotonic", 4, App(|world| world.actions[0].progress.swap(1, 2))),
         ("elicitation/confirm-decline-is-false", 5, By(Deed::changes_received(2, set("/result/action", json!("accept"))))),
         ("handshake/hello-declares-manifest", 0, App(|world| world.resources[0].subscribable = false)),
         ("handshake/hello-minimal", 0, By(Deed::changes_sent(0, set("/params/protocolVersion", json!("2.0.0"))))),
-        // It ignores the refusal.
+        // The app ignores the refusal.
         ("handshake/protocol-major-mismatch", 2, By(Deed::Ignores(0))),
         ("resources/read", 3, App(|world| world.resources[0].value = json!([]))),
-        // It never sends the update.
+        // The app never sends the update.
         ("resources/subscribe-update-unsubscribe", 4, App(|world| world.resources[0].emits.clear())),
-        // It resumes with its old token.
+        // The app resumes with its old token.
         ("resume/token-rotation", 9, By(Deed::changes_received(2, set("/result/resumeToken", json!("rt_conformance_0001"))))),
-        // It has no token to resume with.
+        // The app has no token to resume with.
         (
             "resume/token-rotation",
             5,
@@ -208,36 +208,36 @@ fn broken_apps() -> Vec<(&'static str, usize, Broken)> {
         ("actions/timeout-frees-the-wire", 4, App(|world| world.actions[0].blocks_until_cancelled = false)),
         ("actions/progress-backwards", 4, By(Deed::changes_sent(2, |frame| frame["params"]["percent"] = json!(20)))),
         ("actions/name-in-use", 4, By(Deed::Ignores(2))),
-        // It goes on as if the input request had been answered.
+        // The app goes on as if the input request had been answered.
         (
             "sampling/depth",
             12,
             By(Deed::changes_received(6, |frame| *frame = json!({"jsonrpc": "2.0", "id": frame["id"], "result": {"content": ""}}))),
         ),
         ("sampling/one-after-another", 4, App(|world| world.actions[0].samples = None)),
-        // It sends a form that no agent can show.
+        // The app sends a form that no agent can show.
         (
             "elicitation/schema-matrix",
             35,
             App(|world| world.actions[6].elicits.as_mut().expect("a form").schema = json!({"type": "object"})),
         ),
-        // It makes an input request that the agent does not support.
+        // The app makes an input request that the agent does not support.
         ("elicitation/not-available", 3, By(Deed::changes_received(0, set("/result/capabilities/elicitation", json!(true))))),
-        // It resumes again with the refused token.
+        // The app resumes again with the refused token.
         ("resume/refused", 9, By(Deed::Ignores(2))),
-        // It sends its hello before a bind.
+        // The app sends its hello before a bind.
         ("handshake/bind", 0, App(|world| world.host_minted = false)),
-        // It does not answer the unknown method.
+        // The app does not answer the unknown method.
         ("handshake/bind-on-a-plain-channel", 3, By(Deed::Ignores(1))),
-        // It ignores the second bind.
+        // The app ignores the second bind.
         ("handshake/bind-twice", 5, By(Deed::Ignores(2))),
-        // It accepts a bind without a code.
+        // The app accepts a bind without a code.
         ("handshake/bind-without-code", 1, By(Deed::changes_received(0, |frame| frame["params"]["code"] = known_code()))),
         ("handshake/bind-comes-first", 1, App(|world| world.host_minted = false)),
         ("handshake/bind-in-time", 0, App(|world| world.host_minted = false)),
-        // It accepts any code.
+        // The app accepts any code.
         ("handshake/bind-wrong-code", 1, By(Deed::changes_received(0, set("/params/code", known_code())))),
-        // It refuses the right code after wrong ones.
+        // The app refuses the right code after wrong ones.
         (
             "handshake/bind-after-wrong-codes",
             21,
