@@ -28,7 +28,7 @@ impl HttpContext for Context<'_> {
     }
 }
 
-/// A session at the end of its client.
+/// The client's end of a session.
 #[derive(Default)]
 struct Client {
     id: String,
@@ -38,7 +38,7 @@ struct Client {
     seen: BTreeMap<EventId, Bytes>,
 }
 
-/// An exchange at the end of its client.
+/// The client's end of an exchange.
 #[derive(Default)]
 struct Exchange {
     /// The client in whose session the exchange is; `None` for a request without a handshake.

@@ -569,8 +569,8 @@ fn regression_a_lane_is_forgotten_when_its_input_request_is_cancelled_on_another
     assert_eq!(client.session.set_writable(Lane::new(6), true, client.now), Err(NotLive), "nothing keeps the lane open");
 }
 
-/// A regression: a frame that came before the owner had polled `LaneClosed` opened the lane again, and the reply to the frame was sent on the
-/// stopped lane.
+/// A regression: a frame that came before the owner had polled `LaneClosed` opened the lane again, and the reply to the frame was sent on
+/// the stopped lane.
 #[test]
 fn regression_a_closed_lane_stays_closed_until_its_owner_has_polled_the_event() {
     let mut server = Scripted::server(with(server_config(), |config| config.limits.output_bytes_hard = 16 << 10));

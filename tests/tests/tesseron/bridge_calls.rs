@@ -480,8 +480,8 @@ fn item_80_an_input_request_that_the_agent_did_not_declare_is_refused_with_the_n
     assert!(rig.agent_received().is_empty());
 }
 
-/// A regression: an agent that probed for MCP 2026-07-28 found it, and input requests no longer reached the user of the agent. A confirmation
-/// was declined although the user had not seen it.
+/// A regression: an agent that probed for MCP 2026-07-28 found it, and input requests no longer reached the user of the agent. A
+/// confirmation was declined although the user had not seen it.
 #[test]
 fn regression_an_agent_that_probes_finds_only_the_revisions_in_which_an_app_can_ask_it() {
     let (mut rig, _) = rig();

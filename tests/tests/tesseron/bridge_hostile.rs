@@ -1,5 +1,5 @@
-//! Misbehaving apps and agents at the gateway: only the leg of the misbehaving end is closed or delayed, calls on the other legs go on or
-//! fail with an error, and no state remains afterwards.
+//! Misbehaving apps and agents at the gateway: an app affects only its own leg, its calls fail with an error if it is disconnected, and no
+//! state remains after the end of an app or of the agent.
 
 use protocol_core::{Close, CloseReason, TransportEnd};
 use serde_json::{Value, json};
