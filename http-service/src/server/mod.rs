@@ -24,7 +24,7 @@ use http::request::Parts;
 use protocol_core::http::era::Era;
 use protocol_core::http::header::ParamHeaders;
 use protocol_core::http::{
-    HttpContext, HttpExchangeId, HttpRequest, HttpServer, HttpServerConfig, Method, RequestHead, ResponsePart, SessionKey, header,
+    HttpContext, HttpExchangeId, HttpRequest, HttpServer, HttpServerConfig, Method, RequestHead, ResponsePart, SessionKey,
 };
 use protocol_core::{Arc as CoreArc, Config, Instant};
 
@@ -200,11 +200,11 @@ impl Shared {
         Some(SessionDriver::new(Arc::clone(self), key, machine, self.config.resumable && era == Era::Legacy))
     }
 
-    /// Random bytes for the id of the session that a request may open; zeros if the request is not a POST, or has a header that names a
-    /// session.
+    /// Random bytes for the id of the session that a request may open; zeros if the request is not a POST. A POST that names a session may
+    /// open one, too: `initialize` does if there is no session with that id.
     fn random_for(&self, head: &RequestHead<'_>) -> Result<[u8; 16], NoRandomBytes> {
         let mut bytes = [0; 16];
-        if head.method == Method::Post && head.headers.get_all(header::SESSION_ID).next().is_none() {
+        if head.method == Method::Post {
             self.runtime.fill_random(&mut bytes).map_err(|_| NoRandomBytes)?;
         }
         Ok(bytes)
