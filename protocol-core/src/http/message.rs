@@ -33,8 +33,13 @@ const ID_BYTES: usize = 1024;
 pub(super) enum Body {
     Message(Message),
     Batch(Batch),
-    /// Neither a message nor a batch, with the error to reply with, and the id if it could be read.
-    Malformed(Option<WireId>, RpcError),
+    /// Neither a message nor a batch, with the error to refuse it with, and the id if it could be read. `is_answered` is `false` for a
+    /// malformed response or notification, to which a session does not reply.
+    Malformed {
+        id: Option<WireId>,
+        error: RpcError,
+        is_answered: bool,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -47,8 +52,7 @@ pub(super) enum Message {
 /// An array of messages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Batch {
-    /// The number of requests and of malformed elements with an id. A malformed element without an id is not counted, although the session
-    /// of a server may reply to it.
+    /// The number of elements that a session may reply to: requests, and malformed elements that are no responses and no notifications.
     pub(super) replies: usize,
 }
 
@@ -181,7 +185,8 @@ pub(super) fn read(body: &Bytes, batch: usize) -> Body {
         options(Some(batch)),
         |element| message(element, frame),
         |all: Vec<Body>| {
-            let is_answered = |body: &&Body| matches!(body, Body::Message(Message::Request(_)) | Body::Malformed(Some(_), _));
+            let is_answered =
+                |body: &&Body| matches!(body, Body::Message(Message::Request(_)) | Body::Malformed { is_answered: true, .. });
             Body::Batch(Batch { replies: all.iter().filter(is_answered).count() })
         },
     )
@@ -196,8 +201,8 @@ fn message(element: Element<'_>, frame: Frame<'_>) -> Body {
         Ok(Envelope::Request { id, method, params }) => Body::Message(Message::Request(Request::new(id, method, params, frame))),
         Ok(Envelope::Notification { .. }) => Body::Message(Message::Notification),
         Ok(Envelope::Response { .. }) => Body::Message(Message::Response),
-        Err(Malformed { answer: Some((id, error)), .. }) => Body::Malformed(id, error),
-        Err(Malformed { violation, answer: None }) => Body::Malformed(None, invalid(violation)),
+        Err(Malformed { answer: Some((id, error)), .. }) => Body::Malformed { id, error, is_answered: true },
+        Err(Malformed { violation, answer: None }) => Body::Malformed { id: None, error: invalid(violation), is_answered: false },
     }
 }
 

@@ -62,7 +62,7 @@ impl HttpServer {
             }
         };
         let posted = match body {
-            Body::Malformed(id, error) => return Err(Refusal::with_error(400, error.clone(), id.clone())),
+            Body::Malformed { id, error, .. } => return Err(Refusal::with_error(400, error.clone(), id.clone())),
             Body::Message(Message::Request(request)) => request.posted(),
             Body::Message(Message::Notification) => Posted::Notification,
             Body::Message(Message::Response) => Posted::Response,

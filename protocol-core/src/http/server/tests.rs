@@ -1217,6 +1217,10 @@ fn a_batch_is_taken_only_in_the_revision_that_has_it_and_answered_by_a_stream() 
     let none = bench.post(&[("mcp-session-id", &session)], &format!("[{INITIALIZED}]"));
     bench.accept(0);
     assert_eq!(bench.complete(none).0, 202);
+    let malformed = bench.post(&[("mcp-session-id", &session)], "[7]");
+    let lane = bench.accept(1);
+    bench.reply(lane, "the error of an element without an id");
+    assert!(bench.stream(malformed).1, "a malformed element is answered on the stream of its batch");
     let many = format!("[{}]", [INITIALIZED; 65].join(","));
     let id = bench.post(&[("mcp-session-id", &session)], &many);
     assert_eq!(bench.complete(id).0, 400);
