@@ -4,7 +4,7 @@ use core::convert::Infallible;
 use core::pin::Pin;
 use core::task::{Context as TaskContext, Poll, Waker};
 use core::time::Duration;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -313,6 +313,22 @@ fn a_session_is_opened_used_and_ended() {
     assert_eq!(bench.send("DELETE", &fields, "").status(), 204);
     assert_eq!(counts(&bench), (0, 0));
     assert_eq!(bench.call_in(&session, 3, "quick").status(), 404);
+}
+
+/// A regression: the id of a session that was opened by a request with a stale id was made of zeros, so that two clients could share it.
+#[test]
+fn each_session_gets_a_random_id_also_if_the_request_that_opens_it_names_another_session() {
+    let mut bench = Bench::new();
+    let named: [Fields<'_>; 5] = [
+        &[],
+        &[("mcp-session-id", "stale")],
+        &[("mcp-session-id", "stale")],
+        &[("mcp-session-id", "")],
+        &[("mcp-session-id", "a"), ("mcp-session-id", "b")],
+    ];
+    let ids: BTreeSet<_> =
+        named.iter().map(|fields| bench.post(fields, HELLO).header("mcp-session-id").expect("an id").to_owned()).collect();
+    assert!(ids.len() == named.len() && !ids.contains(&"0".repeat(32)), "{ids:?}");
 }
 
 #[test]
