@@ -17,7 +17,7 @@ use crate::context::Context;
 use crate::extensions::Extensions;
 use crate::peer::Peer;
 use crate::rounds::StateId;
-use crate::service::{Service, Start};
+use crate::service::{Service, Start, WatcherGuard};
 use crate::state::diagnose::{self, Note};
 use crate::state::{
     Alarmed, AsksInRounds, CallOutcome, Freezable, FrozenHandler, InputRequest, ServedCall, ServedCallSlot, Shared, State,
@@ -54,6 +54,8 @@ use protocol_core::time::Instant;
 pub struct Endpoint {
     shared: Arc<Shared>,
     side: Side,
+    /// The entry in the catalog of the service. `None` for a client, and if the catalog cannot change.
+    watcher: Option<WatcherGuard>,
     /// The work to be done outside of the lock. A field, so that a piece of work that panics loses none of the pieces after it.
     work: VecDeque<Work>,
     /// Work to be done once all work in `work` is done.
@@ -126,10 +128,10 @@ impl Endpoint {
     #[must_use]
     pub fn serving(service: Arc<Service>, config: impl Into<protocol_core::Arc<Config>>, runtime: Arc<dyn Runtime>) -> Self {
         let round_kit = service.round_kit(&*runtime);
-        let endpoint = Self::new(Side::Server(Arc::clone(&service)), config.into(), runtime);
+        let mut endpoint = Self::new(Side::Server(Arc::clone(&service)), config.into(), runtime);
         let effects = service.effects();
         endpoint.shared.look(|state| (state.round_kit, state.effects) = (round_kit, effects));
-        service.watch(endpoint.shared());
+        endpoint.watcher = service.watch(endpoint.shared());
         endpoint
     }
 
@@ -149,6 +151,7 @@ impl Endpoint {
         Self {
             shared: Arc::new(Shared::new(State::new(session), runtime)),
             side,
+            watcher: None,
             work: VecDeque::new(),
             late: VecDeque::new(),
             end: None,
@@ -601,6 +604,7 @@ impl Machine for Endpoint {
 
 impl Drop for Endpoint {
     fn drop(&mut self) {
+        drop(self.watcher.take());
         let now = self.shared.runtime().now();
         // Work that was not done because of a panic comes first.
         let mut work = core::mem::take(&mut self.work);

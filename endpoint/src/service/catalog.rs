@@ -3,7 +3,7 @@
 use core::fmt;
 use core::time::Duration;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
 
 use super::{Prompt, Resource, ResourceTemplate, SchemaUnchecked, Tool};
 use crate::state::{ListKind, Shared};
@@ -37,7 +37,7 @@ pub struct Catalog(Arc<Inner>);
 #[derive(Default)]
 struct Inner {
     entries: RwLock<Entries>,
-    sessions: Mutex<Vec<Watcher>>,
+    sessions: Mutex<Sessions>,
 }
 
 /// The entries of a service by name, each with its description as it is sent to peers.
@@ -63,10 +63,29 @@ impl Entries {
     }
 }
 
+/// The sessions whose peers are notified of changes, in the order in which they began.
+#[derive(Default)]
+struct Sessions {
+    watchers: BTreeMap<u64, Watcher>,
+    next_number: u64,
+}
+
 /// A session whose peer is notified of changes.
 struct Watcher {
     session: Weak<Shared>,
     audience: Audience,
+}
+
+/// The entry of a session in the catalog. Dropping it removes the entry, which would keep the memory of the session.
+pub(crate) struct WatcherGuard {
+    catalog: Catalog,
+    number: u64,
+}
+
+impl Drop for WatcherGuard {
+    fn drop(&mut self) {
+        self.catalog.sessions().watchers.remove(&self.number);
+    }
 }
 
 /// The kind of peer that is notified.
@@ -200,14 +219,17 @@ impl Catalog {
         removed
     }
 
-    /// Notifies the peer of `session` of every change from now on.
-    pub(crate) fn watch(&self, session: &Arc<Shared>, audience: Audience) {
-        let mut sessions = self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        // Ended sessions are removed only before the list grows, since over HTTP every request may add a session.
-        if sessions.len() == sessions.capacity() {
-            sessions.retain(|watcher| watcher.session.strong_count() > 0);
-        }
-        sessions.push(Watcher { session: Arc::downgrade(session), audience });
+    fn sessions(&self) -> MutexGuard<'_, Sessions> {
+        self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notifies the peer of `session` of every change from now on, until the guard is dropped.
+    #[must_use]
+    pub(crate) fn watch(&self, session: &Arc<Shared>, audience: Audience) -> WatcherGuard {
+        let mut sessions = self.sessions();
+        let number = sessions.next_number;
+        sessions.next_number = number.wrapping_add(1);
+        sessions.watchers.insert(number, Watcher { session: Arc::downgrade(session), audience });
         drop(sessions);
         // The manifest that an app was configured with may be older than the last change. An MCP client needs nothing here: it requests the
         // lists after the handshake.
@@ -216,12 +238,13 @@ impl Catalog {
                 self.notify(session, audience, list);
             }
         }
+        WatcherGuard { catalog: self.clone(), number }
     }
 
     fn announce(&self, list: ListKind) {
-        let sessions = self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let sessions = self.sessions();
         let alive = |watcher: &Watcher| Some((watcher.session.upgrade()?, watcher.audience));
-        let watchers: Vec<_> = sessions.iter().filter_map(alive).collect();
+        let watchers: Vec<_> = sessions.watchers.values().filter_map(alive).collect();
         drop(sessions);
         for (session, audience) in watchers {
             self.notify(&session, audience, list);
@@ -250,5 +273,27 @@ impl fmt::Debug for Catalog {
             .field("resources", &entries.resources.keys())
             .field("resource_templates", &entries.templates.keys())
             .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Executor;
+    use crate::{Endpoint, Service};
+    use protocol_core::Identity;
+
+    /// A regression: the entry of an ended session was removed only when the list was about to grow, and kept the memory of the session,
+    /// so that a server held several kilobytes for each session that it had ever had at the same time.
+    #[test]
+    fn a_session_that_has_ended_leaves_no_entry() {
+        let mut service = Service::new(Identity::new("server", "1"));
+        let catalog = service.catalog();
+        let service = Arc::new(service);
+        let begin = || Endpoint::server(Arc::clone(&service), Arc::new(Executor::new()));
+        let endpoints = [begin(), begin(), begin()];
+        assert_eq!(catalog.sessions().watchers.len(), 3);
+        drop(endpoints);
+        assert_eq!(catalog.sessions().watchers.len(), 0);
     }
 }

@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use self::catalog::Audience;
+pub(crate) use self::catalog::WatcherGuard;
 use self::completion::Completer;
 use self::tool::{InPlace, Run};
 use crate::context::Context;
@@ -372,15 +373,16 @@ impl Service {
         config
     }
 
-    /// Adds `session` to the sessions whose peers are notified when the catalog changes.
-    pub(crate) fn watch(&self, session: &Arc<Shared>) {
-        if self.is_changeable {
+    /// Adds `session` to the sessions whose peers are notified when the catalog changes, until the guard is dropped. `None` if the catalog
+    /// cannot change.
+    pub(crate) fn watch(&self, session: &Arc<Shared>) -> Option<WatcherGuard> {
+        self.is_changeable.then(|| {
             let audience = session.look(|state| match state.session.config().protocol {
                 Protocol::Tesseron(_) => Audience::Gateway { timeout: self.config.timeouts.serve },
                 _ => Audience::Client,
             });
-            self.catalog.watch(session, audience);
-        }
+            self.catalog.watch(session, audience)
+        })
     }
 
     /// Decides how a request is answered. Runs no code of the application.
