@@ -110,8 +110,15 @@ impl Subrange {
     }
 }
 
+/// The share of `value` in `total`, where all of nothing is 1. NaN if `total` is negative or NaN.
 fn ratio(value: f64, total: f64) -> f64 {
-    if total > 0.0 { value / total } else { 1.0 }
+    if total == 0.0 {
+        1.0
+    } else if total > 0.0 {
+        value / total
+    } else {
+        f64::NAN
+    }
 }
 
 #[cfg(test)]
@@ -139,5 +146,6 @@ mod tests {
         assert_eq!(Part::WHOLE.nested(f64::NAN..f64::INFINITY), Part::WHOLE);
         assert_eq!(Part::WHOLE.at(f64::NAN), 0.0);
         assert_eq!(ratio(0.0, 0.0), 1.0);
+        assert_eq!([-1.0, f64::NAN].map(|total| Part::WHOLE.at(ratio(1.0, total))), [0.0; 2], "an invalid total is not the end");
     }
 }
