@@ -298,6 +298,7 @@ impl Mcp {
                     false => push_json(out, result.as_bytes()),
                 })
             }
+            Reply::Done if op == Op::CallTool => self.write_reply(frames, id, op, &Reply::Tool(ToolOutput::default()), None, local),
             Reply::Done => self.write_result(frames, id, op, 2, local, |_| {}),
             Reply::Input(round) if self.is_stateless() && has_rounds(op) => {
                 frames.response(id, round_size(round), |out| Object::write(out, |object| write_round(object, round, local)))
