@@ -188,6 +188,14 @@ impl Dialect {
         }
     }
 
+    /// Returns `true` if the peer of this end makes a handshake, or may make one.
+    pub(crate) const fn has_handshake(self, local: &LocalEnd<'_>) -> bool {
+        match self {
+            Self::Mcp(_) => local.era.has_legacy(),
+            Self::Tesseron(_) => true,
+        }
+    }
+
     /// Reads the response to a probe ([`Self::write_probe`]).
     pub(crate) fn read_probe_answer(self, body: &ResponseBody, local: &LocalEnd<'_>) -> ProbeVerdict {
         mcp::read_probe_answer(body, local)

@@ -27,7 +27,7 @@ impl Session {
             self.probe(false);
         } else if self.rules.opens {
             self.open_handshake(None);
-        } else if self.config.era.has_legacy() {
+        } else if self.rules.dialect.has_handshake(&self.config.local_end()) {
             self.limit_handshake();
         } else {
             self.handshake.make_optional();

@@ -2,6 +2,7 @@
 //! "Resume"): the rule of versions, the claim states of a session, and how each end closes. The registry (`claims`) handles codes, tokens
 //! and the right to resume.
 
+use protocol_core::mcp::Era;
 use protocol_core::tesseron::AppId;
 use protocol_core::tesseron::{App, ClaimState, ResumeCredentials, Welcome};
 use protocol_core::{
@@ -268,7 +269,9 @@ fn the_capabilities_of_a_claim_apply_at_once_also_to_running_invocations() {
 
 #[test]
 fn a_handshake_that_is_not_answered_closes_both_ends() {
-    for config in [app_config(), gateway_config(), asking_gateway_config()] {
+    let modern = with(gateway_config(), |config| config.era = Era::Modern);
+    // A regression: with an era that Tesseron does not have, a gateway waited for a handshake without a time limit.
+    for config in [app_config(), gateway_config(), asking_gateway_config(), modern] {
         let mut end = Scripted::new(config);
         end.sent();
         end.at(9_999);
