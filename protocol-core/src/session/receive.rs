@@ -391,7 +391,9 @@ impl Session {
         let owner = match self.rules.names_calls {
             true => self.names.get(&(lane, id.clone())).copied().map(Owner::InboundCall),
             // If all lanes belong to one peer, a cancel may arrive on another lane than its request.
-            false => self.peer_ids.owner(lane, id).or_else(|| self.peer_ids.only_owner(id).filter(|_| !self.rules.lane_bound)),
+            false => {
+                self.peer_ids.owner(lane, id).or_else(|| self.peer_ids.only_owner(id).filter(|owner| !self.is_lane_bound(*owner)))
+            }
         };
         match owner {
             Some(Owner::InboundCall(inbound)) => self.cancel_by_peer(inbound, reason),
@@ -406,6 +408,14 @@ impl Session {
                     self.violation(Violation::CancelledHandshake);
                 }
             }
+        }
+    }
+
+    /// Returns `true` if an exchange of the peer ends with its lane, so that messages on other lanes do not belong to it.
+    fn is_lane_bound(&self, owner: Owner) -> bool {
+        match owner {
+            Owner::InboundCall(id) => self.inbound_calls.get(&id).is_some_and(|call| call.rules().lane_bound),
+            Owner::InboundInput(key) => self.inbound_inputs.get(&key).is_some_and(|input| input.rules().lane_bound),
         }
     }
 

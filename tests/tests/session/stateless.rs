@@ -629,6 +629,19 @@ fn a_stateless_call_ends_with_its_lane_and_one_with_a_handshake_goes_on() {
     assert_eq!(server.session.respond(ids[1], Reply::Done, server.now), Ok(()), "the other one goes on");
 }
 
+/// G16. A regression: the cancel of one caller, on its own lane, ended the request of another caller if only that one had the id.
+#[test]
+fn a_stateless_call_cannot_be_cancelled_from_another_lane() {
+    let mut server = Scripted::server(server_config());
+    server.session.handle_frame(call(1, "").into(), Lane::new(4), server.now).unwrap();
+    let id = requested(&mut server);
+    for (lane, events) in [(5, vec![]), (4, vec![Event::Cancelled { id, why: CancelReason::Peer(None) }])] {
+        let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
+        server.session.handle_frame(cancel.into(), Lane::new(lane), server.now).unwrap();
+        assert_eq!(server.events(), events, "on lane {lane}");
+    }
+}
+
 #[test]
 fn a_refusal_by_the_session_and_an_error_of_a_handler_have_different_routes() {
     let mut server = Scripted::new(server_config());
