@@ -42,6 +42,8 @@ pub enum Status {
     Cancelled,
     /// The job ran out of time.
     Timeout,
+    /// The call failed for another reason. A session adds this status to the last checkpoint of a call whose result is an error.
+    Failed,
 }
 
 /// An item that succeeded.
