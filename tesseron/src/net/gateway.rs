@@ -202,8 +202,11 @@ impl<S: Sockets> Gateway<S> {
         let mut scan = Scan::default();
         let mut advertised = Vec::new();
         let mut known = BTreeSet::new();
-        if !self.shared.has_swept.swap(true, Ordering::Relaxed) {
-            scan.unannounced = breadcrumb::sweep(&self.home, self.sockets.epoch_ms()).err();
+        if !self.shared.has_swept.swap(true, Ordering::Relaxed)
+            && let Err(error) = breadcrumb::sweep(&self.home, self.sockets.epoch_ms())
+        {
+            // Stored at once, so that the next scan reports it if this one fails.
+            self.shared.lock().unannounced.get_or_insert(error);
         }
         for read in self.home.read_instances()? {
             known.extend(read.as_ref().ok().map(|instance| instance.id.clone()));
@@ -222,7 +225,7 @@ impl<S: Sockets> Gateway<S> {
         self.bridge.advertise(advertised);
         let mut apps = self.shared.lock();
         apps.app_ids.retain(|id, _| known.contains(id));
-        scan.unannounced = apps.unannounced.take().or(scan.unannounced);
+        scan.unannounced = apps.unannounced.take();
         scan.unreachable = core::mem::take(&mut apps.unreachable);
         drop(apps);
         Ok(scan)
