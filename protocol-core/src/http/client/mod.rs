@@ -186,7 +186,7 @@ pub enum HttpFault {
         retry_after: Duration,
     },
     /// The caller must authenticate itself, or may not make this request.
-    #[error("the server wants an authorization (status {status})")]
+    #[error("the server requires an authorization (status {status})")]
     Unauthorized {
         /// 401 or 403.
         status: u16,
