@@ -5,7 +5,7 @@ use std::time::Duration;
 use protocol_core::mcp::Era;
 use protocol_core::{CloseReason, Event, Outcome, RpcError, Violation};
 use testkit::config::{client_config, server_config, with};
-use testkit::scripted::{call_tool, initialize, result};
+use testkit::scripted::{call_tool, cancelled, initialize, result};
 use testkit::{Pair, Scripted};
 
 #[test]
@@ -186,14 +186,23 @@ fn the_refusal_of_a_malformed_handshake_names_the_wrong_member_and_a_second_hand
 
 #[test]
 fn the_handshake_cannot_be_cancelled() {
-    let mut client = Scripted::new(client_config());
-    client.sent();
-    client.frame(&testkit::scripted::cancelled(1));
-    assert_eq!(client.sent(), Vec::<String>::new());
+    let confirmation = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
     let mut server = Scripted::new(server_config());
-    server.frame(&initialize(3, "2025-11-25", "{}")).frame(&testkit::scripted::cancelled(3));
+    server.frame(&initialize(3, "2025-11-25", "{}")).frame(&cancelled(3));
     assert!(server.events().contains(&Event::Violation(Violation::CancelledHandshake)));
-    assert_eq!(server.sent().len(), 1);
+    let sent = server.sent();
+    assert!(sent.len() == 1 && sent[0].starts_with(r#"{"jsonrpc":"2.0","id":3,"result":"#), "{sent:?}");
+    server.frame(confirmation);
+    assert!(server.session.is_ready());
+
+    // Each end has ids of its own. This cancel names a request of the server, which does not exist, and not the handshake of the client.
+    let mut client = Scripted::new(client_config());
+    client.drain().frame(&cancelled(1)).expect_silence();
+    client.frame(
+        r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"}}}"#,
+    );
+    assert!(client.session.is_ready());
+    assert_eq!(client.sent(), [confirmation]);
 }
 
 #[test]

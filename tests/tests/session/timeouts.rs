@@ -431,6 +431,21 @@ fn a_ping_that_times_out_is_reported_and_never_cancelled() {
 #[test]
 fn the_handshake_is_never_cancelled_even_if_all_held_calls_end() {
     let mut client = Scripted::new(client_config());
+    let calls = [call_with(&mut client, call_timeouts(Some(1000), None)), call_with(&mut client, CallTimeouts::NONE)];
+    assert_eq!(client.sent().len(), 1, "the handshake request");
+    for call in calls {
+        client.session.cancel(call, Some("no"), client.now).unwrap();
+        assert_eq!(client.outcome(), Outcome::Cancelled);
+    }
+    client.at(9_999).expect_silence();
+    client.frame(
+        r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}}"#,
+    );
+    assert!(client.session.is_ready());
+    assert_eq!(client.sent(), [r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#]);
+
+    // A handshake that times out is not cancelled either.
+    let mut client = Scripted::new(client_config());
     let short = call_with(&mut client, call_timeouts(Some(1000), None));
     let long = call_with(&mut client, CallTimeouts::NONE);
     let cancelled = call_with(&mut client, CallTimeouts::NONE);
