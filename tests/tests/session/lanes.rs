@@ -812,13 +812,20 @@ fn regression_replies_owed_are_counted_correctly_during_a_batch() {
 
 #[test]
 fn regression_replies_owed_are_counted_correctly_after_a_batch() {
+    let owed = |server: &Scripted| server.session.replies_owed(Lane::new(1));
     let mut server = Scripted::server_at(server_config(), "2025-03-26", "{}");
     server.call_by(1, 1);
     server.by(1, &format!("[{},{}]", cancelled(1), call_tool(2, false)));
+    assert_eq!(owed(&server), 1, "the cancelled call gets no reply");
     let two = server.request();
     let four = server.call_by(1, 4);
+    assert_eq!(owed(&server), 2);
     server.respond(two);
-    server.polled();
-    server.respond(four);
+    assert_eq!(owed(&server), 1);
     assert_eq!(routes(&server.polled()), [(1, RESULT)]);
+    assert_eq!(owed(&server), 1, "the lane stays open for the other call");
+    server.respond(four);
+    assert_eq!(owed(&server), 0);
+    assert_eq!(routes(&server.polled()), [(1, RESULT)]);
+    assert_eq!(server.session.set_writable(Lane::new(1), true, server.now), Err(NotLive), "nothing keeps the lane open");
 }
