@@ -152,6 +152,22 @@ fn a_server_takes_the_depth_in_a_request_and_the_greatest_one_if_the_value_is_in
 }
 
 #[test]
+fn the_depth_in_a_request_can_raise_and_not_lower_the_depth_that_a_server_infers() {
+    let call = |id: u64, claim: u8| {
+        request(id, "tools/call", &format!(r#"{{"name":"t","_meta":{{"protocol-core/samplingDepth":{claim}}}}}"#))
+    };
+    let mut server = Scripted::server(with(server_config(), |config| config.depth.inference = DepthInference::DeepestOpen));
+    server.frame(&call(1, 1));
+    let outer = server.request();
+    server.ask(outer, sample());
+    for (id, claim, depth) in [(2, 0, 2), (3, 1, 2), (4, 2, 2), (5, 3, 3)] {
+        server.frame(&call(id, claim));
+        let events = server.events();
+        assert!(matches!(events[..], [Event::Request { depth: read, .. }] if read == depth), "{claim}: {events:?}");
+    }
+}
+
+#[test]
 fn a_client_refuses_the_fourth_level_even_if_the_request_gives_a_smaller_depth() {
     // The deepest call of the client has depth 3. The sampling request names no call, or an unknown one, and no depth, or a wrong one.
     for (meta, depth) in [
