@@ -619,6 +619,9 @@ fn an_input_request_for_an_invocation_of_another_app_is_refused() {
             .app(thief, &call.output("\"stolen\""));
     }
     assert!(rig.agent_received().is_empty(), "nothing is sent to the agent");
+    let refusals: Vec<Value> = rig.app_received(thief).iter().map(|text| value(text)).collect();
+    let codes: Vec<(Value, Value)> = refusals.iter().map(|frame| (frame["id"].clone(), frame["error"]["code"].clone())).collect();
+    assert_eq!(codes, [(json!(0), json!(-32009)), (json!(1), json!(-32009)), (json!(2), json!(-32009))], "{refusals:?}");
     for (number, call) in (0..).zip(&calls) {
         rig.app(victim, &call.output("\"mine\""));
         assert_eq!(rig.response(number)["result"]["content"][0]["text"], "mine");
