@@ -5,7 +5,7 @@ use protocol_core::{Close, CloseReason, TransportEnd};
 use serde_json::{Value, json};
 use tesseron::bridge::{BridgeConfig, BridgeEvent, Leg};
 use testkit::scripted::{cancelled, notification, request};
-use tests::bridge::{ACTIONS, Invoked, RESOURCES, Rig, answered, call_tool, config, hello, manifest, sampled, value};
+use tests::bridge::{ACTIONS, Invoked, RESOURCES, Rig, answered, call_tool, config, credentials, hello, resume, sampled, value};
 
 /// A bridge with the apps `good` and `bad`, whose calls 1 and 2 are running.
 struct TwoApps {
@@ -282,18 +282,25 @@ fn an_invalid_frame_is_reported_only_to_the_owner() {
 }
 
 #[test]
-fn if_the_owner_polls_no_events_a_leg_that_causes_them_is_no_longer_read() {
-    let TwoApps { mut rig, bad, .. } = TwoApps::new();
-    let leg = rig.leg(bad);
-    let mut read = 0;
+fn if_the_owner_polls_no_events_no_leg_is_read_once_their_limit_is_reached() {
+    let mut both = TwoApps::new();
+    let TwoApps { rig, good, bad, .. } = &mut both;
+    let (leg, legs) = (rig.leg(*bad), [Leg::Agent, rig.leg(*good), rig.leg(*bad)]);
+    let (limit, mut read) = (config().agent_limits.events, 0);
     while rig.bridge.wants_input(leg) {
         rig.bridge.handle_frame(leg, bytes::Bytes::from_static(b"{"), rig.now).unwrap();
         read += 1;
-        assert!(read <= 2_000);
+        assert!(read <= limit);
     }
-    assert!(rig.bridge.handle_frame(leg, bytes::Bytes::from_static(b"{"), rig.now).is_err(), "the frame is handed back");
-    rig.deliver();
-    assert!(rig.bridge.wants_input(leg));
+    for leg in legs {
+        assert!(!rig.bridge.wants_input(leg), "{leg:?}");
+        let refused = rig.bridge.handle_frame(leg, bytes::Bytes::from_static(b"{"), rig.now);
+        assert!(refused.is_err(), "the frame is handed back: {leg:?}");
+    }
+    let events = std::iter::from_fn(|| rig.bridge.poll_event()).count();
+    assert_eq!((read, events), (limit, limit), "one event for each frame that was read");
+    assert!(legs.into_iter().all(|leg| rig.bridge.wants_input(leg)));
+    both.check_good_app();
 }
 
 #[test]
@@ -505,13 +512,42 @@ fn frames_for_a_closed_leg_are_ignored() {
 
 #[test]
 fn an_app_cannot_resume_the_session_of_another() {
-    let mut both = TwoApps::new();
-    let TwoApps { rig, .. } = &mut both;
-    for (session, token) in [("s_1", "x"), ("", ""), ("../x", "y")] {
-        let thief = rig.dial();
-        let credentials = format!(r#""sessionId":"{session}","resumeToken":"{token}","#);
-        rig.app(thief, &request(1, "tesseron/resume", &manifest("good", ACTIONS, RESOURCES, &credentials)));
-        assert_eq!(rig.app_response(thief, 1)["error"]["code"], -32011);
-    }
+    let join = |rig: &mut Rig, id: &str| {
+        let app = rig.dial();
+        rig.app(app, &hello(id, ACTIONS, RESOURCES));
+        let (session, token) = credentials(&rig.app_response(app, 1));
+        rig.claim(app);
+        (app, session, token)
+    };
+    let mut rig = Rig::new();
+    let (good, session, token) = join(&mut rig, "good");
+    let (bad, _, other_token) = join(&mut rig, "bad");
+    let attempts = [
+        ("good", session.as_str(), other_token.as_str()),
+        ("good", session.as_str(), "guessed"),
+        ("good", session.as_str(), ""),
+        ("bad", session.as_str(), token.as_str()),
+        ("good", "s_1", "x"),
+        ("good", "", ""),
+        ("good", "../x", "y"),
+    ];
+    let try_all = |rig: &mut Rig| {
+        for (app, session, token) in attempts {
+            let thief = rig.dial();
+            rig.app(thief, &resume(app, session, token));
+            assert_eq!(rig.app_response(thief, 1)["error"]["code"], -32011, "{app} {session} {token}");
+        }
+    };
+    rig.call(1, "good__t").call(2, "bad__t");
+    let (good_call, bad_call) = (rig.invoked(good), rig.invoked(bad));
+    try_all(&mut rig);
+    let mut both = TwoApps { rig, good, bad, good_call, bad_call };
     both.check_good_app();
+    // Without a channel, too, the session can be resumed only by its own app.
+    let TwoApps { mut rig, .. } = both;
+    rig.lose(good);
+    try_all(&mut rig);
+    let again = rig.dial();
+    rig.app(again, &resume("good", &session, &token));
+    assert_eq!(rig.app_response(again, 1)["result"]["sessionId"], session);
 }
