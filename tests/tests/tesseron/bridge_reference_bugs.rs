@@ -235,7 +235,7 @@ fn bug_14_the_tools_of_several_apps_with_one_id_are_listed_once() {
 }
 
 #[test]
-fn bug_15_a_repeated_subscribe_leaves_no_subscription_behind() {
+fn bug_15_a_repeated_or_failed_subscribe_leaves_no_subscription_behind() {
     let (mut rig, app) = rig();
     let subscribe = |id: u64| request(id, "resources/subscribe", r#"{"uri":"tesseron://ledger/balance"}"#);
     rig.agent(&subscribe(1)).agent(&subscribe(2));
@@ -245,6 +245,18 @@ fn bug_15_a_repeated_subscribe_leaves_no_subscription_behind() {
     let name = params["subscriptionId"].as_str().unwrap();
     rig.app(app, &notification("resources/updated", &json!({"subscriptionId": name, "value": 1}).to_string()));
     assert!(rig.agent_received().is_empty());
+
+    let (mut rig, app) = self::rig();
+    rig.agent(&subscribe(1));
+    let (asked, params) = rig.app_request(app, "resources/subscribe");
+    rig.app(app, &tests::bridge::refused(&asked, -32003, "Resource not subscribable: balance"));
+    assert_eq!(rig.response(1)["error"]["code"], -32003);
+    let name = params["subscriptionId"].as_str().unwrap();
+    rig.app(app, &notification("resources/updated", &json!({"subscriptionId": name, "value": 1}).to_string()));
+    assert!(rig.agent_received().is_empty());
+    // The next subscribe is forwarded, since there is no subscription.
+    rig.agent(&subscribe(2));
+    rig.app_request(app, "resources/subscribe");
 }
 
 /// The reference's Vite plugin replaces the channel of a browser without notifying the gateway. Here an app that resumes has a new channel, so

@@ -17,6 +17,12 @@ use testkit::{Pair, Scripted};
 
 const CANCELLED: &str = r#""error":{"code":-32001,"message":"Action invocation was cancelled."}"#;
 
+/// The frame of the resume of the app that sends [`hello`].
+fn resume(id: u64) -> String {
+    let credentials = r#""sessionId":"s_1","resumeToken":"rt_1","protocolVersion""#;
+    hello(id, "1.2.0").replace("tesseron/hello", "tesseron/resume").replace(r#""protocolVersion""#, credentials)
+}
+
 fn serving() -> (Scripted, InboundId) {
     let mut app = Scripted::app(app_config());
     let id = app.receive_invoke(7, "i1");
@@ -91,8 +97,7 @@ fn bug_3_a_second_hello_or_one_after_a_resume_makes_no_second_session() {
     let mut unclaimed = Scripted::unclaimed_gateway(gateway_config());
     let mut claimed = Scripted::gateway(gateway_config());
     let mut resumed = Scripted::new(asking_gateway_config());
-    let credentials = r#""sessionId":"s_1","resumeToken":"rt_1","protocolVersion""#;
-    resumed.frame(&hello(1, "1.2.0").replace("tesseron/hello", "tesseron/resume").replace(r#""protocolVersion""#, credentials));
+    resumed.frame(&resume(1));
     resumed.session.welcome(Ok(Welcome { standing: ClaimState::Resumed, ..welcome() }), resumed.now).unwrap();
     for gateway in [&mut unclaimed, &mut claimed, &mut resumed] {
         gateway.drain();
@@ -228,7 +233,8 @@ fn bug_16_a_late_response_ends_no_other_call_and_the_welcome_of_a_resume_has_cap
     }
     let known = with(asking_gateway_config(), |config| (config.identity, config.capabilities) = (agent(), agent_capabilities()));
     let mut resumed = Scripted::new(known);
-    resumed.frame(&hello(1, "1.2.0"));
+    resumed.frame(&resume(1));
+    assert!(matches!(resumed.events()[..], [Event::HandshakeRequest { resume: Some(_), .. }]));
     resumed.session.welcome(Ok(Welcome { standing: ClaimState::Resumed, ..welcome() }), resumed.now).unwrap();
     assert!(resumed.sent()[0].contains(r#""sampling":true,"elicitation":true},"agent":{"id":"acme-cli""#));
 }
