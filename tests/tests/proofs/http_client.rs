@@ -107,8 +107,8 @@ struct World {
     calls: BTreeMap<OutboundId, Call>,
     /// The marks of calls whose cancel has to reach the handler.
     cancelled: BTreeSet<String>,
-    /// The number of times that each call was sent.
-    sent: BTreeMap<Bytes, usize>,
+    /// The HTTP sessions in which each call was sent.
+    sent: BTreeMap<Bytes, Vec<Option<String>>>,
     questions: Vec<InputKey>,
     /// `true` once the client has reported that its connection to the server has failed.
     has_failed: bool,
@@ -203,10 +203,12 @@ impl World {
 
     fn send(&mut self, request: HttpClientRequest) {
         if self.is_call(&request) {
-            let times = self.sent.entry(request.body.clone()).or_default();
-            *times += 1;
-            assert!(*times <= 2, "a request is repeated once at most, and only in another HTTP session");
-            assert!(*times == 1 || self.era == Era::Legacy, "{request:?}");
+            let session = request.headers.only("mcp-session-id").expect("one HTTP session at most").map(str::to_owned);
+            let sessions = self.sent.entry(request.body.clone()).or_default();
+            assert!(!sessions.contains(&session), "a request is repeated only in another HTTP session: {request:?}");
+            sessions.push(session);
+            assert!(sessions.len() <= 2, "a request is repeated once at most: {request:?}");
+            assert!(sessions.len() == 1 || self.era == Era::Legacy, "{request:?}");
         }
         self.coverage.resumed += usize::from(request.headers.only("last-event-id") != Ok(None));
         let connection = Connection { exchange: None, is_cut: false, pieces: VecDeque::new(), request };

@@ -185,7 +185,8 @@ impl Rounds {
         assert!(self.outcome.is_none(), "a request leaves after the end of its call");
         let id = frame["id"].as_u64().expect("an id of ours");
         assert_eq!((&params["name"], &params["arguments"]["x"]), (&Value::from("t"), &Value::from(1)), "G13");
-        let answers = self.round.clone().map(|(_, answers)| answers).unwrap_or_default();
+        let (state, answers) = self.round.clone().unwrap_or_default();
+        assert_eq!(params["requestState"], state, "the state of the last round");
         let given = params.get("inputResponses").and_then(Value::as_object).cloned().unwrap_or_default();
         let given: BTreeMap<_, _> = given
             .into_iter()

@@ -19,13 +19,14 @@ fn docs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs")
 }
 
-/// The rows of a table: state, input, next state. Columns are at least two blanks apart.
+/// The state, the input and the next state of each row of a table. Columns are at least two blanks apart.
 fn rows(table: &str) -> Vec<[&str; 3]> {
     let lines = table.lines().skip_while(|line| !line.starts_with("state ")).skip(1);
     lines
         .map(|line| {
-            let mut cells = line.split("  ").map(str::trim).filter(|cell| !cell.is_empty());
-            std::array::from_fn(|_| cells.next().expect("a row has five cells"))
+            let cells: Vec<_> = line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
+            let [state, input, next, _, _] = cells[..] else { panic!("a row has five cells: {line}") };
+            [state, input, next]
         })
         .collect()
 }
