@@ -22,6 +22,9 @@ pub const DECLARES: &str = r#"{"sampling":{},"elicitation":{}}"#;
 /// The wall clock at the beginning of a test, in milliseconds since 1970.
 pub const EPOCH_MS: u64 = 1_795_259_462_592;
 
+/// A fault of a gateway: returns the frames that the far end of a leg gets in place of a frame that the bridge sends.
+pub type GatewayFault = fn(Leg, String) -> Vec<String>;
+
 /// A frame that the far end of a leg has received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceivedFrame {
@@ -68,6 +71,8 @@ pub struct Rig {
     pub trace: Vec<String>,
     /// The events that no test has taken yet.
     pub untaken_events: Vec<BridgeEvent>,
+    /// A fault, if a test has to notice it. `None` by default.
+    pub fault: Option<GatewayFault>,
     agent: Peer,
     claims: u64,
 }
@@ -122,6 +127,7 @@ impl Rig {
             apps: Vec::new(),
             trace: Vec::new(),
             untaken_events: Vec::new(),
+            fault: None,
             agent: Peer::default(),
             claims: 0,
         }
@@ -157,14 +163,17 @@ impl Rig {
             while !self.peer(leg).stalled {
                 let Some(out) = self.bridge.poll_transmit(leg) else { break };
                 let text = String::from_utf8(out.frame.to_vec()).expect("frames are UTF-8");
-                self.trace.push(format!("{} < {text}", self.name(leg)));
-                let now = self.now;
-                let peer = self.peer_mut(leg);
-                if let Some(end) = &mut peer.end {
-                    end.now = now;
-                    end.frame(&text);
+                let arriving = if let Some(fault) = self.fault { fault(leg, text) } else { vec![text] };
+                for text in arriving {
+                    self.trace.push(format!("{} < {text}", self.name(leg)));
+                    let now = self.now;
+                    let peer = self.peer_mut(leg);
+                    if let Some(end) = &mut peer.end {
+                        end.now = now;
+                        end.frame(&text);
+                    }
+                    peer.received.push(ReceivedFrame { at, text });
                 }
-                peer.received.push(ReceivedFrame { at, text });
                 moved = true;
             }
             while let Some(text) = self.peer_mut(leg).end.as_mut().and_then(|end| end.next_sent()) {

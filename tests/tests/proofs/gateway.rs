@@ -1,4 +1,5 @@
-//! Every order of the steps of a bridge with two legs, with the search that `testkit` offers for any machine.
+//! Every order of the steps of a bridge with two legs, with the search that `testkit` offers for any machine. Gateways with a fault show
+//! that the search notices one.
 
 use std::hash::Hash;
 
@@ -7,7 +8,7 @@ use tesseron::bridge::Leg;
 use testkit::config::app_config;
 use testkit::explore::{Bounds, Explored, Failure, explore};
 use testkit::scripted::json;
-use tests::bridge::{Rig, config};
+use tests::bridge::{GatewayFault, Rig, config, value};
 
 /// A bridge between the session of an agent and that of an app. The output of the bridge for each of the two is read only by a step of its
 /// own, so that a cancel, an update and a result can cross.
@@ -19,8 +20,6 @@ struct Gateway {
     serves: Vec<InboundId>,
     /// The numbers of calls, cancels and updates that may still happen.
     left: [u8; 3],
-    /// If `true`, the list of calls is cleared at a response, so that the last check must fail.
-    is_broken: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +33,7 @@ enum Step {
 }
 
 impl Gateway {
-    fn new(left: [u8; 3], is_broken: bool) -> Self {
+    fn new(left: [u8; 3], fault: Option<GatewayFault>) -> Self {
         let mut rig = Rig::of_sessions(config());
         let app = rig.join_session(app_config());
         rig.agent_end().drain();
@@ -42,7 +41,8 @@ impl Gateway {
         let leg = rig.leg(app);
         rig.stall(Leg::Agent).stall(leg);
         rig.trace.clear();
-        Self { rig, app, calls: Vec::new(), done: Vec::new(), serves: Vec::new(), left, is_broken }
+        rig.fault = fault;
+        Self { rig, app, calls: Vec::new(), done: Vec::new(), serves: Vec::new(), left }
     }
 
     fn unread(&self, name: &str) -> bool {
@@ -121,9 +121,6 @@ impl Explored for Gateway {
             Step::Respond(place) => {
                 let id = self.serves.remove(place);
                 self.rig.app_end(app).respond(id);
-                if self.is_broken {
-                    self.calls.clear();
-                }
             }
             Step::ReadAgent => _ = self.rig.read(Leg::Agent).stall(Leg::Agent),
             Step::ReadApp => {
@@ -135,29 +132,65 @@ impl Explored for Gateway {
         self.poll();
     }
 
-    /// The state of each end and of the bridge depends only on the frames that it has received, and on their order.
+    /// The state of each end and of the bridge depends only on the frames that it has received, and on their order. The loss of a frame by
+    /// a faulty gateway shows only in the queues.
     fn state(&self) -> impl Hash {
         let of = |mark: &str| self.rig.trace.iter().filter(|line| line.contains(mark)).cloned().collect::<Vec<_>>();
-        (of(" > "), of("agent < "), of("app 0 < "), self.left, self.done.len(), self.serves.len())
+        let unread = ["agent", "app"].map(|name| self.unread(name));
+        (of(" > "), of("agent < "), of("app 0 < "), self.left, self.done.len(), self.serves.len(), unread)
     }
 
     fn check_rest(&self) {
         assert_eq!(self.done.len(), self.calls.len(), "a call of the agent is never done");
         assert_eq!(self.rig.bridge.in_flight(), 0, "the bridge keeps a call that has ended");
+        let received = self.rig.trace.iter().filter_map(|line| line.strip_prefix("agent < ")).map(value);
+        let mut answered: Vec<_> =
+            received.filter(|frame| frame.get("method").is_none()).map(|frame| frame["id"].to_string()).collect();
+        let answers = answered.len();
+        answered.sort_unstable();
+        answered.dedup();
+        assert_eq!(answered.len(), answers, "the bridge answers a call of the agent twice");
     }
 }
 
 #[test]
 fn every_order_of_two_calls_a_cancel_and_a_report_ends_each_call_once() {
-    let found = explore(|| Gateway::new([2, 1, 1], false), Bounds::default()).unwrap_or_else(|failure| panic!("{failure}"));
+    let found = explore(|| Gateway::new([2, 1, 1], None), Bounds::default()).unwrap_or_else(|failure| panic!("{failure}"));
     println!("{found:?}");
     assert!(found.states > 500 && found.rests > 10 && found.cut == 0, "{found:?}");
 }
 
+/// Returns `true` for a frame with which the bridge answers the agent.
+fn is_answer(leg: Leg, text: &str) -> bool {
+    leg == Leg::Agent && !text.contains(r#""method":"#)
+}
+
+fn is_invocation(text: &str) -> bool {
+    text.contains(r#""method":"actions/invoke""#)
+}
+
 #[test]
-fn a_failed_check_is_found_with_the_fewest_steps() {
-    let failure = explore(|| Gateway::new([1, 0, 0], true), Bounds::default()).expect_err("a broken gateway");
-    let Failure::Objection { what, way } = failure else { panic!("{failure}") };
-    assert!(what.contains("a call of the agent is never done"), "{what}");
-    assert_eq!(way, [Step::Call, Step::ReadApp, Step::Respond(0), Step::ReadAgent]);
+fn a_gateway_that_loses_or_repeats_a_frame_is_found_with_the_fewest_steps() {
+    let invoked = [Step::Call, Step::ReadApp];
+    let answered = [Step::Call, Step::ReadApp, Step::Respond(0), Step::ReadAgent];
+    let faults: [(GatewayFault, &str, &[Step]); 4] = [
+        (|leg, text| if is_answer(leg, &text) { vec![] } else { vec![text] }, "a call of the agent is never done", &answered),
+        (
+            |leg, text| if is_answer(leg, &text) { vec![text.clone(), text] } else { vec![text] },
+            "the bridge answers a call of the agent twice",
+            &answered,
+        ),
+        (|_, text| if is_invocation(&text) { vec![] } else { vec![text] }, "a call of the agent is never done", &invoked),
+        (
+            |_, text| if is_invocation(&text) { vec![text.clone(), text] } else { vec![text] },
+            "the bridge violates a rule at the app",
+            &invoked,
+        ),
+    ];
+    for (fault, expected, fewest) in faults {
+        let failure = explore(|| Gateway::new([1, 0, 0], Some(fault)), Bounds::default()).expect_err(expected);
+        let Failure::Objection { what, way } = failure else { panic!("{failure}") };
+        assert!(what.contains(expected), "{what}");
+        assert_eq!(way, fewest);
+    }
 }
