@@ -1,16 +1,17 @@
 //! `Send` and `Sync` of public types. This file does not compile if a type loses one of these traits, or gains one that it does not have in
 //! the lists here. A public type that is not listed fails a test.
 //!
-//! The futures of most public functions, which the listing of the API does not show, are checked as well: each is `Send` if all values that
-//! it borrows are.
+//! The futures of public functions are checked as well: each is `Send` if all values that it borrows are. A public async function whose
+//! future is not checked fails a test.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 fn shared<T: Send + Sync + ?Sized>() {}
 fn moved<T: Send + ?Sized>() {}
-/// Accepts only futures that are `Send`.
-fn sent<T: Send>(_: T) {}
+/// Accepts only futures that are `Send`. The path is that of the function that returns the future: a test compares these paths with the
+/// listings of the API.
+fn sent<T: Send>(_path: &str, _: T) {}
 
 /// Does not compile if the type has the trait, since then both implementations fit.
 macro_rules! lacks {
@@ -217,6 +218,7 @@ mod futures {
     use ::adapter_io::{ListenTcp, ListenUnix, TcpListener, UnixListener};
     use ::endpoint::{Call, Cancellation, Context, Endpoint, Peer};
     use ::engine::{Engine, SendsEarly};
+    use ::http_service::{ConnectionLimits, HttpBody, HttpListener, HttpService};
     use ::protocol_core::drive::{Driver, FrameIo, Machine, Timer};
     use ::protocol_core::{Elicit, Level, Sample};
     use ::tesseron::claims::ClaimCode;
@@ -231,7 +233,7 @@ mod futures {
         I: FrameIo<Error: Send> + Send,
         T: Timer + Send,
     {
-        sent(driver.next_event());
+        sent("protocol_core::drive::Driver::next_event", driver.next_event());
     }
 
     fn engine<S, M, I, T>(machine: M, engine: &Engine<S>, transport: I, timer: T)
@@ -241,7 +243,7 @@ mod futures {
         I: FrameIo<Error: Send> + Send + 'static,
         T: Timer + Send + 'static,
     {
-        sent(::engine::drive(machine, engine, transport, timer));
+        sent("engine::drive", ::engine::drive(machine, engine, transport, timer));
     }
 
     fn endpoint<I, T>(endpoint: Endpoint, transport: I, timer: T)
@@ -249,77 +251,95 @@ mod futures {
         I: FrameIo<Error: Send> + Send + 'static,
         T: Timer + Send + 'static,
     {
-        sent(::endpoint::drive(endpoint, transport, timer));
+        sent("endpoint::drive", ::endpoint::drive(endpoint, transport, timer));
     }
 
     fn handlers(context: &Context, cancellation: &Cancellation, form: Elicit, sample: Sample) {
-        sent(context.cancelled());
-        sent(cancellation.cancelled());
-        sent(context.sleep(Duration::ZERO));
-        sent(context.with_timeout(async {}, Duration::ZERO));
-        sent(context.sample(sample));
-        sent(context.sample_typed::<String>("prompt"));
-        sent(context.confirm("message"));
-        sent(context.elicit(form));
-        sent(context.elicit_typed::<String>("message"));
-        sent(context.elicit_url("message", "https://host/path"));
-        sent(context.open_url(context.new_url("message", "https://host/path")));
-        sent(context.roots());
+        sent("endpoint::Context::cancelled", context.cancelled());
+        sent("endpoint::Cancellation::cancelled", cancellation.cancelled());
+        sent("endpoint::Context::sleep", context.sleep(Duration::ZERO));
+        sent("endpoint::Context::with_timeout", context.with_timeout(async {}, Duration::ZERO));
+        sent("endpoint::Context::sample", context.sample(sample));
+        sent("endpoint::Context::sample_typed", context.sample_typed::<String>("prompt"));
+        sent("endpoint::Context::confirm", context.confirm("message"));
+        sent("endpoint::Context::elicit", context.elicit(form));
+        sent("endpoint::Context::elicit_typed", context.elicit_typed::<String>("message"));
+        sent("endpoint::Context::elicit_url", context.elicit_url("message", "https://host/path"));
+        sent("endpoint::Context::open_url", context.open_url(context.new_url("message", "https://host/path")));
+        sent("endpoint::Context::roots", context.roots());
+        sent("endpoint::Context::once", context.once("name", async |_| Ok(())));
+        sent("endpoint::Context::once_sealed", context.once_sealed("name", async |_| Ok(())));
     }
 
     fn callers(peer: &Peer, call: &mut Call) {
-        sent(call.next_progress());
-        sent(call);
-        sent(peer.ready());
-        sent(peer.closed());
-        sent(peer.list_tools());
-        sent(peer.list_prompts());
-        sent(peer.list_resources());
-        sent(peer.list_resource_templates());
-        sent(peer.set_log_level(Level::Info));
-        sent(peer.ping());
+        sent("endpoint::Call::next_progress", call.next_progress());
+        sent("endpoint::Call", call);
+        sent("endpoint::Peer::ready", peer.ready());
+        sent("endpoint::Peer::closed", peer.closed());
+        sent("endpoint::Peer::list_tools", peer.list_tools());
+        sent("endpoint::Peer::list_prompts", peer.list_prompts());
+        sent("endpoint::Peer::list_resources", peer.list_resources());
+        sent("endpoint::Peer::list_resource_templates", peer.list_resource_templates());
+        sent("endpoint::Peer::set_log_level", peer.set_log_level(Level::Info));
+        sent("endpoint::Peer::ping", peer.ping());
+        sent("endpoint::Peer::call_tool_as", peer.call_tool_as::<String>("name", "arguments"));
+        sent("endpoint::Peer::subscribe", peer.subscribe("uri"));
+        sent("endpoint::Peer::unsubscribe", peer.unsubscribe("uri"));
+    }
+
+    fn web(body: &mut HttpBody, listener: &HttpListener, service: &HttpService, request: ::http::Request<::bytes::Bytes>) {
+        sent("http_service::HttpBody::next_chunk", body.next_chunk());
+        sent("http_service::HttpListener::closed", listener.closed());
+        sent("http_service::HttpService::respond", service.respond(request));
+    }
+
+    fn web_listeners(service: &HttpService, limits: ConnectionLimits) {
+        sent("adapter_tokio::http_listen", ::adapter_tokio::http_listen("address", service.clone()));
+        sent("adapter_tokio::http_listen_with", ::adapter_tokio::http_listen_with("address", service.clone(), limits));
+        sent("adapter_smol::http_listen", ::adapter_smol::http_listen("address", service.clone()));
+        sent("adapter_smol::http_listen_with", ::adapter_smol::http_listen_with("address", service.clone(), limits));
     }
 
     fn listeners<B, L: Send + Sync>(tcp: &TcpListener<B, L>, unix: &UnixListener<B, L>)
     where
         B: ListenTcp<L> + ListenUnix<L>,
     {
-        sent(TcpListener::<B, L>::bind("address"));
-        sent(tcp.accept());
-        sent(unix.accept());
+        sent("adapter_io::TcpListener::bind", TcpListener::<B, L>::bind("address"));
+        sent("adapter_io::TcpListener::accept", tcp.accept());
+        sent("adapter_io::UnixListener::accept", unix.accept());
     }
 
     fn gateways<S: Sockets, I>(gateway: &Gateway<S>, bridge: &SharedBridge, transport: I)
     where
         I: FrameIo<Error = std::io::Error> + Send,
     {
-        sent(bridge.next_event());
-        sent(gateway.next_event());
-        sent(gateway.serve(transport));
+        sent("tesseron::legs::SharedBridge::next_event", bridge.next_event());
+        sent("tesseron::net::Gateway::next_event", gateway.next_event());
+        sent("tesseron::net::Gateway::serve", gateway.serve(transport));
     }
 
     fn apps<S: Sockets>(sockets: S, options: TesseronOptions, listener: &TesseronListener, instance: &Instance, code: &ClaimCode) {
-        sent(listener.accept());
-        sent(listener.next_code());
-        sent(net::dial(&sockets, instance, Some(code)));
-        sent(net::listen(sockets, options));
+        sent("tesseron::net::TesseronListener::accept", listener.accept());
+        sent("tesseron::net::TesseronListener::next_code", listener.next_code());
+        sent("tesseron::net::dial", net::dial(&sockets, instance, Some(code)));
+        sent("tesseron::net::listen", net::listen(sockets, options));
     }
 
     fn tokio(path: &Path, options: TesseronOptions, instance: &Instance) {
-        sent(::adapter_tokio::tcp_connect("address"));
-        sent(::adapter_tokio::unix_connect(path));
-        sent(::adapter_tokio::stdout_unread());
-        sent(::adapter_tokio::tesseron_listen(options));
-        sent(::adapter_tokio::tesseron_dial(instance, None));
+        sent("adapter_tokio::tcp_connect", ::adapter_tokio::tcp_connect("address"));
+        sent("adapter_tokio::unix_connect", ::adapter_tokio::unix_connect(path));
+        sent("adapter_tokio::stdout_unread", ::adapter_tokio::stdout_unread());
+        sent("adapter_tokio::tesseron_listen", ::adapter_tokio::tesseron_listen(options));
+        sent("adapter_tokio::tesseron_dial", ::adapter_tokio::tesseron_dial(instance, None));
     }
 
     fn smol(path: &Path, options: TesseronOptions, instance: &Instance, executor: &Arc<::smol::Executor<'static>>) {
-        sent(::adapter_smol::tcp_connect("address"));
-        sent(::adapter_smol::unix_connect(path));
-        sent(::adapter_smol::stdout_unread());
-        sent(::adapter_smol::tesseron_listen(options.clone()));
-        sent(::adapter_smol::tesseron_listen_on(executor, options));
-        sent(::adapter_smol::tesseron_dial(instance, None));
+        sent("adapter_smol::tcp_connect", ::adapter_smol::tcp_connect("address"));
+        sent("adapter_smol::unix_connect", ::adapter_smol::unix_connect(path));
+        sent("adapter_smol::stdout_unread", ::adapter_smol::stdout_unread());
+        sent("adapter_smol::tesseron_listen", ::adapter_smol::tesseron_listen(options.clone()));
+        sent("adapter_smol::tesseron_listen_on", ::adapter_smol::tesseron_listen_on(executor, options));
+        sent("adapter_smol::tesseron_dial", ::adapter_smol::tesseron_dial(instance, None));
     }
 }
 
@@ -335,6 +355,12 @@ const ASSERTED: [(&str, &[&str]); 9] = [
     ("tesseron", tesseron::NAMES),
     ("testkit", testkit::NAMES),
 ];
+
+/// The listing of the API of a crate.
+fn listing(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../docs/api/{name}.txt"));
+    std::fs::read_to_string(path).expect("a listing of the public API")
+}
 
 /// The paths of the types that a listing of the API has.
 fn types(listing: &str) -> BTreeSet<&str> {
@@ -352,8 +378,7 @@ fn is_letter(character: char) -> bool {
 #[test]
 fn every_public_type_is_asserted_to_be_send_and_sync_or_not() {
     for (name, asserted) in ASSERTED {
-        let listing = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../docs/api/{name}.txt"));
-        let listing = std::fs::read_to_string(listing).expect("a listing of the public API");
+        let listing = listing(name);
         let asserted: Vec<_> = asserted.iter().map(|name| name.split('<').next().unwrap_or(name).replace(' ', "")).collect();
         let types = types(&listing);
         assert!(types.len() > 4, "the listing of {name} is read");
@@ -367,4 +392,46 @@ fn only_the_types_of_a_listing_are_found() {
     let listing =
         "A: #[non_exhaustive] struct { .. }\nb::B: enum<T>\nb::B::C: variant\nD: structure\nE: auto Send\nF: struct\nf: fn()\n";
     assert_eq!(types(listing), BTreeSet::from(["A", "b::B", "F"]));
+}
+
+/// The paths of the async functions that a listing of the API has.
+fn async_functions(listing: &str) -> BTreeSet<&str> {
+    let lines = listing.lines().filter_map(|line| line.split_once(": "));
+    lines.filter(|(_, kind)| kind.contains("async fn")).map(|(path, _)| path).collect()
+}
+
+/// The paths of the functions that the module `futures` of this file calls. A path that ends with a type is that of a future.
+fn asserted_futures(file: &str) -> BTreeSet<&str> {
+    let (_, rest) = file.split_once("\nmod futures {\n").expect("the module");
+    let (module, _) = rest.split_once("\n}\n").expect("the end of the module");
+    let mut paths = BTreeSet::new();
+    for call in module.split("sent(").skip(1) {
+        let (path, future) = call.trim_start().strip_prefix('"').and_then(|call| call.split_once('"')).expect("a path");
+        let name = path.rsplit("::").next().unwrap_or(path);
+        let is_called = future.split(';').next().is_some_and(|future| future.contains(name));
+        assert!(is_called || name.starts_with(char::is_uppercase), "{path} is the path of another function");
+        paths.insert(path);
+    }
+    paths
+}
+
+#[test]
+fn the_future_of_every_public_async_function_is_asserted_to_be_send() {
+    let asserted = asserted_futures(include_str!("auto_traits.rs"));
+    let mut count = 0;
+    for (name, _) in ASSERTED {
+        let listing = listing(name);
+        let functions = async_functions(&listing);
+        count += functions.len();
+        let paths = functions.into_iter().map(|path| format!("{}::{path}", name.replace('-', "_")));
+        let missing: Vec<_> = paths.filter(|path| !asserted.contains(path.as_str())).collect();
+        assert_eq!(missing, [""; 0], "async functions of {name} that are not in tests/tests/ratchets/auto_traits.rs");
+    }
+    assert!(count > 40, "the listings are read");
+}
+
+#[test]
+fn only_the_async_functions_of_a_listing_are_found() {
+    let listing = "A::f: async fn(&self)\nA::g: fn() -> impl Future\nasync_h: fn()\ni: async fn<T>(_: T)\n";
+    assert_eq!(async_functions(listing), BTreeSet::from(["A::f", "i"]));
 }
