@@ -12,8 +12,8 @@ use endpoint::{
 };
 use protocol_core::drive::Timer;
 use protocol_core::{
-    Answer, Ask, CallTimeouts, CancelReason, Config, Elicit, Elicited, Identity, Json, Level, Outcome, Progress, RateWindow,
-    Reported, RpcError, Sample, Sampled, ServeOptions,
+    Answer, Ask, CallTimeouts, CancelReason, CheckpointError, Config, Elicit, Elicited, Identity, Json, Level, NotLive, Outcome,
+    Progress, ProgressError, RateWindow, Reported, RpcError, Sample, Sampled, ServeOptions,
 };
 
 const fn ms(millis: u64) -> Duration {
@@ -422,7 +422,7 @@ fn cancelled_handlers_that_still_run_are_counted_and_bounded() {
 }
 
 #[test]
-fn the_methods_of_a_context_return_errors_once_its_call_has_ended() {
+fn once_its_call_has_ended_a_context_sends_no_frame_and_returns_errors() {
     let kept: Seen<Context> = Seen::new();
     let keep = kept.clone();
     let pair = pair(service().tool(Tool::new("leaks", move |context: Context, (): ()| {
@@ -430,13 +430,18 @@ fn the_methods_of_a_context_return_errors_once_its_call_has_ended() {
         std::future::ready(Ok(()))
     })));
     pair.wait(pair.call("leaks"));
+    pair.executor.run_until_stalled();
+    let before = pair.server.stats().frames_out;
     let context = kept.take().pop().unwrap();
+    // These methods return nothing.
     context.count(1, 2);
     context.log(Level::Error, "not sent");
     context.checkpoint(&serde_json::json!({}));
+    assert_eq!(context.try_progress(Progress::count(1, 2)), Err(ProgressError::NotLive));
+    assert_eq!(context.try_checkpoint(&serde_json::json!({})), Err(CheckpointError::NotLive));
+    assert_eq!(context.configure(ServeOptions::default()), Err(NotLive));
     assert!(!pair.wait(context.confirm("anybody?")));
     assert_eq!(pair.wait(context.sample(Sample::new("anybody?"))).unwrap_err(), AskFailed::Over);
-    let before = pair.server.stats().frames_out;
     pair.executor.run_until_stalled();
     assert_eq!(pair.server.stats().frames_out, before, "no frame is sent");
 }
