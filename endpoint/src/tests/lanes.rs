@@ -99,15 +99,21 @@ fn the_extensions_of_a_frame_are_dropped_when_its_handler_ends() {
     let mut bench = Bench::new([quick, whoami()]);
     bench.call(1, "quick", Extensions::new().with(Counted(Arc::clone(&release))));
     assert_eq!((bench.sent().len(), release.load(Ordering::Relaxed)), (1, 0), "answered in place");
-    bench.call(1, "whoami", Extensions::new().with(Counted(Arc::clone(&released))));
+    bench.call(1, "whoami", Extensions::new().with(Counted(Arc::clone(&released))).with(Principal("ada")));
     bench.sent();
     assert_eq!(released.load(Ordering::Relaxed), 1);
     bench.executor.run_for(ms(1));
     bench.endpoint.handle_timeout(bench.executor.now());
-    assert_eq!((bench.sent().len(), released.load(Ordering::Relaxed)), (1, 0));
-    // A call without extensions follows, and is answered.
-    bench.call(1, "quick", Extensions::new());
+    let sent = bench.sent();
+    assert_eq!((sent.len(), released.load(Ordering::Relaxed)), (1, 0));
+    assert!(sent[0].1.contains("ada"), "{sent:?}");
+    // The handler of a later call of the same lane, without extensions, gets none.
+    bench.call(1, "whoami", Extensions::new());
     bench.sent();
+    bench.executor.run_for(ms(1));
+    bench.endpoint.handle_timeout(bench.executor.now());
+    let sent = bench.sent();
+    assert!(sent.len() == 1 && sent[0].1.contains("nobody"), "{sent:?}");
 }
 
 #[test]
