@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::{ms, service};
 use crate::testing::{Executor, Pipe, connect, pipe};
-use crate::{Call, Context, Endpoint, Peer, Tool};
+use crate::{Call, Cancellation, Context, Endpoint, Peer, Tool};
 use protocol_core::config::Config;
 use protocol_core::dialect::Identity;
 use protocol_core::drive::{Driver, Machine};
@@ -113,11 +113,30 @@ fn the_grace_for_the_last_answer_counts_from_the_answer() {
     assert!(matches!(done.outcome, Outcome::Result(_)), "{done:?}");
 }
 
+/// A value of a handler. When it is dropped, it notes the reason for which the call was cancelled, if it was.
+struct NotedOnDrop(Cancellation, Seen);
+
+impl Drop for NotedOnDrop {
+    fn drop(&mut self) {
+        self.1.lock().unwrap().extend(self.0.reason());
+    }
+}
+
 #[test]
 fn dropping_an_endpoint_loses_its_calls_and_cancels_its_handlers() {
     let executor = Executor::new();
     let seen = Seen::default();
-    let server = Endpoint::server(Arc::new(service().tool(sleeper(&seen, true))), executor.runtime());
+    let noted = Arc::clone(&seen);
+    let tool = Tool::new("sleep", move |context: Context, (): ()| {
+        let noted = NotedOnDrop(context.cancellation(), Arc::clone(&noted));
+        async move {
+            let _noted = noted;
+            let _ = context.sleep(ms(50_000)).await;
+            core::future::pending::<()>().await;
+            Ok(())
+        }
+    });
+    let server = Endpoint::server(Arc::new(service().tool(tool)), executor.runtime());
     let client = Endpoint::client(Arc::new(()), Config::mcp_client(Identity::new("caller", "1")), executor.runtime());
     let (here, there) = pipe();
     let mut near = Driver::new(client, here, executor.timer());
@@ -138,7 +157,8 @@ fn dropping_an_endpoint_loses_its_calls_and_cancels_its_handlers() {
     drop(far);
     executor.run_until_stalled();
     // Without a driver there is no grace: the handler was cancelled, and dropped at its next await point.
-    assert_eq!(callee.running(), 0);
+    assert_eq!((callee.running(), callee.counters().abandoned), (0, 1));
+    assert_eq!(*seen.lock().unwrap(), [CancelReason::Disconnected]);
     drop(near);
     assert_eq!(executor.block_on(call).unwrap().outcome, Outcome::Lost);
     assert_eq!(executor.block_on(caller.closed()), Some(CloseReason::Failed));
