@@ -5,8 +5,9 @@ use core::task::{Poll, Waker};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use serde_json::json;
 
-use super::{ms, service};
+use super::{hello, ms, service, value};
 use crate::testing::{Executor, Pipe, connect, pipe};
 use crate::{Call, Cancellation, Context, Endpoint, Peer, Tool};
 use protocol_core::config::Config;
@@ -286,6 +287,30 @@ fn a_runtime_that_drops_all_tasks_ends_the_handlers_and_the_session() {
     executor.shutdown();
     assert_eq!(peer.running(), 0);
     assert_eq!(executor.block_on(peer.closed()), Some(CloseReason::Failed));
+}
+
+/// No driver is a task of the runtime, so the handler is its only task.
+#[test]
+fn a_call_whose_handler_is_dropped_by_the_runtime_is_answered_with_an_error() {
+    let (executor, seen) = (Executor::new(), Seen::default());
+    let mut server = Endpoint::server(Arc::new(service().tool(sleeper(&seen, true))), executor.runtime());
+    let peer = server.peer();
+    let mut sent = |frame: &str| {
+        server.handle_frame(Bytes::copy_from_slice(frame.as_bytes()), executor.now()).unwrap();
+        core::iter::from_fn(|| server.poll_transmit()).count()
+    };
+    let [initialize, initialized] = hello("2025-06-18");
+    assert_eq!((sent(&initialize), sent(&initialized)), (1, 0));
+    assert_eq!(sent(r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"sleep"}}"#), 0);
+    executor.run_until_stalled();
+    assert_eq!(peer.running(), 1);
+    executor.shutdown();
+    assert_eq!(peer.running(), 0);
+    let answers = core::iter::from_fn(|| server.poll_transmit()).map(|sent| value(&Json::parse(sent.frame).unwrap()));
+    let answers: Vec<_> = answers.collect();
+    let error = json!({"code": -32603, "message": "internal error: the handler ended without an answer"});
+    assert_eq!(answers, [json!({"jsonrpc": "2.0", "id": 2, "error": error})]);
+    assert_eq!(*seen.lock().unwrap(), [], "the handler was not cancelled");
 }
 
 #[test]
