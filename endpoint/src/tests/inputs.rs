@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{harness, json as text, ms, run, service, value};
-use crate::testing::{Executor, Harness, connect};
+use crate::testing::{Executor, Harness, Pipe, connect, pipe};
 use crate::{AskFailed, BoxFuture, Client, Context, Endpoint, Extensions, InputContext, Service, Tool, ToolError};
 use protocol_core::config::Config;
 use protocol_core::dialect::{Answer, Ask, Capabilities, Elicit, Elicited, Identity, Sample, Sampled};
@@ -197,21 +197,51 @@ fn confirm_never_fails() {
     assert_eq!(never.ended, Some(Duration::from_secs(600)), "nobody answered in time");
 }
 
+/// The frames that have arrived at `near`.
+fn frames(near: &mut Pipe) -> Vec<Value> {
+    core::iter::from_fn(|| near.try_recv()).map(|frame| value(&Json::parse(frame).unwrap())).collect()
+}
+
 #[test]
 fn an_input_request_that_its_handler_drops_is_cancelled() {
-    let run = harness(Tool::new("asks", async |context: Context, (): ()| {
+    let tool = Tool::new("asks", async |context: Context, (): ()| {
         let asked = context.with_timeout(context.sample(Sample::new("slow?")), ms(100)).await;
         assert!(asked.is_err());
         context.sleep(ms(100)).await?;
         Ok(context.confirm("Go on?").await)
-    }))
-    .answer_with(|ask| match ask {
-        Ask::Sample(_) => None,
-        _ => Some(Answer::Elicit(Elicited::Accept(Json::empty_object()))),
-    })
-    .call_tool("asks", Json::empty_object());
-    assert_eq!(run.text(), r#"{"result":true}"#);
-    assert_eq!(run.ended, Some(ms(200)));
+    });
+    let executor = Executor::new();
+    let server = Endpoint::server(Arc::new(service().tool(tool)), executor.runtime());
+    let (mut near, far) = pipe();
+    let driven = crate::drive(server, far, executor.timer());
+    executor.spawn(async move {
+        let _ = driven.await;
+    });
+    for frame in [
+        r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"sampling":{},"elicitation":{}},"clientInfo":{"name":"c","version":"1"}}}"#,
+        r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#,
+        r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"asks"}}"#,
+    ] {
+        near.send(frame.into()).unwrap();
+    }
+    executor.run_for(ms(99));
+    let begun = frames(&mut near);
+    let [_, sample] = &begun[..] else { panic!("{begun:?}") };
+    assert_eq!(sample["method"], "sampling/createMessage");
+    executor.run_for(ms(1));
+    let dropped = frames(&mut near);
+    let [cancel] = &dropped[..] else { panic!("{dropped:?}") };
+    assert_eq!((&cancel["method"], &cancel["params"]["requestId"]), (&json!("notifications/cancelled"), &sample["id"]));
+    executor.run_for(ms(100));
+    let asked = frames(&mut near);
+    let [confirm] = &asked[..] else { panic!("{asked:?}") };
+    assert_eq!(confirm["method"], "elicitation/create");
+    let yes = json!({"jsonrpc": "2.0", "id": confirm["id"], "result": {"action": "accept", "content": {}}});
+    near.send(yes.to_string().into()).unwrap();
+    executor.run_until_stalled();
+    let ended = frames(&mut near);
+    let [result] = &ended[..] else { panic!("{ended:?}") };
+    assert_eq!((&result["id"], &result["result"]["structuredContent"]), (&json!(2), &json!({"result": true})));
 }
 
 #[test]
