@@ -5,12 +5,15 @@ use core::time::Duration;
 use std::sync::{Arc, Mutex};
 use std::{format, vec};
 
+use serde_json::json;
+
 use super::{harness, hello, ms, run, service};
 use crate::testing::{Executor, Harness};
 use crate::{Cancelled, Context, Endpoint, TimeoutError, Tool};
+use protocol_core::dialect::Level;
 use protocol_core::drive::Machine;
 use protocol_core::json::Json;
-use protocol_core::session::{CancelReason, Outcome, ProgressError};
+use protocol_core::session::{CancelReason, CheckpointError, Outcome, ProgressError};
 use protocol_core::time::Instant;
 
 /// The observations of a handler, for the test to check afterwards.
@@ -222,16 +225,26 @@ fn a_limit_of_zero_still_polls_the_future_once() {
 fn a_context_that_outlives_its_handler_has_no_effect() {
     let (saw, look) = seen();
     let tool = Tool::new("leaks", move |context: Context, (): ()| {
+        context.count(1, 3);
+        context.log(Level::Error, "heard");
+        context.checkpoint(&json!({"done": 1}));
         saw.lock().unwrap().push(context);
         core::future::ready(Ok(()))
     });
-    let run = run(tool);
-    assert!(run.done.is_some());
+    let executor = Executor::new();
+    let mut server = Endpoint::server(Arc::new(service().tool(tool.inline())), executor.runtime());
+    let peer = server.peer();
+    peer.record_checkpoints();
+    assert_eq!(turn(&mut server, &hello("2025-06-18")), 1);
+    let call = request(1, "leaks", r#"{"progressToken":1}"#);
+    assert_eq!(turn(&mut server, &[call]), 3, "the progress, the log record and the reply");
+    assert_eq!(peer.checkpoints().len(), 1);
     let context = look.lock().unwrap().pop().unwrap();
     assert!(!context.is_cancelled());
-    assert_eq!(context.try_progress(protocol_core::Progress::count(1, 2)), Err(ProgressError::NotLive));
-    context.log(protocol_core::Level::Error, "nobody hears it");
-    context.checkpoint(&serde_json::json!({}));
+    assert_eq!(context.try_progress(protocol_core::Progress::count(2, 3)), Err(ProgressError::NotLive));
+    context.log(Level::Error, "nobody hears it");
+    assert_eq!(context.try_checkpoint(&json!({"done": 2})), Err(CheckpointError::NotLive));
+    assert_eq!((turn(&mut server, &[]), peer.checkpoints().len()), (0, 1));
 }
 
 /// Handles all `frames`, and then polls all frames to send. Returns the number of frames that were polled.
