@@ -921,34 +921,37 @@ fn a_round_waits_for_the_end_of_an_effect() {
 }
 
 #[test]
-fn a_cancelled_handler_may_end_an_effect_under_way_after_its_usual_grace() {
-    let ended = Arc::new(AtomicUsize::new(0));
-    let noted = Arc::clone(&ended);
-    let tool = Tool::new("t", move |context: Context, (): ()| {
-        let (noted, timer) = (Arc::clone(&noted), context.clone());
-        async move {
-            context
-                .once("charge", async |_| {
-                    // An effect that does not notice its cancellation.
-                    for _ in 0..20 {
-                        timer.served().alarm(Duration::from_secs(1)).await;
-                    }
-                    noted.fetch_add(1, Ordering::Relaxed);
-                    Ok(())
-                })
-                .await
-        }
-    });
-    let mut process = Process::new(plain(tool));
-    process.request(1, "tools/call", &json!({"name": "t"}));
-    let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}).to_string();
-    let now = process.executor.now();
-    process.endpoint.handle_frame(cancel.into(), now).unwrap();
-    process.sent();
-    for _ in 0..25 {
-        process.wait(Duration::from_secs(1));
+fn a_cancelled_handler_may_end_an_effect_under_way_within_thirty_seconds() {
+    for (length, has_ended) in [(29_999, true), (30_001, false)] {
+        let ended = Arc::new(AtomicUsize::new(0));
+        let noted = Arc::clone(&ended);
+        let tool = Tool::new("t", move |context: Context, (): ()| {
+            let (noted, timer) = (Arc::clone(&noted), context.clone());
+            async move {
+                context
+                    .once("charge", async |_| {
+                        // An effect that does not notice its cancellation.
+                        timer.served().alarm(Duration::from_millis(length)).await;
+                        noted.fetch_add(1, Ordering::Relaxed);
+                        Ok(())
+                    })
+                    .await
+            }
+        });
+        let mut process = Process::new(plain(tool));
+        let peer = process.endpoint.peer();
+        process.request(1, "tools/call", &json!({"name": "t"}));
+        let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}).to_string();
+        let now = process.executor.now();
+        process.endpoint.handle_frame(cancel.into(), now).unwrap();
+        process.sent();
+        process.wait(Duration::from_millis(29_999));
+        assert_eq!((peer.running(), ended.load(Ordering::Relaxed)), if has_ended { (0, 1) } else { (1, 0) });
+        process.wait(Duration::from_millis(1));
+        assert_eq!((peer.running(), peer.counters().abandoned), (0, u64::from(!has_ended)));
+        process.wait(Duration::from_millis(1));
+        assert_eq!(ended.load(Ordering::Relaxed), usize::from(has_ended), "an effect of {length} ms");
     }
-    assert_eq!(ended.load(Ordering::Relaxed), 1);
 }
 
 // ---- Every way to answer, by `every_round` ----
