@@ -62,6 +62,11 @@ fn key_in_meta(context: &Context) -> Option<String> {
 
 /// Sends a request, marked with a key if it has one.
 fn send(process: &mut Process, id: u64, params: &Value, key: Option<&str>) -> Vec<Value> {
+    send_with(process, id, params, key, Extensions::new())
+}
+
+/// Sends a request as [`send`] does, with the values that the transport attaches to its frame.
+fn send_with(process: &mut Process, id: u64, params: &Value, key: Option<&str>, extensions: Extensions) -> Vec<Value> {
     let mut params = params.clone();
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -72,7 +77,7 @@ fn send(process: &mut Process, id: u64, params: &Value, key: Option<&str>) -> Ve
     }
     let frame = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string();
     let now = process.executor.now();
-    process.endpoint.handle_frame(frame.into(), now).unwrap();
+    process.endpoint.handle_frame_by(frame.into(), Lane::CHANNEL, extensions, now).unwrap();
     process.sent()
 }
 
@@ -120,13 +125,19 @@ fn of_five_equal_first_requests_at_once_one_runs_the_effect_and_all_get_its_outc
 }
 
 #[test]
-fn requests_with_another_key_or_with_other_arguments_are_different_calls() {
+fn requests_with_another_key_with_other_arguments_or_of_another_principal_are_different_calls() {
     let (charged, store) = (Arc::default(), Arc::new(Store::default()));
     let mut process = Process::new(plain(charges(&charged)).once_store(store).call_key(key_in_meta));
-    send(&mut process, 1, &json!({"name": "t", "arguments": {}}), Some("order 7"));
-    send(&mut process, 2, &json!({"name": "t", "arguments": {"x": true}}), Some("order 7"));
-    send(&mut process, 3, &json!({"name": "t", "arguments": {}}), Some("order 8"));
-    assert_eq!((wait(&mut process, 5).len(), charged.load(Ordering::Relaxed)), (3, 3));
+    let (plainly, other) = (json!({"name": "t", "arguments": {}}), json!({"name": "t", "arguments": {"x": true}}));
+    let by = |name: &str| Extensions::new().with(Principal::new(name));
+    send_with(&mut process, 1, &plainly, Some("order 7"), by("alice"));
+    send_with(&mut process, 2, &other, Some("order 7"), by("alice"));
+    send_with(&mut process, 3, &plainly, Some("order 8"), by("alice"));
+    send_with(&mut process, 4, &plainly, Some("order 7"), by("bob"));
+    send(&mut process, 5, &plainly, Some("order 7"));
+    assert_eq!((wait(&mut process, 5).len(), charged.load(Ordering::Relaxed)), (5, 5));
+    assert!(is_round(&send_with(&mut process, 6, &plainly, Some("order 7"), by("bob"))));
+    assert_eq!(charged.load(Ordering::Relaxed), 5, "a repetition is the same call");
 }
 
 /// Five processes get the same retry at once, as behind a load balancer.
