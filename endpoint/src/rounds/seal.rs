@@ -275,8 +275,10 @@ mod tests {
         let (one, other) = (Sealer::default(), Sealer::default());
         assert!(one.is_able(&*runtime));
         let first = one.seal(b"state", &bound, &*runtime).unwrap();
-        assert_eq!(StateId::of(&first), StateId::of(&first));
-        assert_ne!(StateId::of(&first), StateId::of(&one.seal(b"state", &bound, &*runtime).unwrap()));
+        let id = StateId::of(&first);
+        assert!(id.is_some());
+        assert_eq!(StateId::of(&format!("{}the rest", &first[..39])), id, "a state that differs only after the id");
+        assert_ne!(StateId::of(&one.seal(b"state", &bound, &*runtime).unwrap()), id);
         assert_eq!(StateId::of(&first[..38]), None);
         for length in 0..10 {
             assert_eq!(one.seal(&vec![0; length], &bound, &*runtime).unwrap().len(), sealed_length(length));
