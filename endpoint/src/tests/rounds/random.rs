@@ -1,6 +1,6 @@
 //! Random callers of two processes: they present any state they have got, to any process, with any answers, at any time, while processes
-//! restart and handlers are frozen. Whatever they do, each answer goes to its input request, each call has one result, and an effect with a
-//! store runs at most once.
+//! restart and handlers are frozen. Whatever they do, each answer goes to its input request, each call has one result, and an effect of a
+//! call has one key. An effect runs at most once if there is a store, or if the caller is careful: it sends each request of a call once.
 
 use std::collections::BTreeSet;
 
@@ -19,11 +19,19 @@ impl Dice {
     }
 }
 
+/// A run of an effect.
+struct Begun {
+    call: u64,
+    name: &'static str,
+    key: String,
+    has_ended: bool,
+}
+
 /// A record of what the handlers of all processes have done.
 #[derive(Default)]
 struct Seen {
-    /// The key of each effect that has begun, and whether it has ended.
-    begun: Vec<(String, bool)>,
+    /// All runs of effects.
+    begun: Vec<Begun>,
     /// The keys of effects under way, each with its process.
     under_way: BTreeSet<(usize, String)>,
     faults: Vec<String>,
@@ -52,7 +60,7 @@ fn script(process: usize, seen: &Arc<Mutex<Seen>>) -> Tool {
                     let key = key.to_string();
                     {
                         let mut seen = seen.lock().unwrap();
-                        seen.begun.push((key.clone(), false));
+                        seen.begun.push(Begun { call: n, name, key: key.clone(), has_ended: false });
                         if !seen.under_way.insert((process, key.clone())) {
                             seen.faults.push(format!("{name} of {n} is under way twice"));
                         }
@@ -61,8 +69,8 @@ fn script(process: usize, seen: &Arc<Mutex<Seen>>) -> Tool {
                     for _ in 0..2 {
                         context.served().alarm(Duration::from_secs(1)).await;
                     }
-                    if let Some((_, has_ended)) = seen.lock().unwrap().begun.iter_mut().rfind(|(begun, _)| *begun == key) {
-                        *has_ended = true;
+                    if let Some(begun) = seen.lock().unwrap().begun.iter_mut().rfind(|begun| begun.key == key) {
+                        begun.has_ended = true;
                     }
                     Ok(format!("{name} {n}"))
                 }
@@ -107,6 +115,8 @@ struct World {
     dice: Dice,
     seen: Arc<Mutex<Seen>>,
     store: Option<Arc<dyn OnceStore>>,
+    /// The caller sends each request of a call once.
+    is_careful: bool,
     /// The maximum number of frozen handlers of a process.
     limit: usize,
     /// The number of processes so far.
@@ -128,6 +138,7 @@ impl World {
             dice,
             seen,
             store,
+            is_careful: seed.is_multiple_of(3),
             limit,
             made,
             processes: Vec::new(),
@@ -199,7 +210,8 @@ impl World {
             2..13 if !self.rounds.is_empty() => {
                 // Mostly a new state.
                 let back = self.dice.roll(6).saturating_sub(3).min(self.rounds.len() as u64 - 1) as usize;
-                let (call, round) = self.rounds[self.rounds.len() - 1 - back].clone();
+                let at = self.rounds.len() - 1 - back;
+                let (call, round) = self.rounds[at].clone();
                 let (missing, wrong) = (self.dice.roll(6) == 0, self.dice.roll(12) == 0);
                 let answer = |name: &str, method: &str, params: &Value| match name {
                     "left" if missing => None,
@@ -211,6 +223,10 @@ impl World {
                 let principal = if mischief == 0 { "bob" } else { "alice" };
                 if mischief == 1 {
                     retried["arguments"]["n"] = json!(call + 1_000);
+                }
+                // A request that is refused does not count.
+                if self.is_careful && mischief >= 2 {
+                    self.rounds.remove(at);
                 }
                 self.send(place, call, &retried, principal, mischief < 2);
             }
@@ -246,8 +262,9 @@ impl World {
         }
     }
 
-    /// Checks everything once all handlers have ended. Returns the number of results, and of handlers that thawed.
-    fn check(mut self) -> (usize, u64) {
+    /// Checks everything once all handlers have ended. Returns the number of results, of handlers that thawed, and of effects without a
+    /// store of a careful caller.
+    fn check(mut self) -> (usize, u64, usize) {
         self.seconds(130);
         let mut results = 0;
         let mut thawed = 0;
@@ -257,6 +274,9 @@ impl World {
             assert_eq!((serves, frozen, counters.panics, counters.abandoned), (0, 0, 0, 0));
             thawed += counters.thawed;
         }
+        let seen = self.seen.lock().unwrap();
+        let has_ended =
+            |call: u64, name: &str| seen.begun.iter().any(|begun| begun.call == call && begun.name == name && begun.has_ended);
         for (id, sent) in &self.sent {
             let Some(response) = self.responses.get(id) else {
                 assert!(sent.may_be_silent, "request {id} has no response");
@@ -264,30 +284,38 @@ impl World {
             };
             let result = &response["result"];
             match (result["content"][0]["text"].as_str(), response["error"]["code"].as_i64()) {
-                (Some(text), None) if result["isError"] == true => assert!(text.starts_with("it is not known whether"), "{text}"),
+                (Some(text), None) if result["isError"] == true => {
+                    assert!(text.starts_with("it is not known whether") && self.store.is_some(), "{text}");
+                    let name = if text.contains("plain") { "plain" } else { "sealed" };
+                    assert!(!has_ended(sent.call, name), "{text}");
+                }
                 (Some(text), None) => {
                     results += 1;
                     let n = sent.call;
                     assert_eq!(text, format!("{n}: plain {n}, sealed {n}"));
+                    assert!(has_ended(n, "plain") && has_ended(n, "sealed"), "{text}");
                 }
                 (None, None) => assert_eq!(result["resultType"], "input_required"),
                 (_, code) => assert!(matches!(code, Some(-32602 | -32603)), "{response}"),
             }
         }
-        let seen = self.seen.lock().unwrap();
         assert_eq!(seen.faults, [""; 0]);
         assert!(seen.under_way.is_empty());
-        if self.store.is_some() {
-            let keys: BTreeSet<_> = seen.begun.iter().map(|(key, _)| key).collect();
-            assert_eq!(keys.len(), seen.begun.len(), "an effect ran twice, with a store");
+        let effects: BTreeSet<_> = seen.begun.iter().map(|begun| (begun.call, begun.name)).collect();
+        let keys: BTreeSet<_> = seen.begun.iter().map(|begun| &begun.key).collect();
+        let with_keys: BTreeSet<_> = seen.begun.iter().map(|begun| (begun.call, begun.name, &begun.key)).collect();
+        assert_eq!((keys.len(), with_keys.len()), (effects.len(), effects.len()), "each effect has one key, in all its runs");
+        if self.store.is_some() || self.is_careful {
+            assert_eq!(effects.len(), seen.begun.len(), "an effect ran twice, with a store or for a careful caller");
         }
-        (results, thawed)
+        let without_store = if self.store.is_none() && self.is_careful { effects.len() } else { 0 };
+        (results, thawed, without_store)
     }
 }
 
 #[test]
-fn random_callers_of_two_processes_never_mix_answers_and_run_an_effect_with_a_store_once() {
-    let (mut results, mut thawed) = (0, 0);
+fn random_callers_never_mix_answers_and_run_an_effect_once_if_it_has_a_store_or_they_are_careful() {
+    let (mut results, mut thawed, mut without_store) = (0, 0, 0);
     for seed in 1..=60 {
         let run = || {
             let mut world = World::new(seed);
@@ -296,12 +324,13 @@ fn random_callers_of_two_processes_never_mix_answers_and_run_an_effect_with_a_st
             }
             world.check()
         };
-        let (done, went_on) = std::panic::catch_unwind(run).unwrap_or_else(|panic| {
+        let (done, went_on, once) = std::panic::catch_unwind(run).unwrap_or_else(|panic| {
             println!("seed {seed}");
             std::panic::resume_unwind(panic)
         });
-        (results, thawed) = (results + done, thawed + went_on);
+        (results, thawed, without_store) = (results + done, thawed + went_on, without_store + once);
     }
-    println!("{results} results, {thawed} handlers that went on");
-    assert!(results > 100 && thawed > 100, "{results} results, {thawed} handlers that went on");
+    let reached = format!("{results} results, {thawed} handlers that went on, {without_store} effects without a store");
+    println!("{reached}");
+    assert!(results > 100 && thawed > 100 && without_store > 10, "{reached}");
 }
