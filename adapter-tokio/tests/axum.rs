@@ -52,9 +52,13 @@ fn ask(address: SocketAddr, fields: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn handlers_get_the_extensions_of_layers_and_no_request_that_a_layer_refuses() {
-    let whoami = Tool::new("whoami", async |context: Context, (): ()| {
+    let called = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&called);
+    let whoami = Tool::new("whoami", move |context: Context, (): ()| {
+        counted.fetch_add(1, Ordering::Relaxed);
         let user = context.extensions().get::<Parts>().and_then(|parts| parts.extensions.get::<User>());
-        Ok(user.map_or("nobody", |user| &user.0).to_owned())
+        let name = user.map_or("nobody", |user| &user.0).to_owned();
+        async move { Ok(name) }
     });
     let service = Arc::new(Service::new(Identity::new("server", "1.0")).tool(whoami));
     let router = Router::new()
@@ -72,6 +76,7 @@ async fn handlers_get_the_extensions_of_layers_and_no_request_that_a_layer_refus
     assert!(known.starts_with("HTTP/1.1 200 ") && known.contains(r#""ada""#), "{known}");
     assert!(unknown.starts_with("HTTP/1.1 401 "), "{unknown}");
     assert!(foreign.starts_with("HTTP/1.1 403 ") && foreign.contains("this host is not served"), "{foreign}");
+    assert_eq!(called.load(Ordering::Relaxed), 1);
     serving.abort();
 }
 
