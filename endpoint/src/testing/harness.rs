@@ -213,7 +213,7 @@ impl Harness {
                     executor,
                     peer,
                     client,
-                    pipe: Some(near),
+                    pipe: near,
                     id,
                     start,
                     answers: self.answers,
@@ -247,8 +247,8 @@ struct Play {
     executor: Executor,
     peer: Peer,
     client: Session,
-    /// The caller's end of the channel. Never `None`.
-    pipe: Option<Pipe>,
+    /// The caller's end of the channel.
+    pipe: Pipe,
     id: OutboundId,
     start: Instant,
     answers: VecDeque<Answer>,
@@ -325,7 +325,7 @@ impl Play {
     fn step(&mut self) -> bool {
         let now = self.executor.now();
         let mut any = self.act(now);
-        while let Some(frame) = self.pipe.as_mut().and_then(Pipe::try_recv) {
+        while let Some(frame) = self.pipe.try_recv() {
             any = true;
             // It cannot fail: events are polled after each frame, so there is always room.
             let _ = self.client.handle_frame(frame, Lane::CHANNEL, now);
@@ -340,10 +340,8 @@ impl Play {
         }
         while let Some(transmit) = self.client.poll_transmit() {
             any = true;
-            if let Some(pipe) = &mut self.pipe {
-                // It fails if the caller has disconnected, or the server is gone. Then the frame is lost.
-                let _ = pipe.send(transmit.frame);
-            }
+            // It fails if the caller has disconnected, or the server is gone. Then the frame is lost.
+            let _ = self.pipe.send(transmit.frame);
         }
         any
     }
@@ -369,9 +367,7 @@ impl Play {
         }
         let disconnects = is_due(&mut self.disconnect);
         if disconnects {
-            if let Some(pipe) = &mut self.pipe {
-                pipe.end();
-            }
+            self.pipe.end();
             self.client.handle_end(protocol_core::session::TransportEnd::Failed, now);
         }
         cancels || disconnects
