@@ -97,9 +97,7 @@ impl Display {
 
     /// Shows a log record of the server.
     pub(super) fn log(&self, record: &LogRecord) {
-        let text = record.data.decode::<String>().unwrap_or_else(|_| record.data.to_string());
-        let logger = record.logger.as_ref().map(|logger| format!("{logger}: ")).unwrap_or_default();
-        self.print(&one_line(&format!("[{}] {logger}{text}", record.level)));
+        self.print(&log_line(record));
     }
 
     /// Prints a line above the bar.
@@ -194,6 +192,13 @@ pub(super) fn line(progress: &Progress) -> String {
         (false, false) => format!("{numbers} {message}"),
         _ => numbers + &message,
     }
+}
+
+/// A log record in one line: `[level] logger: text`.
+fn log_line(record: &LogRecord) -> String {
+    let text = record.data.decode::<String>().unwrap_or_else(|_| record.data.to_string());
+    let logger = record.logger.as_ref().map(|logger| format!("{logger}: ")).unwrap_or_default();
+    one_line(&format!("[{}] {logger}{text}", record.level))
 }
 
 fn numbers(progress: &Progress) -> String {
@@ -381,8 +386,10 @@ mod tests {
 
     #[test]
     fn a_log_record_is_one_line() {
-        let display = Display::new(None);
-        display.log(&LogRecord::new(Level::Warning, Json::string("two\nlines")));
-        assert_eq!(one_line("two\nlines"), "two lines");
+        let record = LogRecord::new(Level::Warning, Json::string("two\nlines"));
+        assert_eq!(log_line(&record), "[warning] two lines");
+        assert_eq!(log_line(&record.with_logger("disk\x1b[2J")), "[warning] disk [2J: two lines");
+        let record = LogRecord::new(Level::Error, Json::parse("{\"free\":\n0}").unwrap());
+        assert_eq!(log_line(&record), "[error] {\"free\": 0}");
     }
 }
