@@ -5,9 +5,13 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use endpoint::testing::{Harness, Run, every_round};
+use endpoint::testing::{Executor, Harness, Run, connect, every_round};
+use endpoint::{BoxFuture, Client, Endpoint, InputContext};
 use protocol_core::mcp::Era;
-use protocol_core::{Answer, Ask, Capabilities, Consent, Elicited, Json, Level, Outcome, Progress, RpcError, Sampled};
+use protocol_core::{
+    Answer, Ask, Capabilities, Config, Consent, Elicited, Identity, Json, Level, Notice, OpenUrl, Outcome, Progress, RpcError,
+    Sampled,
+};
 use serde_json::{Value, json};
 
 use super::{Options, service};
@@ -431,6 +435,50 @@ fn connect_returns_what_the_user_decided_or_why_it_cannot_ask() {
     let run = call("connect", &json!({ "url": "javascript:alert(1)" }));
     assert!(run.is_tool_error() && run.text().contains("url must be absolute"), "{}", run.text());
     assert_eq!(run.asks, [], "nothing was sent");
+}
+
+/// The ids of the URLs that a client was asked to open, and those for which the server has reported the completion.
+type Urls = Arc<Mutex<(Vec<String>, Vec<String>)>>;
+
+/// A client whose user makes the same decision about each URL.
+struct User(Consent, Urls);
+
+impl Client for User {
+    fn capabilities(&self) -> Capabilities {
+        let mut can = Capabilities::default();
+        can.elicitation_url = true;
+        can
+    }
+
+    fn open_url(&self, _: InputContext, open: OpenUrl) -> BoxFuture<'static, Result<Consent, RpcError>> {
+        self.1.lock().unwrap().0.push(open.id);
+        let decision = self.0;
+        Box::pin(async move { Ok(decision) })
+    }
+
+    fn notice(&self, notice: Notice) {
+        if let Notice::ElicitationComplete { id } = notice {
+            self.1.lock().unwrap().1.push(id.to_string());
+        }
+    }
+}
+
+#[test]
+fn connect_reports_the_completion_only_if_the_user_has_agreed() {
+    for consent in [Consent::Accept, Consent::Decline, Consent::Cancel] {
+        let (executor, urls) = (Executor::new(), Urls::default());
+        let server = Endpoint::server(Arc::new(service(&Options::default())), executor.runtime());
+        let config = Config::mcp_client(Identity::new("user", "1"));
+        let client = Endpoint::client(Arc::new(User(consent, Arc::clone(&urls))), config, executor.runtime());
+        let peer = client.peer();
+        connect(&executor, server, client);
+        let done = executor.block_on(peer.call_tool("connect", Json::empty_object()).unwrap()).unwrap();
+        assert!(matches!(done.outcome, Outcome::Result(_)), "{done:?}");
+        executor.run_until_stalled();
+        let (asked, completed) = urls.lock().unwrap().clone();
+        let expected = if consent == Consent::Accept { asked.clone() } else { Vec::new() };
+        assert_eq!((asked.len(), completed), (1, expected), "{consent:?}");
+    }
 }
 
 #[test]
