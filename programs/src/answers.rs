@@ -83,7 +83,8 @@ impl Answers {
         }
     }
 
-    /// Asks the person at the terminal, one question at a time. The future returns `None` if the terminal cannot be read or written.
+    /// Asks the person at the terminal, one question at a time, when the future is first polled. The future returns `None` if the terminal
+    /// cannot be read or written.
     fn ask<T, Q>(&self, question: Q) -> impl Future<Output = Option<T>> + Send + use<T, Q>
     where
         T: Send + 'static,
@@ -91,20 +92,19 @@ impl Answers {
     {
         static TERMINAL: Mutex<()> = Mutex::new(());
         let display = Arc::clone(&self.display);
-        let wanted = Wanted::default();
-        let still = Arc::clone(&wanted.0);
-        let asking = in_thread(move || {
-            let _alone = TERMINAL.lock().unwrap_or_else(PoisonError::into_inner);
-            if !still.load(Ordering::Acquire) {
-                return None;
-            }
-            let _room = display.make_room();
-            question(&mut Person { output: &mut stderr(), input: &mut stdin().lock() }).ok()
-        });
-        let display = Arc::clone(&self.display);
         async move {
+            let wanted = Wanted::default();
+            let (still, shown) = (Arc::clone(&wanted.0), Arc::clone(&display));
             let mut gone = Gone { display, wanted, answered: false };
-            let answer = asking.await;
+            let answer = in_thread(move || {
+                let _alone = TERMINAL.lock().unwrap_or_else(PoisonError::into_inner);
+                if !still.load(Ordering::Acquire) {
+                    return None;
+                }
+                let _room = shown.make_room();
+                question(&mut Person { output: &mut stderr(), input: &mut stdin().lock() }).ok()
+            })
+            .await;
             gone.answered = true;
             answer
         }
@@ -263,12 +263,12 @@ impl Drop for Place {
     }
 }
 
-/// Runs a shell command with `input` on its stdin, and returns its stdout without the line ends at its end. Dropping the future kills the
-/// shell, unless the future was never polled, or the stdout of the command has already ended.
+/// Runs a shell command with `input` on its stdin, and returns its stdout without the line ends at its end. The shell starts when the
+/// future is first polled. Dropping the future kills the shell, unless the stdout of the command has already ended.
 fn run(command: &str, input: String) -> impl Future<Output = Result<String, String>> + Send + use<> {
-    let child = shell(command).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(|error| error.to_string());
+    let mut shell = shell(command);
     async move {
-        let mut child = child?;
+        let mut child = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(|error| error.to_string())?;
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
         let running = Running(Arc::new(Mutex::new(child)));
         if let Some(mut stdin) = stdin {
