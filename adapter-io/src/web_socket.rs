@@ -280,6 +280,8 @@ mod tests {
         /// The number of reads that returned bytes.
         reads: usize,
         written: Vec<u8>,
+        /// The number of writes that took bytes.
+        writes: usize,
         /// The number of bytes that are accepted before writes are pending.
         room: usize,
         closed: bool,
@@ -306,6 +308,7 @@ mod tests {
             let count = from.len().min(wire.room);
             wire.room -= count;
             wire.written.extend_from_slice(&from[..count]);
+            wire.writes += usize::from(count > 0);
             if count == 0 { Poll::Pending } else { Poll::Ready(Ok(count)) }
         }
 
@@ -432,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_sent_as_unfragmented_text_messages_when_the_transport_is_flushed() {
+    fn frames_are_sent_as_unfragmented_text_messages_in_one_write_when_the_transport_is_flushed() {
         let mut socket = server([]);
         send(&mut socket, "{}");
         send(&mut socket, "[\"\u{e9}\"]");
@@ -440,7 +443,7 @@ mod tests {
         assert!(matches!(socket.poll_flush(&mut noop()), Poll::Ready(Ok(()))));
         let mut expected = unmasked(TEXT, b"{}");
         expected.extend(unmasked(TEXT, "[\"\u{e9}\"]".as_bytes()));
-        assert_eq!(socket.stream.written, expected);
+        assert_eq!((&socket.stream.written, socket.stream.writes), (&expected, 1));
     }
 
     #[test]
