@@ -22,10 +22,18 @@ impl SocketFile {
     /// # Errors
     /// [`Error::PathExists`] if the path exists, even if it is a socket on which no process listens any more; [`Error::Listen`].
     pub fn make<L>(path: &Path, bind: impl FnOnce(&Path) -> io::Result<L>) -> Result<(L, Self), Error> {
-        match bind(path).and_then(|listener| Ok((listener, file_at(path)?))) {
-            Ok((listener, made)) => Ok((listener, Self { path: path.into(), made })),
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(Error::PathExists { path: path.into() }),
-            Err(error) => Err(Error::listening_on(path.display())(error)),
+        let listener = match bind(path) {
+            Ok(listener) => listener,
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(Error::PathExists { path: path.into() }),
+            Err(error) => return Err(Error::listening_on(path.display())(error)),
+        };
+        match file_at(path) {
+            Ok(made) => Ok((listener, Self { path: path.into(), made })),
+            Err(error) => {
+                // Otherwise no process could listen at the path again.
+                let _ = std::fs::remove_file(path);
+                Err(Error::listening_on(path.display())(error))
+            }
         }
     }
 
