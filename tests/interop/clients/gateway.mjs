@@ -126,7 +126,7 @@ const percents = (n) => Array.from({ length: n }, (_, i) => ({ progress: ((i + 1
 // Claims
 
 for (const flags of [['--ws'], ['--unix'], ['--gateway-claims', '--any-user'], ['--unix', '--gateway-claims']]) {
-  scenario(`an app is claimed by its code, and the client is told of its tools: ${flags.join(' ')}`, async () => {
+  scenario(`an app is claimed by its code, and the client is notified of its tools: ${flags.join(' ')}`, async () => {
     const home = makeHome();
     const app = new App(home, flags);
     try {
@@ -139,7 +139,7 @@ for (const flags of [['--ws'], ['--unix'], ['--gateway-claims', '--any-user'], [
         contains('what waits', texts(succeeded(await client.call('tesseron__list_pending_claims', {})))[0], code);
         contains('the hint', toolError(await client.call('tesseron__claim_session', { code: 'ZZZZ-ZZ' })), code);
         contains('the answer', texts(succeeded(await client.call('tesseron__claim_session', { code: code.toLowerCase() })))[0], 'tools__progress');
-        await eventually('to be told of new tools', () => watched.changes > 0);
+        await eventually('a notification of new tools', () => watched.changes > 0);
         const tools = await listTools(client);
         const actions = tools.map((tool) => tool.name).slice(OWN.length);
         equal('the actions, sorted', actions.toSorted(), expected.TOOLS.map((name) => `tools__${name}`));
@@ -261,7 +261,7 @@ scenario('invoke_action is as good as the tool of the action', async () => {
   });
 });
 
-scenario('a cancelled call is not answered, ends at the app, and hurts no other', async () => {
+scenario('a cancelled call is not answered, ends at the app, and another call goes on', async () => {
   await claimed({}, async (client, app) => {
     const controller = new AbortController();
     let seen = 0;
@@ -316,7 +316,7 @@ scenario('an app that dies fails its calls and takes its tools along', async () 
     await new Promise((resolve) => (told = resolve));
     await app.stop('SIGKILL');
     failed(await running, -32010);
-    await eventually('to be told that its tools are gone', () => watched.changes > 0);
+    await eventually('a notification that its tools are gone', () => watched.changes > 0);
     equal('the tools', (await listTools(client)).map((tool) => tool.name), OWN);
   });
 });
@@ -369,7 +369,7 @@ scenario('a client that probes for 2026-07-28 makes the handshake, in which an a
 
 // Resources, log, the end
 
-scenario('the clock is listed, read, and told of as long as it is subscribed', async () => {
+scenario('the clock is listed and read, and its changes are sent as long as it is subscribed', async () => {
   await claimed({}, async (client) => {
     const updated = [];
     client.setNotificationHandler(types.ResourceUpdatedNotificationSchema, ({ params }) => updated.push(params.uri));
@@ -389,7 +389,7 @@ scenario('the clock is listed, read, and told of as long as it is subscribed', a
   });
 });
 
-scenario('the level of the client decides what it hears of the log of an app', async () => {
+scenario('the level of the client decides which log records of an app it gets', async () => {
   const logs = [];
   await claimed({ onLog: (params) => logs.push(params) }, async (client) => {
     await client.setLoggingLevel('error');
@@ -403,7 +403,7 @@ scenario('the level of the client decides what it hears of the log of an app', a
   });
 });
 
-scenario('the gateway leaves by itself when its input ends, though calls run', async () => {
+scenario('the gateway exits by itself when its input ends, though calls run', async () => {
   let traffic;
   await claimed({}, async (client, app) => {
     traffic = client.traffic;

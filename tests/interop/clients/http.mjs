@@ -218,7 +218,7 @@ scenario('2.x, without negotiation, opens a session beside clients that have non
   });
 });
 
-scenario('2.x cancels a call by closing its response, and the handler hears of it', async () => {
+scenario('2.x cancels a call by closing its response, and the handler is cancelled', async () => {
   await serve([], async ({ url, outcomes }) => {
     await second(url, PINNED, async (client, asked) => {
       const controller = new AbortController();
@@ -290,7 +290,7 @@ for (const [how, mode] of [['pinned', { pin: REVISION }], ['probing', 'auto']]) 
   });
 }
 
-scenario('2.x declines, or is told what it has not declared, and a survey that it aborts between two rounds has posted nothing more', async () => {
+scenario('2.x: what is declined is not done, an undeclared capability is an error, and an aborted survey posts nothing more', async () => {
   await serve([], async ({ url }) => {
     for (const action of ['decline', 'cancel']) {
       await second(url, { ...PINNED, elicit: () => ({ action }) }, async (client) => {

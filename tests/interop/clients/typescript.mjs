@@ -190,7 +190,7 @@ scenario('a wrong argument is a tool error that names it', async () => {
   });
 });
 
-scenario('an unknown tool is the JSON-RPC error -32602, and the server lives on', async () => {
+scenario('an unknown tool is the JSON-RPC error -32602, and the server answers the next call', async () => {
   await tools({}, async (client) => {
     const came = await client.call('no_such_tool', {}).catch((error) => error);
     holds(`expected a JSON-RPC error, came ${short(came)}`, came instanceof types.McpError);
@@ -242,7 +242,7 @@ scenario('bulk, cut by the deadline, still tells what was done', async () => {
   });
 });
 
-scenario('the server leaves by itself when its input ends', async () => {
+scenario('the server exits by itself when its input ends', async () => {
   const traffic = await tools({}, async (client) => {
     succeeded(await client.call('chatty', {}));
     return client.traffic;

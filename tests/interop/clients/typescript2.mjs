@@ -108,7 +108,7 @@ scenario('a cancelled countdown is not answered, and the server answers the next
   });
 });
 
-scenario('an unknown tool is the JSON-RPC error -32602, a wrong argument a tool error, and the server lives on', async () => {
+scenario('an unknown tool is the JSON-RPC error -32602, a wrong argument a tool error, and the server answers the next call', async () => {
   await tools(MODERN, {}, async (client) => {
     const came = await client.call('no_such_tool', {}).catch((error) => error);
     holds(`expected a JSON-RPC error, came ${short(came)}`, came instanceof ProtocolError);
@@ -221,7 +221,7 @@ for (const [how, mode] of [['pinned', PINNED], ['probing', 'auto']]) {
   });
 }
 
-scenario('a client that declares nothing is told what is missing, and one that fills in forms that it opens no addresses', async () => {
+scenario('a client that declares nothing, or only forms, gets an error that names the missing capability', async () => {
   const missing = async (client, ...call) => {
     const came = await client.call(...call).catch((error) => error);
     holds(`expected a JSON-RPC error, came ${short(came)}`, came instanceof ProtocolError);
@@ -283,7 +283,7 @@ scenario('a client of the handshake is asked by requests, as before', async () =
   });
 });
 
-scenario('the server leaves by itself when its input ends, after a subscription or without', async () => {
+scenario('the server exits by itself when its input ends, after a subscription or without', async () => {
   for (const listening of [false, true]) {
     const traffic = await tools(MODERN, {}, async (client) => {
       if (listening) await client.listen({ toolsListChanged: true });
