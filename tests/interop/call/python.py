@@ -1,11 +1,7 @@
 """`call` against a server written with the Python SDK: ../server.py."""
 
-from program import PYTHON, call, call_tapped, cancelled_once, offered, server_ended_well
+from program import PYTHON, call, call_tapped, cancelled_once, offered, server_ended_well, step
 from scenario import equal, run, scenario, within
-
-
-def step(of):
-    return lambda i: f"step {i} of {of}"
 
 
 @scenario("--list shows every tool of the server")
