@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{Level, Over, Revision, Scenario};
-use crate::check::session::Session;
+use crate::check::session::{Frame, Session};
 use crate::check::{Fault, Stop, not_run, wrong};
 
 const JSON_RPC: &str = "JSON-RPC 2.0, 5.1 Error object";
@@ -168,15 +168,17 @@ async fn ids_beyond_doubles(s: &mut Session<'_>) -> Result<(), Stop> {
         let before = s.seen().len();
         let frame = s.frame(Some(id), s.trifle(), json!({}), None);
         s.send(&frame).await?;
-        s.alive().await?;
+        let later = s.request(s.trifle(), json!({})).await?;
+        s.result(&later).await?;
         s.quiet().await?;
-        let came = s.seen()[before..].iter().filter(|frame| frame.is_response()).collect::<Vec<_>>();
+        let is_about_it = |frame: &&Frame| frame.is_response() && frame.id() != Some(&*later);
+        let came = s.seen()[before..].iter().filter(is_about_it).collect::<Vec<_>>();
         let is_fine = came.iter().any(|frame| match frame.id() {
             Some(came) => came == id || Some(came) == other,
             None => frame.is_refusal(),
         });
         if !is_fine {
-            let first = came.first().filter(|_| came.len() > 1).map(|frame| format!("answered with {}", frame.short()));
+            let first = came.first().map(|frame| format!("answered with {}", frame.short()));
             s.warn(format!("the request with the id {id} was {}", first.as_deref().unwrap_or("not answered")));
         }
     }
