@@ -137,6 +137,7 @@ fn a_fault_fails_the_scenario_that_is_about_it() {
     let faults = [
         ("ids-as-text", "ids-are-echoed"),
         ("answers-twice", "flood"),
+        ("answers-the-last-again", "flood"),
         ("loses-some", "flood"),
         ("loses-some", "back-pressure"),
         ("takes-any-method", "unknown-method"),

@@ -31,6 +31,9 @@ def result(id, value):
     write({"jsonrpc": "2.0", "id": str(id) if FAULT == "ids-as-text" else id, "result": value})
     if FAULT == "answers-twice":
         write({"jsonrpc": "2.0", "id": id, "result": value})
+    # The last request of the scenario `flood`: the first one has the id 3, after `initialize`.
+    if FAULT == "answers-the-last-again" and id == 10_002:
+        threading.Timer(0.1, write, [{"jsonrpc": "2.0", "id": id, "result": value}]).start()
 
 
 def error(id, code, text):

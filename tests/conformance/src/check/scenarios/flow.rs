@@ -143,6 +143,7 @@ async fn every_answer(s: &mut Session<'_>, ids: &[String]) -> Result<(), Stop> {
     let mut missing = wanted.clone();
     let mut looked = 0;
     let mut until = s.deadline();
+    let mut is_over = false;
     loop {
         for frame in &s.seen()[looked..] {
             let Some(id) = frame.id().filter(|_| frame.is_response()) else { continue };
@@ -153,8 +154,15 @@ async fn every_answer(s: &mut Session<'_>, ids: &[String]) -> Result<(), Stop> {
             until = s.deadline();
         }
         looked = s.seen().len();
+        if is_over {
+            return Ok(());
+        }
         if missing.is_empty() {
-            return s.alive().await;
+            // A second answer may come after all first ones.
+            s.alive().await?;
+            s.quiet().await?;
+            is_over = true;
+            continue;
         }
         if !s.pump(until).await? {
             return Err(Fault::Silent(format!("{} of {} requests were not answered", missing.len(), ids.len())).into());
