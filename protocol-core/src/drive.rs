@@ -1475,12 +1475,16 @@ mod tests {
         let mut bench = Bench::new(Echo { room: Some(1), ..Echo::default() });
         let mut cx = Context::from_waker(Waker::noop());
         for events in [["one", "two"], ["three", "four"]] {
-            assert_eq!(core::pin::pin!(bench.driver.next_event()).poll(&mut cx), Poll::Pending);
             for frame in events {
                 bench.arrives(frame);
             }
+            // The future reads both frames, and the machine does not take them.
+            bench.driver.machine_mut().refusals = 1;
+            assert_eq!(core::pin::pin!(bench.driver.next_event()).poll(&mut cx), Poll::Pending);
+            assert!(bench.pipe.borrow().incoming.is_empty());
             assert_eq!(bench.drain(), events);
         }
+        assert_eq!(bench.pipe.borrow().taken, ["one", "two", "three", "four"]);
     }
 
     #[test]
@@ -1551,8 +1555,11 @@ mod tests {
         }
     }
 
-    #[test]
-    fn frames_cross_a_transport_that_moves_one_byte_at_a_time() {
+    type Trickling = Driver<Echo, Shared<Trickle>, Clock>;
+    type Turn = Poll<Result<Option<String>, Broken>>;
+
+    /// Passes frames over a transport that moves one byte at a time. `poll` takes a turn of the driver.
+    fn trickle(poll: fn(&mut Trickling, &mut Context<'_>) -> Turn) {
         let io = Rc::new(RefCell::new(Trickle {
             incoming: b"{\"first\":1}\r\n\n{\"second\":2}\nhalf a fra".iter().copied().collect(),
             pause: false,
@@ -1566,7 +1573,7 @@ mod tests {
         let (mut events, mut idle) = (Vec::new(), 0);
         while idle < 2 {
             let before = wakes.0.load(Ordering::Relaxed);
-            match driver.poll_event(&mut Context::from_waker(&waker)) {
+            match poll(&mut driver, &mut Context::from_waker(&waker)) {
                 Poll::Ready(Ok(Some(event))) => events.push(event),
                 Poll::Ready(end) => panic!("{end:?}"),
                 Poll::Pending if wakes.0.load(Ordering::Relaxed) == before => idle += 1,
@@ -1575,5 +1582,15 @@ mod tests {
         }
         assert_eq!(events, ["{\"first\":1}", "{\"second\":2}", "half a fra", "Eof"]);
         assert_eq!(io.borrow().written, b"{\"first\":1}\n{\"second\":2}\nhalf a fra\n");
+    }
+
+    #[test]
+    fn frames_cross_a_transport_that_moves_one_byte_at_a_time() {
+        trickle(Trickling::poll_event);
+    }
+
+    #[test]
+    fn dropping_the_future_of_next_event_amid_a_frame_loses_nothing() {
+        trickle(|driver, cx| core::pin::pin!(driver.next_event()).poll(cx));
     }
 }
