@@ -547,6 +547,14 @@ mod tests {
         let ticket = outbox.push_taken(Lane::new(7), Class::Reply(ReplyKind::Result), frame("lost"));
         assert!(!outbox.is_unpolled(ticket) && !outbox.withdraw(ticket));
         assert_eq!((outbox.bytes(), outbox.pop()), (0, None));
-        assert_eq!(Class::Log(Some(InboundId(1))).route(), RouteKind::Within);
+    }
+
+    #[test]
+    fn a_log_record_of_a_call_has_the_route_of_its_call_and_any_other_that_of_a_notice() {
+        let mut outbox = outbox(100);
+        push(&mut outbox, Class::Log(Some(InboundId(1))), "of a call");
+        push(&mut outbox, Class::Log(None), "of none");
+        let routes = [outbox.pop(), outbox.pop()].map(|transmit| transmit.unwrap().route.kind);
+        assert_eq!(routes, [RouteKind::Within, RouteKind::Notice]);
     }
 }
