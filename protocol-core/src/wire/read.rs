@@ -297,10 +297,14 @@ mod tests {
     }
 
     fn shown_of(frame: &Bytes, options: Options) -> alloc::string::String {
+        read(frame, options, described, |all| all.join("; "))
+    }
+
+    fn described(element: Element<'_>) -> alloc::string::String {
         fn shown(text: &[u8]) -> &str {
             core::str::from_utf8(text).unwrap()
         }
-        let one = |element: Element<'_>| match element {
+        match element {
             Ok(Envelope::Request { id, method, params }) => {
                 alloc::format!("request {id:?} {} {:?}", shown(method), params.map(|params| shown(params.text())))
             }
@@ -316,8 +320,7 @@ mod tests {
                 malformed.violation,
                 malformed.answer.as_ref().map(|(id, error)| (id.clone(), error.code))
             ),
-        };
-        read(frame, options, one, |all| all.join("; "))
+        }
     }
 
     #[test]
@@ -360,11 +363,16 @@ mod tests {
             "{\"a\":\"\x01\"}",
             "[}",
             "{\"a\" 1}",
+            "[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"a\"},{]",
         ];
-        for text in cases {
-            assert_eq!(shown(text), "NotJson Some((None, -32700))", "{text:?}");
+        let not_utf8 = Bytes::from_static(b"{\"a\":\"\xff\"}");
+        for frame in cases.map(|text| Bytes::from_static(text.as_bytes())).into_iter().chain([not_utf8]) {
+            for batch in [None, Some(3)] {
+                let mut all = Vec::new();
+                read(&frame, Options { batch, ..OPTIONS }, |element| all.push(described(element)), |_| ());
+                assert_eq!(all, ["NotJson Some((None, -32700))"], "{frame:?}");
+            }
         }
-        assert_eq!(shown_of(&Bytes::from_static(b"{\"a\":\"\xff\"}"), OPTIONS), "NotJson Some((None, -32700))");
     }
 
     #[test]
