@@ -1153,6 +1153,34 @@ fn a_reader_that_is_slow_stops_only_its_own_lane_until_its_stream_is_read_or_ove
     assert!(bench.stream(ending).1);
 }
 
+#[test]
+fn a_stopped_lane_is_resumed_once_half_of_the_limit_was_read() {
+    // Each long frame is a chunk of its own.
+    let frame = "x".repeat(10_000);
+    let (_, lane, _) = in_state(&mut Bench::new(), "waiting", "2025-06-18");
+    let last = format!("\n\nid: {}-3\ndata: {frame}\n\n", lane.1.number()).len();
+    // The last event is exactly half of the limit, or one byte more.
+    for (half, is_half) in [(last, true), (last - 1, false)] {
+        let mut bench = Bench::with(|config| config.limits.output_bytes = 2 * half);
+        let (slow, lane, _) = in_state(&mut bench, "waiting", "2025-06-18");
+        for _ in 0..3 {
+            bench.within(lane, &frame);
+        }
+        let writable = |is_writable| HttpEvent::Writable { session: lane.0, lane: lane.1, is_writable };
+        assert_eq!(bench.events(), [writable(false)]);
+        // The head, the first event in two chunks, and the beginning of the second event.
+        for _ in 0..4 {
+            assert!(bench.server.poll_response(slow, bench.now).is_some());
+            assert_eq!(bench.events(), []);
+        }
+        assert_eq!(bench.server.poll_response(slow, bench.now), Some(ResponsePart::Chunk(frame.clone().into())));
+        let resumed = |is_due: bool| Vec::from_iter(is_due.then(|| writable(true)));
+        assert_eq!(bench.events(), resumed(is_half));
+        assert_eq!(bench.stream(slow).0.len(), last);
+        assert_eq!(bench.events(), resumed(!is_half));
+    }
+}
+
 // ---- Posts without replies, and with several ----
 
 #[test]
