@@ -1621,18 +1621,25 @@ fn a_response_to_another_request_is_dropped_without_a_handshake() {
 }
 
 #[test]
-fn the_stream_of_a_subscription_stays_open_without_events_until_it_is_lost() {
-    let mut bench = Bench::new(ClientEra::Modern);
-    bench.json(0, 200, &discovered(1).replace(r#""tools":{}"#, r#""tools":{"listChanged":true}"#));
-    assert_eq!(bench.look().last().map(String::as_str), Some("POST subscriptions/listen"));
-    bench.head(1, 200, EVENTS);
-    let kinds = r#""notifications":{"toolsListChanged":true},"_meta":{"io.modelcontextprotocol/subscriptionId":2}"#;
-    let acknowledged = format!(r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{{kinds}}}}}"#);
-    bench.event(1, "", &acknowledged);
-    bench.wait(seconds(3600));
-    assert_eq!((bench.look(), bench.client.requests()), (vec![], 1), "no event comes for an hour");
-    bench.lose(1);
-    assert_eq!((bench.client.requests(), bench.client.calls()), (0, 0));
+fn the_stream_of_a_subscription_stays_open_without_events_until_it_is_lost_or_closed() {
+    type End = fn(&mut Bench);
+    let ends: [(End, &[&str]); 2] =
+        [(|bench| bench.lose(1), &["fault: the connection fails"]), (|bench| bench.close(), &["abort 1", "closed"])];
+    for (end, expected) in ends {
+        let mut bench = Bench::new(ClientEra::Modern);
+        bench.json(0, 200, &discovered(1).replace(r#""tools":{}"#, r#""tools":{"listChanged":true}"#));
+        assert_eq!(bench.look().last().map(String::as_str), Some("POST subscriptions/listen"));
+        bench.head(1, 200, EVENTS);
+        let kinds = r#""notifications":{"toolsListChanged":true},"_meta":{"io.modelcontextprotocol/subscriptionId":2}"#;
+        let acknowledged =
+            format!(r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{{kinds}}}}}"#);
+        bench.event(1, "", &acknowledged);
+        bench.wait(seconds(3600));
+        assert_eq!((bench.look(), bench.client.requests()), (vec![], 1), "no event comes for an hour");
+        end(&mut bench);
+        assert_eq!(bench.look(), expected);
+        assert_eq!((bench.client.requests(), bench.client.calls(), bench.client.poll_timeout()), (0, 0, None));
+    }
 }
 
 #[test]
