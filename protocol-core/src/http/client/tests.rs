@@ -1528,16 +1528,20 @@ fn cached_results_are_dropped_when_a_subscription_ends() {
 }
 
 #[test]
-fn the_cached_list_of_tools_is_dropped_after_a_401_and_after_a_header_mismatch() {
-    for (status, code) in [(401, -7), (400, -32020)] {
+fn all_cached_results_are_dropped_after_a_401_or_403_and_only_the_list_of_tools_after_a_header_mismatch() {
+    let prompts = r#"{"resultType":"complete","prompts":[],"ttlMs":60000,"cacheScope":"private"}"#;
+    let lists_prompts = |bench: &mut Bench| bench.fetch(Invoke::list_prompts(None), prompts).1;
+    for (status, code, drops_all) in [(401, -7, true), (403, -7, true), (400, -32020, false)] {
         let mut bench = caching(|_| {});
         assert!(bench.lists(&list("t", "60000")) && !bench.lists(""));
+        assert!(lists_prompts(&mut bench) && !lists_prompts(&mut bench));
         let called = bench.ask(Invoke::call_tool("t", Json::parse("{}").unwrap()));
         bench.json(called, status, &error(bench.id(called), code));
         if status == 400 {
             bench.json(called + 1, 500, "");
         }
         bench.done.clear();
+        assert_eq!(lists_prompts(&mut bench), drops_all, "{status}");
         assert!(bench.lists(&list("t", "60000")), "{status}");
     }
 }
