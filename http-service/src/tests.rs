@@ -424,13 +424,14 @@ fn a_response_that_waits_is_woken_only_when_there_is_something_to_read() {
             waiting.poll_with(&mut TaskContext::from_waker(&waker));
         };
         poll(&mut waiting);
-        for silence in 1..=3 {
+        for _ in 0..3 {
+            let before = waiting.received.len();
             bench.run(14_999);
             assert_eq!(wakes.0.load(Ordering::Relaxed), 0, "nothing has happened");
             bench.run(1);
             assert_eq!(wakes.0.load(Ordering::Relaxed), 1, "a comment");
             poll(&mut waiting);
-            assert_eq!((waiting.status(), waiting.received.matches(":\n\n").count().min(silence)), (200, silence));
+            assert_eq!((waiting.status(), &waiting.received[before..]), (200, ":\n\n"));
         }
     }
 }
