@@ -762,10 +762,26 @@ fn a_subscription_that_can_get_no_notice_ends_at_once_with_its_result() {
 fn a_runtime_that_shuts_down_ends_every_response() {
     let mut bench = Bench::new();
     let session = bench.open();
-    let mut called = bench.call_in(&session, 1, "wait");
+    let mut waiting = [bench.call_in(&session, 1, "wait"), bench.call("wait")];
+    let get_stream = bench.send("GET", &[("mcp-session-id", &session)], "");
+    let mut streams = [bench.call_in(&session, 2, "count"), bench.call("count"), get_stream];
+    assert_eq!((waiting.each_ref().map(Client::status), streams.each_ref().map(Client::status)), ([0; 2], [200; 3]));
     bench.executor.shutdown();
-    called.poll_only();
-    assert!(called.has_ended && called.status() >= 400, "{}", called.status());
+    for called in &mut waiting {
+        called.poll_only();
+        assert!(called.has_ended && called.received.contains("\"error\""), "{}", called.received);
+    }
+    assert_eq!(
+        waiting.each_ref().map(Client::status),
+        [404, 200],
+        "the first session has ended, and the second handler was dropped"
+    );
+    for stream in &mut streams {
+        assert!(!stream.has_ended);
+        stream.poll_only();
+        assert!(stream.has_ended && !stream.received.contains("counted"), "{}", stream.received);
+    }
+    assert_eq!(counts(&bench), (0, 0));
 }
 
 // ---- The layer ----
