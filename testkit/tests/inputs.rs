@@ -15,7 +15,7 @@ mod strategies {
                 let mut session = Watched::new(Session::new(config, Instant::ZERO), Instant::ZERO);
                 session.judge_mut().distrust_peer();
                 for frame in &frames {
-                    let _ = session.handle_frame(frame.clone(), Lane::CHANNEL, Instant::ZERO);
+                    session.handle_frame(frame.clone(), Lane::CHANNEL, Instant::ZERO).expect("there is room, or the frame is dropped");
                     while session.poll_event().is_some() {}
                     while session.poll_transmit().is_some() {}
                 }
