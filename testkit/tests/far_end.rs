@@ -1,5 +1,7 @@
 //! Loops under test at a far end: split frames, stalls, and a peer that is scripted frame by frame.
 
+use std::time::Duration;
+
 use bytes::Buf;
 use protocol_core::lines::{LineDecoder, LineEncoder};
 use protocol_core::{Event, FrameSink as _, Instant, Lane, Reply, Session, ToolOutput, TransportEnd};
@@ -46,11 +48,21 @@ fn over_messages(faults: Faults, seed: u64) -> (Coverage, usize) {
     (session.coverage().clone(), waits)
 }
 
-/// Runs a loop that makes frames of the bytes of a stream itself. Returns its coverage, and the number of reads that ended within a frame.
-fn over_bytes(faults: Faults, seed: u64) -> (Coverage, usize) {
+/// A run of a loop that makes frames of the bytes of a stream itself.
+struct ByteRun {
+    coverage: Coverage,
+    /// The number of reads that ended within a frame.
+    splits: usize,
+    /// The number of instants at which the loop had a turn.
+    instants: usize,
+}
+
+fn over_bytes(faults: Faults, seed: u64) -> ByteRun {
     let (mut link, mut session, mut splits) = (FarEnd::bytes(client_config(), faults, seed), server(), 0);
     let (mut decoder, mut encoder, mut at_end) = (LineDecoder::new(1 << 20), LineEncoder::new(), false);
+    let (mut last, mut instants) = (None, 0);
     link.run(|link, now| {
+        instants += usize::from(last.replace(now) != Some(now));
         loop {
             match link.read(now) {
                 Read::Bytes(bytes) => {
@@ -78,7 +90,7 @@ fn over_bytes(faults: Faults, seed: u64) -> (Coverage, usize) {
         session.poll_timeout()
     });
     session.check_end();
-    (session.coverage().clone(), splits)
+    ByteRun { coverage: session.coverage().clone(), splits, instants }
 }
 
 #[test]
@@ -98,9 +110,9 @@ fn a_loop_meets_stalls_and_goes_on_after_each() {
 fn a_loop_meets_frames_that_are_split_anywhere() {
     let (mut campaign, mut splits) = (Campaign::new(&REQUIRED), 0);
     campaign.run(0..20, 0, |case| {
-        let (coverage, split) = over_bytes(Faults { piece: 7, stall: 8, ..Faults::default() }, case.seed);
-        splits += split;
-        coverage
+        let run = over_bytes(Faults { piece: 7, stall: 8, ..Faults::default() }, case.seed);
+        splits += run.splits;
+        run.coverage
     });
     assert!(splits > 10_000, "{splits}");
     assert_eq!(campaign.coverage().of(Happening::Violation), 0, "splits change nothing that arrives\n{}", campaign.coverage());
@@ -110,8 +122,26 @@ fn a_loop_meets_frames_that_are_split_anywhere() {
 #[test]
 fn a_loop_over_a_stream_with_all_faults_gets_garbage_and_comes_to_its_end() {
     let mut campaign = Campaign::new(&[Happening::Request, Happening::Garbage, Happening::Closed]);
-    campaign.run(0..40, 0, |case| over_bytes(Faults::hostile(), case.seed).0);
+    campaign.run(0..40, 0, |case| over_bytes(Faults::hostile(), case.seed).coverage);
     campaign.finish();
+}
+
+#[test]
+fn a_loop_meets_each_fault_of_a_stream() {
+    let runs = |faults: Faults| (0..20).map(move |seed| over_bytes(faults, seed));
+    let garbage = |faults| runs(faults).map(|run| run.coverage.of(Happening::Garbage)).sum::<u64>();
+    let splits = |faults| runs(faults).map(|run| run.splits).sum::<usize>();
+    let instants = |faults| runs(faults).map(|run| run.instants).sum::<usize>();
+    let none = Faults::default();
+    assert_eq!(garbage(none), 0);
+    for faults in [Faults { corrupt: 12, ..none }, Faults { truncate: 4, ..none }] {
+        assert!(garbage(faults) > 0, "{faults:?}");
+    }
+    assert!(splits(Faults { piece: 7, ..none }) > 2 * splits(none));
+    let some = Duration::from_millis(10);
+    for faults in [Faults { latency: some, ..none }, Faults { jitter: some, ..none }, Faults { stall: 8, ..none }] {
+        assert!(instants(faults) > instants(none), "{faults:?}");
+    }
 }
 
 #[test]
