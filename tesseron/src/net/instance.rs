@@ -687,9 +687,17 @@ mod tests {
 
         #[test]
         fn a_folder_of_another_user_is_foreign() {
-            // If the tests run as the superuser, who owns these folders, there is nothing to check.
-            let Some(theirs) = ["/", "/etc"].into_iter().find(|path| !home::is_ours(&fs::metadata(path).unwrap())) else { return };
-            assert!(matches!(home::check_folder(Path::new(theirs), 0), Err(FolderRefused::Foreign)));
+            let scratch = Scratch::new();
+            let given = scratch.home().instances();
+            home::make_private_folder(&given).unwrap();
+            // The superuser, who owns the other two folders, can give this one away.
+            let _ = std::os::unix::fs::chown(&given, Some(12345), None);
+            let folders = [&*given, Path::new("/"), Path::new("/etc")];
+            let Some(theirs) = folders.into_iter().find(|path| !home::is_ours(&fs::metadata(path).unwrap())) else {
+                std::eprintln!("not tested: this user owns every folder, and may give none away");
+                return;
+            };
+            assert!(matches!(home::check_folder(theirs, 0), Err(FolderRefused::Foreign)));
         }
 
         #[test]

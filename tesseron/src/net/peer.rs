@@ -281,10 +281,11 @@ mod linux {
         #[test]
         fn a_connection_of_another_user_is_found_in_the_tables_of_this_machine() {
             let (_listener, near, far) = connected("127.0.0.1").unwrap();
-            // Only the superuser can change the owner of a socket.
-            if std::os::unix::fs::fchown(&near, Some(12345), None).is_ok() {
-                assert_eq!(found(&far), Some(Peer::OtherUser(12345)));
+            if std::os::unix::fs::fchown(&near, Some(12345), None).is_err() {
+                std::eprintln!("not tested: only the superuser can change the owner of a socket");
+                return;
             }
+            assert_eq!(found(&far), Some(Peer::OtherUser(12345)));
         }
     }
 }
