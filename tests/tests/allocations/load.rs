@@ -81,6 +81,17 @@ fn a_session_without_open_calls_holds_less_than_8_kib() {
 }
 
 #[test]
+fn release_memory_frees_the_memory_of_the_last_long_frame() {
+    const LENGTH: usize = 64 * 1024;
+    let mut ends = ends(8);
+    let arguments = Json::parse(format!(r#"{{"text":"{}"}}"#, "x".repeat(LENGTH))).unwrap();
+    ends.client.invoke(Invoke::call_tool("t", arguments), NOW).unwrap();
+    while ends.client.poll_transmit().is_some() {}
+    let counted = measure(|| ends.client.release_memory());
+    assert!(counted.bytes_current < -(LENGTH as i64), "{counted:?}");
+}
+
+#[test]
 fn progress_updates_leave_no_memory_in_use() {
     let mut ends = ends(8);
     let id = begin(&mut ends);
