@@ -221,7 +221,7 @@ impl Outbox {
     }
 
     pub(super) fn clear(&mut self) {
-        *self = Self { next: self.next, ..Self::new(self.limit) };
+        *self = Self::new(self.limit);
     }
 
     // ---- Lanes ----
