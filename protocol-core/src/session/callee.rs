@@ -23,7 +23,7 @@ use crate::time::Instant;
 use crate::wire::{WireId, WrittenFrame};
 
 impl Session {
-    /// Sets the deadline of an inbound call, its rate of progress and its sampling depth, each if `options` has it.
+    /// Sets the deadline of an inbound call and its rate of progress, and raises its sampling depth, each if `options` has it.
     ///
     /// # Errors
     /// [`NotLive`] if the call is over.
@@ -173,10 +173,13 @@ impl Session {
     /// handler of the retry will need. A kept progress update is sent before the response.
     ///
     /// # Errors
-    /// [`AskError`]; nothing was sent, and the call goes on. [`AskError::Unsupported`] unless [`input_mode`](Self::input_mode) is
-    /// [`InputMode::Rounds`], or if the caller did not declare the capability for one of the input requests. [`AskError::Invalid`] for a
-    /// round with neither an input request nor a state, or with two input requests of the same name. After [`Event::Cancelled`] the error
-    /// is [`AskError::NotLive`]; [`respond`](Self::respond) must still be called.
+    /// [`AskError`]; nothing was sent, and the call goes on. The first of these that applies is returned:
+    /// 1. [`AskError::NotLive`] if the call is over, also after [`Event::Cancelled`]; then [`respond`](Self::respond) must still be called.
+    /// 2. [`AskError::Invalid`] for a round with neither an input request nor a state, or with two input requests of the same name.
+    /// 3. [`AskError::Unsupported`] unless [`input_mode`](Self::input_mode) is [`InputMode::Rounds`].
+    /// 4. The error of [`check_round_input`](Self::check_round_input) for the first input request that may not be part of a round, such as
+    ///    [`AskError::Unsupported`] if the caller did not declare the capability for it.
+    /// 5. [`AskError::TooLarge`] if the frame would be longer than [`crate::Limits::frame_bytes`].
     pub fn finish_round(&mut self, id: InboundId, mut round: InputRound, now: Instant) -> Result<(), AskError> {
         self.advance(now);
         self.check_round(id, &mut round)?;
@@ -251,10 +254,10 @@ impl Session {
 impl Session {
     // ---- Progress ----
 
-    /// Sends the kept update of a call if the windows and the lane allow it, and returns `true` if it was sent. If the call is a
-    /// subscription with waiting notices, sends these. Otherwise the update waits for the call's own window, or in the progress queue.
-    /// `is_first` is `true` if the call is the first in that queue. If it is not, an update that counts in the windows must wait while any
-    /// call in the queue waits for the session's window.
+    /// Sends the kept update of a call if the windows and the lane allow it, and returns `true` if it was sent. Otherwise the update waits
+    /// for the call's own window, or in the progress queue. `is_first` is `true` if the call is the first in that queue. If it is not, an
+    /// update other than the final one ([`UpdateStep::Ready`]) must wait while a call on a lane that is not blocked waits for the session's
+    /// window. If the call is a subscription with waiting notices, sends these instead, and returns `true` if at least one was sent.
     pub(super) fn flush(&mut self, id: InboundId, is_first: bool) -> bool {
         let Some(inbound) = self.inbound_calls.get_mut(&id) else { return false };
         if inbound.has_notices() {
@@ -385,8 +388,9 @@ impl Session {
         }
     }
 
-    /// Cancels a call without a reply, because its caller cancelled it, or its lane or the channel is lost (`docs/protocols/mcp.md`,
-    /// "Transitions of an incoming call"). The id stays in use until the handler has ended, unless the calling code frees it.
+    /// Cancels a call without a reply, because its caller cancelled it, or its lane is lost, or the session ends and sends no reply for it
+    /// (`docs/protocols/mcp.md`, "Transitions of an incoming call"). The id stays in use until the handler has ended, unless the calling
+    /// code frees it.
     pub(super) fn cancel_inbound_call(&mut self, id: InboundId, why: CancelReason) {
         let Some(inbound) = self.inbound_calls.get_mut(&id) else { return };
         if !inbound.cancel() {

@@ -24,7 +24,7 @@ use crate::json::{Json, Text};
 use crate::shared::Arc;
 use crate::wire::{WireId, WrittenFrame};
 
-/// The machine that a response to an exchange of ours is for.
+/// What a response to an exchange of ours is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ResponseTarget {
     Opening(Opening),
@@ -88,8 +88,8 @@ impl Session {
 
     // ---- Exchanges of ours ----
 
-    /// The machine that the response to an exchange of ours is for. `None` if no exchange has this number; the response is then late if the
-    /// number is below `next`, since the exchange has ended.
+    /// What a response with this number is for. `None` if no open exchange of ours has this number; a response with a number below `next`
+    /// then counts as late.
     fn response_target(&self, number: u64) -> Option<ResponseTarget> {
         let (call, key) = (self.call_of(number), InputKey(number));
         if self.outbound_calls.get(&call).is_some_and(|call| call.is_open_as(ExchangeId(number))) {
@@ -102,8 +102,8 @@ impl Session {
         }
     }
 
-    /// Handles a response to an exchange of ours (`docs/protocols/mcp.md`, "Transitions of an outgoing call": result, invalid response,
-    /// error, late response, response to no request).
+    /// Handles a response to an exchange of ours (`docs/protocols/mcp.md`, "Transitions of an outgoing call": result, task as a result,
+    /// invalid answer, error, late answer, response to no request).
     fn handle_response(&mut self, number: Option<u64>, body: ResponseBody) {
         let number = number.filter(|number| *number < self.next);
         let Some(number) = number else { return self.violation(Violation::UnknownResponse) };
@@ -209,8 +209,8 @@ impl Session {
 
     // ---- Exchanges of the peer ----
 
-    /// The terms of a request: those that a stateless request states, or those of the session for any other request. `None` if a request
-    /// that is not stateless came before the handshake.
+    /// The rules, peer and log level of a request: those in its own `_meta` if it is stateless, otherwise those of the session. `None` if a
+    /// request that is not stateless came before the handshake.
     #[inline]
     fn terms(&mut self, caller: Option<StatelessCaller>, frame: &[u8]) -> Option<Terms> {
         match caller {
@@ -305,8 +305,8 @@ impl Session {
         }
     }
 
-    /// Returns `true` if this is the number of an exchange of ours that has ended, or of a cancelled call that still waits for the peer's
-    /// reply.
+    /// Returns `true` if this session has given out this number, and no open exchange of ours has it, except that of a cancelled call that
+    /// still waits for the peer's reply.
     fn was_ours(&self, number: u64) -> bool {
         let is_over = match self.response_target(number) {
             Some(ResponseTarget::OutboundCall(id)) => self.outbound_calls.get(&id).is_some_and(OutboundCall::is_given_up),
@@ -364,10 +364,12 @@ impl Session {
         self.push_event(Event::InputRequested { key, parent, ask, depth });
     }
 
-    /// The call that an input request belongs to: the call that it names or, if it names none, the call on whose stream it came. If there
-    /// is no such call, or it cannot have asked, the call in flight with the greatest sampling depth, and of several such calls the newest;
-    /// but `None` if calls have names (Tesseron). A call can have asked if its request was polled and is not a ping; on Tesseron, if it is
-    /// also a call of an action.
+    /// The call that an input request belongs to:
+    /// 1. The call that it names or, if it names none, the call on whose stream it came.
+    /// 2. If there is no such call, or it cannot have asked: on Tesseron `None`; on MCP the call in flight that can have asked and has the
+    ///    greatest sampling depth, and of several such calls the newest.
+    ///
+    /// A call can have asked if its request was polled and is not a ping. On Tesseron, it must also be a call of an action.
     fn parent_of_ask(&self, named: Option<u64>) -> Option<OutboundId> {
         // A request that has not been polled cannot have caused an input request.
         let may_ask = |op: Op| !op.is_ping() && (!self.rules.names_calls || self.rules.dialect.is_cancellable(op));
@@ -390,7 +392,8 @@ impl Session {
         let lane = self.arriving.lane;
         let owner = match self.rules.names_calls {
             true => self.names.get(&(lane, id.clone())).copied().map(Owner::InboundCall),
-            // If all lanes belong to one peer, a cancel may arrive on another lane than its request.
+            // If the exchange does not end with its lane (`Rules::lane_bound` is `false`), a cancel may arrive on another lane than its
+            // request.
             false => {
                 self.peer_ids.owner(lane, id).or_else(|| self.peer_ids.only_owner(id).filter(|owner| !self.is_lane_bound(*owner)))
             }
