@@ -84,7 +84,7 @@ struct CalleeProgress {
     armed: Option<Instant>,
     /// The ticket in the progress queue, while the call waits in it.
     queue_ticket: Option<QueueTicket>,
-    /// The newest partial result, an object without `status`.
+    /// The newest checkpoint, as the handler stored it.
     checkpoint: Option<Json>,
     /// Our open input requests.
     open_inputs: Vec<InputKey>,
@@ -663,7 +663,7 @@ mod transitions {
         }),
         ("60 s since its receipt", |callee| callee.wait(60_000)),
         ("the peer ends its side", |callee| callee.session.handle_end(TransportEnd::Eof, callee.now)),
-        ("and its grace of 5 s is over", |callee| {
+        ("the peer ends its side, and the close grace of 5 s is over", |callee| {
             callee.session.handle_end(TransportEnd::Eof, callee.now);
             callee.wait(5000);
         }),
@@ -746,7 +746,7 @@ mod transitions {
     #[test]
     fn the_transitions_of_an_inbound_call_are_those_in_the_docs() {
         let rows = table(&STATES, &INPUTS, in_state, state);
-        compare("serve.txt", "An invocation that we serve: every state, every input.", &rows);
+        compare("serve.txt", "An inbound call: every state, every input.", &rows);
     }
 
     #[test]
@@ -755,7 +755,7 @@ mod transitions {
         let states: Vec<_> = states.into_iter().flatten().collect();
         let inputs: Vec<_> = INPUTS.into_iter().chain([LOSE_LANE]).collect();
         let rows = table(&states, &inputs, in_stateless_state, state);
-        compare("serve-stateless.txt", "An invocation without a handshake that we serve: every state, every input.", &rows);
+        compare("serve-stateless.txt", "An inbound call without a handshake: every state, every input.", &rows);
     }
 
     #[test]
