@@ -1,12 +1,13 @@
 //! One stream of frames to a client: the stream of a POST, or one that a GET has opened. In a session with a handshake, a stream outlives
-//! its HTTP exchange.
+//! its HTTP exchange, which is called *exchange* in this module.
 //!
 //! ```text
-//!         any frame except the reply as JSON, or nothing for a while
+//!         any frame that cannot be the whole response,
+//!         or nothing for `HttpTimeouts::keep_alive`
 //!   Waiting -----------------------------------------------------> Live --- frame: written, and kept for replay
 //!    |   |                                                         |  ^ |
-//!    |   |  the exchange is lost        the exchange is lost,      |  | |
-//!    |   `------------------> Detached <---- or was suspended -----'  | |  last reply
+//!    |   |        the exchange is lost, or its response was ended  |  | |
+//!    |   `------------------> Detached <---------------------------'  | |  last reply
 //!    |                        |  |  |                                | |
 //!    |   the reply as JSON    |  |  `--- resumed: what was missed is -' |
 //!    |   (not kept)           |  |       written again                  |
@@ -16,10 +17,11 @@
 //!                             `---------------> (gone) <--------------'  kept for long enough
 //! ```
 //!
-//! The stream of a GET begins as `Live`, and no reply is owed on it. A `Live` stream can be resumed, too: its earlier exchange ends. If a
-//! stream cannot be resumed, frames that arrive in `Detached` are dropped, and the stream is removed as soon as it is `Done` or, if a GET
-//! has opened it, `Detached`. A stream is also removed when its request is cancelled or refused, when a limit on replay is exceeded, and
-//! when its session ends.
+//! The stream of a GET begins as `Live`, and no reply is owed on it. The response of a POST is ended before the last reply by
+//! `HttpServer::suspend`, and that of the oldest GET by a GET above `HttpLimits::get_streams`. A `Live` stream can be resumed, too: its
+//! earlier exchange ends. If a stream cannot be resumed, frames that arrive in `Detached` are dropped, and the stream is removed as soon as
+//! it is `Done` or, if a GET has opened it, `Detached`. A stream is also removed when its request is cancelled or refused, when a limit on
+//! replay is exceeded, and when its session ends.
 
 use alloc::collections::VecDeque;
 
@@ -126,7 +128,7 @@ impl Stream {
         }
     }
 
-    /// Records that the lane is stopped or resumed. Returns `true` if this is a change, for which an event must be queued.
+    /// Records that the lane is stopped, or may be written again. Returns `true` if this is a change, for which an event must be queued.
     pub(super) fn set_stopped(&mut self, is_stopped: bool) -> bool {
         core::mem::replace(&mut self.is_stopped, is_stopped) != is_stopped
     }
@@ -151,7 +153,7 @@ impl Stream {
         is_last
     }
 
-    /// Waiting, Live -> Detached: the exchange was lost, or the response was ended.
+    /// Waiting, Live -> Detached: the exchange was lost, or its response was ended by `HttpServer::suspend` or by a further GET.
     pub(super) fn detach(&mut self) {
         if matches!(self.state, State::Waiting(_) | State::Live(_)) {
             self.state = State::Detached;
@@ -175,7 +177,7 @@ impl Stream {
         Some(EventId::new(self.lane, number))
     }
 
-    /// The id of the event without a frame with which the stream begins.
+    /// The id of the first event of the stream, which has number 0 and no frame. Only a stream that primes its client has it.
     pub(super) fn first_id(&self) -> EventId {
         EventId::new(self.lane, 0)
     }
@@ -207,7 +209,7 @@ impl Stream {
     }
 }
 
-/// The newest events of a stream, kept for replay. Events are numbered from 1 on.
+/// The newest events of a stream, kept for replay. Events with a frame are numbered from 1 on.
 #[derive(Debug, Default)]
 struct Replay {
     /// The frames of the events, oldest first.
