@@ -6,22 +6,31 @@
 #[non_exhaustive]
 pub struct Limits {
     /// The longest frame in bytes, in both directions. A longer frame that arrives by the channel closes the session, and one that arrives
-    /// by another lane is refused. A longer response of ours is replaced by [`crate::RpcError::INTERNAL`]; most other longer frames of ours
-    /// are refused, shortened or dropped. Default: 16 MiB.
+    /// by another lane is refused. Default: 16 MiB.
+    ///
+    /// Of longer frames of ours,
+    /// * a response to a call or to an input request is replaced by [`crate::RpcError::INTERNAL`];
+    /// * a call, an input request, a round or a notice is refused: the method returns an error;
+    /// * a retry is not sent, and its call ends with [`crate::Outcome::Unanswered`];
+    /// * progress is sent without message, data and checkpoint, and a cancel without its reason;
+    /// * a log record is dropped;
+    /// * the frames of a probe, a handshake or a claim, unsolicited replies, and the acknowledgement and the notices of a subscription are
+    ///   sent as they are.
     pub frame_bytes: usize,
     /// The maximum nesting of a frame that arrives. A number above 128 counts as 128. Default: 128.
     pub json_depth: u8,
     /// The longest id and the longest progress token of the peer, in bytes of JSON. Default: 1024.
     pub id_bytes: usize,
     /// The maximum of each of four numbers: outbound calls, inbound calls, outbound and inbound input requests. A cancelled inbound call
-    /// counts until its handler has ended. Events that end an outbound call or input request count until they are polled. Default: 1024.
+    /// counts until its handler has ended. An event that ends an outbound call or an outbound input request counts, until it is polled, to
+    /// both the number of outbound calls and that of outbound input requests. Default: 1024.
     pub in_flight: usize,
     /// The maximum number of requests of the peer per second, of all kinds together. The session counts them with a token bucket of this
-    /// size: the peer may send this many requests at once, and then one more each time that a token is refilled. A request above the rate
-    /// is answered with [`crate::RpcError::BUSY`]. Refused requests count, too, except a request that is refused because it comes before
-    /// the handshake or while the session closes. A ping, `server/discover` and a handshake do not count. The limit has no effect on a
-    /// request over HTTP without a handshake, since each has a session of its own; a layer around the service can limit such clients by
-    /// their address. Default: `None`, no bound.
+    /// size: the peer may send this many requests at once, and then one more whenever a second divided by this number has passed. A request
+    /// above the rate is answered with [`crate::RpcError::BUSY`]. Refused requests count, too, except a request that is refused because it
+    /// comes before the handshake or while the session closes. A ping, `server/discover` and a handshake do not count. The limit has no
+    /// effect on a request over HTTP without a handshake, since each has a session of its own; a layer around the service can limit such
+    /// clients by their address. Default: `None`, no bound.
     pub requests_per_second: Option<u32>,
     /// The maximum number of resources in one `subscriptions/listen` (MCP 2026-07-28), in both directions; a longer list is refused.
     /// Default: 1024.
