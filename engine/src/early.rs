@@ -5,9 +5,9 @@
 //! itself, on the thread of the verb. If the driver is in a turn, or has something else to do, its task is woken as usual. An early send
 //! saves one wake at each end of a round trip, and 5.6 to 6.6 % of the processor instructions of a round trip over pipes and sockets.
 //!
-//! The driver is in a slot. Its task locks the slot for a turn, and a verb locks it for an early send. Neither waits for the other: a verb
-//! that finds the slot locked wakes the task; a task that finds the slot locked stores a request, which the verb executes after it has
-//! released the slot.
+//! The driver is in a *cell*, a mutex for which nobody waits. The driver's task locks the cell for a turn, and a verb locks it for an early
+//! send. A verb that finds the cell locked wakes the task. A task that finds the cell locked stores a request, which the verb executes
+//! after it has released the cell.
 
 use core::task::{Context, Poll};
 use std::any::Any;
@@ -23,12 +23,12 @@ use protocol_core::drive::{Driver, FrameIo, Machine, Timer};
 use crate::lock::Early;
 use crate::{DriverSlot, Engine, Guarded, SendsEarly, wake_all};
 
-/// The slot of a driver. No thread ever waits for its lock, so the code of a transport, which runs under it, may call any method.
-struct Slot<M, I: FrameIo, T> {
-    /// Locked for a turn and for an early send. `None` once the driver has ended.
+/// The cell that holds a driver. No thread ever waits for its lock, so the code of a transport, which runs under it, may call any method.
+struct DriverCell<M, I: FrameIo, T> {
+    /// Locked for a turn, for an early send, and to take the driver out. `None` once the driver was taken out.
     installed: Mutex<Option<Box<Installed<M, I, T>>>>,
     /// `true` if a request is stored. Changed only by swaps: by the task after it has stored the request, and by a verb after it has
-    /// released the slot. So the second of the two to swap sees the changes of the first. The task also swaps when it takes its request
+    /// released the cell. So the second of the two to swap sees the changes of the first. The task also swaps when it takes its request
     /// back.
     has_request: AtomicBool,
     /// While this is locked, no other lock is taken and no code of users runs.
@@ -41,7 +41,7 @@ struct Installed<M, I: FrameIo, T> {
     panicked: Option<Box<dyn Any + Send>>,
 }
 
-/// The request of a task that found the slot locked by a verb.
+/// The request of a task that found the cell locked by a verb.
 enum Request {
     /// Wake the task, so that it can take a turn.
     Turn(Waker),
@@ -49,16 +49,17 @@ enum Request {
     End,
 }
 
-/// The lock of a slot.
+/// The lock of a cell.
 type Locked<'a, M, I, T> = MutexGuard<'a, Option<Box<Installed<M, I, T>>>>;
 
-impl<M: Machine, I: FrameIo, T: Timer> Slot<M, I, T> {
+impl<M: Machine, I: FrameIo, T: Timer> DriverCell<M, I, T> {
     fn new(driver: Driver<M, I, T>) -> Self {
         let installed = Box::new(Installed { driver, panicked: None });
         Self { installed: Mutex::new(Some(installed)), has_request: AtomicBool::new(false), request: Mutex::default() }
     }
 
-    /// Locks the slot for the task, also after a panic in a turn. Returns `None` if a verb has locked it.
+    /// Locks the cell for the task or, once the task has ended, for the verb that executes its request; also after a panic in a turn.
+    /// Returns `None` if a verb has locked it.
     fn try_lock(&self) -> Option<Locked<'_, M, I, T>> {
         match self.installed.try_lock() {
             Ok(locked) => Some(locked),
@@ -67,8 +68,8 @@ impl<M: Machine, I: FrameIo, T: Timer> Slot<M, I, T> {
         }
     }
 
-    /// Locks the slot for the task. If a verb keeps the slot locked, stores `request` and returns `None`: the verb executes the request
-    /// after it has released the slot.
+    /// Locks the cell as [`Self::try_lock`] does. If a verb keeps the cell locked, stores `request` and returns `None`: that verb
+    /// executes the request after it has released the cell.
     fn lock_or_request(&self, request: impl FnOnce() -> Request) -> Option<Locked<'_, M, I, T>> {
         self.try_lock().or_else(|| {
             let request = request();
@@ -76,7 +77,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Slot<M, I, T> {
             drop(before);
             self.has_request.swap(true, Ordering::AcqRel);
             let locked = self.try_lock()?;
-            // The verb has released the slot meanwhile. The request is removed, since otherwise its waker would live as long as the slot.
+            // The verb has released the cell meanwhile. The request is removed, since otherwise its waker would live as long as the cell.
             self.has_request.swap(false, Ordering::AcqRel);
             let request = self.request().take();
             drop(request);
@@ -88,7 +89,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Slot<M, I, T> {
         self.request.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the driver out of the slot. Returns `None` if the driver was taken out before, or if a verb keeps the slot locked; that verb
+    /// Takes the driver out of the cell. Returns `None` if the driver was taken out before, or if a verb keeps the cell locked; that verb
     /// then takes the driver out.
     fn end(&self) -> Option<Box<Installed<M, I, T>>> {
         self.lock_or_request(|| Request::End)?.take()
@@ -109,7 +110,7 @@ impl<M: Machine, I: FrameIo, T: Timer> Slot<M, I, T> {
     where
         S: SendsEarly<Event = M::Event>,
     {
-        // Only the task may use a slot that is poisoned by a panic.
+        // No early send uses a cell that is poisoned by a panic in a turn.
         let Ok(mut locked) = self.installed.try_lock() else { return Err(state) };
         let Some(installed) = locked.as_deref_mut().filter(|installed| installed.driver.sends_early()) else { return Err(state) };
         let send = AssertUnwindSafe(|| {
@@ -129,13 +130,13 @@ impl<M: Machine, I: FrameIo, T: Timer> Slot<M, I, T> {
     }
 }
 
-impl<M, I, T> Slot<M, I, T>
+impl<M, I, T> DriverCell<M, I, T>
 where
     M: Machine + Send + 'static,
     I: FrameIo<Error: Send> + Send + 'static,
     T: Timer + Send + 'static,
 {
-    /// Executes the request that the task has stored, if there is one, after the verb has released the slot. Returns the waker of the task
+    /// Executes the request that the task has stored, if there is one, after the verb has released the cell. Returns the waker of the task
     /// if the task is to be woken.
     fn execute_request<S: Guarded>(&self, engine: &Engine<S>) -> Option<Waker> {
         if !self.has_request.swap(false, Ordering::AcqRel) {
@@ -156,7 +157,7 @@ where
     }
 }
 
-impl<S, M, I, T> Early<S> for Slot<M, I, T>
+impl<S, M, I, T> Early<S> for DriverCell<M, I, T>
 where
     S: SendsEarly<Event = M::Event>,
     M: Machine + Send + 'static,
@@ -177,8 +178,8 @@ where
     }
 }
 
-/// The task's reference to the slot. When the task ends, this drops the driver.
-struct Driven<M: Machine, I: FrameIo, T: Timer>(Arc<Slot<M, I, T>>);
+/// The task's reference to the cell. When the task ends, this drops the driver.
+struct Driven<M: Machine, I: FrameIo, T: Timer>(Arc<DriverCell<M, I, T>>);
 
 impl<M: Machine, I: FrameIo, T: Timer> Drop for Driven<M, I, T> {
     fn drop(&mut self) {
@@ -214,10 +215,10 @@ where
     T: Timer + Send + 'static,
 {
     let sends_anywhere = transport.sends_anywhere();
-    let slot = Arc::new(Slot::new(Driver::new(machine, transport, timer)));
-    let driven = Driven(Arc::clone(&slot));
+    let cell = Arc::new(DriverCell::new(Driver::new(machine, transport, timer)));
+    let driven = Driven(Arc::clone(&cell));
     if sends_anywhere {
-        engine.set_early(slot);
+        engine.set_early(cell);
     }
     async move {
         while poll_fn(|cx| driven.0.poll(cx)).await?.is_some() {}

@@ -411,7 +411,7 @@ impl Runtime for AtOnce {
     }
 }
 
-/// The answer arrived while a verb further up on the same stack was still writing the call. The driver's task found the slot locked, and
+/// The answer arrived while a verb further up on the same stack was still writing the call. The driver's task found the cell locked, and
 /// woke itself without end.
 #[test]
 fn regression_a_task_that_is_polled_during_an_early_send_waits_for_its_end() {
