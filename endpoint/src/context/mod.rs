@@ -1,4 +1,4 @@
-//! The handle of a handler on its call.
+//! The handle through which a handler uses its call.
 
 mod ask;
 mod ask_future;
@@ -24,8 +24,10 @@ use protocol_core::dialect::{Caller, Capabilities, Identity, Level, LogRecord, P
 use protocol_core::json::{Json, Text};
 use protocol_core::session::{CancelReason, CheckpointError, NotLive, ProgressError, Reported, ServeOptions};
 
-/// The handle of a handler on its call: reports progress, logs, asks the caller, and returns whether the call was cancelled.
-/// `Clone + Send + Sync`.
+/// The handle through which a handler uses its call: it reports progress, logs, asks the caller, and returns whether the call was
+/// cancelled. `Clone + Send + Sync`.
+///
+/// Here *the call* is the inbound call. With rounds (MCP 2026-07-28), each request of *the caller's call* is an inbound call of its own.
 ///
 /// A context may outlive the handler. After the end of the call, progress and log records are dropped, and input requests fail with
 /// [`AskFailed`](crate::AskFailed).
@@ -96,15 +98,15 @@ impl Context {
     }
 
     /// Returns `true` once the handler should stop: the caller cancelled the call, its deadline has passed, the connection has ended,
-    /// this end is closing, or a newer request of the same call has replaced this one. The value that the handler returns is not sent.
+    /// this end is closing, or a newer request of the caller's call has replaced this one. The value that the handler returns is not sent.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.served().is_cancelled()
     }
 
-    /// Returns `true` once the request of the call has ended with a round (MCP 2026-07-28). A handler that is dropped in this state runs
-    /// again from its first line for the retry. A frozen handler goes on with the retry, and then this method returns `false` again. A
-    /// guard that reports the end of the call when it is dropped must call this method first, since after a round the call goes on.
+    /// Returns `true` once the call has ended with a round (MCP 2026-07-28), so that the caller's call goes on with a retry. A handler that
+    /// is dropped in this state runs again from its first line for the retry. A frozen handler goes on with the retry, and then this method
+    /// returns `false` again. A guard that reports the end of the caller's call when it is dropped must call this method first.
     #[must_use]
     pub fn will_run_again(&self) -> bool {
         self.served().has_ended_in_round()
@@ -237,13 +239,14 @@ impl Context {
         self.served().caller.meta()
     }
 
-    /// The identity of the calling agent: on MCP the client, as it named itself in the handshake or, if there was none, in the request.
+    /// The identity of the calling agent. On MCP it is the client, as it named itself in the handshake or, if there was none, in the
+    /// request. On Tesseron it is the agent for which the gateway acts, as the gateway named it.
     #[must_use]
     pub fn agent(&self) -> Identity {
         self.peer().map_or_else(|| Identity::new(String::new(), String::new()), |peer| peer.identity)
     }
 
-    /// The identity of the client. It equals [`Context::agent`], since neither protocol distinguishes the two.
+    /// The same identity as [`Context::agent`]: on MCP the client is the agent, and on Tesseron the gateway sends no identity of its own.
     #[must_use]
     pub fn client(&self) -> Identity {
         self.agent()
