@@ -62,7 +62,7 @@ pub use meta::{Advertised, Surface};
 use notices::Notices;
 use subscription::Subscription;
 
-/// One channel of a bridge.
+/// Names one leg of a bridge: the gateway's end of one channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Leg {
     /// The channel to the MCP client.
@@ -82,7 +82,7 @@ pub struct BridgeConfig {
     pub identity: Identity,
     /// The tools that are listed. Tools that are not listed can be called, too.
     pub surface: Surface,
-    /// The bounds on channels and sessions, and the time for which a session may be resumed.
+    /// The bounds on channels and app sessions, and the time for which an app session may be resumed.
     pub registry: RegistryPolicy,
     /// The limits of the agent's session. [`Limits::in_flight`] also bounds its subscriptions. The default of that limit is four times that
     /// of [`Self::app_limits`], so that one stuck app leaves room for other apps.
@@ -210,7 +210,8 @@ pub struct Bridge {
     /// [`Self::process_events`] removes it.
     unprocessed: BTreeSet<Leg>,
     /// Legs whose drivers must run, until [`Self::poll_touched`] returns them. A leg that has ended stays here, too, since its driver must
-    /// close the connection; it is removed at the latest when the next app connects.
+    /// close the connection. An owner that drives all legs in one loop does not poll this set; for such an owner, legs that have ended are
+    /// removed when the next app connects.
     touched: BTreeSet<Leg>,
     /// The deadline of each leg's session.
     due: BTreeMap<Leg, Instant>,
@@ -375,8 +376,8 @@ impl Bridge {
         self.process_events();
     }
 
-    /// Handles every deadline that is not after `now`: those of all legs, and those of sessions that may be resumed. Harmless if called
-    /// early or repeatedly.
+    /// Handles every deadline that is not after `now`: those of all legs, and those of app sessions that may be resumed. Harmless if
+    /// called early or repeatedly.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.advance(now);
         let forgets = self.registry.poll_timeout().is_some_and(|due| due <= self.now);
@@ -471,7 +472,7 @@ impl Bridge {
     #[must_use = "an event that is polled is not repeated"]
     pub fn poll_event(&mut self) -> Option<BridgeEvent> {
         if self.is_full() {
-            // While too many events were unpolled, no leg could take input. Now each leg can, so all drivers must run.
+            // While too many events were unpolled, no leg could take input. After this event each may be able to, so all drivers must run.
             self.touched.insert(Leg::Agent);
             self.touched.extend(self.apps.keys().copied().map(Leg::App));
         }
@@ -489,7 +490,7 @@ impl Bridge {
         !self.events.is_empty()
     }
 
-    /// The next deadline of all legs and of the sessions that may be resumed, at which [`Self::handle_timeout`] must be called.
+    /// The next deadline of all legs and of the app sessions that may be resumed, at which [`Self::handle_timeout`] must be called.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let legs = self.deadlines.first().map(|(due, _)| *due);
@@ -529,7 +530,7 @@ impl Bridge {
         self.apps.keys().copied()
     }
 
-    /// The sessions that wait to be claimed, newest first.
+    /// The app sessions that wait to be claimed, newest first.
     #[must_use]
     pub fn pending(&self) -> Vec<Pending> {
         self.registry.pending()
@@ -568,7 +569,7 @@ impl Bridge {
         self.now = self.now.max(now);
     }
 
-    /// The wall-clock time, counted from [`BridgeConfig::epoch_ms`].
+    /// The wall-clock time now, in milliseconds since 1970.
     fn epoch_ms(&self) -> u64 {
         let since = self.now.saturating_duration_since(self.created);
         self.config.epoch_ms.saturating_add(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
