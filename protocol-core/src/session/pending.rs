@@ -9,8 +9,8 @@ use super::types::Invoke;
 use crate::dialect::{Dialect, Level, Outgoing};
 use crate::json::Json;
 
-/// A call of ours between two rounds: its request, the newest round, and the answers that were given so far. It can be serialized with
-/// serde_json, and continued in another session with the same server, also in another process
+/// A call of ours between two rounds: its request, the newest round, and the answers to it so far. It can be serialized with serde_json,
+/// and continued in another session with the same server, also in another process
 /// ([`Session::resume_input`](crate::Session::resume_input)).
 ///
 /// The value contains the arguments of the call and the answers of the user, and is all that is needed to continue the call. Store it as a
@@ -30,7 +30,7 @@ pub struct PendingInput {
     rounds: u8,
     /// The result that asks for input.
     round: Json,
-    /// The answers so far.
+    /// The answers to `round` so far.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     answers: BTreeMap<String, Json>,
 }
@@ -50,8 +50,8 @@ impl PendingInput {
         Self { method: String::from(method), params, depth, observed, log_level, rounds, round, answers }
     }
 
-    /// The call as it was made, without its time limits. `None` if the value was changed and names no request that can ask for input, or no
-    /// known log level.
+    /// The call as it was made, without its time limits. `None` if the value was changed so that its method has no rounds, or its log level
+    /// is unknown.
     #[must_use]
     pub fn call(&self) -> Option<Invoke> {
         let call = Invoke::with_rounds(&self.method, self.params.clone(), self.depth, self.observed)?;
