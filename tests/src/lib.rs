@@ -1,4 +1,4 @@
-//! Code that several tests share.
+//! Code shared by tests, benches, the soak examples and the fuzz targets.
 
 pub mod bridge;
 pub mod fixtures;
@@ -18,7 +18,8 @@ pub mod soak;
 pub mod speed;
 pub mod until;
 
-/// Compiles the examples of the README, of the guides and of the cookbook, and runs those that end without a client or a signal.
+/// Compiles the examples of the README, of the guides, of the cookbook and of the page on long-running tools. Runs those that are not
+/// marked `no_run`: those that need no peer and no signal.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../../README.md")]
