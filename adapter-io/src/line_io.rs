@@ -32,7 +32,7 @@ pub trait ByteIo<R, W> {
     fn poll_close(writer: &mut W, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 }
 
-/// The reader and the writer of a [`LineIo`]: [`Halves`], a [`Whole`], or a type of your own.
+/// A type with the reader and the writer of a [`LineIo`]: [`Halves`], [`Whole`], or a type of your own.
 pub trait Ends {
     /// The type of the reader.
     type Reader;
