@@ -6,13 +6,13 @@
 //!   Off ---------> Asked -----------------> Live
 //!                   |  ^                      |
 //!       wait: the   |  | ask: the wait        | wait: the stream
-//!       GET failed  |  | is over              | broke
+//!       GET failed  |  | is over              | ended or broke
 //!       for now     v  |                      |
 //!                  Waiting <------------------'
 //! ```
 //!
-//! `stop` leads from any state to `Off`: the server has no such stream, too many attempts have failed, the events cannot be read, the HTTP
-//! session is over, or the client fails or closes.
+//! `stop` leads from any state to `Off`: the server refuses the stream for good, too many attempts have failed, the events cannot be read,
+//! the HTTP session is over, or the client fails or closes.
 
 use super::HttpRequestId;
 use super::resumption::Resumption;
@@ -52,8 +52,8 @@ impl GetStream {
         self.state = State::Waiting;
     }
 
-    /// Any state -> Off. Returns the HTTP request that opens the stream or whose response it is, if there is one. In another HTTP
-    /// session the stream begins anew.
+    /// Any state -> Off. Returns the HTTP request of the stream, if one is open. Forgets the resumption point and `was_live`, since they
+    /// are of no use in another HTTP session.
     pub(super) fn stop(&mut self) -> Option<HttpRequestId> {
         let request = self.request();
         (self.state, self.was_live, self.resumption) = (State::Off, false, Resumption::default());
