@@ -13,9 +13,11 @@
 //!
 //! # This crate
 //!
-//! Each binary only calls this library, so that tests can run the programs, too. On an error of its own each program prints one line to
-//! stderr (`call` prints an error of a tool whole), and exits with one of the statuses in [`status`]. `docs/programs.md` describes all
-//! flags.
+//! Each binary only calls this library. Tests and benches also use its adapters ([`adapter`]) and its tools ([`tools`]).
+//!
+//! A program that fails prints one line to stderr, and exits with one of the statuses in [`status`]. `call` prints more in two cases: if a
+//! tool has failed, all lines of its error; and if URLs must be opened before the next call, these. `tools` and `gateway` also print errors
+//! after which they go on, each in one line. `docs/programs.md` describes all flags.
 //!
 //! | Feature | Default | |
 //! |---|---|---|
