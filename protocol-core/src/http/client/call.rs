@@ -1,20 +1,27 @@
-//! One request of the session, from its frame to its response: over one HTTP exchange, or over several if its stream is resumed.
+//! One call. Here a *call* is one exchange of the session: one JSON-RPC request and its response. It takes one HTTP exchange, or several if
+//! the request is sent again or its stream is resumed.
 //!
 //! ```text
 //!             send            2xx with events
 //!   Held ------------> Sent -------------------> Streaming <-------- 2xx with events ---------.
 //!     ^                 |                            |                                        |
-//!     `-----------------'                            | wait: it broke, and can be resumed     |
-//!      hold: the HTTP session is gone, or the        v               resume                   |
-//!      list of tools is read first; once each     Waiting -------------------------------> Resuming
-//!                                                    ^                                        |
-//!                                                    `---------------- broke -----------------'
+//!     `-----------------'                            | wait: it ended or broke,               |
+//!      hold, at most once for each reason:           | and can be resumed                     |
+//!      the HTTP session is gone; or the              v               resume                   |
+//!      server refused the headers, which          Waiting -------------------------------> Resuming
+//!      follow from the list of tools                 ^                                        |
+//!                                                    `----------------------------------------'
+//!                                                     wait: the GET failed for now, or broke
 //! ```
 //!
 //! A call is removed when its response has come, when the client ends it with an error, when it is cancelled, when it is lost, and when the
-//! client fails or closes. It is lost if its exchange broke in the era without a handshake or before the first id of an event, if its
-//! stream cannot be read or resumed, if its stream is broken when the HTTP session is gone, and if its response has no answer and the
-//! server may have done the work.
+//! client fails, closes, or changes to the transport of 2024-11-05. It is lost
+//!
+//! * if its HTTP exchange ended or broke without the response: in the era without a handshake, or before an event with an id has come;
+//! * if its HTTP response is too long, or its stream cannot be read or resumed;
+//! * if its stream is broken when the HTTP session is gone;
+//! * if the HTTP session is gone again after the call was sent again;
+//! * if the HTTP response does not contain its response, and the server may have done the work.
 
 use bytes::Bytes;
 
@@ -26,6 +33,7 @@ use crate::http::message::Request;
 use crate::http::timers::Armed;
 use crate::json::Text;
 
+/// One exchange of the session: one JSON-RPC request and its response.
 #[derive(Debug)]
 pub(super) struct Call {
     era: Era,
@@ -56,7 +64,7 @@ pub(super) enum Kind {
     Tool(Text),
     /// A request for a page of the list of tools.
     Tools,
-    /// A ping. The session does not cancel a ping that times out, so the exchange of a ping has a deadline.
+    /// A ping. The session does not cancel a ping that times out, so the HTTP exchange of a ping has a deadline.
     Ping,
     /// A subscription.
     Listen,
@@ -135,8 +143,8 @@ impl Call {
         may_move
     }
 
-    /// Sent -> Held, until the list of tools is read. If the call was held for this reason before, or is not a call of a tool, changes
-    /// nothing and returns `false`.
+    /// Sent -> Held, until the list of tools is read: the server refused the headers, which follow from that list. If the call was held for
+    /// this reason before, or is not a call of a tool, changes nothing and returns `false`.
     pub(super) fn hold_for_tools(&mut self) -> bool {
         let may_look_up = !self.was_looked_up && matches!(self.kind, Kind::Tool(_));
         if may_look_up {
