@@ -38,7 +38,7 @@
 //! | Feature | Default | |
 //! |---|---|---|
 //! | `seal` | on | lets handlers make input requests in MCP 2026-07-28 |
-//! | `validate` | on | checks values against schemas with any keyword |
+//! | `validate` | on | checks every keyword of a schema that restricts values, but not `format` |
 //! | `tracing` | on | spans and events for a `tracing` subscriber |
 //! | `testing` | off | the module `testing`, which runs one handler, or two endpoints, in virtual time |
 //!
@@ -46,8 +46,8 @@
 //!
 //! Arguments of tools and of typed prompts, and typed answers, are checked against the schemas of their types. This crate checks the
 //! keywords of nearly all derived schemas itself: types, members, choices, ranges of numbers, and lengths of lists and strings. With the
-//! feature `validate`, schemas with other keywords are checked by the crate `jsonschema`. Without it, a tool or prompt with such a schema
-//! cannot be registered; the error ([`SchemaUnchecked`]) names the keyword. An input request for such a type fails
+//! feature `validate`, schemas with other keywords that restrict values are checked by the crate `jsonschema`. Without it, a tool or prompt
+//! with such a schema cannot be registered; the error ([`SchemaUnchecked`]) names the keyword. An input request for such a type fails
 //! ([`AskFailed::Invalid`]).
 //!
 //! ## Tracing
