@@ -52,7 +52,7 @@ struct Kept {
 /// The right to cache the result of a request that was sent. It ends with the next increment of [`Cache::changes`], whichever results that
 /// change is about.
 #[derive(Clone, Debug)]
-pub(super) struct Claim {
+pub(super) struct CachePermit {
     key: Key,
     changes: u64,
 }
@@ -94,25 +94,25 @@ impl Cache {
     }
 
     /// The right to cache the result of a request that is sent now; `None` if results of such requests are not cached.
-    pub(super) fn claim(&self, request: &Request) -> Option<Claim> {
-        Key::of(request).map(|key| Claim { key, changes: self.changes })
+    pub(super) fn permit(&self, request: &Request) -> Option<CachePermit> {
+        Key::of(request).map(|key| CachePermit { key, changes: self.changes })
     }
 
     /// Caches the result in a response, if the server allows it and the result is not too long. If the cache is full, drops the results
     /// that would expire first.
     pub(super) fn keep(
         &mut self,
-        claim: Claim,
+        permit: CachePermit,
         response: &[u8],
         limits: &HttpClientLimits,
         timeouts: &HttpClientTimeouts,
         now: Instant,
     ) {
-        let Some(result) = member(response, "result").filter(|_| claim.changes == self.changes) else { return };
+        let Some(result) = member(response, "result").filter(|_| permit.changes == self.changes) else { return };
         let is_complete = member(result, "resultType").is_none_or(|kind| string(kind).is_some_and(|kind| kind == "complete"));
         let Some(millis) = member(result, "ttlMs").and_then(integer).filter(|millis| *millis > 0 && is_complete) else { return };
         let until = now.saturating_add(Duration::from_millis(millis).min(timeouts.cache_max));
-        self.remove(&claim.key);
+        self.remove(&permit.key);
         self.kept.retain(|key, kept| {
             let is_fresh = kept.until > now;
             if !is_fresh {
@@ -121,7 +121,7 @@ impl Cache {
             is_fresh
         });
         let kept = Kept { result: Bytes::copy_from_slice(result), until };
-        let size = kept.size(&claim.key);
+        let size = kept.size(&permit.key);
         if size > limits.cache_bytes {
             return;
         }
@@ -130,7 +130,7 @@ impl Cache {
             self.remove(&first);
         }
         self.bytes = self.bytes.saturating_add(size);
-        self.kept.insert(claim.key, kept);
+        self.kept.insert(permit.key, kept);
     }
 
     /// Drops the results that have changed according to a notification of the server.

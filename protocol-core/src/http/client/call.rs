@@ -26,7 +26,7 @@
 use bytes::Bytes;
 
 use super::HttpRequestId;
-use super::cache::Claim;
+use super::cache::CachePermit;
 use super::resumption::Resumption;
 use crate::http::era::Era;
 use crate::http::message::Request;
@@ -47,7 +47,7 @@ pub(super) struct Call {
     /// `true` once the call was held until the list of tools is read.
     was_looked_up: bool,
     /// The right to cache the result of the call.
-    claim: Option<Claim>,
+    permit: Option<CachePermit>,
     state: State,
     resumption: Resumption,
     timer: Armed,
@@ -95,7 +95,7 @@ enum State {
 }
 
 impl Call {
-    pub(super) fn new(era: Era, kind: Kind, frame: Bytes, claim: Option<Claim>) -> Self {
+    pub(super) fn new(era: Era, kind: Kind, frame: Bytes, permit: Option<CachePermit>) -> Self {
         Self {
             era,
             kind,
@@ -103,7 +103,7 @@ impl Call {
             generation: 0,
             was_moved: false,
             was_looked_up: false,
-            claim,
+            permit,
             state: State::Held,
             resumption: Resumption::default(),
             timer: Armed::default(),
@@ -154,8 +154,8 @@ impl Call {
     }
 
     /// Takes the right to cache the result of the call.
-    pub(super) fn take_claim(&mut self) -> Option<Claim> {
-        self.claim.take()
+    pub(super) fn take_permit(&mut self) -> Option<CachePermit> {
+        self.permit.take()
     }
 
     pub(super) fn resumption(&mut self) -> &mut Resumption {

@@ -62,15 +62,15 @@ impl HttpClient {
             }
             self.session.open(frame.clone());
         }
-        let mut claim = None;
+        let mut permit = None;
         if self.config.cache && era == Era::Modern {
             if let Some(response) = self.cache.response(exchange, request, self.now) {
                 return self.pass(response, Some(exchange), self.session.generation());
             }
-            claim = self.cache.claim(request);
+            permit = self.cache.permit(request);
         }
         let size = frame.len();
-        self.calls.insert(exchange, Call::new(era, kind, frame, claim));
+        self.calls.insert(exchange, Call::new(era, kind, frame, permit));
         if era == Era::Modern || is_opening || self.session.is_open() {
             self.send_call(exchange, Some(request));
         } else {

@@ -505,10 +505,10 @@ impl HttpClient {
     /// Ends a call with its response.
     fn answer(&mut self, exchange: ExchangeId, frame: Bytes) {
         let call = self.calls.get_mut(&exchange);
-        let (generation, claim) = call.map_or((0, None), |call| (call.generation(), call.take_claim()));
+        let (generation, permit) = call.map_or((0, None), |call| (call.generation(), call.take_permit()));
         let frame = self.settle(exchange, &frame).unwrap_or(frame);
-        if let Some(claim) = claim {
-            self.cache.keep(claim, &frame, &self.config.limits, &self.config.timeouts, self.now);
+        if let Some(permit) = permit {
+            self.cache.keep(permit, &frame, &self.config.limits, &self.config.timeouts, self.now);
         }
         self.pass(frame, Some(exchange), generation);
     }
