@@ -24,10 +24,10 @@ pub(super) struct Player {
     pub(super) session: Option<Session>,
     pub(super) gate: Option<Gate>,
     pub(super) config: Config,
-    /// Frames that the session has sent and that have no counterpart in the recording yet.
+    /// Frames that the session or its gate has sent, and that have no counterpart in the recording yet.
     sent: VecDeque<Value>,
-    /// The methods of requests, by their id after `<` for our requests or `>` for those of the peer. Our requests are there by their
-    /// recorded id and by that of the session.
+    /// The methods of requests. The keys are `<` and the id for our requests, and `>` and the id for those of the peer. Our requests are
+    /// there by their recorded id and by that of the session.
     methods: BTreeMap<String, String>,
     /// The ids of our requests, by those of the recording.
     ids: BTreeMap<String, Value>,
@@ -41,11 +41,12 @@ pub(super) struct Player {
     pub(super) inbound: BTreeMap<String, InboundId>,
     /// Inbound calls, by their progress tokens and invocation ids.
     pub(super) named: BTreeMap<String, InboundId>,
-    /// Inbound calls that are not answered, the newest last. Input requests are made on behalf of the newest.
+    /// Inbound calls that are not answered, the newest last. Input requests of MCP, which name no call here, are made on behalf of the
+    /// newest.
     pub(super) newest: Vec<InboundId>,
     /// Open input requests of the peer with their methods, by their request ids.
     pub(super) asked: BTreeMap<String, (InputKey, String)>,
-    /// The handshake request that is not answered yet: `Some(None)` for a hello, and with the credentials for a resume.
+    /// The handshake request that is not answered yet: `Some(None)` for a hello, `Some(Some(credentials))` for a resume.
     pub(super) greeting: Option<Option<ResumeCredentials>>,
     /// The number of times that each outbound call has ended.
     done: BTreeMap<OutboundId, usize>,
@@ -54,7 +55,8 @@ pub(super) struct Player {
     pub(super) differences: BTreeSet<String>,
 }
 
-/// The gate before the session on a channel that must be bound.
+/// The gate of a Unix socket. It handles the frames until the app is bound and the session begins; then it passes frames to the session,
+/// except for further binds, which the app refuses.
 #[derive(Debug)]
 pub(super) enum Gate {
     /// At the app.
@@ -63,7 +65,7 @@ pub(super) enum Gate {
     Dial(Box<DialGate>),
 }
 
-/// The host of an app with its claim codes, over all its connections.
+/// The app's [`Host`], which decides who may claim the app, with our claim codes. It is kept from one connection to the next.
 #[derive(Debug, Default)]
 pub(super) struct Door {
     host: Option<Host>,
@@ -77,7 +79,7 @@ impl Door {
     fn show(&mut self, code: &str) {
         if !self.codes.contains_key(code) {
             let host = Host::minting(Default::default(), Instant::ZERO, 0, &mut |out: &mut [u8]| out.fill(self.codes.len() as u8));
-            self.codes.insert(code.to_owned(), host.claim().expect("it mints").code.reveal().to_owned());
+            self.codes.insert(code.to_owned(), host.claim().expect("the host makes its own claim codes").code.reveal().to_owned());
             self.host = Some(host);
         }
     }
@@ -125,7 +127,9 @@ impl Player {
                 door.show(code);
                 let host = door.host.as_mut().expect("the app shows a code");
                 let place = host.accept(Peer::ThisUser).expect("this user may connect").place;
-                let UnixChannel::Gated(gate) = host.accept_unix(place, self.now) else { unreachable!("it mints") };
+                let UnixChannel::Gated(gate) = host.accept_unix(place, self.now) else {
+                    unreachable!("the host makes its own claim codes")
+                };
                 self.gate = Some(Gate::Host(gate));
             }
             Some(_) if binds => {}
@@ -283,7 +287,8 @@ impl Player {
             Some(Gate::Host(gate)) => {
                 let host = door.host.as_mut().expect("it has a gate");
                 let mut step = gate.handle_frame(bytes, host, self.now);
-                // Earlier wrong codes delay the answer. The reference answers at once, up to a limit.
+                // Earlier wrong codes delay our answer. The reference implementation answers at once, and after the fifth wrong code within
+                // a minute refuses every code for a minute.
                 if let (true, Some(due)) = (gate.is_deciding(), gate.poll_timeout()) {
                     step = gate.handle_timeout(host, due);
                 }
@@ -306,7 +311,7 @@ impl Player {
         None
     }
 
-    /// Binds with a claim code, which is the first frame of the gateway.
+    /// Sends the bind with a claim code, the first frame of the gateway.
     pub(super) fn dial(&mut self, code: &str) -> Result<(), String> {
         let code = ClaimCode::parse(code).map_err(|error| error.to_string())?;
         let mut gate = DialGate::new(&code, DialGate::WAIT, self.now);
@@ -319,8 +324,8 @@ impl Player {
         self.poll_events_at(at, &Value::Null);
     }
 
-    /// Polls and handles all events. Returns their number, without violations and the event of the end. `received` is the frame that caused
-    /// them; null if no frame did.
+    /// Polls and handles all events. Returns their number, not counting [`Event::Violation`] and [`Event::Closed`]. `received` is the frame
+    /// that caused them; null if no frame did.
     fn poll_events_at(&mut self, at: &str, received: &Value) -> usize {
         let mut reported = 0;
         while let Some(event) = self.session.as_mut().and_then(Session::poll_event) {
@@ -422,7 +427,7 @@ impl Player {
         self.compare(&label, recorded, &ours);
     }
 
-    /// Removes and returns the frame that the session sent in the place of a recorded one.
+    /// Removes and returns the frame that the session or its gate sent in the place of a recorded one.
     fn counterpart(&mut self, recorded: &Value) -> Option<Value> {
         let wanted = self.translated(recorded);
         let place = |frame: &&Value| {
@@ -470,7 +475,8 @@ impl Player {
     }
 }
 
-/// Returns `true` if the event has the contents of the frame that caused it.
+/// Returns `false` if the contents of the event, as far as they are compared, differ from the frame that caused it, or if a call ended in a
+/// way that has no place in a recording, such as a timeout.
 fn has_contents_of(received: &Value, event: &Event) -> bool {
     let params = &received["params"];
     let same = |reported: &Json, received: Option<&Value>| reported.decode::<Value>().ok().as_ref() == received;
