@@ -61,15 +61,15 @@ fn identity(info: &Value) -> Identity {
 
 pub(super) fn make(player: &mut Player, frame: &Value) -> Result<(), String> {
     match (frame["method"].as_str(), frame.get("id").is_some()) {
-        (None, _) if player.calls => answer(player, frame),
+        (None, _) if player.is_caller => answer(player, frame),
         (None, _) => respond(player, frame),
-        (Some("notifications/cancelled"), _) if player.calls => {
+        (Some("notifications/cancelled"), _) if player.is_caller => {
             let call = player.outbound.get(&frame["params"]["requestId"].to_string()).copied().ok_or("there is no such call")?;
             let (reason, now) = (frame["params"]["reason"].as_str(), player.now);
             player.live()?.cancel(call, reason, now).map_err(|error| error.to_string())
         }
         (Some("notifications/progress"), _) => progress(player, &frame["params"]),
-        (Some(method), true) if player.calls => call(player, frame, method),
+        (Some(method), true) if player.is_caller => call(player, frame, method),
         (Some(method), true) => ask(player, method, &frame["params"]),
         (Some(method), false) => notify(player, method, frame.get("params")),
     }

@@ -22,7 +22,7 @@ pub use recording::{Channel, Protocol, RecordedEnd, Turn, TurnKind, names, seen}
 /// If the session breaks a guarantee: a call that does not end exactly once, or a frame that is not taken.
 #[must_use]
 pub fn differences(seen: &RecordedEnd) -> BTreeSet<String> {
-    let mut door = player::Door::default();
+    let mut app_host = player::AppHost::default();
     let mut all = BTreeSet::new();
     for channel in &seen.channels {
         let config = match seen.protocol {
@@ -33,7 +33,7 @@ pub fn differences(seen: &RecordedEnd) -> BTreeSet<String> {
         if seen.protocol == Protocol::Tesseron && !seen.calls {
             player.deadlines.extend(tesseron::deadlines(channel));
         }
-        all.extend(player.play(channel, &mut door));
+        all.extend(player.play(channel, &mut app_host));
     }
     all
 }

@@ -19,7 +19,7 @@ use super::{mcp, tesseron};
 #[derive(Debug)]
 pub(super) struct Player {
     pub(super) protocol: Protocol,
-    pub(super) calls: bool,
+    pub(super) is_caller: bool,
     pub(super) now: Instant,
     pub(super) session: Option<Session>,
     pub(super) gate: Option<Gate>,
@@ -67,14 +67,14 @@ pub(super) enum Gate {
 
 /// The app's [`Host`], which decides who may claim the app, with our claim codes. It is kept from one connection to the next.
 #[derive(Debug, Default)]
-pub(super) struct Door {
+pub(super) struct AppHost {
     host: Option<Host>,
     /// Our claim codes, by those of the recording.
     codes: BTreeMap<String, String>,
     channel: Option<HostChannel>,
 }
 
-impl Door {
+impl AppHost {
     /// Makes a claim code of ours for a code that the recorded app shows.
     fn show(&mut self, code: &str) {
         if !self.codes.contains_key(code) {
@@ -92,10 +92,10 @@ impl Door {
 }
 
 impl Player {
-    pub(super) fn new(protocol: Protocol, calls: bool, channel: &Channel, config: Config) -> Self {
+    pub(super) fn new(protocol: Protocol, is_caller: bool, channel: &Channel, config: Config) -> Self {
         Self {
             protocol,
-            calls,
+            is_caller,
             now: channel.turns.first().map_or(Instant::ZERO, |turn| turn.at),
             session: None,
             gate: None,
@@ -118,14 +118,14 @@ impl Player {
     }
 
     /// Plays a connection to its end.
-    pub(super) fn play(mut self, channel: &Channel, door: &mut Door) -> BTreeSet<String> {
+    pub(super) fn play(mut self, channel: &Channel, app_host: &mut AppHost) -> BTreeSet<String> {
         let binds = channel.turns.iter().any(
             |turn| matches!(&turn.what, TurnKind::Received(frame) | TurnKind::Sent(frame) if frame["method"] == "tesseron/bind"),
         );
         match &channel.code {
-            Some(code) if !self.calls => {
-                door.show(code);
-                let host = door.host.as_mut().expect("the app shows a code");
+            Some(code) if !self.is_caller => {
+                app_host.show(code);
+                let host = app_host.host.as_mut().expect("the app shows a code");
                 let place = host.accept(Peer::ThisUser).expect("this user may connect").place;
                 let UnixChannel::Gated(gate) = host.accept_unix(place, self.now) else {
                     unreachable!("the host makes its own claim codes")
@@ -138,7 +138,7 @@ impl Player {
         for Turn { at, what } in &channel.turns {
             self.pass(*at);
             match what {
-                TurnKind::Received(frame) => self.receive(frame, door),
+                TurnKind::Received(frame) => self.receive(frame, app_host),
                 TurnKind::Sent(frame) => self.send(frame),
                 TurnKind::PeerEnded => self.end(TransportEnd::Eof),
                 TurnKind::Ended => {
@@ -150,7 +150,7 @@ impl Player {
             }
         }
         self.end(TransportEnd::Failed);
-        door.leave(self.now);
+        app_host.leave(self.now);
         for frame in std::mem::take(&mut self.sent) {
             let label = self.label('<', &frame);
             self.differ(format!("{label}: is sent, but not in the recording"));
@@ -232,7 +232,7 @@ impl Player {
 
     // ---- Frames that the end received ----
 
-    fn receive(&mut self, recorded: &Value, door: &mut Door) {
+    fn receive(&mut self, recorded: &Value, app_host: &mut AppHost) {
         let is_response = recorded.get("method").is_none() && recorded.get("id").is_some();
         let id = recorded["id"].to_string();
         if is_response && self.unsent.contains(&id) {
@@ -249,7 +249,7 @@ impl Player {
         for path in ["/params/invocationId", "/result/invocationId", "/params/progressToken"] {
             self.rename(&mut frame, path, |player| &player.names);
         }
-        let Some(bytes) = self.pass_gate(&mut frame, door) else { return };
+        let Some(bytes) = self.pass_gate(&mut frame, app_host) else { return };
         let Some(session) = &mut self.session else { return };
         if session.is_closed() {
             return;
@@ -275,9 +275,9 @@ impl Player {
     }
 
     /// Passes a frame to the gate, if there is one. Returns the frame if it is for the session.
-    fn pass_gate(&mut self, frame: &mut Value, door: &mut Door) -> Option<String> {
+    fn pass_gate(&mut self, frame: &mut Value, app_host: &mut AppHost) -> Option<String> {
         if let Some(code) = frame.pointer_mut("/params/code")
-            && let Some(ours) = code.as_str().and_then(|code| door.codes.get(&code.to_uppercase()))
+            && let Some(ours) = code.as_str().and_then(|code| app_host.codes.get(&code.to_uppercase()))
         {
             *code = ours.as_str().into();
         }
@@ -285,7 +285,7 @@ impl Player {
         match &mut self.gate {
             None => return Some(frame.to_string()),
             Some(Gate::Host(gate)) => {
-                let host = door.host.as_mut().expect("it has a gate");
+                let host = app_host.host.as_mut().expect("it has a gate");
                 let mut step = gate.handle_frame(bytes, host, self.now);
                 // Earlier wrong codes delay our answer. The reference implementation answers at once, and after the fifth wrong code within
                 // a minute refuses every code for a minute.
@@ -296,7 +296,7 @@ impl Player {
                 match step.next {
                     HostNext::Deliver(_) => return Some(frame.to_string()),
                     HostNext::Open(channel) => {
-                        door.channel = Some(channel);
+                        app_host.channel = Some(channel);
                         self.begin();
                     }
                     HostNext::Keep | HostNext::Close => {}
@@ -415,7 +415,7 @@ impl Player {
             self.methods.insert(format!("<{}", ours["id"]), recorded["method"].as_str().unwrap_or_default().to_owned());
         }
         for path in ["/params/invocationId", "/params/_meta/progressToken"] {
-            if let (Some(theirs), Some(ours), true) = (recorded.pointer(path), ours.pointer(path), is_request && self.calls) {
+            if let (Some(theirs), Some(ours), true) = (recorded.pointer(path), ours.pointer(path), is_request && self.is_caller) {
                 self.names.insert(theirs.to_string(), ours.clone());
             }
         }

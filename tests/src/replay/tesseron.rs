@@ -77,16 +77,16 @@ pub(super) fn make(player: &mut Player, frame: &Value) -> Result<(), String> {
     let text = |name: &str| params[name].as_str().unwrap_or_default();
     let served = |player: &Player| player.named.get(&params["invocationId"].to_string()).copied().ok_or("there is no such request");
     match frame["method"].as_str() {
-        None if player.calls => answer(player, frame),
+        None if player.is_caller => answer(player, frame),
         None => respond(player, frame),
-        Some("tesseron/bind") if player.calls && player.session.is_none() => player.dial(text("code")),
-        Some("tesseron/claimed") if player.calls => {
+        Some("tesseron/bind") if player.is_caller && player.session.is_none() => player.dial(text("code")),
+        Some("tesseron/claimed") if player.is_caller => {
             let (agent, capabilities) = (identity(&params["agent"]), capabilities(&params["agentCapabilities"]));
             let at = params["claimedAt"].as_u64().unwrap_or_default();
             player.live()?.claim(agent, capabilities, at, now).map_err(|error| error.to_string())
         }
         Some("actions/invoke") => player.invoke(frame, Invoke::call_tool(text("name"), json(&params["input"]))),
-        Some("actions/cancel") if player.calls => {
+        Some("actions/cancel") if player.is_caller => {
             let call = player.outbound.get(&params["invocationId"].to_string()).copied().ok_or("there is no such call")?;
             player.live()?.cancel(call, None, now).map_err(|error| error.to_string())
         }
