@@ -20,7 +20,7 @@
 //!   resume_input (a call that was kept between two rounds) --> Asked
 //! ```
 //!
-//! When the handshake is done, a call in `Held` that cannot or need not be sent, or that has a time limit of zero, ends without being
+//! A call in `Held` that cannot or need not be sent when the handshake is done, or that has a time limit of zero, ends without being
 //! released. If a round has no input requests, its retry is sent after a short delay.
 //!
 //! If the peer answers cancelled calls, and [`cancel_grace`](crate::Timeouts::cancel_grace) is not zero, a cancel by the owner, after the

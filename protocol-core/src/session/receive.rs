@@ -24,7 +24,7 @@ use crate::json::{Json, Text};
 use crate::shared::Arc;
 use crate::wire::{WireId, WrittenFrame};
 
-/// What a response to an exchange of ours is for.
+/// The receiver of a response within the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ResponseTarget {
     Opening(Opening),
@@ -88,8 +88,8 @@ impl Session {
 
     // ---- Exchanges of ours ----
 
-    /// What a response with this number is for. `None` if no open exchange of ours has this number; a response with a number below `next`
-    /// then counts as late.
+    /// The receiver of a response with this number. `None` if no open exchange of ours has the number; a response with a number below
+    /// `next` then counts as late.
     fn response_target(&self, number: u64) -> Option<ResponseTarget> {
         let (call, key) = (self.call_of(number), InputKey(number));
         if self.outbound_calls.get(&call).is_some_and(|call| call.is_open_as(ExchangeId(number))) {
