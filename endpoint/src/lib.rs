@@ -2,12 +2,12 @@
 //!
 //! # Which layer do you need?
 //!
-//! | You want to | Take |
+//! | You want to | Use |
 //! |---|---|
 //! | own the event loop, test in virtual time, run without std | `protocol-core` |
 //! | write tools or clients | `endpoint`, and `adapter-tokio` or `adapter-smol` |
 //! | serve tools over HTTP, with axum, with hyper or with neither | `http-service`, and an adapter with the feature `http` |
-//! | put a transport or a runtime of your own under an endpoint | `endpoint`, `engine`, `adapter-io` |
+//! | connect an endpoint to a transport or a runtime of your own | `endpoint`, `engine`, `adapter-io` |
 //! | be a Tesseron app, or the gateway to such apps | `tesseron`, and an adapter with the feature `tesseron` |
 //! | call tools from a terminal | `programs` |
 //!
