@@ -18,8 +18,8 @@
 //! Without features this crate does no I/O and needs no `std`, like [`protocol_core::Session`]:
 //! * [`claims`] decides which gateway may use an app: claim codes, the channel that an app is bound to, sessions that are resumed on a new
 //!   channel.
-//! * [`bridge`] is a gateway as a state machine with the methods of a session. Those that concern one channel also take its leg: the bridge's
-//!   end of the channel to the agent, or of the channel to an app.
+//! * [`bridge`] is a gateway as a state machine with the methods of a session. Those that concern one channel also take its leg: the
+//!   bridge's end of the channel to the agent, or of the channel to an app.
 //!
 //! ```
 //! use protocol_core::{Identity, Instant};
