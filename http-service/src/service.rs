@@ -32,7 +32,7 @@ pub struct HttpService {
 
 impl HttpService {
     /// Serves `service` with the default configuration. The tasks of sessions and handlers run on `runtime`, which also provides the random
-    /// bytes for the ids of sessions. If `runtime` has no random bytes, a POST that names no session is answered with 503.
+    /// bytes for the ids of sessions. If `runtime` has no random bytes, `initialize` is answered with 503.
     #[must_use]
     pub fn new(service: Arc<Service>, runtime: Arc<dyn TimedRuntime>) -> Self {
         Self::with_config(service, runtime, HttpServerConfig::default())

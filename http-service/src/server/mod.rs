@@ -23,9 +23,7 @@ use engine::Engine;
 use http::request::Parts;
 use protocol_core::http::era::Era;
 use protocol_core::http::header::ParamHeaders;
-use protocol_core::http::{
-    HttpContext, HttpExchangeId, HttpRequest, HttpServer, HttpServerConfig, Method, RequestHead, ResponsePart, SessionKey,
-};
+use protocol_core::http::{HttpContext, HttpExchangeId, HttpRequest, HttpServer, HttpServerConfig, ResponsePart, SessionKey};
 use protocol_core::{Arc as CoreArc, Config, Instant};
 
 use crate::request::head;
@@ -136,7 +134,7 @@ impl Owner {
         // Parsed here, and not under the lock.
         request.read_body(&shared.config.limits);
         request.principal = parts.extensions.get::<Principal>().map(Principal::as_str);
-        let mut context = RequestContext { random: shared.random_for(&request.head)?, source: &shared.source };
+        let mut context = RequestContext { random: shared.random_for(&request)?, source: &shared.source };
         let (id, opened, unused) = shared.verb(|state, now| {
             let mut extensions = Some(extensions);
             let (id, opened) = state.begin(&request, &mut context, &mut extensions, now);
@@ -200,11 +198,10 @@ impl Shared {
         Some(SessionDriver::new(Arc::clone(self), key, machine, self.config.resumable && era == Era::Legacy))
     }
 
-    /// Random bytes for the id of the session that a request may open; zeros if the request is not a POST. A POST that names a session may
-    /// open one, too: `initialize` does if there is no session with that id.
-    fn random_for(&self, head: &RequestHead<'_>) -> Result<[u8; 16], NoRandomBytes> {
+    /// Random bytes for the id of the session that a request may open; zeros if it opens none.
+    fn random_for(&self, request: &HttpRequest<'_>) -> Result<[u8; 16], NoRandomBytes> {
         let mut bytes = [0; 16];
-        if head.method == Method::Post {
+        if request.may_open_session() {
             self.runtime.fill_random(&mut bytes).map_err(|_| NoRandomBytes)?;
         }
         Ok(bytes)

@@ -158,11 +158,23 @@ impl<'a> HttpRequest<'a> {
             self.contents = Some(message::read(&self.body, limits.batch));
         }
     }
+
+    /// Returns `true` if the request may open a session with a handshake, so that [`HttpServer::handle_request`] may call
+    /// [`HttpContext::random`]: a POST of `initialize`, or a POST whose body was not read ([`read_body`](Self::read_body)).
+    #[must_use]
+    pub fn may_open_session(&self) -> bool {
+        self.head.method == Method::Post
+            && self.contents.as_ref().is_none_or(|contents| match contents {
+                Body::Message(message::Message::Request(request)) => request.opens_session(),
+                _ => false,
+            })
+    }
 }
 
 /// The values that the owner provides for a request.
 pub trait HttpContext {
-    /// Returns bytes of a cryptographically secure generator, for the id of a new session.
+    /// Returns bytes of a cryptographically secure generator, for the id of a new session. Called only for a request that may open one
+    /// ([`HttpRequest::may_open_session`]).
     fn random(&mut self) -> [u8; 16];
 
     /// Returns the arguments of `tool` that a client must repeat in headers, according to the list of tools for this caller. `None` if the

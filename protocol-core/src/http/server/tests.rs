@@ -112,7 +112,10 @@ impl Bench {
         if self.sent.is_multiple_of(2) {
             request.read_body(&self.server.config.limits);
         }
-        self.server.handle_request(&request, &mut self.context, self.now)
+        let drawn = self.context.0;
+        let id = self.server.handle_request(&request, &mut self.context, self.now);
+        assert!(self.context.0 == drawn || request.may_open_session(), "random bytes for {body}");
+        id
     }
 
     fn post(&mut self, fields: Fields<'_>, body: &str) -> HttpExchangeId {
@@ -580,6 +583,22 @@ fn the_id_of_a_session_comes_with_the_result_of_the_handshake_and_not_with_an_er
     let failed = bench.ask(&[], r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}"#);
     assert!(failed.status == 200 && failed.body.contains(r#""error""#), "{failed:?}");
     assert_eq!((failed.field("mcp-session-id"), bench.server.sessions(), bench.real.len()), (None, 2, 2), "nothing is left of it");
+}
+
+#[test]
+fn only_initialize_or_a_body_that_was_not_read_may_open_a_session() {
+    let may_open = |method, body: &'static str, reads: bool| {
+        let mut request = HttpRequest::new(RequestHead::new(method, Headers::new()), body.into());
+        if reads {
+            request.read_body(&HttpLimits::default());
+        }
+        request.may_open_session()
+    };
+    for body in [INITIALIZED, CALL, "[]", "no JSON"] {
+        assert_eq!([true, false].map(|reads| may_open(Method::Post, body, reads)), [false, true], "{body}");
+    }
+    assert_eq!([true, false].map(|reads| may_open(Method::Post, INITIALIZE, reads)), [true; 2]);
+    assert_eq!([Method::Get, Method::Delete].map(|method| may_open(method, INITIALIZE, false)), [false; 2]);
 }
 
 #[test]
