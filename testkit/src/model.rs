@@ -2085,13 +2085,13 @@ impl Model {
         all.next().map(|(id, _)| *id)
     }
 
-    /// The owner of an id: on the lane of the frame that is being handled, or else on the only lane where the id is in use, unless its
-    /// request is stateless, since another lane may then be another caller's.
+    /// The owner of an id: on the lane of the frame that is being handled, or else on the only lane where a request with a handshake has the
+    /// id. A stateless request on another lane may be another caller's.
     fn owner(&self, wire: &str) -> Option<Owner> {
         let of_lane = self.live.get(&(self.arriving.0, wire.to_owned()));
-        let mut all = self.live.iter().filter(|((_, id), _)| id == wire).map(|(_, owner)| owner);
         let is_bound = |owner: &&Owner| matches!(owner, Owner::Serve(id) if self.serves[id].is_stateless);
-        of_lane.or_else(|| all.next().filter(|owner| all.next().is_none() && !is_bound(owner))).copied()
+        let mut all = self.live.iter().filter(|((_, id), _)| id == wire).map(|(_, owner)| owner).filter(|owner| !is_bound(owner));
+        of_lane.or_else(|| all.next().filter(|_| all.next().is_none())).copied()
     }
 
     /// The call of ours that an input request or an update names, if it names one.

@@ -55,10 +55,11 @@ impl PeerIds {
         if lane == Lane::CHANNEL { self.channel.get(id).copied() } else { self.others.get(&lane)?.get(id).copied() }
     }
 
-    /// The call or the input request of an id that is live on exactly one lane; `None` if the id is live on no lane or on several.
-    pub(super) fn only_owner(&self, id: &WireId) -> Option<Owner> {
-        let mut owners = self.channel.get(id).into_iter().chain(self.others.values().filter_map(|ids| ids.get(id)));
-        owners.next().filter(|_| owners.next().is_none()).copied()
+    /// The only call or input request with an id, on any lane, for which `is_candidate` is `true`. `None` if there are several, or none.
+    pub(super) fn only_owner(&self, id: &WireId, is_candidate: impl Fn(Owner) -> bool) -> Option<Owner> {
+        let owners = self.channel.get(id).into_iter().chain(self.others.values().filter_map(|ids| ids.get(id)));
+        let mut owners = owners.copied().filter(|owner| is_candidate(*owner));
+        owners.next().filter(|_| owners.next().is_none())
     }
 
     /// Adds an id, which must not be live. Returns `true` if it is remembered as a past id.

@@ -394,9 +394,7 @@ impl Session {
             true => self.names.get(&(lane, id.clone())).copied().map(Owner::InboundCall),
             // If the exchange does not end with its lane (`Rules::lane_bound` is `false`), a cancel may arrive on another lane than its
             // request.
-            false => {
-                self.peer_ids.owner(lane, id).or_else(|| self.peer_ids.only_owner(id).filter(|owner| !self.is_lane_bound(*owner)))
-            }
+            false => self.peer_ids.owner(lane, id).or_else(|| self.peer_ids.only_owner(id, |owner| !self.is_lane_bound(owner))),
         };
         match owner {
             Some(Owner::InboundCall(inbound)) => self.cancel_by_peer(inbound, reason),

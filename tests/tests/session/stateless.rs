@@ -643,6 +643,18 @@ fn a_stateless_call_cannot_be_cancelled_from_another_lane() {
 }
 
 #[test]
+fn a_stateless_call_with_the_same_id_hinders_no_cancel_of_a_call_with_a_handshake() {
+    let mut server = Scripted::server(server_config());
+    server.session.handle_frame(call_tool(1, false).into(), Lane::new(3), server.now).unwrap();
+    let id = requested(&mut server);
+    server.session.handle_frame(call(1, "").into(), Lane::new(4), server.now).unwrap();
+    requested(&mut server);
+    let cancel = r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
+    server.session.handle_frame(cancel.into(), Lane::new(5), server.now).unwrap();
+    assert_eq!(server.events(), [Event::Cancelled { id, why: CancelReason::Peer(None) }]);
+}
+
+#[test]
 fn a_refusal_by_the_session_and_an_error_of_a_handler_have_different_routes() {
     let mut server = Scripted::new(server_config());
     server.frame(&stateless(1, "nope", "", ""));
