@@ -30,8 +30,10 @@ impl SocketFile {
         match file_at(path) {
             Ok(made) => Ok((listener, Self { path: path.into(), made })),
             Err(error) => {
-                // Otherwise no process could listen at the path again.
-                let _ = std::fs::remove_file(path);
+                // Otherwise no process could listen at the path again. If the file is gone, another one at the path is not ours.
+                if error.kind() != io::ErrorKind::NotFound {
+                    let _ = std::fs::remove_file(path);
+                }
                 Err(Error::listening_on(path.display())(error))
             }
         }

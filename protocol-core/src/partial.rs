@@ -35,6 +35,7 @@ pub struct PartialResult {
 /// The way in which a job ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Status {
     /// Every item was tried.
     Complete,

@@ -71,7 +71,7 @@ impl Subrange {
     }
 
     /// Reports an update as if this part were the whole: its value divided by its total, or its value as a fraction if it has no total.
-    /// Message and data stay as they are.
+    /// Message and data stay as they are. If the total is negative or NaN, the update has the value of the beginning of this part.
     pub fn progress(&self, update: Progress) {
         let Progress { value, total, message, data, .. } = update;
         let mut scaled = match value {

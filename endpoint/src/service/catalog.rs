@@ -231,6 +231,7 @@ impl Catalog {
         sessions.next_number = number.wrapping_add(1);
         sessions.watchers.insert(number, Watcher { session: Arc::downgrade(session), audience });
         drop(sessions);
+        let guard = WatcherGuard { catalog: self.clone(), number };
         // The manifest that an app was configured with may be older than the last change. An MCP client needs nothing here: it requests the
         // lists after the handshake.
         if matches!(audience, Audience::Gateway { .. }) {
@@ -238,7 +239,7 @@ impl Catalog {
                 self.notify(session, audience, list);
             }
         }
-        WatcherGuard { catalog: self.clone(), number }
+        guard
     }
 
     fn announce(&self, list: ListKind) {

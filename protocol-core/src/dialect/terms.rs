@@ -271,7 +271,8 @@ pub enum Reply {
     Raw(Json),
     /// A tool's output, which the session writes in the form of its protocol.
     Tool(ToolOutput),
-    /// Success without a value.
+    /// Success without a value. The result of a call of a tool has an empty output. Requests whose results must have other members, such as
+    /// those for lists, need another reply.
     Done,
     /// A round of input requests, which ends the exchange. If the round cannot be sent, the session sends an internal error instead. To get
     /// the reason, and let the call go on, use [`crate::Session::finish_round`].

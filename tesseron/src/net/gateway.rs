@@ -65,8 +65,8 @@ struct Apps {
 pub struct Scan {
     /// Manifests that cannot be used.
     pub refused: Vec<ManifestRefused>,
-    /// The last error, since the last scan, of announcing a code of this gateway to other gateways; in the first scan also the error of
-    /// removing old announcements.
+    /// The last error, since the last scan, of announcing a code of this gateway to other gateways; after the first scan
+    /// that succeeds, also the error of removing old announcements.
     pub unannounced: Option<TesseronError>,
     /// Apps that could not be connected since the last scan, by their names; at most 64.
     pub unreachable: Vec<(String, TesseronError)>,
