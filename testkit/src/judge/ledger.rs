@@ -528,10 +528,11 @@ impl Ledger {
             }
             _ if effect.cancelled && value["method"] == "notifications/cancelled" => {
                 let id = params["requestId"].to_string();
-                // The request is on the lane of the cancel, or else on any lane.
+                // The request is on the lane of the cancel, or else one with a handshake, on any lane.
                 let runs = |pending: &Pending| pending.id == id && pending.began_call != Some(false);
                 let of_lane = self.pending.iter().rposition(|pending| runs(pending) && pending.lane == lane);
-                if let Some(newest) = of_lane.or_else(|| self.pending.iter().rposition(runs)) {
+                let elsewhere = |pending: &Pending| runs(pending) && pending.stamp.is_none();
+                if let Some(newest) = of_lane.or_else(|| self.pending.iter().rposition(elsewhere)) {
                     self.pending.remove(newest);
                 }
             }
