@@ -42,6 +42,13 @@ pub(super) enum Body {
     },
 }
 
+impl Body {
+    /// Returns `true` for the request that opens a session.
+    pub(super) fn opens_session(&self) -> bool {
+        matches!(self, Self::Message(Message::Request(request)) if &*request.method == "initialize")
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(super) enum Message {
     Request(Request),
@@ -106,10 +113,6 @@ impl Request {
 
     pub(super) fn calls_tool(&self) -> bool {
         &*self.method == "tools/call"
-    }
-
-    pub(super) fn opens_session(&self) -> bool {
-        &*self.method == "initialize"
     }
 
     pub(super) fn is_subscription(&self) -> bool {

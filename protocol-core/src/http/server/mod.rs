@@ -163,11 +163,7 @@ impl<'a> HttpRequest<'a> {
     /// [`HttpContext::random`]: a POST of `initialize`, or a POST whose body was not read ([`read_body`](Self::read_body)).
     #[must_use]
     pub fn may_open_session(&self) -> bool {
-        self.head.method == Method::Post
-            && self.contents.as_ref().is_none_or(|contents| match contents {
-                Body::Message(message::Message::Request(request)) => request.opens_session(),
-                _ => false,
-            })
+        self.head.method == Method::Post && self.contents.as_ref().is_none_or(Body::opens_session)
     }
 }
 

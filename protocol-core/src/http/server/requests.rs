@@ -115,7 +115,7 @@ impl HttpServer {
         session: Result<SessionKey, Refusal>,
         context: &mut dyn HttpContext,
     ) -> Result<(), Refusal> {
-        let opens = matches!(body, Body::Message(Message::Request(message)) if message.opens_session());
+        let opens = body.opens_session();
         let key = match session {
             // If this is another handshake, the session refuses it.
             Ok(key) => Some(key),
