@@ -168,7 +168,7 @@ fn regression_a_turn_passes_the_time_to_the_session_before_it_writes() {
     assert_eq!((bench.sent(), bench.driver.machine().poll_timeout()), (1, Some(protocol_core::Instant::from_millis(9000))));
 }
 
-/// When the second call is made, the driver has already polled the frames of this turn.
+/// The driver has already polled the frames of this turn when the second call is made.
 #[test]
 fn a_call_that_is_made_during_the_write_wakes_the_driver() {
     let (mut bench, peer) = Bench::client();
