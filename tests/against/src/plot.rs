@@ -40,6 +40,7 @@ fn draw(rows: &str, plot: &str) -> Outcome {
     let report: Report = serde_json::from_str(&std::fs::read_to_string(rows)?)?;
     let panels = [
         ("Per second, logarithmic: longer is better", Unit::PerSecond),
+        ("Megabytes of text a second, logarithmic: longer is better", Unit::Megabytes),
         ("Milliseconds until 1 000 calls are over: shorter is better", Unit::Milliseconds),
         ("Bytes of the heap, both ends: shorter is better", Unit::Bytes),
     ]
@@ -73,7 +74,7 @@ struct Panel<'a> {
 
 impl<'a> Panel<'a> {
     fn of(report: &'a Report, title: &'a str, unit: Unit) -> Self {
-        let rows = Row::ALL.into_iter().filter(|row| row.unit() == unit);
+        let rows = Row::all().into_iter().filter(|row| row.unit() == unit);
         let group = |row| report.cells.iter().filter(|cell| cell.row == row && cell.median.is_some()).collect::<Vec<_>>();
         Self { title, groups: rows.map(group).filter(|group| !group.is_empty()).collect() }
     }

@@ -13,12 +13,14 @@ use pmcp::server::progress::{ProgressReporter, ServerProgressReporter};
 use pmcp::shared::{AdvancedMiddleware, EnhancedMiddlewareChain, MiddlewareContext, StdioTransport, Transport, TransportMessage};
 use pmcp::types::notifications::ProgressToken;
 use pmcp::types::protocol::RequestMeta;
-use pmcp::types::{ClientCapabilities, JSONRPCNotification};
+use pmcp::types::{ClientCapabilities, Content, JSONRPCNotification};
 use pmcp::{Client, ClientBuilder, Server, ToolHandler};
 use program::{Begun, begun, stragglers};
 use programs::tokio::Tokio;
-use serde_json::{Value, json};
-use tests::speed::{About, Caller, Contender, Kind, Leave, Listener, Program, Row, Running, Updates, What};
+use serde_json::{Map, Value, json};
+use tests::speed::payload::long_text;
+use tests::speed::values::{echo_arguments, object, text_arguments, tool_text};
+use tests::speed::{About, Caller, Carried, Contender, EchoTool, Kind, Leave, Listener, Program, Row, Running, Updates, What};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 
 const VERSION: &str = "pmcp 2.23.0";
@@ -29,14 +31,16 @@ fn main() -> ExitCode {
 
 struct Pmcp;
 
-struct Echo;
+/// A tool that returns a text.
+struct Text(&'static str);
 struct Report;
 struct Hang;
 
 #[async_trait]
-impl ToolHandler for Echo {
+impl ToolHandler for Text {
     async fn handle(&self, arguments: Value, _: RequestHandlerExtra) -> pmcp::Result<Value> {
-        Ok(arguments.get("text").cloned().unwrap_or_default())
+        let Value::Object(arguments) = arguments else { panic!("arguments") };
+        Ok(tool_text(self.0, arguments).expect("a known tool").into())
     }
 }
 
@@ -67,7 +71,10 @@ impl ToolHandler for Hang {
 }
 
 fn server() -> Server {
-    let server = Server::builder().name("speed").version("1").tool("echo", Echo).tool("report", Report).tool("hang", Hang);
+    let mut server = Server::builder().name("speed").version("1").tool("report", Report).tool("hang", Hang);
+    for name in ["echo", "echo-in-a-task", "echo-nested", "text", "take"] {
+        server = server.tool(name, Text(name));
+    }
     server.build().expect("a server")
 }
 
@@ -154,6 +161,13 @@ impl Calling {
         client.initialize(ClientCapabilities::minimal()).await.expect("a handshake");
         Self { client: Arc::new(client), hearing }
     }
+
+    /// Calls a tool, and returns the text of its result.
+    async fn text(&self, tool: &str, arguments: Map<String, Value>) -> String {
+        let result = self.client.call_tool(tool.into(), arguments.into()).await.expect("a result");
+        let Some(Content::Text { text }) = result.content.into_iter().next() else { panic!("a text") };
+        text
+    }
 }
 
 impl Contender for Pmcp {
@@ -190,8 +204,21 @@ impl Contender for Pmcp {
 impl Caller for Calling {
     type Held = Begun;
 
-    async fn echo(&self, text: &str, _: bool) {
-        self.client.call_tool("echo".into(), json!({ "text": text })).await.expect("a result");
+    async fn echo(&self, text: &str, tool: EchoTool) -> usize {
+        self.text(tool.name(), echo_arguments(tool, text)).await.len()
+    }
+
+    async fn carry(&self, carried: Carried, bytes: usize) -> usize {
+        let lines = carried.has_lines();
+        match carried {
+            // There is no result that is not read.
+            Carried::Result | Carried::ResultRead | Carried::LinesRead => {
+                self.text("text", text_arguments(lines, bytes)).await.len()
+            }
+            Carried::Arguments | Carried::LinesTaken => {
+                self.text("take", object("text", long_text(lines, bytes).into())).await.parse().expect("a number")
+            }
+        }
     }
 
     async fn report(&self, count: u64) -> Updates {

@@ -7,15 +7,20 @@ use std::future::Future;
 use std::process::{Command, ExitCode};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use futures::future::join_all;
 use program::{Begun, begun, stragglers};
 use programs::tokio::Tokio;
-use rmcp::model::{CallToolRequest, CallToolRequestParams, ClientRequest, JsonObject, ProgressNotificationParam};
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, CallToolResponse, ClientRequest, ContentBlock, JsonObject, ProgressNotificationParam,
+};
 use rmcp::service::{NotificationContext, PeerRequestOptions, RequestHandle, RunningService};
 use rmcp::transport::{TokioChildProcess, stdio, stdio_pipes};
 use rmcp::{ClientHandler, Peer, RoleClient, RoleServer, ServiceExt};
 use rmcp_tools::Server;
-use serde_json::{Value, json};
-use tests::speed::{About, Caller, Contender, Kind, Leave, Listener, Over, Program, Row, Updates};
+use serde_json::json;
+use tests::speed::payload::long_text;
+use tests::speed::values::{echo_arguments, object, text_arguments};
+use tests::speed::{About, Caller, Carried, Contender, EchoTool, Kind, Leave, Listener, Over, Program, Row, Updates};
 
 const VERSION: &str = "rmcp 3.11.0";
 
@@ -62,6 +67,14 @@ impl Calling {
         Self { peer: client.peer().clone(), hearing: client.service().clone(), _services: Arc::new((client, server)) }
     }
 
+    /// Calls a tool, and returns the text of its result.
+    async fn text(&self, tool: &'static str, arguments: JsonObject) -> String {
+        let response = self.peer.call_tool_once(params(tool, arguments)).await.expect("a response");
+        let CallToolResponse::Complete(result) = response else { panic!("a result") };
+        let Some(ContentBlock::Text(text)) = result.content.into_iter().next() else { panic!("a text") };
+        text.text
+    }
+
     async fn send(&self, tool: &'static str, arguments: JsonObject) -> RequestHandle<RoleClient> {
         let request = CallToolRequest::new(params(tool, arguments));
         let request = ClientRequest::CallToolRequest(request);
@@ -71,10 +84,6 @@ impl Calling {
 
 fn params(tool: &'static str, arguments: JsonObject) -> CallToolRequestParams {
     CallToolRequestParams::new(tool).with_arguments(arguments)
-}
-
-fn object(name: &str, value: Value) -> JsonObject {
-    JsonObject::from_iter([(name.into(), value)])
 }
 
 impl<const PIPES: bool> Contender for Rmcp<PIPES> {
@@ -117,8 +126,21 @@ enum Held {
 impl Caller for Calling {
     type Held = Held;
 
-    async fn echo(&self, text: &str, _: bool) {
-        self.peer.call_tool_once(params("echo", object("text", json!(text)))).await.expect("a result");
+    async fn echo(&self, text: &str, tool: EchoTool) -> usize {
+        self.text(tool.name(), echo_arguments(tool, text)).await.len()
+    }
+
+    async fn carry(&self, carried: Carried, bytes: usize) -> usize {
+        let lines = carried.has_lines();
+        match carried {
+            // There is no result that is not read.
+            Carried::Result | Carried::ResultRead | Carried::LinesRead => {
+                self.text("text", text_arguments(lines, bytes)).await.len()
+            }
+            Carried::Arguments | Carried::LinesTaken => {
+                self.text("take", object("text", long_text(lines, bytes).into())).await.parse().expect("a number")
+            }
+        }
     }
 
     async fn report(&self, count: u64) -> Updates {
@@ -140,10 +162,11 @@ impl Caller for Calling {
     }
 
     async fn cancel(calls: Vec<Held>) {
-        for call in calls {
+        let cancels = calls.into_iter().map(async |call| {
             if let Held::Cancel(handle) = call {
                 handle.cancel(None).await.expect("a connection");
             }
-        }
+        });
+        join_all(cancels).await;
     }
 }

@@ -1,4 +1,4 @@
-//! The server of rmcp that is measured: `echo`, `report`, and a tool that ends only when it is cancelled.
+//! The server of rmcp that is measured: those that return a text, `report`, and a tool that ends only when it is cancelled.
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, ProgressNotificationParam,
@@ -8,6 +8,7 @@ use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler};
 use serde_json::Value;
 use tests::speed::Running;
+use tests::speed::values::tool_text;
 
 pub(crate) struct Server;
 
@@ -23,10 +24,6 @@ impl ServerHandler for Server {
     ) -> Result<CallToolResponse, ErrorData> {
         let arguments = call.arguments.unwrap_or_default();
         let result = match &*call.name {
-            "echo" => {
-                let text = arguments.get("text").and_then(Value::as_str).unwrap_or_default();
-                CallToolResult::success(vec![ContentBlock::text(text)])
-            }
             "report" => {
                 let count = arguments.get("count").and_then(Value::as_u64).unwrap_or_default();
                 let token = context.meta.get_progress_token().expect("a token");
@@ -36,11 +33,12 @@ impl ServerHandler for Server {
                 }
                 CallToolResult::success(Vec::new())
             }
-            _ => {
+            "hang" => {
                 let _running = Running::begin();
                 context.ct.cancelled().await;
                 CallToolResult::success(Vec::new())
             }
+            tool => CallToolResult::success(vec![ContentBlock::text(tool_text(tool, arguments).expect("a known tool"))]),
         };
         Ok(CallToolResponse::Complete(result))
     }

@@ -128,7 +128,7 @@ impl Program {
 
     fn list(&self) -> Vec<Listed> {
         let list = |entry: &Entry| {
-            let rows = |wanted: fn(Row) -> bool| Row::ALL.into_iter().filter(|row| (entry.has)(*row) && wanted(*row)).collect();
+            let rows = |wanted: fn(Row) -> bool| Row::all().into_iter().filter(|row| (entry.has)(*row) && wanted(*row)).collect();
             let (timed, counted) = match COUNTER {
                 None => (rows(Row::is_timed), Vec::new()),
                 Some(_) => (Vec::new(), rows(Row::is_counted)),
@@ -212,7 +212,7 @@ fn places(line: &Line) -> Outcome<Vec<Place>> {
         offers.extend(listed.into_iter().map(|listed| (program.clone(), listed)));
     }
     let mut places: Vec<Place> = Vec::new();
-    for row in Row::ALL.into_iter().filter(|row| row.to_string().contains(&line.only)) {
+    for row in Row::all().into_iter().filter(|row| row.to_string().contains(&line.only)) {
         for (program, listed) in &offers {
             let by = |rows: &[Row]| rows.contains(&row).then(|| program.clone());
             let (timed_by, counted_by) = (by(&listed.timed), by(&listed.counted));

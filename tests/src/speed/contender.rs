@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-use super::Row;
+use super::row::{Carried, EchoTool, Row};
 use programs::adapter::Adapter;
 
 /// An implementation that is measured. It makes both ends of a connection. A process runs only one contender at a time.
@@ -38,9 +38,12 @@ pub trait Caller: Clone + Send + Sync + 'static {
     /// A call that does not end by itself.
     type Held: Send + 'static;
 
-    /// Calls the tool that returns the text that it is given, and waits for the response. `spawned` is that of
-    /// [`What::RoundTrips`](super::What::RoundTrips).
-    fn echo(&self, text: &str, spawned: bool) -> impl Future<Output = ()> + Send;
+    /// Calls the tool that returns the text that it is given, and reads the text of the result. Returns its length in bytes.
+    fn echo(&self, text: &str, tool: EchoTool) -> impl Future<Output = usize> + Send;
+
+    /// Makes a call with a long text, which is [`long_text`](super::payload::long_text). The tool `text` returns it as its result, and the
+    /// tool `take` returns the length of the text that it is given. Returns the length that its receiver has seen, at least `bytes`.
+    fn carry(&self, carried: Carried, bytes: usize) -> impl Future<Output = usize> + Send;
 
     /// Calls the tool that reports `count` updates, 1 to `count` of `count`, as fast as it can, and reads them all.
     fn report(&self, count: u64) -> impl Future<Output = Updates> + Send;

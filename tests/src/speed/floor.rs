@@ -9,11 +9,14 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use endpoint::Runtime;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, oneshot};
 
 use super::contender::{About, Caller, Contender, Kind, Leave, Listener, Running, Updates};
+use super::payload::long_text;
+use super::row::{Carried, EchoTool, Row};
 use programs::adapter::Adapter;
 
 /// The contender that sends the same messages without an SDK, so that it has only the cost of the bytes, the JSON and the runtime.
@@ -62,9 +65,13 @@ impl<P: Pipes> Contender for Floor<P> {
         About::here(&format!("floor on {runtime}"), runtime, Kind::Floor)
     }
 
+    fn has(row: Row) -> bool {
+        row.is_measured_here()
+    }
+
     async fn duplex(adapter: &P::Runtime, room: usize) -> Calling {
         let (one, other) = P::pipes(room);
-        adapter.runtime().spawn(Box::pin(Loop::new(other, Server::default()).run()));
+        adapter.runtime().spawn(Box::pin(Loop::new(other, Server::new(adapter)).run()));
         Calling::over(adapter, one)
     }
 
@@ -72,8 +79,8 @@ impl<P: Pipes> Contender for Floor<P> {
         Calling::over(adapter, P::child_pipes(command).expect("a child"))
     }
 
-    async fn serve(_: &P::Runtime) {
-        Loop::new(P::own_pipes(), Server::default()).run().await;
+    async fn serve(adapter: &P::Runtime) {
+        Loop::new(P::own_pipes(), Server::new(adapter)).run().await;
     }
 }
 
@@ -83,17 +90,43 @@ trait End {
     fn take(&mut self, line: &[u8], output: &mut Vec<u8>);
 
     /// Adds the queued messages of other tasks to the output, and keeps `waker`, to be woken for the next ones.
+    fn gather(&mut self, output: &mut Vec<u8>, waker: &Waker);
+}
+
+/// Queued messages of other tasks than the loop.
+#[derive(Default)]
+struct Outbox {
+    output: Vec<u8>,
+    writer: Option<Waker>,
+}
+
+impl Outbox {
+    /// Moves the queued messages to `output`, and keeps `waker`, to be woken for the next ones.
     fn gather(&mut self, output: &mut Vec<u8>, waker: &Waker) {
-        let _ = (output, waker);
+        if output.is_empty() {
+            std::mem::swap(output, &mut self.output);
+        } else {
+            output.append(&mut self.output);
+        }
+        if !self.writer.as_ref().is_some_and(|writer| writer.will_wake(waker)) {
+            self.writer = Some(waker.clone());
+        }
     }
+}
+
+fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Moves the bytes of one end.
 struct Loop<E> {
     pipe: Box<dyn Pipe>,
     end: E,
+    /// Grows if a line does not fit, and is kept.
     read: Vec<u8>,
     filled: usize,
+    /// The number of bytes of a partial line that have no line feed.
+    searched: usize,
     output: Vec<u8>,
     written: usize,
     unflushed: bool,
@@ -101,7 +134,7 @@ struct Loop<E> {
 
 impl<E: End> Loop<E> {
     fn new(pipe: Box<dyn Pipe>, end: E) -> Self {
-        Self { pipe, end, read: vec![0; 64 * 1024], filled: 0, output: Vec::new(), written: 0, unflushed: false }
+        Self { pipe, end, read: vec![0; 64 * 1024], filled: 0, searched: 0, output: Vec::new(), written: 0, unflushed: false }
     }
 
     /// Runs until the end of the input.
@@ -145,12 +178,19 @@ impl<E: End> Loop<E> {
 
     fn take_lines(&mut self) {
         let mut from = 0;
-        while let Some(length) = memchr::memchr(b'\n', &self.read[from..self.filled]) {
-            self.end.take(&self.read[from..from + length], &mut self.output);
-            from += length + 1;
+        while let Some(length) = memchr::memchr(b'\n', &self.read[from + self.searched..self.filled]) {
+            let to = from + self.searched + length;
+            self.end.take(&self.read[from..to], &mut self.output);
+            (from, self.searched) = (to + 1, 0);
         }
-        self.read.copy_within(from..self.filled, 0);
-        self.filled -= from;
+        if from > 0 {
+            self.read.copy_within(from..self.filled, 0);
+            self.filled -= from;
+        }
+        self.searched = self.filled;
+        if self.filled == self.read.len() {
+            self.read.resize(2 * self.filled, 0);
+        }
     }
 }
 
@@ -210,6 +250,25 @@ struct Echo<'a> {
 }
 
 #[derive(Deserialize, Serialize)]
+struct Place<'a> {
+    line: u32,
+    #[serde(borrow)]
+    note: Echo<'a>,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Nested<'a> {
+    #[serde(borrow)]
+    at: Place<'a>,
+}
+
+#[derive(Deserialize, Serialize)]
+struct LongText {
+    lines: bool,
+    bytes: usize,
+}
+
+#[derive(Deserialize, Serialize)]
 struct Report {
     count: u64,
 }
@@ -228,15 +287,16 @@ struct Cancelled<K> {
     request_id: K,
 }
 
-#[derive(Serialize)]
-struct ToolResult<'a> {
-    content: &'a [Text<'a>],
+#[derive(Deserialize, Serialize)]
+struct ToolResult<T> {
+    content: T,
 }
 
-#[derive(Serialize)]
+#[derive(Deserialize, Serialize)]
 struct Text<'a> {
-    r#type: &'static str,
-    text: &'a str,
+    r#type: &'a str,
+    #[serde(borrow)]
+    text: Cow<'a, str>,
 }
 
 const TWO: &str = "2.0";
@@ -253,10 +313,36 @@ fn write(output: &mut Vec<u8>, message: &impl Serialize) {
     output.push(b'\n');
 }
 
-/// The end that serves. It answers in place.
-#[derive(Default)]
+fn write_text(output: &mut Vec<u8>, id: &RawValue, text: &str) {
+    let content = [Text { r#type: "text", text: text.into() }];
+    write(output, &Response { jsonrpc: TWO, id, result: ToolResult { content } });
+}
+
+/// The end that serves. It answers in place, unless the handler is to be a task of its own.
 struct Server {
     hanging: HashMap<String, Running>,
+    runtime: Arc<dyn Runtime>,
+    /// The responses of tasks.
+    outbox: Arc<Mutex<Outbox>>,
+}
+
+impl Server {
+    fn new<A: Adapter>(adapter: &A) -> Self {
+        Self { hanging: HashMap::new(), runtime: adapter.runtime(), outbox: Arc::default() }
+    }
+
+    /// Starts a handler that returns its text.
+    fn spawn(&self, id: &RawValue, text: String) {
+        let (id, outbox) = (id.to_owned(), Arc::clone(&self.outbox));
+        self.runtime.spawn(Box::pin(async move {
+            let writer = {
+                let mut outbox = locked(&outbox);
+                write_text(&mut outbox.output, &id, &text);
+                outbox.writer.take()
+            };
+            writer.into_iter().for_each(Waker::wake);
+        }));
+    }
 }
 
 impl End for Server {
@@ -268,8 +354,23 @@ impl End for Server {
                 match call.name {
                     "echo" => {
                         let Echo { text } = read(Some(call.arguments));
-                        let content = &[Text { r#type: "text", text: &text }];
-                        write(output, &Response { jsonrpc: TWO, id, result: ToolResult { content } });
+                        write_text(output, id, &text);
+                    }
+                    "echo-in-a-task" => {
+                        let Echo { text } = read(Some(call.arguments));
+                        self.spawn(id, text.into_owned());
+                    }
+                    "echo-nested" => {
+                        let Nested { at } = read(Some(call.arguments));
+                        self.spawn(id, at.note.text.into_owned());
+                    }
+                    "text" => {
+                        let LongText { lines, bytes } = read(Some(call.arguments));
+                        write_text(output, id, &long_text(lines, bytes).to_owned());
+                    }
+                    "take" => {
+                        let Echo { text } = read(Some(call.arguments));
+                        write_text(output, id, &text.into_owned().len().to_string());
                     }
                     "report" => {
                         let Report { count } = read(Some(call.arguments));
@@ -277,7 +378,7 @@ impl End for Server {
                             let params = Progress { progress_token: call.meta.progress_token, progress: step, total: Some(count) };
                             write(output, &Notification { jsonrpc: TWO, method: PROGRESS, params });
                         }
-                        write(output, &Response { jsonrpc: TWO, id, result: ToolResult { content: &[] } });
+                        write(output, &Response { jsonrpc: TWO, id, result: ToolResult { content: [(); 0] } });
                     }
                     _ => drop(self.hanging.insert(id.get().into(), Running::begin())),
                 }
@@ -288,6 +389,10 @@ impl End for Server {
             }
             _ => {}
         }
+    }
+
+    fn gather(&mut self, output: &mut Vec<u8>, waker: &Waker) {
+        locked(&self.outbox).gather(output, waker);
     }
 }
 
@@ -300,13 +405,31 @@ struct State {
     last: u64,
     /// The calls that wait for a response, by id, which is also the progress token.
     waiting: HashMap<u64, Waiting>,
-    output: Vec<u8>,
-    writer: Option<Waker>,
+    outbox: Outbox,
 }
 
 struct Waiting {
-    answer: oneshot::Sender<usize>,
+    answer: oneshot::Sender<Answer>,
+    /// The caller wants the text of the result.
+    is_read: bool,
     updates: Option<mpsc::UnboundedSender<f64>>,
+}
+
+/// A result.
+enum Answer {
+    /// The number of bytes of a result that the caller does not read.
+    Unread(usize),
+    /// The text of a result.
+    Text(String),
+}
+
+impl Answer {
+    fn len(&self) -> usize {
+        match self {
+            Self::Unread(bytes) => *bytes,
+            Self::Text(text) => text.len(),
+        }
+    }
 }
 
 impl Calling {
@@ -316,28 +439,24 @@ impl Calling {
         calling
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Queues messages, and wakes the writer if it waits.
     fn say<T>(&self, say: impl FnOnce(&mut State) -> T) -> T {
         let (value, writer) = {
-            let mut state = self.state();
-            (say(&mut state), state.writer.take())
+            let mut state = locked(&self.0);
+            (say(&mut state), state.outbox.writer.take())
         };
         writer.into_iter().for_each(Waker::wake);
         value
     }
 
-    fn call(&self, name: &str, arguments: impl Serialize, updates: Option<mpsc::UnboundedSender<f64>>) -> Held {
+    fn call(&self, name: &str, arguments: impl Serialize, is_read: bool, updates: Option<mpsc::UnboundedSender<f64>>) -> Held {
         let (answer, answered) = oneshot::channel();
         let id = self.say(|state| {
             state.last += 1;
             let id = state.last;
-            state.waiting.insert(id, Waiting { answer, updates });
+            state.waiting.insert(id, Waiting { answer, is_read, updates });
             let params = ToolCall { name, arguments, meta: Meta { progress_token: id } };
-            write(&mut state.output, &Request { jsonrpc: TWO, id, method: CALL, params });
+            write(&mut state.outbox.output, &Request { jsonrpc: TWO, id, method: CALL, params });
             id
         });
         Held { calling: self.clone(), id, answered }
@@ -349,14 +468,20 @@ impl End for Calling {
         let Envelope { id, method, params, result } = serde_json::from_slice(line).expect("a message");
         match (id, method) {
             (Some(id), None) => {
-                let waiting = id.get().parse().ok().and_then(|id: u64| self.state().waiting.remove(&id));
+                let waiting = id.get().parse().ok().and_then(|id: u64| locked(&self.0).waiting.remove(&id));
                 if let (Some(waiting), Some(result)) = (waiting, result) {
-                    let _ = waiting.answer.send(result.get().len());
+                    let answer = if waiting.is_read {
+                        let ToolResult { content: [Text { text, .. }] } = read(Some(result));
+                        Answer::Text(text.into_owned())
+                    } else {
+                        Answer::Unread(result.get().len())
+                    };
+                    let _ = waiting.answer.send(answer);
                 }
             }
             (None, Some(PROGRESS)) => {
                 let Progress { progress_token, progress, .. } = read::<Progress<u64, f64>>(params);
-                if let Some(updates) = self.state().waiting.get(&progress_token).and_then(|waiting| waiting.updates.as_ref()) {
+                if let Some(updates) = locked(&self.0).waiting.get(&progress_token).and_then(|waiting| waiting.updates.as_ref()) {
                     let _ = updates.send(progress);
                 }
             }
@@ -365,15 +490,7 @@ impl End for Calling {
     }
 
     fn gather(&mut self, output: &mut Vec<u8>, waker: &Waker) {
-        let mut state = self.state();
-        if output.is_empty() {
-            std::mem::swap(output, &mut state.output);
-        } else {
-            output.append(&mut state.output);
-        }
-        if !state.writer.as_ref().is_some_and(|writer| writer.will_wake(waker)) {
-            state.writer = Some(waker.clone());
-        }
+        locked(&self.0).outbox.gather(output, waker);
     }
 }
 
@@ -381,7 +498,7 @@ impl End for Calling {
 pub struct Held {
     calling: Calling,
     id: u64,
-    answered: oneshot::Receiver<usize>,
+    answered: oneshot::Receiver<Answer>,
 }
 
 impl Drop for Held {
@@ -392,28 +509,48 @@ impl Drop for Held {
         self.calling.say(|state| {
             state.waiting.remove(&self.id);
             let params = Cancelled { request_id: self.id };
-            write(&mut state.output, &Notification { jsonrpc: TWO, method: CANCELLED, params });
+            write(&mut state.outbox.output, &Notification { jsonrpc: TWO, method: CANCELLED, params });
         });
     }
 }
 
 impl Held {
-    async fn answer(&mut self) {
-        (&mut self.answered).await.expect("an answer");
+    async fn answer(&mut self) -> Answer {
+        (&mut self.answered).await.expect("an answer")
     }
 }
 
 impl Caller for Calling {
     type Held = Held;
 
-    async fn echo(&self, text: &str, _: bool) {
-        self.call("echo", Echo { text: text.into() }, None).answer().await;
+    async fn echo(&self, text: &str, tool: EchoTool) -> usize {
+        let echo = Echo { text: text.into() };
+        let mut call = match tool {
+            EchoTool::Inline | EchoTool::Task => self.call(tool.name(), echo, true, None),
+            EchoTool::Nested => self.call(tool.name(), Nested { at: Place { line: 7, note: echo } }, true, None),
+        };
+        call.answer().await.len()
+    }
+
+    async fn carry(&self, carried: Carried, bytes: usize) -> usize {
+        let lines = carried.has_lines();
+        match carried {
+            Carried::Result => self.call("text", LongText { lines, bytes }, false, None).answer().await.len(),
+            Carried::ResultRead | Carried::LinesRead => {
+                self.call("text", LongText { lines, bytes }, true, None).answer().await.len()
+            }
+            Carried::Arguments | Carried::LinesTaken => {
+                let answer = self.call("take", Echo { text: long_text(lines, bytes).into() }, true, None).answer().await;
+                let Answer::Text(text) = answer else { panic!("the answer is read") };
+                text.parse().expect("a number")
+            }
+        }
     }
 
     async fn report(&self, count: u64) -> Updates {
         let mut listener = Listener::of(count);
         let (sender, mut updates) = mpsc::unbounded_channel();
-        let mut call = self.call("report", Report { count }, Some(sender));
+        let mut call = self.call("report", Report { count }, false, Some(sender));
         while let Some(update) = updates.recv().await {
             listener.hear(update);
         }
@@ -422,7 +559,7 @@ impl Caller for Calling {
     }
 
     async fn hang(&self, _: Leave) -> Held {
-        self.call("hang", serde_json::Map::new(), None)
+        self.call("hang", serde_json::Map::new(), false, None)
     }
 
     async fn cancel(calls: Vec<Held>) {

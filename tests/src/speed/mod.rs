@@ -13,10 +13,11 @@ pub mod payload;
 mod report;
 mod row;
 mod table;
+pub mod values;
 mod work;
 
 pub use command::Program;
 pub use contender::{About, Caller, Contender, Kind, Leave, Listener, Running, Updates};
 pub use report::{Cell, Machine, Report};
-pub use row::{Over, Row, Unit, What};
+pub use row::{Carried, EchoTool, Over, Row, Unit, What};
 pub use table::human;

@@ -11,7 +11,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::contender::{About, Caller, Contender, Kind, Leave, Listener, Running, Updates};
-use super::row::{Over, Row, What};
+use super::payload::long_text;
+use super::row::{Carried, EchoTool, Over, Row, What};
 use programs::adapter::{Adapter, Link};
 
 /// This project, through an adapter: a [`Service`] and a [`Peer`]. With `STATELESS` there is no handshake, and every request names its caller
@@ -25,6 +26,23 @@ struct Echo<T> {
 }
 
 #[derive(Deserialize, JsonSchema, Serialize)]
+struct Place<T> {
+    line: u32,
+    note: Echo<T>,
+}
+
+#[derive(Deserialize, JsonSchema, Serialize)]
+struct Nested<T> {
+    at: Place<T>,
+}
+
+#[derive(Deserialize, JsonSchema, Serialize)]
+struct LongText {
+    lines: bool,
+    bytes: usize,
+}
+
+#[derive(Deserialize, JsonSchema, Serialize)]
 struct Report {
     count: u64,
 }
@@ -34,7 +52,11 @@ fn identity() -> Identity {
 }
 
 fn service(era: Era) -> Arc<Service> {
-    let echo = async |_: Context, Echo { text }: Echo<String>| Ok(ToolOutput::text(text));
+    let inline = async |_: Context, Echo { text }: Echo<String>| Ok(ToolOutput::text(text));
+    let echo = async |_: Context, Echo { text }: Echo<String>| Ok(text);
+    let nested = async |_: Context, nested: Nested<String>| Ok(nested.at.note.text);
+    let text = async |_: Context, LongText { lines, bytes }: LongText| Ok(long_text(lines, bytes).to_owned());
+    let take = async |_: Context, Echo { text }: Echo<String>| Ok(text.len().to_string());
     let report = async |context: Context, Report { count }: Report| {
         for step in 1..=count {
             context.count(step, count);
@@ -49,8 +71,11 @@ fn service(era: Era) -> Arc<Service> {
     Arc::new(
         Service::new(identity())
             .configure(|config| config.era = era)
-            .tool(Tool::with_output("echo", echo).inline())
-            .tool(Tool::with_output("echo-in-a-task", echo))
+            .tool(Tool::with_output(EchoTool::Inline.name(), inline).inline())
+            .tool(Tool::new(EchoTool::Task.name(), echo))
+            .tool(Tool::new(EchoTool::Nested.name(), nested))
+            .tool(Tool::new("text", text).inline())
+            .tool(Tool::new("take", take).inline())
             .tool(Tool::new("report", report).rate_window(RateWindow::UNLIMITED))
             .tool(Tool::new("hang", hang)),
     )
@@ -96,7 +121,8 @@ impl<A: Adapter, const STATELESS: bool> Contender for Ours<A, STATELESS> {
     }
 
     fn has(row: Row) -> bool {
-        !STATELESS || matches!(row, Row { over: Over::Duplex, what: What::RoundTrips { spawned: false, .. }, workers: 1 })
+        let is_short = matches!(row, Row { over: Over::Duplex, what: What::RoundTrips { tool: EchoTool::Inline, .. }, workers: 1 });
+        row.is_measured_here() && (!STATELESS || is_short)
     }
 
     async fn duplex(adapter: &A, room: usize) -> Calling {
@@ -117,9 +143,25 @@ impl<A: Adapter, const STATELESS: bool> Contender for Ours<A, STATELESS> {
 impl Caller for Calling {
     type Held = Call;
 
-    async fn echo(&self, text: &str, spawned: bool) {
-        let tool = if spawned { "echo-in-a-task" } else { "echo" };
-        self.call(tool, &Echo { text }).await.result().expect("a result");
+    async fn echo(&self, text: &str, tool: EchoTool) -> usize {
+        let call = match tool {
+            EchoTool::Inline | EchoTool::Task => self.call(tool.name(), &Echo { text }),
+            EchoTool::Nested => self.call(tool.name(), &Nested { at: Place { line: 7, note: Echo { text } } }),
+        };
+        call.await.tool().expect("a result").text().len()
+    }
+
+    async fn carry(&self, carried: Carried, bytes: usize) -> usize {
+        let lines = carried.has_lines();
+        let wanted = || self.call("text", &LongText { lines, bytes });
+        match carried {
+            Carried::Result => wanted().await.result().expect("a result").as_bytes().len(),
+            Carried::ResultRead | Carried::LinesRead => wanted().await.tool().expect("a result").text().len(),
+            Carried::Arguments | Carried::LinesTaken => {
+                let outcome = self.call("take", &Echo { text: long_text(lines, bytes) }).await;
+                outcome.tool().expect("a result").text().parse().expect("a number")
+            }
+        }
     }
 
     async fn report(&self, count: u64) -> Updates {

@@ -55,20 +55,25 @@ impl Payload {
         matches!(self, Self::LinesRead | Self::LinesTaken)
     }
 
-    /// The text of `size` bytes, which is made once.
     fn text(self, size: usize) -> &'static str {
-        static MADE: Mutex<BTreeMap<(bool, usize), &'static str>> = Mutex::new(BTreeMap::new());
-        let make = || {
-            let line = if self.has_lines() {
-                "the quick brown fox jumps over the lazy dog, again and again, line by line\n"
-            } else {
-                "the quick brown fox "
-            };
-            let text: String = line.chars().cycle().take(size).collect();
-            &*text.leak()
-        };
-        MADE.lock().unwrap_or_else(PoisonError::into_inner).entry((self.has_lines(), size)).or_insert_with(make)
+        long_text(self.has_lines(), size)
     }
+}
+
+/// A text of `bytes` bytes, which is made once. If it has lines, each has 75 bytes and ends in a line feed.
+#[must_use]
+pub fn long_text(has_lines: bool, bytes: usize) -> &'static str {
+    static MADE: Mutex<BTreeMap<(bool, usize), &'static str>> = Mutex::new(BTreeMap::new());
+    let make = || {
+        let line = if has_lines {
+            "the quick brown fox jumps over the lazy dog, again and again, line by line\n"
+        } else {
+            "the quick brown fox "
+        };
+        let text: String = line.chars().cycle().take(bytes).collect();
+        &*text.leak()
+    };
+    MADE.lock().unwrap_or_else(PoisonError::into_inner).entry((has_lines, bytes)).or_insert_with(make)
 }
 
 #[derive(Clone, Deserialize, JsonSchema, Serialize)]
@@ -79,7 +84,7 @@ struct Wanted {
 
 impl Wanted {
     fn text(&self) -> &'static str {
-        if self.lines { Payload::LinesRead.text(self.size) } else { Payload::Result.text(self.size) }
+        long_text(self.lines, self.size)
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::contender::{About, Kind};
 use super::report::{Cell, Report};
-use super::row::{Row, Unit};
+use super::row::Row;
 
 /// All tables as text.
 pub(super) fn all(report: &Report) -> String {
@@ -12,7 +12,7 @@ pub(super) fn all(report: &Report) -> String {
     let mut out = String::new();
     let mut section = |title: &str, show: &dyn Fn(&Cell) -> Option<String>| {
         let mut lines = vec![heads("", &all_contenders)];
-        for row in Row::ALL {
+        for row in Row::all() {
             let shown = |about: &About| report.cell(&about.name, row).and_then(show);
             if all_contenders.iter().any(|about| shown(about).is_some()) {
                 let cells = all_contenders.iter().map(|about| shown(about).unwrap_or_else(|| "–".into()));
@@ -55,12 +55,12 @@ fn times(report: &Report, all_contenders: &[About], out: &mut String) {
     for other in of(Kind::Other) {
         let ours: Vec<About> = of(Kind::Ours).cloned().collect();
         let mut lines = vec![heads("", &ours)];
-        for row in Row::ALL {
+        for row in Row::all() {
             let Some(theirs) = report.cell(&other.name, row) else { continue };
             let ratio = |about: &About| {
                 let ours = report.cell(&about.name, row)?.median?;
                 let Some(theirs) = theirs.median else { return Some("never there".into()) };
-                let times = if row.unit() == Unit::PerSecond { ours / theirs } else { theirs / ours };
+                let times = if row.unit().is_rate() { ours / theirs } else { theirs / ours };
                 Some(format!("{times:.1}"))
             };
             let cells = ours.iter().map(|about| ratio(about).unwrap_or_else(|| "–".into()));
@@ -73,7 +73,7 @@ fn times(report: &Report, all_contenders: &[About], out: &mut String) {
 /// The rate in percent of that of the floor.
 fn share(report: &Report, cell: &Cell) -> Option<f64> {
     let floor = report.floor(cell)?.median?;
-    (cell.unit == Unit::PerSecond).then_some(100.0 * cell.median? / floor)
+    cell.unit.is_rate().then_some(100.0 * cell.median? / floor)
 }
 
 fn heads(first: &str, contenders: &[About]) -> Vec<String> {

@@ -1,6 +1,7 @@
 //! The work of each row, for any contender.
 
 use std::future::poll_fn;
+use std::iter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
@@ -11,7 +12,7 @@ use endpoint::Runtime;
 
 use super::contender::{Caller, Contender, Leave, Running, Updates};
 use super::parts::{Counted, Counter, Timed};
-use super::row::{Over, Row, What};
+use super::row::{EchoTool, Over, Row, What};
 use programs::adapter::{Adapter, start};
 
 /// The text of a round trip.
@@ -58,25 +59,23 @@ impl Until {
 /// Does the work of `row` for `span`, after a quarter of that to warm up. Calls that are cancelled or dropped are measured only once.
 pub(super) fn time<C: Contender>(row: Row, span: Duration) -> Timed {
     C::Runtime::run(Some(row.workers), |adapter| async move {
-        let caller = match row.over {
-            Over::Duplex => C::duplex(&adapter, ROOM).await,
-            Over::ChildStdio => C::child(&adapter, super::command::serving(&C::about().name)).await,
-        };
+        let callers = callers::<C>(row, &adapter).await;
         let runtime = adapter.runtime();
         let tasks = Arc::clone(&runtime);
         // The caller is a task as well, since a runtime wakes a task in another way than the future that it blocks on.
         let (value, updates) = start(&*runtime, async move {
             match row.what {
-                What::Cancelled => (storm(&caller, Leave::Cancel).await, None),
-                What::Dropped => (storm(&caller, Leave::Drop).await, None),
+                What::Cancelled => (storm(&callers[0], Leave::Cancel).await, None),
+                What::Dropped => (storm(&callers[0], Leave::Drop).await, None),
                 What::Connection | What::Call => (None, None),
-                What::RoundTrips { .. } | What::Progress => {
-                    repeat(&caller, &tasks, row.what, Until::passed(span / 4)).await;
+                What::RoundTrips { .. } | What::InTurn { .. } | What::LongText { .. } | What::Progress => {
+                    repeat(&callers, &tasks, row.what, Until::passed(span / 4)).await;
                     let begin = Instant::now();
-                    let done = repeat(&caller, &tasks, row.what, Until::passed(span)).await;
-                    let took = begin.elapsed().as_secs_f64();
+                    let done = repeat(&callers, &tasks, row.what, Until::passed(span)).await;
+                    let rate = done.operations as f64 / begin.elapsed().as_secs_f64();
                     let updates = (row.what == What::Progress).then_some(done.updates);
-                    (Some(done.operations as f64 / took), updates)
+                    let value = if let What::LongText { bytes, .. } = row.what { rate * bytes as f64 / 1e6 } else { rate };
+                    (Some(value), updates)
                 }
             }
         })
@@ -85,10 +84,30 @@ pub(super) fn time<C: Contender>(row: Row, span: Duration) -> Timed {
     })
 }
 
+/// Makes the connections of `row`, and returns the calling end of each.
+async fn callers<C: Contender>(row: Row, adapter: &C::Runtime) -> Vec<C::Caller> {
+    let (What::RoundTrips { connections, .. } | What::InTurn { connections }) = row.what else {
+        return vec![caller::<C>(row, adapter, ROOM).await];
+    };
+    let room = if connections == 1 { ROOM } else { SMALL_ROOM };
+    let mut callers = Vec::with_capacity(connections);
+    for _ in 0..connections {
+        callers.push(caller::<C>(row, adapter, room).await);
+    }
+    callers
+}
+
+async fn caller<C: Contender>(row: Row, adapter: &C::Runtime, room: usize) -> C::Caller {
+    match row.over {
+        Over::Duplex => C::duplex(adapter, room).await,
+        Over::ChildStdio => C::child(adapter, super::command::serving(&C::about().name)).await,
+    }
+}
+
 /// Counts the allocations of one operation of `row`, or, in the rows of memory, its bytes on the heap.
 pub(super) fn count<C: Contender>(row: Row, counter: Counter) -> Option<Counted> {
     match row.what {
-        What::RoundTrips { .. } | What::Progress => {
+        What::RoundTrips { .. } | What::InTurn { .. } | What::LongText { .. } | What::Progress => {
             let run = |turns| {
                 let mut done = 0;
                 let allocated = counter(&mut || done = operate::<C>(row, turns));
@@ -108,10 +127,10 @@ pub(super) fn count<C: Contender>(row: Row, counter: Counter) -> Option<Counted>
 /// Does the work of `row` `turns` times, on a connection of its own. Returns the number of operations.
 pub(super) fn operate<C: Contender>(row: Row, turns: u64) -> u64 {
     // One caller makes 100 calls in each turn, so that the number of its calls is not much smaller than that of 256 callers.
-    let turns = if let What::RoundTrips { callers: 1, .. } = row.what { turns * 100 } else { turns };
+    let turns = if let What::RoundTrips { connections: 1, callers: 1, .. } = row.what { turns * 100 } else { turns };
     C::Runtime::run(Some(1), |adapter| async move {
-        let caller = C::duplex(&adapter, ROOM).await;
-        repeat(&caller, &adapter.runtime(), row.what, Until::turns(turns)).await.operations
+        let callers = callers::<C>(row, &adapter).await;
+        repeat(&callers, &adapter.runtime(), row.what, Until::turns(turns)).await.operations
     })
 }
 
@@ -133,7 +152,7 @@ fn hold<C: Contender>(connections: usize, calls: usize) -> bool {
         for _ in 0..connections {
             let caller = C::duplex(&adapter, SMALL_ROOM).await;
             // One call, so that every buffer has been allocated.
-            caller.echo(TEXT, false).await;
+            caller.echo(TEXT, EchoTool::Inline).await;
             let mut hanging = Vec::new();
             for _ in 0..calls {
                 hanging.push(caller.hang(Leave::Drop).await);
@@ -151,20 +170,37 @@ struct Done {
     updates: Updates,
 }
 
-async fn repeat<C: Caller>(caller: &C, runtime: &Arc<dyn Runtime>, what: What, until: Until) -> Done {
+async fn repeat<C: Caller>(connections: &[C], runtime: &Arc<dyn Runtime>, what: What, until: Until) -> Done {
     let mut done = Done::default();
     match what {
-        What::RoundTrips { callers, spawned } => {
-            let callers: Vec<_> =
-                (0..callers).map(|_| start(&**runtime, round_trips(caller.clone(), spawned, until.clone()))).collect();
-            for caller in callers {
+        What::RoundTrips { callers, tool, .. } => {
+            let all = connections.iter().flat_map(|connection| iter::repeat_n(connection, callers));
+            let begun: Vec<_> = all.map(|caller| start(&**runtime, round_trips(caller.clone(), tool, until.clone()))).collect();
+            for caller in begun {
                 done.operations += caller.await;
+            }
+        }
+        What::InTurn { .. } => {
+            let mut turns = 0;
+            while !until.is_over(turns) {
+                for connection in connections {
+                    round_trip(connection, EchoTool::Task).await;
+                    done.operations += 1;
+                }
+                turns += 1;
+            }
+        }
+        What::LongText { carried, bytes } => {
+            while !until.is_over(done.operations) {
+                let arrived = connections[0].carry(carried, bytes).await;
+                assert!(arrived >= bytes, "{arrived} of {bytes} bytes arrived");
+                done.operations += 1;
             }
         }
         What::Progress => {
             let mut calls = 0;
             while !until.is_over(calls) {
-                done.updates.add(caller.report(UPDATES).await);
+                done.updates.add(connections[0].report(UPDATES).await);
                 calls += 1;
             }
             done.operations = done.updates.heard;
@@ -174,13 +210,18 @@ async fn repeat<C: Caller>(caller: &C, runtime: &Arc<dyn Runtime>, what: What, u
     done
 }
 
-async fn round_trips<C: Caller>(caller: C, spawned: bool, until: Until) -> u64 {
+async fn round_trips<C: Caller>(caller: C, tool: EchoTool, until: Until) -> u64 {
     let mut done = 0;
     while !until.is_over(done) {
-        caller.echo(TEXT, spawned).await;
+        round_trip(&caller, tool).await;
         done += 1;
     }
     done
+}
+
+async fn round_trip<C: Caller>(caller: &C, tool: EchoTool) {
+    let arrived = caller.echo(TEXT, tool).await;
+    assert_eq!(arrived, TEXT.len(), "the text came back");
 }
 
 /// The number of milliseconds until all hanging calls have ended, at this end and in their handlers. `None` if they do not end in time.
